@@ -38,6 +38,13 @@ pub(crate) struct PathConditions {
     pub(crate) closed: Vec<(String, Vec<String>)>,
 }
 
+impl PathConditions {
+    fn is_none(&self) -> bool {
+        let Self { around, within: _, except, closed } = self;
+        around.is_empty() && except.is_empty() && closed.is_empty()
+    }
+}
+
 /// Returns the pattern of a location, or the reason why it has none.
 pub(crate) fn pattern(directive: &Directive) -> Result<Pattern, String> {
     let prefix = |text: &str, last| Pattern::Prefix { prefix: text.to_owned(), last };
@@ -86,6 +93,16 @@ impl<'a> Locations<'a> {
     pub(crate) fn of(blocks: &[&'a Directive]) -> Self {
         let mut found = Self::default();
         found.whole(blocks, &PathConditions::default());
+        // Within one prefix there may be locations for a prefix that is beside it too. No path reaches them.
+        let mut taken: Vec<String> = Vec::new();
+        found.ordered.retain(|location| {
+            let prefix = location.prefix();
+            let is_taken = !prefix.is_empty() && taken.iter().any(|earlier| prefix.starts_with(earlier.as_str()));
+            if location.is_prefix() && location.conditions.is_none() {
+                taken.push(prefix.to_owned());
+            }
+            !is_taken
+        });
         found
     }
 
@@ -198,6 +215,12 @@ impl Location<'_> {
     /// Whether it has `^~`: nginx does not look at the expressions beside it.
     fn is_last(&self) -> bool {
         matches!(self.pattern, Pattern::Prefix { last: true, .. })
+    }
+
+    /// Whether another location is in the same block.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        let around = |location: &Self| location.blocks[location.blocks.len() - 2] as *const Directive;
+        std::ptr::eq(around(self), around(other))
     }
 
     pub(crate) fn is_prefix(&self) -> bool {

@@ -78,6 +78,7 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
         names: 0,
         has_cache: false,
         has_real_ip: false,
+        is_in_accel: false,
         options: Vec::new(),
     };
     let mut out = Vec::new();
@@ -156,6 +157,8 @@ struct Translator<'a> {
     has_cache: bool,
     /// The client's address is that of a field; see `real_ip`.
     has_real_ip: bool,
+    /// The locations for `X-Accel-Redirect` are being written; see `accel`.
+    is_in_accel: bool,
     /// Lines of the global option `servers`.
     options: Vec<String>,
 }
@@ -574,6 +577,19 @@ pub(crate) mod tests {
             "server { root /a; error_page 404 = @f; location @f { rewrite ^ /i.php last; } }",
             &["file_server"],
             "an error page whose rules choose a location",
+        );
+    }
+
+    // An internal location whose named location has an upstream: the field of that upstream is not followed once more.
+    #[test]
+    fn internal_locations_with_upstreams() {
+        let named = "location @m { proxy_pass http://a:1; }";
+        check(
+            &format!(
+                "server {{ root /a; location /i/ {{ internal; try_files $uri @m; }} location / {{ try_files $uri @m; }} {named} }}"
+            ),
+            &["header X-Accel-Redirect *", "reverse_proxy a:1"],
+            "",
         );
     }
 

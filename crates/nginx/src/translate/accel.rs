@@ -17,7 +17,8 @@ impl<'a> Translator<'a> {
     pub(super) fn accel(&mut self, lines: &mut Vec<String>, pass: &str, location: &Location<'a>, names: &Names) {
         let ignored = inherited(&location.blocks, &format!("{pass}_ignore_headers"));
         let is_field = |word: &String| word.eq_ignore_ascii_case("X-Accel-Redirect");
-        if is_internal(location) || ignored.iter().any(|d| d.arguments.iter().any(is_field)) {
+        // An internal location may leave the response to an upstream in turn, whose field is not followed.
+        if self.is_in_accel || is_internal(location) || ignored.iter().any(|d| d.arguments.iter().any(is_field)) {
             return;
         }
         let all = Locations::of(&location.blocks[..2]);
@@ -33,11 +34,13 @@ impl<'a> Translator<'a> {
         answer.push(format!("@{other} not method GET HEAD"));
         answer.push(format!("method @{other} GET"));
         answer.push("rewrite * {rp.header.X-Accel-Redirect}".to_owned());
+        self.is_in_accel = true;
         for target in targets {
             let (head, capture) = self.location_matcher(&mut answer, target);
             let content = self.content(target, &all, &target.names(names, &capture));
             block(&mut answer, &head, content);
         }
+        self.is_in_accel = false;
         block(&mut answer, "handle", vec!["error 404".to_owned()]);
         let accel = self.fresh("accel");
         lines.push(format!("@{accel} header X-Accel-Redirect *"));

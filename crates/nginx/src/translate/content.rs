@@ -28,6 +28,17 @@ pub(super) fn in_written_order(lines: Vec<String>) -> Vec<String> {
 impl<'a> Translator<'a> {
     /// The lines of a location; of the server itself without one.
     pub(super) fn content(&mut self, location: &Location<'a>, all: &Locations<'a>, names: &Names) -> Vec<String> {
+        self.content_with(location, all, names, true)
+    }
+
+    /// The lines of a location, without its fields if `has_fields` is false.
+    fn content_with(
+        &mut self,
+        location: &Location<'a>,
+        all: &Locations<'a>,
+        names: &Names,
+        has_fields: bool,
+    ) -> Vec<String> {
         let mut out = Vec::new();
         let blocks = &*location.blocks;
         let own_block = location.own();
@@ -96,20 +107,28 @@ impl<'a> Translator<'a> {
         if let Some((alias, pattern)) = alias.as_ref().filter(|_| !is_alias_first) {
             self.alias(&mut out, alias, pattern, &names);
         }
+        // A named location for missing files has fields of its own.
+        let named = own(own_block, "try_files").first().and_then(|files| files.arguments.last()?.strip_prefix('@'));
+        let named = named.and_then(|name| all.named(name));
+        let is_for_found = named.is_some_and(|named| !has_equal_fields(blocks, &named.blocks));
+        let mut content = Vec::new();
         let mut fields = Vec::new();
-        self.fields(&mut fields, blocks, &names, None);
-        let has_fields = |rule: &&Directive| own(rule, "return").is_empty() && !own(rule, "add_header").is_empty();
-        if !fields.is_empty() && own(own_block, "if").iter().any(has_fields) {
+        if has_fields {
+            self.fields(&mut fields, blocks, &names, None);
+        }
+        let sets_fields = |rule: &&Directive| own(rule, "return").is_empty() && !own(rule, "add_header").is_empty();
+        if !fields.is_empty() && own(own_block, "if").iter().any(sets_fields) {
             let name = self.fresh("outer_fields");
             out.push(format!("@{name} not vars {OWN_FIELDS} yes"));
             block(&mut out, &format!("route @{name}"), fields);
+        } else if is_for_found {
+            content = fields;
         } else {
             out.extend(fields);
         }
         self.limits(&mut out, blocks, &names);
         self.access(&mut out, blocks, &names);
         names.has_user = active(blocks, "auth_basic").is_some() && value(blocks, "satisfy") != Some("any");
-        let mut content = Vec::new();
         self.source(&mut content, location, &names);
         match own(own_block, "try_files").first() {
             Some(files) => self.try_files(&mut out, files, location, all, &names, content),
@@ -267,7 +286,8 @@ impl<'a> Translator<'a> {
                         out.push("error 500".to_owned());
                         return self.note(out, files, "found no location of this name");
                     };
-                    self.content(named, all, names)
+                    let has_fields = !has_equal_fields(&location.blocks, &named.blocks);
+                    self.content_with(named, all, names, has_fields)
                 }
             };
             let found = in_written_order(found);
@@ -385,6 +405,11 @@ impl<'a> Translator<'a> {
         }
         block(out, "file_server", lines);
     }
+}
+
+/// Whether two locations have the same lines `add_header` and `expires`.
+fn has_equal_fields(one: &[&Directive], other: &[&Directive]) -> bool {
+    ["add_header", "expires"].iter().all(|name| inherited(one, name) == inherited(other, name))
 }
 
 /// Whether a directive is `types { }`.

@@ -47,12 +47,25 @@ impl<'a> Translator<'a> {
         }
         // nginx redirects a path to its location of a proxy if only the last slash is missing.
         for location in &all.ordered {
-            let proxies = PASSES.iter().any(|name| !own(location.own(), name).is_empty()) && !is_internal(location);
-            if let Pattern::Prefix { prefix, .. } = &location.pattern
-                && let Some(stem) = prefix.strip_suffix('/').filter(|stem| proxies && !stem.is_empty())
-                && !all.ordered.iter().any(|other| other.prefix() == stem)
-            {
-                route.push(format!("redir {stem} {{scheme}}://{{hostport}}{prefix}{{?query}} 301"));
+            let proxies = PASSES.iter().any(|name| !own(location.own(), name).is_empty());
+            let Some(stem) = location.prefix().strip_suffix('/').filter(|stem| proxies && !stem.is_empty()) else {
+                continue;
+            };
+            if !location.is_prefix() || all.ordered.iter().any(|l| l.prefix() == stem && l.is_beside(location)) {
+                continue;
+            }
+            if is_internal(location) {
+                route.push(format!("error {stem} 404"));
+                continue;
+            }
+            let mut lines = Vec::new();
+            self.fields(&mut lines, &location.blocks, names, Some(301));
+            let target = format!("{{scheme}}://{{hostport}}{}{{?query}} 301", location.prefix());
+            if lines.is_empty() {
+                route.push(format!("redir {stem} {target}"));
+            } else {
+                lines.push(format!("redir * {target}"));
+                block(route, &format!("route {stem}"), lines);
             }
         }
         let rules =

@@ -192,6 +192,7 @@ impl Translator<'_> {
                 (false, true) => "&{query}",
             };
             let status = if flag == "permanent" { 301 } else { 302 };
+            self.fields(&mut lines, blocks, &names, Some(status));
             lines.push(format!("redir * {} {status}", quote(&format!("{origin}{path}{query}"))));
         } else {
             let query = match (dropped, path.contains('?')) {
@@ -330,10 +331,14 @@ impl Translator<'_> {
     }
 }
 
-/// Whether a location has a `proxy_pass` with a URI, which replaces the location's prefix unless a rule has changed the path.
-pub(super) fn replaces_prefix(owner: &Directive) -> bool {
-    let passes = own(owner, "proxy_pass");
-    passes.iter().any(|pass| pass.argument(0).split_once("://").is_some_and(|(_, rest)| rest.contains('/')))
+/// Whether a block, or a location within it, has a `proxy_pass` with a URI, which replaces the location's prefix unless a rule has changed
+/// the path.
+fn replaces_prefix(owner: &Directive) -> bool {
+    let has_uri = |pass: &Directive| pass.argument(0).split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
+    owner.block().iter().any(|d| match &*d.name {
+        "location" => replaces_prefix(d),
+        name => name == "proxy_pass" && has_uri(d),
+    })
 }
 
 /// The words of a condition, without its parentheses.

@@ -495,6 +495,10 @@ impl<'a> Translator<'a> {
             self.note(out, page, "only pages of a location without access rules are carried over");
             return None;
         }
+        if chosen.is_some_and(|l| l.blocks.len() > 2 && always_answers(l.own())) {
+            self.note(out, page, "the location of the page does not send files");
+            return None;
+        }
         let mut lines = Vec::new();
         // The location of the error may have another root.
         let around = chosen.map_or(blocks, |chosen| &*chosen.blocks);

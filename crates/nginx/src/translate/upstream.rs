@@ -77,20 +77,22 @@ impl<'a> Translator<'a> {
                 }
             } else {
                 let prefix = location.prefix();
-                let mut matcher = String::new();
-                if has_break(location.own()) {
-                    let name = self.fresh("unchanged");
-                    out.push(format!("@{name} not vars {{vars.{CHANGED}}} yes"));
-                    matcher = format!("@{name} ");
-                }
-                match prefix.strip_suffix('/') {
-                    Some("") if uri == "/" => {}
-                    Some(stem) if uri == "/" => out.push(format!("uri {matcher}strip_prefix {stem}")),
-                    _ => out.push(format!(
-                        "uri {matcher}path_regexp {} {}",
-                        quote(&format!("^{}", regex::escape(prefix))),
-                        quote(uri)
-                    )),
+                let operation = match prefix.strip_suffix('/') {
+                    Some("") if uri == "/" => None,
+                    Some(stem) if uri == "/" => Some(format!("strip_prefix {stem}")),
+                    _ => {
+                        let prefix = format!("^{}", regex::escape(prefix));
+                        Some(format!("path_regexp {} {}", quote(&prefix), quote(uri)))
+                    }
+                };
+                if let Some(operation) = operation {
+                    let mut matcher = String::new();
+                    if location.blocks[1..].iter().any(|block| has_break(block)) {
+                        let name = self.fresh("unchanged");
+                        out.push(format!("@{name} not vars {{vars.{CHANGED}}} yes"));
+                        matcher = format!("@{name} ");
+                    }
+                    out.push(format!("uri {matcher}{operation}"));
                 }
             }
         }

@@ -1,0 +1,213 @@
+//! Rules, locations and addresses, with the requests that tell them apart.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Command;
+
+use causeway_testkit::ports::free_port;
+
+use crate::support::*;
+
+/// nginx's documentation of `valid_referers`.
+#[test]
+fn referers_that_are_refused_equal_those_of_nginx() {
+    let referers = "http://example.com https://EXAMPLE.com/x http://example.com:8080/ http://example.com.evil.test/ \
+                    http://evil.test/example.com http://a.partner.test/ http://partner.test/ http://shop.test/ http://shop \
+                    http://friend.test/gallery/1 http://friend.test/other http://friend.test:80/gallery/ http://www.search.test/ \
+                    example.com nonsense ftp://x http:// https://evil.test";
+    let fields: Vec<_> = referers.split_ascii_whitespace().map(|referer| format!("Referer: {referer}\r\n")).collect();
+    let lines = || fields.iter().map(String::as_str).chain([""]);
+    let paths = ["/assets/app.css", "/a/", "/b/"];
+    let cases: Vec<_> = paths.into_iter().flat_map(|path| lines().map(move |line| ("GET", path, line))).collect();
+    compare("referers", &[], &cases);
+}
+
+/// Fields whose value is empty are not sent, other methods are refused before a `return`, and rules after one with a flag do not apply.
+#[test]
+fn rules_and_fields_equal_those_of_nginx() {
+    let origin = "Origin: https://www.example.com\r\n";
+    let cases = [
+        ("GET", "/page.html", ""),
+        ("GET", "/page.html?kind=", ""),
+        ("GET", "/page.html?kind=a", origin),
+        ("GET", "/page.html", "Origin: https://example.com\r\n"),
+        ("GET", "/page.html", "Origin: https://other.test\r\n"),
+        ("POST", "/missing", origin),
+        ("GET", "/go/x/y", ""),
+        ("GET", "/text", ""),
+        ("POST", "/text", ""),
+        ("HEAD", "/old", ""),
+        ("DELETE", "/old", ""),
+    ];
+    compare("named_rewrite", &["access-control-allow-origin", "x-kind", "location"], &cases);
+    let paths =
+        ["/kind", "/kind?debug=1", "/page.html", "/user/1", "/go/x", "/strip/x", "/files/a.txt", "/files/b/c.txt"];
+    compare("rewrite_if", &[], &paths.map(|path| ("GET", path, "")));
+}
+
+/// nginx's documentation of `try_files` and `rewrite`: they choose another location after the rules of the first have applied.
+#[test]
+fn rules_before_another_location_equal_those_of_nginx() {
+    let deny = "X-Deny: 1\r\n";
+    let long = format!("Content-Length: 200\r\n\r\n{}", "x".repeat(198));
+    let cases = [
+        ("GET", "/page.html", ""),
+        ("GET", "/page.html", deny),
+        ("GET", "/none", ""),
+        ("GET", "/none", deny),
+        ("GET", "/none?limited=a", ""),
+        ("GET", "/none?limited=a", ""),
+        ("GET", "/page.html?limited=b", ""),
+        ("GET", "/none?limited=b", ""),
+        ("POST", "/none", "Content-Length: 0\r\n"),
+        ("POST", "/none", &long),
+        ("GET", "/closed/x", ""),
+        ("GET", "/old/page.html", ""),
+        ("GET", "/old/none?a=b", ""),
+        ("GET", "/old/page.html?stop=1", ""),
+        ("GET", "/old/page.html", deny),
+        ("GET", "/private/index.html", ""),
+        ("GET", "/private/x", ""),
+        ("GET", "/own/x", ""),
+        ("GET", "/locked/x", ""),
+    ];
+    compare("rules_before", &[], &cases);
+}
+
+/// nginx's documentation of `break` and of the flags of `rewrite`: no rule after them applies.
+#[test]
+fn rules_after_a_flag_equal_those_of_nginx() {
+    let paths = "/ /page.html?a=1 /page.html?a=1&b=1 /page.html?b=1 /r /r?b=1 /one/ /one/x?q=1 /two/page.txt /two/page.txt?c=1 \
+                 /two/x?c=1 /three/ /three/?c=1";
+    let mut cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    cases.extend(["/three/", "/three/?c=1", "/one/"].map(|path| ("POST", path, "Content-Length: 0\r\n")));
+    compare("rules_end", &["location"], &cases);
+}
+
+/// nginx's documentation of `location`: the path is compared without encoding, dot segments and double slashes.
+#[test]
+fn paths_in_conditions_equal_those_of_nginx() {
+    let paths = "/mapped/x //mapped/x /./mapped/x /x/../mapped/x /exact/mapped //Exact/Mapped /admin //admin /./admin /x/../admin \
+                 /%61dmin /equal //equal /EQUAL /upper //upper /page.html /a/page /.env /.well-known/x /.well-known/.env /.w \
+                 /.well-known2 /names/abc //names/abc /names/ /names/1 /folder/ /folder /folder//x /folder/one/ /folder/one /a/b";
+    let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    compare("paths_as_sent", &[], &cases);
+    let Some(nginx) = installed_nginx() else { return };
+    let folder = ShapeFolder::new("dot-segments");
+    let (ports, _servers) = both(nginx, &shape("paths_as_sent"), &folder, [1, 1]);
+    for path in ["/folder/.", "/folder/x/..", "/folder/%2e", "/folder/one/.", "/folder/one/x/.."] {
+        let [theirs, ours] = ports.map(|port| request(port, "GET", "example.com", path).status);
+        assert!(theirs >= 400 && ours == 400, "{path}: {theirs} {ours}");
+    }
+}
+
+/// nginx's documentation of `location`, and its order for locations within others.
+#[test]
+fn locations_within_others_equal_those_of_nginx() {
+    let paths = "/in/ /in/one/ /in/x.txt /in/up /in/up/ /in /p/ /p/x /p/q/t /p/q/x /p/t /p/r/t /p/r/ /p/r/s/ /p/r/s/t /p/r/s/x \
+                 /e/ /e/a.txt /e/f/a.txt /e/f/x /e/x /a.txt /x /f/a.txt";
+    let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    compare("nested_order", &["location"], &cases);
+}
+
+/// nginx's documentation of `map`: texts are compared ignoring case, and before expressions.
+#[test]
+fn texts_of_a_map_equal_those_of_nginx() {
+    let kinds = ["abc", "ABC", "Abc", "abcd", "default", "~b", "b", "12", "123", "Two Words", "x two words", ""];
+    let fields = kinds.map(|kind| format!("X-Kind: {kind}\r\n"));
+    let mut cases: Vec<_> = fields.iter().map(|field| ("GET", "/", field.as_str())).collect();
+    cases.extend([("GET", "/", ""), ("GET", "/?a='", ""), ("GET", "/?a=b", "")]);
+    compare("map_texts", &[], &cases);
+    let Some(nginx) = installed_nginx() else { return };
+    let folder = ShapeFolder::new("hosts-of-conditions");
+    let (ports, _servers) = both(nginx, &shape("map_texts"), &folder, [1, 1]);
+    for host in ["Example.Com", "other.example.com", "OTHER.example.com", "Third.x", "third", "FOUR.x", "five"] {
+        let [theirs, ours] = ports.map(|port| request(port, "GET", host, "/"));
+        assert_eq!(theirs, ours, "{host}: nginx, then causeway");
+    }
+}
+
+/// The counting upstream's response has the field X-Real-IP of the request. `auth_request_set` and `$remote_user` are empty without a
+/// subrequest and a password.
+#[test]
+fn fields_of_clients_equal_those_of_nginx() {
+    let lines = ["", "X-Real-IP: 192.0.2.1\r\n", "X-User: ann\r\nX-Real-IP: 192.0.2.1\r\n"];
+    let paths = ["/free/x", "/user/x", "/x", "/auth/plain"];
+    let cases: Vec<_> = paths.iter().flat_map(|path| lines.map(|line| ("GET", *path, line))).collect();
+    compare("fields_up", &[], &cases);
+}
+
+/// nginx's documentation of `listen`: each address and port has servers and a default server of its own.
+#[test]
+fn addresses_of_servers_equal_those_of_nginx() {
+    let Some(nginx) = installed_nginx() else { return };
+    let folder = ShapeFolder::new("addresses");
+    let text = |ports: [u16; 2]| {
+        let [a, b] = ports;
+        format!(
+            "server {{ listen 127.0.0.1:{a}; listen 127.0.0.2:{b}; listen 127.0.0.3:{a}; server_name one.test; return 200 one; }}
+             server {{ listen 127.0.0.2:{a}; server_name two.test; return 200 two; }}
+             server {{ listen 127.0.0.2:{a}; listen 127.0.0.3:{a} default_server; server_name three.test; return 200 three; }}
+             server {{ listen {b}; server_name one.test; return 200 four; }}"
+        )
+    };
+    let ports = [[free_port(), free_port()], [free_port(), free_port()]];
+    for (name, ports) in ["theirs", "ours"].into_iter().zip(ports) {
+        let complete = complete(&text(ports), &folder, [0, 0], 1);
+        std::fs::write(folder.0.join(format!("{name}.conf")), complete).unwrap();
+    }
+    let mut command = Command::new(nginx);
+    command.arg("-p").arg(&folder.0).arg("-c").arg(folder.0.join("theirs.conf")).args(["-g", "daemon off;"]);
+    let _nginx = start(command, ports[0][0], &folder.0.join("theirs.log"));
+    let command = folder.causeway(&["run", "--adapter", "nginx", "--config", "ours.conf"]);
+    let _causeway = start(command, ports[1][0], &folder.0.join("ours.log"));
+    let answer = |ip: &str, port: u16, host: &str| {
+        let Ok(mut stream) = TcpStream::connect((ip, port)) else { return "no listener".to_owned() };
+        write!(stream, "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text.rsplit("\r\n").next().unwrap_or_default().to_owned()
+    };
+    for ip in ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"] {
+        for port in [0, 1] {
+            for host in ["one.test", "two.test", "three.test", "other.test"] {
+                let [theirs, ours] = ports.map(|ports| answer(ip, ports[port], host));
+                assert_eq!(theirs, ours, "{ip}, port {port}, {host}: nginx, then causeway");
+            }
+        }
+    }
+}
+
+#[test]
+fn addresses_of_clients_equal_those_of_nginx() {
+    let chains = [
+        "",
+        "X-Forwarded-For: 192.0.2.7\r\n",
+        "X-Forwarded-For: 192.0.2.7, 10.1.1.1\r\n",
+        "X-Forwarded-For: 192.0.2.7, 198.51.100.1\r\n",
+        "X-Forwarded-For: 198.51.100.1, 192.0.2.7\r\n",
+        "X-Forwarded-For: nonsense\r\n",
+    ];
+    let paths = ["/", "/kind", "/admin/index.html", "/api/plain"];
+    let cases: Vec<_> = chains.iter().flat_map(|chain| paths.map(|path| ("GET", path, *chain))).collect();
+    compare("real_ip", FIELDS, &cases);
+    let networks = [("GET", "/kind", ""), ("GET", "/", ""), ("GET", "/", ""), ("GET", "/admin/", "")];
+    compare("geo", FIELDS, &networks);
+}
+
+/// Names with a wildcard at the end and expressions are found in nginx's order, with their groups.
+#[test]
+fn hosts_of_patterns_equal_those_of_nginx() {
+    let Some(nginx) = installed_nginx() else { return };
+    let folder = ShapeFolder::new("hosts");
+    let ([theirs, ours], _servers) = both(nginx, &shape("host_patterns"), &folder, [1, 1]);
+    let hosts = "main.test a.example.com b.example.com private.example.com www.example.com www.example.org www.other.test \
+                 two.example.com two.x three.example.com x.three.example.com x.y.three.example.com three.zone x..example.com ...example.com \
+                 none.test www.";
+    for host in hosts.split_ascii_whitespace() {
+        for path in ["/", "/kind", "/user/12", "/index.html", "/missing", "/a.txt"] {
+            let (a, b) = (request(theirs, "GET", host, path), request(ours, "GET", host, path));
+            assert_eq!(a, b, "{host} {path}: nginx, then causeway");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Upstreams: caches, decisions about access, programs, and their responses.
+
+use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixListener;
+
+use causeway_testkit::ports::free_port;
+
+use crate::support::*;
+
+/// Responses are stored, answered from the store and updated as nginx does with the same `proxy_cache` lines.
+#[test]
+fn stored_responses_equal_those_of_nginx() {
+    let kinds =
+        "plain max-age no-store private no-cache set-cookie expires expired vary vary-all 404 302 301 500 410 503 203";
+    let paths: Vec<String> = kinds
+        .split(' ')
+        .flat_map(|kind| {
+            [
+                format!("/{kind}"),
+                format!("/{kind}"),
+                format!("/api/{kind}"),
+                format!("/api/{kind}?x=1"),
+                format!("/private/{kind}"),
+                format!("/hidden/{kind}?h"),
+                format!("/hidden/{kind}?h"),
+                format!("/uncached/{kind}"),
+                format!("/uncached/{kind}"),
+            ]
+        })
+        .collect();
+    let mut cases: Vec<(&str, &str, &str)> = paths.iter().map(|path| ("GET", path.as_str(), "")).collect();
+    cases.extend([
+        ("HEAD", "/plain", ""),
+        ("GET", "/v/vary", "X-Kind: a\r\n"),
+        ("GET", "/v/vary", "X-Kind: b\r\n"),
+        ("GET", "/v/vary", "X-Kind: a\r\n"),
+        // Requests that skip the cache.
+        ("GET", "/plain?fresh=1", ""),
+        ("GET", "/plain?fresh=1", ""),
+        ("GET", "/plain?fresh=0", ""),
+        ("GET", "/plain?fresh=0", ""),
+        ("GET", "/plain", "Cookie: session=1\r\n"),
+        ("GET", "/plain", "Cookie: session=1\r\n"),
+        ("GET", "/plain", ""),
+        ("GET", "/api/max-age", "Authorization: x\r\n"),
+        ("GET", "/api/max-age", "Authorization: x\r\n"),
+        // The directives of requests do not count.
+        ("GET", "/q/plain", "Cache-Control: no-cache\r\n"),
+        ("GET", "/q/plain", "Cache-Control: no-cache\r\n"),
+        ("GET", "/other/max-age", "Cookie: x=1\r\n"),
+        ("GET", "/other/max-age", "Cookie: x=1\r\n"),
+        // A stale response instead of 503.
+        ("GET", "/stale", ""),
+        ("GET", "/stale", ""),
+        ("wait", "", ""),
+        ("GET", "/stale", ""),
+    ]);
+    compare("cache", &["x-cache", "set-cookie"], &cases);
+    // Hidden fields count for the cache, and added ones do not.
+    let hidden = ["/hidden/max-age", "/hidden/no-store", "/hidden/plain"].map(|path| ("GET", path, ""));
+    compare("cache", &["cache-control"], &[hidden, hidden].concat());
+}
+
+/// Answers one FastCGI request on each connection, with the head and content that `answer` makes of the parameters.
+fn program(listener: &UnixListener, mut answer: impl FnMut(&dyn Fn(&str) -> String) -> String) {
+    for stream in listener.incoming() {
+        let Ok(mut stream) = stream else { continue };
+        let mut parameters = Vec::new();
+        // The head of a record: the version, the kind, two bytes of the request's number, two of the length, and the padding. The
+        // last record has the kind 5 (content) and no length.
+        let mut head = [0; 8];
+        while stream.read_exact(&mut head).is_ok() {
+            let len = usize::from(u16::from_be_bytes([head[4], head[5]]));
+            let mut content = vec![0; len + usize::from(head[6])];
+            stream.read_exact(&mut content).unwrap();
+            match head[1] {
+                4 => parameters.extend_from_slice(&content[..len]),
+                5 if len == 0 => break,
+                _ => {}
+            }
+        }
+        let named = fastcgi_parameters(&parameters);
+        let text = answer(&|name| named.get(name).cloned().unwrap_or_default());
+        let [high, low] = u16::try_from(text.len()).unwrap().to_be_bytes();
+        let _ = stream.write_all(&[1, 6, 0, 1, high, low, 0, 0]);
+        let _ = stream.write_all(text.as_bytes());
+        let _ = stream.write_all(&[1, 6, 0, 1, 0, 0, 0, 0, 1, 3, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    }
+}
+
+/// The content has the method, `REQUEST_URI`, and the number of the requests for this URI that the server with this `SERVER_PORT` has
+/// sent.
+fn counting_program(listener: &UnixListener) {
+    let mut counts: HashMap<(String, String), u32> = HashMap::new();
+    program(listener, |of| {
+        let uri = of("REQUEST_URI");
+        let count = counts.entry((uri.clone(), of("SERVER_PORT"))).or_default();
+        *count += 1;
+        let fields = if uri.contains("cookie") { "Set-Cookie: a=b\r\n" } else { "" };
+        let status = if uri.contains("missing") { 404 } else { 200 };
+        format!("Status: {status} X\r\n{fields}Content-Type: text/html\r\n\r\n{} {uri} {count}\n", of("REQUEST_METHOD"))
+    });
+}
+
+/// Reads pairs of names and values, each with its length in one byte, or in four if the first bit is set.
+fn fastcgi_parameters(mut bytes: &[u8]) -> HashMap<String, String> {
+    fn len(bytes: &mut &[u8]) -> usize {
+        let size = if bytes[0] < 0x80 { 1 } else { 4 };
+        let (len, rest) = bytes.split_at(size);
+        *bytes = rest;
+        len.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)) & 0x7fff_ffff
+    }
+    let mut found = HashMap::new();
+    while !bytes.is_empty() {
+        let (name_len, value_len) = (len(&mut bytes), len(&mut bytes));
+        let (name, rest) = bytes.split_at(name_len);
+        let (value, rest) = rest.split_at(value_len);
+        bytes = rest;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        found.insert(text(name), text(value));
+    }
+    found
+}
+
+/// All pages of such an application come from one file after a rewrite, and are stored by the client's URI.
+#[test]
+fn stored_pages_of_a_program_equal_those_of_nginx() {
+    let folder = ShapeFolder::new("program");
+    std::fs::write(folder.0.join("www/index.php"), "").unwrap();
+    let listener = UnixListener::bind(folder.0.join("php.sock")).unwrap();
+    std::thread::spawn(move || counting_program(&listener));
+    let paths = "/one /two /one?x=1 /missing /cookie / /index.php /two/";
+    let mut cases: Vec<_> = paths.split_ascii_whitespace().flat_map(|path| [("GET", path, ""); 2]).collect();
+    cases.extend([
+        ("GET", "/one?preview=1", ""),
+        ("GET", "/one?preview=1", ""),
+        ("GET", "/two", "Cookie: logged_in=1\r\n"),
+        ("GET", "/two", ""),
+        ("POST", "/two", "Content-Length: 0\r\n"),
+    ]);
+    compare_in(&folder, "php_cache", &["set-cookie"], &cases);
+    let states = ["/three", "/three"].map(|path| ("GET", path, ""));
+    compare_in(&folder, "php_cache", &["x-cache"], &states);
+}
+
+/// nginx's documentation of `fastcgi_split_path_info`, `fastcgi_index` and `fastcgi_param`.
+#[test]
+fn scripts_equal_those_of_nginx() {
+    let folder = ShapeFolder::new("scripts");
+    for file in ["www/index.php", "www/checked/a.php", "www/sub/index.php", "data/index.php", "data/b/x.php"] {
+        let file = folder.0.join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, "source").unwrap();
+    }
+    let listener = UnixListener::bind(folder.0.join("php.sock")).unwrap();
+    std::thread::spawn(move || {
+        program(&listener, |of| {
+            let names = ["SCRIPT_FILENAME", "SCRIPT_NAME", "PATH_INFO", "REQUEST_URI", "HTTPS"].map(of);
+            format!("Content-Type: text/html\r\n\r\n{}\n", names.join(" "))
+        });
+    });
+    let paths = "/ /x/y?z=1 /index.php /index.php/a/b?c=1 /login.php /login.php/x /checked/a.php /checked/a.php/i /checked/b.php \
+                 /checked/b.php/i /front/ /front/x?y /folder/ /folder/x.php /tool/ /tool/index.php /tool/b/x.php /tool/a.txt /closed/ \
+                 /closed/index.php /closed/a.txt /sub/ /page.html";
+    let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    compare_in(&folder, "php_scripts", &[], &cases);
+}
+
+/// A lifetime of the configuration is not for requests with a cookie: unlike nginx, and named.
+#[test]
+fn a_stored_response_without_a_lifetime_is_not_for_requests_with_a_cookie() {
+    let folder = ShapeFolder::new("personal");
+    let port = free_port();
+    std::fs::write(folder.0.join("ours.conf"), complete(&shape("cache"), &folder, [port, 0], counting_upstream()))
+        .unwrap();
+    let command = folder.causeway(&["run", "--adapter", "nginx", "--config", "ours.conf"]);
+    let log = folder.0.join("ours.log");
+    let _causeway = start(command, port, &log);
+    let bodies = ["", "Cookie: x=1\r\n", ""]
+        .map(|lines| request_with(port, ("GET", "example.com", "/plain"), lines, &[]).body.replace("GET /plain", ""));
+    assert_eq!(bodies, [" 1 \n", " 2 \n", " 1 \n"]);
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("a lifetime of the configuration is not for requests with a cookie"), "{log}");
+}
+
+#[test]
+fn errors_of_an_upstream_equal_those_of_nginx() {
+    let paths = "404 500 503 410 plain cookie-path cookie-other";
+    let paths: Vec<String> = paths.split(' ').flat_map(|kind| [format!("/{kind}"), format!("/raw/{kind}")]).collect();
+    let mut cases: Vec<(&str, &str, &str)> = paths.iter().map(|path| ("GET", path.as_str(), "")).collect();
+    cases.extend([("POST", "/404", ""), ("GET", "/404.html", "")]);
+    compare("intercept", &["set-cookie"], &cases);
+}
+
+/// nginx's documentation of `auth_request`: 2xx lets a request through, and 401 and 403 refuse it with the location's error page.
+#[test]
+fn requests_that_an_upstream_refuses_equal_those_of_nginx() {
+    let paths = ["/x?y=1", "/login/x?y=1", "/away/x", "/forbidden/x", "/auth/plain", "/inner/403"];
+    let of = |path| [("GET", path, ""), ("POST", path, "Content-Length: 0\r\n")];
+    let cases: Vec<_> = paths.into_iter().flat_map(of).collect();
+    compare("auth_pages", &["location"], &cases);
+    let folder = ShapeFolder::new("auth-refused");
+    let Some(nginx) = installed_nginx() else { return };
+    let (ports, _servers) = both(nginx, &shape("auth_pages"), &folder, [counting_upstream(), counting_upstream()]);
+    // Without a page the upstream's own answer is the response; nginx's has a text of its own.
+    assert_eq!(ports.map(|port| request(port, "GET", "example.com", "/refused/x").status), [401, 401]);
+}
+
+/// nginx's documentation of `X-Accel-Redirect`: a location with `internal` answers, with some fields of the upstream.
+#[test]
+fn files_that_an_upstream_permits_equal_those_of_nginx() {
+    let paths =
+        ["/x", "/accel", "/accel?x=1", "/accel-none", "/accel-closed", "/raw/accel", "/protected/a.txt", "/closed/x"];
+    let mut cases: Vec<_> = paths.into_iter().map(|path| ("GET", path, "")).collect();
+    cases.extend([
+        ("HEAD", "/accel", ""),
+        ("POST", "/accel", "Content-Length: 0\r\n"),
+        ("GET", "/accel", "Range: bytes=1-2\r\n"),
+        ("GET", "/404.html", ""),
+    ]);
+    compare("accel", &["content-disposition", "x-inner", "content-range"], &cases);
+}
+
+/// Location of an upstream that names the upstream's own address gets the server's; nginx's documentation of `proxy_redirect`.
+#[test]
+fn redirects_of_an_upstream_equal_those_of_nginx() {
+    let paths = ["/moved", "/app/moved", "/app/x", "/host/moved", "/mapped/moved", "/off/x"];
+    let cases: Vec<_> = paths.iter().map(|path| ("GET", *path, "X-Real-IP: 192.0.2.7\r\n")).collect();
+    compare("proxy_redirect", &["location"], &cases);
+}
+
+/// Addresses and URIs with variables reach the same upstream with the same target.
+#[test]
+fn targets_with_variables_equal_those_of_nginx() {
+    let paths = "/const/x?y=1 /const/ /group/x?y=1 /map/x?to=two /map/x?q=1 /uri/x?y=1 /uri/x /request/x?y=1 /request/%41 \
+                 /args/x?y=1 /args/x /re/a/b /plain/0200?to=two /plain/0200";
+    let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    compare("proxy_variables", &[], &cases);
+}
