@@ -226,6 +226,7 @@ impl<'a> Translator<'a> {
         out
     }
 
+    /// Writes the lines of [`Self::choosing_files`].
     fn leave(&mut self, out: &mut Vec<String>, location: &Location<'a>, all: &Locations<'a>, names: &Names) {
         let own_block = location.own();
         if location.blocks.len() > 2 && always_answers(own_block) {
@@ -236,7 +237,7 @@ impl<'a> Translator<'a> {
         let alias = alias_of(location);
         let has_alias = alias.is_some();
         let has_pass = |block: &Directive| PASSES.iter().any(|name| !own(block, name).is_empty());
-        // Other locations have no effect on an index but these two.
+        // Of the locations of index files only those count that refuse requests or leave them to an upstream.
         let base = location.prefix().trim_end_matches('/');
         let program = indexes.iter().any(|index| {
             let chosen = all.chosen(&format!("{base}/{index}")).filter(|chosen| !std::ptr::eq(chosen.own(), own_block));
@@ -371,9 +372,18 @@ impl Location<'_> {
 
 /// Whether a location, or one around it, has rules that refuse requests.
 fn restricts(location: &Location<'_>) -> bool {
-    const RULES: &[&str] =
-        &["deny", "auth_basic", "auth_request", "internal", "limit_except", "limit_req", "return", "if"];
-    location.blocks.iter().skip(2).any(|block| block.block().iter().any(|d| RULES.contains(&&*d.name)))
+    location.blocks.iter().skip(2).any(|block| block.block().iter().any(refuses))
+}
+
+/// Whether a rule may refuse requests.
+fn refuses(rule: &Directive) -> bool {
+    match &*rule.name {
+        "deny" | "internal" | "limit_except" | "limit_req" => true,
+        "auth_basic" | "auth_request" => rule.argument(0) != "off",
+        "return" => rule.argument(0).parse().is_ok_and(|status: u16| status >= 400),
+        "if" => rule.block().iter().any(refuses),
+        _ => false,
+    }
 }
 
 /// Writes a route with the lines of each location, if one has any.
