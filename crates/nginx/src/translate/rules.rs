@@ -372,19 +372,27 @@ fn matcher(
     let (variable, operator, operand) = match *words {
         [test, file] => {
             let (negated, kind) = test.strip_prefix('!').map_or(("", test), |kind| ("not ", kind));
+            let paths = |path: &str| match kind {
+                "-f" => Some(path.to_owned()),
+                "-d" => Some(format!("{path}/")),
+                "-e" => Some(format!("{path} {path}/")),
+                _ => None,
+            };
+            if file.starts_with('/') {
+                let options =
+                    vec!["root /".to_owned(), format!("try_files {}", paths(&quote(&names.expand(file).ok()?))?)];
+                let mut lines = Vec::new();
+                block(&mut lines, &format!("{negated}file"), options);
+                return Some(lines);
+            }
             let path = match file {
                 "$request_filename" => "{path}".to_owned(),
                 _ => quote(&names.expand(file.strip_prefix("$document_root")?).ok()?),
             };
-            let lines = match kind {
-                "-f" => vec![format!("{negated}file {path}")],
-                "-d" => vec![format!("{negated}file {path}/")],
-                "-e" => vec![format!("{negated}file {path} {path}/")],
-                _ => return None,
-            };
+            let line = format!("{negated}file {}", paths(&path)?);
             // The root is a folder that exists, but the matcher `file` finds no folder for `/`.
             let is_root_left_out = kind != "-f" && path == "{path}" && !negated.is_empty();
-            return Some(is_root_left_out.then(|| "not path /".to_owned()).into_iter().chain(lines).collect());
+            return Some(is_root_left_out.then(|| "not path /".to_owned()).into_iter().chain([line]).collect());
         }
         [variable] => (variable, "", ""),
         [variable, operator, operand] => (variable, operator, operand),

@@ -360,6 +360,9 @@ impl<'a> Translator<'a> {
     /// Sets the root that the innermost block with one has.
     pub(super) fn root(&mut self, out: &mut Vec<String>, blocks: &[&Directive], names: &Names) {
         let Some(root) = inherited(blocks, "root").last().copied() else { return };
+        if !root.argument(0).starts_with(['/', '$']) {
+            self.remark(out, root, "a relative path is that from the folder where the server starts");
+        }
         match self.expand(out, root, names, root.argument(0)) {
             Some(root) => out.push(format!("root * {}", quote(&root))),
             // Without a root it would be the folder where the server was started.
