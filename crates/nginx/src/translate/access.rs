@@ -5,7 +5,7 @@ use super::upstream::copied;
 use super::{Translator, active, inherited, own};
 use crate::location::Locations;
 use crate::parse::Directive;
-use crate::variables::{Names, variables};
+use crate::variables::Names;
 use crate::write::{block, quote};
 
 impl<'a> Translator<'a> {
@@ -162,9 +162,8 @@ impl<'a> Translator<'a> {
             Some(status) => self.note(out, status, "the status beyond the limit is 429"),
         }
         let mut lines = vec![format!("key {key}"), format!("window {window}ms"), format!("events {}", burst + 1)];
-        // nginx counts no request whose key is empty; these variables never are.
-        let always = ["$binary_remote_addr", "$remote_addr", "$host", "$server_name", "$uri", "$request_uri"];
-        if matches!(variables(zone.argument(0))[..], [_]) && !always.contains(&zone.argument(0)) {
+        // nginx counts no request whose key is empty.
+        if self.may_be_empty(zone.argument(0), names) {
             block(&mut lines, "match", vec![format!("not vars {key} \"\"")]);
         }
         let mut zone = Vec::new();

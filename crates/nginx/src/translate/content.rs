@@ -244,7 +244,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Whether a text is one variable that the request decides and that may be empty.
-    fn may_be_empty(&self, text: &str, names: &Names) -> bool {
+    pub(super) fn may_be_empty(&self, text: &str, names: &Names) -> bool {
         let [variable] = variables(text)[..] else { return false };
         if text != format!("${variable}") && text != format!("${{{variable}}}") {
             return false;
@@ -255,7 +255,7 @@ impl<'a> Translator<'a> {
             return !variables(map.argument(0)).into_iter().any(of_response);
         }
         names.set.iter().any(|set| set == variable)
-            || ["http_", "cookie_", "arg_"].iter().any(|prefix| variable.starts_with(prefix))
+            || ["http_", "cookie_", "arg_", "ssl_"].iter().any(|prefix| variable.starts_with(prefix))
             || ["args", "query_string"].contains(&variable)
     }
 
