@@ -10,7 +10,7 @@
 //! - `write`: the Caddyfile's lines and their quotes
 //! - `translate`: servers, locations and directives
 //!
-//! A directive without an equivalent becomes a comment in the Caddyfile, and a [`Note`]. None is lost.
+//! A directive without an equivalent becomes a comment in the Caddyfile, and a [`Note`].
 
 mod expressions;
 mod location;

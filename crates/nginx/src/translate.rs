@@ -2,7 +2,7 @@
 //!
 //! - `tables`: directives that are read elsewhere, that only tune nginx, and reasons why others have no equivalent
 //! - `site`: a server: names, certificates, logs, error pages
-//! - `listens`: the addresses of a server
+//! - `listens`, `hosts`: the addresses and names of a server
 //! - `locations`: the order of locations, and the rules after which nginx chooses one anew
 //! - `rules`: `rewrite`, `if`, `set` and `return`
 //! - `content`: a location: files and fields
@@ -22,6 +22,7 @@ mod cache;
 mod content;
 mod fastcgi;
 mod geo;
+mod hosts;
 mod listens;
 mod locations;
 mod map;
@@ -79,6 +80,7 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
         has_cache: false,
         has_real_ip: false,
         is_in_accel: false,
+        named: Vec::new(),
         options: Vec::new(),
     };
     let mut out = Vec::new();
@@ -159,6 +161,8 @@ struct Translator<'a> {
     has_real_ip: bool,
     /// The locations for `X-Accel-Redirect` are being written; see `accel`.
     is_in_accel: bool,
+    /// The named locations around the lines that are being written.
+    named: Vec<String>,
     /// Lines of the global option `servers`.
     options: Vec<String>,
 }
@@ -232,7 +236,7 @@ impl<'a> Translator<'a> {
     }
 
     fn name(&mut self, out: &mut Vec<String>, directive: &Directive, kind: &str, reason: &str) {
-        let message = format!("{kind}: \"{}\": {reason}", directive.text());
+        let message = format!("{kind}: \"{}\": {reason}", directive.text()).replace(['\n', '\r'], " ");
         let note = Note { place: directive.place.clone(), message };
         out.push(format!("# {note}"));
         if !self.notes.contains(&note) {
@@ -289,338 +293,4 @@ fn value<'a>(blocks: &[&'a Directive], name: &str) -> Option<&'a str> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    pub(crate) struct NoFiles;
-
-    impl Files for NoFiles {
-        fn read(&self, _: &str) -> Result<String, String> {
-            Err("there is no such file".into())
-        }
-
-        fn glob(&self, _: &str) -> Vec<String> {
-            Vec::new()
-        }
-    }
-
-    /// Translates a text; returns the Caddyfile, and the notes as lines.
-    pub(super) fn translated(text: &str) -> (String, String) {
-        let Translation { caddyfile, notes } = translate(text, "n", &NoFiles).unwrap();
-        let notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
-        (caddyfile, notes.join("\n"))
-    }
-
-    /// Checks the translation of the lines of a block `http`: parts of the Caddyfile, and a part of the notes. With an empty one
-    /// there must be no notes.
-    #[track_caller]
-    fn check(lines: &str, in_caddyfile: &[&str], in_notes: &str) {
-        let (caddyfile, notes) = translated(&format!("http {{\n{lines}\n}}"));
-        for part in in_caddyfile {
-            assert!(caddyfile.contains(part), "{lines}: {part}\n{caddyfile}");
-        }
-        assert!(notes.contains(in_notes) && notes.is_empty() == in_notes.is_empty(), "{lines}: {notes}");
-    }
-
-    /// Shapes without one of their lines, and with a line that has lost its arguments, are translated or refused.
-    #[test]
-    fn damaged_shapes() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shapes");
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
-            let lines: Vec<&str> = text.lines().collect();
-            for index in 0..lines.len() {
-                let bare =
-                    format!("{};", lines[index].split_whitespace().next().unwrap_or_default().trim_end_matches(';'));
-                for other in ["", &bare, "server_name ~ .* *.;", "set $app; geo $x; proxy_cache_path; upstream;"] {
-                    let mut changed = lines.clone();
-                    changed[index] = other;
-                    _ = translate(&changed.join("\n"), "n", &NoFiles);
-                }
-            }
-        }
-    }
-
-    // nginx's documentation of ngx_http_realip_module.
-    #[test]
-    fn addresses_of_clients() {
-        let rest = "server { root /a; deny 192.0.2.1; }";
-        let options = [
-            "trusted_proxies static 10.0.0.0/8 ::1",
-            "trusted_proxies_strict",
-            "@denied_2 {\n\t\t\t\tclient_ip 192.0.2.1",
-        ];
-        let from = "set_real_ip_from 10.0.0.0/8; set_real_ip_from ::1;";
-        check(&format!("{from} {rest}"), &[&options[..], &["client_ip_headers X-Real-IP"]].concat(), "");
-        check(&format!("{from} real_ip_header CF-Connecting-IP; {rest}"), &["client_ip_headers CF-Connecting-IP"], "");
-        check(&format!("set_real_ip_from unix:; {rest}"), &["trusted_proxies_unix"], "");
-        check(
-            &format!("{from} real_ip_header X-Forwarded-For; {rest}"),
-            &options,
-            "the last address in X-Forwarded-For",
-        );
-        check(&format!("set_real_ip_from proxy.test; {rest}"), &["\tremote_ip 192.0.2.1"], "no names");
-        check(
-            &format!("{from} real_ip_header proxy_protocol; {rest}"),
-            &["\tremote_ip 192.0.2.1"],
-            "listener_wrappers",
-        );
-        let one = "server { listen 81; set_real_ip_from 10.0.0.1; root /b; }";
-        check(
-            &format!("{one} {rest}"),
-            &["\tremote_ip 192.0.2.1"],
-            "n:2: not carried over: \"set_real_ip_from 10.0.0.1\"",
-        );
-    }
-
-    // nginx's documentation of `server_name`.
-    #[test]
-    fn hosts_of_patterns() {
-        let other = "server { listen 80; server_name a.test; return 200 a; }";
-        let sites = ["http://a.test {", "http://:80 {", "error @empty_label_", "http://b.test {"];
-        check(
-            &format!("{other} server {{ server_name b.test ~^(?<n>.+)\\.b\\.test$ c.*; return 200 $n; }}"),
-            &[
-                &sites[..],
-                &[
-                    "vars_regexp host_",
-                    "{host} `(?i)^(?<n>.+)\\.b\\.test$`",
-                    "(?i)^c\\..",
-                    ".n} 200",
-                    "respond * \"\" 200",
-                ],
-            ]
-            .concat(),
-            "",
-        );
-        for (server, reason) in [
-            ("server_name ~(?=a);", "the expression is not in Go's syntax"),
-            ("server_name *.a.*;", "nginx allows one wildcard"),
-            ("server_name ~a; listen 127.0.0.1:80;", "the servers of its port have several addresses"),
-            ("server_name ~a; listen unix:/a;", "at a Unix socket the server takes all hosts"),
-            ("server_name ~a; access_log /b;", "another certificate or log"),
-        ] {
-            let (caddyfile, notes) = translated(&format!("http {{ {other} server {{ {server} return 200 b; }} }}"));
-            assert!(notes.contains(reason) && !caddyfile.contains("vars_regexp"), "{server}: {notes}\n{caddyfile}");
-        }
-        let tls = "listen 443 ssl; ssl_certificate c; ssl_certificate_key k;";
-        let servers = format!("server {{ {tls} return 200 a; }} server {{ server_name ~b; {tls} return 200 b; }}");
-        check(&servers, &["https://:443 {", "tls c k", "(?i)b"], "");
-        let other_key = servers.replacen("c; ssl", "d; ssl", 1);
-        check(&other_key, &["https://:443 {"], "another certificate or log");
-    }
-
-    // nginx's documentation of `ssl_reject_handshake`: without a server for the host the handshake fails.
-    #[test]
-    fn handshakes_without_a_host() {
-        let rejecting =
-            "server { listen 443 ssl default_server; listen 80 default_server; ssl_reject_handshake on; return 444; }";
-        let named =
-            "server { listen 443 ssl; server_name a.test; ssl_certificate c; ssl_certificate_key k; return 200 a; }";
-        let (caddyfile, notes) = translated(&format!("http {{ {rejecting} {named} }}"));
-        assert!(notes.is_empty() && !caddyfile.contains("https://:443"), "{notes}\n{caddyfile}");
-        assert!(caddyfile.contains("http://:80 {") && caddyfile.contains("https://a.test {"), "{caddyfile}");
-        let pattern = named.replace("a.test", "~a");
-        check(&format!("{rejecting} {pattern}"), &["http://:80 {"], "another certificate or log");
-    }
-
-    #[test]
-    fn rules_of_access() {
-        let server = |lines: &str| format!("server {{ root /a; location / {{ {lines} }} }}");
-        let password = "auth_basic a; auth_basic_user_file none;";
-        check(
-            &server(&format!("satisfy any; allow 10.0.0.0/8; deny all; {password}")),
-            &["@outside_2 not remote_ip 10.0.0.0/8", "error @outside_2 401"],
-            "there is no such file",
-        );
-        for rules in ["deny 10.0.0.1; allow all;", "allow 10.0.0.1;", "deny all;", "allow unix:; deny all;"] {
-            let lines = format!("satisfy any; {rules} {password}");
-            check(&server(&lines), &["error 401"], "a last 'deny all'; all rules apply");
-        }
-        check(&server("satisfy any; allow 10.0.0.1; deny all;"), &["not remote_ip 10.0.0.1", "403"], "");
-        check(
-            "server { location / { auth_request /auth; auth_request_set $u $upstream_http_x_user; auth_request_set $v $upstream_status;
-             auth_request_set $n $upstream_http_x_name;
-             proxy_set_header X-User $u; proxy_set_header X-N $n; proxy_pass http://a; } location = /auth { proxy_pass http://b; } }",
-            &["forward_auth b:80 {", "copy_headers X-User", "copy_headers x-name>X-N"],
-            "\"auth_request_set $v $upstream_status\": only a field",
-        );
-    }
-
-    // The request of `auth_request` has the connection of its location.
-    #[test]
-    fn requests_that_decide() {
-        let tls =
-            "proxy_ssl_name n.test; proxy_ssl_verify on; proxy_ssl_trusted_certificate /ca; proxy_read_timeout 3s;";
-        for (lines, parts) in [
-            ("proxy_pass https://a/v;", &["forward_auth a:443 {", "uri /v/x", "tls\n", "tls_insecure_skip_verify"][..]),
-            (&format!("proxy_pass https://a; {tls}"), &["uri /auth/x", "tls_server_name n.test", "read_timeout 3s"]),
-            ("proxy_pass http://a/v/;", &["forward_auth a:80 {", "uri /v/x"]),
-        ] {
-            // The URI of `proxy_pass` takes the place of the location's prefix, as it is written.
-            let prefix = if lines.ends_with("/v;") { "/auth" } else { "/auth/" };
-            let server = format!(
-                "server {{ root /a; location / {{ auth_request /auth/x; }} location {prefix} {{ internal; {lines} }} }}"
-            );
-            check(&server, parts, "");
-        }
-    }
-
-    #[test]
-    fn requests_to_upstreams() {
-        let upstream = "upstream u { server a; server b; server c; }";
-        let location = |lines: &str| format!("{upstream} server {{ location / {{ proxy_pass http://u; {lines} }} }}");
-        check(&location(""), &["lb_retries 2"], "");
-        check(
-            &location(
-                "proxy_next_upstream error timeout; proxy_next_upstream_tries 2; proxy_next_upstream_timeout 10s;",
-            ),
-            &["lb_retries 1", "lb_try_duration 10s"],
-            "",
-        );
-        check(&location("proxy_next_upstream error non_idempotent;"), &["expression `{rp.is_transport_error}`"], "");
-        check(
-            &location("proxy_next_upstream http_502 http_503;"),
-            &["`{rp.status_code} in [502, 503] && !method"],
-            "without its content",
-        );
-        let (caddyfile, _) = translated(&format!("http {{ {} }}", location("proxy_next_upstream off;")));
-        assert!(!caddyfile.contains("lb_retries"), "{caddyfile}");
-        check(&location("proxy_cookie_path /a/ /;"), &["header_down Set-Cookie `(?i)(;\\s*path=)/a/` ${1}/"], "");
-        check(&location("proxy_cookie_path ~^/a /;"), &["reverse_proxy"], "only two texts");
-        check(&location("proxy_intercept_errors on;"), &["reverse_proxy"], "");
-        let pages = "proxy_intercept_errors on; error_page 404 500 /e.html;";
-        check(
-            &format!(
-                "{upstream} server {{ {pages} root /a; location / {{ proxy_pass http://u; }} location = /e.html {{ }} }}"
-            ),
-            &["status 404 500", "error intercepted {rp.status_code}"],
-            "",
-        );
-        let tls = "proxy_ssl_name a.test; proxy_ssl_trusted_certificate /ca; proxy_ssl_certificate /c; proxy_ssl_certificate_key /k;";
-        check(
-            &format!("server {{ location / {{ proxy_pass https://a; {tls} }} }}"),
-            &["tls_server_name a.test", "tls_trust_pool file /ca", "tls_client_auth /c /k"],
-            "",
-        );
-    }
-
-    // nginx's documentation of `proxy_pass`: with variables the URI is sent as it is, and the address may be that of an upstream.
-    #[test]
-    fn addresses_of_upstreams() {
-        let map = "map $arg_a $m { default a:1; b b:2; } map $arg_a $n { default a:1; b b; }
-                   map $arg_a $u { default up; } upstream up { server c:3; }";
-        let server = |lines: &str| format!("{map} server {{ set $s http://c:4; location /l/ {{ {lines} }} }}");
-        for (lines, parts) in [
-            ("proxy_pass https://a;", &["reverse_proxy a:443"][..]),
-            ("proxy_pass https://a:8443;", &["reverse_proxy a:8443"]),
-            ("proxy_pass http://[::1];", &["reverse_proxy [::1]:80"]),
-            ("proxy_pass https://up;", &["reverse_proxy c:3"]),
-            ("proxy_pass $s;", &["reverse_proxy c:4"]),
-            ("proxy_pass $s/x;", &["rewrite * /x?", "reverse_proxy c:4"]),
-            ("set $g up; proxy_pass http://$g;", &["reverse_proxy c:3"]),
-            ("proxy_pass http://$m;", &["reverse_proxy {m}"]),
-            ("proxy_pass http://$host;", &["reverse_proxy {host}:80"]),
-            ("proxy_pass https://$host$request_uri;", &["reverse_proxy {host}:443"]),
-            ("proxy_pass http://$host:81$uri;", &["rewrite * {path}?", "reverse_proxy {host}:81"]),
-            ("proxy_pass http://a:$server_port;", &["reverse_proxy a:{http.request.local.port}"]),
-        ] {
-            check(&server(lines), parts, "");
-        }
-        for (lines, reason) in [
-            ("proxy_pass http://$n;", "some values of $n have a port"),
-            ("proxy_pass http://$u;", "$u may be the name of an upstream"),
-            ("proxy_pass http://$http_host;", "$http_host may have a port or not"),
-            ("proxy_pass http://$nothing;", "the variable $nothing has no equivalent in an address"),
-            ("proxy_pass $arg_url;", "found no http:// or https://"),
-            ("if ($arg_x) { set $t http://a; } proxy_pass $t;", "found no http:// or https://"),
-        ] {
-            check(&server(lines), &["error 502"], reason);
-        }
-    }
-
-    // nginx's documentation of `proxy_redirect`, and of `add_header`, which adds no empty field.
-    #[test]
-    fn fields_of_responses() {
-        let location = |path: &str, lines: &str| format!("server {{ location {path} {{ {lines} }} }}");
-        let pass = "proxy_pass http://a:1/in/;";
-        for (path, lines, want) in [
-            ("/out/", "", Some("header_down Location ^http://a:1/in/ {scheme}://{hostport}/out/")),
-            ("~ x", "proxy_pass http://a:1;", Some("header_down Location ^http://a:1/ {scheme}://{hostport}/")),
-            (
-                "/out/",
-                "proxy_redirect http://b/ /c/;",
-                Some("header_down Location ^http://b/ {scheme}://{hostport}/c/"),
-            ),
-            ("/out/", "proxy_redirect off;", None),
-            ("/out/", "proxy_set_header Host $host;", None),
-        ] {
-            let pass = if lines.contains("proxy_pass") { "" } else { pass };
-            let text = location(path, &format!("{pass} {lines}"));
-            check(&text, &want.into_iter().collect::<Vec<_>>(), "");
-            assert_eq!(translated(&format!("http {{ {text} }}")).0.contains("Location"), want.is_some(), "{lines}");
-        }
-        check(&location("/", &format!("{pass} proxy_redirect ~^x /y;")), &["reverse_proxy"], "only two texts");
-        let map = "map $http_origin $o { ~^https://(a|b)$ $http_origin; ~c $1$host; }";
-        let added = "root /a; location / { add_header X-A $arg_a; add_header X-O $o always; add_header X-H a$arg_a; }";
-        check(
-            &format!("{map} server {{ {added} }}"),
-            &[
-                "@has_X_A_2 not vars {query.a} \"\"",
-                "header @has_X_O_3 +X-O {o}",
-                "+X-H a{query.a}",
-                "~(?s)^.*(?:^https://(a|b)$).*$ ${0}",
-            ],
-            "\"~c $1$host\": the value of an expression has only its groups",
-        );
-        check(
-            "server { root /a; error_page 404 = @f; location @f { rewrite ^ /i.php last; } }",
-            &["file_server"],
-            "an error page whose rules choose a location",
-        );
-    }
-
-    // An internal location whose named location has an upstream: the field of that upstream is not followed once more.
-    #[test]
-    fn internal_locations_with_upstreams() {
-        let named = "location @m { proxy_pass http://a:1; }";
-        check(
-            &format!(
-                "server {{ root /a; location /i/ {{ internal; try_files $uri @m; }} location / {{ try_files $uri @m; }} {named} }}"
-            ),
-            &["header X-Accel-Redirect *", "reverse_proxy a:1"],
-            "",
-        );
-    }
-
-    // nginx's documentation of `limit_req_zone`: requests with an empty key are not counted.
-    #[test]
-    fn limits_by_a_variable() {
-        let zone = "geo $o { default 1; 10.0.0.0/8 0; } map $o $k { 0 \"\"; 1 $binary_remote_addr; }
-                    limit_req_zone $k zone=z:1m rate=1r/s;";
-        let server = "server { root /a; limit_req zone=z; }";
-        check(&format!("{zone} {server}"), &["vars o 1", "map {vars.o} {k} {", "not vars {k} \"\""], "");
-        check(&format!("{zone} limit_req_status 444; {server}"), &["rate_limit"], "the status beyond the limit is 429");
-        let refused = "geo $o {\nproxy 10.0.0.1;\n} server { return 200 $o; }";
-        check(refused, &[], "n:3: not carried over: \"proxy 10.0.0.1\"");
-        check(
-            "split_clients $remote_addr $v { 50% a; * b; } server { return 200 a; }",
-            &[],
-            "assigns a share of the clients by a hash",
-        );
-    }
-
-    // nginx's documentation of `listen`: a Unix socket has no port, and its servers no address in common with others.
-    #[test]
-    fn a_unix_socket() {
-        let text = "server { listen 80; return 200 a; }\nserver { listen unix:/run/a.sock; server_name b.test; return 200 b; }\n";
-        let Translation { caddyfile, notes } = translate(text, "nginx.conf", &NoFiles).unwrap();
-        assert!(notes.is_empty(), "{notes:?}");
-        let (first, second) = caddyfile.split_once("http://b.test, http://:80 {\n\tbind unix//run/a.sock\n").unwrap();
-        assert!(first.contains("http://:80 {\n") && second.contains("respond * b 200"), "{caddyfile}");
-        let both = "server { listen 80; listen unix:/run/a.sock; return 200 a; }\n";
-        let Translation { caddyfile, notes } = translate(both, "nginx.conf", &NoFiles).unwrap();
-        assert_eq!(notes.len(), 1);
-        assert!(caddyfile.contains("write a second site with `bind unix//run/a.sock`"), "{caddyfile}");
-    }
-}
+pub(crate) mod tests;

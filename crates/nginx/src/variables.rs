@@ -104,10 +104,10 @@ impl Names {
             return (!capture.is_empty()).then(|| format!("{{re.{capture}.{name}}}"));
         }
         if self.set.iter().any(|set| set == name) {
-            return Some(format!("{{vars.{name}}}"));
+            return Some(format!("{{vars.{}}}", variable(name)));
         }
         if self.maps.iter().any(|map| map == name) {
-            return Some(format!("{{{name}}}"));
+            return Some(format!("{{{}}}", variable(name)));
         }
         match name {
             "server_name" => return Some(self.server_name.clone()),
@@ -129,6 +129,11 @@ impl Names {
         ];
         families.iter().find_map(|(prefix, make)| name.strip_prefix(prefix).map(make))
     }
+}
+
+/// The name of a variable of `set`, `geo` or `map` in the Caddyfile, where names such as `client_ip` have a meaning of their own.
+pub(crate) fn variable(name: &str) -> String {
+    format!("nginx_{name}")
 }
 
 /// The names of the variables in a text, in their order.
@@ -180,7 +185,7 @@ mod tests {
             ("/index.php$is_args$args", Ok("/index.php{?query}")),
             ("${scheme}x", Ok("{scheme}x")),
             ("$http_user_agent $arg_q $cookie_id", Ok("{header.user-agent} {query.q} {cookie.id}")),
-            ("/a/$1/$kind", Ok("/a/{re.old.1}/{kind}")),
+            ("/a/$1/$kind", Ok("/a/{re.old.1}/{nginx_kind}")),
             ("$server_name", Ok("a.b")),
             ("a$ {x}", Ok("a$ \\{x}")),
             ("$nothing_like_it", Err("nothing_like_it")),

@@ -46,7 +46,14 @@ pub(crate) fn quote(word: &str) -> String {
     if plain {
         return word.to_owned();
     }
-    if word.contains('`') { format!("\"{}\"", word.replace('"', "\\\"")) } else { format!("`{word}`") }
+    if !word.contains('`') {
+        format!("`{word}`")
+    } else if word.contains("\\\"") || word.ends_with('\\') {
+        // Between double quotes a backslash would belong to the quote after it.
+        format!("<<NGINX_TEXT\n{word}\nNGINX_TEXT")
+    } else {
+        format!("\"{}\"", word.replace('"', "\\\""))
+    }
 }
 
 /// Returns the literal of a text in an expression of CEL.

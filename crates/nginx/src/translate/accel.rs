@@ -35,12 +35,14 @@ impl<'a> Translator<'a> {
         answer.push(format!("method @{other} GET"));
         answer.push("rewrite * {rp.header.X-Accel-Redirect}".to_owned());
         self.is_in_accel = true;
+        let named = std::mem::take(&mut self.named);
         for target in targets {
             let (head, capture) = self.location_matcher(&mut answer, target);
             let content = self.content(target, &all, &target.names(names, &capture));
             block(&mut answer, &head, content);
         }
         self.is_in_accel = false;
+        self.named = named;
         block(&mut answer, "handle", vec!["error 404".to_owned()]);
         let accel = self.fresh("accel");
         lines.push(format!("@{accel} header X-Accel-Redirect *"));

@@ -8,6 +8,9 @@ use crate::parse::Directive;
 use crate::variables::Names;
 use crate::write::{block, quote};
 
+/// More requests than any bucket needs.
+const EVENTS_MAX: u64 = 1_000_000;
+
 impl<'a> Translator<'a> {
     /// `limit_req`
     pub(super) fn limits(&mut self, out: &mut Vec<String>, blocks: &[&'a Directive], names: &Names) {
@@ -25,18 +28,28 @@ impl<'a> Translator<'a> {
         {
             return;
         }
+        self.addresses(out, rules, None);
+        if let Some(realm) = active(blocks, "auth_basic") {
+            self.passwords(out, realm, blocks, "");
+        }
+        if let Some(request) = active(blocks, "auth_request") {
+            self.forward_auth(out, request, blocks, names);
+        }
+    }
+
+    /// The lines `allow` and `deny`, of which the first that names the address counts, for the requests that a matcher's line selects.
+    fn addresses(&mut self, out: &mut Vec<String>, rules: &[Directive], condition: Option<&str>) {
         let matcher = self.address_matcher();
-        let mut allowed: Vec<&str> = Vec::new();
+        let mut allowed: Vec<String> = Vec::new();
         for rule in rules {
             match (&*rule.name, rule.argument(0)) {
                 ("allow" | "deny", "unix:") => self.note(out, rule, "no matcher for peers at Unix sockets"),
                 ("allow", "all") => break,
-                ("allow", range) => allowed.push(range),
+                ("allow", range) => allowed.push(quote(range)),
                 ("deny", range) => {
-                    let name = self.fresh("denied");
-                    let mut lines = Vec::new();
+                    let mut lines: Vec<String> = condition.into_iter().map(str::to_owned).collect();
                     if range != "all" {
-                        lines.push(format!("{matcher} {range}"));
+                        lines.push(format!("{matcher} {}", quote(range)));
                     }
                     if !allowed.is_empty() {
                         lines.push(format!("not {matcher} {}", allowed.join(" ")));
@@ -45,6 +58,7 @@ impl<'a> Translator<'a> {
                         out.push("error 403".to_owned());
                         break;
                     }
+                    let name = self.fresh(if condition.is_some() { "other_methods" } else { "denied" });
                     block(out, &format!("@{name}"), lines);
                     out.push(format!("error @{name} 403"));
                     if range == "all" {
@@ -53,12 +67,6 @@ impl<'a> Translator<'a> {
                 }
                 _ => {}
             }
-        }
-        if let Some(realm) = active(blocks, "auth_basic") {
-            self.passwords(out, realm, blocks, "");
-        }
-        if let Some(request) = active(blocks, "auth_request") {
-            self.forward_auth(out, request, blocks, names);
         }
     }
 
@@ -115,26 +123,15 @@ impl<'a> Translator<'a> {
         if methods.contains(&"GET") && !methods.contains(&"HEAD") {
             methods.push("HEAD");
         }
-        let mut lines = vec![format!("not method {}", methods.join(" "))];
-        let rules: Vec<_> = limit.block().iter().filter(|rule| rule.name != "#").collect();
-        let is_plain = |rule: &&&Directive| {
-            matches!((&*rule.name, rule.argument(0)), ("deny", "all"))
-                || rule.name == "allow" && !matches!(rule.argument(0), "all" | "unix:")
-        };
-        if rules.iter().all(|rule| is_plain(&rule)) {
-            let allowed: Vec<_> = rules.iter().filter(|d| d.name == "allow").map(|d| d.argument(0)).collect();
-            if !allowed.is_empty() {
-                lines.push(format!("not {} {}", self.address_matcher(), allowed.join(" ")));
-            }
-        } else {
-            self.note(
-                out,
-                limit,
-                "only addresses with 'allow' and 'deny all' are carried over; the other methods are refused",
-            );
+        let condition = format!("not method {}", methods.join(" "));
+        let rules: Vec<_> =
+            limit.block().iter().filter(|rule| !matches!(&*rule.name, "#" | "allow" | "deny")).collect();
+        if rules.is_empty() {
+            return self.addresses(out, limit.block(), Some(&condition));
         }
+        self.note(out, limit, "only 'allow' and 'deny' are carried over; the other methods are refused");
         let name = self.fresh("other_methods");
-        block(out, &format!("@{name}"), lines);
+        out.push(format!("@{name} {condition}"));
         out.push(format!("error @{name} 403"));
     }
 
@@ -144,7 +141,7 @@ impl<'a> Translator<'a> {
         let zone = self.shared.zones.get(name.as_str()).copied();
         let rate = zone.and_then(|zone| word(zone, "rate="));
         let rate = rate.as_deref().and_then(|rate| {
-            let per_second = rate.strip_suffix("r/s").map(|n| (n, 1000));
+            let per_second = rate.strip_suffix("r/s").map(|n| (n, 1000_u64));
             let (number, window) = per_second.or_else(|| rate.strip_suffix("r/m").map(|n| (n, 60_000)))?;
             Some((number.parse::<u64>().ok().filter(|n| *n > 0)?, window))
         });
@@ -155,16 +152,17 @@ impl<'a> Translator<'a> {
         let key = if key.is_empty() { "all".to_owned() } else { key };
         let burst = word(limit, "burst=").and_then(|burst| burst.parse::<u64>().ok()).unwrap_or(0);
         // A leaky bucket lets a burst through and then the rate: as many in the time that the bucket takes to empty.
-        let window = window * (burst + 1) / number;
+        let events = burst.saturating_add(1).min(EVENTS_MAX);
+        let window = (window.saturating_mul(events) / number).max(1);
         match inherited(blocks, "limit_req_status").last() {
             None => out.push("# The status beyond the limit is 429; nginx's is 503.".to_owned()),
             Some(status) if status.argument(0) == "429" => {}
             Some(status) => self.note(out, status, "the status beyond the limit is 429"),
         }
-        let mut lines = vec![format!("key {key}"), format!("window {window}ms"), format!("events {}", burst + 1)];
+        let mut lines = vec![format!("key {}", quote(&key)), format!("window {window}ms"), format!("events {events}")];
         // nginx counts no request whose key is empty.
         if self.may_be_empty(zone.argument(0), names) {
-            block(&mut lines, "match", vec![format!("not vars {key} \"\"")]);
+            block(&mut lines, "match", vec![format!("not vars {} \"\"", quote(&key))]);
         }
         let mut zone = Vec::new();
         block(&mut zone, &format!("zone {name}"), lines);
@@ -190,7 +188,7 @@ impl<'a> Translator<'a> {
                     }
                     let hash = hash.split(':').next().unwrap_or_default();
                     if ["$2y$", "$2a$", "$2b$"].iter().any(|kind| hash.starts_with(kind)) {
-                        accounts.push(format!("{} {hash}", quote(user)));
+                        accounts.push(format!("{} {}", quote(user), quote(hash)));
                     } else {
                         let reason = format!(
                             "the password of '{user}' is not hashed with bcrypt; `causeway hash-password` makes such a hash"

@@ -11,6 +11,9 @@ use crate::write::{block, quote};
 /// Statuses to whose responses `add_header` without `always` applies (nginx's documentation of ngx_http_headers_module).
 const ADDED: &str = "200 201 204 206 301 302 303 304 307 308";
 
+/// How many named locations may lead to each other.
+const NAMED_DEPTH_MAX: usize = 4;
+
 /// Keeps lines in their order where a Caddyfile has another one: there `handle` comes before `route` and `error`, so an access rule would
 /// come too late, and `try_files` before `route`, which contains the rules of `rewrite` and `if`. `cache` comes before all of them,
 /// `basic_auth` before `error`, and the directives that change the path before `error`, which may be about the path.
@@ -281,13 +284,20 @@ impl<'a> Translator<'a> {
             found.extend(content);
             let otherwise = match last.strip_prefix('@') {
                 None => vec![format!("error {}", &last[1..])],
+                Some(name) if self.named.iter().any(|around| around == name) || self.named.len() == NAMED_DEPTH_MAX => {
+                    out.push("error 500".to_owned());
+                    return self.note(out, files, "named locations lead to each other; requests fail with 500");
+                }
                 Some(name) => {
                     let Some(named) = all.named(name) else {
                         out.push("error 500".to_owned());
                         return self.note(out, files, "found no location of this name");
                     };
                     let has_fields = !has_equal_fields(&location.blocks, &named.blocks);
-                    self.content_with(named, all, names, has_fields)
+                    self.named.push(name.to_owned());
+                    let lines = self.content_with(named, all, names, has_fields);
+                    self.named.pop();
+                    lines
                 }
             };
             let found = in_written_order(found);

@@ -4,7 +4,7 @@ use super::content::{alias_of, seconds};
 use super::{Translator, inherited, own, value};
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;
-use crate::variables::{Names, variables};
+use crate::variables::{Names, variable, variables};
 use crate::write::{block, quote};
 
 /// The parameters that the transport sends by itself, with the values for which it does.
@@ -52,17 +52,17 @@ impl<'a> Translator<'a> {
         let Some(split) = inherited(&location.blocks, "fastcgi_split_path_info").last().copied().filter(|_| has_name)
         else {
             if has_alias {
-                out.push(format!("vars {SCRIPT} {{path}}"));
+                out.push(format!("vars {} {{path}}", variable(SCRIPT)));
                 names.set.push(SCRIPT.to_owned());
             }
             return;
         };
         let name = self.fresh("script");
         let lines = vec![
-            format!("vars {SCRIPT} {{path}}"),
+            format!("vars {} {{path}}", variable(SCRIPT)),
             format!("@{name} path_regexp {name} {}", quote(split.argument(0))),
-            format!("vars @{name} {SCRIPT} {{re.{name}.1}}"),
-            format!("vars @{name} {PATH_INFO} {{re.{name}.2}}"),
+            format!("vars @{name} {} {{re.{name}.1}}", variable(SCRIPT)),
+            format!("vars @{name} {} {{re.{name}.2}}", variable(PATH_INFO)),
         ];
         block(out, "route", lines);
         names.set.extend([SCRIPT.to_owned(), PATH_INFO.to_owned()]);
@@ -88,15 +88,15 @@ impl<'a> Translator<'a> {
         {
             let name = self.fresh("folder");
             out.push(format!("@{name} path */"));
-            out.push(format!("rewrite @{name} {{path}}{index}"));
+            out.push(format!("rewrite @{name} {}", quote(&format!("{{path}}{index}"))));
         }
         let mut lines = Vec::new();
         let alias = alias_of(location);
         match &alias {
             Some(_) => lines.extend([
                 "root {http.vars.root}".to_owned(),
-                format!("env SCRIPT_NAME {{vars.{SCRIPT}}}"),
-                format!("env DOCUMENT_URI {{vars.{SCRIPT}}}"),
+                format!("env SCRIPT_NAME {{vars.{}}}", variable(SCRIPT)),
+                format!("env DOCUMENT_URI {{vars.{}}}", variable(SCRIPT)),
             ]),
             None => {
                 let root = value(blocks, "root").and_then(|root| names.expand(root).ok());
@@ -120,7 +120,7 @@ impl<'a> Translator<'a> {
                 continue;
             }
             if let Some(text) = self.expand(out, parameter, names, text) {
-                lines.push(format!("env {name} {}", quote(&text)));
+                lines.push(format!("env {} {}", quote(name), quote(&text)));
             }
         }
         for (directive, option) in [

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Translator;
 use crate::parse::Directive;
-use crate::variables::escaped;
+use crate::variables::{escaped, variable};
 use crate::write::quote;
 
 /// A network: its first address, and the number of bits that its addresses have in common.
@@ -86,7 +86,8 @@ impl Translator<'_> {
     /// Sets a variable: its matchers go to `out`, its lines `vars` to `route`.
     pub(super) fn geo(&mut self, out: &mut Vec<String>, route: &mut Vec<String>, geo: &Geo<'_>) {
         let word = |text: &str| quote(&escaped(text));
-        route.push(format!("vars {} {}", geo.variable, word(geo.default)));
+        let variable = variable(geo.variable);
+        route.push(format!("vars {variable} {}", word(geo.default)));
         let mut groups: BTreeMap<(u8, &str), Vec<String>> = BTreeMap::new();
         for ((address, bits), text) in &geo.values {
             groups.entry((*bits, text)).or_default().push(format!("{address}/{bits}"));
@@ -94,7 +95,7 @@ impl Translator<'_> {
         for ((_, text), networks) in groups {
             let name = self.fresh(geo.variable);
             out.push(format!("@{name} {} {}", self.address_matcher(), networks.join(" ")));
-            route.push(format!("vars @{name} {} {}", geo.variable, word(text)));
+            route.push(format!("vars @{name} {variable} {}", word(text)));
         }
     }
 }

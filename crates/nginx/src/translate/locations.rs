@@ -48,7 +48,8 @@ impl<'a> Translator<'a> {
         // nginx redirects a path to its location of a proxy if only the last slash is missing.
         for location in &all.ordered {
             let proxies = PASSES.iter().any(|name| !own(location.own(), name).is_empty());
-            let Some(stem) = location.prefix().strip_suffix('/').filter(|stem| proxies && !stem.is_empty()) else {
+            let is_usual = |stem: &&str| !stem.is_empty() && is_plain_path(stem);
+            let Some(stem) = location.prefix().strip_suffix('/').filter(|_| proxies).filter(is_usual) else {
                 continue;
             };
             if !location.is_prefix() || all.ordered.iter().any(|l| l.prefix() == stem && l.is_beside(location)) {
@@ -90,12 +91,12 @@ impl<'a> Translator<'a> {
         let mut capture = String::new();
         let hint = match &location.pattern {
             Pattern::Exact(path) => {
-                lines.push(format!("path {}", quote(path)));
+                lines.push(path_matcher(path, "$"));
                 path.clone()
             }
             Pattern::Prefix { prefix, .. } => {
                 if prefix != "/" {
-                    lines.push(format!("path {}", quote(&format!("{prefix}*"))));
+                    lines.push(path_matcher(prefix, ""));
                 }
                 prefix.clone()
             }
@@ -120,7 +121,9 @@ impl<'a> Translator<'a> {
             }
         }
         let PathConditions { around, within, except, closed } = &location.conditions;
-        if !around.is_empty() {
+        if around.iter().any(|outer| compiled(&without_look_ahead(outer).expression).is_err()) {
+            lines = vec!["not path *".to_owned()];
+        } else if !around.is_empty() {
             let tests = around.iter().flat_map(|outer| {
                 let WithoutLookAhead { expression, except } = without_look_ahead(outer);
                 let except = except.map(|except| format!("!path_regexp({})", cel_text(&except)));
@@ -128,22 +131,13 @@ impl<'a> Translator<'a> {
             });
             lines.push(format!("expression {}", quote(&tests.collect::<Vec<_>>().join(" && "))));
         }
-        let begins = |prefix: &String| quote(&format!("{prefix}*"));
         if location.prefix().is_empty() {
             // A prefix of the location's own is longer, and two lines `path` are alternatives.
-            lines.extend(within.iter().map(|prefix| format!("path {}", begins(prefix))));
+            lines.extend(within.iter().map(|prefix| path_matcher(prefix, "")));
         }
-        if !except.is_empty() {
-            let except: Vec<String> = except.iter().map(begins).collect();
-            lines.push(format!("not path {}", except.join(" ")));
-        }
+        lines.extend(other_paths(except));
         for (prefix, open) in closed {
-            let mut paths = vec![format!("path {}", begins(prefix))];
-            if !open.is_empty() {
-                let open: Vec<String> = open.iter().map(begins).collect();
-                paths.push(format!("not path {}", open.join(" ")));
-            }
-            block(&mut lines, "not", paths);
+            block(&mut lines, "not", [vec![path_matcher(prefix, "")], other_paths(open)].concat());
         }
         match &*lines {
             [] => return ("handle".to_owned(), capture),
@@ -370,13 +364,39 @@ impl Location<'_> {
     }
 }
 
+/// Whether no character of a path has a meaning in a pattern of `path`, or ends a word.
+fn is_plain_path(path: &str) -> bool {
+    path.starts_with('/') && path.chars().all(|c| !c.is_whitespace() && !"*?[]\\%{}\"`".contains(c))
+}
+
+/// The matcher for a path, or for a prefix with an empty `end`.
+fn path_matcher(path: &str, end: &str) -> String {
+    if is_plain_path(path) {
+        let any = if end.is_empty() { "*" } else { "" };
+        return format!("path {path}{any}");
+    }
+    format!("expression {}", quote(&format!("path_regexp({})", cel_text(&format!("^{}{end}", regex::escape(path))))))
+}
+
+/// The matchers for all paths but those with these prefixes.
+fn other_paths(prefixes: &[String]) -> Vec<String> {
+    let (plain, others): (Vec<_>, Vec<_>) = prefixes.iter().partition(|prefix| is_plain_path(prefix));
+    let mut lines = Vec::new();
+    if !plain.is_empty() {
+        let plain: Vec<_> = plain.iter().map(|prefix| format!("{prefix}*")).collect();
+        lines.push(format!("not path {}", plain.join(" ")));
+    }
+    lines.extend(others.iter().map(|prefix| format!("not {}", path_matcher(prefix, ""))));
+    lines
+}
+
 /// Whether a location, or one around it, has rules that refuse requests.
 fn restricts(location: &Location<'_>) -> bool {
     location.blocks.iter().skip(2).any(|block| block.block().iter().any(refuses))
 }
 
 /// Whether a rule may refuse requests.
-fn refuses(rule: &Directive) -> bool {
+pub(super) fn refuses(rule: &Directive) -> bool {
     match &*rule.name {
         "deny" | "internal" | "limit_except" | "limit_req" => true,
         "auth_basic" | "auth_request" => rule.argument(0) != "off",

@@ -3,6 +3,7 @@
 use super::Translator;
 use super::site::mentions_in;
 use crate::parse::Directive;
+use crate::variables;
 use crate::write::{block, quote};
 
 impl Translator<'_> {
@@ -14,7 +15,8 @@ impl Translator<'_> {
             if !mentions_in(server, http, &variable) {
                 continue;
             }
-            if variable == "connection_upgrade" {
+            if variable == "connection_upgrade" && !server.block().iter().any(has_upgrade) {
+                // The proxy sends the field Connection by itself.
                 continue;
             }
             let names = self.shared_names();
@@ -83,9 +85,16 @@ impl Translator<'_> {
             } else {
                 source
             };
-            block(out, &format!("map {source} {{{variable}}}"), lines);
+            block(out, &format!("map {source} {{{}}}", variables::variable(&variable)), lines);
         }
     }
+}
+
+/// Whether a directive, or one within it, has the variable in another field than Connection.
+fn has_upgrade(directive: &Directive) -> bool {
+    let is_field = directive.name == "proxy_set_header" && directive.argument(0).eq_ignore_ascii_case("connection");
+    let has_variable = |word: &String| variables::variables(word).contains(&"connection_upgrade");
+    !is_field && (directive.arguments.iter().any(has_variable) || directive.block().iter().any(has_upgrade))
 }
 
 /// The keys for a text, whose case nginx ignores. A backslash before it keeps it from having another meaning. The value of an expression

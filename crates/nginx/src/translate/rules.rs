@@ -1,11 +1,12 @@
 //! `rewrite`, `if`, `set` and `return`: nginx's rewrite module.
 
 use super::content::in_written_order;
+use super::locations::refuses;
 use super::referers::other_referers;
 use super::{Translator, inherited, own, value};
 use crate::expressions::{compiled, groups};
 use crate::parse::Directive;
-use crate::variables::Names;
+use crate::variables::{Names, variable};
 use crate::write::{block, cel_text, quote};
 
 /// Whether a `rewrite`, or one within an `if`, lets nginx choose the location anew.
@@ -22,6 +23,9 @@ fn chooses_anew(directive: &Directive) -> bool {
 pub(super) const CHANGED: &str = "path_changed";
 /// A variable: an `if` has set fields, in the place of those of its location.
 pub(super) const OWN_FIELDS: &str = "own_fields";
+
+/// How often rules may follow those that may end them: each time they are one block deeper.
+const REST_DEPTH_MAX: usize = 8;
 
 /// The rules of a block, in their order, up to one that ends them in any case.
 pub(super) fn rules_of(owner: &Directive) -> Vec<&Directive> {
@@ -81,16 +85,27 @@ impl Translator<'_> {
     /// The rules of the last of the blocks. Their answers have the fields of `add_header`.
     pub(super) fn rules(&mut self, blocks: &[&Directive], names: &mut Names) -> Vec<String> {
         let mut out = Vec::new();
-        self.rules_from(&mut out, &rules_of(blocks[blocks.len() - 1]), blocks, names);
+        self.rules_from(&mut out, &rules_of(blocks[blocks.len() - 1]), blocks, names, 0);
         out
     }
 
-    fn rules_from(&mut self, out: &mut Vec<String>, rules: &[&Directive], blocks: &[&Directive], names: &mut Names) {
+    fn rules_from(
+        &mut self,
+        out: &mut Vec<String>,
+        rules: &[&Directive],
+        blocks: &[&Directive],
+        names: &mut Names,
+        depth: usize,
+    ) {
         let mut may_have_ended = false;
         for (index, rule) in rules.iter().enumerate() {
             if may_have_ended && !is_exclusive(rule) {
+                if depth == REST_DEPTH_MAX {
+                    out.push("error 500".to_owned());
+                    return self.note(out, rule, "too many rules that may end the rules; requests fail with 500");
+                }
                 let mut rest = Vec::new();
-                self.rules_from(&mut rest, &rules[index..], blocks, names);
+                self.rules_from(&mut rest, &rules[index..], blocks, names, depth + 1);
                 return block(out, "handle", in_written_order(rest));
             }
             match &*rule.name {
@@ -142,7 +157,7 @@ impl Translator<'_> {
         let name = directive.argument(0).trim_start_matches('$').to_owned();
         if let Some(value) = self.expand(out, directive, names, directive.argument(1)) {
             let matcher = matcher.map(|matcher| format!("@{matcher} ")).unwrap_or_default();
-            out.push(format!("vars {matcher}{name} {}", quote(&value)));
+            out.push(format!("vars {matcher}{} {}", variable(&name), quote(&value)));
             if !names.set.contains(&name) {
                 names.set.push(name);
             }
@@ -233,7 +248,11 @@ impl Translator<'_> {
             _ => matcher(out, &words, &name, has_rewrite, &mut inner_names),
         };
         let Some(matcher) = matcher else {
-            return self.note(out, directive, "a condition of a form that has no matcher");
+            if !refuses(directive) {
+                return self.note(out, directive, "a condition of a form that has no matcher");
+            }
+            out.push("error 403".to_owned());
+            return self.note(out, directive, "a condition of a form that has no matcher; all requests are refused");
         };
         // A `rewrite` has a matcher of its own.
         if !directive.block().iter().all(|inner| matches!(&*inner.name, "rewrite" | "#")) {

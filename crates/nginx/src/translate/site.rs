@@ -5,35 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cache::{CACHE_STATUS, cache_status};
 use super::content::has_no_types;
+use super::hosts::{HostOrder, HostPattern, host_groups_all, host_pattern, is_host, server_names};
 use super::listens::{Defaults, Listen, SiteAddresses, site_addresses};
+use super::locations::refuses;
 use super::rules::{always_answers, choose_anew, is_url, rules_of};
 use super::{Translator, inherited, own, value};
-use crate::expressions::{compiled, groups};
 use crate::location::Locations;
 use crate::parse::Directive;
-use crate::variables::{Names, variables};
+use crate::variables::{Names, variable, variables};
 use crate::write::{block, quote};
-
-/// The order in which nginx compares names that are not exact; the longest of a kind first, and expressions as they are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum HostOrder {
-    /// `*.name`, for the hosts that its own site does not take.
-    Leading(Reverse<usize>),
-    /// `name.*`
-    Trailing(Reverse<usize>),
-    Expression,
-}
-
-/// A name with a wildcard, or an expression.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct HostPattern {
-    /// Of Go's syntax, for a whole host.
-    expression: String,
-    groups: Vec<String>,
-    order: HostOrder,
-    /// The index of its server.
-    server: usize,
-}
 
 /// The lines of a server's site.
 #[derive(Default)]
@@ -71,6 +51,11 @@ impl<'a> Translator<'a> {
             let mut notes = Vec::new();
             let mut sites = Vec::new();
             let names = server_names(server);
+            for directive in own(server, "server_name") {
+                if directive.arguments.iter().any(|name| !name.starts_with('~') && !is_host(name)) {
+                    self.note(&mut notes, directive, "one of the names is not that of a host");
+                }
+            }
             let mut is_elsewhere = false;
             let rejects = value(&[http, server], "ssl_reject_handshake") == Some("on");
             let is_default = |listen: &Listen| {
@@ -348,7 +333,11 @@ impl<'a> Translator<'a> {
         }
         self.maps(out, server, http);
         if has_cache_status {
-            block(out, &format!("map {{http.response.header.Cache-Status}} {{{CACHE_STATUS}}}"), cache_status());
+            block(
+                out,
+                &format!("map {{http.response.header.Cache-Status}} {{{}}}", variable(CACHE_STATUS)),
+                cache_status(),
+            );
         }
         block(out, "route", route);
         for page in inherited(&blocks, "error_page") {
@@ -492,9 +481,9 @@ impl<'a> Translator<'a> {
             self.note(out, page, "only pages that are files are carried over");
             return None;
         }
-        let rules = ["deny", "auth_basic", "auth_request", "limit_except"];
-        let is_rule = |d: &Directive| rules.contains(&&*d.name) && d.argument(0) != "off";
-        if chosen.is_some_and(|l| l.blocks[2..].iter().any(|block| block.block().iter().any(is_rule))) {
+        // The error itself leads to an internal location.
+        let refuses = |d: &Directive| d.name != "internal" && refuses(d) && d.name != "return";
+        if chosen.is_some_and(|l| l.blocks[2..].iter().any(|block| block.block().iter().any(refuses))) {
             self.note(out, page, "only pages of a location without access rules are carried over");
             return None;
         }
@@ -530,45 +519,6 @@ fn bytes(size: &str) -> u64 {
         [.., b'm'] => number(&size[..size.len() - 1]) << 20,
         _ => number(size),
     }
-}
-
-/// The exact names of a server, and those with a wildcard at their beginning.
-fn server_names(server: &Directive) -> Vec<String> {
-    let mut names = Vec::new();
-    for name in own(server, "server_name").iter().flat_map(|directive| &directive.arguments) {
-        match name.as_str() {
-            // Names that no request has.
-            "_" | "" | "__" | "--" => {}
-            name if name.starts_with('~') || name.ends_with(".*") => {}
-            name if name.starts_with('.') => names.extend([name[1..].to_owned(), format!("*{name}")]),
-            name => names.push(name.to_ascii_lowercase()),
-        }
-    }
-    names
-}
-
-/// The names of the groups in all expressions for a server's hosts; `None` without an expression.
-fn host_groups_all(server: &Directive) -> Option<Vec<String>> {
-    let names = own(server, "server_name");
-    let mut expressions = names.iter().flat_map(|d| &d.arguments).filter_map(|name| name.strip_prefix('~')).peekable();
-    expressions.peek()?;
-    Some(expressions.flat_map(groups).collect())
-}
-
-/// Reads `~expression` or `name.*` of a server, or returns the reason why it has no equivalent.
-fn host_pattern(name: &str, server: usize) -> Result<HostPattern, String> {
-    if let Some(expression) = name.strip_prefix('~') {
-        // nginx compares hosts in lower case.
-        let expression = format!("(?i){expression}");
-        compiled(&expression).map_err(|reason| format!("{name}: the expression is not in Go's syntax: {reason}"))?;
-        return Ok(HostPattern { groups: groups(&expression), expression, order: HostOrder::Expression, server });
-    }
-    let stem = &name[..name.len() - 2];
-    if stem.is_empty() || stem.contains('*') {
-        return Err(format!("{name}: nginx allows one wildcard, at the beginning or at the end"));
-    }
-    let expression = format!("(?i)^{}\\..", regex::escape(stem));
-    Ok(HostPattern { expression, groups: Vec::new(), order: HostOrder::Trailing(Reverse(stem.len())), server })
 }
 
 /// Whether an `if` of a server, or a `map` outside of it, is about a variable.

@@ -79,7 +79,7 @@ impl<'a> Translator<'a> {
                 let prefix = location.prefix();
                 let operation = match prefix.strip_suffix('/') {
                     Some("") if uri == "/" => None,
-                    Some(stem) if uri == "/" => Some(format!("strip_prefix {stem}")),
+                    Some(stem) if uri == "/" => Some(format!("strip_prefix {}", quote(stem))),
                     _ => {
                         let prefix = format!("^{}", regex::escape(prefix));
                         Some(format!("path_regexp {} {}", quote(&prefix), quote(uri)))
