@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use causeway_message::FieldName;
-use causeway_pipeline::context::VarId;
+use causeway_pipeline::context::{ValueKind, VarId};
 use causeway_pipeline::{Body, Build, BuildError, Context, FamilyId, Fault, Handler, Response, Step};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -54,13 +54,14 @@ fn set(cx: &mut Context, name: &str, id: VarId, response: &Response, text: &mut 
     if name == "status_code" {
         // Writing to a vector cannot fail.
         let _ = write!(text, "{}", response.status.as_u16());
+        cx.set_variable_value(id, text, ValueKind::Scalar);
     } else {
         let field = name.strip_prefix("header.").and_then(FieldName::parse);
         if !field.is_some_and(|field| cx.response().fields().write_joined(field.as_ref(), text)) {
             return cx.unset_variable(id);
         }
+        cx.set_variable_text(id, text);
     }
-    cx.set_variable_text(id, text);
 }
 
 impl Handler for Intercept {

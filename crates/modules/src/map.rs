@@ -1,7 +1,7 @@
 //! `map`: placeholders whose values depend on another value. They are computed on each use, so they reflect earlier
 //! changes to the request.
 
-use causeway_pipeline::context::{ComputedId, VarId};
+use causeway_pipeline::context::{ComputedId, ValueKind, VarId};
 use causeway_pipeline::{Build, BuildError, Context, Handler, Step, Template};
 use serde::Deserialize;
 use serde_json::Value;
@@ -73,7 +73,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         let default = written.defaults.get(number).map(|text| build.template(text));
         let destination = Destination { source: build.template(&written.source), cases: cases.into(), default };
         // The name without its braces; `check` has verified them.
-        let computed = build.computed(move |cx, out| destination.put(cx, out));
+        let computed = build.computed(move |cx, out| Some(destination.put(cx, out)));
         mapped.push((build.slot(&name[1..name.len() - 1]), computed));
     }
     Ok(Box::new(Mapped(mapped.into())))
@@ -129,8 +129,9 @@ impl Handler for Mapped {
 }
 
 impl Destination {
-    /// Appends the value. It is empty if neither a mapping nor a default applies, as in Caddy.
-    fn put(&self, cx: &mut Context, out: &mut Vec<u8>) -> bool {
+    /// Appends the value, which is a text. It is null if neither a mapping nor a default applies, as in Caddy.
+    fn put(&self, cx: &mut Context, out: &mut Vec<u8>) -> ValueKind {
+        let mut kind = ValueKind::Text;
         let text = cx.rendered(&self.source, |cx, source| {
             for case in &self.cases {
                 match case {
@@ -140,12 +141,15 @@ impl Destination {
                     _ => {}
                 }
             }
+            if self.default.is_none() {
+                kind = ValueKind::Null;
+            }
             self.default.as_ref()
         });
         if let Some(text) = text {
             text.render(cx, out);
         }
-        true
+        kind
     }
 }
 

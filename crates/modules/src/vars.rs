@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use causeway_pipeline::context::VarId;
+use causeway_pipeline::context::{ValueKind, VarId};
 use causeway_pipeline::{Build, BuildError, Context, Handler, Step, Template};
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::file_server::refuse_fs;
 use crate::rendered::Weak;
 
 struct Vars {
-    texts: Box<[(VarId, Template)]>,
+    texts: Box<[(VarId, Template, ValueKind)]>,
     /// Set by `log_skip`: whether the request appears in the access log.
     recorded: Option<bool>,
 }
@@ -41,6 +41,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         if name == "log_skip" {
             recorded = Some(value != Value::Bool(true));
         }
+        let kind = if value.is_number() || value.is_boolean() { ValueKind::Scalar } else { ValueKind::Text };
         let text = if name == NAMES && value.is_array() {
             let names: Vec<String> = build.at(&name, |build| build.parse(&value))?;
             names.join(&*char::from(NAMES_SEPARATOR).to_string())
@@ -55,17 +56,17 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         }
         let text = build.template(&text);
         if name == USER {
-            texts.push((build.slot(USER), text.clone()));
+            texts.push((build.slot(USER), text.clone(), kind));
         }
-        texts.push((build.variable(&name), text));
+        texts.push((build.variable(&name), text, kind));
     }
     Ok(Box::new(Vars { texts: texts.into(), recorded }))
 }
 
 impl Handler for Vars {
     fn enter(&self, cx: &mut Context) -> Step {
-        for (id, text) in &self.texts {
-            cx.set_variable(*id, text);
+        for (id, template, kind) in &self.texts {
+            cx.rendered(template, |cx, text| cx.set_variable_value(*id, text, *kind));
         }
         if let Some(recorded) = self.recorded {
             cx.set_recorded(recorded);

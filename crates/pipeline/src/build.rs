@@ -21,7 +21,7 @@ use ipnet::IpNet;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
 
-use crate::context::{ComputedId, Context, LocalId, MatcherId, VarId};
+use crate::context::{ComputedId, Context, LocalId, MatcherId, ValueKind, VarId};
 use crate::handler::{Handler, Matcher};
 use crate::metrics::Metrics;
 use crate::route::{FamilyId, GroupId, Index, Link, List, Plan, Route, RoutesId, ServerId, ServerPlan, StateId};
@@ -359,10 +359,10 @@ impl<'r> Build<'r> {
         FamilyId(u32::try_from(index).expect("fewer families than modules"))
     }
 
-    /// Allots a computed text: `compute` appends it, or returns false if it is unknown.
+    /// Allots a computed text: `compute` appends it and returns its type, or `None` if it is unknown.
     pub fn computed(
         &mut self,
-        compute: impl Fn(&mut Context, &mut Vec<u8>) -> bool + Send + Sync + 'static,
+        compute: impl Fn(&mut Context, &mut Vec<u8>) -> Option<ValueKind> + Send + Sync + 'static,
     ) -> ComputedId {
         self.plan.computed.push(Box::new(compute));
         ComputedId(u32::try_from(self.plan.computed.len() - 1).expect("as many do not fit into memory"))

@@ -43,7 +43,7 @@ pub(crate) use request::split_authority;
 use response::ResponseState;
 pub use tls::{AlternativeName, ClientCertificate, TlsFacts};
 use variables::Variables;
-pub use variables::{ComputedId, VarId};
+pub use variables::{ComputedId, ValueKind, VarId};
 use waiting::WaitingState;
 
 /// Bytes of storage that each buffer keeps for the next exchange; recycling frees the rest.
@@ -300,10 +300,16 @@ impl Context {
         self.0.variables.compute(id, computed);
     }
 
-    /// Appends a variable's text, computing it if necessary; returns false if the variable is unknown.
-    pub(crate) fn render_variable(&mut self, id: VarId, out: &mut Vec<u8>) -> bool {
+    /// Returns the type of a variable's value; [`ValueKind::Null`] while it is unset.
+    pub fn variable_kind(&self, id: VarId) -> ValueKind {
+        self.0.variables.kind(id).unwrap_or(ValueKind::Null)
+    }
+
+    /// Appends a variable's text, computing it if necessary, and returns its type; `None` if the variable is unknown.
+    pub(crate) fn render_variable(&mut self, id: VarId, out: &mut Vec<u8>) -> Option<ValueKind> {
         let Some(computed) = self.0.variables.computed(id) else {
-            return self.variable(id).map(|text| out.extend_from_slice(text)).is_some();
+            out.extend_from_slice(self.variable(id)?);
+            return self.0.variables.kind(id);
         };
         // The variable is unset while it is computed: a text that refers to itself is then unknown, and recursion
         // ends.
@@ -321,7 +327,12 @@ impl Context {
 
     /// Sets a variable to `text`.
     pub fn set_variable_text(&mut self, id: VarId, text: &[u8]) {
-        self.0.variables.set(id, text);
+        self.set_variable_value(id, text, ValueKind::Text);
+    }
+
+    /// Sets a variable to a value of a type, given as text.
+    pub fn set_variable_value(&mut self, id: VarId, text: &[u8], kind: ValueKind) {
+        self.0.variables.set(id, text, kind);
     }
 
     /// Unsets a variable.

@@ -25,7 +25,7 @@ use std::time::Instant;
 use causeway_message::StatusCode;
 use progress::Point;
 
-use crate::context::{ComputedId, Context, VarId};
+use crate::context::{ComputedId, Context, ValueKind, VarId};
 use crate::handler::{Fault, Handler, Matched, Matcher, Reason, Response, Step, Stop};
 use crate::metrics::{self, Measurement, MeteredPlan, RouteSeries};
 use crate::outcome::Outcome;
@@ -116,8 +116,8 @@ pub(crate) struct ServerPlan {
     pub(crate) strict_sni_host: bool,
 }
 
-/// Appends a computed text; returns false if the text is unknown.
-type Computed = Box<dyn Fn(&mut Context, &mut Vec<u8>) -> bool + Send + Sync>;
+/// Appends a computed text and returns its type; `None` if the text is unknown.
+type Computed = Box<dyn Fn(&mut Context, &mut Vec<u8>) -> Option<ValueKind> + Send + Sync>;
 type StateMaker = Box<dyn Fn(&Rc<dyn Worker>) -> Rc<dyn Any> + Send + Sync>;
 
 /// A compiled configuration: frozen, shared by all workers, with ids in place of names.
@@ -150,8 +150,8 @@ impl Plan {
         self.replaced_at.get().copied()
     }
 
-    /// Appends a computed text; returns false if the text is unknown.
-    pub(crate) fn compute(&self, id: ComputedId, cx: &mut Context, out: &mut Vec<u8>) -> bool {
+    /// Appends a computed text and returns its type; `None` if the text is unknown.
+    pub(crate) fn compute(&self, id: ComputedId, cx: &mut Context, out: &mut Vec<u8>) -> Option<ValueKind> {
         self.computed[id.0 as usize](cx, out)
     }
 

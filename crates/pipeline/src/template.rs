@@ -12,7 +12,7 @@ use std::rc::Rc;
 use request::{Clock, CompiledName, PlaceholderId};
 
 use crate::build::Build;
-use crate::context::{Context, VarId};
+use crate::context::{Context, ValueKind, VarId};
 use crate::route::FamilyId;
 
 /// The prefix of the placeholders of variables.
@@ -121,6 +121,21 @@ impl Template {
         }
     }
 
+    /// Appends the rendered template and returns the type of its value, which is a text unless the template is a single
+    /// placeholder.
+    pub fn render_value(&self, cx: &mut Context, out: &mut Vec<u8>) -> ValueKind {
+        match &*self.pieces {
+            [Piece::Placeholder { means: Meaning::Placeholder(place), .. }] => place.render_value(cx, out),
+            [Piece::Placeholder { means: Meaning::Slot(id), .. }] => {
+                cx.render_variable(*id, out).unwrap_or(ValueKind::Null)
+            }
+            _ => {
+                self.render(cx, out);
+                ValueKind::Text
+            }
+        }
+    }
+
     /// As [`render`](Self::render), but calls `put` to append the value of each placeholder, with the name without
     /// braces. For templates whose values must be escaped and whose literal text must not.
     pub fn render_values(&self, cx: &mut Context, out: &mut Vec<u8>, mut put: impl FnMut(&str, &[u8], &mut Vec<u8>)) {
@@ -147,7 +162,7 @@ impl Meaning {
     fn render(&self, cx: &mut Context, out: &mut Vec<u8>) -> bool {
         match self {
             Self::Placeholder(place) => place.render(cx, out),
-            Self::Slot(id) => cx.render_variable(*id, out),
+            Self::Slot(id) => cx.render_variable(*id, out).is_some(),
         }
     }
 }
@@ -170,7 +185,7 @@ impl Context {
         let generation = Rc::clone(self.generation());
         let slot = generation.plan().family(slots).iter().find(|(slot, _)| **slot == *name);
         if let Some((_, id)) = slot {
-            return self.render_variable(*id, out);
+            return self.render_variable(*id, out).is_some();
         }
         load_time::text_at_run_time(name).is_some_and(|text| {
             out.extend_from_slice(text.as_bytes());

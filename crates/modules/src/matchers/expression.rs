@@ -8,8 +8,8 @@
 //! Unsupported parts of CEL are rejected at load by name: fields and maps as values, byte strings, unsigned integers,
 //! timestamps, `has`, `format`, and patterns that are not literals.
 //!
-//! Variables are strings here, whereas Caddy also stores numbers and booleans. So a variable is converted to the type
-//! of the other operand: both `{http.vars.n} == 5` and `{http.vars.n} == '5'` hold.
+//! Placeholders have the types of Caddy: ports, status codes and numbers of `vars` are numbers, so that
+//! `{http.vars.n} == '5'` does not hold after `vars n 5`. Durations and times are strings.
 
 mod call;
 mod evaluate;

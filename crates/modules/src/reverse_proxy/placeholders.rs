@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use causeway_message::FieldName;
 use causeway_pipeline::build::go_duration;
-use causeway_pipeline::context::VarId;
+use causeway_pipeline::context::{ValueKind, VarId};
 use causeway_pipeline::{Call, Context};
 
 use super::Local;
@@ -60,6 +60,13 @@ impl OfUpstream {
             _ => return None,
         })
     }
+
+    fn kind(self) -> ValueKind {
+        match self {
+            Self::Address | Self::HostPort | Self::Host | Self::Port => ValueKind::Text,
+            Self::Requests | Self::MaxRequests | Self::Fails | Self::Retries => ValueKind::Scalar,
+        }
+    }
 }
 
 impl OfAnswer {
@@ -71,6 +78,14 @@ impl OfAnswer {
             "upstream.latency_ms" => Self::LatencyMs,
             _ => Self::Field(FieldName::parse(name.strip_prefix("header.")?)?),
         })
+    }
+
+    fn kind(&self) -> ValueKind {
+        match self {
+            Self::StatusCode | Self::LatencyMs => ValueKind::Scalar,
+            Self::Latency => ValueKind::Duration,
+            Self::StatusText | Self::Field(_) => ValueKind::Text,
+        }
     }
 }
 
@@ -111,7 +126,7 @@ impl Named {
                     OfUpstream::Fails => write!(text, "{}", facts.status().failures(cx.worker().now())),
                     OfUpstream::Retries => write!(text, "{retries}"),
                 };
-                cx.set_variable_text(*id, text);
+                cx.set_variable_value(*id, text, fact.kind());
             });
         }
     }
@@ -119,7 +134,7 @@ impl Named {
     /// Sets `{http.reverse_proxy.is_transport_error}`, which is for the conditions of a retry alone.
     pub(super) fn set_transport_error(&self, cx: &mut Context) {
         if let Some(id) = self.transport_error {
-            cx.set_variable_text(id, b"true");
+            cx.set_variable_value(id, b"true", ValueKind::Scalar);
         }
     }
 
@@ -151,7 +166,7 @@ impl Named {
                         Ok(())
                     }
                 };
-                cx.set_variable_text(*id, text);
+                cx.set_variable_value(*id, text, fact.kind());
             });
         }
     }

@@ -5,7 +5,7 @@
 
 use super::{KEPT_BYTES_MAX, keep};
 
-/// Slots that recycled storage keeps, 12 bytes each. A plan with more slots allocates again when one of the higher
+/// Slots that recycled storage keeps, 16 bytes each. A plan with more slots allocates again when one of the higher
 /// slots is set.
 const KEPT_SLOTS_MAX: usize = 4 * KEPT_BYTES_MAX / size_of::<VariableSlot>();
 
@@ -17,6 +17,21 @@ pub struct VarId(pub(crate) u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ComputedId(pub(crate) u32);
 
+/// The type of a placeholder's value in Caddy. Its text is the same for all types; expressions and access records
+/// distinguish them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ValueKind {
+    /// No value; the text is empty.
+    Null,
+    /// A text.
+    #[default]
+    Text,
+    /// A number or a boolean, as in JSON.
+    Scalar,
+    /// A duration in Go's form, for example `1.5s`.
+    Duration,
+}
+
 /// The `end` of a slot with a computed text; `start` is then the [`ComputedId`].
 const COMPUTED: u32 = u32::MAX;
 
@@ -26,6 +41,7 @@ struct VariableSlot {
     exchange: u32,
     start: u32,
     end: u32,
+    kind: ValueKind,
 }
 
 pub(super) struct Variables {
@@ -49,11 +65,18 @@ impl Variables {
             .then(|| &self.text[slot.start as usize..slot.end as usize])
     }
 
-    pub(super) fn set(&mut self, id: VarId, text: &[u8]) {
+    /// Returns the type of a variable with a text.
+    #[inline]
+    pub(super) fn kind(&self, id: VarId) -> Option<ValueKind> {
+        let slot = self.slots.get(id.0 as usize)?;
+        (slot.exchange == self.exchange && slot.end != COMPUTED).then_some(slot.kind)
+    }
+
+    pub(super) fn set(&mut self, id: VarId, text: &[u8], kind: ValueKind) {
         // Append only: an overwritten text stays in the buffer until the exchange ends.
         let start = bytes(self.text.len());
         self.text.extend_from_slice(text);
-        *self.slot_mut(id) = VariableSlot { exchange: self.exchange, start, end: bytes(self.text.len()) };
+        *self.slot_mut(id) = VariableSlot { exchange: self.exchange, start, end: bytes(self.text.len()), kind };
     }
 
     /// Sets a variable to a computed text, unless the variable is set already.
@@ -62,7 +85,7 @@ impl Variables {
         let slot = self.slot_mut(id);
         // A text that a handler has set takes precedence.
         if slot.exchange != exchange {
-            *slot = VariableSlot { exchange, start: computed.0, end: COMPUTED };
+            *slot = VariableSlot { exchange, start: computed.0, end: COMPUTED, kind: ValueKind::Text };
         }
     }
 
@@ -120,13 +143,14 @@ mod tests {
             assert_eq!((variables.get(low), variables.get(high), variables.computed(low)), (None, None, None));
             variables.compute(low, ComputedId(7));
             assert_eq!((variables.get(low), variables.computed(low)), (None, Some(ComputedId(7))));
-            variables.set(high, b"high");
-            variables.set(low, b"");
+            variables.set(high, b"high", ValueKind::Text);
+            variables.set(low, b"", ValueKind::Scalar);
+            assert_eq!((variables.kind(low), variables.kind(high)), (Some(ValueKind::Scalar), Some(ValueKind::Text)));
             assert_eq!((variables.get(low), variables.get(high)), (Some(&b""[..]), Some(&b"high"[..])));
             variables.compute(low, ComputedId(8));
             assert_eq!(variables.computed(low), None);
             variables.unset(low);
-            assert_eq!(variables.get(low), None);
+            assert_eq!((variables.get(low), variables.kind(low)), (None, None));
             variables.reset();
             assert!(variables.slots.capacity() <= KEPT_SLOTS_MAX);
         }

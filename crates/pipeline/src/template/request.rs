@@ -22,7 +22,7 @@ use tls::OfTls;
 use super::{VARIABLES, load_time};
 use crate::build::Build;
 use crate::build::go_duration;
-use crate::context::{Client, Context, VarId, split_authority};
+use crate::context::{Client, Context, ValueKind, VarId, split_authority};
 use crate::handler::{Fault, Reason};
 use crate::listen::{Ends, UNIX_PEER};
 
@@ -206,6 +206,31 @@ impl PlaceholderId {
         };
         out.extend_from_slice(text);
         true
+    }
+
+    /// Appends the placeholder's text and returns the type of its value.
+    pub(super) fn render_value(&self, cx: &mut Context, out: &mut Vec<u8>) -> ValueKind {
+        let start = out.len();
+        if !self.render(cx, out) {
+            return ValueKind::Null;
+        }
+        match self {
+            Self::Variable(id) => cx.variable_kind(*id),
+            Self::Tls(_) if cx.arrival().tls.is_none() => ValueKind::Null,
+            Self::TimeUntilShutdown if cx.worker().shutdown_at().is_none() => ValueKind::Null,
+            Self::Duration | Self::TimeUntilShutdown => ValueKind::Duration,
+            // A port that is no number is a text in Caddy, as is the port of an address without one.
+            Self::Port | Self::Local(AddressPart::Port) | Self::Remote(AddressPart::Port) => {
+                let is_number = out.len() > start && out[start..].iter().all(u8::is_ascii_digit);
+                if is_number { ValueKind::Scalar } else { ValueKind::Text }
+            }
+            Self::Tls(OfTls::Resumed | OfTls::ProtocolMutual | OfTls::EncryptedHello)
+            | Self::DurationMs
+            | Self::Fault(OfFault::Status)
+            | Self::ShuttingDown
+            | Self::TrustedProxy(_) => ValueKind::Scalar,
+            _ => ValueKind::Text,
+        }
     }
 
     #[inline(never)]

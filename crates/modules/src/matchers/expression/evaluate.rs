@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use causeway_pipeline::context::ValueKind;
 use causeway_pipeline::{Context, Stop};
 
 use super::function;
@@ -30,24 +31,15 @@ impl Node {
         Ok(match self {
             // A constant string is a span of the constants, which are at the start of the memory.
             Self::Constant(value) => *value,
-            Self::Text(template) => Value::Text(memory.write(|out| template.render(cx, out))?),
-            Self::Variable(id) => match cx.variable(*id) {
-                Some(text) => Value::Weak(memory.write(|out| out.extend_from_slice(text))?),
-                None => Value::Null,
-            },
-            Self::Group(id) => match cx.variable(*id) {
-                Some(text) => Value::Text(memory.write(|out| out.extend_from_slice(text))?),
-                None => Value::Null,
-            },
-            Self::Status => cx.fault().map_or(Value::Null, |fault| Value::Int(i64::from(fault.status.as_u16()))),
-            Self::OfFault(template) => match cx.fault() {
-                Some(_) => Value::Text(memory.write(|out| template.render(cx, out))?),
-                None => Value::Null,
-            },
-            Self::OfTls(_) | Self::OfTlsWritten(_) if cx.arrival().tls.is_none() => Value::Null,
-            Self::OfTls(template) => Value::Text(memory.write(|out| template.render(cx, out))?),
-            Self::Written(template) | Self::OfTlsWritten(template) => {
-                Value::Weak(memory.write(|out| template.render(cx, out))?)
+            Self::Placeholder(template) => {
+                let mut kind = ValueKind::Text;
+                let text = memory.write(|out| kind = template.render_value(cx, out))?;
+                match kind {
+                    ValueKind::Null => Value::Null,
+                    ValueKind::Scalar => memory.scalar(text),
+                    // Durations are no values here.
+                    _ => Value::Text(text),
+                }
             }
             Self::Local(number) => memory.locals[*number],
             Self::List(items) => list(items, cx, memory)?,
@@ -56,9 +48,9 @@ impl Node {
             Self::Not(part) => Value::Bool(!part.truth(cx, memory)?),
             Self::Negate(part) => {
                 let value = part.evaluate(cx, memory)?;
-                match memory.number(value) {
-                    Some(Value::Int(number)) => Value::Int(number.checked_neg().ok_or(OVERFLOW)?),
-                    Some(Value::Double(number)) => Value::Double(-number),
+                match value {
+                    Value::Int(number) => Value::Int(number.checked_neg().ok_or(OVERFLOW)?),
+                    Value::Double(number) => Value::Double(-number),
                     _ => return no_overload(),
                 }
             }
@@ -77,7 +69,7 @@ impl Node {
                 match memory.compare(one, other) {
                     Some(found) => Value::Bool(order.holds(found)),
                     // One of the numbers is NaN.
-                    None if memory.number(one).is_some() && memory.number(other).is_some() => Value::Bool(false),
+                    None if one.is_number() && other.is_number() => Value::Bool(false),
                     None => return no_overload(),
                 }
             }
@@ -92,10 +84,7 @@ impl Node {
             }
             Self::Index(sides) => {
                 let (all, index) = both(sides, cx, memory)?;
-                // A weak string may serve as an index.
-                let (Value::List(all), Some(Value::Int(index))) = (all, memory.number(index)) else {
-                    return no_overload();
-                };
+                let (Value::List(all), Value::Int(index)) = (all, index) else { return no_overload() };
                 let found = usize::try_from(index).ok().and_then(|index| memory.list(all).get(index));
                 *found.ok_or(Halt::Error("an expression's index is outside of its list"))?
             }
@@ -108,7 +97,7 @@ impl Node {
                 function.call(&values[..arguments.len()], memory)?
             }
             Self::Search(text, pattern) => match text.evaluate(cx, memory)? {
-                Value::Text(text) | Value::Weak(text) => Value::Bool(pattern.is_match(cx, memory.text(text))),
+                Value::Text(text) => Value::Bool(pattern.is_match(cx, memory.text(text))),
                 _ => return no_overload(),
             },
             Self::Matcher(matcher) => Value::Bool(matcher.matches(cx).map_err(Halt::Stop)?),
@@ -117,8 +106,10 @@ impl Node {
     }
 
     fn truth(&self, cx: &mut Context, memory: &mut Memory) -> Result<bool, Halt> {
-        let value = self.evaluate(cx, memory)?;
-        memory.truth(value).ok_or(Halt::Error(NO_OVERLOAD))
+        match self.evaluate(cx, memory)? {
+            Value::Bool(truth) => Ok(truth),
+            _ => no_overload(),
+        }
     }
 }
 
@@ -156,7 +147,7 @@ fn list(items: &[Node], cx: &mut Context, memory: &mut Memory) -> Evaluated {
 /// Applies an operator to strings, lists or numbers. Integers that overflow are an error, as in CEL.
 fn arithmetic(operator: Arithmetic, one: Value, other: Value, memory: &mut Memory) -> Evaluated {
     match (operator, one, other) {
-        (Arithmetic::Add, Value::Text(one) | Value::Weak(one), Value::Text(other) | Value::Weak(other)) => {
+        (Arithmetic::Add, Value::Text(one), Value::Text(other)) => {
             let whole = memory.write(|out| {
                 out.extend_from_within(one.range());
                 out.extend_from_within(other.range());
@@ -173,8 +164,6 @@ fn arithmetic(operator: Arithmetic, one: Value, other: Value, memory: &mut Memor
         }
         _ => {}
     }
-    // Two weak strings that are numbers are added as strings, above.
-    let (Some(one), Some(other)) = (memory.number(one), memory.number(other)) else { return no_overload() };
     match (one, other) {
         (Value::Int(_), Value::Int(0)) if matches!(operator, Arithmetic::Divide | Arithmetic::Remainder) => {
             Err(Halt::Error("an expression divides by zero"))
@@ -189,6 +178,9 @@ fn arithmetic(operator: Arithmetic, one: Value, other: Value, memory: &mut Memor
             };
             result.map(Value::Int).ok_or(OVERFLOW)
         }
+        // Caddy's numbers of `vars` are doubles, which here are integers if they are whole. So the two types may be mixed.
+        (Value::Int(one), Value::Double(_)) => arithmetic(operator, Value::Double(one as f64), other, memory),
+        (Value::Double(_), Value::Int(other)) => arithmetic(operator, one, Value::Double(other as f64), memory),
         (Value::Double(one), Value::Double(other)) => match operator {
             Arithmetic::Add => Ok(Value::Double(one + other)),
             Arithmetic::Subtract => Ok(Value::Double(one - other)),

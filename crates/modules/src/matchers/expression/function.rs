@@ -147,14 +147,14 @@ pub(super) fn find(name: &str, form: CallForm, takes: &[Type]) -> Option<(Functi
 
 fn text(value: Value) -> Result<Span, Halt> {
     match value {
-        Value::Text(span) | Value::Weak(span) => Ok(span),
+        Value::Text(span) => Ok(span),
         _ => no_overload(),
     }
 }
 
-fn int(value: Value, memory: &Memory) -> Result<i64, Halt> {
-    match memory.number(value) {
-        Some(Value::Int(number)) => Ok(number),
+fn int(value: Value) -> Result<i64, Halt> {
+    match value {
+        Value::Int(number) => Ok(number),
         _ => no_overload(),
     }
 }
@@ -226,19 +226,19 @@ impl Function {
         let whole = memory.text(span);
         Ok(match self {
             Self::CharAt => {
-                let start = place(whole, int(arguments[1], memory)?)?;
+                let start = place(whole, int(arguments[1])?)?;
                 let end = start + first_character(&whole[start..]);
                 part(span, start..end)
             }
             Self::IndexOf => {
                 let wanted = memory.text(text(arguments[1])?);
-                let from = arguments.get(2).map_or(Ok(0), |from| place(whole, int(*from, memory)?))?;
+                let from = arguments.get(2).map_or(Ok(0), |from| place(whole, int(*from)?))?;
                 let found = memchr::memmem::find(&whole[from..], wanted);
                 Value::Int(found.map_or(-1, |at| number_at(whole, from + at)))
             }
             Self::LastIndexOf => {
                 let wanted = memory.text(text(arguments[1])?);
-                let last = arguments.get(2).map_or(Ok(whole.len()), |last| place(whole, int(*last, memory)?))?;
+                let last = arguments.get(2).map_or(Ok(whole.len()), |last| place(whole, int(*last)?))?;
                 // The argument is the last index at which a match may begin.
                 let end = whole.len().min(last + wanted.len());
                 let found = memchr::memmem::rfind(&whole[..end], wanted);
@@ -255,8 +255,8 @@ impl Function {
                 part(span, start..start + trimmed.len())
             }
             Self::Substring => {
-                let start = place(whole, int(arguments[1], memory)?)?;
-                let end = arguments.get(2).map_or(Ok(whole.len()), |end| place(whole, int(*end, memory)?))?;
+                let start = place(whole, int(arguments[1])?)?;
+                let end = arguments.get(2).map_or(Ok(whole.len()), |end| place(whole, int(*end)?))?;
                 // CEL: an inverted range is an error, not an empty string.
                 if end < start {
                     return outside();
@@ -282,7 +282,7 @@ impl Function {
         const BAD: Halt = Halt::Error("an expression cannot convert a value to the requested type");
         // Conversions from a string parse it.
         let read = |value| match value {
-            Value::Text(span) | Value::Weak(span) => std::str::from_utf8(memory.text(span)).ok(),
+            Value::Text(span) => std::str::from_utf8(memory.text(span)).ok(),
             _ => None,
         };
         match (self, value) {
@@ -302,7 +302,7 @@ impl Function {
                 Some("0" | "f" | "F" | "FALSE" | "false" | "False") => Ok(Value::Bool(false)),
                 _ => Err(BAD),
             },
-            (_, Value::Text(span) | Value::Weak(span)) => Ok(Value::Text(span)),
+            (_, Value::Text(span)) => Ok(Value::Text(span)),
             (_, Value::Int(number)) => memory.write(|out| format(out, format_args!("{number}"))).map(Value::Text),
             (_, Value::Bool(truth)) => memory.write(|out| format(out, format_args!("{truth}"))).map(Value::Text),
             (_, Value::Double(number)) => memory.write(|out| double(number, out)).map(Value::Text),
@@ -352,14 +352,14 @@ fn join(list: Value, separator: Option<&Value>, memory: &mut Memory) -> Evaluate
 }
 
 /// Returns the maximum number of replacements or parts. A negative number means no limit.
-fn limit(argument: Option<&Value>, memory: &Memory) -> Result<usize, Halt> {
-    let limit = argument.map_or(Ok(-1), |value| int(*value, memory))?;
+fn limit(argument: Option<&Value>) -> Result<usize, Halt> {
+    let limit = argument.map_or(Ok(-1), |value| int(*value))?;
     Ok(usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
 fn replace(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
     let (old, new) = (text(arguments[1])?, text(arguments[2])?);
-    let mut left = limit(arguments.get(3), memory)?;
+    let mut left = limit(arguments.get(3))?;
     let start = memory.text.len();
     let (mut from, end) = (span.range().start, span.range().end);
     if old.range().is_empty() {
@@ -391,7 +391,7 @@ fn replace(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
 
 fn split(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
     let separator = text(arguments[1])?;
-    let limit = limit(arguments.get(2), memory)?;
+    let limit = limit(arguments.get(2))?;
     let start = memory.values.len();
     let (mut from, end) = (span.range().start, span.range().end);
     let push = |range: Range<usize>, memory: &mut Memory| {

@@ -1,7 +1,6 @@
 //! Compiles the tree: placeholders become slots and templates, matchers and patterns are built, and types are checked
 //! as far as they are known at load.
 
-use causeway_pipeline::context::VarId;
 use causeway_pipeline::{Build, BuildError, Matcher, Template};
 use serde_json::Map;
 
@@ -23,22 +22,8 @@ pub(super) struct Program {
 
 pub(super) enum Node {
     Constant(Value),
-    /// A placeholder that always has a value.
-    Text(Template),
-    /// A variable that a handler may set; null if unset.
-    Variable(VarId),
-    /// A capture group of a regular expression; null before a match.
-    Group(VarId),
-    /// The status code of the current fault; null without a fault.
-    Status,
-    /// Another placeholder of the current fault; null without a fault.
-    OfFault(Template),
-    /// A placeholder of the TLS connection; null in cleartext.
-    OfTls(Template),
-    /// Like `OfTls`, for a boolean.
-    OfTlsWritten(Template),
-    /// A placeholder for a number or a boolean.
-    Written(Template),
+    /// A placeholder; null while it has no value.
+    Placeholder(Template),
     /// The variable of an `exists` or similar macro.
     Local(usize),
     List(Box<[Self]>),
@@ -202,46 +187,16 @@ impl Compilation<'_, '_> {
     }
 
     fn placeholder(&mut self, name: &str, at: usize) -> Result<Node, Refusal> {
-        let written = format!("{{{name}}}");
-        // These placeholders have a known type; the code below classifies the others by prefix.
-        match name {
-            "http.error.status_code" => return Ok(Node::Status),
-            "http.request.duration_ms" | "http.shutting_down" | "http.vars.trusted_proxy" => {
-                return Ok(Node::Written(self.build.template(&written)));
-            }
-            "http.vars.client_ip" => return Ok(Node::Text(self.build.template(&written))),
-            "time.now" => {
-                return Err(Mistake::new(at, "{time.now}, which is not a value here (use {time.now.unix}),").into());
-            }
-            _ => {}
+        if name == "time.now" {
+            return Err(Mistake::new(at, "{time.now}, which is not a value here (use {time.now.unix}),").into());
         }
-        if let Some(variable) = name.strip_prefix("http.vars.") {
-            return Ok(Node::Variable(self.build.variable(variable)));
-        }
-        if name.starts_with("http.regexp.") {
-            return Ok(Node::Group(self.build.slot(name)));
-        }
-        if name.starts_with("http.error.") {
-            return Ok(Node::OfFault(self.build.template(&written)));
-        }
-        match name.strip_prefix("http.request.tls.") {
-            Some("resumed" | "proto_mutual" | "ech") => return Ok(Node::OfTlsWritten(self.build.template(&written))),
-            Some(_) => return Ok(Node::OfTls(self.build.template(&written))),
-            None => {}
-        }
-        // Placeholders with any other prefix are set by modules, and null while unset.
-        const KNOWN: &[&str] =
-            &["http.request.", "http.response.", "http.time_", "env.", "system.", "file.", "time.now."];
-        if !KNOWN.iter().any(|prefix| name.starts_with(prefix)) {
-            return Ok(Node::Variable(self.build.slot(name)));
-        }
-        let template = self.build.template(&written);
+        let template = self.build.template(&format!("{{{name}}}"));
         Ok(match template.literal() {
             Some(text) => {
                 let text = text.to_owned();
                 self.text(&text)
             }
-            None => Node::Text(template),
+            None => Node::Placeholder(template),
         })
     }
 

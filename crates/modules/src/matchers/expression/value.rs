@@ -39,8 +39,6 @@ pub(super) enum Value {
     Int(i64),
     Double(f64),
     Text(Span),
-    /// A string of unknown type: it is converted to the type that it is compared with.
-    Weak(Span),
     List(Span),
 }
 
@@ -122,24 +120,17 @@ impl Memory {
         Ok(Span::new(start..start + length))
     }
 
-    /// Compares two values as CEL's `==`. Values of different types are unequal, except that weak strings are
-    /// converted.
+    /// Compares two values as CEL's `==`. Values of different types are unequal, except that numbers are compared by value.
     pub(super) fn equal(&self, one: Value, other: Value) -> bool {
         match (one, other) {
             (Value::Null, Value::Null) => true,
             (Value::Bool(one), Value::Bool(other)) => one == other,
-            // A weak string takes the type of the value that it is compared with.
-            (Value::Weak(text), Value::Bool(truth)) | (Value::Bool(truth), Value::Weak(text)) => {
-                self.truth(Value::Weak(text)) == Some(truth)
-            }
-            (Value::Text(one) | Value::Weak(one), Value::Text(other) | Value::Weak(other)) => {
-                self.text(one) == self.text(other)
-            }
+            (Value::Text(one), Value::Text(other)) => self.text(one) == self.text(other),
             (Value::List(one), Value::List(other)) => {
                 let (one, other) = (self.list(one), self.list(other));
                 one.len() == other.len() && one.iter().zip(other).all(|(one, other)| self.equal(*one, *other))
             }
-            _ => self.compare_numbers(one, other) == Some(Ordering::Equal),
+            _ => compare_numbers(one, other) == Some(Ordering::Equal),
         }
     }
 
@@ -147,47 +138,36 @@ impl Memory {
     pub(super) fn compare(&self, one: Value, other: Value) -> Option<Ordering> {
         match (one, other) {
             (Value::Bool(one), Value::Bool(other)) => Some(one.cmp(&other)),
-            (Value::Text(one) | Value::Weak(one), Value::Text(other) | Value::Weak(other)) => {
-                Some(self.text(one).cmp(self.text(other)))
-            }
-            _ => self.compare_numbers(one, other),
+            (Value::Text(one), Value::Text(other)) => Some(self.text(one).cmp(self.text(other))),
+            _ => compare_numbers(one, other),
         }
     }
 
-    fn compare_numbers(&self, one: Value, other: Value) -> Option<Ordering> {
-        match (self.number(one)?, self.number(other)?) {
-            (Value::Int(one), Value::Int(other)) => Some(one.cmp(&other)),
-            // CEL compares numbers of different types by value.
-            (Value::Int(one), Value::Double(other)) => (one as f64).partial_cmp(&other),
-            (Value::Double(one), Value::Int(other)) => one.partial_cmp(&(other as f64)),
-            (Value::Double(one), Value::Double(other)) => one.partial_cmp(&other),
-            _ => None,
-        }
+    /// Returns the value of a placeholder that is a number or a boolean. An integer if possible.
+    pub(super) fn scalar(&self, span: Span) -> Value {
+        let text = std::str::from_utf8(self.text(span)).unwrap_or_default();
+        let value = match text {
+            "true" => Some(Value::Bool(true)),
+            "false" => Some(Value::Bool(false)),
+            _ => text.parse().map(Value::Int).or_else(|_| text.parse().map(Value::Double)).ok(),
+        };
+        value.unwrap_or(Value::Text(span))
     }
+}
 
-    /// Returns the value as a number. Parses a weak string; `None` for other types.
-    pub(super) fn number(&self, value: Value) -> Option<Value> {
-        match value {
-            Value::Int(_) | Value::Double(_) => Some(value),
-            Value::Weak(text) => {
-                // An integer if possible, else a double.
-                let text = std::str::from_utf8(self.text(text)).ok()?;
-                text.parse().map(Value::Int).or_else(|_| text.parse().map(Value::Double)).ok()
-            }
-            _ => None,
-        }
+impl Value {
+    pub(super) fn is_number(self) -> bool {
+        matches!(self, Self::Int(_) | Self::Double(_))
     }
+}
 
-    /// Returns the value as a boolean. Parses a weak string; `None` for other types.
-    pub(super) fn truth(&self, value: Value) -> Option<bool> {
-        match value {
-            Value::Bool(truth) => Some(truth),
-            Value::Weak(text) => match self.text(text) {
-                b"true" => Some(true),
-                b"false" => Some(false),
-                _ => None,
-            },
-            _ => None,
-        }
+fn compare_numbers(one: Value, other: Value) -> Option<Ordering> {
+    match (one, other) {
+        (Value::Int(one), Value::Int(other)) => Some(one.cmp(&other)),
+        // CEL compares numbers of different types by value.
+        (Value::Int(one), Value::Double(other)) => (one as f64).partial_cmp(&other),
+        (Value::Double(one), Value::Int(other)) => one.partial_cmp(&(other as f64)),
+        (Value::Double(one), Value::Double(other)) => one.partial_cmp(&other),
+        _ => None,
     }
 }

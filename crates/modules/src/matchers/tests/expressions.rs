@@ -19,7 +19,8 @@ fn holds(cases: &[(&str, bool)]) {
 #[track_caller]
 fn ask(expression: &Value) -> u16 {
     let routes = json!([
-        { "handle": [{ "handler": "vars", "foo": "bar", "n": 5, "list": "a,b", "yes": true, "ä": "x" }] },
+        { "handle": [{ "handler": "vars", "foo": "bar", "n": 5, "list": "a,b", "yes": true, "ä": "x",
+            "text": "5", "port": "{http.request.port}" }] },
         { "match": [{ "expression": expression }], "handle": [{ "handler": "static_response", "status_code": 201 }] },
     ]);
     let request = Request::get("/foo?debug=1").field("Host", "a.example.com:8080");
@@ -100,7 +101,12 @@ fn over_tls_and_in_the_clear() {
 fn placeholders_are_values() {
     holds(&[
         ("{http.request.method} == 'GET'", true),
-        ("{http.request.host} == 'a.example.com' && {http.request.port} == '8080'", true),
+        ("{http.request.host} == 'a.example.com'", true),
+        // The port of the authority and of the addresses are integers.
+        ("{http.request.port} == 8080 && {http.request.port} in [80, 8080] && {http.request.port} > 1024", true),
+        ("{http.request.port} == '8080'", false),
+        ("string({http.request.port}) == '8080'", true),
+        ("{http.request.remote.port} >= 0 && {http.request.local.port} >= 0", true),
         ("{http.request.uri.path}.startsWith('/f')", true),
         ("{http.request.method}.startsWith(\"P\")", false),
         ("{http.request.header.X} == '7'", true),
@@ -112,7 +118,9 @@ fn placeholders_are_values() {
         ("{http.vars.unset} == ''", false),
         ("{http.vars.unset} in ['', 'x']", false),
         ("{http.vars.n} == 5 && {http.vars.n} > 4 && {http.vars.n} < 5.5 && {http.vars.n} in [4, 5]", true),
-        ("{http.vars.n} * 2 == 10 && -{http.vars.n} == -5", true),
+        ("{http.vars.n} * 2 == 10 && -{http.vars.n} == -5 && {http.vars.n} + 0.5 == 5.5", true),
+        ("{http.vars.n} == '5' || {http.vars.text} == 5 || {http.vars.yes} == 'true'", false),
+        ("{http.vars.text} == '5' && {http.vars.port} == '8080'", true),
         ("{http.vars.yes} == true && {http.vars.yes}", true),
         ("!{http.vars.yes}", false),
         ("{http.vars.foo} + 'x' == 'barx'", true),
@@ -124,10 +132,45 @@ fn placeholders_are_values() {
         ("{http.vars.client_ip} == '192.0.2.1'", true),
         ("{http.vars.trusted_proxy} == false", true),
         ("{my_own} == null", true),
+        ("{http.request.unknown} == null && {http.time_until_shutdown} == null", true),
         ("'\\{http.request.method}' == '{' + 'http.request.method}'", true),
     ]);
     let named = json!({ "expr": "path_regexp('^/(.)') && {http.regexp.own.1} == 'f'", "name": "own" });
     assert_eq!(ask(&named), 201);
+}
+
+// Caddy, http.handlers.map: the destinations are placeholders, whose values are texts, or null if neither a mapping nor a
+// default applies.
+#[test]
+fn outputs_of_map() {
+    let map = json!({
+        "handler": "map", "source": "{http.request.uri.path}", "destinations": ["{backend}", "{a.b}", "{http.own.number}"],
+        "mappings": [
+            { "input": "/a", "outputs": ["10.0.0.1:80", "yes", 5] },
+            { "input_regexp": "^/(b)$", "outputs": ["of $1", null, null] },
+        ],
+    });
+    let default = json!({
+        "handler": "map", "source": "{backend}", "destinations": ["{or}"],
+        "mappings": [{ "input": "of b", "outputs": ["known"] }], "defaults": ["unknown"],
+    });
+    for (path, expression, want) in [
+        ("/a", "{backend} == '10.0.0.1:80' && {a.b} == 'yes'", true),
+        ("/a", "{backend} in ['x', '10.0.0.1:80'] && {backend}.startsWith('10.') && {backend} != null", true),
+        ("/a", "{http.own.number} == '5' && int({http.own.number}) == 5", true),
+        ("/a", "{http.own.number} == 5", false),
+        ("/a", "{or} == 'unknown' && {or} != 'known'", true),
+        ("/b", "{backend} == 'of b' && {a.b} == null && {or} == 'known'", true),
+        ("/c", "{backend} == null && {or} == 'unknown'", true),
+        ("/c", "{backend} == ''", false),
+    ] {
+        let routes = json!([
+            { "handle": [map, default] },
+            { "match": [{ "expression": expression }], "handle": [{ "handler": "static_response", "status_code": 201 }] },
+        ]);
+        let status = Kit::new(&registry(), &routes).send(&Request::get(path)).status;
+        assert_eq!(status, if want { 201 } else { 200 }, "{path} {expression}");
+    }
 }
 
 // CEL's language definition: operators, their precedence, and errors that && and || absorb.
