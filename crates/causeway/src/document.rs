@@ -293,6 +293,7 @@ fn options_of(step: &str) -> Vec<&str> {
         "template_file" => vec!["browse"],
         "get_certificate" => vec!["get_certificate"],
         "listen_protocols" => vec!["bind"],
+        step if step.starts_with("listen[") => vec!["bind", "default_bind"],
         "retries" => vec!["lb_retries"],
         "slow_start" => vec!["lb_slow_start"],
         "retry_match" => vec!["lb_retry_match"],

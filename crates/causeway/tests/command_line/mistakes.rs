@@ -92,6 +92,27 @@ fn what_is_not_built() {
             "Caddyfile:4:13: found '3', expected 1.1, 2 or h2c; HTTP/3 is not built into this version (docs/refused.md) (or the same word on line 11)",
         ),
         // The plan detects these; the position comes from a search for the word in the text.
+        // Caddy: "evaluated placeholder {env.X} is empty". It would listen on all interfaces.
+        (
+            ":8080\nbind {env.CAUSEWAY_UNSET} 127.0.0.1\nrespond hi\n",
+            "Caddyfile:2:6: found '{env.CAUSEWAY_UNSET}', expected an address: the evaluated placeholder {env.CAUSEWAY_UNSET} is empty",
+        ),
+        (
+            "{\n\tdefault_bind 10.0.0.{env.CAUSEWAY_UNSET}\n}\n:8080\nrespond hi\n",
+            "Caddyfile:2:15: found '10.0.0.{env.CAUSEWAY_UNSET}', expected an address: the evaluated placeholder {env.CAUSEWAY_UNSET} is empty",
+        ),
+        (
+            ":8080\nbind tcp/{env.CAUSEWAY_UNSET}\nrespond hi\n",
+            "Caddyfile:2:1: found '{env.CAUSEWAY_UNSET}', expected an address: the evaluated placeholder {env.CAUSEWAY_UNSET} is empty",
+        ),
+        (
+            ":8080\nbind udp/127.0.0.1\nrespond hi\n",
+            "Caddyfile:2:1: found 'udp/127.0.0.1:8080', expected tcp, unix or fd: other networks are not built (docs/refused.md)",
+        ),
+        (
+            ":8080\nbind /x 127.0.0.1\nrespond hi\n",
+            "Caddyfile:2:1: found 'x', expected an IP address, or a name that resolves to one of this machine",
+        ),
         (
             ":8080\nbind unixgram//run/x\nrespond hi\n",
             "Caddyfile:2:6: found 'unixgram//run/x', expected unix/PATH: HTTP needs a Unix socket of streams",

@@ -19,6 +19,14 @@ pub(super) fn parse_each(written: &[String], build: &mut Build<'_>) -> Result<Ve
 /// Parses one address: of TCP, of a Unix socket, or the number of an inherited socket. Placeholders that are constant while a configuration runs, such as
 /// `{env.NAME}`, are replaced first, as in Caddy.
 pub(super) fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSocket>, BuildError> {
+    if let Some(placeholder) = empty_placeholder(text, build) {
+        // The word of a Caddyfile is without the port of its site.
+        let written = match text.rsplit_once(':') {
+            Some((host, port)) if port.starts_with(|first: char| first.is_ascii_digit()) => host,
+            _ => text,
+        };
+        return Err(build.refuse(written, format!("an address: the evaluated placeholder {placeholder} is empty")));
+    }
     let text = &build.known(text);
     let Some((network, number)) = text.split_once('/') else { return tcp(text, build) };
     match &*network.to_ascii_lowercase() {
@@ -33,6 +41,20 @@ pub(super) fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSoc
     let expected = "fd/N or fdgram/N, where N is the number of an inherited socket, such as fd/3";
     let descriptor = number.parse().map_err(|_| build.refuse(&**text, expected))?;
     Ok(if network == "fd" { vec![ListeningSocket::Inherited(descriptor)] } else { Vec::new() })
+}
+
+/// Returns the first placeholder that is known at load and empty. Such an address would be another one, of all interfaces if it is all
+/// of the host.
+fn empty_placeholder<'t>(text: &'t str, build: &mut Build<'_>) -> Option<&'t str> {
+    let mut rest = text;
+    while let Some(start) = rest.find('{') {
+        let end = start + rest[start..].find('}')? + 1;
+        if build.known(&rest[start..end]).is_empty() {
+            return Some(&rest[start..end]);
+        }
+        rest = &rest[end..];
+    }
+    None
 }
 
 /// Parses the part of a Unix socket's address after `unix/`: a path with or without `|` and octal permission bits.
