@@ -14,7 +14,7 @@ use causeway_pipeline::{Build, BuildError, Context, FamilyId, Handler, Outcome, 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::log_append::{NUMBERS, TEXTS};
+use crate::log_append::{FIELDS, SPANS, SPANS_MS};
 use crate::logs::{Entry, Level, Logs, Output};
 use crate::vars::{LEVEL, NAMES, NAMES_SEPARATOR, USER};
 use record::{HeaderTable, Record};
@@ -78,8 +78,9 @@ struct Slots {
     /// The level that `log_level` sets.
     level: VarId,
     /// The fields that `log_append` adds.
-    texts: FamilyId,
-    numbers: FamilyId,
+    fields: FamilyId,
+    spans: FamilyId,
+    spans_ms: FamilyId,
 }
 
 /// Compiles the handler from its JSON. Opens the outputs of its logs.
@@ -133,8 +134,9 @@ pub fn make_with(
             user: build.slot(USER),
             names: build.variable(NAMES),
             level: build.variable(LEVEL),
-            texts: build.family(TEXTS),
-            numbers: build.family(NUMBERS),
+            fields: build.family(FIELDS),
+            spans: build.family(SPANS),
+            spans_ms: build.family(SPANS_MS),
         },
     }))
 }

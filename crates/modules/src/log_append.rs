@@ -1,23 +1,28 @@
 //! `log_append`: adds a field to the request's access record.
 
-use causeway_pipeline::context::VarId;
-use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Response, Step, Template};
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use causeway_pipeline::build::nanoseconds;
+use causeway_pipeline::context::{ValueKind, VarId};
+use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Outcome, Response, Step, Template};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Prefixes of the variables that hold the fields; the rest is the field's name.
-pub(crate) const TEXTS: &str = "http.log_append.text.";
-pub(crate) const NUMBERS: &str = "http.log_append.number.";
+use crate::logs::LogValue;
 
-/// Placeholders whose values are numbers in Caddy's records.
-const NUMERIC: &[&str] = &[
-    "{http.error.status_code}",
-    "{http.request.local.port}",
-    "{http.request.port}",
-    "{http.request.remote.port}",
-    "{http.reverse_proxy.status_code}",
-    "{time.now.unix}",
-    "{time.now.unix_ms}",
+/// Prefix of the variables that hold the fields; the rest is the field's name.
+pub(crate) const FIELDS: &str = "http.log_append.value.";
+/// As [`FIELDS`], for a time span that ends with the exchange. The value is the beginning, in nanoseconds after the request's arrival.
+pub(crate) const SPANS: &str = "http.log_append.span.";
+/// As [`SPANS`], for a record in milliseconds.
+pub(crate) const SPANS_MS: &str = "http.log_append.span_ms.";
+
+/// Placeholders of time spans that end with the exchange, and the slots of their beginnings.
+const SPAN_PLACEHOLDERS: &[(&str, Option<&str>)] = &[
+    ("http.request.duration", None),
+    ("http.reverse_proxy.duration", Some("http.reverse_proxy.began")),
+    ("http.reverse_proxy.upstream.duration", Some("http.reverse_proxy.upstream.began")),
 ];
 /// Contents that Caddy's handler copies. Here a response's content is never kept as a whole.
 const RESPONSE_BODIES: [&str; 2] = ["{http.response.body}", "{http.response.body_base64}"];
@@ -45,6 +50,8 @@ enum Source {
     Placeholder(Template),
     /// The variable of this name, or the name itself if no handler has set it.
     Variable(VarId, Box<str>),
+    /// The beginning of a time span, which is the request's arrival without a variable.
+    Span(Option<VarId>),
 }
 
 /// Compiles the handler from its JSON.
@@ -61,27 +68,92 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         return build.at("value", |build| Err(build.refuse(value, expected)));
     }
     let early = early || REQUEST_BODIES.contains(&&*value);
-    let prefix = if NUMERIC.contains(&&*value) { NUMBERS } else { TEXTS };
-    let slot = build.slot(&format!("{prefix}{key}"));
     // Caddy's rule: only a value that is one placeholder is replaced.
     let is_placeholder = value.starts_with('{') && value.ends_with('}') && value.matches('{').count() == 1;
-    let source = match is_placeholder {
-        true => Source::Placeholder(build.template(&value)),
-        false => Source::Variable(build.variable(&value), value.into()),
+    let name = value.trim_matches(['{', '}']);
+    let (name, is_ms) = name.strip_suffix("_ms").map_or((name, false), |name| (name, true));
+    let span = SPAN_PLACEHOLDERS.iter().find(|(span, _)| is_placeholder && !early && *span == name);
+    let (prefix, source) = match (span, is_placeholder) {
+        (Some((_, began)), _) => {
+            let began = began.map(|began| build.slot(began));
+            (if is_ms { SPANS_MS } else { SPANS }, Source::Span(began))
+        }
+        (None, true) => (FIELDS, Source::Placeholder(build.template(&value))),
+        (None, false) => (FIELDS, Source::Variable(build.variable(&value), value.into())),
     };
+    let slot = build.slot(&format!("{prefix}{key}"));
     Ok(Box::new(LogAppend { slot, source, early }))
 }
 
 impl LogAppend {
     fn set(&self, cx: &mut Context) {
-        match &self.source {
-            Source::Placeholder(template) => cx.set_variable(self.slot, template),
-            Source::Variable(variable, name) => cx.with_scratch(|cx, text| {
-                text.extend_from_slice(cx.variable(*variable).unwrap_or(name.as_bytes()));
-                cx.set_variable_text(self.slot, text);
-            }),
-        }
+        cx.with_scratch(|cx, text| {
+            let kind = match &self.source {
+                Source::Placeholder(template) => template.render_value(cx, text),
+                Source::Variable(variable, name) => match cx.variable(*variable) {
+                    Some(value) => {
+                        text.extend_from_slice(value);
+                        cx.variable_kind(*variable)
+                    }
+                    None => {
+                        text.extend_from_slice(name.as_bytes());
+                        ValueKind::Text
+                    }
+                },
+                Source::Span(None) => {
+                    text.push(b'0');
+                    ValueKind::Scalar
+                }
+                Source::Span(Some(began)) => {
+                    text.extend_from_slice(cx.variable(*began).unwrap_or_default());
+                    cx.variable_kind(*began)
+                }
+            };
+            cx.set_variable_value(self.slot, text, kind);
+        });
     }
+}
+
+/// Sets the beginning of a time span.
+pub(crate) fn begin_span(cx: &mut Context, slot: VarId, began: Instant) {
+    let since = began.saturating_duration_since(cx.arrival().at);
+    cx.with_scratch(|cx, text| {
+        // Writing to a vector cannot fail.
+        let _ = write!(text, "{}", since.as_nanos());
+        cx.set_variable_value(slot, text, ValueKind::Scalar);
+    });
+}
+
+/// Returns the value that `log_append` set as a record has it, with the type of Caddy's.
+pub(crate) fn logged<'c>(cx: &'c Context, field: VarId) -> Option<LogValue<'c>> {
+    let written = cx.variable(field)?;
+    let text = std::str::from_utf8(written).unwrap_or_default();
+    let typed = match cx.variable_kind(field) {
+        ValueKind::Null => Some(LogValue::Null),
+        ValueKind::Text => None,
+        ValueKind::Scalar => scalar(text),
+        ValueKind::Duration => nanoseconds(text)
+            .and_then(|span| u64::try_from(span).ok())
+            .map(Duration::from_nanos)
+            .map(LogValue::Duration),
+    };
+    Some(typed.unwrap_or(LogValue::Text(written)))
+}
+
+/// Returns the length of a time span that has ended with the exchange; `Err` if it had not begun.
+pub(crate) fn span(cx: &Context, field: VarId, outcome: &Outcome) -> Option<Result<Duration, ()>> {
+    let began = std::str::from_utf8(cx.variable(field)?).ok().and_then(|began| began.parse().ok());
+    Some(began.map(|began| outcome.took.saturating_sub(Duration::from_nanos(began))).ok_or(()))
+}
+
+fn scalar(text: &str) -> Option<LogValue<'static>> {
+    match text {
+        "true" => return Some(LogValue::Bool(true)),
+        "false" => return Some(LogValue::Bool(false)),
+        _ => {}
+    }
+    let unsigned = text.parse().map(LogValue::Unsigned);
+    unsigned.or_else(|_| text.parse().map(LogValue::Signed)).or_else(|_| text.parse().map(LogValue::Float)).ok()
 }
 
 impl Handler for LogAppend {

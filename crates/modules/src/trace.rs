@@ -23,7 +23,7 @@ pub use causeway_trace_output::{SpanCounts, flush_all, span_counts};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::log_append::TEXTS;
+use crate::log_append::FIELDS;
 use context::Parent;
 
 /// The name of spans without `span`; Caddy's.
@@ -103,8 +103,8 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     let slots = Slots {
         trace: build.variable("trace_id"),
         span: build.variable("span_id"),
-        trace_field: build.slot(&format!("{TEXTS}traceID")),
-        span_field: build.slot(&format!("{TEXTS}spanID")),
+        trace_field: build.slot(&format!("{FIELDS}traceID")),
+        span_field: build.slot(&format!("{FIELDS}spanID")),
     };
     Ok(Box::new(Tracing { sampler: settings.sampler, propagates: settings.propagates, recording, slots }))
 }

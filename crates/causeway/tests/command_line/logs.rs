@@ -1,6 +1,7 @@
 //! The directives `log` and `encode`, as an operator uses them.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
@@ -83,6 +84,44 @@ fn answers_are_compressed() {
         assert!(body.len() < text.len() / 10, "{coding}: {}", body.len());
     }
     assert!(get(port, "/long.txt").body == text);
+}
+
+// Caddy: `{http.reverse_proxy.upstream.latency_ms}` ends with the response's head, `.upstream.duration_ms` with its content, and
+// `.duration_ms` begins with the first attempt. They are numbers, and null without a response.
+#[test]
+fn times_of_the_proxy() {
+    let upstream = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let to = upstream.local_addr().unwrap().port();
+    let caddyfile = format!(
+        "{{\n\tadmin off\n}}\nhttp://:0 {{\n\tbind 127.0.0.1\n\tlog {{\n\t\toutput file a.log\n\t}}\n\
+         \tlog_append upstream {{rp.upstream.duration_ms}}\n\tlog_append whole {{rp.duration_ms}}\n\
+         \tlog_append span {{rp.duration}}\n\tlog_append latency {{rp.upstream.latency_ms}}\n\tlog_append retries {{rp.retries}}\n\
+         \thandle /up {{\n\t\treverse_proxy 127.0.0.1:{to}\n\t}}\n\treverse_proxy unix//nowhere/a.sock\n}}\n"
+    );
+    let folder = Folder::with(&[("Caddyfile", &*caddyfile)]);
+    let server = folder.start(&["run"]);
+    let port = server.port();
+    let answering = std::thread::spawn(move || {
+        let (mut stream, _) = upstream.accept().unwrap();
+        let mut head = [0; 4096];
+        let read = stream.read(&mut head).unwrap();
+        assert!(head[..read].ends_with(b"\r\n\r\n"));
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        stream.write_all(b"b").unwrap();
+    });
+    assert_eq!(get(port, "/up").body, "ab");
+    answering.join().unwrap();
+    assert_eq!(get(port, "/").status, 502);
+    server.signal(Signal::TERM);
+    assert!(server.status().success());
+    let records = records(&folder.path("a.log"));
+    let [answered, failed] = &*records else { panic!("{records:?}") };
+    let number = |name: &str| answered[name].as_f64().unwrap_or_else(|| panic!("{name}: {answered}"));
+    assert!(number("latency") <= number("upstream") && number("upstream") >= 20.0, "{answered}");
+    assert!(number("upstream") <= number("whole") && number("span") < number("whole"), "{answered}");
+    assert!(failed["whole"].is_number() && failed["upstream"].is_null() && failed["latency"].is_null(), "{failed}");
+    assert_eq!([&answered["retries"], &failed["retries"]], [0, 0]);
 }
 
 /// Parses each line of a file as JSON.

@@ -9,6 +9,7 @@ use causeway_pipeline::{Context, Outcome, TlsFacts, UNIX_PEER};
 
 use super::Slots;
 use crate::field_name::canonical;
+use crate::log_append;
 use crate::logs::{EachField, FieldSink, LogKey, LogValue, key};
 
 /// Fields whose values are replaced by `REDACTED` unless `log_credentials` is on; Caddy's list.
@@ -44,15 +45,23 @@ impl EachField for Record<'_> {
         sink.value(key!("status"), LogValue::Unsigned(self.status().into()));
         sink.object(key!("resp_headers"), &Headers { fields: cx.response().fields(), left_out: &[], table });
         let plan = cx.generation().plan();
-        for (key, slot) in plan.family(slots.texts) {
-            if let Some(text) = cx.variable(*slot) {
-                sink.value((&**key).into(), LogValue::Text(text));
+        for (key, slot) in plan.family(slots.fields) {
+            if let Some(value) = log_append::logged(cx, *slot) {
+                sink.value((&**key).into(), value);
             }
         }
-        for (key, slot) in plan.family(slots.numbers) {
-            let Some(text) = cx.variable(*slot) else { continue };
-            let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-            sink.value((&**key).into(), number.map_or(LogValue::Text(text), LogValue::Unsigned));
+        for (key, slot) in plan.family(slots.spans) {
+            if let Some(span) = log_append::span(cx, *slot, outcome) {
+                sink.value((&**key).into(), span.map_or(LogValue::Null, LogValue::Duration));
+            }
+        }
+        for (key, slot) in plan.family(slots.spans_ms) {
+            if let Some(span) = log_append::span(cx, *slot, outcome) {
+                sink.value(
+                    (&**key).into(),
+                    span.map_or(LogValue::Null, |span| LogValue::Float(span.as_secs_f64() * 1e3)),
+                );
+            }
         }
     }
 }

@@ -355,6 +355,65 @@ fn appended_fields_and_options() {
     }
 }
 
+// Caddy: the value of `log_append` has the type of the placeholder or of the variable; a placeholder without a value is null.
+#[test]
+fn types_of_appended_fields() {
+    let append = |key: &str, value: &str| json!({ "handler": "log_append", "key": key, "value": value });
+    let map = json!({
+        "handler": "map", "source": "{http.request.method}", "destinations": ["{mapped}", "{none}"],
+        "mappings": [{ "input": "GET", "outputs": [7, null] }],
+    });
+    let handlers = [
+        json!({ "handler": "vars", "n": 5, "f": -1.5, "t": true, "s": "5" }),
+        map,
+        append("n", "{http.vars.n}"),
+        append("n_by_name", "n"),
+        append("f", "{http.vars.f}"),
+        append("t", "{http.vars.t}"),
+        append("s", "{http.vars.s}"),
+        append("unset", "{nope}"),
+        append("unset_variable", "{http.vars.nope}"),
+        append("mapped", "{mapped}"),
+        append("none", "{none}"),
+        append("port", "{http.request.port}"),
+        append("text_of_port", "{http.request.port}/"),
+        append("trusted", "{http.vars.trusted_proxy}"),
+        append("status", "{http.error.status_code}"),
+        append("field", "{http.request.header.X-None}"),
+        append("unset_span", "{http.reverse_proxy.duration}"),
+        append("unset_span_ms", "{http.reverse_proxy.upstream.duration_ms}"),
+        append("unix", "{time.now.unix}"),
+        append("span", "{http.request.duration}"),
+        append("span_ms", "{http.request.duration_ms}"),
+        json!({ "handler": "log_append", "key": "early_span", "value": "{http.request.duration}", "early": true }),
+    ];
+    let request = Request::get("/").field("Host", "localhost:8080");
+    let line: Value =
+        serde_json::from_str(&formatted("types", json!({ "format": "json" }), &handlers, &request)).unwrap();
+    for (key, want) in [
+        ("n", json!(5)),
+        ("n_by_name", json!(5)),
+        ("f", json!(-1.5)),
+        ("t", json!(true)),
+        ("s", json!("5")),
+        ("unset", json!(null)),
+        ("unset_variable", json!(null)),
+        ("mapped", json!("7")),
+        ("none", json!(null)),
+        ("port", json!(8080)),
+        ("text_of_port", json!("{http.request.port}/")),
+        ("trusted", json!(false)),
+        ("status", json!(null)),
+        ("field", json!("")),
+        ("unset_span", json!(null)),
+        ("unset_span_ms", json!(null)),
+    ] {
+        assert_eq!(line.get(key), Some(&want), "{key}: {line}");
+    }
+    assert!(line["unix"].is_string() && line["span"] == line["duration"], "{line}");
+    assert!(line["span_ms"].is_number() && line["early_span"].is_number(), "{line}");
+}
+
 // caddyserver/transform-encoder: the values of fields, alternatives, elements of lists, and what stands for an absent value.
 #[test]
 fn transformed_lines() {

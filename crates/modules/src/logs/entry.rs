@@ -184,6 +184,8 @@ pub(crate) use key;
 /// The value of a field.
 #[derive(Clone, Copy)]
 pub enum LogValue<'v> {
+    /// No value.
+    Null,
     /// A text; bytes that are not UTF-8 are written as U+FFFD.
     Text(&'v [u8]),
     /// A text of printable ASCII without `"` and `\`: it is copied without a search.

@@ -63,6 +63,7 @@ enum Content {
 /// Selects an upstream, sends the request to it, and waits for the response.
 pub(super) fn start(cx: &mut Context, local: Rc<Local>) -> Step {
     let tries = Tries::first(cx);
+    local.named(cx).begun(cx, &tries);
     attempt(cx, local, tries, Content::Untaken, None)
 }
 
@@ -144,6 +145,7 @@ fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fau
         tracing::debug!(retries = tries.retries, after, cause = %fault.reason, "retrying");
     }
     let tries = tries.next();
+    local.named(cx).begun(cx, &tries);
     if pause.is_zero() {
         return attempt(cx, local, tries, content, Some(fault));
     }
@@ -171,7 +173,7 @@ fn begin(
         Carriage::Http | Carriage::HttpGrpc(_) => {}
     }
     // Before the head is filled: header operations may use these placeholders.
-    local.named(cx).chosen(cx, chosen.facts(plan), &place, tries.retries);
+    local.named(cx).chosen(cx, chosen.facts(plan), &place);
     let upstream = match switch {
         Switch::None => &place.upstream,
         Switch::Upgrade | Switch::Connect => place.switching(cx.worker()),

@@ -11,15 +11,26 @@ use causeway_pipeline::{Call, Context};
 
 use super::Local;
 use super::backend::{AddressPool, UpstreamFacts};
+use super::retry::Tries;
+use crate::log_append::begin_span;
 
 /// The common prefix.
 pub(super) const PREFIX: &str = "http.reverse_proxy.";
 
 /// The placeholders that the configuration uses.
 pub(super) struct Named {
+    of_request: Box<[(OfRequest, VarId)]>,
     of_upstream: Box<[(OfUpstream, VarId)]>,
     of_answer: Box<[(OfAnswer, VarId)]>,
     transport_error: Option<VarId>,
+}
+
+/// Set before the first attempt, and before each further one.
+#[derive(Clone, Copy)]
+enum OfRequest {
+    Retries,
+    /// Not a placeholder of Caddy: the beginning of `{http.reverse_proxy.duration}` for `log_append`.
+    Began,
 }
 
 /// Set when an upstream is selected.
@@ -32,7 +43,6 @@ enum OfUpstream {
     Requests,
     MaxRequests,
     Fails,
-    Retries,
 }
 
 /// Set when the response's head is received.
@@ -42,13 +52,22 @@ enum OfAnswer {
     Latency,
     LatencyMs,
     Field(FieldName),
+    /// Not a placeholder of Caddy: the beginning of `{http.reverse_proxy.upstream.duration}` for `log_append`.
+    Began,
+}
+
+impl OfRequest {
+    fn find(name: &str) -> Option<Self> {
+        match name {
+            "retries" => Some(Self::Retries),
+            "began" => Some(Self::Began),
+            _ => None,
+        }
+    }
 }
 
 impl OfUpstream {
     fn find(name: &str) -> Option<Self> {
-        if name == "retries" {
-            return Some(Self::Retries);
-        }
         Some(match name.strip_prefix("upstream.")? {
             "address" => Self::Address,
             "hostport" => Self::HostPort,
@@ -64,7 +83,7 @@ impl OfUpstream {
     fn kind(self) -> ValueKind {
         match self {
             Self::Address | Self::HostPort | Self::Host | Self::Port => ValueKind::Text,
-            Self::Requests | Self::MaxRequests | Self::Fails | Self::Retries => ValueKind::Scalar,
+            Self::Requests | Self::MaxRequests | Self::Fails => ValueKind::Scalar,
         }
     }
 }
@@ -76,13 +95,14 @@ impl OfAnswer {
             "status_text" => Self::StatusText,
             "upstream.latency" => Self::Latency,
             "upstream.latency_ms" => Self::LatencyMs,
+            "upstream.began" => Self::Began,
             _ => Self::Field(FieldName::parse(name.strip_prefix("header.")?)?),
         })
     }
 
     fn kind(&self) -> ValueKind {
         match self {
-            Self::StatusCode | Self::LatencyMs => ValueKind::Scalar,
+            Self::StatusCode | Self::LatencyMs | Self::Began => ValueKind::Scalar,
             Self::Latency => ValueKind::Duration,
             Self::StatusText | Self::Field(_) => ValueKind::Text,
         }
@@ -94,18 +114,38 @@ impl Local {
     pub(super) fn named(&self, cx: &Context) -> &Named {
         self.named.get_or_init(|| {
             let family = cx.generation().plan().family(self.plan.placeholders);
+            let of_request = family.iter().filter_map(|(name, id)| Some((OfRequest::find(name)?, *id)));
             let of_upstream = family.iter().filter_map(|(name, id)| Some((OfUpstream::find(name)?, *id)));
             let of_answer = family.iter().filter_map(|(name, id)| Some((OfAnswer::find(name)?, *id)));
             let transport_error = family.iter().find(|(name, _)| **name == *"is_transport_error").map(|(_, id)| *id);
-            Named { of_upstream: of_upstream.collect(), of_answer: of_answer.collect(), transport_error }
+            Named {
+                of_request: of_request.collect(),
+                of_upstream: of_upstream.collect(),
+                of_answer: of_answer.collect(),
+                transport_error,
+            }
         })
     }
 }
 
 impl Named {
+    /// Sets the placeholders about the request before an attempt.
+    pub(super) fn begun(&self, cx: &mut Context, tries: &Tries) {
+        for (fact, id) in &self.of_request {
+            match fact {
+                OfRequest::Began => begin_span(cx, *id, tries.began),
+                OfRequest::Retries => cx.with_scratch(|cx, text| {
+                    // Writing to a vector cannot fail.
+                    let _ = write!(text, "{}", tries.retries);
+                    cx.set_variable_value(*id, text, ValueKind::Scalar);
+                }),
+            }
+        }
+    }
+
     /// Sets the placeholders about the selected upstream. Unsets those about a response, which an earlier proxy may
     /// have set.
-    pub(super) fn chosen(&self, cx: &mut Context, facts: &UpstreamFacts, place: &AddressPool, retries: u32) {
+    pub(super) fn chosen(&self, cx: &mut Context, facts: &UpstreamFacts, place: &AddressPool) {
         for (_, id) in &self.of_answer {
             cx.unset_variable(*id);
         }
@@ -124,7 +164,6 @@ impl Named {
                     OfUpstream::Requests => write!(text, "{}", facts.status().requests()),
                     OfUpstream::MaxRequests => write!(text, "{}", facts.requests_max.unwrap_or(0)),
                     OfUpstream::Fails => write!(text, "{}", facts.status().failures(cx.worker().now())),
-                    OfUpstream::Retries => write!(text, "{retries}"),
                 };
                 cx.set_variable_value(*id, text, fact.kind());
             });
@@ -158,6 +197,7 @@ impl Named {
                         go_duration(latency(), text);
                         Ok(())
                     }
+                    OfAnswer::Began => return begin_span(cx, *id, began),
                     OfAnswer::LatencyMs => write!(text, "{}", latency().as_secs_f64() * 1e3),
                     OfAnswer::Field(name) => {
                         if !head.fields().write_joined(name.as_ref(), text) {

@@ -92,6 +92,7 @@ impl<'o> JsonSink<'o> {
     #[inline(always)]
     pub(super) fn bare(&mut self, value: LogValue<'_>) {
         match value {
+            LogValue::Null => self.out.extend_from_slice(b"null"),
             LogValue::Text(text) => self::text(self.out, text),
             LogValue::Plain(text) => plain(self.out, text),
             LogValue::Texts(texts) => self.list(texts),
