@@ -39,7 +39,7 @@ use carried::CarriedState;
 pub use local::LocalId;
 use local::Locals;
 use request::RequestState;
-pub(crate) use request::split_authority;
+pub(crate) use request::{split_authority, uuid_text};
 use response::ResponseState;
 pub use tls::{AlternativeName, ClientCertificate, TlsFacts};
 use variables::Variables;

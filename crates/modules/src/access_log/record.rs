@@ -44,6 +44,9 @@ impl EachField for Record<'_> {
         sink.value(key!("size"), LogValue::Unsigned(outcome.sent));
         sink.value(key!("status"), LogValue::Unsigned(self.status().into()));
         sink.object(key!("resp_headers"), &Headers { fields: cx.response().fields(), left_out: &[], table });
+        if let Some(uuid) = cx.known_uuid() {
+            sink.value(key!("uuid"), LogValue::Plain(&uuid));
+        }
         let plan = cx.generation().plan();
         for (key, slot) in plan.family(slots.fields) {
             if let Some(value) = log_append::logged(cx, *slot) {

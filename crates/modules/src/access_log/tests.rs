@@ -355,6 +355,19 @@ fn appended_fields_and_options() {
     }
 }
 
+// Caddy: a record has the request's UUID if a placeholder has used it, before the fields of `log_append`.
+#[test]
+fn uuid_of_a_request() {
+    let append = json!({ "handler": "log_append", "key": "last", "value": "x" });
+    let header = json!({ "handler": "headers", "response": { "set": { "X-Id": ["{http.request.uuid}"] } } });
+    let line = formatted("uuid", json!({ "format": "json" }), &[append.clone(), header], &Request::get("/"));
+    let record: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(record["uuid"], record["resp_headers"]["X-Id"][0], "{line}");
+    assert!(line.contains("},\"uuid\":\"") && line.ends_with("\",\"last\":\"x\"}\n"), "{line}");
+    let line = formatted("no-uuid", json!({ "format": "json" }), &[append], &Request::get("/"));
+    assert!(!line.contains("uuid"), "{line}");
+}
+
 // Caddy: the value of `log_append` has the type of the placeholder or of the variable; a placeholder without a value is null.
 #[test]
 fn types_of_appended_fields() {

@@ -202,6 +202,24 @@ impl Context {
             random & !(0xf000 << 64) & !(0xc << 60) | 0x4000 << 64 | 0x8 << 60
         })
     }
+
+    /// Returns the UUID's text if [`uuid`](Self::uuid) was called before.
+    pub fn known_uuid(&self) -> Option<[u8; 36]> {
+        self.0.request.uuid.map(uuid_text)
+    }
+}
+
+/// Formats a UUID as 8-4-4-4-12 hexadecimal digits (RFC 9562 §4).
+pub(crate) fn uuid_text(uuid: u128) -> [u8; 36] {
+    let mut text = [b'-'; 36];
+    let mut shift = 128;
+    for (at, byte) in text.iter_mut().enumerate() {
+        if !matches!(at, 8 | 13 | 18 | 23) {
+            shift -= 4;
+            *byte = b"0123456789abcdef"[(uuid >> shift) as usize & 15];
+        }
+    }
+    text
 }
 
 /// Splits `host[:port]` into host and port, and removes the brackets of an IPv6 literal.

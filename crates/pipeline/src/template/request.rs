@@ -22,7 +22,7 @@ use tls::OfTls;
 use super::{VARIABLES, load_time};
 use crate::build::Build;
 use crate::build::go_duration;
-use crate::context::{Client, Context, ValueKind, VarId, split_authority};
+use crate::context::{Client, Context, ValueKind, VarId, split_authority, uuid_text};
 use crate::handler::{Fault, Reason};
 use crate::listen::{Ends, UNIX_PEER};
 
@@ -420,19 +420,6 @@ impl OfFault {
             }
         }
     }
-}
-
-/// Formats a UUID as 8-4-4-4-12 hexadecimal digits (RFC 9562 §4).
-fn uuid_text(uuid: u128) -> [u8; 36] {
-    let mut text = [b'-'; 36];
-    let mut shift = 128;
-    for (at, byte) in text.iter_mut().enumerate() {
-        if !matches!(at, 8 | 13 | 18 | 23) {
-            shift -= 4;
-            *byte = b"0123456789abcdef"[(uuid >> shift) as usize & 15];
-        }
-    }
-    text
 }
 
 #[cfg(test)]
