@@ -24,7 +24,9 @@ use serde_json::{Map, Value};
 use crate::context::{ComputedId, Context, LocalId, MatcherId, ValueKind, VarId};
 use crate::handler::{Handler, Matcher};
 use crate::metrics::Metrics;
-use crate::route::{FamilyId, GroupId, Index, Link, List, Plan, Route, RoutesId, ServerId, ServerPlan, StateId};
+use crate::route::{
+    FamilyId, GroupId, Index, Link, List, Plan, Route, RoutesId, ServerId, ServerPlan, StateId, Traced,
+};
 use crate::template::{Template, Unknown, VARIABLES};
 use crate::trust::{Confusable, FetchedRanges, FetchedTable, Trust};
 use crate::worker::Worker;
@@ -185,6 +187,8 @@ pub struct ServerSpec<'v> {
     /// get 421. A server that requires client certificates for only some of its hosts needs this: without it, a
     /// connection opened for another host bypasses the requirement.
     pub strict_sni_host: bool,
+    /// Whether each handler that a request enters is a line of the log, at level `debug`.
+    pub is_traced: bool,
 }
 
 impl<'v> ServerSpec<'v> {
@@ -199,6 +203,7 @@ impl<'v> ServerSpec<'v> {
             trust: None,
             confusable: Confusable::default(),
             strict_sni_host: false,
+            is_traced: false,
         }
     }
 }
@@ -219,6 +224,8 @@ pub struct Build<'r> {
     /// The named routes of the server under construction.
     named: HashMap<String, RoutesId>,
     names: RouteNames,
+    /// The server under construction has the option `trace`.
+    is_traced: bool,
     /// A template compiled since this was last cleared contains the request body.
     reads_body: bool,
     /// Modules whose routes are not counted.
@@ -242,6 +249,7 @@ impl<'r> Build<'r> {
             families: Vec::new(),
             named: HashMap::new(),
             names: RouteNames::default(),
+            is_traced: false,
             reads_body: false,
             uncounted: &[],
             trust_reader: None,
@@ -457,6 +465,7 @@ impl<'r> Build<'r> {
 
     fn server_routes(&mut self, spec: &ServerSpec<'_>) -> Result<ServerId, BuildError> {
         self.named.clear();
+        self.is_traced = spec.is_traced;
         // Open all lists before the first route is built: a named route may invoke another one.
         for name in spec.named_routes.into_iter().flatten().map(|(name, _)| name) {
             let id = self.open_list()?;
@@ -563,6 +572,9 @@ impl<'r> Build<'r> {
         for (index, value) in handlers.iter().enumerate() {
             let handler = self.at(format!("handle[{index}]"), |build| build.handler(value))?;
             let reads_body = std::mem::take(&mut self.reads_body);
+            // The handler of access records is none of the operator's.
+            let is_traced = self.is_traced && value.get("handler").is_none_or(|name| name != "access_log");
+            let handler = if is_traced { Box::new(Traced::new(handler, value)) } else { handler };
             let marks = self.names.marks(value.get("handler").and_then(Value::as_str).unwrap_or("handler"));
             links.push(Link { handler, marks, reads_body });
         }

@@ -9,10 +9,12 @@
 //! - `index`: finds the routes of a long list that may match
 //! - `refusal`: requests that are rejected before any route
 //! - `marks`: the profiler's names of handlers and routes
+//! - `traced`: handlers of a server with the option `trace`
 
 mod index;
 mod marks;
 mod refusal;
+mod traced;
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -35,6 +37,7 @@ use crate::worker::Worker;
 
 pub(crate) use index::Index;
 pub(crate) use marks::Marks;
+pub(crate) use traced::Traced;
 
 /// Route lists that may be open inside each other. The limit is far above real configurations: it stops routes that
 /// invoke themselves.

@@ -124,6 +124,37 @@ fn times_of_the_proxy() {
     assert_eq!([&answered["retries"], &failed["retries"]], [0, 0]);
 }
 
+// Caddy, server option `trace`: each handler that a request enters is a message of level debug with the name of the module.
+#[test]
+fn handlers_are_traced() {
+    let caddyfile = "{\n\tadmin off\n\tservers {\n\t\ttrace\n\t}\n\tlog {\n\t\toutput file own.log\n\t\tlevel DEBUG\n\t}\n}\nhttp://:0 {\n\t\
+                     bind 127.0.0.1\n\trequest_header Authorization secret\n\trewrite /a /x\n\thandle /x {\n\t\trespond hello\n\t}\n\terror /err 503\n\t\
+                     handle_errors {\n\t\trespond fault\n\t}\n}\n";
+    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
+    let server = folder.start(&["run"]);
+    let port = server.port();
+    assert_eq!(get(port, "/a").body, "hello");
+    assert_eq!(get(port, "/err").body, "fault");
+    server.signal(Signal::TERM);
+    assert!(server.status().success());
+    let records = records(&folder.path("own.log"));
+    let traced = records.iter().filter(|record| record["logger"] == "http.log.trace");
+    let traced: Vec<_> =
+        traced.map(|record| (record["msg"].as_str().unwrap(), record["module"].as_str().unwrap())).collect();
+    let header = ("headers", r#"{"request":{"set":{"Authorization":"REDACTED"}}}"#);
+    let want = [
+        ("rewrite", r#"{"uri":"/x"}"#),
+        header,
+        ("subroute", r#"{"routes":[{}]}"#),
+        ("static_response", r#"{"body":"hello"}"#),
+        header,
+        ("error", r#"{"status_code":503}"#),
+        ("subroute", r#"{"routes":[{}]}"#),
+        ("static_response", r#"{"body":"fault"}"#),
+    ];
+    assert_eq!(traced, want);
+}
+
 /// Parses each line of a file as JSON.
 #[track_caller]
 fn records(path: &Path) -> Vec<Value> {

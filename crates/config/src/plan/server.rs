@@ -134,8 +134,9 @@ struct ServerLogsConfig {
     skip_unmapped_hosts: bool,
     #[serde(default)]
     should_log_credentials: bool,
+    /// Each handler that a request enters is a line of the log, at level `debug`.
     #[serde(default)]
-    trace: Option<Value>,
+    trace: bool,
 }
 
 /// The loggers of a host. Caddy also accepts one name without a list, as its earlier versions wrote it.
@@ -258,9 +259,6 @@ impl ServerConfig {
 
     fn refuse_unbuilt(&self, build: &mut Build<'_>) -> Result<(), BuildError> {
         refuse("packet_conn_wrappers", &self.packet_conn_wrappers, build)?;
-        if let Some(logs) = &self.logs {
-            refuse("logs.trace", &logs.trace, build)?;
-        }
         Ok(())
     }
 
@@ -407,6 +405,7 @@ impl Prepared<'_> {
             trust: self.trust.clone(),
             confusable: self.confusable.clone(),
             strict_sni_host: server.strict_sni_host.unwrap_or_else(|| server.asks_clients()),
+            is_traced: server.logs.as_ref().is_some_and(|logs| logs.trace),
             ..ServerSpec::new(self.name, routes.as_ref().unwrap_or_else(|| self.routes()))
         };
         let place = format!("apps.http.servers.{}", self.name);

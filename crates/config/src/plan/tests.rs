@@ -277,10 +277,6 @@ fn fields_of_a_server() {
             format!("{place}.listener_wrappers: found 'no `tls`', expected `tls` at the end: the server uses TLS"),
         ),
         (
-            json!({ "logs": { "trace": true } }),
-            format!("{place}.logs.trace: found 'true', expected nothing: this is not built (docs/refused.md)"),
-        ),
-        (
             json!({ "expected_underscore_headers": ["plain"] }),
             format!(
                 "{place}: found 'plain', expected a field name in ASCII with the `_` or `.` it is listed for, and a `*` at \

@@ -35,6 +35,7 @@ const LOGGERS: &[(&str, &str)] = &[
     ("causeway_modules::reverse_proxy", "http.handlers.reverse_proxy"),
     ("causeway_modules::templates", "http.handlers.templates"),
     ("causeway_modules", "http"),
+    ("causeway_pipeline::route::traced", "http.log.trace"),
     ("causeway_pipeline::upstream", "http.handlers.reverse_proxy"),
     ("causeway_pipeline", "http"),
     ("causeway_shared_counts", "http.handlers.rate_limit"),
