@@ -161,7 +161,10 @@ async fn connect(core: &Rc<Core>, address: &str, transport: &Transport) -> Resul
 
 /// Connects to one of a name's addresses. As in Go, the family of the first address has a head start, so that a network without
 /// the other family costs no more than that (RFC 8305). The fault is the first family's.
-async fn race(addresses: Vec<SocketAddr>, transport: &Transport) -> Result<(TcpStream, SocketAddr), CallFault> {
+async fn race(mut addresses: Vec<SocketAddr>, transport: &Transport) -> Result<(TcpStream, SocketAddr), CallFault> {
+    if transport.network_proxy.is_none() {
+        addresses.retain(|address| transport.families.include(address));
+    }
     let is_first = |address: &SocketAddr| addresses.first().is_some_and(|first| first.is_ipv4() == address.is_ipv4());
     let (first, other): (Vec<_>, Vec<_>) = addresses.iter().partition(|address| is_first(address));
     let Some(delay) = transport.fallback_delay.filter(|_| !other.is_empty()) else {
@@ -314,6 +317,19 @@ mod tests {
         }
         let nothing = race(Vec::new(), &Transport::default()).await.unwrap_err();
         assert_eq!(nothing, CallFault::Resolve(io::ErrorKind::NotFound));
+    }
+
+    // Caddy, network addresses: `tcp4/` and `tcp6/` select the addresses of a name.
+    #[tokio::test]
+    async fn families() {
+        let (_listener, open) = listener("127.0.0.1");
+        let closed = listener("::1").1;
+        let of = |families| Transport { families, ..Transport::default() };
+        assert_eq!(race(vec![closed, open], &of(Families::Ipv4)).await.unwrap().1, open);
+        let fault = race(vec![closed, open], &of(Families::Ipv6)).await.unwrap_err();
+        assert_eq!(fault, CallFault::Connect(io::ErrorKind::ConnectionRefused));
+        let fault = race(vec![open], &of(Families::Ipv6)).await.unwrap_err();
+        assert_eq!(fault, CallFault::Resolve(io::ErrorKind::NotFound));
     }
 
     // Caddy, `local_address`: connections come from it; an address of the other family is of no use.

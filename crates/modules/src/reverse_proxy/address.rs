@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use causeway_pipeline::worker::Families;
+
 /// The longest path of a Unix socket in bytes: the kernel's field has 108, and one of them is the final zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
@@ -9,7 +11,7 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 // DEVIATES Caddy: Go's client sends an empty `Host`, and over HTTP/2 fails.
 const SOCKET_HOST: &str = "localhost";
 
-/// A parsed `[tcp/]host:port` or `unix/path`.
+/// A parsed `[tcp/]host:port`, with `tcp4/` or `tcp6/` for one family of addresses, or `unix/path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
     network: Network,
@@ -26,6 +28,8 @@ pub(super) struct Address {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Network {
     Tcp,
+    Tcp4,
+    Tcp6,
     Unix,
 }
 
@@ -33,17 +37,19 @@ impl Address {
     /// # Errors
     /// A description of the expected form.
     pub(super) fn parse(text: &str) -> Result<Self, Cow<'static, str>> {
-        let rest = match text.split_once('/') {
-            Some(("tcp", rest)) => rest,
+        let (network, rest) = match text.split_once('/') {
+            Some(("tcp", rest)) => (Network::Tcp, rest),
+            Some(("tcp4", rest)) => (Network::Tcp4, rest),
+            Some(("tcp6", rest)) => (Network::Tcp6, rest),
             Some(("unix", path)) => return Self::parse_socket(path),
             // Caddy's Caddyfile splits this network to `unix` and the version.
             Some(("unix+h2c", _)) => return Err("unix/PATH, and `h2c` in the transport's `versions`".into()),
-            Some((network @ ("tcp4" | "tcp6" | "udp" | "udp4" | "udp6" | "unixgram" | "unixpacket"), _)) => {
+            Some((network @ ("udp" | "udp4" | "udp6" | "unixgram" | "unixpacket"), _)) => {
                 let expected = "HOST:PORT or unix/PATH; upstreams at";
                 return Err(format!("{expected} `{network}/` are not built into this version (docs/refused.md)").into());
             }
             Some(_) => return Err("HOST:PORT".into()),
-            None => text,
+            None => (Network::Tcp, text),
         };
         let (host, port) = rest.rsplit_once(':').ok_or("HOST:PORT")?;
         if port.contains('-') {
@@ -64,13 +70,7 @@ impl Address {
         if !is_host {
             return Err("HOST:PORT, an IPv6 address in brackets".into());
         }
-        Ok(Self {
-            network: Network::Tcp,
-            host: bare.into(),
-            port: port.into(),
-            authority: rest.into(),
-            name: rest.into(),
-        })
+        Ok(Self { network, host: bare.into(), port: port.into(), authority: rest.into(), name: rest.into() })
     }
 
     /// Returns the same host with a port of TCP; for a Unix socket, the machine itself.
@@ -79,7 +79,8 @@ impl Address {
         let authority: Box<str> =
             if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }.into();
         let port = port.to_string().into();
-        Self { network: Network::Tcp, host: host.into(), port, name: authority.clone(), authority }
+        let network = if self.network == Network::Unix { Network::Tcp } else { self.network };
+        Self { network, host: host.into(), port, name: authority.clone(), authority }
     }
 
     /// Parses the path of a Unix socket; `@` at its start is a name in the abstract namespace.
@@ -115,16 +116,29 @@ impl Address {
     /// Returns the upstream's own name as a value of `Host`.
     pub(super) fn host_value(&self) -> &str {
         match self.network {
-            Network::Tcp => &self.authority,
             Network::Unix => SOCKET_HOST,
+            _ => &self.authority,
+        }
+    }
+
+    /// Returns the families of addresses that its name may have.
+    pub(super) fn families(&self) -> Families {
+        match self.network {
+            Network::Tcp | Network::Unix => Families::Both,
+            Network::Tcp4 => Families::Ipv4,
+            Network::Tcp6 => Families::Ipv6,
         }
     }
 
     /// Appends the address with its network.
     pub(super) fn put_with_network(&self, out: &mut Vec<u8>) {
-        if self.network == Network::Tcp {
-            out.extend_from_slice(b"tcp/");
-        }
+        out.extend_from_slice(match self.network {
+            Network::Tcp => b"tcp/",
+            Network::Tcp4 => b"tcp4/",
+            Network::Tcp6 => b"tcp6/",
+            // It is part of the name.
+            Network::Unix => b"",
+        });
         out.extend_from_slice(self.name.as_bytes());
     }
 }
@@ -139,6 +153,8 @@ mod tests {
         for (text, want) in [
             ("127.0.0.1:80", Ok(("127.0.0.1", "80", "127.0.0.1:80"))),
             ("tcp/a.test:8080", Ok(("a.test", "8080", "a.test:8080"))),
+            ("tcp4/a.test:8080", Ok(("a.test", "8080", "a.test:8080"))),
+            ("tcp6/[::1]:8080", Ok(("::1", "8080", "[::1]:8080"))),
             ("[::1]:443", Ok(("::1", "443", "[::1]:443"))),
             ("[fe80::1%eth0]:443", Ok(("fe80::1%eth0", "443", "[fe80::1%eth0]:443"))),
             (":9000", Ok(("", "9000", "localhost:9000"))),
@@ -187,6 +203,8 @@ mod tests {
         for (text, host, network) in [
             ("a.test:80", "a.test:80", "tcp/a.test:80"),
             ("tcp/a.test:80", "a.test:80", "tcp/a.test:80"),
+            ("tcp4/a.test:80", "a.test:80", "tcp4/a.test:80"),
+            ("tcp6/a.test:80", "a.test:80", "tcp6/a.test:80"),
             ("unix//run/x.sock", "localhost", "unix//run/x.sock"),
         ] {
             let address = Address::parse(text).unwrap();

@@ -106,7 +106,8 @@ impl Backend {
                     Err(expected) => return build.at("dial", |build| Err(build.refuse(dial, expected))),
                 };
                 // Equal addresses with equal transports share their connections, also across handlers and reloads.
-                let key = format!("reverse_proxy place {} {is_name} {}", address.name, transport.key);
+                let (name, families) = (&address.name, address.families());
+                let key = format!("reverse_proxy place {name} {families:?} {is_name} {}", transport.key);
                 let transport = Arc::clone(&transport.transport);
                 let pooled = address.clone();
                 let make = move |worker: &Rc<dyn Worker>| {
@@ -308,7 +309,7 @@ pub(super) struct AddressPool {
 
 impl AddressPool {
     fn new(address: Address, is_name: bool, worker: &Rc<dyn Worker>, transport: &Arc<Transport>) -> Self {
-        let transport = transport::at_port(transport, &address.port);
+        let transport = transport::to_address(transport, &address);
         let upstream: Rc<dyn Upstream> = if is_name {
             Named::new(&address.to_dial(), worker, &transport)
         } else {

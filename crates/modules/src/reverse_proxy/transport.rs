@@ -15,6 +15,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use url::Url;
 
+use super::address::Address;
 use super::carriage::{Carriage, Protocol};
 use super::dynamic::resolver::{self, ResolverConfig};
 use super::{fastcgi, httpgrpc, tls};
@@ -230,14 +231,16 @@ fn without_credentials(url: &str) -> String {
     }
 }
 
-/// Returns the transport for an address: without TLS for a port of `tls_except_ports`.
-pub(super) fn at_port(transport: &Arc<Transport>, port: &str) -> Arc<Transport> {
-    match &transport.tls {
-        Some(tls) if tls.except_ports.iter().any(|except| except == port) => {
-            Arc::new(Transport { tls: None, ..(**transport).clone() })
-        }
-        _ => Arc::clone(transport),
+/// Returns the transport for an address: without TLS for a port of `tls_except_ports`, and with the families of its network.
+pub(super) fn to_address(transport: &Arc<Transport>, address: &Address) -> Arc<Transport> {
+    let families = address.families();
+    let is_clear =
+        transport.tls.as_ref().is_some_and(|tls| tls.except_ports.iter().any(|port| **port == *address.port));
+    if !is_clear && families == transport.families {
+        return Arc::clone(transport);
     }
+    let tls = if is_clear { None } else { transport.tls.clone() };
+    Arc::new(Transport { tls, families, ..(**transport).clone() })
 }
 
 fn keep_alive(value: &Value, transport: &mut Transport, build: &mut Build<'_>) -> Result<(), BuildError> {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::worker::Resolver;
+use crate::worker::{Families, Resolver};
 
 /// The transport to an upstream. Created at load, shared by all workers.
 #[derive(Debug, Clone)]
@@ -25,6 +25,8 @@ pub struct Transport {
     /// The local address of connections over TCP; port 0 is any. `None` leaves the choice to the kernel. Addresses of the
     /// other family are not tried.
     pub local_address: Option<SocketAddr>,
+    /// The families of addresses to connect to, unless there is a network proxy.
+    pub families: Families,
     /// The head start of a name's first address family over the other one (RFC 8305); 300 ms. `None` tries one address
     /// after the other.
     pub fallback_delay: Option<Duration>,
@@ -65,6 +67,7 @@ impl Default for Transport {
             resolver: None,
             proxy_header: None,
             local_address: None,
+            families: Families::Both,
             fallback_delay: Some(Duration::from_millis(300)),
             probe_interval: Some(Duration::from_secs(30)),
             ping_interval: None,

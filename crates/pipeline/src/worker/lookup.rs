@@ -44,6 +44,17 @@ pub enum Families {
     Ipv6,
 }
 
+impl Families {
+    /// Returns whether an address is of these families.
+    pub fn include(self, address: &SocketAddr) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Ipv4 => address.is_ipv4(),
+            Self::Ipv6 => address.is_ipv6(),
+        }
+    }
+}
+
 /// A record of an answer, in the order in which clients use them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DnsRecord {

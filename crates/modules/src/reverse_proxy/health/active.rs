@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::address::Address;
-use super::super::transport::at_port;
+use super::super::transport::to_address;
 use crate::headers::is_of;
 use crate::regexp::Expression;
 use crate::rendered::with_field_value;
@@ -248,8 +248,8 @@ async fn run(checker: Weak<Checker>, index: usize, worker: Rc<dyn Worker>) {
             return;
         }
         let place = checks.place(&target.address);
-        let upstream = upstream
-            .get_or_insert_with(|| worker.upstream(&place.to_dial(), &at_port(&checker.transport, &place.port)));
+        let upstream =
+            upstream.get_or_insert_with(|| worker.upstream(&place.to_dial(), &to_address(&checker.transport, &place)));
         let outcome = checker.check(target, &place, upstream, &worker).await;
         if let Err(cause) = &outcome {
             tracing::debug!(upstream = target.status.dial(), cause, "an active health check failed");

@@ -2,6 +2,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use causeway_message::{FieldMap, FieldValue, NameRef, StatusCode};
+use causeway_pipeline::worker::Families;
 use causeway_pipeline::{BodyFault, CallFault, Fault, Frame};
 use causeway_testkit::{Kit, Request};
 use serde_json::json;
@@ -82,6 +83,26 @@ fn operations_on_the_answer() {
     // remains.
     let answer = exchange(&mut kit, &Request::get("/"), &[("Server", "s"), ("X-Two", "c")]);
     assert_eq!((answer.field("Server"), answer.field("X-Seen")), (Some("s"), None));
+}
+
+// Caddy, network addresses: `tcp4/` and `tcp6/` before an upstream. Handlers whose upstreams differ in it alone share no connections.
+#[test]
+fn networks_of_upstreams() {
+    let route = |network: &str| {
+        let seen = json!({ "set": { "X-Seen": ["{http.reverse_proxy.upstream.address} {http.reverse_proxy.upstream.hostport}"] } });
+        let dial = format!("{network}a.test:80");
+        let handler = proxy(json!({ "upstreams": [{ "dial": dial }], "headers": { "response": seen } }));
+        json!({ "match": [{ "path": [format!("/{network}")] }], "handle": [handler] })
+    };
+    let mut kit = Kit::new(&registry(), &json!([route("tcp4/"), route("tcp6/"), route("tcp/")]));
+    for (network, families) in [("tcp4/", Families::Ipv4), ("tcp6/", Families::Ipv6), ("tcp/", Families::Both)] {
+        let (call, pending) = ask(&mut kit, &Request::get(&format!("/{network}")));
+        assert_eq!((&*call.address, call.transport.families), ("a.test:80", families));
+        call.answer(200, &[], Some(0));
+        call.end();
+        let want = format!("{network}a.test:80 a.test:80");
+        assert_eq!(pending.finish(&mut kit).field("X-Seen"), Some(&*want));
+    }
 }
 
 // RFC 9110 §15.2: 1xx responses are forwarded in order; §9.3.2: HEAD has the Content-Length that GET would have.
