@@ -91,7 +91,26 @@ pub(crate) const PROVIDERS: &[ProviderSyntax] = &[
 pub(crate) const NAMES: &[&str] =
     &["acmedns", "cloudflare", "digitalocean", "duckdns", "exec", "gandi", "hetzner", "porkbun", "rfc2136", "route53"];
 
+/// Settings of the plugin `dns.providers.route53` that have no effect here, and the reason. Its source has the names: caddy-dns/route53.
+const ROUTE53_IGNORED: &[(&str, &str)] = &[
+    ("max_retries", "the certificate's next attempt repeats a failed one"),
+    ("wait_for_route53_sync", PROPAGATION),
+    ("wait_for_propagation", PROPAGATION),
+    ("route53_max_wait", PROPAGATION),
+    ("max_wait_dur", PROPAGATION),
+    ("skip_route53_sync_on_delete", "no deletion is waited for"),
+    ("debug_logging", "the level of the log decides"),
+];
+const PROPAGATION: &str =
+    "the server waits until the name's servers have the record, which `propagation_timeout` limits";
+
 impl ProviderSyntax {
+    /// The reason that a setting of Caddy's plugin has no effect; `None` for other settings.
+    pub(crate) fn ignored(&self, key: &str) -> Option<&'static str> {
+        let ignored = if self.name == "route53" { ROUTE53_IGNORED } else { &[] };
+        ignored.iter().find(|(name, _)| *name == key).map(|(_, reason)| *reason)
+    }
+
     /// The provider of this name.
     pub(crate) fn of(name: &str) -> Option<&'static Self> {
         PROVIDERS.iter().find(|provider| provider.name == name)

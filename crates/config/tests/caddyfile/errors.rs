@@ -600,6 +600,16 @@ fn variables_without_a_value_in_addresses() {
     }
 }
 
+// caddy-dns/route53: settings of the plugin without a counterpart here have no effect, which a warning says.
+#[test]
+fn settings_of_a_dns_provider_without_effect() {
+    let source = "a.test {\n\ttls {\n\t\tdns route53 {\n\t\t\taccess_key_id a\n\t\t\tsecret_access_key b\n\t\t\tmax_retries 10\n\t\t}\n\t}\n}\n";
+    let warnings = read(source).unwrap().warnings;
+    let warnings = Vec::from_iter(warnings.iter().map(|warning| format!("{}: {}", warning.at, warning.message)));
+    let want = "Caddyfile:6:4: 'max_retries' of the DNS provider route53 has no effect: the certificate's next attempt repeats a failed one";
+    assert_eq!(warnings, [want]);
+}
+
 // As in Caddy, error routes are not guarded. A file that they serve for a 401 can be the guarded one.
 #[test]
 fn error_routes_that_serve_guarded_files() {

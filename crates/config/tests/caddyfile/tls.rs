@@ -256,6 +256,12 @@ fn dns_providers() {
                 "name": "route53", "access_key_id": "a", "secret_access_key": "b",
             }),
         ),
+        (
+            "route53 {\naccess_key_id a\nsecret_access_key b\ntoken c\nmax_retries 10\nwait_for_route53_sync true\nmax_wait_dur 60s\n}",
+            json!({
+                "name": "route53", "access_key_id": "a", "secret_access_key": "b", "session_token": "c",
+            }),
+        ),
         ("acmedns /etc/acmedns.json", json!({ "name": "acmedns", "config_file_path": "/etc/acmedns.json" })),
         (
             "acmedns {\nconfig {\na.test {\nusername u\npassword p\n}\n}\n}",

@@ -49,8 +49,15 @@ fn setting(
     let key = match (&*name.text, provider.name) {
         // The plugin's word for the member `auth_token`.
         ("api_token", "digitalocean") => "auth_token",
+        // An earlier word of the plugin.
+        ("token", "route53") => "session_token",
         (key, _) => key,
     };
+    if let Some(reason) = provider.ignored(key) {
+        line.only()?;
+        line.warn(name, format!("'{key}' of the DNS provider {} has no effect: {reason}", provider.name));
+        return line.close();
+    }
     let Some(form) = provider.form(key) else {
         let sentence = format!("unrecognized subdirective '{}'; expected {}", name.text, provider.keys());
         return Err(Error::at(name, ErrorKind::Custom(sentence.into())));

@@ -459,6 +459,10 @@ fn dns_challenges() {
     };
     assert_eq!(own, Ok(want.clone()));
     assert!(!format!("{want:?}").contains("causeway-config"), "a secret in Debug");
+    // Settings of the plugin that have no effect are in no provider.
+    let route53 = json!({ "name": "route53", "access_key_id": "a", "secret_access_key": "b", "max_retries": 5, "wait_for_route53_sync": true });
+    let read_route53 = read(json!({ "provider": route53 }), json!({})).unwrap();
+    assert_eq!(read_route53.provider.settings.keys().collect::<Vec<_>>(), ["access_key_id", "secret_access_key"]);
     let inherited = read(json!({}), json!({ "dns": cloudflare("global"), "resolvers": ["192.0.2.9"] })).unwrap();
     assert_eq!(inherited.provider.settings["api_token"], "global");
     assert_eq!(

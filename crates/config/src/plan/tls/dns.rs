@@ -83,7 +83,7 @@ pub(super) fn provider(json: &Map<String, Value>, build: &mut Build<'_>) -> Resu
         return build.at("name", |build| Err(build.refuse(name, format!("one of {}", NAMES.join(", ")))));
     };
     let mut settings = Map::new();
-    for (key, value) in json.iter().filter(|(key, _)| *key != "name") {
+    for (key, value) in json.iter().filter(|(key, _)| *key != "name" && syntax.ignored(key).is_none()) {
         let Some(form) = syntax.form(key) else {
             let expected = format!("one of {} in the DNS provider {name}", syntax.keys());
             return Err(build.refuse(key, expected));
