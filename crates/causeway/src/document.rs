@@ -292,6 +292,7 @@ fn options_of(step: &str) -> Vec<&str> {
         "keep_alive" => vec!["keepalive"],
         "template_file" => vec!["browse"],
         "get_certificate" => vec!["get_certificate"],
+        "encrypted_client_hello" => vec!["ech"],
         "listen_protocols" => vec!["bind"],
         step if step.starts_with("listen[") => vec!["bind", "default_bind"],
         "retries" => vec!["lb_retries"],

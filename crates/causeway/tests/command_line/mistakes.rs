@@ -52,6 +52,36 @@ fn in_a_caddyfile() {
         ),
         ("", "Caddyfile:1:1: unexpected EOF, expecting a site address"),
         (":80a\nrespond hi\n", "Caddyfile:1:1: invalid port '80a': expected a number"),
+        // Caddy accepts these, and fails when a request or a listener needs them.
+        (
+            ":8080\nreverse_proxy\n",
+            "Caddyfile:2:1: parsing caddyfile tokens for 'reverse_proxy': found no upstream, expected one at least, as in reverse_proxy localhost:9000",
+        ),
+        (
+            ":8080 {\n\treverse_proxy a:80\n\tphp_fastcgi\n}\n",
+            "Caddyfile:3:2: parsing caddyfile tokens for 'php_fastcgi': found no upstream, expected one at least, as in php_fastcgi localhost:9000",
+        ),
+        (
+            ":8080\nforward_auth {\n\turi /x\n}\n",
+            "Caddyfile:2:1: parsing caddyfile tokens for 'forward_auth': found no upstream, expected one at least, as in forward_auth localhost:9000",
+        ),
+        (
+            ":8080\nforward_auth a:80 {\n\turi /x\n\tcopy_headers A> B\n}\n",
+            "Caddyfile:4:15: parsing caddyfile tokens for 'forward_auth': found 'A>', expected FIELD or FIELD>NAME, without spaces",
+        ),
+        (
+            ":8080\nreverse_proxy localhost:80/\n",
+            "Caddyfile:2:15: parsing caddyfile tokens for 'reverse_proxy': found 'localhost:80/', expected HOST:PORT without a path",
+        ),
+        (
+            "{\n\thttp_port 99999\n}\n:8080\nrespond hi\n",
+            "Caddyfile:2:12: parsing caddyfile tokens for 'http_port': found '99999', expected a port from 1 to 65535",
+        ),
+        (
+            ":8080\nreverse_proxy a:80 {\n\thandle_response {\n\t\tcopy_response_headers {\n\t\t\tinclude A\n\t\t\texclude B\n\t\t}\n\t}\n}\n",
+            "Caddyfile:6:4: parsing caddyfile tokens for 'reverse_proxy': parsing caddyfile tokens for 'copy_response_headers': \
+             found 'exclude' beside its opposite, expected `include` or `exclude`, not both",
+        ),
         (":99999\nrespond hi\n", "Caddyfile:1:1: port 99999 is out of range; expected 0 to 65535"),
     ] {
         check_caddyfile(caddyfile, want);
@@ -92,6 +122,10 @@ fn what_is_not_built() {
             "Caddyfile:4:13: found '3', expected 1.1, 2 or h2c; HTTP/3 is not built into this version (docs/refused.md) (or the same word on line 11)",
         ),
         // The plan detects these; the position comes from a search for the word in the text.
+        (
+            "{\n\tech a.com\n}\n:8080\nrespond hi\n",
+            "Caddyfile:2:2: found 'ech a.com', expected nothing: this is not built (docs/refused.md)",
+        ),
         // Caddy: "evaluated placeholder {env.X} is empty". It would listen on all interfaces.
         (
             ":8080\nbind {env.CAUSEWAY_UNSET} 127.0.0.1\nrespond hi\n",

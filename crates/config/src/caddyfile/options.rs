@@ -244,7 +244,13 @@ fn option(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives)
 
 fn port(d: &mut Dispenser<'_>) -> Result<i64, Error> {
     let token = d.only()?;
-    integer(&token.text).ok_or_else(|| d.word("converting port '{}' to integer value: not a number"))
+    let port = integer(&token.text);
+    let port = port.ok_or_else(|| d.word("converting port '{}' to integer value: not a number"))?;
+    // DEVIATES: Caddy accepts any number, and fails when it listens on the port. 0 is the default.
+    if u16::try_from(port).is_err() {
+        return Err(d.word("found '{}', expected a port from 1 to 65535"));
+    }
+    Ok(port)
 }
 
 fn duration(d: &mut Dispenser<'_>) -> Result<i64, Error> {

@@ -115,6 +115,11 @@ impl Proxy {
         self.answers.routes(d)?;
         self.choose_transport(d)?;
         self.names(d)?;
+        if !self.json.contains_key("upstreams") && !self.json.contains_key("dynamic_upstreams") {
+            let name = &d.name().text;
+            let sentence = format!("found no upstream, expected one at least, as in {name} localhost:9000");
+            return Err(Error::at(d.name(), ErrorKind::Custom(sentence.into())));
+        }
         Ok(self.finish())
     }
 
@@ -132,6 +137,13 @@ impl Proxy {
             Error::at(token, ErrorKind::Custom(sentence.into()))
         };
         let UpstreamAddress { network, mut scheme, host, port } = UpstreamAddress::parse(&token.text).map_err(fail)?;
+        // A word of this form is no network, which the host would become.
+        if network.contains([':', '.', ']']) && !network.contains('{') {
+            return Err(Error::at(
+                token,
+                ErrorKind::Custom(format!("found '{}', expected HOST:PORT without a path", token.text).into()),
+            ));
+        }
         if matches!(&*scheme, "direct" | "dns") {
             self.for_httpgrpc.get_or_insert_with(|| token.clone());
             if scheme == "dns" {

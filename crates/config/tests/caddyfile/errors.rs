@@ -600,7 +600,7 @@ fn variables_without_a_value_in_addresses() {
     }
 }
 
-// caddy-dns/route53: settings of the plugin without a counterpart here have no effect, which a warning says.
+// caddy-dns/route53: settings of the plugin without a counterpart here have no effect, and a warning.
 #[test]
 fn settings_of_a_dns_provider_without_effect() {
     let source = "a.test {\n\ttls {\n\t\tdns route53 {\n\t\t\taccess_key_id a\n\t\t\tsecret_access_key b\n\t\t\tmax_retries 10\n\t\t}\n\t}\n}\n";

@@ -172,6 +172,10 @@ pub(crate) fn copy_response_headers(d: &mut Dispenser<'_>) -> Result<Value, Erro
             return Err(line.unknown("unrecognized subdirective '{}'", &["exclude", "include"]));
         }
         handler.extend_list(key, texts(line.rest()));
+        if handler.contains_key("include") && handler.contains_key("exclude") {
+            let sentence = format!("found '{key}' beside its opposite, expected `include` or `exclude`, not both");
+            return Err(Error::at(line.name(), ErrorKind::Custom(sentence.into())));
+        }
     }
     Ok(handler.into())
 }

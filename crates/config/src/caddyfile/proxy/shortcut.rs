@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::directives::canonical;
 use super::super::dispenser::{Dispenser, unexpected_block};
-use super::super::error::Error;
+use super::super::error::{Error, ErrorKind};
 use super::super::matcher::MatcherSet;
 use super::super::members::Members;
 use super::super::registry::Output;
@@ -97,7 +97,12 @@ pub(crate) fn forward_auth(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> 
             for field in fields {
                 let mut names = field.text.split('>');
                 let from = names.next().unwrap_or_default();
-                copied.insert(from.to_owned(), names.next().unwrap_or(from).to_owned());
+                let to = names.next();
+                if from.is_empty() || to == Some("") {
+                    let sentence = format!("found '{}', expected FIELD or FIELD>NAME, without spaces", field.text);
+                    return Err(Error::at(&field, ErrorKind::Custom(sentence.into())));
+                }
+                copied.insert(from.to_owned(), to.unwrap_or(from).to_owned());
             }
             if copied.is_empty() {
                 return Err(line.count_error());
