@@ -63,11 +63,16 @@ impl Drop for Dispenser<'_> {
         match (self.remaining().first(), &self.left) {
             (Some(_), Some(left)) => left.set(Some(self.taken)),
             (Some(token), None) => self.scope.session.note_unread(unexpected_word(token)),
-            (None, _) => {
-                if self.block.get() == BlockProgress::Unread && self.has_block() {
-                    self.scope.session.note_unread(unexpected_block(self.segment, self.last()));
+            (None, left) => match self.segment.block.as_deref() {
+                Some(_) if self.block.get() == BlockProgress::Read => {}
+                // As in Caddy, an empty block after a directive is ignored. Within a block it would be an option.
+                Some([]) if left.is_none() => {
+                    let message = format!("the empty block of '{}' has no effect", self.segment.name.text);
+                    self.scope.session.warn(self.name(), message);
                 }
-            }
+                Some(_) => self.scope.session.note_unread(unexpected_block(self.segment, self.last())),
+                None => {}
+            },
         }
     }
 }

@@ -600,6 +600,24 @@ fn variables_without_a_value_in_addresses() {
     }
 }
 
+// Caddy ignores an empty block after a directive that has no options. One with lines is a mistake: Caddy ignores these too.
+#[test]
+fn empty_blocks() {
+    for line in
+        ["redir https://x.com", "root * /x", "uri strip_prefix /a", "request_header A b", "rewrite * /a", "method GET"]
+    {
+        let name = line.split(' ').next().unwrap();
+        let with = |block: &str| read(&format!(":80 {{\n\t{line} {{\n{block}\t}}\n}}\n"));
+        let adapted = with("").unwrap();
+        assert_eq!(adapted.json, read(&format!(":80 {{\n\t{line}\n}}\n")).unwrap().json, "{line}");
+        let [warning] = adapted.warnings.as_slice() else { panic!("{line}: {:?}", adapted.warnings) };
+        let want = format!("Caddyfile:2:2: the empty block of '{name}' has no effect");
+        assert_eq!(format!("{}: {}", warning.at, warning.message), want);
+        let error = with("\t\tfoo\n").unwrap_err().to_string();
+        assert!(error.contains("unexpected block after"), "{line}: {error}");
+    }
+}
+
 // caddy-dns/route53: settings of the plugin without a counterpart here have no effect, and a warning.
 #[test]
 fn settings_of_a_dns_provider_without_effect() {
