@@ -19,9 +19,17 @@ pub(crate) enum Pattern {
 #[derive(Debug, Clone)]
 pub(crate) struct Location<'a> {
     pub(crate) pattern: Pattern,
-    /// The blocks around it and its own, from the outermost on.
+    /// `http`, the server, the locations around it, and its own block. The server itself is the location of paths that no other takes.
     pub(crate) blocks: Vec<&'a Directive>,
     pub(crate) conditions: PathConditions,
+}
+
+/// The blocks outside of locations: `http` and the server.
+const OUTER: usize = 2;
+
+/// Of the blocks around a place, those of locations.
+pub(crate) fn deeper<'b, 'a>(blocks: &'b [&'a Directive]) -> &'b [&'a Directive] {
+    &blocks[OUTER.min(blocks.len())..]
 }
 
 /// Conditions of a location beside its own pattern. All have to hold.
@@ -211,10 +219,24 @@ impl<'a> Level<'a> {
     }
 }
 
-impl Location<'_> {
+impl<'a> Location<'a> {
     /// Whether it has `^~`: nginx does not look at the expressions beside it.
     fn is_last(&self) -> bool {
         matches!(self.pattern, Pattern::Prefix { last: true, .. })
+    }
+
+    /// The blocks of locations: its own, and those around it; none for the server itself.
+    pub(crate) fn deeper(&self) -> &[&'a Directive] {
+        deeper(&self.blocks)
+    }
+
+    /// `http` and the server.
+    pub(crate) fn outer(&self) -> &[&'a Directive] {
+        &self.blocks[..OUTER]
+    }
+
+    pub(crate) fn is_server(&self) -> bool {
+        self.blocks.len() == OUTER
     }
 
     /// Whether another location is in the same block.

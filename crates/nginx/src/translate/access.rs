@@ -3,7 +3,7 @@
 use super::rules::is_url;
 use super::upstream::copied;
 use super::{Translator, active, inherited, own};
-use crate::location::Locations;
+use crate::location::{Locations, deeper};
 use crate::parse::Directive;
 use crate::variables::Names;
 use crate::write::{block, quote};
@@ -272,7 +272,7 @@ impl<'a> Translator<'a> {
     ) -> Option<Vec<String>> {
         let has_code = |page: &&Directive| page.arguments.iter().any(|word| word == code);
         let page = inherited(blocks, "error_page").into_iter().find(has_code)?;
-        if blocks[2.min(blocks.len())..].iter().all(|block| own(block, "error_page").is_empty()) {
+        if deeper(blocks).iter().all(|block| own(block, "error_page").is_empty()) {
             // A page of the server: `handle_errors`.
             return Some(vec![format!("error {code}")]);
         }

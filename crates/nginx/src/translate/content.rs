@@ -45,7 +45,7 @@ impl<'a> Translator<'a> {
         let mut out = Vec::new();
         let blocks = &*location.blocks;
         let own_block = location.own();
-        let in_location = blocks.len() > 2;
+        let in_location = !location.is_server();
         let mut names = names.clone();
         if in_location {
             let is_read = |d: &&Directive| d.name == "location" || has_no_types(d);
@@ -76,7 +76,7 @@ impl<'a> Translator<'a> {
             }
         }
         self.internal(&mut out, location);
-        let deeper = &blocks[2.min(blocks.len())..];
+        let deeper = location.deeper();
         let alias = alias_of(location);
         if alias.is_none() {
             self.root(&mut out, deeper, &names);
@@ -434,7 +434,7 @@ fn tests_files(owner: &Directive) -> bool {
 
 /// The `alias` that applies in a location, its own or that of a location around it, and the pattern of the location that has it.
 pub(super) fn alias_of<'a>(location: &Location<'a>) -> Option<(&'a Directive, Pattern)> {
-    let deeper = location.blocks[2.min(location.blocks.len())..].iter().rev();
+    let deeper = location.deeper().iter().rev();
     let mut with_folder = deeper.filter(|block| block.block().iter().any(|d| matches!(&*d.name, "alias" | "root")));
     let owner = *with_folder.next()?;
     Some((*own(owner, "alias").last()?, pattern(owner).ok()?))
@@ -443,7 +443,7 @@ pub(super) fn alias_of<'a>(location: &Location<'a>) -> Option<(&'a Directive, Pa
 /// Whether a location, or one around it, has `internal`: only rules may lead to it. A named one is never chosen by a path.
 pub(super) fn is_internal(location: &Location<'_>) -> bool {
     !matches!(location.pattern, Pattern::Named(_))
-        && location.blocks.iter().skip(2).any(|block| !own(block, "internal").is_empty())
+        && location.deeper().iter().any(|block| !own(block, "internal").is_empty())
 }
 
 /// Whether the last word of `try_files` is for another location, or for one that only a request decides.

@@ -151,7 +151,7 @@ impl<'a> Translator<'a> {
     fn choosing_rules(&mut self, location: &Location<'a>, names: &Names, capture: &str) -> Vec<String> {
         let owner = location.own();
         let mut lines = Vec::new();
-        if location.blocks.len() < 3 || !choose_anew(owner) {
+        if location.is_server() || !choose_anew(owner) {
             return lines;
         }
         self.internal(&mut lines, location);
@@ -184,13 +184,13 @@ impl<'a> Translator<'a> {
             return;
         }
         let mut root = Vec::new();
-        self.root(&mut root, &location.blocks[2..], names);
+        self.root(&mut root, location.deeper(), names);
         let has_root = !root.is_empty();
         out.extend(root);
         out.extend(lines);
         if has_root {
             let mut outer = Vec::new();
-            self.root(&mut outer, &location.blocks[..2], names);
+            self.root(&mut outer, location.outer(), names);
             // Of several lines `root` of one route only the first applies.
             out.extend(outer.into_iter().map(|line| line.replacen("root *", "vars root", 1)));
         }
@@ -223,7 +223,7 @@ impl<'a> Translator<'a> {
     /// Writes the lines of [`Self::choosing_files`].
     fn leave(&mut self, out: &mut Vec<String>, location: &Location<'a>, all: &Locations<'a>, names: &Names) {
         let own_block = location.own();
-        if location.blocks.len() > 2 && always_answers(own_block) {
+        if !location.is_server() && always_answers(own_block) {
             return;
         }
         let indexes: Vec<String> =
@@ -329,16 +329,16 @@ impl<'a> Translator<'a> {
         lines: Vec<String>,
     ) {
         let mut all = Vec::new();
-        self.body_limit(&mut all, &location.blocks[2..]);
+        self.body_limit(&mut all, location.deeper());
         self.other_methods(&mut all, location.own());
-        if location.blocks.len() > 2 && !choose_anew(location.own()) {
+        if !location.is_server() && !choose_anew(location.own()) {
             let rules = self.rules(&location.blocks, &mut names.clone());
             if !rules.is_empty() {
                 block(&mut all, "route", rules);
             }
         }
         // The limits of the server are those of the new location.
-        self.limits(&mut all, &location.blocks[2..], names);
+        self.limits(&mut all, location.deeper(), names);
         self.access(&mut all, &location.blocks, names);
         match &*lines {
             [line] if all.is_empty() && line.contains(" * ") => {
@@ -392,7 +392,7 @@ fn other_paths(prefixes: &[String]) -> Vec<String> {
 
 /// Whether a location, or one around it, has rules that refuse requests.
 fn restricts(location: &Location<'_>) -> bool {
-    location.blocks.iter().skip(2).any(|block| block.block().iter().any(refuses))
+    location.deeper().iter().any(|block| block.block().iter().any(refuses))
 }
 
 /// Whether a rule may refuse requests.

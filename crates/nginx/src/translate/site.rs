@@ -483,18 +483,18 @@ impl<'a> Translator<'a> {
         }
         // The error itself leads to an internal location.
         let refuses = |d: &Directive| d.name != "internal" && refuses(d) && d.name != "return";
-        if chosen.is_some_and(|l| l.blocks[2..].iter().any(|block| block.block().iter().any(refuses))) {
+        if chosen.is_some_and(|l| l.deeper().iter().any(|block| block.block().iter().any(refuses))) {
             self.note(out, page, "only pages of a location without access rules are carried over");
             return None;
         }
-        if chosen.is_some_and(|l| l.blocks.len() > 2 && always_answers(l.own())) {
+        if chosen.is_some_and(|l| !l.is_server() && always_answers(l.own())) {
             self.note(out, page, "the location of the page does not send files");
             return None;
         }
         let mut lines = Vec::new();
         // The location of the error may have another root.
         let around = chosen.map_or(blocks, |chosen| &*chosen.blocks);
-        let has_roots = all.ordered.iter().any(|l| l.blocks[2..].iter().any(|b| has_folder(b)));
+        let has_roots = all.ordered.iter().any(|l| l.deeper().iter().any(|b| has_folder(b)));
         self.root(&mut lines, if has_roots { around } else { &around[2..] }, names);
         lines.push(format!("rewrite * {}", quote(&text)));
         // `=` alone takes the status of the page.
