@@ -377,16 +377,6 @@ pub(crate) const WANTED: &[ExpectedDifference] = &[
         },
     },
     ExpectedDifference {
-        name: "numbers in an expression",
-        covers: "the whole response if an expression uses a variable as a string that `vars` set to a number: Caddy sends 500",
-        why: "docs/caddyfile.md: a variable's value takes the type of the value that it is compared with",
-        holds: |seen| {
-            let expression =
-                seen.document.contains('`') && seen.document.contains("vars.v") && seen.document.contains("vars ");
-            expression && seen.answers(|_, caddy, causeway| caddy.status == 500 && causeway.status != 500)
-        },
-    },
-    ExpectedDifference {
         name: "leading slash",
         covers: "the slash before a path that a rewrite leaves without one, in forwarded requests and in bodies",
         why: "docs/caddyfile.md: a path always begins with a slash, so that path matchers work",
