@@ -167,8 +167,10 @@ impl Document {
         let words = error.to_string();
         let words = words.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&words);
         // serde_json reports an unexpected end as column 0 of the line after the last.
-        let hint =
-            if self.text.trim_start().starts_with('{') { "" } else { "; is it a Caddyfile? --adapter caddyfile" };
+        // The options of a Caddyfile begin with a brace too.
+        let inner = self.text.trim_start().strip_prefix('{').map(str::trim_start);
+        let is_object = inner.is_some_and(|inner| inner.is_empty() || inner.starts_with(['"', '}']));
+        let hint = if is_object { "" } else { "; is it a Caddyfile? --adapter caddyfile" };
         Mistake::Json(format!("{}:{line}:{}: {words}, expected JSON{hint}", self.name, column.max(1)))
     }
 

@@ -235,6 +235,10 @@ fn in_json() {
             "config.json:1:1: expected value, expected JSON; is it a Caddyfile? --adapter caddyfile",
         ),
         (
+            "{\n\tdebug\n}\n:8080\n",
+            "config.json:2:2: key must be a string, expected JSON; is it a Caddyfile? --adapter caddyfile",
+        ),
+        (
             "{\"aps\": {}}",
             "config.json: aps: unknown field `aps`, expected one of `admin`, `logging`, `storage`, `apps`",
         ),
