@@ -158,6 +158,14 @@ fn requests_to_upstreams() {
     let upstream = "upstream u { server a; server b; server c; }";
     let location = |lines: &str| format!("{upstream} server {{ location / {{ proxy_pass http://u; {lines} }} }}");
     check(&location(""), &["lb_retries 2"], "");
+    let others =
+        |lines: &str| format!("upstream u {{ {lines} server b; }} server {{ location / {{ proxy_pass http://u; }} }}");
+    check(&others("server a max_conns=5 weight=2;"), &["weighted_round_robin 2 1"], "no equivalent of max_conns=5");
+    check(
+        &others("least_conn; server a weight=2;"),
+        &["lb_policy least_conn"],
+        "weights have no effect beside least_conn",
+    );
     check(
         &location("proxy_next_upstream error timeout; proxy_next_upstream_tries 2; proxy_next_upstream_timeout 10s;"),
         &["lb_retries 1", "lb_try_duration 10s"],

@@ -225,8 +225,28 @@ impl<'a> Translator<'a> {
                 _ => self.note(out, directive, "no equivalent in an upstream"),
             }
         }
-        if policy == "round_robin" && weights.iter().any(|weight| weight != "1") {
-            policy = format!("weighted_round_robin {}", weights.join(" "));
+        let is_weighted = weights.iter().any(|weight| weight != "1");
+        match policy == "round_robin" {
+            true if is_weighted => policy = format!("weighted_round_robin {}", weights.join(" ")),
+            false if is_weighted => {
+                self.remark(out, upstream, &format!("weights have no effect beside {policy}"));
+            }
+            _ => {}
+        }
+        let is_read = |word: &str| {
+            let known = ["weight=", "max_fails=", "fail_timeout="];
+            matches!(word, "backup" | "down") || known.iter().any(|known| word.starts_with(known))
+        };
+        for server in &servers {
+            let others: Vec<&str> =
+                server.arguments.iter().skip(1).map(String::as_str).filter(|w| !is_read(w)).collect();
+            if !others.is_empty() {
+                self.note(
+                    out,
+                    server,
+                    &format!("no equivalent of {}; the upstream itself is carried over", others.join(" ")),
+                );
+            }
         }
         if backups > 0 {
             if backups + 1 == servers.len() && !servers[0].arguments.iter().any(|w| w == "backup") {
