@@ -12,8 +12,8 @@ use anyhow::Context;
 
 use crate::report::Halt;
 
-/// Timeout for one command, so that a hanging test fails. The longest valid case is a first release build of the whole
-/// workspace on two slow cores.
+/// Timeout for one command, so that a hanging test fails. The longest valid case is the first build of all
+/// tests, and their run, on two slow cores.
 const COMMAND_SECONDS_MAX: u64 = 20 * 60;
 const HEARTBEAT: Duration = Duration::from_secs(30);
 const LAST_LINE_CHARS_MAX: usize = 90;

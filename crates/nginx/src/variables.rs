@@ -136,6 +136,17 @@ pub(crate) fn variable(name: &str) -> String {
     format!("nginx_{name}")
 }
 
+/// The name of the variable if a text is one variable and nothing else.
+pub(crate) fn only_variable(text: &str) -> Option<&str> {
+    let (name, rest) = split_name(text.strip_prefix('$')?);
+    (!name.is_empty() && rest.is_empty()).then_some(name)
+}
+
+/// Whether a text is the variable of the path, which nginx compares in another form than it was sent.
+pub(crate) fn is_path(text: &str) -> bool {
+    matches!(only_variable(text), Some("uri" | "document_uri"))
+}
+
 /// The names of the variables in a text, in their order.
 pub(crate) fn variables(text: &str) -> Vec<&str> {
     let parts = text.split('$').skip(1);

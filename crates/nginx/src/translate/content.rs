@@ -5,7 +5,7 @@ use super::rules::{OWN_FIELDS, always_answers, rules_of};
 use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Locations, Pattern, pattern};
 use crate::parse::Directive;
-use crate::variables::{Names, variables};
+use crate::variables::{Names, only_variable, variables};
 use crate::write::{block, quote};
 
 /// Statuses to whose responses `add_header` without `always` applies (nginx's documentation of ngx_http_headers_module).
@@ -58,8 +58,6 @@ impl<'a> Translator<'a> {
             for page in own(own_block, "error_page").into_iter().filter(|page| !(has_request && is_refusal(page))) {
                 self.note(&mut out, page, "only error pages of a server are carried over");
             }
-        }
-        if in_location {
             for directive in own_block.block() {
                 let of_server = matches!(
                     &*directive.name,
@@ -248,10 +246,7 @@ impl<'a> Translator<'a> {
 
     /// Whether a text is one variable that the request decides and that may be empty.
     pub(super) fn may_be_empty(&self, text: &str, names: &Names) -> bool {
-        let [variable] = variables(text)[..] else { return false };
-        if text != format!("${variable}") && text != format!("${{{variable}}}") {
-            return false;
-        }
+        let Some(variable) = only_variable(text) else { return false };
         let of_response = |name: &str| ["sent_http_", "upstream_", "status"].iter().any(|p| name.starts_with(p));
         let map = self.shared.maps.iter().find(|map| map.argument(1).trim_start_matches('$') == variable);
         if let Some(map) = map {

@@ -56,7 +56,9 @@ impl Translator<'_> {
                         let expression = match expression.strip_prefix('*') {
                             Some(expression) => format!("(?i){}", expression.trim_start()),
                             // nginx compares hosts in lower case.
-                            None if map.argument(0) == "$host" => format!("(?i){}", expression.trim_start()),
+                            None if variables::only_variable(map.argument(0)) == Some("host") => {
+                                format!("(?i){}", expression.trim_start())
+                            }
                             None => expression.trim_start().to_owned(),
                         };
                         match value_of_expression(&expression, text, map.argument(0)) {
@@ -77,7 +79,7 @@ impl Translator<'_> {
             lines.append(&mut comments);
             let default = default.unwrap_or_default();
             lines.push(format!("default {}", quote(&default)));
-            let source = if matches!(map.argument(0), "$uri" | "$document_uri" | "${uri}" | "${document_uri}") {
+            let source = if variables::is_path(map.argument(0)) {
                 // The path as sent may have another form, which this matcher resolves.
                 let name = self.fresh("uri");
                 out.push(format!("@{name} path_regexp {name} (?s)^.*$"));

@@ -6,7 +6,7 @@ use super::referers::other_referers;
 use super::{Translator, inherited, own, value};
 use crate::expressions::{compiled, groups};
 use crate::parse::Directive;
-use crate::variables::{Names, variable};
+use crate::variables::{Names, is_path, only_variable, variable};
 use crate::write::{block, cel_text, quote};
 
 /// Whether a `rewrite`, or one within an `if`, lets nginx choose the location anew.
@@ -277,8 +277,8 @@ impl Translator<'_> {
                 }
                 "rewrite" => self.rewrite(out, rule, blocks, &inner_names, &matcher),
                 "return" => {
-                    let mut lines = self.answer(out, rule, &inner, &inner_names);
-                    match &mut *lines {
+                    let lines = self.answer(out, rule, &inner, &inner_names);
+                    match &*lines {
                         // Of several blocks `handle` in a row only one runs.
                         _ if may_have_ended => block(out, &format!("handle @{name}"), lines),
                         [one] if one.contains(" * ") => out.push(one.replacen(" * ", &format!(" @{name} "), 1)),
@@ -425,9 +425,8 @@ fn matcher(
     }
     let key = quote(&key);
     let negated = if operator.starts_with('!') { "not " } else { "" };
-    let variable = variable.trim_start_matches('$').trim_matches(['{', '}']);
     // The path as sent may have another form, which the matchers of paths resolve; nginx compares hosts in lower case.
-    let (is_path, is_host) = (matches!(variable, "uri" | "document_uri"), variable == "host");
+    let (is_path, is_host) = (is_path(variable), only_variable(variable) == Some("host"));
     let regexp = |expression: &str| {
         Some(vec![match is_path {
             true if beside_path => {
@@ -440,7 +439,9 @@ fn matcher(
     };
     match operator {
         "" => Some(vec![format!("not vars {key} \"\" 0")]),
-        "=" | "!=" if variable == "request_method" => Some(vec![format!("{negated}method {}", quote(operand))]),
+        "=" | "!=" if only_variable(variable) == Some("request_method") => {
+            Some(vec![format!("{negated}method {}", quote(operand))])
+        }
         "=" | "!=" if (is_path || is_host) && !operand.contains('$') => {
             regexp(&format!("{}^{}$", if is_host { "(?i)" } else { "" }, regex::escape(operand)))
         }
