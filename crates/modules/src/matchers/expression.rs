@@ -2,20 +2,21 @@
 //!
 //! - `token`, `syntax`: parse the text to a tree
 //! - `program`: compiles the tree and checks types; `call`: matchers called as functions
-//! - `value`, `evaluate`, `function`: evaluation
+//! - `value`, `evaluate`, `function`, `time`: evaluation
 //!
 //! Expressions are compiled at load. An evaluation does not allocate once the worker's memory has grown to its size.
 //! Unsupported parts of CEL are rejected at load by name: fields and maps as values, byte strings, unsigned integers,
-//! timestamps, `has`, `format`, and patterns that are not literals.
+//! types, `has`, `format`, and patterns that are not literals.
 //!
 //! Placeholders have the types of Caddy: ports, status codes and numbers of `vars` are numbers, so that
-//! `{http.vars.n} == '5'` does not hold after `vars n 5`. Durations and times are strings.
+//! `{http.vars.n} == '5'` does not hold after `vars n 5`. Durations, and the time of `{time.now}`, are values of CEL.
 
 mod call;
 mod evaluate;
 mod function;
 mod program;
 mod syntax;
+mod time;
 mod token;
 mod value;
 

@@ -5,8 +5,11 @@ use std::cmp::Ordering;
 use causeway_pipeline::context::ValueKind;
 use causeway_pipeline::{Context, Stop};
 
+use jiff::Timestamp;
+
 use super::function;
 use super::program::{Arithmetic, Each, Node, Order};
+use super::time;
 use super::value::{Memory, Span, Value};
 
 /// The reason that an evaluation yields no value.
@@ -37,10 +40,14 @@ impl Node {
                 match kind {
                     ValueKind::Null => Value::Null,
                     ValueKind::Scalar => memory.scalar(text),
-                    // Durations are no values here.
-                    _ => Value::Text(text),
+                    ValueKind::Duration => {
+                        let span = std::str::from_utf8(memory.text(text)).ok().and_then(time::duration);
+                        span.map_or(Value::Text(text), Value::Duration)
+                    }
+                    ValueKind::Text => Value::Text(text),
                 }
             }
+            Self::Now => Value::Time(Timestamp::try_from(cx.worker().wall()).unwrap_or(Timestamp::MAX)),
             Self::Local(number) => memory.locals[*number],
             Self::List(items) => list(items, cx, memory)?,
             Self::Any(parts) => Value::Bool(joined(parts, true, cx, memory)?),
@@ -144,7 +151,7 @@ fn list(items: &[Node], cx: &mut Context, memory: &mut Memory) -> Evaluated {
     Ok(Value::List(span))
 }
 
-/// Applies an operator to strings, lists or numbers. Integers that overflow are an error, as in CEL.
+/// Applies an operator to strings, lists, numbers or times. Integers that overflow are an error, as in CEL.
 fn arithmetic(operator: Arithmetic, one: Value, other: Value, memory: &mut Memory) -> Evaluated {
     match (operator, one, other) {
         (Arithmetic::Add, Value::Text(one), Value::Text(other)) => {
@@ -188,7 +195,7 @@ fn arithmetic(operator: Arithmetic, one: Value, other: Value, memory: &mut Memor
             Arithmetic::Divide => Ok(Value::Double(one / other)),
             Arithmetic::Remainder => no_overload(),
         },
-        _ => no_overload(),
+        _ => time::arithmetic(operator, one, other),
     }
 }
 

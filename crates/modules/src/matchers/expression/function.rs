@@ -4,7 +4,10 @@
 use std::io::Write as _;
 use std::ops::Range;
 
+use jiff::Timestamp;
+
 use super::evaluate::{Evaluated, Halt, no_overload};
+use super::time::{self, TimePart};
 use super::value::{Memory, Span, Value};
 
 pub(super) const ARGUMENTS_MAX: usize = 4;
@@ -20,6 +23,8 @@ pub(super) enum Type {
     Double,
     Text,
     List,
+    Time,
+    Duration,
 }
 
 impl Type {
@@ -36,6 +41,8 @@ impl Type {
             Self::Double => "double",
             Self::Text => "string",
             Self::List => "list",
+            Self::Time => "timestamp",
+            Self::Duration => "duration",
         }
     }
 }
@@ -60,6 +67,10 @@ pub(super) enum Function {
     Double,
     String,
     Bool,
+    Dyn,
+    Timestamp,
+    Duration,
+    TimePart(TimePart),
 }
 
 /// Whether a function is called on a value. If so, that value is its first argument.
@@ -88,8 +99,22 @@ const fn plain(name: &'static str, takes: &'static [Type], gives: Type, function
     Overload { name, form: CallForm::Plain, takes, gives, function }
 }
 
+/// The functions that return a part of a timestamp or duration. They are called on it.
+const TIME_PARTS: &[(&str, TimePart)] = &[
+    ("getFullYear", TimePart::Year),
+    ("getMonth", TimePart::Month),
+    ("getDate", TimePart::Date),
+    ("getDayOfMonth", TimePart::DayOfMonth),
+    ("getDayOfWeek", TimePart::DayOfWeek),
+    ("getDayOfYear", TimePart::DayOfYear),
+    ("getHours", TimePart::Hours),
+    ("getMinutes", TimePart::Minutes),
+    ("getSeconds", TimePart::Seconds),
+    ("getMilliseconds", TimePart::Milliseconds),
+];
+
 const OVERLOADS: &[Overload] = {
-    use Type::{Bool, Double, Int, List, Text};
+    use Type::{Bool, Double, Duration, Dyn, Int, List, Text, Time};
     &[
         on("startsWith", &[Text, Text], Bool, Function::StartsWith),
         on("endsWith", &[Text, Text], Bool, Function::EndsWith),
@@ -126,16 +151,37 @@ const OVERLOADS: &[Overload] = {
         plain("string", &[Bool], Text, Function::String),
         plain("bool", &[Bool], Bool, Function::Bool),
         plain("bool", &[Text], Bool, Function::Bool),
+        plain("int", &[Time], Int, Function::Int),
+        plain("int", &[Duration], Int, Function::Int),
+        plain("string", &[Time], Text, Function::String),
+        plain("string", &[Duration], Text, Function::String),
+        plain("timestamp", &[Time], Time, Function::Timestamp),
+        plain("timestamp", &[Int], Time, Function::Timestamp),
+        plain("timestamp", &[Text], Time, Function::Timestamp),
+        plain("duration", &[Duration], Duration, Function::Duration),
+        plain("duration", &[Text], Duration, Function::Duration),
+        plain("dyn", &[Dyn], Dyn, Function::Dyn),
     ]
 };
 
 /// Returns whether a function of this name exists.
 pub(super) fn is_known(name: &str, form: CallForm) -> bool {
     OVERLOADS.iter().any(|overload| overload.name == name && overload.form == form)
+        || (form == CallForm::OnValue && TIME_PARTS.iter().any(|(known, _)| *known == name))
 }
 
 /// Finds the signature for these argument types. Returns the function and its result type.
 pub(super) fn find(name: &str, form: CallForm, takes: &[Type]) -> Option<(Function, Type)> {
+    if let (CallForm::OnValue, Some((_, part))) = (form, TIME_PARTS.iter().find(|(known, _)| *known == name)) {
+        let fits = match takes {
+            [Type::Duration] => part.is_of_durations(),
+            [time] => time.fits(Type::Time),
+            // The second argument is a time zone.
+            [time, zone] => time.fits(Type::Time) && zone.fits(Type::Text),
+            _ => false,
+        };
+        return fits.then_some((Function::TimePart(*part), Type::Int));
+    }
     // The first signature that fits decides; `Dyn` fits every type.
     let found = OVERLOADS.iter().find(|overload| {
         let fits = overload.takes.len() == takes.len()
@@ -218,7 +264,11 @@ impl Function {
                 }));
             }
             Self::Join => return join(first, arguments.get(1), memory),
-            Self::Int | Self::Double | Self::String | Self::Bool => return self.convert(first, memory),
+            Self::Dyn => return Ok(first),
+            Self::Int | Self::Double | Self::String | Self::Bool | Self::Timestamp | Self::Duration => {
+                return self.convert(first, memory);
+            }
+            Self::TimePart(part) => return part.of(first, arguments.get(1).copied(), memory),
             _ => {}
         }
         // All remaining functions take a string first.
@@ -287,6 +337,16 @@ impl Function {
         };
         match (self, value) {
             (Self::Int, Value::Int(_)) | (Self::Double, Value::Double(_)) | (Self::Bool, Value::Bool(_)) => Ok(value),
+            (Self::Timestamp, Value::Time(_)) | (Self::Duration, Value::Duration(_)) => Ok(value),
+            (Self::Timestamp, Value::Int(seconds)) => Timestamp::from_second(seconds).map(Value::Time).or(Err(BAD)),
+            (Self::Timestamp, _) => read(value).and_then(time::timestamp).map(Value::Time).ok_or(BAD),
+            (Self::Duration, _) => read(value).and_then(time::duration).map(Value::Duration).ok_or(BAD),
+            (Self::Int, Value::Time(time)) => Ok(Value::Int(time.as_second())),
+            (Self::Int, Value::Duration(span)) => i64::try_from(span.as_nanos()).map(Value::Int).or(Err(BAD)),
+            (Self::String, Value::Time(time)) => memory.write(|out| time::write_timestamp(time, out)).map(Value::Text),
+            (Self::String, Value::Duration(span)) => {
+                memory.write(|out| time::write_duration(span, out)).map(Value::Text)
+            }
             (Self::Int, Value::Double(number)) => {
                 // 2^63, the smallest value above the range.
                 const END: f64 = 9_223_372_036_854_775_808.0;

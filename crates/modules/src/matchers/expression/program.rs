@@ -8,7 +8,7 @@ use super::function::{self, CallForm, Function, Type};
 use super::syntax::{Expr, Tree};
 use super::token::{CLOSE, OPEN};
 use super::value::{Span, Value};
-use super::{Mistake, call};
+use super::{Mistake, call, time};
 use crate::regexp::Regexp;
 
 /// Most nested variables of `exists` and similar macros.
@@ -24,6 +24,8 @@ pub(super) enum Node {
     Constant(Value),
     /// A placeholder; null while it has no value.
     Placeholder(Template),
+    /// The current time.
+    Now,
     /// The variable of an `exists` or similar macro.
     Local(usize),
     List(Box<[Self]>),
@@ -143,7 +145,9 @@ impl Compilation<'_, '_> {
                 Err(Mistake::new(tree.at, what).into())
             }
             Expr::Text(text) => Ok((self.text(text), Type::Text)),
-            Expr::Placeholder(name) => Ok((self.placeholder(name, tree.at)?, Type::Dyn)),
+            // The other placeholders of the clock are texts, as in Caddy.
+            Expr::Placeholder(name) if name == "time.now" => Ok((Node::Now, Type::Time)),
+            Expr::Placeholder(name) => Ok((self.placeholder(name), Type::Dyn)),
             Expr::Name(name) => match self.locals.iter().rposition(|local| local == name) {
                 Some(number) => Ok((Node::Local(number), Type::Dyn)),
                 None => Err(Mistake::new(tree.at, format!("the unknown name '{name}'")).into()),
@@ -186,18 +190,15 @@ impl Compilation<'_, '_> {
         Node::Constant(Value::Text(Span::new(start..self.constants.len())))
     }
 
-    fn placeholder(&mut self, name: &str, at: usize) -> Result<Node, Refusal> {
-        if name == "time.now" {
-            return Err(Mistake::new(at, "{time.now}, which is not a value here (use {time.now.unix}),").into());
-        }
+    fn placeholder(&mut self, name: &str) -> Node {
         let template = self.build.template(&format!("{{{name}}}"));
-        Ok(match template.literal() {
+        match template.literal() {
             Some(text) => {
                 let text = text.to_owned();
                 self.text(&text)
             }
             None => Node::Placeholder(template),
-        })
+        }
     }
 
     fn nodes(&mut self, trees: &[Tree]) -> Result<(Box<[Node]>, Vec<Type>), Refusal> {
@@ -253,6 +254,12 @@ impl Compilation<'_, '_> {
             "%" => Arithmetic::Remainder,
             _ => return Err(wrong(operator, &kinds, at)),
         };
+        if matches!(one, Type::Time | Type::Duration) || matches!(other, Type::Time | Type::Duration) {
+            return match time::type_of(arithmetic, one, other) {
+                Some(known) => Ok((Node::Arithmetic(arithmetic, nodes), known)),
+                None => Err(wrong(operator, &kinds, at)),
+            };
+        }
         let takes = match (arithmetic, known) {
             (_, Type::Int | Type::Dyn) | (Arithmetic::Add, Type::Text | Type::List) => true,
             (arithmetic, Type::Double) => !matches!(arithmetic, Arithmetic::Remainder),
@@ -281,8 +288,15 @@ impl Compilation<'_, '_> {
                 let matcher = set.pop().expect("one matcher was compiled");
                 Ok((Node::Matcher(matcher), Type::Bool))
             }
+            // As in CEL: `map(x, condition, value)` is a filter and a map.
+            (Some(list), [variable, condition, value]) if name == "map" => {
+                let items = self.node(list)?;
+                let filtered = self.each(Aggregate::Filter, items, list.at, variable, condition)?;
+                self.each(Aggregate::Map, filtered, list.at, variable, value)
+            }
             (Some(list), [variable, body]) if aggregate.is_some() => {
-                self.each(aggregate.expect("checked by the guard"), list, variable, body)
+                let items = self.node(list)?;
+                self.each(aggregate.expect("checked by the guard"), items, list.at, variable, body)
             }
             (Some(text), [pattern]) | (None, [text, pattern]) if name == "matches" => self.search(text, pattern),
             _ => {
@@ -301,7 +315,10 @@ impl Compilation<'_, '_> {
                     kinds.push(kind);
                 }
                 match function::find(name, form, &kinds) {
-                    Some((function, gives)) => Ok((Node::Call(function, nodes.into()), gives)),
+                    Some((function, gives)) => match literal(function, arguments)? {
+                        Some(value) => Ok((Node::Constant(value), gives)),
+                        None => Ok((Node::Call(function, nodes.into()), gives)),
+                    },
                     None => Err(wrong(&format!("{name}()"), &kinds, at)),
                 }
             }
@@ -321,13 +338,19 @@ impl Compilation<'_, '_> {
         Ok((Node::Search(Box::new(node), Regexp::compile(&source, self.build)?), Type::Bool))
     }
 
-    fn each(&mut self, aggregate: Aggregate, list: &Tree, variable: &Tree, body: &Tree) -> Result<Typed, Refusal> {
+    fn each(
+        &mut self,
+        aggregate: Aggregate,
+        (list, kind): Typed,
+        at: usize,
+        variable: &Tree,
+        body: &Tree,
+    ) -> Result<Typed, Refusal> {
         let Expr::Name(name) = &variable.part else {
             return Err(Mistake::new(variable.at, "a variable that is not a plain name").into());
         };
-        let (list_node, kind) = self.node(list)?;
         if !kind.fits(Type::List) {
-            return Err(wrong("exists(), all(), map() or filter()", &[kind], list.at));
+            return Err(wrong("exists(), all(), map() or filter()", &[kind], at));
         }
         if self.locals.len() == LOCALS_MAX {
             return Err(Mistake::new(variable.at, "more than 8 nested variables").into());
@@ -345,7 +368,24 @@ impl Compilation<'_, '_> {
             Aggregate::Map | Aggregate::Filter => Type::List,
             _ => Type::Bool,
         };
-        Ok((Node::Each(Each { aggregate, local, list_and_body: Box::new([list_node, body?]) }), kind))
+        Ok((Node::Each(Each { aggregate, local, list_and_body: Box::new([list, body?]) }), kind))
+    }
+}
+
+/// Returns the value of a timestamp or duration that is a literal. Refuses a literal, or the literal name of a time zone,
+/// that evaluations could not read.
+fn literal(function: Function, arguments: &[Tree]) -> Result<Option<Value>, Mistake> {
+    let [Tree { part: Expr::Text(text), at }] = arguments else { return Ok(None) };
+    let (value, expected) = match function {
+        Function::Timestamp => (time::timestamp(text).map(Value::Time), "a time such as '2026-01-31T08:00:00Z'"),
+        Function::Duration => (time::duration(text).map(Value::Duration), "a duration such as '1h30m'"),
+        Function::TimePart(_) if time::zone(text).is_some() => return Ok(None),
+        Function::TimePart(_) => (None, "a time zone such as 'Europe/Rome' or '+01:00'"),
+        _ => return Ok(None),
+    };
+    match value {
+        Some(value) => Ok(Some(value)),
+        None => Err(Mistake::new(*at, format!("'{text}', which is not {expected},"))),
     }
 }
 

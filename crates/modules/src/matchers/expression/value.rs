@@ -4,6 +4,8 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::evaluate::Halt;
 
 /// Most bytes of strings, and most list items, in one evaluation. An expression can multiply the client's input
@@ -40,6 +42,8 @@ pub(super) enum Value {
     Double(f64),
     Text(Span),
     List(Span),
+    Time(Timestamp),
+    Duration(SignedDuration),
 }
 
 /// The strings and lists of one evaluation.
@@ -130,6 +134,8 @@ impl Memory {
                 let (one, other) = (self.list(one), self.list(other));
                 one.len() == other.len() && one.iter().zip(other).all(|(one, other)| self.equal(*one, *other))
             }
+            (Value::Time(one), Value::Time(other)) => one == other,
+            (Value::Duration(one), Value::Duration(other)) => one == other,
             _ => compare_numbers(one, other) == Some(Ordering::Equal),
         }
     }
@@ -139,6 +145,8 @@ impl Memory {
         match (one, other) {
             (Value::Bool(one), Value::Bool(other)) => Some(one.cmp(&other)),
             (Value::Text(one), Value::Text(other)) => Some(self.text(one).cmp(self.text(other))),
+            (Value::Time(one), Value::Time(other)) => Some(one.cmp(&other)),
+            (Value::Duration(one), Value::Duration(other)) => Some(one.cmp(&other)),
             _ => compare_numbers(one, other),
         }
     }

@@ -231,7 +231,48 @@ fn functions() {
         ("['/f', '/fo'].all(p, {http.request.uri.path}.startsWith(p))", true),
         ("[1, 2, 3].exists_one(n, n > 2) && ![1, 2, 3].exists_one(n, n > 1)", true),
         ("[1, 2, 3].filter(n, n > 1).map(n, n * 2) == [4, 6]", true),
+        ("[1, 2, 3].map(n, n > 1, n * 2) == [4, 6]", true),
+        ("dyn('a') == 'a' && dyn('a') != 1", true),
         ("[[1], [2, 3]].exists(l, l.exists(n, n == 3 && size(l) == 2))", true),
+    ]);
+}
+
+// CEL, "Timestamps and durations"; compared with Caddy. Without a time zone the parts are those of UTC.
+#[test]
+fn times() {
+    holds(&[
+        ("{time.now} > timestamp('2020-01-01T00:00:00Z') && !({time.now} < timestamp('2020-01-01T00:00:00Z'))", true),
+        ("{time.now} - timestamp('2020-01-01T00:00:00Z') > duration('24h')", true),
+        ("{time.now}.getFullYear() > 2020 && {time.now}.getHours() < 24", true),
+        ("timestamp('2026-11-28T23:04:05.678Z').getFullYear() == 2026", true),
+        ("timestamp('2026-11-28T23:04:05.678Z').getMonth() == 10", true),
+        ("timestamp('2026-11-28T23:04:05.678Z').getDate() == 28", true),
+        ("timestamp('2026-11-28T23:04:05.678Z').getDayOfMonth() == 27", true),
+        ("timestamp('2026-11-28T23:04:05.678Z').getDayOfWeek() == 6", true),
+        ("timestamp('2026-11-29T23:04:05.678Z').getDayOfWeek() == 0", true),
+        ("timestamp('2026-11-28T23:04:05.678Z').getDayOfYear() == 331", true),
+        ("timestamp('2026-11-28T23:04:05.678Z').getHours() == 23", true),
+        ("timestamp('2026-11-28T23:04:05.678Z').getHours('+02:30') == 1", true),
+        ("timestamp('2026-11-28T23:04:05.678Z').getHours('-02:30') == 20", true),
+        ("timestamp('2026-11-28T23:04:05.678Z').getDate('02:00') == 29", true),
+        ("timestamp('2026-11-28T23:04:05.678Z').getHours('') == 23", true),
+        ("timestamp('2026-11-28T23:04:05.678Z').getMinutes() == 4", true),
+        ("timestamp('2026-11-28T23:04:05.678Z').getSeconds() == 5", true),
+        ("timestamp('2026-11-28T23:04:05.678Z').getMilliseconds() == 678", true),
+        ("timestamp('2026-01-01T00:00:00+02:00').getHours() == 22", true),
+        ("timestamp(1767225600) == timestamp('2026-01-01T00:00:00Z')", true),
+        ("int(timestamp('2026-01-01T00:00:00Z')) == 1767225600", true),
+        ("string(timestamp('2026-01-01T00:00:00.5Z')) == '2026-01-01T00:00:00.5Z'", true),
+        ("timestamp('2026-01-01T00:00:00Z') + duration('24h') == timestamp('2026-01-02T00:00:00Z')", true),
+        ("timestamp('2026-01-02T00:00:00Z') - duration('24h') == timestamp('2026-01-01T00:00:00Z')", true),
+        ("timestamp('2026-01-01T00:00:00Z') in [timestamp('2026-01-01T00:00:00Z')]", true),
+        ("duration('1s') + duration('2s') == duration('3s') && duration('1s') - duration('2s') < duration('0')", true),
+        ("duration('90m').getHours() == 1 && duration('90m').getMinutes() == 90", true),
+        ("duration('1.5s').getSeconds() == 1 && duration('1.5s').getMilliseconds() == 1500", true),
+        ("string(duration('90m')) == '5400s' && string(duration('1.5s')) == '1.5s'", true),
+        ("int(duration('5s')) == 5000000000", true),
+        ("{http.request.duration} < duration('1h') && {http.request.duration}.getHours() == 0", true),
+        ("duration({http.vars.text} + 's') == duration('5s')", true),
     ]);
 }
 
@@ -249,6 +290,11 @@ fn errors_while_it_runs() {
         "{http.request.method} ? true : false",
         "{http.request.method} in {http.request.host}",
         "{http.request.method} && true",
+        "timestamp({http.request.method}) == timestamp(0)",
+        "duration({http.request.method}) == duration('0')",
+        "{http.request.method} + duration('1s') == 'x'",
+        "{time.now}.getHours({http.request.method}) == 1",
+        "timestamp('9999-12-30T00:00:00Z') + duration('48h') > {time.now}",
     ] {
         assert_eq!(ask(&json!(expression)), 500, "{expression}");
     }
@@ -287,7 +333,14 @@ fn refused_at_load() {
         ("'a", "a string that is not closed at character 1"),
         (r"'\{' == ''", "an invalid escape at character 2"),
         ("'{http.request.host}' == ''", "a placeholder in a string, where it is not expanded"),
-        ("{time.now} == 1", "{time.now}, which is not a value here"),
+        ("{time.now} == 1", "'==', which does not take (timestamp, int) at character 12"),
+        ("{time.now} + {time.now} == 1", "'+', which does not take (timestamp, timestamp) at character 12"),
+        ("duration('1h').getMonth() == 1", "'getMonth()', which does not take (duration) at character 16"),
+        ("{time.now}.getHours(1) == 1", "'getHours()', which does not take (timestamp, int) at character 12"),
+        ("{time.now} > timestamp('2026-01-01')", "'2026-01-01', which is not a time such as '2026-01-31T08:00:00Z'"),
+        ("{time.now} > timestamp('2026-01-01 00:00:00Z')", "'2026-01-01 00:00:00Z', which is not a time"),
+        ("duration('x') > duration('1s')", "'x', which is not a duration such as '1h30m', at character 10"),
+        ("{time.now}.getHours('Mars') == 1", "'Mars', which is not a time zone such as 'Europe/Rome' or '+01:00'"),
         ("true = true", "'=', which cannot begin a value or an operator at character 6"),
         ("method()", "method() without a string at character 1"),
         ("host(80)", "an argument that is neither a string nor a placeholder, nor a sum of them at character 6"),
