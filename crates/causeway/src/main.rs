@@ -8,8 +8,8 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // mimalloc requests transparent huge pages of 2 MiB each. Without them the server's memory grows with its
-    // connections. The result is ignored: a kernel without huge pages needs no change.
+    // Without huge pages of 2 MiB the server's memory grows with its connections. mimalloc is built so that it requests none; this is
+    // for systems where every process has them. The result is ignored: a kernel without huge pages needs no change.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     causal::profiler::on_freed(give_back);
     cli::main()
