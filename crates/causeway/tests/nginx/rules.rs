@@ -40,6 +40,11 @@ fn rules_and_fields_equal_those_of_nginx() {
         ("DELETE", "/old", ""),
     ];
     compare("named_rewrite", &["access-control-allow-origin", "x-kind", "location"], &cases);
+    // The groups of a redirect's target are encoded again.
+    let redirects =
+        "/moved/a%20b /moved/%C3%A4?x=1 /moved/a%25b /moved/ /gone/a%20b?x=1 /gone/%E4 /find/a/b /find/a/b?y=%20";
+    let cases: Vec<_> = redirects.split(' ').map(|path| ("GET", path, "")).collect();
+    compare("named_rewrite", &["location"], &cases);
     let paths =
         ["/kind", "/kind?debug=1", "/page.html", "/user/1", "/go/x", "/strip/x", "/files/a.txt", "/files/b/c.txt"];
     compare("rewrite_if", &[], &paths.map(|path| ("GET", path, "")));

@@ -81,6 +81,19 @@ pub(super) fn is_url(target: &str) -> bool {
     target.starts_with("http://") || target.starts_with("https://")
 }
 
+/// Splits an absolute URL before its path.
+fn origin_and_path(url: &str) -> (&str, &str) {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    url.split_at(url[host..].find('/').map_or(url.len(), |at| host + at))
+}
+
+/// Returns whether a target of a redirect is a path with groups of the expression `name`, and has no other placeholders.
+fn has_only_groups(target: &str, name: &str) -> bool {
+    let group = format!("{{re.{name}.");
+    let path = target.split('?').next().unwrap_or_default();
+    path.starts_with('/') && target.contains(&group) && target.matches('{').count() == target.matches(&group).count()
+}
+
 impl Translator<'_> {
     /// The rules of the last of the blocks. Their answers have the fields of `add_header`.
     pub(super) fn rules(&mut self, blocks: &[&Directive], names: &mut Names) -> Vec<String> {
@@ -198,24 +211,36 @@ impl Translator<'_> {
             Some(path) => (path.to_owned(), true),
             None => (target, false),
         };
-        let mut lines = Vec::new();
-        if external || matches!(flag, "redirect" | "permanent") {
-            let origin = if replacement.starts_with('/') { "{scheme}://{hostport}" } else { "" };
-            let query = match (dropped, path.contains('?')) {
-                (true, _) => "",
-                (false, false) => "{?query}",
-                (false, true) => "&{query}",
-            };
-            let status = if flag == "permanent" { 301 } else { 302 };
-            self.fields(&mut lines, blocks, &names, Some(status));
-            lines.push(format!("redir * {} {status}", quote(&format!("{origin}{path}{query}"))));
-        } else {
+        let rewrite = |path: &str| {
             let query = match (dropped, path.contains('?')) {
                 (true, false) => "?",
                 (false, true) => "&{query}",
                 _ => "",
             };
-            lines.push(format!("rewrite * {}", quote(&format!("{path}{query}"))));
+            format!("rewrite * {}", quote(&format!("{path}{query}")))
+        };
+        let mut lines = Vec::new();
+        if external || matches!(flag, "redirect" | "permanent") {
+            let status = if flag == "permanent" { 301 } else { 302 };
+            self.fields(&mut lines, blocks, &names, Some(status));
+            let (origin, path) = match path.starts_with('/') {
+                true => ("{scheme}://{hostport}", &*path),
+                false => origin_and_path(&path),
+            };
+            if has_only_groups(path, &name) {
+                // The groups are parts of the decoded path. As a path they are encoded again.
+                let redirect = format!("redir * {} {status}", quote(&format!("{origin}{{uri}}")));
+                block(&mut lines, "route", vec![rewrite(path), redirect]);
+            } else {
+                let query = match (dropped, path.contains('?')) {
+                    (true, _) => "",
+                    (false, false) => "{?query}",
+                    (false, true) => "&{query}",
+                };
+                lines.push(format!("redir * {} {status}", quote(&format!("{origin}{path}{query}"))));
+            }
+        } else {
+            lines.push(rewrite(&path));
             if flag == "break" && replaces_prefix(blocks[blocks.len() - 1]) {
                 lines.push(format!("vars {CHANGED} yes"));
             }
