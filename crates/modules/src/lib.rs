@@ -73,6 +73,7 @@ use causeway_pipeline::Registry;
 pub fn register(registry: &mut Registry) {
     matchers::register(registry);
     registry.handler("access_log", access_log::make);
+    registry.handler("error_log", |value, build| access_log::error::make_with(value, build, None));
     registry.handler("authentication", authentication::make);
     registry.handler("cache", cache::make);
     registry.handler("copy_response", reverse_proxy::copy::make);

@@ -189,6 +189,8 @@ pub struct ServerSpec<'v> {
     pub strict_sni_host: bool,
     /// Whether each handler that a request enters is a line of the log, at level `debug`.
     pub is_traced: bool,
+    /// The handler whose [`Handler::end`] is called for each exchange with a [failure](Context::failure).
+    pub error_log: Option<Value>,
 }
 
 impl<'v> ServerSpec<'v> {
@@ -204,6 +206,7 @@ impl<'v> ServerSpec<'v> {
             confusable: Confusable::default(),
             strict_sni_host: false,
             is_traced: false,
+            error_log: None,
         }
     }
 }
@@ -488,6 +491,10 @@ impl<'r> Build<'r> {
             }
             None => None,
         };
+        let error_log = match &spec.error_log {
+            Some(value) => Some(self.at("error log", |build| build.handler(value))?),
+            None => None,
+        };
         let id = ServerId(u16::try_from(self.plan.servers.len()).map_err(|_| self.refuse("65536 servers", "fewer"))?);
         self.plan.servers.push(ServerPlan {
             name: spec.name.to_owned(),
@@ -497,6 +504,7 @@ impl<'r> Build<'r> {
             trust: spec.trust.clone(),
             confusable: spec.confusable.clone(),
             strict_sni_host: spec.strict_sni_host,
+            error_log,
         });
         Ok(id)
     }

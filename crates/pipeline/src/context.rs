@@ -29,7 +29,7 @@ use std::time::Instant;
 use causeway_message::{Chunk, FieldValue, Head, names};
 
 use crate::body::Mailbox;
-use crate::handler::Fault;
+use crate::handler::{Fault, FaultId};
 use crate::listen::{Ends, TransferLimit};
 use crate::route::{Flow, Generation, ServerId};
 use crate::template::Template;
@@ -54,6 +54,19 @@ const SCRATCHES: usize = 6;
 
 /// The value of the `Server` field of every response.
 const SERVER: FieldValue<'static> = FieldValue::from_static("Causeway");
+
+/// A fault that reached the server.
+#[derive(Debug, Clone, Copy)]
+pub struct Failure<'c> {
+    /// The last fault.
+    pub fault: &'c Fault,
+    /// Its id.
+    pub id: FaultId,
+    /// The fault before it, whose error routes failed.
+    pub first: Option<(&'c Fault, FaultId)>,
+    /// Whether a handler of the error routes responded.
+    pub is_handled: bool,
+}
 
 /// How a request arrived: facts from the engine that the head does not contain.
 #[derive(Debug, Clone)]
@@ -151,14 +164,17 @@ impl Parts {
 struct FaultState {
     current: Option<Fault>,
     /// The id of `current`, once generated.
-    id: Option<u64>,
+    id: Option<FaultId>,
+    /// The fault before `current`, whose error routes failed.
+    first: Option<(Fault, FaultId)>,
 }
 
 impl FaultState {
     fn reset(&mut self) {
-        let Self { current, id } = self;
+        let Self { current, id, first } = self;
         *current = None;
         *id = None;
+        *first = None;
     }
 }
 
@@ -352,11 +368,33 @@ impl Context {
         self.0.fault.id = None;
     }
 
+    /// Sets the fault of the error routes themselves.
+    pub(crate) fn set_second_fault(&mut self, fault: Fault) {
+        let id = self.fault_id();
+        self.0.fault.first = self.0.fault.current.take().zip(id);
+        self.set_fault(fault);
+    }
+
     /// Returns the id of the current fault, generated on first use; `None` without a fault.
-    pub fn fault_id(&mut self) -> Option<u64> {
+    pub fn fault_id(&mut self) -> Option<FaultId> {
         let parts = &mut *self.0;
         parts.fault.current.as_ref()?;
-        Some(*parts.fault.id.get_or_insert_with(|| parts.worker.random()))
+        Some(*parts.fault.id.get_or_insert_with(|| FaultId(parts.worker.random())))
+    }
+
+    /// Returns whether no handler responded and none failed, so that the response is an empty one.
+    pub fn is_unanswered(&self) -> bool {
+        self.flow().is_unanswered() && !self.flow().failed()
+    }
+
+    /// Returns how the server dealt with the exchange's fault, for a record after its end; `None` without a fault, or if a handler dealt
+    /// with it.
+    pub fn failure(&self) -> Option<Failure<'_>> {
+        let FaultState { current, id, first } = &self.0.fault;
+        let fault = current.as_ref().filter(|_| self.flow().failed())?;
+        let id = id.unwrap_or_else(|| FaultId(self.0.worker.random()));
+        let is_handled = self.flow().recovers() && first.is_none() && !self.flow().is_unanswered();
+        Some(Failure { fault, id, first: first.as_ref().map(|(fault, id)| (fault, *id)), is_handled })
     }
 
     /// Sets the limits on the transfer of the request's body and of the response, in place of those of the listener or of an earlier

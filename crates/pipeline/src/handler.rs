@@ -183,6 +183,29 @@ impl fmt::Display for Reason {
     }
 }
 
+/// The fault's message; the text of the status if it has none, as in Caddy.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reason {
+            Reason::Status => f.write_str(self.status.reason()),
+            reason => reason.fmt(f),
+        }
+    }
+}
+
+/// The id of a fault: what an error page and the log have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FaultId(pub(crate) u64);
+
+impl FaultId {
+    /// The id as text: nine characters of a 32-letter alphabet without look-alikes, as Caddy's.
+    #[must_use]
+    pub fn text(self) -> [u8; 9] {
+        const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+        std::array::from_fn(|at| LETTERS[(self.0 >> (at * 5)) as usize & 31])
+    }
+}
+
 impl Fault {
     /// Creates a fault with no explanation beyond its status.
     pub fn status(status: StatusCode) -> Self {

@@ -43,8 +43,8 @@ pub use body::{
     Body, BodyFault, BodyPart, BodyReader, BodyStream, FileSlice, FileVersion, Frame, IncomingBody, OpenFile,
 };
 pub use build::{Build, BuildError, Registry};
-pub use context::{AlternativeName, Arrival, Client, ClientCertificate, Context, Scheme, Spare, TlsFacts};
-pub use handler::{Fault, Handler, Matched, Matcher, PathReach, Reach, Reason, Response, Step, Stop};
+pub use context::{AlternativeName, Arrival, Client, ClientCertificate, Context, Failure, Scheme, Spare, TlsFacts};
+pub use handler::{Fault, FaultId, Handler, Matched, Matcher, PathReach, Reach, Reason, Response, Step, Stop};
 pub use listen::{
     BoundAddress, ClientAuthentication, ClientAuthenticationMode, Ends, HeadLimits, Http2, ListenAddress, ListenerSpec,
     ListeningSocket, Protocols, ProxyPolicy, ProxyProtocol, TcpProbes, Timeouts, TlsPolicy, TlsSpec, TlsVersion,

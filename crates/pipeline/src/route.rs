@@ -117,6 +117,8 @@ pub(crate) struct ServerPlan {
     pub(crate) trust: Option<Trust>,
     pub(crate) confusable: Confusable,
     pub(crate) strict_sni_host: bool,
+    /// Its [`Handler::end`] is called for exchanges with a [failure](Context::failure).
+    pub(crate) error_log: Option<Box<dyn Handler>>,
 }
 
 /// Appends a computed text and returns its type; `None` if the text is unknown.
@@ -281,8 +283,12 @@ pub(crate) struct Flow {
     groups: Vec<u64>,
     taken: Vec<GroupId>,
     errors: Option<RoutesId>,
+    /// A fault reached the server.
+    failed: bool,
     /// The current chain is that of the server's error routes.
     recovers: bool,
+    /// No handler responded to the request or to its fault.
+    is_unanswered: bool,
     /// The phase in which the pending wait was created, and the handler that created it.
     direction: Direction,
     current: HandlerId,
@@ -329,7 +335,9 @@ impl Flow {
             groups,
             taken,
             errors,
+            failed,
             recovers,
+            is_unanswered,
             direction,
             current: _,
             left: _,
@@ -350,11 +358,28 @@ impl Flow {
             *groups = Vec::new();
         }
         *errors = None;
+        *failed = false;
         *recovers = false;
+        *is_unanswered = false;
         *direction = Direction::In;
         *awaits = None;
         replaced.clear();
         measurement.clear();
+    }
+
+    /// Whether a fault reached the server.
+    pub(crate) fn failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Whether the server's error routes ran.
+    pub(crate) fn recovers(&self) -> bool {
+        self.recovers
+    }
+
+    /// Whether the last chain ended without a response, so that the response is an empty one.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.is_unanswered
     }
 
     /// Returns the running handler.
@@ -444,6 +469,11 @@ pub fn end(cx: &Context, outcome: &Outcome) {
         metrics::end(cx, outcome);
     }
     let plan = cx.generation().plan();
+    if cx.flow().failed
+        && let Some(log) = plan.server(cx.arrival().server).and_then(|server| server.error_log.as_ref())
+    {
+        log.end(cx, outcome);
+    }
     for id in &cx.flow().entered {
         plan.link(*id).handler.end(cx, outcome);
     }
@@ -464,7 +494,9 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
                     Err(fault) => Step::Fail(fault),
                 },
                 Ok(None) => {
-                    cx.flow_mut().measurement.unanswered();
+                    let flow = cx.flow_mut();
+                    flow.measurement.unanswered();
+                    flow.is_unanswered = flow.replaced.is_empty();
                     Step::Respond(Response::empty(unanswered(cx)))
                 }
                 Err(Stop::Fail(fault)) => Step::Fail(fault),
@@ -639,8 +671,12 @@ fn recover(cx: &mut Context, fault: Fault) -> Result<(), Response> {
     let first = cx.fault().map(|fault| fault.status).filter(|_| cx.flow().recovers);
     let status = first.unwrap_or(fault.status);
     cx.flow_mut().measurement.failed(status);
-    cx.set_fault(fault);
+    match cx.flow().recovers {
+        false => cx.set_fault(fault),
+        true => cx.set_second_fault(fault),
+    }
     let flow = cx.flow_mut();
+    flow.failed = true;
     flow.calls.clear();
     flow.direction = Direction::In;
     flow.back.extend(flow.awaits.take());

@@ -187,11 +187,18 @@ impl Builder {
     pub async fn start(mut self) -> Result<Running, StartFault> {
         let environment = Arc::clone(&self.environment);
         self.registry.environment(move |name| environment(name));
-        if let Some(stream) = self.access {
-            let stream = Output::to_stream(stream).map_err(StartFault::Thread)?;
-            self.registry.handler("access_log", move |value, build| {
-                access_log::make_with(value, build, Some(Arc::clone(&stream)))
-            });
+        match self.access {
+            Some(stream) => {
+                let stream = Output::to_stream(stream).map_err(StartFault::Thread)?;
+                let errors = Arc::clone(&stream);
+                self.registry.handler("access_log", move |value, build| {
+                    access_log::make_with(value, build, Some(Arc::clone(&stream)))
+                });
+                self.registry.handler("error_log", move |value, build| {
+                    access_log::error::make_with(value, build, Some(Arc::clone(&errors)))
+                });
+            }
+            None => self.registry.handler("error_log", access_log::error::make_configured),
         }
         let mut directives = crate::directives(&self.registry);
         for (name, order, syntax) in self.directives {

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::client::{connect, get};
+use crate::client::{connect, get, send};
 use crate::process::Folder;
 
 // Caddy's documentation of `log`: `output file`. Every answered request is in the file when the process has ended.
@@ -153,6 +153,65 @@ fn handlers_are_traced() {
         ("static_response", r#"{"body":"fault"}"#),
     ];
     assert_eq!(traced, want);
+}
+
+// Caddy's logger `http.log.error`: failed requests, at level error for 5xx that no error routes handled, else at level debug. A request that no
+// handler responds to has the message NOP and the status 0 in the access log.
+#[test]
+fn failed_requests_are_errors() {
+    let caddyfile = "{\n\tadmin off\n\tlog {\n\t\toutput file own.log\n\t\tlevel DEBUG\n\t}\n\tlog access {\n\t\toutput file access.log\n\t\t\
+                     include http.log.access\n\t}\n}\nhttp://a.test:0 {\n\tbind 127.0.0.1\n\tlog named\n\terror /fault \"why\" 503\n\terror /no \
+                     404\n\trespond /ok ok\n\trespond /code x {query.code}\n}\nhttp://b.test:0 {\n\tbind 127.0.0.1\n\terror \"why\" 503\n\t\
+                     handle_errors {\n\t\trespond /handled {err.id}\n\t\terror / \"again\" 501\n\t}\n}\n";
+    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
+    let server = folder.start(&["run"]);
+    let port = server.port();
+    let ask = |target: &str, host: &str| send(port, &format!("GET {target}"), &[&format!("Host: {host}")]);
+    for (target, host, status) in [
+        ("/fault", "a.test", 503),
+        ("/no", "a.test", 404),
+        ("/ok", "a.test", 200),
+        ("/code?code=abc", "a.test", 500),
+        ("/nothing", "a.test", 200),
+        ("/", "b.test", 503),
+    ] {
+        assert_eq!(ask(target, host).status, status, "{target}");
+    }
+    let id = ask("/handled", "b.test").body;
+    server.signal(Signal::TERM);
+    assert!(server.status().success());
+    let own = records(&folder.path("own.log"));
+    let errors: Vec<_> = own
+        .iter()
+        .filter(|record| record["logger"].as_str().is_some_and(|name| name.starts_with("http.log.error")))
+        .collect();
+    let part = |record: &Value| {
+        let text = |name: &str| record[name].as_str().unwrap_or_default().to_owned();
+        let uri = record["request"]["uri"].as_str().unwrap_or_default().to_owned();
+        (text("level"), text("logger"), text("msg"), uri, record["status"].as_u64())
+    };
+    let want = |level: &str, logger: &str, message: &str, uri: &str, status| {
+        (level.to_owned(), logger.to_owned(), message.to_owned(), uri.to_owned(), status)
+    };
+    let code = "the status code's placeholder did not expand to a status code";
+    assert_eq!(
+        errors.iter().map(|record| part(record)).collect::<Vec<_>>(),
+        [
+            want("error", "http.log.error.named", "why", "/fault", Some(503)),
+            want("debug", "http.log.error.named", "", "/no", Some(404)),
+            want("error", "http.log.error.named", code, "/code?code=abc", Some(500)),
+            want("error", "http.log.error", "error handling handler error", "/", None),
+            want("debug", "http.log.error", "why", "/handled", Some(503)),
+        ]
+    );
+    assert_eq!(errors[0]["err_id"].as_str().map(str::len), Some(9));
+    assert!(errors[0]["duration"].as_f64().is_some_and(|seconds| seconds > 0.0));
+    assert_eq!((errors[3]["error"].as_str(), errors[3]["first_error"]["msg"].as_str()), (Some("again"), Some("why")));
+    assert_eq!(errors[3]["first_error"]["status"], 503);
+    assert_eq!(errors[4]["err_id"], id);
+    let access = records(&folder.path("access.log"));
+    let unanswered = access.iter().find(|record| record["request"]["uri"] == "/nothing").unwrap();
+    assert_eq!((unanswered["msg"].as_str(), unanswered["status"].as_u64()), (Some("NOP"), Some(0)));
 }
 
 /// Parses each line of a file as JSON.

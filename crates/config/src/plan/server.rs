@@ -157,11 +157,11 @@ impl LoggerNames {
 }
 
 impl ServerLogsConfig {
-    /// Returns the handler that writes the server's records to `logs`.
-    fn handler(&self, logs: &Map<String, Value>) -> Value {
+    /// Returns the handler `name` that writes the server's records to `logs`.
+    fn handler(&self, name: &str, logs: &Map<String, Value>) -> Value {
         let names: BTreeMap<_, _> = self.logger_names.iter().map(|(host, names)| (host, names.list())).collect();
         json!({
-            "handler": "access_log",
+            "handler": name,
             "default": self.default_logger_name,
             "names": names,
             "skip_hosts": self.skip_hosts,
@@ -238,7 +238,15 @@ impl ServerConfig {
 
     /// Returns the handler for its access records; `None` if it has none.
     pub(super) fn access_log(&self, logs: &Map<String, Value>) -> Option<Value> {
-        self.logs.as_ref().map(|written| written.handler(logs))
+        self.logs.as_ref().map(|written| written.handler("access_log", logs))
+    }
+
+    /// Returns the handler for its failed requests.
+    fn error_log(&self, logs: &Map<String, Value>) -> Value {
+        match &self.logs {
+            Some(written) => written.handler("error_log", logs),
+            None => json!({ "handler": "error_log", "logs": logs }),
+        }
     }
 
     pub(super) fn metrics(&self) -> Option<&MetricsConfig> {
@@ -405,6 +413,7 @@ impl Prepared<'_> {
             trust: self.trust.clone(),
             confusable: self.confusable.clone(),
             strict_sni_host: server.strict_sni_host.unwrap_or_else(|| server.asks_clients()),
+            error_log: Some(server.error_log(logs)),
             is_traced: server.logs.as_ref().is_some_and(|logs| logs.trace),
             ..ServerSpec::new(self.name, routes.as_ref().unwrap_or_else(|| self.routes()))
         };

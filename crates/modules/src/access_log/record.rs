@@ -29,15 +29,17 @@ pub(super) struct Record<'r> {
 }
 
 impl Record<'_> {
+    /// The status; 0 if none was sent, or if no handler responded, as in Caddy.
     pub(super) fn status(&self) -> u16 {
-        self.outcome.status.map_or(0, causeway_message::StatusCode::as_u16)
+        let sent = self.outcome.status.filter(|_| !self.cx.is_unanswered());
+        sent.map_or(0, causeway_message::StatusCode::as_u16)
     }
 }
 
 impl EachField for Record<'_> {
     fn each<S: FieldSink + ?Sized>(&self, sink: &mut S) {
         let Self { cx, outcome, slots, headers: table } = self;
-        sink.object(key!("request"), &RequestFields(self));
+        sink.object(key!("request"), &RequestFields { cx, headers: table });
         sink.value(key!("bytes_read"), LogValue::Unsigned(outcome.received));
         sink.value(key!("user_id"), LogValue::Text(cx.variable(slots.user).unwrap_or_default()));
         sink.value(key!("duration"), LogValue::Duration(outcome.took));
@@ -70,11 +72,14 @@ impl EachField for Record<'_> {
 }
 
 /// The object `request`.
-struct RequestFields<'r>(&'r Record<'r>);
+pub(super) struct RequestFields<'r> {
+    pub(super) cx: &'r Context,
+    pub(super) headers: &'r HeaderTable,
+}
 
 impl EachField for RequestFields<'_> {
     fn each<S: FieldSink + ?Sized>(&self, sink: &mut S) {
-        let cx = self.0.cx;
+        let Self { cx, headers } = self;
         let (arrival, head) = (cx.arrival(), cx.original());
         let (peer, client) = (arrival.ends.peer_ip(), cx.known_client());
         let mut text = AddressText::of_peer(peer.as_ref(), true);
@@ -95,7 +100,7 @@ impl EachField for RequestFields<'_> {
         sink.value(key!("method"), method);
         sink.value(key!("host"), LogValue::Text(head.authority_bytes().unwrap_or_default()));
         sink.value(key!("uri"), LogValue::Text(head.target_bytes()));
-        let headers = Headers { fields: head.fields(), left_out: &NOT_IN_REQUEST, table: self.0.headers };
+        let headers = Headers { fields: head.fields(), left_out: &NOT_IN_REQUEST, table: headers };
         sink.object(key!("headers"), &headers);
         // As in Go, the coding of the transfer is no field of the request.
         if head.fields().contains(names::TRANSFER_ENCODING) {
@@ -192,6 +197,10 @@ impl EachField for TlsFields<'_> {
         sink.value(key!("server_name"), LogValue::Text(tls.server_name.as_deref().unwrap_or_default().as_bytes()));
         // Encrypted Client Hello is not built.
         sink.value(key!("ech"), LogValue::Bool(false));
+        if let Some(client) = &tls.client_certificate {
+            sink.value(key!("client_common_name"), LogValue::Text(client.common_name().as_bytes()));
+            sink.value(key!("client_serial"), LogValue::Plain(client.serial().as_bytes()));
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use super::{VARIABLES, load_time};
 use crate::build::Build;
 use crate::build::go_duration;
 use crate::context::{Client, Context, ValueKind, VarId, split_authority, uuid_text};
-use crate::handler::{Fault, Reason};
+use crate::handler::{Fault, FaultId};
 use crate::listen::{Ends, UNIX_PEER};
 
 /// The compiled meaning of a name.
@@ -403,21 +403,13 @@ fn cookie<'f>(fields: &'f FieldMap, name: &[u8]) -> Option<&'f [u8]> {
 }
 
 impl OfFault {
-    fn render(self, fault: &Fault, id: u64, out: &mut Vec<u8>) {
+    fn render(self, fault: &Fault, id: FaultId, out: &mut Vec<u8>) {
         match self {
             Self::Status => write(out, format_args!("{}", fault.status.as_u16())),
             Self::StatusText => out.extend_from_slice(fault.status.reason().as_bytes()),
-            // Caddy: the status text, if the fault has no message.
-            Self::Message => match fault.reason {
-                Reason::Status => out.extend_from_slice(fault.status.reason().as_bytes()),
-                ref reason => write(out, format_args!("{reason}")),
-            },
+            Self::Message => write(out, format_args!("{fault}")),
             Self::Trace => {}
-            Self::Id => {
-                // Nine characters of a 32-letter alphabet without look-alikes, as Caddy's.
-                const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-                out.extend((0..9).map(|at| LETTERS[(id >> (at * 5)) as usize & 31]));
-            }
+            Self::Id => out.extend_from_slice(&id.text()),
         }
     }
 }

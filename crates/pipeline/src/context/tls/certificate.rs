@@ -33,6 +33,7 @@ pub struct ClientCertificate {
 #[derive(Debug, Clone, Default)]
 struct CertificateText {
     subject: String,
+    common_name: String,
     issuer: String,
     serial: String,
     public_key: Option<PublicKey>,
@@ -77,6 +78,11 @@ impl ClientCertificate {
     /// Returns the subject, in the notation of RFC 2253.
     pub fn subject(&self) -> &str {
         &self.text().subject
+    }
+
+    /// Returns the subject's common name; empty without one.
+    pub fn common_name(&self) -> &str {
+        &self.text().common_name
     }
 
     /// Returns the issuer, in the notation of RFC 2253.
@@ -132,6 +138,7 @@ fn read(der: &[u8]) -> Option<CertificateText> {
     let is_sane = certificate.raw_serial().len() <= SERIAL_BYTES_MAX;
     let mut said = CertificateText {
         subject: distinguished_name::text(certificate.subject()),
+        common_name: distinguished_name::common_name(certificate.subject()),
         issuer: distinguished_name::text(certificate.issuer()),
         serial: if is_sane { certificate.serial.to_string() } else { String::new() },
         public_key: public_key(certificate.public_key()),

@@ -24,6 +24,12 @@ const KNOWN: [(u8, &str); 9] = [
 /// The first two bytes of the identifiers of X.520 attributes: 2.5.4.
 const X520: [u8; 2] = [0x55, 4];
 
+/// Returns the common name: the last one, as in Go; empty without one.
+pub(super) fn common_name(name: &X509Name<'_>) -> String {
+    let values = name.iter_common_name().filter_map(|attribute| string(attribute.attr_value()));
+    values.last().unwrap_or_default()
+}
+
 pub(super) fn text(name: &X509Name<'_>) -> String {
     let mut known: [Vec<String>; KNOWN.len()] = Default::default();
     let mut others = Vec::new();

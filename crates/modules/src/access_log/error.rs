@@ -1,0 +1,132 @@
+//! `error_log`: an entry for each request that failed, in the logs that the configuration names. The configuration crate gives each server
+//! one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use causeway_pipeline::{Build, BuildError, Context, Failure, Fault, FaultId, Handler, Outcome, Step};
+use serde_json::Value;
+
+use super::loggers::HostLoggers;
+use super::record::{HeaderTable, RequestFields};
+use super::{AccessLogConfig, took};
+use crate::logs::{EachField, Entry, FieldSink, Level, LogValue, Logs, Output, key};
+
+/// Caddy's name of the logger; a server's own loggers have names below it.
+const LOGGER: &str = "http.log.error";
+
+struct ErrorLog {
+    logs: Arc<Logs>,
+    /// Takes the place of standard error.
+    stream: Option<Arc<Output>>,
+    loggers: HostLoggers,
+    headers: HeaderTable,
+}
+
+/// Compiles the handler from its JSON, which is that of `access_log`. Opens the outputs of its logs; entries for standard error go to
+/// `stream`.
+///
+/// # Errors
+/// As [`super::make`].
+pub fn make_with(
+    value: &Value,
+    build: &mut Build<'_>,
+    stream: Option<Arc<Output>>,
+) -> Result<Box<dyn Handler>, BuildError> {
+    let written: AccessLogConfig = build.parse(value)?;
+    let logs = build.at("logs", |build| Logs::open(&written.logs, build))?;
+    let loggers = HostLoggers::new(LOGGER, &written, &logs);
+    Ok(Box::new(ErrorLog { logs, stream, loggers, headers: HeaderTable::new(written.credentials) }))
+}
+
+/// As [`make_with`] for standard error, but with no logs in the configuration the handler writes nothing: for programs that embed the
+/// server.
+///
+/// # Errors
+/// As [`make_with`].
+pub fn make_configured(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
+    let mut handler = make_with(value, build, None)?;
+    if value["logs"].as_object().is_none_or(serde_json::Map::is_empty) {
+        handler = Box::new(Silent);
+    }
+    Ok(handler)
+}
+
+/// Writes nothing.
+struct Silent;
+
+impl Handler for Silent {
+    fn enter(&self, _: &mut Context) -> Step {
+        Step::Next
+    }
+}
+
+impl Handler for ErrorLog {
+    fn enter(&self, _: &mut Context) -> Step {
+        Step::Next
+    }
+
+    fn end(&self, cx: &Context, _: &Outcome) {
+        let Some(failure) = cx.failure() else { return };
+        // As in Caddy, the level is that of the server's own trouble: error routes have told the client, and 4xx is the client's.
+        let is_error = !failure.is_handled && (failure.fault.status.as_u16() >= 500 || failure.first.is_some());
+        let level = if is_error { Level::Error } else { Level::Debug };
+        let message = match failure.first {
+            Some(_) => "error handling handler error".to_owned(),
+            None => failure.fault.to_string(),
+        };
+        let fields = ErrorFields { cx, headers: &self.headers, took: took(cx), failure };
+        // A host without access records has errors.
+        let loggers = self.loggers.of(cx).filter(|loggers| !loggers.is_empty()).unwrap_or(&[0]);
+        for logger in loggers.iter().map(|index| &self.loggers.all[*index]) {
+            let entry =
+                Entry { level, time: cx.worker().wall(), logger: &logger.name, message: &message, fields: &fields };
+            for log in logger.logs.iter().map(|index| self.logs.get(*index)) {
+                if level >= log.level() {
+                    log.write_with(self.stream.as_deref(), &entry);
+                }
+            }
+        }
+    }
+}
+
+/// The fields of an entry, with Caddy's names and order.
+struct ErrorFields<'e> {
+    cx: &'e Context,
+    headers: &'e HeaderTable,
+    took: Duration,
+    failure: Failure<'e>,
+}
+
+impl EachField for ErrorFields<'_> {
+    fn each<S: FieldSink + ?Sized>(&self, sink: &mut S) {
+        let Failure { fault, id, first, .. } = self.failure;
+        sink.object(key!("request"), &RequestFields { cx: self.cx, headers: self.headers });
+        sink.value(key!("duration"), LogValue::Duration(self.took));
+        match first {
+            None => FaultFields(fault, id).each(sink),
+            Some((first, first_id)) => {
+                sink.value(key!("error"), LogValue::Text(fault.to_string().as_bytes()));
+                sink.object(key!("first_error"), &FirstFaultFields(first, first_id));
+            }
+        }
+    }
+}
+
+struct FaultFields<'f>(&'f Fault, FaultId);
+
+impl EachField for FaultFields<'_> {
+    fn each<S: FieldSink + ?Sized>(&self, sink: &mut S) {
+        sink.value(key!("status"), LogValue::Unsigned(self.0.status.as_u16().into()));
+        sink.value(key!("err_id"), LogValue::Plain(&self.1.text()));
+    }
+}
+
+struct FirstFaultFields<'f>(&'f Fault, FaultId);
+
+impl EachField for FirstFaultFields<'_> {
+    fn each<S: FieldSink + ?Sized>(&self, sink: &mut S) {
+        sink.value(key!("msg"), LogValue::Text(self.0.to_string().as_bytes()));
+        FaultFields(self.0, self.1).each(sink);
+    }
+}
