@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
+use rustls::sign::CertifiedKey;
 
 use super::{Certificate, CertificateSelection};
 
@@ -103,12 +104,23 @@ impl Store {
     ///
     /// Lock-free, but allocates for the normalised name and for each wildcard tried.
     pub fn find(&self, server_name: Option<&str>, tags: &[String]) -> Option<Arc<Certificate>> {
+        self.find_usable(server_name, tags, &|_| true)
+    }
+
+    /// As [`find`](Self::find), but of several valid certificates the newest that `is_usable` accepts is preferred. It is not called for a
+    /// single one.
+    pub fn find_usable(
+        &self,
+        server_name: Option<&str>,
+        tags: &[String],
+        is_usable: &dyn Fn(&CertifiedKey) -> bool,
+    ) -> Option<Arc<Certificate>> {
         let fits = |certificate: &&Arc<Certificate>| tags.is_empty() || self.has_one_of(certificate, tags);
-        let named = server_name.and_then(|name| self.named(&normal(name), fits));
+        let named = server_name.and_then(|name| self.named(&normal(name), fits, is_usable));
         if named.is_some() || tags.is_empty() {
             return named;
         }
-        newest_valid(self.tagged.load().iter().filter(fits)).cloned()
+        newest_usable(self.tagged.load().iter().filter(fits), is_usable).cloned()
     }
 
     fn has_one_of(&self, certificate: &Certificate, tags: &[String]) -> bool {
@@ -117,10 +129,15 @@ impl Store {
             || self.selections.iter().filter(wanted).any(|selection| selection.admits(certificate))
     }
 
-    fn named(&self, name: &str, fits: impl Fn(&&Arc<Certificate>) -> bool) -> Option<Arc<Certificate>> {
+    fn named(
+        &self,
+        name: &str,
+        fits: impl Fn(&&Arc<Certificate>) -> bool,
+        is_usable: &dyn Fn(&CertifiedKey) -> bool,
+    ) -> Option<Arc<Certificate>> {
         let pick = |name: &str| {
             let part = self.parts[part_of(&self.hasher, name)].load();
-            newest_valid(part.get(name)?.iter().filter(&fits)).cloned()
+            newest_usable(part.get(name)?.iter().filter(&fits), is_usable).cloned()
         };
         if let Some(found) = pick(name) {
             return Some(found);
@@ -175,17 +192,27 @@ fn insert(list: &mut Vec<Arc<Certificate>>, certificate: &Arc<Certificate>) {
     list.insert(at, Arc::clone(certificate));
 }
 
-/// The first candidate that is valid now, or else the first of all: this machine's clock may be wrong.
-fn newest_valid<'c>(mut candidates: impl Iterator<Item = &'c Arc<Certificate>>) -> Option<&'c Arc<Certificate>> {
+/// The first candidate that is valid now and that `is_usable` accepts, or else the first that is valid, or else the first of all: this
+/// machine's clock may be wrong.
+fn newest_usable<'c>(
+    mut candidates: impl Iterator<Item = &'c Arc<Certificate>>,
+    is_usable: &dyn Fn(&CertifiedKey) -> bool,
+) -> Option<&'c Arc<Certificate>> {
     let first = candidates.next()?;
-    let mut now = None;
-    let mut is_valid = |certificate: &Certificate| certificate.is_valid(*now.get_or_insert_with(SystemTime::now));
     let mut candidates = candidates.peekable();
     // A single candidate is returned without a read of the clock.
-    if candidates.peek().is_none() || is_valid(first) {
+    if candidates.peek().is_none() {
         return Some(first);
     }
-    candidates.find(|certificate| is_valid(certificate)).or(Some(first))
+    let now = SystemTime::now();
+    let mut valid = None;
+    for candidate in std::iter::once(first).chain(candidates).filter(|candidate| candidate.is_valid(now)) {
+        if is_usable(&candidate.signed()) {
+            return Some(candidate);
+        }
+        valid = valid.or(Some(candidate));
+    }
+    valid.or(Some(first))
 }
 
 /// Lower case, without spaces around it or a final dot; IP addresses without brackets and in canonical form.

@@ -74,10 +74,16 @@ pub struct SoughtCertificate {
 pub trait Certificates: Send + Sync + fmt::Debug {
     /// Returns a certificate for `server_name`, by an exact match or a wildcard. A non-empty `tags` restricts the choice to
     /// certificates with at least one of these tags. The name is in lower case. It is an IP address when the client sent
-    /// no name, and `None` when neither that address nor the policy's default name has a certificate.
+    /// no name, and `None` when neither that address nor the policy's default name has a certificate. Of several certificates, one that
+    /// `is_usable` accepts is preferred: the client can verify its signatures.
     ///
     /// Each handshake calls this on a worker thread, so it must not block; a map look-up is the expected cost.
-    fn find(&self, server_name: Option<&str>, tags: &[String]) -> Option<Arc<CertifiedKey>>;
+    fn find(
+        &self,
+        server_name: Option<&str>,
+        tags: &[String],
+        is_usable: &dyn Fn(&CertifiedKey) -> bool,
+    ) -> Option<Arc<CertifiedKey>>;
 
     /// Starts to obtain a certificate for a handshake for which [`find`](Self::find) has none (on-demand TLS). The handshake waits for the
     /// result for at most a minute; dropping the future does not cancel the work. `None`: the handshake gets no certificate in this way.

@@ -243,7 +243,7 @@ impl OneCertificate {
 }
 
 impl Certificates for OneCertificate {
-    fn find(&self, _: Option<&str>, _: &[String]) -> Option<Arc<CertifiedKey>> {
+    fn find(&self, _: Option<&str>, _: &[String], _: &dyn Fn(&CertifiedKey) -> bool) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0))
     }
 }

@@ -262,8 +262,13 @@ impl fmt::Debug for Finder {
 }
 
 impl causeway_engine::Certificates for Finder {
-    fn find(&self, server_name: Option<&str>, tags: &[String]) -> Option<Arc<CertifiedKey>> {
-        let found = self.store.find(server_name, tags)?;
+    fn find(
+        &self,
+        server_name: Option<&str>,
+        tags: &[String],
+        is_usable: &dyn Fn(&CertifiedKey) -> bool,
+    ) -> Option<Arc<CertifiedKey>> {
+        let found = self.store.find_usable(server_name, tags, is_usable)?;
         found.mark_used();
         Some(found.signed())
     }

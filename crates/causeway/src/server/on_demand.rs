@@ -152,12 +152,11 @@ impl OnDemand {
 
     /// Starts to obtain a certificate, unless that is in progress. `None`: the handshake gets no certificate. Does not block.
     pub(super) fn obtain(&self, sought: SoughtCertificate) -> Option<ObtainedCertificate> {
-        let known = sought.server_name.as_deref();
-        let getters = self.shared.names.getters(known.unwrap_or_default());
-        let mut signed = known.and_then(|name| self.shared.names.name(name));
-        // Sources may choose by the address for a client that names no server.
-        let name = known.map_or_else(|| sought.local.map(|ip| ip.to_string()).unwrap_or_default(), str::to_owned);
-        let name = name.as_str();
+        // As in CertMagic, the name is our own address for a client that names no server.
+        let known = sought.server_name.clone().or_else(|| sought.local.map(|ip| ip.to_string()));
+        let name = known.as_deref().unwrap_or_default();
+        let getters = self.shared.names.getters(name);
+        let mut signed = self.shared.names.name(name);
         let (sender, receiver) = oneshot::channel();
         let mut state = locked(&self.shared.state);
         if state.refused.get(name).is_some_and(|refused| Instant::now() < refused.until) {

@@ -285,7 +285,7 @@ fn client(loader: &HttpLoader, identity: Option<&ServerIdentity>) -> Result<Http
     let credentials = match &loader.credentials {
         LoaderCredentials::Anonymous => None,
         LoaderCredentials::Identity => {
-            let found = identity.and_then(|identity| identity.certificates.find(Some(&identity.name), &[]));
+            let found = identity.and_then(|identity| identity.certificates.find(Some(&identity.name), &[], &|_| true));
             Some(found.ok_or(PullFault::NoIdentity)?)
         }
         LoaderCredentials::Files(files) => Some(read(files)?),

@@ -267,7 +267,7 @@ fn on_demand() {
         &options,
         &format!(
             "https://:0 {{\n\ttls internal {{\n\t\ton_demand\n\t}}\n\trespond \"hello {{host}}\"\n}}\n\
-             http://localhost:{endpoint} {{\n\t@ok {{\n\t\tquery domain=good.example\n\t\tquery a=b\n\t}}\n\trespond @ok 204\n\t\
+             http://localhost:{endpoint} {{\n\t@ok {{\n\t\tquery domain=good.example domain=127.0.0.1\n\t\tquery a=b\n\t}}\n\trespond @ok 204\n\t\
              respond 403\n}}"
         ),
     );
@@ -296,6 +296,11 @@ fn on_demand() {
     assert_eq!(loaded.status, 200, "{}", loaded.body);
     assert_eq!(leaf(&folder, "good.example", port), before);
     assert_eq!(names(admin), known);
+    // As in CertMagic, a client that names no server gets a certificate of the address.
+    assert_eq!(curl(&folder, "127.0.0.1", port, &[]).as_deref(), Ok("hello 127.0.0.1"));
+    let all = names(admin);
+    let all: Vec<_> = all.as_array().unwrap().iter().map(|name| &name["name"]).collect();
+    assert_eq!(all, ["127.0.0.1", "good.example"]);
 }
 
 /// Sends a request by `openssl s_client`, with a stored session if there is one, and stores the last session. Returns whether the session was resumed.

@@ -194,6 +194,24 @@ fn the_newest_that_is_valid() {
     }
 }
 
+// CertMagic: of several certificates the client gets one that it can verify, if there is one.
+#[test]
+fn the_newest_that_the_client_can_verify() {
+    let now = SystemTime::now();
+    let of = |algorithm, from| Arc::new(certificate_with(&["a.example"], &[], from, now + DAY, algorithm, |_| ()));
+    let (rsa, ecdsa) = (of(&PKCS_RSA_SHA256, now - 2 * DAY), of(&PKCS_ECDSA_P256_SHA256, now - DAY));
+    let is = |there: &[&Arc<Certificate>], algorithm, want: &Arc<Certificate>| {
+        let store = Store::new(there.iter().copied().cloned(), Vec::new());
+        let is_usable = |key: &CertifiedKey| key.key.algorithm() == algorithm;
+        let found = store.find_usable(Some("a.example"), &[], &is_usable);
+        assert!(found.is_some_and(|found| Arc::ptr_eq(&found, want)), "{algorithm:?}");
+    };
+    is(&[&rsa, &ecdsa], KeyAlgorithm::RSA, &rsa);
+    is(&[&rsa, &ecdsa], KeyAlgorithm::ECDSA, &ecdsa);
+    is(&[&rsa, &ecdsa], KeyAlgorithm::ED25519, &ecdsa);
+    is(&[&ecdsa], KeyAlgorithm::RSA, &ecdsa);
+}
+
 // A renewal: the new certificate replaces the old one under its names, and only there.
 #[test]
 fn a_certificate_is_swapped() {

@@ -269,6 +269,15 @@ pub enum PublicIssuer {
 }
 
 impl PublicIssuer {
+    /// Whether this is one of the authorities that sign public names only, by the list of CertMagic. Others may be private.
+    pub(super) fn is_known_to_be_public(&self) -> bool {
+        const HOSTS: [&str; 3] = ["api.letsencrypt.org", "acme.zerossl.com", "api.pki.goog"];
+        match self {
+            Self::Acme(acme) => acme.ca.is_empty() || HOSTS.iter().any(|host| acme.ca.contains(host)),
+            Self::ZeroSsl(_) => true,
+        }
+    }
+
     /// Returns the settings for DNS-01, if there are any.
     pub fn dns(&self) -> Option<&DnsChallenge> {
         match self {

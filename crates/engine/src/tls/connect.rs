@@ -176,7 +176,7 @@ impl ManagedCertificate {
     /// object: rustls resumes a session only with the resolver of its first handshake, so that no session outlives the
     /// certificate that it was opened with.
     fn current(&self, core: &Core) -> Arc<CurrentCertificate> {
-        let found = core.certificates().and_then(|certificates| certificates.find(Some(&self.name), &[]));
+        let found = core.certificates().and_then(|certificates| certificates.find(Some(&self.name), &[], &|_| true));
         let mut last = self.last.borrow_mut();
         if let (Some(last), Some(found)) = (&*last, &found)
             && last.key.as_ref().is_some_and(|key| Arc::ptr_eq(key, found))

@@ -186,7 +186,7 @@ impl Handshake {
             tracing::debug!(peer = %self.ends, server_name = ?name, "the client offers no served ALPN protocol");
             return Err(Refusal::alert(alert::NO_APPLICATION_PROTOCOL));
         }
-        let mut certificate = self.plan.certificate(policy, name.as_deref(), &self.ends);
+        let mut certificate = self.plan.certificate(policy, &hello, name.as_deref(), &self.ends);
         if certificate.is_none()
             && let Some(mut obtained) = self.plan.obtain(policy, &hello, name.as_deref(), &self.ends)
         {
@@ -195,10 +195,11 @@ impl Handshake {
             certificate = self.wait(|_, task| obtained.as_mut().poll(task).map(Ok)).await?;
             self.deadline.set(clock::now() + self.listener.plan().timeouts.head);
         }
-        let certificate = certificate.or_else(|| self.plan.fallback(policy, name.as_deref())).ok_or_else(|| {
-            tracing::debug!(peer = %self.ends, server_name = ?name, "no certificate for the server name");
-            Refusal::alert(alert::INTERNAL_ERROR)
-        })?;
+        let certificate =
+            certificate.or_else(|| self.plan.fallback(policy, &hello, name.as_deref())).ok_or_else(|| {
+                tracing::debug!(peer = %self.ends, server_name = ?name, "no certificate for the server name");
+                Refusal::alert(alert::INTERNAL_ERROR)
+            })?;
         // An RSA signature would delay the worker's other connections.
         let is_slow = certificate.key.algorithm() == SignatureAlgorithm::RSA;
         let config = policy.config(&hello, certificate, &secret);

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use causeway_pipeline::{Ends, ListenerSpec, ListeningSocket, Protocols, TlsPolicy};
 use ipnet::IpNet;
-use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use rustls::{CipherSuite, ServerConfig, SignatureAlgorithm};
 
 use super::secrets_log::{FileKeyLog, SecretsLog, SecretsLogs};
 use super::write_secret::WriteSecret;
@@ -147,17 +147,18 @@ impl TlsPlan {
     pub(super) fn certificate(
         &self,
         policy: &CompiledPolicy,
+        hello: &ClientHello<'_>,
         server_name: Option<&str>,
         ends: &Ends,
     ) -> Option<Arc<CertifiedKey>> {
         // The server name is already in lower case; the configured names are not.
         // A client that names a server never gets the default name's certificate, which it would refuse.
         match server_name {
-            Some(name) => self.find(policy, name),
+            Some(name) => self.find(policy, hello, name),
             None => ends
                 .local()
-                .and_then(|local| self.find(policy, &local.ip().to_canonical().to_string()))
-                .or_else(|| self.find(policy, &policy.spec.default_server_name.as_ref()?.to_ascii_lowercase())),
+                .and_then(|local| self.find(policy, hello, &local.ip().to_canonical().to_string()))
+                .or_else(|| self.find(policy, hello, &policy.spec.default_server_name.as_ref()?.to_ascii_lowercase())),
         }
     }
 
@@ -184,17 +185,36 @@ impl TlsPlan {
 
     /// Finds the certificate for a handshake that [`certificate`](Self::certificate) and [`obtain`](Self::obtain) have none for: that of the
     /// policy's fallback name; without a server name, any with one of the policy's tags.
-    pub(super) fn fallback(&self, policy: &CompiledPolicy, server_name: Option<&str>) -> Option<Arc<CertifiedKey>> {
+    pub(super) fn fallback(
+        &self,
+        policy: &CompiledPolicy,
+        hello: &ClientHello<'_>,
+        server_name: Option<&str>,
+    ) -> Option<Arc<CertifiedKey>> {
         let fallback = policy.spec.fallback_server_name.as_ref();
-        fallback.and_then(|name| self.find(policy, &name.to_ascii_lowercase())).or_else(|| {
-            let any = self.certificates.as_ref()?.find(None, &policy.spec.certificate_tags);
+        fallback.and_then(|name| self.find(policy, hello, &name.to_ascii_lowercase())).or_else(|| {
+            let is_usable = |key: &CertifiedKey| can_verify(hello, key);
+            let any = self.certificates.as_ref()?.find(None, &policy.spec.certificate_tags, &is_usable);
             any.filter(|_| server_name.is_none())
         })
     }
 
-    fn find(&self, policy: &CompiledPolicy, name: &str) -> Option<Arc<CertifiedKey>> {
-        self.certificates.as_ref()?.find(Some(name), &policy.spec.certificate_tags)
+    fn find(&self, policy: &CompiledPolicy, hello: &ClientHello<'_>, name: &str) -> Option<Arc<CertifiedKey>> {
+        let is_usable = |key: &CertifiedKey| can_verify(hello, key);
+        self.certificates.as_ref()?.find(Some(name), &policy.spec.certificate_tags, &is_usable)
     }
+}
+
+/// Returns whether a client can verify the signatures of a key: by its signature schemes, and for TLS 1.2 also by its cipher suites
+/// (RFC 5246 §7.4.2).
+fn can_verify(hello: &ClientHello<'_>, key: &CertifiedKey) -> bool {
+    let is_suite_of = |suite: &CipherSuite| match key.key.algorithm() {
+        SignatureAlgorithm::RSA => suite.as_str().is_some_and(|name| name.starts_with("TLS_ECDHE_RSA")),
+        _ => suite.as_str().is_some_and(|name| name.starts_with("TLS_ECDHE_ECDSA")),
+    };
+    let is_version3 = |suite: &CipherSuite| suite.as_str().is_some_and(|name| name.starts_with("TLS13_"));
+    key.key.choose_scheme(hello.signature_schemes()).is_some()
+        && hello.cipher_suites().iter().any(|suite| is_version3(suite) || is_suite_of(suite))
 }
 
 /// Returns the configuration for a handshake that verifies a challenge.

@@ -125,7 +125,12 @@ impl Store {
 }
 
 impl Certificates for Store {
-    fn find(&self, server_name: Option<&str>, tags: &[String]) -> Option<Arc<CertifiedKey>> {
+    fn find(
+        &self,
+        server_name: Option<&str>,
+        tags: &[String],
+        _: &dyn Fn(&CertifiedKey) -> bool,
+    ) -> Option<Arc<CertifiedKey>> {
         let known = self.known.lock().unwrap();
         let name = server_name.unwrap_or("<none>");
         let wildcard = name.split_once('.').map(|(_, rest)| format!("*.{rest}")).unwrap_or_default();

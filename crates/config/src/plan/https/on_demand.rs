@@ -6,7 +6,7 @@ use super::super::certificates::{CertificateGetter, ManagedName, PublicName};
 use super::super::pki::LOCAL;
 use super::super::storage::Storage;
 use super::super::tls::{Automation, Issuer};
-use super::{issuer, signed};
+use super::{issuer, signed_by};
 use crate::names;
 
 /// Selects the names for which a handshake may obtain a certificate.
@@ -61,14 +61,19 @@ impl OnDemand {
         if name.contains('*') || !names::qualifies(name) {
             return None;
         }
-        let (policy, _) = issuer(name, &self.automation);
+        let (policy, usual) = issuer(name, &self.automation);
         if !policy.on_demand || policy.only_getters {
             return None;
         }
-        let signed = signed(name.to_owned(), &self.automation);
+        // The policy's own issuers come first here, also for names that automatic HTTPS leaves to the local authority.
+        let issuer = policy.issuers.first().cloned().unwrap_or(usual);
+        let signed = signed_by(name.to_owned(), &policy, issuer);
         let is_possible = match &signed {
             SignedName::Local(name) => name.authority != LOCAL || self.uses_local_authority(),
-            SignedName::Public(_) => names::is_public(name),
+            // A private authority may sign names that a public one refuses.
+            SignedName::Public(public) => {
+                names::is_public(name) || public.issuers.iter().any(|issuer| !issuer.is_known_to_be_public())
+            }
         };
         is_possible.then_some(signed)
     }

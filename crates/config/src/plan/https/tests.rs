@@ -577,6 +577,27 @@ fn names_on_demand() {
     assert!(loaded.certificates.authorities.iter().any(|authority| authority.id == LOCAL));
 }
 
+// CertMagic, `ACMEIssuer.PreCheck`: only authorities that are known to be public refuse names of private networks.
+#[test]
+fn names_on_demand_of_a_private_authority() {
+    let names = |ca: &str| {
+        let config = json!({ "apps": { "tls": { "automation": {
+            "on_demand": { "permission": { "module": "http", "endpoint": "http://localhost/ask" } },
+            "policies": [{ "on_demand": true, "issuers": [{ "module": "acme", "ca": ca }] }],
+        } } } });
+        let on_demand = read(&config, &[]).unwrap().certificates.on_demand.unwrap();
+        let is_signed = |name: &&str| matches!(on_demand.name(name), Some(SignedName::Public(_)));
+        ["a.example", "x.internal", "x.localhost", "10.0.0.1", "*.x.internal", "a_b!.internal"]
+            .into_iter()
+            .filter(is_signed)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names("https://ca.internal/directory"), ["a.example", "x.internal", "x.localhost", "10.0.0.1"]);
+    for public in ["", "https://acme-v02.api.letsencrypt.org/directory", "https://acme.zerossl.com/v2/DV90"] {
+        assert_eq!(names(public), ["a.example"], "{public}");
+    }
+}
+
 // Caddy refuses on-demand TLS without a permission if clients can choose the names that a public authority has to sign.
 #[test]
 fn on_demand_without_permission() {
