@@ -60,6 +60,8 @@ impl fmt::Debug for ForwardProxy {
 pub struct Client {
     limits: Rc<Limits>,
     proxy: Option<Rc<ForwardProxy>>,
+    /// The connection serves one request, with `Connection: close`.
+    is_single: bool,
     inbound: Inbound,
     outbound: Outbound,
     // The number of the open exchange, or of the last one.
@@ -118,6 +120,7 @@ impl Client {
         Self {
             limits,
             proxy: None,
+            is_single: false,
             inbound: Inbound::Idle,
             outbound: Outbound::Idle,
             stream: 0,
@@ -135,6 +138,13 @@ impl Client {
     #[must_use]
     pub fn through(mut self, proxy: ForwardProxy) -> Self {
         self.proxy = Some(Rc::new(proxy));
+        self
+    }
+
+    /// The connection serves one request, which has `Connection: close` (RFC 9112 §9.6).
+    #[must_use]
+    pub fn single(mut self) -> Self {
+        self.is_single = true;
         self
     }
 
@@ -161,7 +171,7 @@ impl Client {
     #[must_use]
     pub fn is_last(&self) -> bool {
         // Stream numbers are not reused.
-        self.over || self.draining || !self.keep || self.stream == u32::MAX
+        self.over || self.draining || !self.keep || self.stream == u32::MAX || self.is_single && self.stream > 0
     }
 
     /// The version of the last complete response head.
@@ -218,7 +228,7 @@ impl Client {
         if !self.is_idle() {
             return Err(Unopened::Full);
         }
-        encode::request_head(head, framing, self.proxy.as_deref(), out).ok_or(Unopened::Head)?;
+        encode::request_head(head, framing, self.proxy.as_deref(), self.is_single, out).ok_or(Unopened::Head)?;
         self.stream += 1;
         self.asked = match (head.method(), framing) {
             (Method::Connect, _) => RequestKind::Connect,

@@ -158,6 +158,28 @@ fn fields() {
     ]);
 }
 
+/// RFC 9112 §9.6: a client that closes after the response sends `close`.
+#[test]
+fn a_connection_for_one_request() {
+    let te = request("GET", "/", &[("Host", "a"), ("TE", "trailers"), ("Upgrade", "x")]);
+    for (head, framing, want) in [
+        (
+            request("GET", "/", &[("Host", "a"), ("Connection", "x")]),
+            Framing::Empty,
+            "GET / HTTP/1.1|Host: a|Connection: close",
+        ),
+        (te.clone(), Framing::Empty, "GET / HTTP/1.1|Host: a|TE: trailers|Connection: close, TE"),
+        (te, Framing::Tunnel, "GET / HTTP/1.1|Host: a|Upgrade: x|TE: trailers|Connection: Upgrade, TE"),
+    ] {
+        let mut upstream = UpstreamPeer::new(Limits::default());
+        upstream.client = upstream.client.single();
+        assert!(!upstream.client.is_last());
+        upstream.client.open(&head, framing, &mut upstream.out).unwrap();
+        assert_eq!(upstream.written().trim_end().replace("\r\n", "|"), want);
+        assert!(upstream.client.is_last());
+    }
+}
+
 /// The types allow any string as a name or method, so these are checked.
 #[test]
 fn nothing_malformed_goes_out() {

@@ -82,3 +82,4 @@ mod unix_listeners;
 mod unix_sockets;
 mod upgrade;
 mod upstreams;
+mod web_sockets;

@@ -1,7 +1,7 @@
 //! `upgrade` and SIGUSR2: another process takes the place of a running server, with its sockets.
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::{connect, get};
 use crate::process::Folder;
+use crate::web_sockets::{echo_upstream, echoes, tunnel};
 
 /// Paths for two sockets, of the admin API and of a site; the files are removed when dropped.
 struct Sockets {
@@ -92,51 +93,6 @@ fn ask(stream: &mut TcpStream) -> std::io::Result<bool> {
         }
     }
     Ok(!String::from_utf8_lossy(&bytes).contains("Connection: close"))
-}
-
-/// An upstream that switches protocols and echoes, as a WebSocket's does.
-fn echo_upstream() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            std::thread::spawn(move || {
-                let (mut head, mut byte) = (Vec::new(), [0]);
-                while !head.ends_with(b"\r\n\r\n") && stream.read_exact(&mut byte).is_ok() {
-                    head.push(byte[0]);
-                }
-                let _ = stream.write_all(
-                    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-                );
-                let mut some = [0; 64];
-                while let Ok(len @ 1..) = stream.read(&mut some) {
-                    let _ = stream.write_all(&some[..len]);
-                }
-            });
-        }
-    });
-    port
-}
-
-/// Opens a tunnel through the server.
-fn tunnel(port: u16) -> TcpStream {
-    let mut stream = connect(port);
-    let head = "GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-                Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n";
-    stream.write_all(head.as_bytes()).unwrap();
-    let (mut answer, mut byte) = (Vec::new(), [0]);
-    while !answer.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte).unwrap();
-        answer.push(byte[0]);
-    }
-    assert!(answer.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&answer));
-    stream
-}
-
-fn echoes(stream: &mut TcpStream) -> bool {
-    let mut back = [0; 5];
-    stream.write_all(b"hello").is_ok() && stream.read_exact(&mut back).is_ok() && &back == b"hello"
 }
 
 /// Under load no connection fails, whatever the number of workers of the next process: new connections, kept ones, and

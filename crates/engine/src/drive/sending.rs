@@ -38,7 +38,7 @@ enum Phase {
     /// No head is sent yet.
     NotBegun,
     /// The head is sent; the content waits for the peer's consent, as a tunnel's does.
-    Held(Content),
+    Held(Body),
     /// The content is being sent.
     Open(Content),
     /// Nothing more is sent.
@@ -82,16 +82,24 @@ impl Sending {
 
     /// The head is sent; this content follows after [`start`](Self::start).
     pub(super) fn begin_held(&mut self, content: Body) {
-        self.phase = Phase::Held(content.into());
+        self.phase = Phase::Held(content);
     }
 
     /// Releases held content; otherwise without effect.
     pub(super) fn start(&mut self) {
         // Taken out and put back, since the content moves from one variant to another.
         self.phase = match std::mem::replace(&mut self.phase, Phase::Done) {
-            Phase::Held(content) => Phase::Open(content),
+            Phase::Held(content) => Phase::Open(content.into()),
             phase => phase,
         };
+    }
+
+    /// Sends nothing more; returns held content, of which nothing was read.
+    pub(super) fn take_held(&mut self) -> Option<Body> {
+        match std::mem::replace(&mut self.phase, Phase::Done) {
+            Phase::Held(content) => Some(content),
+            _ => None,
+        }
     }
 
     /// Sends nothing more; drops the content.

@@ -50,6 +50,8 @@ impl ClientMachine {
             // The configured limits apply to both versions, so a fallback to HTTP/1.1 changes none of them.
             let limits = h1::Limits { head_bytes_max, trailers_bytes_max, ..h1::Limits::default() };
             let machine = h1::Client::new(Rc::new(limits));
+            // Without a time to be idle a connection serves one request.
+            let machine = if transport.idle_timeout.is_zero() { machine.single() } else { machine };
             Self::Http1(Box::new(match transport.forward_proxy() {
                 Some(proxy) => machine.through(h1::ForwardProxy {
                     // RFC 9110 §4.2.3: the default port is left out.

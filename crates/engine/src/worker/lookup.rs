@@ -23,7 +23,23 @@ pub(super) fn resolve(address: &str, hosts: &Path) -> io::Result<Vec<SocketAddr>
     {
         return Ok(vec![(Ipv6Addr::LOCALHOST, port).into(), (Ipv4Addr::LOCALHOST, port).into()]);
     }
+    refuse_numbers(address.rsplit_once(':').map_or(address, |(host, _)| host))?;
     Ok(address.to_socket_addrs()?.collect())
+}
+
+/// Refuses a host that ends in a number and is no IP address, such as `127.1` or a port without its colon. The C library takes it for an IPv4
+/// address of inet_aton(3), so that a host could pass for another one.
+fn refuse_numbers(host: &str) -> io::Result<()> {
+    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+    let digits = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
+    let is_number = match digits {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()),
+    };
+    match is_number && host.parse::<Ipv4Addr>().is_err() {
+        true => Err(io::Error::new(io::ErrorKind::NotFound, "the host is a number, and no IP address")),
+        false => Ok(()),
+    }
 }
 
 /// Answers a question; blocks for as long as the servers take. `random` is the seed of all choices.
@@ -71,7 +87,9 @@ async fn by_dns(question: &Question, resolver: Option<&Resolver>, random: u64) -
 }
 
 fn by_system(name: &str, families: dns::Families) -> Result<Vec<DnsRecord>, LookupError> {
-    let found = (name, 0).to_socket_addrs().map_err(|error| LookupError::new(format!("{name}: {error}")))?;
+    let failed = |error: io::Error| LookupError::new(format!("{name}: {error}"));
+    refuse_numbers(name).map_err(failed)?;
+    let found = (name, 0).to_socket_addrs().map_err(failed)?;
     let found: Vec<_> =
         found.map(|address| address.ip()).filter(|ip| families.has(*ip)).map(DnsRecord::Address).collect();
     if found.is_empty() { Err(LookupError::new(format!("found no records of {name}"))) } else { Ok(found) }
@@ -93,6 +111,18 @@ mod tests {
 
     fn addresses(name: &str, families: Families) -> Result<Vec<DnsRecord>, LookupError> {
         look_up(&Question::Addresses { name: name.into(), families }, None, 0)
+    }
+
+    // WHATWG URL, "ends in a number": only a whole IPv4 address does.
+    #[test]
+    fn hosts_that_are_numbers() {
+        for host in ["14001", "127.1", "0x7f.1", "127.0.0.0x1", "1.2.3.4.5", "a.1", "127.0.0.1."] {
+            assert!(refuse_numbers(host).is_err(), "{host}");
+            assert!(resolve(&format!("{host}:80"), Path::new(HOSTS)).is_err(), "{host}");
+        }
+        for host in ["127.0.0.1", "a1", "a.1b", "0xg", "[::1]", "localhost", "x.0x1g"] {
+            assert!(refuse_numbers(host).is_ok(), "{host}");
+        }
     }
 
     // Caddy: an upstream's name may be an address; the family must be one of the question's.

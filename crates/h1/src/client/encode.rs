@@ -8,12 +8,13 @@ use crate::encode::{is_ours, put_length};
 /// Upper bound in bytes of a request line and the machine's own fields, without the target and the authority.
 const OWN_BYTES_MAX: usize = 192;
 
-/// Writes the head, for a forward proxy in absolute form. Returns `None`, with no byte written, if the head is not valid for
-/// this framing.
+/// Writes the head, for a forward proxy in absolute form. `is_last`: the connection serves no further request. Returns `None`, with no byte
+/// written, if the head is not valid for this framing.
 pub(super) fn request_head(
     head: &Head,
     framing: Framing,
     proxy: Option<&ForwardProxy>,
+    is_last: bool,
     out: &mut WriteList,
 ) -> Option<()> {
     let (method, target, fields) = (head.method(), head.target(), head.fields());
@@ -73,12 +74,18 @@ pub(super) fn request_head(
         Framing::Stream => out.put(b"Transfer-Encoding: chunked\r\n"),
         Framing::Empty | Framing::Tunnel => {}
     }
-    // RFC 9110 §7.8, §10.1.4: Upgrade and TE are sent only if Connection lists them.
-    out.put(match (keeps_upgrade, fields.has_token(names::TE, "trailers")) {
-        (false, false) => b"\r\n",
-        (false, true) => b"TE: trailers\r\nConnection: TE\r\n\r\n",
-        (true, false) => b"Connection: Upgrade\r\n\r\n",
-        (true, true) => b"TE: trailers\r\nConnection: Upgrade, TE\r\n\r\n",
+    // RFC 9110 §7.8, §10.1.4: Upgrade and TE are sent only if Connection lists them. A tunnel ends with its connection without `close`.
+    let has_te = fields.has_token(names::TE, "trailers");
+    if has_te {
+        out.put(b"TE: trailers\r\n");
+    }
+    out.put(match (keeps_upgrade, is_last, has_te) {
+        (false, false, false) => b"\r\n",
+        (false, false, true) => b"Connection: TE\r\n\r\n",
+        (false, true, false) => b"Connection: close\r\n\r\n",
+        (false, true, true) => b"Connection: close, TE\r\n\r\n",
+        (true, _, false) => b"Connection: Upgrade\r\n\r\n",
+        (true, _, true) => b"Connection: Upgrade, TE\r\n\r\n",
     });
     Some(())
 }

@@ -22,9 +22,9 @@ pub(super) fn decide(cx: &mut Context, call: Call, asked: PendingCall) -> Step {
     if status == StatusCode::SWITCHING_PROTOCOLS {
         return tunnel(cx, call, switch, &local.plan);
     }
-    // DEVIATES Caddy: forwarded, a 2xx would mean to the client that its tunnel is open (RFC 9110 §9.3.6).
-    if switch == Switch::Connect && matches!(status.as_u16(), 200..300) {
-        return Step::Fail(bad_gateway("the upstream responded without switching protocols".to_owned()));
+    // The client's side of the tunnel: routes may have another proxy, such as the one after `forward_auth`.
+    if let Some(Body::Tunnel(content)) = call.take_unsent_body() {
+        cx.replace_body_by(content);
     }
     let routes = local.plan.response_routes.iter().find(|routes| routes.are_for(call.head().fields(), status));
     if let Some(routes) = routes {
@@ -37,6 +37,10 @@ pub(super) fn decide(cx: &mut Context, call: Call, asked: PendingCall) -> Step {
                 return Step::Call(list);
             }
         }
+    }
+    // DEVIATES Caddy: forwarded, a 2xx would mean to the client that its tunnel is open (RFC 9110 §9.3.6).
+    if switch == Switch::Connect && matches!(status.as_u16(), 200..300) {
+        return Step::Fail(bad_gateway("the upstream responded without switching protocols".to_owned()));
     }
     pass(cx, &local, call, status)
 }

@@ -185,6 +185,7 @@ fn begin(
     let (content, replay) = take_content(cx, plan, switch, content)?;
     let has_content = !matches!(content, Body::Empty);
     let content = plan.carriage.wrap(cx, &call, content, &place)?;
+    tracing::debug!(dial = %place.address.name, "selected upstream");
     call.send(content, &**upstream);
     let began = cx.worker().now();
     let asked = PendingCall {
@@ -270,6 +271,14 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
         Ok(CallEvent::Head { tunnel }) if tunnel == (call.head().status() == StatusCode::SWITCHING_PROTOCOLS) => {
             let (local, place, began) = (Rc::clone(&asked.local), Rc::clone(&asked.place), asked.began);
             let plan = &local.plan;
+            tracing::debug!(
+                upstream = %place.address.name,
+                duration = cx.worker().now().saturating_duration_since(began).as_secs_f64(),
+                method = call.request().method().as_str(),
+                uri = call.request().target().as_str(),
+                status = call.head().status().as_u16(),
+                "upstream roundtrip"
+            );
             // HTTP in gRPC has the status in the content.
             if !matches!(plan.carriage, Carriage::HttpGrpc(_)) {
                 asked.settle(cx, CallEnd::Answered(call.head().status()));

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
-use causeway_message::{Method, NameRef, StatusCode, TargetForm, names};
+use causeway_message::{Chunk, Method, NameRef, StatusCode, TargetForm, names};
 use causeway_pipeline::upstream::Maker;
 use causeway_pipeline::{BodyFault, Call, Context, Fault, Frame, Generation, Reason, Response, Sleep, Step, Worker};
 
@@ -105,7 +105,9 @@ pub(super) fn tunnel(cx: &mut Context, call: Call, switch: Switch, plan: &Revers
             delay,
             next: sleep(LOOK_INTERVAL),
         });
-        call.make_body(Box::new(Limited { end: plan.stream_timeout.map(sleep), replacement }));
+        let is_web_socket = call.request().fields().has_token(names::UPGRADE, "websocket");
+        let close = if is_web_socket { CloseFrame::Unsent } else { CloseFrame::None };
+        call.make_body(Box::new(Limited { end: plan.stream_timeout.map(sleep), replacement, close }));
     }
     Step::Respond(Response::switch(call.into_body()))
 }
@@ -113,12 +115,26 @@ pub(super) fn tunnel(cx: &mut Context, call: Call, switch: Switch, plan: &Revers
 /// How often a tunnel with `stream_close_delay` looks whether its plan was replaced.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The content of a tunnel that may last for a time only. Its failure ends both directions.
+/// A WebSocket's frame with the status 1001, Going Away (RFC 6455 §5.5.1, §7.4.1).
+const GOING_AWAY: &[u8] = &[0x88, 2, 0x03, 0xe9];
+
+/// How a limited tunnel ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CloseFrame {
+    /// It fails, which ends both directions.
+    None,
+    /// By [`GOING_AWAY`] to the client, which then closes the WebSocket.
+    Unsent,
+    Sent,
+}
+
+/// The content of a tunnel that may last for a time only.
 struct Limited {
     /// `stream_timeout`.
     end: Option<Sleep>,
     /// `stream_close_delay`.
     replacement: Option<Replacement>,
+    close: CloseFrame,
 }
 
 /// The time after which a tunnel is closed once its plan was replaced.
@@ -147,8 +163,16 @@ impl Replacement {
 
 impl Maker for Limited {
     fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+        if self.close == CloseFrame::Sent {
+            return Poll::Ready(None);
+        }
         let is_over = self.end.as_mut().is_some_and(|end| Pin::new(end).poll(task).is_ready())
             || self.replacement.as_mut().is_some_and(|replacement| replacement.poll(task).is_ready());
+        if is_over && self.close == CloseFrame::Unsent {
+            // As in Caddy, the frame may come within a longer one, which the client then sees as broken off.
+            self.close = CloseFrame::Sent;
+            return Poll::Ready(Some(Ok(Frame::Chunk(Chunk::from_static(GOING_AWAY)))));
+        }
         if is_over {
             return Poll::Ready(Some(Err(BodyFault::TimedOut)));
         }

@@ -123,9 +123,11 @@ fn read(
     if let Some(limit) = duration("dial_timeout", &written.dial_timeout)? {
         transport.connect_timeout = limit;
     }
-    transport.head_timeout = duration("response_header_timeout", &written.response_header_timeout)?;
-    duration("expect_continue_timeout", &written.expect_continue_timeout)?;
     transport.read_timeout = duration("read_timeout", &written.read_timeout)?;
+    // As in Caddy, the limit on reads is one on the wait for the head too.
+    let head_timeout = duration("response_header_timeout", &written.response_header_timeout)?;
+    transport.head_timeout = [head_timeout, transport.read_timeout].into_iter().flatten().min();
+    duration("expect_continue_timeout", &written.expect_continue_timeout)?;
     transport.write_timeout = duration("write_timeout", &written.write_timeout)?;
     transport.connections_max = usize::try_from(written.max_conns_per_host).ok().filter(|&max| max > 0);
     if let Some(bytes) = u32::try_from(written.max_response_header_size).ok().filter(|&bytes| bytes > 0) {

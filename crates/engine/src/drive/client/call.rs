@@ -325,9 +325,11 @@ impl UpstreamCall {
         let tunnel = self.framing == Framing::Tunnel
             && (status == StatusCode::SWITCHING_PROTOCOLS || self.is_connect && matches!(status.as_u16(), 200..300));
         if self.framing == Framing::Tunnel && !tunnel {
-            // The upstream refused to switch protocols: an ordinary response.
+            // The upstream refused to switch protocols: an ordinary response. Another call may need the content.
             machine.finish(self.stream, out);
-            self.sending.finish();
+            if let Some(body) = self.sending.take_held() {
+                self.call.put_body(body);
+            }
         }
         let length = if let BodyLength::Sized(bytes) = body { Some(bytes) } else { None };
         if tunnel {

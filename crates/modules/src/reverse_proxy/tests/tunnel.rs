@@ -143,7 +143,8 @@ fn a_tunnel_of_a_replaced_plan() {
         }
         let before = kit.worker().now();
         let answer = pending.finish(&mut kit);
-        assert_eq!((answer.text(), answer.broken), ("to the client", Some(BodyFault::TimedOut)));
+        // RFC 6455 §5.5.1, §7.4.1: a close frame with the status 1001.
+        assert_eq!((&*answer.body, answer.broken), (&b"to the client\x88\x02\x03\xe9"[..], None));
         assert_eq!((kit.worker().now() - before).as_secs(), seconds);
     }
 }
@@ -162,6 +163,15 @@ fn a_tunnel_that_lasts_too_long() {
         }
         // Timers run if nothing else is left.
         let answer = pending.finish(&mut kit);
-        assert_eq!((answer.text(), answer.broken), ("to the client", is_late.then_some(BodyFault::TimedOut)));
+        let want = if is_late { &b"to the client\x88\x02\x03\xe9"[..] } else { b"to the client" };
+        assert_eq!((&*answer.body, answer.broken), (want, None));
     }
+    // Another protocol has no such frame.
+    let request = Request::get("/").upgrade("other").field("Connection", "Upgrade").body_open();
+    let (call, pending) = ask(&mut kit, &request);
+    let _outbound = call.take_body().expect("the outbound content");
+    call.switch(&[("Upgrade", "other"), ("Connection", "Upgrade")]);
+    call.send(b"to the client");
+    let answer = pending.finish(&mut kit);
+    assert_eq!((answer.text(), answer.broken), ("to the client", Some(BodyFault::TimedOut)));
 }

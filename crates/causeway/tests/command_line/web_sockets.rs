@@ -1,0 +1,88 @@
+//! WebSockets through the proxy.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+use crate::client::{connect, send};
+use crate::process::Folder;
+
+/// An upstream that switches protocols and echoes, as a WebSocket's does.
+pub(crate) fn echo_upstream() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let (mut head, mut byte) = (Vec::new(), [0]);
+                while !head.ends_with(b"\r\n\r\n") && stream.read_exact(&mut byte).is_ok() {
+                    head.push(byte[0]);
+                }
+                let _ = stream.write_all(
+                    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+                );
+                let mut some = [0; 64];
+                while let Ok(len @ 1..) = stream.read(&mut some) {
+                    let _ = stream.write_all(&some[..len]);
+                }
+            });
+        }
+    });
+    port
+}
+
+/// Opens a tunnel through the server.
+pub(crate) fn tunnel(port: u16) -> TcpStream {
+    let mut stream = connect(port);
+    let head = "GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let (mut answer, mut byte) = (Vec::new(), [0]);
+    while !answer.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        answer.push(byte[0]);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&answer));
+    stream
+}
+
+pub(crate) fn echoes(stream: &mut TcpStream) -> bool {
+    let mut back = [0; 5];
+    stream.write_all(b"hello").is_ok() && stream.read_exact(&mut back).is_ok() && &back == b"hello"
+}
+
+// Caddy's documentation of `forward_auth`: a response of 2xx lets the request through. The WebSocket is the one of the second proxy.
+#[test]
+fn after_forward_auth() {
+    let upstream = echo_upstream();
+    let folder = Folder::with(&[(
+        "Caddyfile",
+        &format!(
+            "{{\n\tadmin off\n}}\n:0 {{\n\tbind 127.0.0.1\n\thandle /auth {{\n\t\t@out header Cookie out\n\t\trespond @out 401\n\t\trespond \
+             204\n\t}}\n\thandle {{\n\t\tforward_auth {{http.request.local}} {{\n\t\t\turi /auth\n\t\t}}\n\t\treverse_proxy \
+             127.0.0.1:{upstream}\n\t}}\n}}\n"
+        ),
+    )]);
+    let server = folder.start(&["run"]);
+    let mut stream = tunnel(server.port());
+    for _ in 0..3 {
+        assert!(echoes(&mut stream));
+    }
+    assert_eq!(send(server.port(), "GET /ws", &["Host: localhost", "Cookie: out"]).status, 401);
+}
+
+// Caddy's documentation of `handle_response`: its routes may have another proxy, also for a request that the first upstream did not upgrade.
+#[test]
+fn of_a_second_upstream() {
+    let upstream = echo_upstream();
+    let folder = Folder::with(&[(
+        "Caddyfile",
+        &format!(
+            "{{\n\tadmin off\n}}\n:0 {{\n\tbind 127.0.0.1\n\thandle /none {{\n\t\trespond 404\n\t}}\n\thandle {{\n\t\treverse_proxy \
+             {{http.request.local}} {{\n\t\t\trewrite /none\n\t\t\t@none status 404\n\t\t\thandle_response @none {{\n\t\t\t\treverse_proxy \
+             127.0.0.1:{upstream}\n\t\t\t}}\n\t\t}}\n\t}}\n}}\n"
+        ),
+    )]);
+    let server = folder.start(&["run"]);
+    assert!(echoes(&mut tunnel(server.port())));
+}
