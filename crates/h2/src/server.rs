@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use causeway_message::{
-    Chunk, FieldMap, Framing, Head, Method, ResponseHead, StatusCode, StreamId, WaitsFor, WriteList,
+    Chunk, FieldMap, Framing, Head, Method, ResponseHead, StatusCode, StreamId, WaitsFor, WriteList, names,
 };
 
 use crate::connection::{Connection, InputStep, Role};
@@ -303,6 +303,10 @@ impl Server {
         let switches = framing == Framing::Tunnel && status.is_informational();
         encode::response_head(head, if switches { StatusCode::OK } else { status }, length, date, encoder, repeat, out);
         frame.end(end, peer.frame_max, out);
+        // HTTP/2 has no such field: a handler that closes the connection shuts it down gracefully, as in Go.
+        if head.fields().has_token(names::CONNECTION, "close") {
+            self.drain(out);
+        }
     }
 
     /// Sends as many bytes of the chunk as the windows allow, and leaves the rest in it. Drops bytes that may not be

@@ -4,6 +4,7 @@
 mod peer;
 
 use causeway_h2::Settings;
+use causeway_message::Framing;
 use peer::*;
 
 const PROTOCOL: &str = "> GOAWAY 0 PROTOCOL_ERROR\n< broken";
@@ -170,6 +171,21 @@ fn draining() {
         assert_eq!(peer.take(), "> GOAWAY 0 NO_ERROR");
         assert_eq!(peer.state(), "close");
     }
+}
+
+// A response with `Connection: close` begins a graceful shutdown: HTTP/2 has no such field. Other options of the field do not.
+#[test]
+fn a_response_that_closes() {
+    let mut peer = Peer::met(Settings::default());
+    peer.feed(&get(1));
+    peer.take();
+    peer.send_head(1, &[("connection", "x"), ("x-a", "b")], 200, Framing::Empty);
+    assert!(!peer.take().contains("GOAWAY"));
+    peer.feed(&get(3));
+    peer.take();
+    peer.send_head(3, &[("connection", "x, Close"), ("x-a", "b")], 403, Framing::Empty);
+    let sent = peer.take();
+    assert!(sent.ends_with("> GOAWAY 2147483647 NO_ERROR\n> PING goaway 1") && !sent.contains("connection"), "{sent}");
 }
 
 // §6.8: the number of requests in flight after the GOAWAY is bounded by the stream limit, even if the peer does not

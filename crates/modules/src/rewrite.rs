@@ -48,10 +48,15 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
 
 impl Handler for Rewrite {
     fn enter(&self, cx: &mut Context) -> Step {
-        match self.apply(cx) {
-            Ok(()) => Step::Next,
-            Err(fault) => Step::Fail(fault),
+        let before = tracing::enabled!(tracing::Level::DEBUG).then(|| cx.head().target().as_str().to_owned());
+        if let Err(fault) = self.apply(cx) {
+            return Step::Fail(fault);
         }
+        if let Some(before) = before.filter(|before| *before != cx.head().target().as_str()) {
+            let (method, uri) = (cx.head().method().as_str(), cx.head().target().as_str());
+            tracing::debug!(before, method, uri, "rewrote request");
+        }
+        Step::Next
     }
 }
 

@@ -60,8 +60,22 @@ fn error() {
     let shown = json!([{ "handle": [respond("<{http.error.message}>")] }]);
     check(json!([{ "handler": "error", "status_code": 404 }]), shown.clone(), &get, (404, "<>"));
     check(json!([{ "handler": "error", "error": "{http.request.method} x" }]), shown, &get, (500, "<GET x>"));
+    // Caddy, `HandlerError.Error`: the id, the status and the message; without the function's name.
+    let whole = json!([{ "handle": [respond("{http.error}")] }]);
+    let failing = json!([{ "handle": [{ "handler": "error", "status_code": 404, "error": "x" }] }]);
+    let answer = Kit::build(&registry(), &failing, &whole).expect("it is valid").send(&get);
+    let parts: Vec<_> = answer.text().splitn(2, ' ').collect();
+    assert!(parts[0].starts_with("{id=") && parts[0].len() == 14 && parts[1] == "HTTP 404: x", "{parts:?}");
     // A fault that the error routes do not handle keeps its status.
     check(json!([{ "handler": "error", "status_code": 404, "error": "x" }]), json!([]), &get, (404, ""));
+}
+
+// RFC 9110 §9.3.7: `OPTIONS *` is about the server; Go's server answers it.
+#[test]
+fn options_of_the_server() {
+    let options = Request::new("OPTIONS", "*");
+    check(json!([respond("a route")]), Value::Null, &options, (200, ""));
+    check(json!([respond("a route")]), Value::Null, &Request::new("OPTIONS", "/"), (200, "a route"));
 }
 
 // Caddy, http.handlers.vars: strings with placeholders, numbers, booleans; the last value counts.
@@ -147,6 +161,7 @@ fn the_registry_names_all_modules() {
         "http.handlers.copy_response_headers",
         "http.handlers.encode",
         "http.handlers.error",
+        "http.handlers.error_log",
         "http.handlers.file_server",
         "http.handlers.headers",
         "http.handlers.httpgrpc",

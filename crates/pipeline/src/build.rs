@@ -627,6 +627,11 @@ impl<'r> Build<'r> {
         Ok(matchers)
     }
 
+    /// Returns whether the registry has a handler of this name.
+    pub fn has_handler(&self, name: &str) -> bool {
+        self.registry.handlers.contains_key(name)
+    }
+
     fn handler(&mut self, value: &Value) -> Result<Box<dyn Handler>, BuildError> {
         let Some(name) = value.get("handler").and_then(Value::as_str) else {
             return Err(self.refuse(kind_of(value), "an object with a 'handler' key that names a module"));

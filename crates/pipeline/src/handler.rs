@@ -193,7 +193,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The id of a fault: what an error page and the log have in common.
+/// The id of a fault, on an error page and in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultId(pub(crate) u64);
 

@@ -434,6 +434,10 @@ pub enum Verdict {
 
 /// Runs an exchange from its start until it responds, aborts or waits.
 pub fn run(cx: &mut Context) -> Verdict {
+    // RFC 9110 §9.3.7: `OPTIONS *` is about the server, and no route is.
+    if cx.head().target().as_str() == "*" {
+        return Verdict::Respond(Response::empty(StatusCode::OK));
+    }
     let generation = Rc::clone(cx.generation());
     let first = refusal::refusal(cx).map_or(Step::Next, Step::Fail);
     walk(cx, generation.plan(), first)

@@ -413,7 +413,8 @@ impl Prepared<'_> {
             trust: self.trust.clone(),
             confusable: self.confusable.clone(),
             strict_sni_host: server.strict_sni_host.unwrap_or_else(|| server.asks_clients()),
-            error_log: Some(server.error_log(logs)),
+            // A program with modules of its own may have none.
+            error_log: build.has_handler("error_log").then(|| server.error_log(logs)),
             is_traced: server.logs.as_ref().is_some_and(|logs| logs.trace),
             ..ServerSpec::new(self.name, routes.as_ref().unwrap_or_else(|| self.routes()))
         };

@@ -68,7 +68,7 @@ impl Handler for ErrorLog {
 
     fn end(&self, cx: &Context, _: &Outcome) {
         let Some(failure) = cx.failure() else { return };
-        // As in Caddy, the level is that of the server's own trouble: error routes have told the client, and 4xx is the client's.
+        // As in Caddy. A fault that an error route handled and a mistake of the client (4xx) are of less importance.
         let is_error = !failure.is_handled && (failure.fault.status.as_u16() >= 500 || failure.first.is_some());
         let level = if is_error { Level::Error } else { Level::Debug };
         let message = match failure.first {

@@ -191,8 +191,8 @@ impl EachField for TlsFields<'_> {
     fn each<S: FieldSink + ?Sized>(&self, sink: &mut S) {
         let tls = self.0;
         sink.value(key!("resumed"), LogValue::Bool(tls.resumed));
-        sink.value(key!("version"), LogValue::Unsigned(tls_version(tls.version)));
-        sink.value(key!("cipher_suite"), LogValue::Unsigned(suite_number(tls.cipher_suite)));
+        sink.value(key!("version"), LogValue::Unsigned(tls.version_number().into()));
+        sink.value(key!("cipher_suite"), LogValue::Unsigned(tls.cipher_suite_number().into()));
         sink.value(key!("proto"), LogValue::Text(tls.protocol.as_bytes()));
         sink.value(key!("server_name"), LogValue::Text(tls.server_name.as_deref().unwrap_or_default().as_bytes()));
         // Encrypted Client Hello is not built.
@@ -258,26 +258,5 @@ impl AddressText {
 
     fn bytes(&self) -> &[u8] {
         &self.text[..self.len]
-    }
-}
-
-/// The version's number in the protocol (RFC 8446 §4.2.1).
-fn tls_version(name: &str) -> u64 {
-    if name == "tls1.2" { 0x0303 } else { 0x0304 }
-}
-
-/// The registered number of a cipher suite; 0 for one that this version does not negotiate.
-fn suite_number(name: &str) -> u64 {
-    match name {
-        "TLS_AES_128_GCM_SHA256" => 0x1301,
-        "TLS_AES_256_GCM_SHA384" => 0x1302,
-        "TLS_CHACHA20_POLY1305_SHA256" => 0x1303,
-        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256" => 0xc02b,
-        "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384" => 0xc02c,
-        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256" => 0xc02f,
-        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384" => 0xc030,
-        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256" => 0xcca8,
-        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256" => 0xcca9,
-        _ => 0,
     }
 }

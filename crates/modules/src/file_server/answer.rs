@@ -94,6 +94,10 @@ pub(super) fn give(site: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
         }
         _ => RequestedRanges::Whole,
     };
+    // A length that is not in the body: there is no body of 0 bytes.
+    if version.len == 0 && cx.head().method() == Method::Head {
+        cx.response_mut().set(names::CONTENT_LENGTH, FieldValue::from_static("0"));
+    }
     match asked {
         RequestedRanges::Whole => whole(cx, StatusCode::OK, version, coding),
         RequestedRanges::Unsatisfiable => Step::Respond(partial::unsatisfiable(cx, version.len)),

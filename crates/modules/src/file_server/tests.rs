@@ -91,6 +91,7 @@ fn a_file_with_its_fields() {
     let head = kit.send(&Request::new("HEAD", "/a/raw"));
     assert_eq!((summary(&head), head.length), ((200, ""), Some(3)));
     assert_eq!(summary(&kit.send(&Request::get("/empty.txt"))), (200, ""));
+    assert_eq!(kit.send(&Request::new("HEAD", "/empty.txt")).values("Content-Length").collect::<Vec<_>>(), ["0"]);
     assert_eq!(kit.send(&Request::get("/a/none")).status, 404);
     assert_eq!(kit.send(&Request::get("/a/raw/below")).status, 404);
     // Caddy: a name that cannot exist is the client's mistake.

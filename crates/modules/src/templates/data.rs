@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use causeway_go_template::{Call, Element, Failure, IntegerType, Map, Object, Signature, Type, Value};
+use causeway_go_template::{Call, Element, Failure, IntegerType, List, Map, Object, Signature, Type, Value};
 use causeway_message::{FieldName, FieldValue, Version, path};
 use causeway_pipeline::{Client, UNIX_PEER};
 
 use super::functions::FieldChange;
-use super::request::{RequestFacts, Snapshot, canonical};
+use super::request::{RequestFacts, Snapshot, TlsValues, canonical};
 
 const NO_PARAMETERS: Signature = Signature::fixed(&[]);
 const ONE_TEXT: Signature = Signature::fixed(&[Type::String]);
@@ -156,7 +156,15 @@ impl Object for RequestValue {
             "Proto" => format!("HTTP/{major}.{minor}").into(),
             "ProtoMajor" => Value::Int(major),
             "ProtoMinor" => Value::Int(minor),
-            "Header" => lists("http.Header", true, facts.fields.iter().map(|(name, value)| (name.as_str(), &**value))),
+            // As in Go, Host is no field of the request.
+            "Header" => {
+                let fields = facts.fields.iter().filter(|(name, _)| name != "Host");
+                lists("http.Header", true, fields.map(|(name, value)| (name.as_str(), &**value)))
+            }
+            "TLS" => match &self.snapshot.tls {
+                Some(tls) => Value::Object(Rc::new(tls.clone())),
+                None => Value::Nil,
+            },
             "ContentLength" => {
                 let length = facts.content_length.and_then(|length| i64::try_from(length).ok());
                 Value::Integer(length.unwrap_or_default(), IntegerType::Int64)
@@ -170,8 +178,8 @@ impl Object for RequestValue {
 
     fn method(&self, name: &str) -> Option<Signature> {
         match name {
-            "UserAgent" | "Referer" => Some(NO_PARAMETERS),
-            "FormValue" => Some(ONE_TEXT),
+            "UserAgent" | "Referer" | "Cookies" => Some(NO_PARAMETERS),
+            "FormValue" | "Cookie" => Some(ONE_TEXT),
             "ProtoAtLeast" => Some(Signature::fixed(&[Type::Int, Type::Int])),
             _ => None,
         }
@@ -181,6 +189,15 @@ impl Object for RequestValue {
         Ok(match name {
             "UserAgent" => self.first("User-Agent"),
             "Referer" => self.first("Referer"),
+            "Cookies" => {
+                let cookies = self.facts().cookies().map(|(name, value)| cookie(name, value)).collect::<Vec<_>>();
+                Value::List(List::new(cookies, Element::Any))
+            }
+            "Cookie" => {
+                let name = text(&arguments[0]);
+                let value = self.facts().cookie(name).ok_or_else(|| "http: named cookie not present".to_owned())?;
+                cookie(name, value)
+            }
             "ProtoAtLeast" => {
                 let number = |index: usize| arguments[index].as_integer().unwrap_or_default();
                 let own = if self.facts().version == Version::Http2 {
@@ -200,6 +217,50 @@ impl Object for RequestValue {
                     .map_or_else(|| Value::from(""), |(_, value)| bytes(&value))
             }
         })
+    }
+}
+
+/// Go's `tls.ConnectionState`.
+impl Object for TlsValues {
+    fn type_name(&self) -> &str {
+        "*tls.ConnectionState"
+    }
+
+    fn field(&self, name: &str) -> Option<Value> {
+        Some(match name {
+            "Version" => Value::Int(self.version.into()),
+            "CipherSuite" => Value::Int(self.cipher_suite.into()),
+            "NegotiatedProtocol" => self.protocol.into(),
+            "ServerName" => self.server_name.as_str().into(),
+            "DidResume" => Value::Bool(self.is_resumed),
+            "HandshakeComplete" => Value::Bool(true),
+            _ => return None,
+        })
+    }
+}
+
+/// Go's `http.Cookie` of a request.
+#[derive(Debug)]
+struct Cookie {
+    name: Value,
+    value: Value,
+}
+
+fn cookie(name: &[u8], value: &[u8]) -> Value {
+    Value::Object(Rc::new(Cookie { name: bytes(name), value: bytes(value) }))
+}
+
+impl Object for Cookie {
+    fn type_name(&self) -> &str {
+        "*http.Cookie"
+    }
+
+    fn field(&self, name: &str) -> Option<Value> {
+        match name {
+            "Name" => Some(self.name.clone()),
+            "Value" => Some(self.value.clone()),
+            _ => None,
+        }
     }
 }
 

@@ -19,10 +19,21 @@ pub(super) struct Snapshot {
     /// The request as it arrived, before other handlers changed it.
     pub(super) original: RequestFacts,
     pub(super) client: Client,
+    pub(super) tls: Option<TlsValues>,
     /// The fields of the response, in order.
     pub(super) response: Vec<(String, Vec<u8>)>,
     /// Further fields of the dot.
     pub(super) dot: Option<Arc<dyn DotFields>>,
+}
+
+/// The fields of Go's `tls.ConnectionState`.
+#[derive(Debug, Clone)]
+pub(super) struct TlsValues {
+    pub(super) version: u16,
+    pub(super) cipher_suite: u16,
+    pub(super) protocol: &'static str,
+    pub(super) server_name: String,
+    pub(super) is_resumed: bool,
 }
 
 /// One form of the request.
@@ -45,12 +56,20 @@ impl Snapshot {
     pub(super) fn of(cx: &mut Context, root: Vec<u8>, text: Vec<u8>, dot: Option<Arc<dyn DotFields>>) -> Self {
         let client = cx.client();
         let facts = |head: &Head| RequestFacts::of(cx, head);
+        let tls = cx.arrival().tls.as_deref().map(|tls| TlsValues {
+            version: tls.version_number(),
+            cipher_suite: tls.cipher_suite_number(),
+            protocol: tls.protocol,
+            server_name: tls.server_name.as_deref().unwrap_or_default().to_owned(),
+            is_resumed: tls.resumed,
+        });
         Self {
             text,
             root,
             request: facts(cx.head()),
             original: facts(cx.original()),
             client,
+            tls,
             response: fields(cx.response().fields()),
             dot,
         }
@@ -87,12 +106,19 @@ impl RequestFacts {
         self.fields.iter().filter(move |(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
 
-    /// Returns a cookie's value (RFC 6265 §5.4), without quotes around it, as in Go.
+    /// Returns a cookie's value; its name has a case.
     pub(super) fn cookie(&self, name: &[u8]) -> Option<&[u8]> {
+        self.cookies().find_map(|(known, value)| (known == name).then_some(value))
+    }
+
+    /// Returns all cookies by name and value (RFC 6265 §5.4), without quotes around the values, as in Go.
+    pub(super) fn cookies(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let pairs = self.values("Cookie").flat_map(|field| field.split(|byte| *byte == b';')).map(<[u8]>::trim_ascii);
-        let mut values = pairs.filter_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="));
-        let value = values.next()?;
-        Some(value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value))
+        pairs.filter_map(|pair| {
+            let at = pair.iter().position(|byte| *byte == b'=')?;
+            let (name, value) = (&pair[..at], &pair[at + 1..]);
+            Some((name, value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)))
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use causeway_pipeline::{BodyFault, Registry};
+use causeway_pipeline::{BodyFault, Registry, TlsFacts};
 use causeway_testkit::{Kit, Request, TestResponse};
 use serde_json::{Value, json};
 
@@ -89,6 +89,7 @@ fn values_and_functions() {
             "{{.Req.Header.Get \"type\"}} {{index .Req.Header \"Type\" 0}}",
             "text/html; charset=utf-8 text/html; charset=utf-8",
         ),
+        ("{{if .Req.TLS}}secure{{else}}plain{{end}} {{len (index .Req.Header \"Host\")}}", "plain 0"),
         ("{{placeholder \"http.request.method\"}} {{ph \"http.vars.v\"}} {{ph \"http.none\"}}|", "GET a variable |"),
         (
             "{{stripHTML \"<a title='x>y'>z</a> 1 > 0\"}} {{pathEscape \"a b/c\"}} {{humanize \"size\" \"2048000\"}}",
@@ -117,6 +118,12 @@ fn values_and_functions() {
     }
     let cookie = request("{{.Cookie \"b\"}} {{.ClientIP}} {{.RemoteIP}}").field("Cookie", "a=1; b=\"2\"");
     assert_eq!(kit.send(&cookie.peer("192.0.2.1:9".parse().unwrap())).text(), "2 192.0.2.1 192.0.2.1");
+    let own = "{{range .Req.Cookies}}{{.Name}}={{.Value}};{{end}} {{(.Req.Cookie \"b\").Value}}";
+    assert_eq!(kit.send(&request(own).field("Cookie", "a=1; b=\"2\"")).text(), "a=1;b=2; 2");
+    let facts =
+        TlsFacts { version: "tls1.3", server_name: Some("a.test".into()), protocol: "h2", ..TlsFacts::default() };
+    let tls = "{{with .Req.TLS}}{{.ServerName}} {{.NegotiatedProtocol}} {{eq .Version 0x304}} {{.DidResume}}{{end}}";
+    assert_eq!(kit.send(&request(tls).tls(facts)).text(), "a.test h2 true false");
     let unix = request("[{{.ClientIP}}] {{.RemoteIP}} {{.Req.RemoteAddr}}").over_unix("/run/x.sock");
     assert_eq!(kit.send(&unix).text(), "[] @ @");
     let names = "{{ph (printf \"http.request.header.%s\" (ph \"http.request.header.Name\"))}}";

@@ -26,3 +26,26 @@ pub struct TlsFacts {
     /// The certificates that the client sent after its own, in DER. They are not necessarily part of the verified chain.
     pub client_intermediates: Vec<Box<[u8]>>,
 }
+
+impl TlsFacts {
+    /// Returns the version's number in the protocol (RFC 8446 §4.2.1).
+    pub fn version_number(&self) -> u16 {
+        if self.version == "tls1.2" { 0x0303 } else { 0x0304 }
+    }
+
+    /// Returns the registered number of the cipher suite; 0 for one that this version does not negotiate.
+    pub fn cipher_suite_number(&self) -> u16 {
+        match self.cipher_suite {
+            "TLS_AES_128_GCM_SHA256" => 0x1301,
+            "TLS_AES_256_GCM_SHA384" => 0x1302,
+            "TLS_CHACHA20_POLY1305_SHA256" => 0x1303,
+            "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256" => 0xc02b,
+            "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384" => 0xc02c,
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256" => 0xc02f,
+            "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384" => 0xc030,
+            "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256" => 0xcca8,
+            "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256" => 0xcca9,
+            _ => 0,
+        }
+    }
+}

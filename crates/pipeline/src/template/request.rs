@@ -23,7 +23,7 @@ use super::{VARIABLES, load_time};
 use crate::build::Build;
 use crate::build::go_duration;
 use crate::context::{Client, Context, ValueKind, VarId, split_authority, uuid_text};
-use crate::handler::{Fault, FaultId};
+use crate::handler::{Fault, FaultId, Reason};
 use crate::listen::{Ends, UNIX_PEER};
 
 /// The compiled meaning of a name.
@@ -98,6 +98,8 @@ pub(super) enum OfFault {
     Status,
     StatusText,
     Message,
+    /// The id, the status and the message.
+    Whole,
     Trace,
     Id,
 }
@@ -137,6 +139,7 @@ impl PlaceholderId {
             "error.status_code" => Self::Fault(OfFault::Status),
             "error.status_text" => Self::Fault(OfFault::StatusText),
             "error.message" => Self::Fault(OfFault::Message),
+            "error" => Self::Fault(OfFault::Whole),
             "error.trace" => Self::Fault(OfFault::Trace),
             "error.id" => Self::Fault(OfFault::Id),
             "shutting_down" => Self::ShuttingDown,
@@ -408,6 +411,15 @@ impl OfFault {
             Self::Status => write(out, format_args!("{}", fault.status.as_u16())),
             Self::StatusText => out.extend_from_slice(fault.status.reason().as_bytes()),
             Self::Message => write(out, format_args!("{fault}")),
+            Self::Whole => {
+                write(
+                    out,
+                    format_args!("{{id={}}} HTTP {}", String::from_utf8_lossy(&id.text()), fault.status.as_u16()),
+                );
+                if !matches!(fault.reason, Reason::Status) {
+                    write(out, format_args!(": {fault}"));
+                }
+            }
             Self::Trace => {}
             Self::Id => out.extend_from_slice(&id.text()),
         }

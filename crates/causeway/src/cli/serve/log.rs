@@ -33,6 +33,7 @@ const LOGGERS: &[(&str, &str)] = &[
     ("causeway_modules::matchers::file", "http.matchers.file"),
     ("causeway_modules::rate_limit", "http.handlers.rate_limit"),
     ("causeway_modules::reverse_proxy", "http.handlers.reverse_proxy"),
+    ("causeway_modules::rewrite", "http.handlers.rewrite"),
     ("causeway_modules::templates", "http.handlers.templates"),
     ("causeway_modules", "http"),
     ("causeway_pipeline::route::traced", "http.log.trace"),
