@@ -428,7 +428,7 @@ fn serve(
         if let (Some(handler), Some(routes)) = (arranged.access_log, remaining.routes.as_array_mut()) {
             routes.insert(0, json!({ "handle": [handler] }));
         }
-        let spec = ServerSpec::new(https::REDIRECTS, &remaining.routes);
+        let spec = ServerSpec { answers_asterisk: true, ..ServerSpec::new(https::REDIRECTS, &remaining.routes) };
         let id = build.at("automatic HTTPS", |build| build.server(&spec))?;
         let protocols = Protocols::default();
         listeners.extend(

@@ -70,14 +70,6 @@ fn error() {
     check(json!([{ "handler": "error", "status_code": 404, "error": "x" }]), json!([]), &get, (404, ""));
 }
 
-// RFC 9110 §9.3.7: `OPTIONS *` is about the server; Go's server answers it.
-#[test]
-fn options_of_the_server() {
-    let options = Request::new("OPTIONS", "*");
-    check(json!([respond("a route")]), Value::Null, &options, (200, ""));
-    check(json!([respond("a route")]), Value::Null, &Request::new("OPTIONS", "/"), (200, "a route"));
-}
-
 // Caddy, http.handlers.vars: strings with placeholders, numbers, booleans; the last value counts.
 #[test]
 fn vars() {

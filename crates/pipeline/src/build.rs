@@ -189,6 +189,8 @@ pub struct ServerSpec<'v> {
     pub strict_sni_host: bool,
     /// Whether each handler that a request enters is a line of the log, at level `debug`.
     pub is_traced: bool,
+    /// Whether `OPTIONS *`, which is about the server and no route (RFC 9110 §9.3.7), gets an empty 200, as from Go's server.
+    pub answers_asterisk: bool,
     /// The handler whose [`Handler::end`] is called for each exchange with a [failure](Context::failure).
     pub error_log: Option<Value>,
 }
@@ -206,6 +208,7 @@ impl<'v> ServerSpec<'v> {
             confusable: Confusable::default(),
             strict_sni_host: false,
             is_traced: false,
+            answers_asterisk: false,
             error_log: None,
         }
     }
@@ -504,6 +507,7 @@ impl<'r> Build<'r> {
             trust: spec.trust.clone(),
             confusable: spec.confusable.clone(),
             strict_sni_host: spec.strict_sni_host,
+            answers_asterisk: spec.answers_asterisk,
             error_log,
         });
         Ok(id)

@@ -117,6 +117,8 @@ pub(crate) struct ServerPlan {
     pub(crate) trust: Option<Trust>,
     pub(crate) confusable: Confusable,
     pub(crate) strict_sni_host: bool,
+    /// `OPTIONS *` gets an empty 200 before all routes.
+    pub(crate) answers_asterisk: bool,
     /// Its [`Handler::end`] is called for exchanges with a [failure](Context::failure).
     pub(crate) error_log: Option<Box<dyn Handler>>,
 }
@@ -434,11 +436,12 @@ pub enum Verdict {
 
 /// Runs an exchange from its start until it responds, aborts or waits.
 pub fn run(cx: &mut Context) -> Verdict {
-    // RFC 9110 §9.3.7: `OPTIONS *` is about the server, and no route is.
-    if cx.head().target().as_str() == "*" {
+    let generation = Rc::clone(cx.generation());
+    if cx.head().target().as_str() == "*"
+        && generation.plan().server(cx.arrival().server).is_some_and(|server| server.answers_asterisk)
+    {
         return Verdict::Respond(Response::empty(StatusCode::OK));
     }
-    let generation = Rc::clone(cx.generation());
     let first = refusal::refusal(cx).map_or(Step::Next, Step::Fail);
     walk(cx, generation.plan(), first)
 }

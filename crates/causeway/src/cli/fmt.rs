@@ -38,14 +38,17 @@ impl Fmt {
         }
         let name = path.display();
         let bytes = std::fs::read(&path).with_context(|| format!("{name}: reading the Caddyfile"))?;
+        // The formatter would replace other bytes, and `--overwrite` them in the file.
+        let Ok(text) = std::str::from_utf8(&bytes) else {
+            bail!("{name}: found bytes that are not UTF-8, expected text")
+        };
         let formatted = caddyfile::format(&bytes);
         if self.overwrite {
             return std::fs::write(&path, formatted)
                 .with_context(|| format!("{name}: writing the formatted Caddyfile"));
         }
-        let text = String::from_utf8_lossy(&bytes);
-        output::print_as_is(&if self.diff { changes(&text, &formatted) } else { formatted })?;
-        match caddyfile::unformatted_at(&text) {
+        output::print_as_is(&if self.diff { changes(text, &formatted) } else { formatted })?;
+        match caddyfile::unformatted_at(text) {
             Some((line, column)) => {
                 bail!("{name}:{line}:{column}: the file is not formatted as printed above; --overwrite rewrites it")
             }

@@ -60,6 +60,13 @@ fn mistakes() {
         assert_eq!((status, &*stdout), (Some(1), ""), "{arguments:?}");
         assert!(stderr.starts_with(want) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
+    let bytes = b":80\nrespond \xff\n";
+    std::fs::write(folder.path("latin1"), bytes).unwrap();
+    for arguments in [&["fmt", "latin1"][..], &["fmt", "--overwrite", "latin1"]] {
+        let want = "Error: latin1: found bytes that are not UTF-8, expected text\n";
+        assert_eq!(said(&folder.output(arguments)), (Some(1), String::new(), want.to_owned()));
+    }
+    assert_eq!(std::fs::read(folder.path("latin1")).unwrap(), bytes);
 }
 
 /// Other commands that read a Caddyfile warn of missing formatting and continue.

@@ -98,6 +98,7 @@ fn mistakes() {
             "--to http://a:443: upstream address has conflicting scheme (http://) and port (:443",
         ),
         (&["--to", "a:9-8"], "--to a:9-8: "),
+        (&["--to", ""], "--to: found no address, expected at least one"),
         (&["--to", "a", "--from", "a/b"], "--from a/b: found the path '/b', expected an address without a path"),
         (
             &["--to", "a", "--from", "ftp://a"],

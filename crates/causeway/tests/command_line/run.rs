@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use crate::client::get;
+use crate::client::{get, send};
 use crate::process::{Folder, ServerProcess};
 
 /// On a port that the system chooses.
@@ -36,6 +36,20 @@ fn without_a_configuration_the_welcome_site() {
 #[test]
 fn the_caddyfile_of_the_working_folder() {
     check(&Folder::with(&[("Caddyfile", CADDYFILE)]), &["run"], "from a Caddyfile");
+}
+
+// RFC 9110 §9.3.7: `OPTIONS *` is about the server; as Go's server, this one responds before all routes, and without a record.
+#[test]
+fn options_of_the_server() {
+    let site = "{\n\tadmin off\n}\n:0 {\n\tbind 127.0.0.1\n\tlog {\n\t\toutput file access.log\n\t}\n\trespond \"a route\"\n}\n";
+    let folder = Folder::with(&[("Caddyfile", site)]);
+    let server = folder.start(&["run"]);
+    let answer = send(server.port(), "OPTIONS *", &["Host: localhost"]);
+    assert_eq!((answer.status, &*answer.body, answer.field("Content-Length").as_deref()), (200, "", Some("0")));
+    assert_eq!(send(server.port(), "OPTIONS /", &["Host: localhost"]).body, "a route");
+    server.signal(rustix::process::Signal::TERM);
+    assert!(server.status().success());
+    assert_eq!(std::fs::read_to_string(folder.path("access.log")).unwrap().lines().count(), 1);
 }
 
 #[test]

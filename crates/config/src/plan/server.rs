@@ -413,6 +413,7 @@ impl Prepared<'_> {
             trust: self.trust.clone(),
             confusable: self.confusable.clone(),
             strict_sni_host: server.strict_sni_host.unwrap_or_else(|| server.asks_clients()),
+            answers_asterisk: true,
             // A program with modules of its own may have none.
             error_log: build.has_handler("error_log").then(|| server.error_log(logs)),
             is_traced: server.logs.as_ref().is_some_and(|logs| logs.trace),

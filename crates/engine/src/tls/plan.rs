@@ -212,6 +212,7 @@ fn can_verify(hello: &ClientHello<'_>, key: &CertifiedKey) -> bool {
         SignatureAlgorithm::RSA => suite.as_str().is_some_and(|name| name.starts_with("TLS_ECDHE_RSA")),
         _ => suite.as_str().is_some_and(|name| name.starts_with("TLS_ECDHE_ECDSA")),
     };
+    // The suites of TLS 1.3 work with every kind of key.
     let is_version3 = |suite: &CipherSuite| suite.as_str().is_some_and(|name| name.starts_with("TLS13_"));
     key.key.choose_scheme(hello.signature_schemes()).is_some()
         && hello.cipher_suites().iter().any(|suite| is_version3(suite) || is_suite_of(suite))

@@ -79,12 +79,15 @@ impl ReverseProxy {
         let mut dials = Vec::new();
         // As in Caddy, the first scheme holds for all upstreams.
         let mut scheme = String::new();
-        for written in &self.to {
+        for written in self.to.iter().filter(|written| !written.is_empty()) {
             let to = ToAddress::parse(written).map_err(|reason| anyhow!("--to {written}: {reason}"))?;
             if scheme.is_empty() {
                 scheme = to.scheme;
             }
             dials.extend(to.dials);
+        }
+        if dials.is_empty() {
+            bail!("--to: found no address, expected at least one");
         }
         let mut transport = json!({ "protocol": "http" });
         if scheme == "https" {

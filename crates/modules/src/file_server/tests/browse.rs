@@ -182,12 +182,42 @@ fn json_and_text() {
     );
     let answer = kit.send(&Request::get("/?sort=size&order=desc&limit=1").field("Accept", "text/plain"));
     assert_eq!(answer.field("content-type"), Some("text/plain; charset=utf-8"));
-    let want =
-        "Name          Size  Modified\n----          ----  --------\na.txt        300 B  January 1, 1970 at 00:33:20\n";
+    let want = "Name\tSize\tModified\n----\t----\t--------\na.txt\t300 B\tJanuary 1, 1970 at 00:33:20\n";
     assert!(answer.text() == want || answer.text().contains("link"), "{}", answer.text());
     // A browser prefers a page.
     let browser = "text/html,application/xhtml+xml,text/plain;q=0.8,*/*;q=0.5";
     page(&kit.send(&Request::get("/").field("Accept", browser)));
+}
+
+// Go's `tabwriter` with tabs: a column is as wide as its longest cell and one more, up to a multiple of 8. Go's `FileMode`: setuid, setgid
+// and sticky have their own bits. JSON has times with decimals.
+#[test]
+fn columns_and_modes() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new();
+    folder.file("exactly8", "12").file("longer-than-that", "1").file("sticky/x", "");
+    let set = |name: &str, mode| {
+        std::fs::set_permissions(folder.0.join(name), std::fs::Permissions::from_mode(mode)).expect("a mode");
+    };
+    set("exactly8", 0o4755);
+    set("longer-than-that", 0o2640);
+    set("sticky", 0o1777);
+    let late = std::time::UNIX_EPOCH + Duration::new(6000, 120_000_000);
+    std::fs::File::open(folder.0.join("exactly8")).and_then(|file| file.set_modified(late)).expect("a time");
+    let mut kit = folder.kit(json!({ "browse": {} }));
+    let answer = kit.send(&Request::get("/?sort=name").field("Accept", "text/plain"));
+    let lines: Vec<_> = answer.text().lines().map(|line| line.rsplit_once('\t').unwrap().0).collect();
+    assert_eq!(
+        lines[..4],
+        ["Name\t\t\tSize", "----\t\t\t----", "exactly8\t\t2 B", "longer-than-that\t1 B"],
+        "{lines:?}"
+    );
+    assert!(lines[4].starts_with("sticky/\t\t\t"), "{lines:?}");
+    let answer = kit.send(&Request::get("/?sort=name").field("Accept", "application/json"));
+    let items: Value = serde_json::from_slice(&answer.body).expect("JSON");
+    let modes: Vec<_> = (0..3).map(|index| items[index]["mode"].as_u64().unwrap()).collect();
+    assert_eq!(modes, [0x0080_01ed, 0x0040_01a0, 0x8010_01ff]);
+    assert_eq!(items[0]["mod_time"], "1970-01-01T01:40:00.12Z");
 }
 
 // Caddy: a listing's Last-Modified is its latest change, and If-Modified-Since is honoured.
@@ -330,5 +360,5 @@ fn times_in_a_text() {
     let folder = sorted();
     let mut kit = folder.kit(json!({ "browse": { "plain_time_format": "2006-01-02 15:04" } }));
     let answer = kit.send(&Request::get("/").field("Accept", "text/plain"));
-    assert!(answer.text().contains("B.txt        100 B  1970-01-01 00:50\n"), "{}", answer.text());
+    assert!(answer.text().contains("B.txt\t100 B\t1970-01-01 00:50\n"), "{}", answer.text());
 }
