@@ -197,13 +197,13 @@ fn columns_and_modes() {
     let folder = Folder::new();
     folder.file("exactly8", "12").file("longer-than-that", "1").file("sticky/x", "");
     let set = |name: &str, mode| {
-        std::fs::set_permissions(folder.0.join(name), std::fs::Permissions::from_mode(mode)).expect("a mode");
+        fs::set_permissions(folder.0.join(name), fs::Permissions::from_mode(mode)).expect("a mode");
     };
     set("exactly8", 0o4755);
     set("longer-than-that", 0o2640);
     set("sticky", 0o1777);
     let late = std::time::UNIX_EPOCH + Duration::new(6000, 120_000_000);
-    std::fs::File::open(folder.0.join("exactly8")).and_then(|file| file.set_modified(late)).expect("a time");
+    fs::File::open(folder.0.join("exactly8")).and_then(|file| file.set_modified(late)).expect("a time");
     let mut kit = folder.kit(json!({ "browse": {} }));
     let answer = kit.send(&Request::get("/?sort=name").field("Accept", "text/plain"));
     let lines: Vec<_> = answer.text().lines().map(|line| line.rsplit_once('\t').unwrap().0).collect();
