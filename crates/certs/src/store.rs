@@ -97,19 +97,14 @@ impl Store {
     }
 
     /// Finds the certificate for a server name (in any case) or an IP address. Returns the newest valid one with that
-    /// name, or else the newest valid one whose wildcard labels match the name's first labels.
+    /// name, or else the newest valid one whose wildcard labels match the name's first labels. Of several valid ones the newest that
+    /// `is_usable` accepts is preferred; it is not called for a single one.
     ///
     /// If `tags` is not empty, the certificate must have one of them; if no such certificate has the name, any
     /// certificate with one of the tags is returned, as in Caddy. Without a server name, only tags find a certificate.
     ///
     /// Lock-free, but allocates for the normalised name and for each wildcard tried.
-    pub fn find(&self, server_name: Option<&str>, tags: &[String]) -> Option<Arc<Certificate>> {
-        self.find_usable(server_name, tags, &|_| true)
-    }
-
-    /// As [`find`](Self::find), but of several valid certificates the newest that `is_usable` accepts is preferred. It is not called for a
-    /// single one.
-    pub fn find_usable(
+    pub fn find(
         &self,
         server_name: Option<&str>,
         tags: &[String],

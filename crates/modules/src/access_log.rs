@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 use crate::log_append::{FIELDS, SPANS, SPANS_MS};
 use crate::logs::{Entry, Level, Logs, Output};
-use crate::vars::{LEVEL, NAMES, NAMES_SEPARATOR, USER};
+use crate::vars::{LEVEL, NAMES, USER};
 use loggers::HostLoggers;
 use record::{HeaderTable, Record};
 
@@ -34,7 +34,7 @@ const MESSAGE_UNANSWERED: &str = "NOP";
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AccessLogConfig {
-    /// The logger of hosts that `names` does not list; empty: [`LOGGER`] itself.
+    /// The logger of hosts that `names` does not list, below the base logger; empty: the base logger itself.
     #[serde(default)]
     default: String,
     /// The loggers of a host, which may begin with `*` labels.
@@ -110,19 +110,6 @@ pub fn make_with(
     }))
 }
 
-impl AccessLog {
-    /// Writes the record to the logs that accept its logger.
-    fn write(&self, record: &Record<'_>, level: Level, logger: &str, accepting: impl Iterator<Item = usize>) {
-        let message = if record.cx.is_unanswered() { MESSAGE_UNANSWERED } else { MESSAGE };
-        let entry = Entry { level, time: record.cx.worker().wall(), logger, message, fields: record };
-        for log in accepting.map(|index| self.logs.get(index)) {
-            if level >= log.level() {
-                log.write_with(self.stream.as_deref(), &entry);
-            }
-        }
-    }
-}
-
 /// Returns an exchange's duration up to now. The outcome's is 0 for an exchange that one turn of its connection began and ended.
 fn took(cx: &Context) -> Duration {
     cx.worker().refresh();
@@ -145,37 +132,14 @@ impl Handler for AccessLog {
         let record = Record { cx, outcome, slots: &self.slots, headers: &self.headers };
         let level = cx.variable(self.slots.level).and_then(|name| Level::parse(std::str::from_utf8(name).ok()?));
         let level = level.unwrap_or(if record.status() >= 500 { Level::Error } else { Level::Info });
-        match cx.variable(self.slots.names) {
-            None => {
-                for logger in loggers.iter().map(|index| &self.loggers.all[*index]) {
-                    self.write(&record, level, &logger.name, logger.logs.iter().copied());
-                }
+        let message = if record.is_unanswered() { MESSAGE_UNANSWERED } else { MESSAGE };
+        let time = cx.worker().wall();
+        self.loggers.each_log(loggers, cx.variable(self.slots.names), &self.logs, |logger, log| {
+            if level >= log.level() {
+                let entry = Entry { level, time, logger, message, fields: &record };
+                log.write_with(self.stream.as_deref(), &entry);
             }
-            Some(names) => {
-                for name in names.split(|byte| *byte == NAMES_SEPARATOR) {
-                    self.write_named(&record, level, &String::from_utf8_lossy(name));
-                }
-            }
-        }
-    }
-}
-
-impl AccessLog {
-    /// Writes the record under a name of `log_name`.
-    fn write_named(&self, record: &Record<'_>, level: Level, name: &str) {
-        let known = self.loggers.all.iter().find(|logger| match logger.name.strip_prefix(LOGGER) {
-            Some("") => name.is_empty(),
-            Some(below) => below.strip_prefix('.') == Some(name),
-            None => false,
         });
-        if let Some(logger) = known {
-            self.write(record, level, &logger.name, logger.logs.iter().copied());
-            return;
-        }
-        // A name that no site of the server has; rare, so that its logs are looked up here.
-        let name = format!("{LOGGER}.{name}");
-        let accepting = self.logs.iter().enumerate().filter(|(_, log)| log.accepts(&name));
-        self.write(record, level, &name, accepting.map(|(index, _)| index));
     }
 }
 

@@ -65,7 +65,7 @@ fn error() {
     let failing = json!([{ "handle": [{ "handler": "error", "status_code": 404, "error": "x" }] }]);
     let answer = Kit::build(&registry(), &failing, &whole).expect("it is valid").send(&get);
     let parts: Vec<_> = answer.text().splitn(2, ' ').collect();
-    assert!(parts[0].starts_with("{id=") && parts[0].len() == 14 && parts[1] == "HTTP 404: x", "{parts:?}");
+    assert!(parts[0].starts_with("{id=") && parts[0].len() == 15 && parts[1] == "HTTP 404: x", "{parts:?}");
     // A fault that the error routes do not handle keeps its status.
     check(json!([{ "handler": "error", "status_code": 404, "error": "x" }]), json!([]), &get, (404, ""));
 }

@@ -26,7 +26,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
-use causeway_message::{Chunk, FieldValue, Head, names};
+use causeway_message::{Chunk, FieldValue, Head, StatusCode, names};
 
 use crate::body::Mailbox;
 use crate::handler::{Fault, FaultId};
@@ -64,6 +64,8 @@ pub struct Failure<'c> {
     pub id: FaultId,
     /// The fault before it, whose error routes failed.
     pub first: Option<(&'c Fault, FaultId)>,
+    /// When the first one reached the server.
+    pub at: Instant,
     /// Whether a handler of the error routes responded.
     pub is_handled: bool,
 }
@@ -165,16 +167,23 @@ struct FaultState {
     current: Option<Fault>,
     /// The id of `current`, once generated.
     id: Option<FaultId>,
-    /// The fault before `current`, whose error routes failed.
-    first: Option<(Fault, FaultId)>,
+    /// The fault that reached the server, and that of the error routes for it.
+    reached: [Option<ReachedFault>; 2],
+}
+
+/// A fault that no handler dealt with.
+struct ReachedFault {
+    fault: Fault,
+    id: FaultId,
+    at: Instant,
 }
 
 impl FaultState {
     fn reset(&mut self) {
-        let Self { current, id, first } = self;
+        let Self { current, id, reached } = self;
         *current = None;
         *id = None;
-        *first = None;
+        *reached = [None, None];
     }
 }
 
@@ -368,11 +377,17 @@ impl Context {
         self.0.fault.id = None;
     }
 
-    /// Sets the fault of the error routes themselves.
-    pub(crate) fn set_second_fault(&mut self, fault: Fault) {
-        let id = self.fault_id();
-        self.0.fault.first = self.0.fault.current.take().zip(id);
+    /// Sets a fault that no handler dealt with: the server's first one, or that of its error routes. Returns the status for a response
+    /// without error routes: that of the first one, as in Caddy.
+    pub(crate) fn set_reached_fault(&mut self, fault: Fault) -> StatusCode {
+        self.0.worker.refresh();
+        let (id, at) = (FaultId(self.0.worker.random()), self.0.worker.now());
+        let index = usize::from(self.flow().recovers());
+        self.0.fault.reached[index] = Some(ReachedFault { fault: fault.clone(), id, at });
+        let status = self.0.fault.reached[0].as_ref().map_or(fault.status, |first| first.fault.status);
         self.set_fault(fault);
+        self.0.fault.id = Some(id);
+        status
     }
 
     /// Returns the id of the current fault, generated on first use; `None` without a fault.
@@ -384,17 +399,23 @@ impl Context {
 
     /// Returns whether no handler responded and none failed, so that the response is an empty one.
     pub fn is_unanswered(&self) -> bool {
-        self.flow().is_unanswered() && !self.flow().failed()
+        self.flow().is_unanswered() && !self.has_failed()
     }
 
     /// Returns how the server dealt with the exchange's fault, for a record after its end; `None` without a fault, or if a handler dealt
     /// with it.
     pub fn failure(&self) -> Option<Failure<'_>> {
-        let FaultState { current, id, first } = &self.0.fault;
-        let fault = current.as_ref().filter(|_| self.flow().failed())?;
-        let id = id.unwrap_or_else(|| FaultId(self.0.worker.random()));
-        let is_handled = self.flow().recovers() && first.is_none() && !self.flow().is_unanswered();
-        Some(Failure { fault, id, first: first.as_ref().map(|(fault, id)| (fault, *id)), is_handled })
+        let [first, second] = &self.0.fault.reached;
+        let first = first.as_ref()?;
+        let is_handled = self.flow().recovers() && second.is_none() && !self.flow().is_unanswered();
+        let last = second.as_ref().unwrap_or(first);
+        let before = second.as_ref().map(|_| (&first.fault, first.id));
+        Some(Failure { fault: &last.fault, id: last.id, first: before, at: first.at, is_handled })
+    }
+
+    /// Returns whether a fault reached the server.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.0.fault.reached[0].is_some()
     }
 
     /// Sets the limits on the transfer of the request's body and of the response, in place of those of the listener or of an earlier

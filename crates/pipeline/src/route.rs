@@ -285,8 +285,6 @@ pub(crate) struct Flow {
     groups: Vec<u64>,
     taken: Vec<GroupId>,
     errors: Option<RoutesId>,
-    /// A fault reached the server.
-    failed: bool,
     /// The current chain is that of the server's error routes.
     recovers: bool,
     /// No handler responded to the request or to its fault.
@@ -337,7 +335,6 @@ impl Flow {
             groups,
             taken,
             errors,
-            failed,
             recovers,
             is_unanswered,
             direction,
@@ -360,18 +357,12 @@ impl Flow {
             *groups = Vec::new();
         }
         *errors = None;
-        *failed = false;
         *recovers = false;
         *is_unanswered = false;
         *direction = Direction::In;
         *awaits = None;
         replaced.clear();
         measurement.clear();
-    }
-
-    /// Whether a fault reached the server.
-    pub(crate) fn failed(&self) -> bool {
-        self.failed
     }
 
     /// Whether the server's error routes ran.
@@ -476,7 +467,7 @@ pub fn end(cx: &Context, outcome: &Outcome) {
         metrics::end(cx, outcome);
     }
     let plan = cx.generation().plan();
-    if cx.flow().failed
+    if cx.has_failed()
         && let Some(log) = plan.server(cx.arrival().server).and_then(|server| server.error_log.as_ref())
     {
         log.end(cx, outcome);
@@ -515,6 +506,7 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
                     // A handler on the response pass called routes: they produce a new response, and the rest of the
                     // request pass is dropped.
                     flow.calls.clear();
+                    flow.is_unanswered = false;
                 }
                 if flow.calls.len() == CALLS_MAX {
                     Step::Fail(too_deep())
@@ -675,15 +667,10 @@ fn back<'p>(cx: &mut Context, plan: &'p Plan) -> Option<&'p Link> {
 /// Runs the server's error routes for a fault, at most once. Without error routes the response has the fault's
 /// status. If the error routes fail, the response has the status of the first fault, as in Caddy.
 fn recover(cx: &mut Context, fault: Fault) -> Result<(), Response> {
-    let first = cx.fault().map(|fault| fault.status).filter(|_| cx.flow().recovers);
-    let status = first.unwrap_or(fault.status);
-    cx.flow_mut().measurement.failed(status);
-    match cx.flow().recovers {
-        false => cx.set_fault(fault),
-        true => cx.set_second_fault(fault),
-    }
+    let status = cx.set_reached_fault(fault);
     let flow = cx.flow_mut();
-    flow.failed = true;
+    flow.measurement.failed(status);
+    flow.is_unanswered = false;
     flow.calls.clear();
     flow.direction = Direction::In;
     flow.back.extend(flow.awaits.take());

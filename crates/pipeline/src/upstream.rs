@@ -368,7 +368,7 @@ impl Call {
     }
 
     /// Sends the request. A body of unknown length is streamed. [`Body::Tunnel`] requests another protocol; its
-    /// stream is read once the response has created a tunnel, and dropped if it does not.
+    /// stream is read once the response has created a tunnel; until then [`take_unsent_body`](Self::take_unsent_body) returns it.
     pub fn send(&self, body: Body, upstream: &dyn Upstream) {
         *self.0.body.borrow_mut() = Some(body);
         self.0.stamp_send();
@@ -376,7 +376,8 @@ impl Call {
         upstream.carry(Carried(Rc::clone(&self.0)));
     }
 
-    /// Takes the request body back, if the engine has not taken it: nothing of the request was sent then.
+    /// Takes the request body back: if the engine has not taken it, or if it is a tunnel's ([`Body::Tunnel`]) and the upstream has not
+    /// switched protocols. Nothing of it was read.
     pub fn take_unsent_body(&self) -> Option<Body> {
         self.0.body.borrow_mut().take()
     }
@@ -529,8 +530,7 @@ impl Carried {
         self.0.body.borrow_mut().take()
     }
 
-    /// Puts back a body that [`take_body`](Self::take_body) returned and from which no frame was read, so that the
-    /// call can be retried.
+    /// Puts back a body that [`take_body`](Self::take_body) returned and from which no frame was read, so that another call can send it.
     pub fn put_body(&self, body: Body) {
         *self.0.body.borrow_mut() = Some(body);
     }

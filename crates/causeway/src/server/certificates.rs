@@ -268,7 +268,7 @@ impl causeway_engine::Certificates for Finder {
         tags: &[String],
         is_usable: &dyn Fn(&CertifiedKey) -> bool,
     ) -> Option<Arc<CertifiedKey>> {
-        let found = self.store.find_usable(server_name, tags, is_usable)?;
+        let found = self.store.find(server_name, tags, is_usable)?;
         found.mark_used();
         Some(found.signed())
     }

@@ -303,6 +303,47 @@ fn on_demand() {
     assert_eq!(all, ["127.0.0.1", "good.example"]);
 }
 
+// CertMagic: of an RSA and an ECDSA certificate for a name, a client gets the one that it can verify; the newer one if it can verify both.
+#[test]
+fn certificates_of_two_kinds() {
+    let Some(openssl) = program("openssl") else { return };
+    let folder = caddyfile(
+        "auto_https disable_redirects",
+        "https://a.test:0 {\n\tbind 127.0.0.1\n\ttls rsa.crt rsa.key\n\ttls ecdsa.crt ecdsa.key\n\trespond a\n}",
+    );
+    let run = |arguments: &[&str]| {
+        let output =
+            Command::new(&openssl).current_dir(folder.path("")).args(arguments).stdin(Stdio::null()).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    for (name, key, days) in
+        [("rsa", &["rsa:2048"][..], "9"), ("ecdsa", &["ec", "-pkeyopt", "ec_paramgen_curve:P-256"], "9")]
+    {
+        let (crt, file) = (format!("{name}.crt"), format!("{name}.key"));
+        let request =
+            ["req", "-x509", "-nodes", "-subj", "/CN=a.test", "-addext", "subjectAltName=DNS:a.test", "-days", days];
+        let files = ["-keyout", &*file, "-out", &*crt, "-newkey"];
+        assert!(run(&[&request[..], &files, key].concat()).0);
+    }
+    let server = folder.start(&["run"]);
+    let at = format!("127.0.0.1:{}", server.port());
+    let kind = |options: &[&str]| {
+        let connect = ["s_client", "-connect", &*at, "-servername", "a.test"];
+        let (_, text) = run(&[&connect[..], options].concat());
+        let line =
+            text.lines().find_map(|line| line.split_once("Server public key is ")).map(|(_, size)| size.to_owned());
+        line.unwrap_or(text)
+    };
+    for (options, want) in [
+        (&["-tls1_2", "-cipher", "ECDHE-RSA-AES128-GCM-SHA256"][..], "2048 bit"),
+        (&["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-GCM-SHA256"], "256 bit"),
+        (&["-tls1_3", "-sigalgs", "rsa_pss_rsae_sha256"], "2048 bit"),
+        (&["-tls1_3", "-sigalgs", "ecdsa_secp256r1_sha256"], "256 bit"),
+    ] {
+        assert_eq!(kind(options), want, "{options:?}");
+    }
+}
+
 /// Sends a request by `openssl s_client`, with a stored session if there is one, and stores the last session. Returns whether the session was resumed.
 fn resumes(openssl: &Path, folder: &Folder, port: u16, session: &str) -> bool {
     let file = folder.path(session);

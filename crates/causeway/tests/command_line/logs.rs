@@ -162,7 +162,9 @@ fn failed_requests_are_errors() {
     let caddyfile = "{\n\tadmin off\n\tlog {\n\t\toutput file own.log\n\t\tlevel DEBUG\n\t}\n\tlog access {\n\t\toutput file access.log\n\t\t\
                      include http.log.access\n\t}\n}\nhttp://a.test:0 {\n\tbind 127.0.0.1\n\tlog named\n\terror /fault \"why\" 503\n\terror /no \
                      404\n\trespond /ok ok\n\trespond /code x {query.code}\n}\nhttp://b.test:0 {\n\tbind 127.0.0.1\n\terror \"why\" 503\n\t\
-                     handle_errors {\n\t\trespond /handled {err.id}\n\t\terror / \"again\" 501\n\t}\n}\n";
+                     handle_errors {\n\t\trespond /handled {err.id}\n\t\terror / \"again\" 501\n\t}\n}\nhttp://c.test:0 {\n\tbind 127.0.0.1\n\tlog_name audit\n\tintercept \
+                     /x {\n\t\thandle_response {\n\t\t\trespond x\n\t\t}\n\t}\n\tintercept /204 {\n\t\treplace_status 204\n\t}\n\terror /fault \
+                     500\n}\n";
     let folder = Folder::with(&[("Caddyfile", caddyfile)]);
     let server = folder.start(&["run"]);
     let port = server.port();
@@ -174,6 +176,9 @@ fn failed_requests_are_errors() {
         ("/code?code=abc", "a.test", 500),
         ("/nothing", "a.test", 200),
         ("/", "b.test", 503),
+        ("/x", "c.test", 200),
+        ("/204", "c.test", 204),
+        ("/fault", "c.test", 500),
     ] {
         assert_eq!(ask(target, host).status, status, "{target}");
     }
@@ -201,6 +206,7 @@ fn failed_requests_are_errors() {
             want("debug", "http.log.error.named", "", "/no", Some(404)),
             want("error", "http.log.error.named", code, "/code?code=abc", Some(500)),
             want("error", "http.log.error", "error handling handler error", "/", None),
+            want("error", "http.log.error.audit", "", "/fault", Some(500)),
             want("debug", "http.log.error", "why", "/handled", Some(503)),
         ]
     );
@@ -208,10 +214,15 @@ fn failed_requests_are_errors() {
     assert!(errors[0]["duration"].as_f64().is_some_and(|seconds| seconds > 0.0));
     assert_eq!((errors[3]["error"].as_str(), errors[3]["first_error"]["msg"].as_str()), (Some("again"), Some("why")));
     assert_eq!(errors[3]["first_error"]["status"], 503);
-    assert_eq!(errors[4]["err_id"], id);
+    assert_eq!(errors[5]["err_id"], id);
     let access = records(&folder.path("access.log"));
     let unanswered = access.iter().find(|record| record["request"]["uri"] == "/nothing").unwrap();
     assert_eq!((unanswered["msg"].as_str(), unanswered["status"].as_u64()), (Some("NOP"), Some(0)));
+    // A response in place of the empty one is a response.
+    for (uri, status) in [("/x", 200), ("/204", 204)] {
+        let replaced = access.iter().find(|record| record["request"]["uri"] == uri).unwrap();
+        assert_eq!((replaced["msg"].as_str(), replaced["status"].as_u64()), (Some("handled request"), Some(status)));
+    }
 }
 
 /// Parses each line of a file as JSON.

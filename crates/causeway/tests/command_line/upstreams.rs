@@ -1,6 +1,6 @@
 //! Upstreams that fail and return: retries, health checks, and circuit breakers.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -203,4 +203,41 @@ fn a_circuit_breaker() {
     let before = upstream.count();
     (0..20).for_each(|_| assert_eq!(get(port, "/").status, 200));
     assert_eq!(upstream.count(), before + 20);
+}
+
+// Caddy's documentation of `keepalive off`: one request for each connection; RFC 9112 §9.6: the request has the option `close`. And of
+// `read_timeout`: without a response in time it is 504.
+#[test]
+fn one_request_for_each_connection() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let upstream = listener.local_addr().unwrap();
+    let folder = Folder::with(&[(
+        "Caddyfile",
+        &format!(
+            "{{\n\tadmin off\n}}\n:0 {{\n\tbind 127.0.0.1\n\treverse_proxy {upstream} {{\n\t\ttransport http {{\n\t\t\tkeepalive off\n\t\t\tread_timeout \
+             300ms\n\t\t}}\n\t}}\n}}\n"
+        ),
+    )]);
+    let server = folder.start(&["run"]);
+    let heads = std::thread::spawn(move || {
+        let mut heads = Vec::new();
+        for response in ["HTTP/1.1 204 No Content\r\n\r\n", ""] {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (mut head, mut byte) = (Vec::new(), [0]);
+            while !head.ends_with(b"\r\n\r\n") {
+                stream.read_exact(&mut byte).unwrap();
+                head.push(byte[0]);
+            }
+            stream.write_all(response.as_bytes()).unwrap();
+            heads.push(String::from_utf8(head).unwrap());
+            // The server closes the connection, in the second case since there is no response.
+            assert!(matches!(stream.read(&mut byte), Ok(0) | Err(_)));
+        }
+        heads
+    });
+    assert_eq!(get(server.port(), "/a").status, 204);
+    assert_eq!(get(server.port(), "/b").status, 504);
+    for head in heads.join().unwrap() {
+        assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
+    }
 }

@@ -3,6 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
+use causeway_testkit::ports::free_port;
+
 use crate::client::{connect, send};
 use crate::process::Folder;
 
@@ -69,6 +71,31 @@ fn after_forward_auth() {
         assert!(echoes(&mut stream));
     }
     assert_eq!(send(server.port(), "GET /ws", &["Host: localhost", "Cookie: out"]).status, 401);
+}
+
+// An upstream that cannot be reached, and one that closes without a response: error routes may have another proxy.
+#[test]
+fn of_the_upstream_of_error_routes() {
+    let upstream = echo_upstream();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let closing = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            // After a part of the request, so that it was sent.
+            let _ = stream.unwrap().read(&mut [0; 16]);
+        }
+    });
+    for first in [free_port(), closing] {
+        let folder = Folder::with(&[(
+            "Caddyfile",
+            &format!(
+                "{{\n\tadmin off\n}}\n:0 {{\n\tbind 127.0.0.1\n\treverse_proxy 127.0.0.1:{first}\n\thandle_errors {{\n\t\treverse_proxy \
+                 127.0.0.1:{upstream}\n\t}}\n}}\n"
+            ),
+        )]);
+        let server = folder.start(&["run"]);
+        assert!(echoes(&mut tunnel(server.port())));
+    }
 }
 
 // Caddy's documentation of `handle_response`: its routes may have another proxy, also for a request that the first upstream did not upgrade.

@@ -20,7 +20,7 @@ fn open(folder: &Folder, managed: &[Managed], before: Option<&Keeper>, now: Syst
 }
 
 fn leaf(keeper: &Keeper, name: &str) -> Arc<Certificate> {
-    keeper.store().find(Some(name), &[]).unwrap_or_else(|| panic!("no certificate for {name}"))
+    keeper.store().find(Some(name), &[], &|_| true).unwrap_or_else(|| panic!("no certificate for {name}"))
 }
 
 fn local(name: &str) -> Managed {
@@ -44,7 +44,7 @@ fn obtained_once() {
     let later = now() + Duration::from_secs(60 * 60);
     let reloaded = open(&folder, &names[..1], Some(&first), later);
     assert!(Arc::ptr_eq(&leaf(&reloaded, "localhost"), &leaf(&first, "localhost")));
-    assert!(reloaded.store().find(Some("127.0.0.1"), &[]).is_none());
+    assert!(reloaded.store().find(Some("127.0.0.1"), &[], &|_| true).is_none());
     let restarted = open(&folder, &names, None, later);
     assert_eq!(leaf(&restarted, "localhost").signed().cert, leaf(&first, "localhost").signed().cert);
 }
@@ -159,7 +159,7 @@ fn put(keeper: &Keeper, folder: &Folder, authority: &str, chain: &str, key: &str
 }
 
 fn served(keeper: &Keeper) -> Option<Arc<Certificate>> {
-    keeper.store().find(Some(NAME), &[])
+    keeper.store().find(Some(NAME), &[], &|_| true)
 }
 
 // A public name has no certificate until the caller puts one, which the next start finds in Caddy's layout.
@@ -342,7 +342,7 @@ fn names_on_demand() {
     before.mark_used();
     keeper.renew(now() + Duration::from_secs(9 * 60 * 60));
     assert_eq!(keeper.names_on_demand(), names[1..]);
-    assert!(keeper.store().find(Some("unused.example"), &[]).is_none());
+    assert!(keeper.store().find(Some("unused.example"), &[], &|_| true).is_none());
     let after = leaf(&keeper, "used.example");
     assert!(before.not_after() < after.not_after() && !after.is_used());
     assert_eq!(keeper.names().iter().map(|record| &*record.name).collect::<Vec<_>>(), ["localhost", "used.example"]);
@@ -374,7 +374,7 @@ fn names_on_demand_are_bounded() {
             assert!(known.len() <= 3 && known.contains(&name), "{known:?}");
         }
     }
-    let served = |number| keeper.store().find(Some(&format!("local{number}.example")), &[]).is_some();
+    let served = |number| keeper.store().find(Some(&format!("local{number}.example")), &[], &|_| true).is_some();
     assert!(!served(0) && served(3), "a name that leaves memory is no longer served");
     leaf(&keeper, "localhost");
 }
@@ -407,7 +407,7 @@ fn a_public_name_is_added_and_removed() {
     keeper.add(public("ca")).unwrap();
     assert!(Arc::ptr_eq(&keeper.issued(NAME).unwrap().certificate, &leaf(&keeper, NAME)));
     keeper.remove(NAME);
-    assert!(keeper.issued(NAME).is_none() && keeper.store().find(Some(NAME), &[]).is_none());
+    assert!(keeper.issued(NAME).is_none() && keeper.store().find(Some(NAME), &[], &|_| true).is_none());
     assert!(at.join("p.example.crt").exists());
 }
 

@@ -197,7 +197,7 @@ impl Remembered {
         }
         // `Keeper` serves a certificate only with its own key.
         let keeper = open(Arc::new(storage), now()).unwrap_or_else(|error| panic!("{why}: {error}"));
-        assert!(keeper.store().find(Some(LOCAL), &[]).is_some(), "{why}");
+        assert!(keeper.store().find(Some(LOCAL), &[], &|_| true).is_some(), "{why}");
         put(&keeper, now()).unwrap();
         let restarted = open(Arc::new(FileStorage::new(folder)), now()).unwrap();
         assert!(restarted.issued(PUBLIC).is_some(), "{why}");
@@ -295,7 +295,7 @@ fn a_disk_without_room() {
     let hour = Duration::from_secs(60 * 60);
     let keeper = open(Arc::new(FileStorage::new(disk.0.path("data"))), now()).unwrap();
     put(&keeper, now()).unwrap();
-    let local = || keeper.store().find(Some(LOCAL), &[]).unwrap();
+    let local = || keeper.store().find(Some(LOCAL), &[], &|_| true).unwrap();
     let chain_at = format!("certificates/ca/{PUBLIC}/{PUBLIC}.crt");
     let stored = || keeper.storage().load(&chain_at).unwrap().unwrap();
     for (round, is_full) in [(0, true), (1, false)] {
@@ -339,7 +339,7 @@ fn a_clock_that_jumps() {
     let storage = || -> SharedStorage { Arc::new(FileStorage::new(folder.path(""))) };
     let keeper = open(storage(), now()).unwrap();
     put(&keeper, now()).unwrap();
-    let local = |keeper: &Keeper| keeper.store().find(Some(LOCAL), &[]).unwrap();
+    let local = |keeper: &Keeper| keeper.store().find(Some(LOCAL), &[], &|_| true).unwrap();
     let roots = |keeper: &Keeper| keeper.authorities(|authority| authority.root_pem());
     let root = roots(&keeper);
     let year = 365 * DAY;

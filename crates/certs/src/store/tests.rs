@@ -9,7 +9,7 @@ use crate::tests::{DAY, certificate, certificate_with};
 
 fn found(store: &Store, name: Option<&str>, tags: &[&str]) -> Option<String> {
     let tags: Vec<_> = tags.iter().map(|&tag| tag.to_owned()).collect();
-    store.find(name, &tags).map(|found| found.tags()[0].clone())
+    store.find(name, &tags, &|_| true).map(|found| found.tags()[0].clone())
 }
 
 // certmagic's `getCertificateFromCache`: the exact name, then `*` for its first labels; IP addresses match exactly.
@@ -156,7 +156,7 @@ fn by_conditions_after_a_renewal() {
         (of("a.example", &PKCS_RSA_SHA256, now - 2 * DAY), of("a.example", &PKCS_ECDSA_P256_SHA256, now - DAY));
     let store = Store::new([rsa.clone(), ecdsa.clone()], selections);
     let is = |name: Option<&str>, tag: &str, want: Option<&Arc<Certificate>>| {
-        let found = store.find(name, &[tag.to_owned()]);
+        let found = store.find(name, &[tag.to_owned()], &|_| true);
         assert!(found.as_ref().map(Arc::as_ptr) == want.map(Arc::as_ptr), "{name:?} {tag}");
     };
     is(Some("a.example"), "\0rsa", Some(&rsa));
@@ -203,7 +203,7 @@ fn the_newest_that_the_client_can_verify() {
     let is = |there: &[&Arc<Certificate>], algorithm, want: &Arc<Certificate>| {
         let store = Store::new(there.iter().copied().cloned(), Vec::new());
         let is_usable = |key: &CertifiedKey| key.key.algorithm() == algorithm;
-        let found = store.find_usable(Some("a.example"), &[], &is_usable);
+        let found = store.find(Some("a.example"), &[], &is_usable);
         assert!(found.is_some_and(|found| Arc::ptr_eq(&found, want)), "{algorithm:?}");
     };
     is(&[&rsa, &ecdsa], KeyAlgorithm::RSA, &rsa);
@@ -221,7 +221,7 @@ fn a_certificate_is_swapped() {
     let (other, newest) = (of(&["a.example"], now - 3 * DAY), of(&["a.example"], now));
     let store = Store::new([other.clone(), old.clone()], Vec::new());
     let is = |name: &str, want: Option<&Arc<Certificate>>| {
-        let found = store.find(Some(name), &[]);
+        let found = store.find(Some(name), &[], &|_| true);
         assert!(found.as_ref().map(Arc::as_ptr) == want.map(Arc::as_ptr), "{name}");
     };
     is("b.example", Some(&old));

@@ -27,16 +27,14 @@ pub(super) fn resolve(address: &str, hosts: &Path) -> io::Result<Vec<SocketAddr>
     Ok(address.to_socket_addrs()?.collect())
 }
 
-/// Refuses a host that ends in a number and is no IP address, such as `127.1` or a port without its colon. The C library takes it for an IPv4
-/// address of inet_aton(3), so that a host could pass for another one.
+/// Refuses a host of numbers that is no IP address, such as `127.1` or a port without its colon. The C library takes it for an IPv4 address
+/// of inet_aton(3), so that a host could pass for another one.
 fn refuse_numbers(host: &str) -> io::Result<()> {
-    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
-    let digits = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
-    let is_number = match digits {
+    let is_number = |label: &str| match label.strip_prefix("0x").or_else(|| label.strip_prefix("0X")) {
         Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
-        None => !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()),
+        None => !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_digit()),
     };
-    match is_number && host.parse::<Ipv4Addr>().is_err() {
+    match host.trim_end_matches('.').split('.').all(is_number) && host.parse::<Ipv4Addr>().is_err() {
         true => Err(io::Error::new(io::ErrorKind::NotFound, "the host is a number, and no IP address")),
         false => Ok(()),
     }
@@ -113,14 +111,16 @@ mod tests {
         look_up(&Question::Addresses { name: name.into(), families }, None, 0)
     }
 
-    // WHATWG URL, "ends in a number": only a whole IPv4 address does.
+    // inet_aton(3): one to four numbers, decimal, octal or hexadecimal. Go's resolver looks such names up, and finds none.
     #[test]
     fn hosts_that_are_numbers() {
-        for host in ["14001", "127.1", "0x7f.1", "127.0.0.0x1", "1.2.3.4.5", "a.1", "127.0.0.1."] {
+        for host in ["14001", "127.1", "0x7f.1", "127.0.0.0x1", "1.2.3.4.5", "017.0.0.0x1", "127.0.0.1."] {
             assert!(refuse_numbers(host).is_err(), "{host}");
             assert!(resolve(&format!("{host}:80"), Path::new(HOSTS)).is_err(), "{host}");
         }
-        for host in ["127.0.0.1", "a1", "a.1b", "0xg", "[::1]", "localhost", "x.0x1g"] {
+        for host in
+            ["127.0.0.1", "a1", "a.1", "a.1b", "0xg", "[::1]", "::ffff:1.2.3.4", "fe80::1%eth0.100", "localhost", ""]
+        {
             assert!(refuse_numbers(host).is_ok(), "{host}");
         }
     }

@@ -4,13 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use causeway_pipeline::context::VarId;
 use causeway_pipeline::{Build, BuildError, Context, Failure, Fault, FaultId, Handler, Outcome, Step};
 use serde_json::Value;
 
+use super::AccessLogConfig;
 use super::loggers::HostLoggers;
 use super::record::{HeaderTable, RequestFields};
-use super::{AccessLogConfig, took};
 use crate::logs::{EachField, Entry, FieldSink, Level, LogValue, Logs, Output, key};
+use crate::vars::NAMES;
 
 /// Caddy's name of the logger; a server's own loggers have names below it.
 const LOGGER: &str = "http.log.error";
@@ -21,6 +23,8 @@ struct ErrorLog {
     stream: Option<Arc<Output>>,
     loggers: HostLoggers,
     headers: HeaderTable,
+    /// The loggers that `log_name` selects.
+    names: VarId,
 }
 
 /// Compiles the handler from its JSON, which is that of `access_log`. Opens the outputs of its logs; entries for standard error go to
@@ -36,7 +40,8 @@ pub fn make_with(
     let written: AccessLogConfig = build.parse(value)?;
     let logs = build.at("logs", |build| Logs::open(&written.logs, build))?;
     let loggers = HostLoggers::new(LOGGER, &written, &logs);
-    Ok(Box::new(ErrorLog { logs, stream, loggers, headers: HeaderTable::new(written.credentials) }))
+    let (headers, names) = (HeaderTable::new(written.credentials), build.variable(NAMES));
+    Ok(Box::new(ErrorLog { logs, stream, loggers, headers, names }))
 }
 
 /// As [`make_with`] for standard error, but with no logs in the configuration the handler writes nothing: for programs that embed the
@@ -68,25 +73,31 @@ impl Handler for ErrorLog {
 
     fn end(&self, cx: &Context, _: &Outcome) {
         let Some(failure) = cx.failure() else { return };
-        // As in Caddy. A fault that an error route handled and a mistake of the client (4xx) are of less importance.
+        // A fault that an error route responded to and a mistake of the client (4xx) are of less importance.
+        // DEVIATES Caddy: it counts a fault as handled if the server has error routes, though none of them may be for this site.
         let is_error = !failure.is_handled && (failure.fault.status.as_u16() >= 500 || failure.first.is_some());
         let level = if is_error { Level::Error } else { Level::Debug };
+        // A host without access records has errors.
+        let loggers = self.loggers.of(cx).filter(|loggers| !loggers.is_empty()).unwrap_or(&[0]);
+        let names = cx.variable(self.names);
+        let mut is_wanted = false;
+        self.loggers.each_log(loggers, names, &self.logs, |_, log| is_wanted |= level >= log.level());
+        if !is_wanted {
+            return;
+        }
         let message = match failure.first {
             Some(_) => "error handling handler error".to_owned(),
             None => failure.fault.to_string(),
         };
-        let fields = ErrorFields { cx, headers: &self.headers, took: took(cx), failure };
-        // A host without access records has errors.
-        let loggers = self.loggers.of(cx).filter(|loggers| !loggers.is_empty()).unwrap_or(&[0]);
-        for logger in loggers.iter().map(|index| &self.loggers.all[*index]) {
-            let entry =
-                Entry { level, time: cx.worker().wall(), logger: &logger.name, message: &message, fields: &fields };
-            for log in logger.logs.iter().map(|index| self.logs.get(*index)) {
-                if level >= log.level() {
-                    log.write_with(self.stream.as_deref(), &entry);
-                }
+        let took = failure.at.saturating_duration_since(cx.arrival().at);
+        let fields = ErrorFields { cx, headers: &self.headers, took, failure };
+        let time = cx.worker().wall();
+        self.loggers.each_log(loggers, names, &self.logs, |logger, log| {
+            if level >= log.level() {
+                let entry = Entry { level, time, logger, message: &message, fields: &fields };
+                log.write_with(self.stream.as_deref(), &entry);
             }
-        }
+        });
     }
 }
 

@@ -7,11 +7,12 @@ use causeway_pipeline::Context;
 
 use super::AccessLogConfig;
 use crate::logs::{Log, Logs};
+use crate::vars::NAMES_SEPARATOR;
 
 /// A logger's name, and the logs that accept its records, by index.
-pub(super) struct Logger {
-    pub(super) name: Box<str>,
-    pub(super) logs: Box<[usize]>,
+struct Logger {
+    name: Box<str>,
+    logs: Box<[usize]>,
 }
 
 /// The loggers of the hosts that a pattern covers, by index.
@@ -19,8 +20,10 @@ type WildcardLoggers = (Box<str>, Box<[usize]>);
 
 /// The loggers of a server, by host.
 pub(super) struct HostLoggers {
+    /// The name of the logger above all of them.
+    base: &'static str,
     /// The default one first.
-    pub(super) all: Vec<Logger>,
+    all: Vec<Logger>,
     /// The loggers of a host, by index.
     names: BTreeMap<Box<str>, Box<[usize]>>,
     /// Those whose names begin with `*`, the one with the fewest stars first.
@@ -31,7 +34,7 @@ pub(super) struct HostLoggers {
 
 impl HostLoggers {
     /// The loggers are `base` itself, and those of the configuration's names below it.
-    pub(super) fn new(base: &str, written: &AccessLogConfig, logs: &Logs) -> Self {
+    pub(super) fn new(base: &'static str, written: &AccessLogConfig, logs: &Logs) -> Self {
         let mut all = Vec::new();
         let mut logger = |name: &str| {
             let name = if name.is_empty() { base.to_owned() } else { format!("{base}.{name}") };
@@ -52,6 +55,7 @@ impl HostLoggers {
             names.partition(|(name, _): &(Box<str>, _)| name.starts_with('*'));
         wildcards.sort_by_key(|(name, _)| name.matches('*').count());
         Self {
+            base,
             all,
             names: names.into_iter().collect(),
             wildcards: wildcards.into(),
@@ -73,6 +77,34 @@ impl HostLoggers {
         let host = authority.rsplit_once(':').filter(|(name, _)| !name.ends_with(':') && !name.ends_with('['));
         let host = host.filter(|(_, port)| !port.ends_with(']')).map_or(&*authority, |(name, _)| name);
         self.of_host(host.trim_matches(['[', ']']), &authority)
+    }
+
+    /// Calls `each` with the logs that accept records, and the logger's name: of the loggers `hosts`, or of those that `log_name` has set.
+    pub(super) fn each_log(
+        &self,
+        hosts: &[usize],
+        names: Option<&[u8]>,
+        logs: &Logs,
+        mut each: impl FnMut(&str, &Log),
+    ) {
+        let mut of = |logger: &Logger| logger.logs.iter().for_each(|index| each(&logger.name, logs.get(*index)));
+        let Some(names) = names else { return hosts.iter().for_each(|index| of(&self.all[*index])) };
+        for name in names.split(|byte| *byte == NAMES_SEPARATOR) {
+            let name = String::from_utf8_lossy(name);
+            let known = self.all.iter().find(|logger| match logger.name.strip_prefix(self.base) {
+                Some("") => name.is_empty(),
+                Some(below) => below.strip_prefix('.') == Some(&*name),
+                None => false,
+            });
+            if let Some(logger) = known {
+                of(logger);
+                continue;
+            }
+            // A name that no site of the server has; rare, so that its logs are looked up here.
+            let name = format!("{}.{name}", self.base);
+            let accepting = logs.iter().enumerate().filter(|(_, log)| log.accepts(&name));
+            of(&Logger { logs: accepting.map(|(index, _)| index).collect(), name: name.clone().into() });
+        }
     }
 
     /// The loggers of a host are those of its name, or of the name with `*` in place of its first labels.

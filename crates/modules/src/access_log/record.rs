@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 
 use causeway_message::syntax::write_number;
-use causeway_message::{FieldMap, KnownName, Method, NameRef, Version, names};
+use causeway_message::{FieldMap, KnownName, Method, NameRef, StatusCode, Version, names};
 use causeway_pipeline::{Context, Outcome, TlsFacts, UNIX_PEER};
 
 use super::Slots;
@@ -29,10 +29,15 @@ pub(super) struct Record<'r> {
 }
 
 impl Record<'_> {
+    /// Whether no handler responded, and none replaced the empty response.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.cx.is_unanswered() && self.outcome.status == Some(StatusCode::OK)
+    }
+
     /// The status; 0 if none was sent, or if no handler responded, as in Caddy.
     pub(super) fn status(&self) -> u16 {
-        let sent = self.outcome.status.filter(|_| !self.cx.is_unanswered());
-        sent.map_or(0, causeway_message::StatusCode::as_u16)
+        let sent = self.outcome.status.filter(|_| !self.is_unanswered());
+        sent.map_or(0, StatusCode::as_u16)
     }
 }
 

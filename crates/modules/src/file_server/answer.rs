@@ -94,7 +94,7 @@ pub(super) fn give(site: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
         }
         _ => RequestedRanges::Whole,
     };
-    // A length that is not in the body: there is no body of 0 bytes.
+    // An empty body has no length of its own, so that a response to HEAD needs the field.
     if version.len == 0 && cx.head().method() == Method::Head {
         cx.response_mut().set(names::CONTENT_LENGTH, FieldValue::from_static("0"));
     }

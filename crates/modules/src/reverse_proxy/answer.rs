@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use causeway_message::{FieldMap, NameRef, StatusCode, names};
+use causeway_message::{FieldMap, Method, NameRef, StatusCode, names};
 use causeway_pipeline::{Body, BodyStream as _, Call, Context, Fault, Finish, Response, Step};
 
 use super::exchange::PendingCall;
 use super::health::CallEnd;
-use super::switch::{Switch, tunnel};
+use super::switch::tunnel;
 use super::{Local, bad_gateway, request};
 
 /// Most fields of a response: a field map holds at most 65 535.
@@ -38,10 +38,6 @@ pub(super) fn decide(cx: &mut Context, call: Call, asked: PendingCall) -> Step {
             }
         }
     }
-    // DEVIATES Caddy: forwarded, a 2xx would mean to the client that its tunnel is open (RFC 9110 §9.3.6).
-    if switch == Switch::Connect && matches!(status.as_u16(), 200..300) {
-        return Step::Fail(bad_gateway("the upstream responded without switching protocols".to_owned()));
-    }
     pass(cx, &local, call, status)
 }
 
@@ -54,6 +50,10 @@ impl Finish for Local {
 
 /// Responds with the upstream's response.
 fn pass(cx: &mut Context, local: &Local, call: Call, status: StatusCode) -> Step {
+    // DEVIATES Caddy: forwarded, a 2xx would mean to the client that its tunnel is open (RFC 9110 §9.3.6).
+    if cx.original().method() == Method::Connect && matches!(status.as_u16(), 200..300) {
+        return Step::Fail(bad_gateway("the upstream responded without switching protocols".to_owned()));
+    }
     // Caddy: the upstream's Server field is kept; this server is named in Via.
     cx.response_mut().remove(names::SERVER);
     let changes = local.plan.headers.as_ref().filter(|headers| headers.changes_answers());

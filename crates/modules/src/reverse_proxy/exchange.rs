@@ -139,7 +139,12 @@ fn select(cx: &mut Context, local: &Local, backends: Backends<'_>) -> Option<(us
 fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fault: Fault, failed: Attempt) -> Step {
     let named = local.named(cx);
     let pause = local.plan.balancing.retries.as_ref().and_then(|retries| retries.pause(cx, &tries, named, failed));
-    let Some(pause) = pause else { return Step::Fail(fault) };
+    let Some(pause) = pause else {
+        if let Content::Back(Body::Tunnel(content)) = content {
+            cx.replace_body_by(content);
+        }
+        return Step::Fail(fault);
+    };
     if local.plan.is_verbose {
         let after = pause.as_secs_f64();
         tracing::debug!(retries = tries.retries, after, cause = %fault.reason, "retrying");

@@ -414,7 +414,7 @@ impl OfFault {
             Self::Whole => {
                 write(
                     out,
-                    format_args!("{{id={}}} HTTP {}", String::from_utf8_lossy(&id.text()), fault.status.as_u16()),
+                    format_args!("{{id={}}}: HTTP {}", String::from_utf8_lossy(&id.text()), fault.status.as_u16()),
                 );
                 if !matches!(fault.reason, Reason::Status) {
                     write(out, format_args!(": {fault}"));

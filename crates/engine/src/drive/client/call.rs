@@ -330,6 +330,7 @@ impl UpstreamCall {
             if let Some(body) = self.sending.take_held() {
                 self.call.put_body(body);
             }
+            self.sending.finish();
         }
         let length = if let BodyLength::Sized(bytes) = body { Some(bytes) } else { None };
         if tunnel {
@@ -385,6 +386,12 @@ impl UpstreamCall {
             && let Some(kind) = fault.kind(true)
         {
             self.report(kind, &fault);
+        }
+        // Another call may need the content of a tunnel that has not begun.
+        if self.inbound == Inbound::Head
+            && let Some(body) = self.sending.take_held()
+        {
+            self.call.put_body(body);
         }
         self.cut();
         self.call.fail(fault);

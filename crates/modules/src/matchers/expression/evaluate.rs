@@ -107,6 +107,7 @@ impl Node {
                 Value::Text(text) => Value::Bool(pattern.is_match(cx, memory.text(text))),
                 _ => return no_overload(),
             },
+            Self::TimePart(part, zone, time) => part.of(time.evaluate(cx, memory)?, zone)?,
             Self::Matcher(matcher) => Value::Bool(matcher.matches(cx).map_err(Halt::Stop)?),
             Self::Each(each) => each.evaluate(cx, memory)?,
         })

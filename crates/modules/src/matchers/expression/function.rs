@@ -7,7 +7,7 @@ use std::ops::Range;
 use jiff::Timestamp;
 
 use super::evaluate::{Evaluated, Halt, no_overload};
-use super::time::{self, TimePart};
+use super::time;
 use super::value::{Memory, Span, Value};
 
 pub(super) const ARGUMENTS_MAX: usize = 4;
@@ -70,7 +70,6 @@ pub(super) enum Function {
     Dyn,
     Timestamp,
     Duration,
-    TimePart(TimePart),
 }
 
 /// Whether a function is called on a value. If so, that value is its first argument.
@@ -98,20 +97,6 @@ const fn on(name: &'static str, takes: &'static [Type], gives: Type, function: F
 const fn plain(name: &'static str, takes: &'static [Type], gives: Type, function: Function) -> Overload {
     Overload { name, form: CallForm::Plain, takes, gives, function }
 }
-
-/// The functions that return a part of a timestamp or duration. They are called on it.
-const TIME_PARTS: &[(&str, TimePart)] = &[
-    ("getFullYear", TimePart::Year),
-    ("getMonth", TimePart::Month),
-    ("getDate", TimePart::Date),
-    ("getDayOfMonth", TimePart::DayOfMonth),
-    ("getDayOfWeek", TimePart::DayOfWeek),
-    ("getDayOfYear", TimePart::DayOfYear),
-    ("getHours", TimePart::Hours),
-    ("getMinutes", TimePart::Minutes),
-    ("getSeconds", TimePart::Seconds),
-    ("getMilliseconds", TimePart::Milliseconds),
-];
 
 const OVERLOADS: &[Overload] = {
     use Type::{Bool, Double, Duration, Dyn, Int, List, Text, Time};
@@ -167,21 +152,10 @@ const OVERLOADS: &[Overload] = {
 /// Returns whether a function of this name exists.
 pub(super) fn is_known(name: &str, form: CallForm) -> bool {
     OVERLOADS.iter().any(|overload| overload.name == name && overload.form == form)
-        || (form == CallForm::OnValue && TIME_PARTS.iter().any(|(known, _)| *known == name))
 }
 
 /// Finds the signature for these argument types. Returns the function and its result type.
 pub(super) fn find(name: &str, form: CallForm, takes: &[Type]) -> Option<(Function, Type)> {
-    if let (CallForm::OnValue, Some((_, part))) = (form, TIME_PARTS.iter().find(|(known, _)| *known == name)) {
-        let fits = match takes {
-            [Type::Duration] => part.is_of_durations(),
-            [time] => time.fits(Type::Time),
-            // The second argument is a time zone.
-            [time, zone] => time.fits(Type::Time) && zone.fits(Type::Text),
-            _ => false,
-        };
-        return fits.then_some((Function::TimePart(*part), Type::Int));
-    }
     // The first signature that fits decides; `Dyn` fits every type.
     let found = OVERLOADS.iter().find(|overload| {
         let fits = overload.takes.len() == takes.len()
@@ -268,7 +242,6 @@ impl Function {
             Self::Int | Self::Double | Self::String | Self::Bool | Self::Timestamp | Self::Duration => {
                 return self.convert(first, memory);
             }
-            Self::TimePart(part) => return part.of(first, arguments.get(1).copied(), memory),
             _ => {}
         }
         // All remaining functions take a string first.

@@ -2,13 +2,15 @@
 //! as far as they are known at load.
 
 use causeway_pipeline::{Build, BuildError, Matcher, Template};
+use jiff::tz::TimeZone;
 use serde_json::Map;
 
 use super::function::{self, CallForm, Function, Type};
 use super::syntax::{Expr, Tree};
+use super::time::{self, TimePart};
 use super::token::{CLOSE, OPEN};
 use super::value::{Span, Value};
-use super::{Mistake, call, time};
+use super::{Mistake, call};
 use crate::regexp::Regexp;
 
 /// Most nested variables of `exists` and similar macros.
@@ -42,6 +44,8 @@ pub(super) enum Node {
     Index(Box<[Self; 2]>),
     Call(Function, Box<[Self]>),
     Search(Box<Self>, Regexp),
+    /// A part of a timestamp in a time zone, or of a duration.
+    TimePart(TimePart, TimeZone, Box<Self>),
     Matcher(Box<dyn Matcher>),
     Each(Each),
 }
@@ -299,6 +303,7 @@ impl Compilation<'_, '_> {
                 self.each(aggregate.expect("checked by the guard"), items, list.at, variable, body)
             }
             (Some(text), [pattern]) | (None, [text, pattern]) if name == "matches" => self.search(text, pattern),
+            (Some(time), zone) if TimePart::named(name).is_some() => self.time_part(name, time, zone, at),
             _ => {
                 // Neither matcher nor macro: an ordinary function.
                 let form = if on.is_some() { CallForm::OnValue } else { CallForm::Plain };
@@ -322,6 +327,24 @@ impl Compilation<'_, '_> {
                     None => Err(wrong(&format!("{name}()"), &kinds, at)),
                 }
             }
+        }
+    }
+
+    fn time_part(&mut self, name: &str, time: &Tree, zone: &[Tree], at: usize) -> Result<Typed, Refusal> {
+        let part = TimePart::named(name).expect("checked by the caller");
+        let (node, kind) = self.node(time)?;
+        let zone = match zone {
+            [] => TimeZone::UTC,
+            [Tree { part: Expr::Text(zone), at }] => time::zone(zone).ok_or_else(|| {
+                Mistake::new(*at, format!("'{zone}', which is not a time zone such as 'Europe/Rome' or '+01:00',"))
+            })?,
+            // A name of the client's choice would be looked up in files.
+            [zone] => return Err(Mistake::new(zone.at, "a time zone that is not a string literal").into()),
+            [_, zone, ..] => return Err(Mistake::new(zone.at, format!("a second argument of {name}()")).into()),
+        };
+        match kind.fits(Type::Time) || kind == Type::Duration && part.is_of_durations() {
+            true => Ok((Node::TimePart(part, zone, Box::new(node)), Type::Int)),
+            false => Err(wrong(&format!("{name}()"), &[kind], at)),
         }
     }
 
@@ -372,15 +395,15 @@ impl Compilation<'_, '_> {
     }
 }
 
-/// Returns the value of a timestamp or duration that is a literal. Refuses a literal, or the literal name of a time zone,
-/// that evaluations could not read.
+/// Returns the value of a timestamp or duration that is a literal.
+///
+/// # Errors
+/// If the literal has another form.
 fn literal(function: Function, arguments: &[Tree]) -> Result<Option<Value>, Mistake> {
     let [Tree { part: Expr::Text(text), at }] = arguments else { return Ok(None) };
     let (value, expected) = match function {
         Function::Timestamp => (time::timestamp(text).map(Value::Time), "a time such as '2026-01-31T08:00:00Z'"),
         Function::Duration => (time::duration(text).map(Value::Duration), "a duration such as '1h30m'"),
-        Function::TimePart(_) if time::zone(text).is_some() => return Ok(None),
-        Function::TimePart(_) => (None, "a time zone such as 'Europe/Rome' or '+01:00'"),
         _ => return Ok(None),
     };
     match value {

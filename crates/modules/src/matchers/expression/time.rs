@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::evaluate::{Evaluated, Halt, no_overload};
 use super::function::Type;
 use super::program::Arithmetic;
-use super::value::{Memory, Value};
+use super::value::Value;
 
 /// A part of a timestamp or of a duration. Months, days of the month and days of the year count from 0, as in CEL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,18 +29,34 @@ pub(super) enum TimePart {
     Milliseconds,
 }
 
+/// The functions that return a part of a timestamp or duration. They are called on it, with a time zone or without one.
+const PARTS: &[(&str, TimePart)] = &[
+    ("getFullYear", TimePart::Year),
+    ("getMonth", TimePart::Month),
+    ("getDate", TimePart::Date),
+    ("getDayOfMonth", TimePart::DayOfMonth),
+    ("getDayOfWeek", TimePart::DayOfWeek),
+    ("getDayOfYear", TimePart::DayOfYear),
+    ("getHours", TimePart::Hours),
+    ("getMinutes", TimePart::Minutes),
+    ("getSeconds", TimePart::Seconds),
+    ("getMilliseconds", TimePart::Milliseconds),
+];
+
 const RANGE: Halt = Halt::Error("an expression's time or duration is out of range");
 
 /// Parses a timestamp of RFC 3339, with its `T` and its offset.
 pub(super) fn timestamp(text: &str) -> Option<Timestamp> {
-    // jiff also reads other forms of ISO 8601: without an offset, with a space, or with a zone in brackets.
-    let is_strict = text.as_bytes().get(10) == Some(&b'T') && !text.ends_with(']');
+    // jiff also reads other forms of ISO 8601: with a space, without seconds, or with a zone in brackets.
+    let byte = |at: usize| text.as_bytes().get(at).copied();
+    let is_strict = byte(10) == Some(b'T') && byte(16) == Some(b':') && !text.ends_with(']');
     text.parse().ok().filter(|_| is_strict)
 }
 
 /// Parses a duration in Go's notation.
 pub(super) fn duration(text: &str) -> Option<SignedDuration> {
-    nanoseconds(text).map(SignedDuration::from_nanos)
+    // Caddy's own durations have days too; CEL's have none.
+    nanoseconds(text).filter(|_| !text.contains('d')).map(SignedDuration::from_nanos)
 }
 
 /// Finds a time zone: a name of the IANA's database, or an offset such as `-05:30`.
@@ -96,21 +112,21 @@ pub(super) fn arithmetic(operator: Arithmetic, one: Value, other: Value) -> Eval
 }
 
 impl TimePart {
+    /// Returns the part that a function returns.
+    pub(super) fn named(function: &str) -> Option<Self> {
+        PARTS.iter().find(|(known, _)| *known == function).map(|(_, part)| *part)
+    }
+
     /// Returns whether durations have this part too.
     pub(super) fn is_of_durations(self) -> bool {
         matches!(self, Self::Hours | Self::Minutes | Self::Seconds | Self::Milliseconds)
     }
 
     /// Returns the part of a timestamp in a time zone, or of a whole duration.
-    pub(super) fn of(self, value: Value, zone: Option<Value>, memory: &Memory) -> Evaluated {
-        let time = match (value, zone) {
-            (Value::Time(time), None) => time.to_zoned(TimeZone::UTC),
-            (Value::Time(time), Some(Value::Text(name))) => {
-                let name = std::str::from_utf8(memory.text(name)).ok();
-                let zone = name.and_then(self::zone).ok_or(Halt::Error("an expression's time zone is unknown"))?;
-                time.to_zoned(zone)
-            }
-            (Value::Duration(span), None) => {
+    pub(super) fn of(self, value: Value, zone: &TimeZone) -> Evaluated {
+        let time = match value {
+            Value::Time(time) => time.to_zoned(zone.clone()),
+            Value::Duration(span) => {
                 return Ok(Value::Int(match self {
                     Self::Hours => span.as_hours(),
                     Self::Minutes => span.as_mins(),

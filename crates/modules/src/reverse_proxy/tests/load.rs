@@ -286,6 +286,12 @@ fn transports() {
         "tls": { "server_name": "a.test", "insecure_skip_verify": true, "handshake_timeout": "1s", "root_ca_pool": ["MAED"] },
     }));
     assert_eq!((all.connect_timeout, all.head_timeout), (Duration::from_secs(2), Some(Duration::from_secs(2))));
+    // `read_timeout` bounds the wait for the head too.
+    let head_timeout = |written: Value| carried(written).head_timeout;
+    let (second, seconds) = (Some(Duration::from_secs(1)), Some(Duration::from_secs(2)));
+    assert_eq!(head_timeout(json!({ "read_timeout": "1s" })), second);
+    assert_eq!(head_timeout(json!({ "read_timeout": "1s", "response_header_timeout": "2s" })), second);
+    assert_eq!(head_timeout(json!({ "read_timeout": "3s", "response_header_timeout": "2s" })), seconds);
     assert_eq!((all.read_timeout, all.write_timeout), (Some(Duration::from_secs(3)), Some(Duration::from_secs(4))));
     assert_eq!((all.idle_timeout, all.idle_max, all.connections_max), (Duration::from_secs(5), 6, Some(8)));
     assert_eq!((all.head_bytes_max, all.versions), (9000, Versions::Http1));

@@ -128,6 +128,17 @@ fn nothing_is_upgraded_where_only_http2_is_spoken() {
     assert_eq!(kit.send(&extended_connect("websocket")).status, 502);
 }
 
+// The same if routes pass the response on.
+#[test]
+fn a_2xx_that_routes_copy() {
+    let routes = json!([{ "handle": [{ "handler": "copy_response" }] }]);
+    let mut kit = kit(json!({ "handle_response": [{ "routes": routes }] }));
+    let (call, pending) = ask(&mut kit, &extended_connect("websocket"));
+    call.answer(200, &[], Some(0));
+    call.end();
+    assert_eq!(pending.finish(&mut kit).status, 502);
+}
+
 // Caddy, `stream_close_delay`: a tunnel of a plan that was replaced is closed after this time. As long as the plan is in use, the option has
 // no effect.
 #[test]
