@@ -428,7 +428,7 @@ pub enum Verdict {
 /// Runs an exchange from its start until it responds, aborts or waits.
 pub fn run(cx: &mut Context) -> Verdict {
     let generation = Rc::clone(cx.generation());
-    if cx.head().target().as_str() == "*"
+    if cx.head().target_bytes() == b"*"
         && generation.plan().server(cx.arrival().server).is_some_and(|server| server.answers_asterisk)
     {
         return Verdict::Respond(Response::empty(StatusCode::OK));
