@@ -28,9 +28,9 @@ pub(crate) enum Excess {
 }
 
 /// Starts reading the whole body; afterwards the chain continues where it stopped. `None` if there is no wait: the
-/// body was read before, or a handler took it.
+/// body was read before, a handler took it, or the request has none.
 pub(crate) fn read(cx: &mut Context, excess: Excess) -> Option<Wait> {
-    if cx.body_text().is_some() || cx.read_held_body() {
+    if cx.body_text().is_some() || cx.read_held_body() || cx.is_before_tunnel() {
         return None;
     }
     let body = cx.take_body()?;
@@ -56,7 +56,7 @@ impl Context {
     /// Reads the request's body for `{http.request.body}`, and then continues with `then`: for handlers that know only at
     /// run time that the placeholder is used. The fault is 413 beyond 16 MiB.
     pub fn with_body_text(&mut self, then: impl FnOnce(&mut Self, Result<(), Fault>) -> Step + 'static) -> Step {
-        if self.body_text().is_some() || self.read_held_body() {
+        if self.body_text().is_some() || self.read_held_body() || self.is_before_tunnel() {
             return then(self, Ok(()));
         }
         let Some(body) = self.take_body() else { return then(self, Ok(())) };
