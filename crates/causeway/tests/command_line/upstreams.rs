@@ -215,7 +215,7 @@ fn one_request_for_each_connection() {
         "Caddyfile",
         &format!(
             "{{\n\tadmin off\n}}\n:0 {{\n\tbind 127.0.0.1\n\treverse_proxy {upstream} {{\n\t\ttransport http {{\n\t\t\tkeepalive off\n\t\t\tread_timeout \
-             300ms\n\t\t}}\n\t}}\n}}\n"
+             3s\n\t\t}}\n\t}}\n}}\n"
         ),
     )]);
     let server = folder.start(&["run"]);
