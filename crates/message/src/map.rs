@@ -277,6 +277,12 @@ impl FieldMap {
         parse_number(value).map(Some).ok_or(FieldFault::Malformed)
     }
 
+    /// Returns whether a request with these fields has content (RFC 9112 §6.3): Transfer-Encoding, or a Content-Length above 0.
+    #[must_use]
+    pub fn declares_content(&self) -> bool {
+        self.contains(names::TRANSFER_ENCODING) || self.content_length().ok().flatten() > Some(0)
+    }
+
     /// Iterates over the list elements of all field lines of this name (RFC 9110 §5.6.1).
     pub fn list<'s, 'a: 's>(&'s self, name: impl Into<NameRef<'a>>) -> impl Iterator<Item = &'s [u8]> {
         self.get_all(name).flat_map(List::new)

@@ -11,7 +11,6 @@ mod record;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::{Build, BuildError, Context, FamilyId, Handler, Outcome, Step};
@@ -19,10 +18,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::log_append::{FIELDS, SPANS, SPANS_MS};
-use crate::logs::{Entry, Level, Logs, Output};
-use crate::vars::{LEVEL, NAMES, USER};
+use crate::logs::{Level, Output};
+use crate::vars::{LEVEL, USER};
 use loggers::HostLoggers;
-use record::{HeaderTable, Record};
+use record::Record;
 
 /// Caddy's name of the logger of access records; a server's own loggers have names below it.
 const LOGGER: &str = "http.log.access";
@@ -52,11 +51,7 @@ struct AccessLogConfig {
 }
 
 struct AccessLog {
-    logs: Arc<Logs>,
-    /// Takes the place of standard error.
-    stream: Option<Arc<Output>>,
     loggers: HostLoggers,
-    headers: HeaderTable,
     slots: Slots,
 }
 
@@ -64,8 +59,6 @@ struct AccessLog {
 struct Slots {
     /// The user whom `basic_auth` let in.
     user: VarId,
-    /// The loggers that `log_name` selects.
-    names: VarId,
     /// The level that `log_level` sets.
     level: VarId,
     /// The fields that `log_append` adds.
@@ -91,29 +84,16 @@ pub fn make_with(
     build: &mut Build<'_>,
     stream: Option<Arc<Output>>,
 ) -> Result<Box<dyn Handler>, BuildError> {
-    let written: AccessLogConfig = build.parse(value)?;
-    let logs = build.at("logs", |build| Logs::open(&written.logs, build))?;
-    let loggers = HostLoggers::new(LOGGER, &written, &logs);
     Ok(Box::new(AccessLog {
-        logs,
-        stream,
-        loggers,
-        headers: HeaderTable::new(written.credentials),
+        loggers: HostLoggers::open(LOGGER, value, build, stream)?,
         slots: Slots {
             user: build.slot(USER),
-            names: build.variable(NAMES),
             level: build.variable(LEVEL),
             fields: build.family(FIELDS),
             spans: build.family(SPANS),
             spans_ms: build.family(SPANS_MS),
         },
     }))
-}
-
-/// Returns an exchange's duration up to now. The outcome's is 0 for an exchange that one turn of its connection began and ended.
-fn took(cx: &Context) -> Duration {
-    cx.worker().refresh();
-    cx.worker().now().saturating_duration_since(cx.arrival().at)
 }
 
 impl Handler for AccessLog {
@@ -128,18 +108,15 @@ impl Handler for AccessLog {
             return;
         }
         let Some(loggers) = self.loggers.of(cx) else { return };
-        let outcome = &Outcome { took: took(cx), ..*outcome };
-        let record = Record { cx, outcome, slots: &self.slots, headers: &self.headers };
+        // The outcome's duration is 0 for an exchange that one turn of its connection began and ended.
+        cx.worker().refresh();
+        let took = cx.worker().now().saturating_duration_since(cx.arrival().at);
+        let outcome = &Outcome { took, ..*outcome };
+        let record = Record { cx, outcome, slots: &self.slots, headers: &self.loggers.headers };
         let level = cx.variable(self.slots.level).and_then(|name| Level::parse(std::str::from_utf8(name).ok()?));
         let level = level.unwrap_or(if record.status() >= 500 { Level::Error } else { Level::Info });
         let message = if record.is_unanswered() { MESSAGE_UNANSWERED } else { MESSAGE };
-        let time = cx.worker().wall();
-        self.loggers.each_log(loggers, cx.variable(self.slots.names), &self.logs, |logger, log| {
-            if level >= log.level() {
-                let entry = Entry { level, time, logger, message, fields: &record };
-                log.write_with(self.stream.as_deref(), &entry);
-            }
-        });
+        self.loggers.write(cx, loggers, level, message, &record);
     }
 }
 

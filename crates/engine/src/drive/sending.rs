@@ -96,12 +96,12 @@ impl Sending {
 
     /// Takes held content, of which nothing was read; then nothing more is sent. Otherwise without effect.
     pub(super) fn take_held(&mut self) -> Option<Body> {
-        if !matches!(self.phase, Phase::Held(_)) {
-            return None;
-        }
         match std::mem::replace(&mut self.phase, Phase::Done) {
             Phase::Held(content) => Some(content),
-            _ => None,
+            phase => {
+                self.phase = phase;
+                None
+            }
         }
     }
 

@@ -4,28 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_pipeline::context::VarId;
 use causeway_pipeline::{Build, BuildError, Context, Failure, Fault, FaultId, Handler, Outcome, Step};
 use serde_json::Value;
 
-use super::AccessLogConfig;
 use super::loggers::HostLoggers;
 use super::record::{HeaderTable, RequestFields};
-use crate::logs::{EachField, Entry, FieldSink, Level, LogValue, Logs, Output, key};
-use crate::vars::NAMES;
+use crate::logs::{EachField, FieldSink, Level, LogValue, Output, key};
 
 /// Caddy's name of the logger; a server's own loggers have names below it.
 const LOGGER: &str = "http.log.error";
 
-struct ErrorLog {
-    logs: Arc<Logs>,
-    /// Takes the place of standard error.
-    stream: Option<Arc<Output>>,
-    loggers: HostLoggers,
-    headers: HeaderTable,
-    /// The loggers that `log_name` selects.
-    names: VarId,
-}
+struct ErrorLog(HostLoggers);
 
 /// Compiles the handler from its JSON, which is that of `access_log`. Opens the outputs of its logs; entries for standard error go to
 /// `stream`.
@@ -37,11 +26,7 @@ pub fn make_with(
     build: &mut Build<'_>,
     stream: Option<Arc<Output>>,
 ) -> Result<Box<dyn Handler>, BuildError> {
-    let written: AccessLogConfig = build.parse(value)?;
-    let logs = build.at("logs", |build| Logs::open(&written.logs, build))?;
-    let loggers = HostLoggers::new(LOGGER, &written, &logs);
-    let (headers, names) = (HeaderTable::new(written.credentials), build.variable(NAMES));
-    Ok(Box::new(ErrorLog { logs, stream, loggers, headers, names }))
+    Ok(Box::new(ErrorLog(HostLoggers::open(LOGGER, value, build, stream)?)))
 }
 
 /// As [`make_with`] for standard error, but with no logs in the configuration the handler writes nothing: for programs that embed the
@@ -78,11 +63,8 @@ impl Handler for ErrorLog {
         let is_error = !failure.is_handled && (failure.fault.status.as_u16() >= 500 || failure.first.is_some());
         let level = if is_error { Level::Error } else { Level::Debug };
         // A host without access records has errors.
-        let loggers = self.loggers.of(cx).filter(|loggers| !loggers.is_empty()).unwrap_or(&[0]);
-        let names = cx.variable(self.names);
-        let mut is_wanted = false;
-        self.loggers.each_log(loggers, names, &self.logs, |_, log| is_wanted |= level >= log.level());
-        if !is_wanted {
+        let loggers = self.0.of(cx).filter(|loggers| !loggers.is_empty()).unwrap_or(&[0]);
+        if !self.0.takes(cx, loggers, level) {
             return;
         }
         let message = match failure.first {
@@ -90,14 +72,8 @@ impl Handler for ErrorLog {
             None => failure.fault.to_string(),
         };
         let took = failure.at.saturating_duration_since(cx.arrival().at);
-        let fields = ErrorFields { cx, headers: &self.headers, took, failure };
-        let time = cx.worker().wall();
-        self.loggers.each_log(loggers, names, &self.logs, |logger, log| {
-            if level >= log.level() {
-                let entry = Entry { level, time, logger, message: &message, fields: &fields };
-                log.write_with(self.stream.as_deref(), &entry);
-            }
-        });
+        let fields = ErrorFields { cx, headers: &self.0.headers, took, failure };
+        self.0.write(cx, loggers, level, &message, &fields);
     }
 }
 

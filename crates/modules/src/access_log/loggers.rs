@@ -1,13 +1,17 @@
-//! The loggers of a server's hosts.
+//! The loggers of a server's hosts, and the logs that they write to.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use causeway_pipeline::Context;
+use causeway_pipeline::context::VarId;
+use causeway_pipeline::{Build, BuildError, Context};
+use serde_json::Value;
 
 use super::AccessLogConfig;
-use crate::logs::{Log, Logs};
-use crate::vars::NAMES_SEPARATOR;
+use super::record::HeaderTable;
+use crate::logs::{Entry, Fields, Level, Log, Logs, Output};
+use crate::vars::{NAMES, NAMES_SEPARATOR};
 
 /// A logger's name, and the logs that accept its records, by index.
 struct Logger {
@@ -20,6 +24,12 @@ type WildcardLoggers = (Box<str>, Box<[usize]>);
 
 /// The loggers of a server, by host.
 pub(super) struct HostLoggers {
+    logs: Arc<Logs>,
+    /// Takes the place of standard error.
+    stream: Option<Arc<Output>>,
+    pub(super) headers: HeaderTable,
+    /// The variable with the loggers that `log_name` selects.
+    selected: VarId,
     /// The name of the logger above all of them.
     base: &'static str,
     /// The default one first.
@@ -33,8 +43,19 @@ pub(super) struct HostLoggers {
 }
 
 impl HostLoggers {
-    /// The loggers are `base` itself, and those of the configuration's names below it.
-    pub(super) fn new(base: &'static str, written: &AccessLogConfig, logs: &Logs) -> Self {
+    /// Reads the configuration of a handler, and opens the outputs of its logs. The loggers are `base` itself, and those of the
+    /// configuration's names below it.
+    ///
+    /// # Errors
+    /// As [`super::make`].
+    pub(super) fn open(
+        base: &'static str,
+        value: &Value,
+        build: &mut Build<'_>,
+        stream: Option<Arc<Output>>,
+    ) -> Result<Self, BuildError> {
+        let written: AccessLogConfig = build.parse(value)?;
+        let logs = build.at("logs", |build| Logs::open(&written.logs, build))?;
         let mut all = Vec::new();
         let mut logger = |name: &str| {
             let name = if name.is_empty() { base.to_owned() } else { format!("{base}.{name}") };
@@ -54,14 +75,36 @@ impl HostLoggers {
         let (mut wildcards, names): (Vec<_>, Vec<_>) =
             names.partition(|(name, _): &(Box<str>, _)| name.starts_with('*'));
         wildcards.sort_by_key(|(name, _)| name.matches('*').count());
-        Self {
+        let names = names.into_iter().collect();
+        Ok(Self {
+            logs,
+            stream,
+            headers: HeaderTable::new(written.credentials),
+            selected: build.variable(NAMES),
             base,
             all,
-            names: names.into_iter().collect(),
+            names,
             wildcards: wildcards.into(),
             skip_hosts: written.skip_hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
             skip_unmapped_hosts: written.skip_unmapped_hosts,
-        }
+        })
+    }
+
+    /// Returns whether a log takes entries of a level: of the loggers `hosts`, or of those that `log_name` has set.
+    pub(super) fn takes(&self, cx: &Context, hosts: &[usize], level: Level) -> bool {
+        let mut takes = false;
+        self.each_log(cx, hosts, |_, log| takes |= level >= log.level());
+        takes
+    }
+
+    /// Writes an entry of the loggers `hosts`, or of those that `log_name` has set.
+    pub(super) fn write(&self, cx: &Context, hosts: &[usize], level: Level, message: &str, fields: &dyn Fields) {
+        let time = cx.worker().wall();
+        self.each_log(cx, hosts, |logger, log| {
+            if level >= log.level() {
+                log.write_with(self.stream.as_deref(), &Entry { level, time, logger, message, fields });
+            }
+        });
     }
 
     /// Returns the loggers of a request's host, by index; `None` if its requests have no records.
@@ -79,16 +122,12 @@ impl HostLoggers {
         self.of_host(host.trim_matches(['[', ']']), &authority)
     }
 
-    /// Calls `each` with the logs that accept records, and the logger's name: of the loggers `hosts`, or of those that `log_name` has set.
-    pub(super) fn each_log(
-        &self,
-        hosts: &[usize],
-        names: Option<&[u8]>,
-        logs: &Logs,
-        mut each: impl FnMut(&str, &Log),
-    ) {
-        let mut of = |logger: &Logger| logger.logs.iter().for_each(|index| each(&logger.name, logs.get(*index)));
-        let Some(names) = names else { return hosts.iter().for_each(|index| of(&self.all[*index])) };
+    /// Calls `each` with each logger's name and the logs that accept its records.
+    fn each_log(&self, cx: &Context, hosts: &[usize], mut each: impl FnMut(&str, &Log)) {
+        let mut of = |logger: &Logger| logger.logs.iter().for_each(|index| each(&logger.name, self.logs.get(*index)));
+        let Some(names) = cx.variable(self.selected) else {
+            return hosts.iter().for_each(|index| of(&self.all[*index]));
+        };
         for name in names.split(|byte| *byte == NAMES_SEPARATOR) {
             let name = String::from_utf8_lossy(name);
             let known = self.all.iter().find(|logger| match logger.name.strip_prefix(self.base) {
@@ -102,7 +141,7 @@ impl HostLoggers {
             }
             // A name that no site of the server has; rare, so that its logs are looked up here.
             let name = format!("{}.{name}", self.base);
-            let accepting = logs.iter().enumerate().filter(|(_, log)| log.accepts(&name));
+            let accepting = self.logs.iter().enumerate().filter(|(_, log)| log.accepts(&name));
             of(&Logger { logs: accepting.map(|(index, _)| index).collect(), name: name.clone().into() });
         }
     }

@@ -43,10 +43,8 @@ impl Switch {
         let Some(protocol) = protocol.filter(|_| cx.arrival().upgrade) else { return Ok(Self::None) };
         // RFC 9110 §7.8: a server may ignore Upgrade. It is ignored with content, after which the tunnel would begin.
         // DEVIATES Caddy: `h2c` concerns only this hop; forwarded, it would let requests bypass this server's checks.
-        let has_content =
-            head.fields().contains(names::TRANSFER_ENCODING) || head.fields().content_length().ok().flatten() > Some(0);
         let is_ours = head.fields().list(names::UPGRADE).any(is_h2c);
-        Ok(if has_content || is_ours || protocol.is_empty() { Self::None } else { Self::Upgrade })
+        Ok(if head.fields().declares_content() || is_ours || protocol.is_empty() { Self::None } else { Self::Upgrade })
     }
 
     /// Reduces the switch for an upstream over `protocol`, which has no Upgrade (HTTP/2: RFC 9113 §8.6): Upgrade is

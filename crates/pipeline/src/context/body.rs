@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::task::{Context as Task, Poll};
 
-use causeway_message::{Chunk, FieldMap, Method, names};
+use causeway_message::{Chunk, FieldMap, Method};
 
 use super::Context;
 use crate::body::{self, BodyFault, BodyStream, Frame, IncomingBody, Mailbox};
@@ -75,10 +75,7 @@ impl Context {
     /// §9.3.6).
     pub(crate) fn is_before_tunnel(&self) -> bool {
         let head = self.original();
-        let fields = head.fields();
-        let has_content =
-            || fields.contains(names::TRANSFER_ENCODING) || fields.content_length().ok().flatten() > Some(0);
-        head.method() == Method::Connect || self.arrival().upgrade && !has_content()
+        head.method() == Method::Connect || self.arrival().upgrade && !head.fields().declares_content()
     }
 
     /// Returns the length in bytes of the body that [`take_body`](Self::take_body) would return, if it is known now; 0 if
