@@ -99,8 +99,11 @@ pub(crate) enum Command {
     Lend(mpsc::Sender<io::Result<Vec<(ListenerKey, OwnedFd)>>>),
     /// Let handlers announce the time of the shutdown.
     Announce(Instant),
-    /// Stop accepting and end gracefully. Idle connections of HTTP/1 stay open for this time.
-    Drain(Duration),
+    /// Stop accepting and end the connections gracefully; idle ones of HTTP/1 stay open for `patience`. The worker drops the
+    /// sender when its backlogs are empty.
+    Drain { patience: Duration, emptied: mpsc::Sender<()> },
+    /// End with the last connection: no worker accepts or hands over any more.
+    EndWhenIdle,
     /// End at once.
     Stop,
 }
@@ -249,8 +252,16 @@ impl Engine {
     /// its end in any case.)
     pub async fn drain_patiently(mut self, grace: Duration, patience: Duration) {
         self.ports.remove_files();
-        self.broadcast(|| Command::Drain(patience));
-        let _ = tokio::time::timeout(grace, self.alive.recv()).await;
+        let (emptied, mut all_emptied) = mpsc::channel(1);
+        self.broadcast(|| Command::Drain { patience, emptied: emptied.clone() });
+        drop(emptied);
+        let gracefully = async {
+            // Until then a worker may hand its next connection to any other one, also to one without connections.
+            while all_emptied.recv().await.is_some() {}
+            self.broadcast(|| Command::EndWhenIdle);
+            self.alive.recv().await
+        };
+        let _ = tokio::time::timeout(grace, gracefully).await;
         self.broadcast(|| Command::Stop);
         while self.alive.recv().await.is_some() {}
     }

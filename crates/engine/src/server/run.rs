@@ -65,13 +65,14 @@ impl WorkerSpec {
     }
 }
 
-/// Executes the engine's commands until `Stop`, or until a drain has ended the last connection.
+/// Executes the engine's commands until `Stop`, or after `EndWhenIdle` until the last connection has ended.
 async fn obey(core: &Core, listeners: &mut Listeners, inbox: &mut UnboundedReceiver<Command>) {
-    let mut drained = std::pin::pin!(core.lifecycle.idle());
+    let mut idle = std::pin::pin!(core.lifecycle.idle());
+    let mut may_end = false;
     loop {
         let command = tokio::select! {
             command = inbox.recv() => command,
-            () = &mut drained, if core.lifecycle.is_draining() => return,
+            () = &mut idle, if may_end => return,
         };
         match command {
             Some(Command::Adopt(adopted)) => listeners.adopt(adopted),
@@ -94,8 +95,64 @@ async fn obey(core: &Core, listeners: &mut Listeners, inbox: &mut UnboundedRecei
                 let _ = report.try_send(listeners.lend());
             }
             Some(Command::Announce(at)) => core.lifecycle.announce_shutdown(at),
-            Some(Command::Drain(patience)) => listeners.drain(patience).await,
+            Some(Command::Drain { patience, emptied }) => {
+                listeners.drain(patience).await;
+                drop(emptied);
+            }
+            Some(Command::EndWhenIdle) => may_end = true,
             Some(Command::Stop) | None => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    use causeway_pipeline::build::ServerSpec;
+    use causeway_pipeline::{Build, ListenAddress, ListenerSpec, Registry};
+    use serde_json::json;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::server::{Engine, EngineSpec};
+
+    /// A drain does not reach all workers at the same time. A worker without connections must outlast it, because the others still
+    /// hand over connections: its end would reset them.
+    #[test]
+    fn a_worker_without_connections_outlasts_the_acceptors_of_others() {
+        let registry = Registry::default();
+        let mut build = Build::new(&registry);
+        let server = build.server(&ServerSpec::new("test", &json!([]))).unwrap();
+        let address = ListenAddress { host: Some([127, 0, 0, 1].into()), port: 0 };
+        let engine = Engine::start(EngineSpec {
+            workers: 2,
+            listeners: vec![ListenerSpec::new(address, server)],
+            plan: Arc::new(build.finish()),
+            certificates: None,
+            blocking: crate::BlockingSpec::default(),
+        })
+        .unwrap();
+        // Only worker 1 has the command; its port is closed when the message arrives, so worker 0 accepts all.
+        let (emptied, mut all_emptied) = mpsc::channel(1);
+        let patience = Duration::from_secs(60);
+        assert!(engine.commands[1].send(Command::Drain { patience, emptied }).is_ok());
+        assert!(all_emptied.blocking_recv().is_none());
+        let connect = || {
+            let mut stream = TcpStream::connect(engine.addresses()[0]).unwrap();
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+            stream
+        };
+        // Worker 0 keeps the first, and hands over the second.
+        let mut streams = [connect(), connect()];
+        let read = |stream: &mut TcpStream| {
+            let mut head = [0; 15];
+            stream.read_exact(&mut head).map(|()| head)
+        };
+        for stream in &mut streams {
+            assert_eq!(read(stream).unwrap(), *b"HTTP/1.1 200 OK");
         }
     }
 }
