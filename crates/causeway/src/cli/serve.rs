@@ -3,8 +3,10 @@
 //! - `signals`: the signals that the server handles
 //! - `follow`: reloads the configuration's file
 //! - `service_manager`: messages to systemd
+//! - `code_pages`: the memory of the program's code
 //! - `log`: the server's own messages, as entries of the configuration's logs
 
+mod code_pages;
 mod follow;
 mod handover;
 mod log;
@@ -19,7 +21,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use causeway::document::{AdaptedDocument, Document};
-use causeway::server::{self, LoadFault, Server, ServerSettings, autosave_path, data_folder, root_words};
+use causeway::server::{self, LoadFault, Server, ServerSettings, Stage, autosave_path, data_folder, root_words};
 use causeway_modules::logs::{Level, reopen_all};
 use causeway_pipeline::BoundAddress;
 use clap::Args;
@@ -133,7 +135,12 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         data: data_folder(),
         autosave: autosave_path().filter(|_| serving.site == SiteKind::Configured),
         logs: Box::new(move |logs| own.set(logs)),
-        stages: Box::new(service_manager::tell),
+        stages: Box::new(|stage| {
+            service_manager::tell(stage);
+            if matches!(stage, Stage::Loaded(_)) {
+                release_code();
+            }
+        }),
         successor: Some(Box::new(move |offer| {
             let facts = facts.clone();
             Box::pin(async move {
@@ -179,6 +186,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
             ping_back(address)?;
         }
         service_manager::ready(&server.places());
+        release_code();
         // A detached task: it ends with the runtime.
         tokio::spawn(service_manager::watch(server.pulse()));
         let control = server.control();
@@ -233,6 +241,14 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
             }
         }
     })
+}
+
+/// Removes the code that loading has executed from the resident memory. Not in a debug build, since the breakpoints of a debugger
+/// would be lost.
+fn release_code() {
+    if !cfg!(debug_assertions) && !code_pages::release() {
+        tracing::debug!("the pages of the program's code stay in memory: /proc/self/maps is not readable");
+    }
 }
 
 /// Returns the path of this program. Called at the start: the system changes it when another file takes its place.
