@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use causeway_pipeline::{BoundAddress, ListenerSpec, Plan};
+use causeway_pipeline::{BoundAddress, ListenerSpec, Plan, ShutdownPhase};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -80,6 +80,9 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+/// How long tunnels may take, once the grace period is over, to tell their peers that they end.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
 /// A command to a worker.
 pub(crate) enum Command {
     /// Serve this connection, which another worker has accepted.
@@ -104,6 +107,8 @@ pub(crate) enum Command {
     Drain { patience: Duration, emptied: mpsc::Sender<()> },
     /// End with the last connection: no worker accepts or hands over any more.
     EndWhenIdle,
+    /// Let the tunnels end.
+    Reach(ShutdownPhase),
     /// End at once.
     Stop,
 }
@@ -244,6 +249,7 @@ impl Engine {
 
     /// Stops accepting and closes idle connections, lets running exchanges end within `grace`, then aborts the remaining ones.
     pub async fn drain(self, grace: Duration) {
+        self.broadcast(|| Command::Reach(ShutdownPhase::Stops));
         self.drain_patiently(grace, Duration::ZERO).await;
     }
 
@@ -261,7 +267,10 @@ impl Engine {
             self.broadcast(|| Command::EndWhenIdle);
             self.alive.recv().await
         };
-        let _ = tokio::time::timeout(grace, gracefully).await;
+        if tokio::time::timeout(grace, gracefully).await.is_err() {
+            self.broadcast(|| Command::Reach(ShutdownPhase::GraceOver));
+            let _ = tokio::time::timeout(LAST_WORDS, self.alive.recv()).await;
+        }
         self.broadcast(|| Command::Stop);
         while self.alive.recv().await.is_some() {}
     }

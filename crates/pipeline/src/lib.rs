@@ -62,4 +62,4 @@ pub use upstream::{
     ProxyProtocolVersion, Roots, Tally, TlsClient, Transport, Upstream, Versions,
 };
 pub use wait::Wait;
-pub use worker::{Busy, Sleep, Worker};
+pub use worker::{Busy, ShutdownPhase, Sleep, Worker};

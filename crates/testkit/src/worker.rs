@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use causeway_message::{Block, BlockMut, Home};
 use causeway_pipeline::upstream::{Calls, Upstream};
 use causeway_pipeline::worker::{Answer, Job, LookupError, Offloaded, Question, Resolver, Work, WorkKind, offload};
-use causeway_pipeline::{Busy, Transport, Worker};
+use causeway_pipeline::{Busy, ShutdownPhase, Transport, Worker};
 
 use crate::upstream::{FakeCall, FakeUpstream, Outbox};
 
@@ -56,6 +56,7 @@ pub struct FakeWorker {
     spawned: RefCell<Vec<Spawned>>,
     random: Cell<u64>,
     shutdown_at: Cell<Option<Instant>>,
+    shutdown_phase: Rc<Cell<Option<ShutdownPhase>>>,
     pool: Arc<Pool>,
     calls: Rc<Calls>,
     outbox: Rc<Outbox>,
@@ -79,6 +80,7 @@ impl FakeWorker {
             spawned: RefCell::default(),
             random: Cell::new(0x5eed),
             shutdown_at: Cell::default(),
+            shutdown_phase: Rc::default(),
             pool: Arc::default(),
             calls: Calls::new(),
             outbox: Rc::default(),
@@ -201,6 +203,14 @@ impl FakeWorker {
 impl Worker for FakeWorker {
     fn shutdown_at(&self) -> Option<Instant> {
         self.shutdown_at.get()
+    }
+
+    fn shutdown(&self, phase: ShutdownPhase) -> Pin<Box<dyn Future<Output = ()>>> {
+        let reached = Rc::clone(&self.shutdown_phase);
+        Box::pin(std::future::poll_fn(move |_| match reached.get() >= Some(phase) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }))
     }
 
     fn now(&self) -> Instant {

@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use causeway_testkit::ports::free_port;
+use rustix::process::Signal;
 
 use crate::client::{connect, send};
 use crate::process::Folder;
@@ -51,6 +52,40 @@ pub(crate) fn tunnel(port: u16) -> TcpStream {
 pub(crate) fn echoes(stream: &mut TcpStream) -> bool {
     let mut back = [0; 5];
     stream.write_all(b"hello").is_ok() && stream.read_exact(&mut back).is_ok() && &back == b"hello"
+}
+
+/// Reads to the end. Returns whether there was only a close frame of the status 1001, Going Away (RFC 6455 §5.5.1, §7.4.1).
+pub(crate) fn is_closed_politely(stream: &mut TcpStream) -> bool {
+    let mut frame = [0; 4];
+    let is_right = stream.read_exact(&mut frame).is_ok() && frame == [0x88, 2, 0x03, 0xe9];
+    // The client's own close frame, masked with zeros.
+    let _ = stream.write_all(&[0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe9]);
+    is_right && matches!(stream.read(&mut frame), Ok(0) | Err(_))
+}
+
+// A stop closes WebSockets, as in Caddy, so that it does not last for the grace period. With `stream_close_delay` they have that time,
+// at most until the grace period is over.
+#[test]
+fn at_a_stop() {
+    let upstream = echo_upstream();
+    for (grace, delay, waits) in
+        [("1h", "", false), ("1h", "stream_close_delay 1s", true), ("1s", "stream_close_delay 1h", true)]
+    {
+        let folder = Folder::with(&[(
+            "Caddyfile",
+            &format!(
+                "{{\n\tadmin off\n\tgrace_period {grace}\n}}\n:0 {{\n\tbind 127.0.0.1\n\treverse_proxy 127.0.0.1:{upstream} \
+                 {{\n\t\t{delay}\n\t}}\n}}\n"
+            ),
+        )]);
+        let server = folder.start(&["run"]);
+        let mut stream = tunnel(server.port());
+        assert!(echoes(&mut stream));
+        server.signal(Signal::TERM);
+        assert!(!waits || echoes(&mut stream), "{delay}");
+        assert!(is_closed_politely(&mut stream), "{grace}, {delay}");
+        assert_eq!(server.status().code(), Some(0));
+    }
 }
 
 // Caddy's documentation of `forward_auth`: a response of 2xx lets the request through. The WebSocket is the one of the second proxy.

@@ -6,12 +6,22 @@
 //! ```
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use causeway_pipeline::ShutdownPhase;
+
 use super::Load;
 use crate::clock;
+
+/// The phase of the shutdown for tunnels; `None` before it.
+#[derive(Default)]
+struct Phase {
+    reached: Cell<Option<ShutdownPhase>>,
+    changed: tokio::sync::Notify,
+}
 
 /// The phase of a worker's life.
 pub(crate) struct Lifecycle {
@@ -21,6 +31,7 @@ pub(crate) struct Lifecycle {
     idle_until: Cell<Option<Instant>>,
     /// When the shutdown begins or began; a shutdown may be announced before its time.
     shutdown_at: Cell<Option<Instant>>,
+    phase: Rc<Phase>,
     /// Notified when a connection ends during a drain.
     ended: tokio::sync::Notify,
     load: Arc<Load>,
@@ -33,6 +44,7 @@ impl Lifecycle {
             is_closed: Cell::new(false),
             idle_until: Cell::default(),
             shutdown_at: Cell::default(),
+            phase: Rc::default(),
             ended: tokio::sync::Notify::new(),
             load,
         }
@@ -44,6 +56,23 @@ impl Lifecycle {
 
     pub(super) fn shutdown_at(&self) -> Option<Instant> {
         self.shutdown_at.get()
+    }
+
+    /// Lets the shutdown come to a phase.
+    pub(crate) fn reach(&self, phase: ShutdownPhase) {
+        self.phase.reached.set(Some(phase));
+        self.phase.changed.notify_waiters();
+    }
+
+    /// Waits until the shutdown has come to this phase.
+    pub(super) fn shutdown(&self, phase: ShutdownPhase) -> impl Future<Output = ()> + use<> {
+        let own = Rc::clone(&self.phase);
+        async move {
+            // No other task runs between the look at the phase and the call.
+            while own.reached.get() < Some(phase) {
+                own.changed.notified().await;
+            }
+        }
     }
 
     /// Returns whether the worker ends with its last connection.

@@ -14,7 +14,7 @@ use std::time::{Instant, SystemTime};
 use causeway_message::BlockMut;
 use causeway_pipeline::upstream::Upstream;
 use causeway_pipeline::worker::{Answer, Job, Offloaded, Question, Resolver, Work, WorkKind, offload};
-use causeway_pipeline::{Busy, Transport, Worker};
+use causeway_pipeline::{Busy, ShutdownPhase, Transport, Worker};
 
 use super::{Core, lookup};
 use crate::clock;
@@ -96,6 +96,10 @@ impl Worker for Services {
 
     fn shutdown_at(&self) -> Option<Instant> {
         self.core.lifecycle.shutdown_at()
+    }
+
+    fn shutdown(&self, phase: ShutdownPhase) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(self.core.lifecycle.shutdown(phase))
     }
 
     fn random(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! Protocol switches: the client's request for another protocol, and the tunnel.
 
-use std::future::Future as _;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as Task, Poll, ready};
@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use causeway_message::{Chunk, Method, NameRef, StatusCode, TargetForm, names};
 use causeway_pipeline::upstream::Maker;
-use causeway_pipeline::{BodyFault, Call, Context, Fault, Frame, Generation, Reason, Response, Sleep, Step, Worker};
+use causeway_pipeline::{
+    BodyFault, Call, Context, Fault, Frame, Generation, Reason, Response, ShutdownPhase, Sleep, Step, Worker,
+};
 
 use super::answer::put_fields;
 use super::{ReverseProxyPlan, bad_gateway};
@@ -94,20 +96,42 @@ pub(super) fn tunnel(cx: &mut Context, call: Call, switch: Switch, plan: &Revers
     if let Err(fault) = put_fields(cx, &call, is_kept) {
         return Step::Fail(fault);
     }
-    if plan.stream_timeout.is_some() || plan.stream_close_delay.is_some() {
+    let is_web_socket = call.request().fields().has_token(names::UPGRADE, "websocket");
+    let (timeout, delay) = (plan.stream_timeout, plan.stream_close_delay);
+    if is_web_socket || timeout.is_some() || delay.is_some() {
         let (worker, now) = (cx.worker(), cx.worker().now());
         let sleep = |pause: Duration| Sleep::until(Rc::clone(worker), now + pause);
-        let replacement = plan.stream_close_delay.map(|delay| Replacement {
+        let replacement = delay.map(|delay| Replacement {
             generation: Rc::clone(cx.generation()),
             worker: Rc::clone(worker),
             delay,
             next: sleep(LOOK_INTERVAL),
         });
-        let is_web_socket = call.request().fields().has_token(names::UPGRADE, "websocket");
-        let close = if is_web_socket { CloseFrame::Unsent } else { CloseFrame::None };
-        call.make_body(Box::new(Limited { end: plan.stream_timeout.map(sleep), replacement, close }));
+        call.make_body(Box::new(Limited {
+            end: timeout.map(sleep),
+            replacement,
+            shutdown: is_web_socket.then(|| Box::pin(shutdown(worker, delay)) as _),
+            close: if is_web_socket { CloseFrame::Unsent } else { CloseFrame::None },
+        }));
     }
     Step::Respond(Response::switch(call.into_body()))
+}
+
+/// Waits until a shutdown ends a WebSocket: at once, so that it does not delay the end of the process, or after
+/// `stream_close_delay`. Other tunnels have no way to tell their client, and so last until the grace period is over.
+fn shutdown(worker: &Rc<dyn Worker>, delay: Option<Duration>) -> impl Future<Output = ()> + use<> {
+    let worker = Rc::clone(worker);
+    async move {
+        worker.shutdown(ShutdownPhase::Stops).await;
+        let Some(delay) = delay else { return };
+        let mut delay = Sleep::until(Rc::clone(&worker), worker.now() + delay);
+        let mut over = worker.shutdown(ShutdownPhase::GraceOver);
+        poll_fn(|task| match (Pin::new(&mut delay).poll(task), over.as_mut().poll(task)) {
+            (Poll::Pending, Poll::Pending) => Poll::Pending,
+            _ => Poll::Ready(()),
+        })
+        .await;
+    }
 }
 
 /// How often a tunnel with `stream_close_delay` looks whether its plan was replaced.
@@ -126,12 +150,14 @@ enum CloseFrame {
     Sent,
 }
 
-/// The content of a tunnel that may last for a time only.
+/// The content of a tunnel that does not last as long as its peers want.
 struct Limited {
     /// `stream_timeout`.
     end: Option<Sleep>,
     /// `stream_close_delay`.
     replacement: Option<Replacement>,
+    /// Of a WebSocket: becomes ready when the server's shutdown ends it.
+    shutdown: Option<Pin<Box<dyn Future<Output = ()>>>>,
     close: CloseFrame,
 }
 
@@ -164,8 +190,9 @@ impl Maker for Limited {
         if self.close == CloseFrame::Sent {
             return Poll::Ready(None);
         }
-        let is_over = self.end.as_mut().is_some_and(|end| Pin::new(end).poll(task).is_ready())
-            || self.replacement.as_mut().is_some_and(|replacement| replacement.poll(task).is_ready());
+        let is_over = Sleep::is_over(&mut self.end, task)
+            || self.replacement.as_mut().is_some_and(|replacement| replacement.poll(task).is_ready())
+            || self.shutdown.as_mut().is_some_and(|shutdown| shutdown.as_mut().poll(task).is_ready());
         if is_over && self.close == CloseFrame::Unsent {
             // As in Caddy, the frame may come within a longer one, which the client then sees as broken off.
             self.close = CloseFrame::Sent;
