@@ -264,7 +264,7 @@ fn clippy(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
 /// Installs the programs without which tests are skipped, if that is allowed; CI must not skip tests.
 fn peers_of_tests(stage: &mut Stage, house: &House) -> Result<(), Halt> {
     if house.install {
-        for tool in [&tools::NGINX, &tools::REDIS] {
+        for tool in [&tools::CERTBOT, &tools::NGINX, &tools::REDIS] {
             tool.need(stage, house)?;
         }
     }

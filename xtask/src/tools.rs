@@ -31,6 +31,8 @@ pub(crate) const PYTHON: Tool = Tool { program: "python3", packages: &["python3"
 pub(crate) const PHP_FPM: Tool = Tool { program: "php-fpm", packages: &["php-fpm", "php-cli"] };
 /// A peer of the tests of storage.
 pub(crate) const REDIS: Tool = Tool { program: "redis-server", packages: &["redis-server"] };
+/// A client of the tests of the ACME server.
+pub(crate) const CERTBOT: Tool = Tool { program: "certbot", packages: &["certbot"] };
 /// Makes the clean Debian that the package is installed into.
 pub(crate) const MMDEBSTRAP: Tool = Tool { program: "mmdebstrap", packages: &["mmdebstrap"] };
 /// Builds the container's image without a daemon.

@@ -233,10 +233,13 @@ async fn whole(body: Option<IncomingBody>) -> Result<Vec<u8>, Fault> {
 
 fn respond(cx: &mut Context, answer: ServerResponse) -> Step {
     let head = cx.response_mut();
+    for name in answer.fields.iter().filter_map(|(name, _)| NameRef::parse(name.as_bytes())) {
+        head.remove(name);
+    }
+    // Some names come twice: a response to a challenge has two links.
     for (name, value) in &answer.fields {
         // A host that a client sent is in some of the values; one with control characters is left out.
         if let (Some(name), Some(value)) = (NameRef::parse(name.as_bytes()), FieldValue::parse(value.as_bytes())) {
-            head.remove(name);
             head.append(name, value);
         }
     }

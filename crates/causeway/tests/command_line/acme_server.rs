@@ -76,6 +76,32 @@ fn a_client_of_our_own() {
     }
 }
 
+// certbot checks the link `up` of each response to a challenge (RFC 8555 §7.5.1), beside the link `index` of all responses (§7.1).
+#[test]
+fn certbot() {
+    let ports = [free_port(), free_port()];
+    let authority = Authority::start(json!({ "challenges": ["http-01"] }), ports);
+    let folder = Folder::new();
+    let mut command = Command::new("certbot");
+    command.args(["certonly", "--standalone", "--non-interactive", "--agree-tos", "--register-unsafely-without-email"]);
+    command.args(["--domain", "localhost", "--http-01-address", "127.0.0.1", "--http-01-port", &ports[0].to_string()]);
+    command.args(["--server", &authority.directory()]).env("REQUESTS_CA_BUNDLE", authority.folder.path(ROOT));
+    for name in ["config", "work", "logs"] {
+        command.arg(format!("--{name}-dir")).arg(folder.path(name));
+    }
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => {
+            assert!(std::env::var_os("CI").is_none_or(|value| value != "true"), "certbot: {error}");
+            eprintln!("skipped: certbot: {error}");
+            return;
+        }
+    };
+    assert!(output.status.success(), "{output:?}");
+    let chain = std::fs::read_to_string(folder.path("config/live/localhost/fullchain.pem")).unwrap();
+    assert_eq!(chain.matches("BEGIN CERTIFICATE").count(), 2);
+}
+
 // Caddy's `storage` of an automation policy: certificates and accounts of its names are there, and not in the configuration's storage.
 #[test]
 fn a_client_with_a_separate_storage() {

@@ -18,7 +18,7 @@ use crate::clock;
 
 /// The phase of the shutdown for tunnels; `None` before it.
 #[derive(Default)]
-struct Phase {
+struct TunnelPhase {
     reached: Cell<Option<ShutdownPhase>>,
     changed: tokio::sync::Notify,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Lifecycle {
     idle_until: Cell<Option<Instant>>,
     /// When the shutdown begins or began; a shutdown may be announced before its time.
     shutdown_at: Cell<Option<Instant>>,
-    phase: Rc<Phase>,
+    phase: Rc<TunnelPhase>,
     /// Notified when a connection ends during a drain.
     ended: tokio::sync::Notify,
     load: Arc<Load>,

@@ -8,7 +8,7 @@ use std::ptr;
 
 use rustix::mm::{Advice, madvise};
 
-/// Removes the program's code from the resident memory: 12 MB after a start. What runs later comes back from the kernel's page
+/// Removes the program's code from the resident memory: 12 MB after a start. Code that runs later comes back from the kernel's page
 /// cache, in pieces of 64 KiB, without a read of the file. Returns whether it was done: not without `/proc`.
 pub(super) fn release() -> bool {
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return false };
