@@ -42,6 +42,8 @@ use self::validate::Validation;
 
 /// The longest request body, in bytes: a signing request for a hundred names, twice encoded as base64, with an RSA key and signature.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
+/// Certificates are valid from this time before their issue on, for clients whose clocks are behind; Caddy's value.
+const BACKDATED: Duration = Duration::from_secs(60);
 /// Random bytes in the id of an account or order, and in a nonce.
 const ID_BYTES: usize = 16;
 /// Random bytes in a challenge's token. RFC 8555 §8 requires at least 128 bits of entropy.
@@ -524,7 +526,8 @@ impl AcmeServer {
         wanted.iter().try_for_each(|identifier| self.plan.policy.check(identifier))?;
         let names: Vec<String> = wanted.iter().map(Identifier::value).collect();
         let plan = &self.plan;
-        let signed = call.keeper.sign(&plan.authority, &names, &parsed.public_key, plan.lifetime, plan.by, call.now)?;
+        let (from, lifetime) = (call.now - BACKDATED, plan.lifetime + BACKDATED);
+        let signed = call.keeper.sign(&plan.authority, &names, &parsed.public_key, lifetime, plan.by, from)?;
         let missing = || Problem::internal(&format!("there is no certificate authority '{}'", plan.authority));
         let (pem, leaf) = signed.ok_or_else(missing)?;
         // rcgen derives the key's algorithm from that of the signature. They differ for a P-384 key that signs with SHA-256.

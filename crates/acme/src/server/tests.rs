@@ -305,6 +305,11 @@ async fn a_certificate() {
         let leaf = x509_parser::pem::parse_x509_pem(chain.as_bytes()).unwrap().1;
         let parsed = leaf.parse_x509().unwrap();
         assert_eq!(&*parsed.public_key().subject_public_key.data, rcgen::PublicKeyData::der_bytes(&key_pair));
+        let validity = parsed.validity();
+        let before_issue = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64
+            - validity.not_before.timestamp();
+        assert!((60..120).contains(&before_issue), "a client's clock may be behind: {before_issue}");
+        assert_eq!(validity.not_after.timestamp() - validity.not_before.timestamp(), 12 * 60 * 60 + 60);
         // Another account cannot see it, nor revoke it.
         let other = Client::registered(&setting.server);
         refused(&other.post(&at, ""), 404, "malformed");
