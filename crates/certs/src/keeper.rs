@@ -324,6 +324,20 @@ impl Keeper {
         Ok(true)
     }
 
+    /// Signs a certificate with a local authority for a public name for which no public authority signs one, stores it and serves it from
+    /// now on. Blocks on disk.
+    ///
+    /// # Errors
+    /// If signing fails, or storage.
+    pub fn sign_public(&self, local: &Managed, now: SystemTime) -> Result<(), Error> {
+        let certificate = obtain(local, authority(&self.signers(), &local.authority), &self.storage, now)?;
+        self.serve(
+            &local.name,
+            IssuedCertificate { certificate: Arc::new(certificate), authority: local.authority.clone() },
+        );
+        Ok(())
+    }
+
     /// Serves a public name's certificate from now on, and stores it: PEM texts from the authority with this storage key. `lock` is the name's,
     /// of its storage, held since before the order. Blocks on disk.
     ///

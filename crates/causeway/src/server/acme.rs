@@ -10,13 +10,16 @@ use causeway_acme::{
     AccountKey, AcmeError, ChainPreference, DnsChallenge, DnsProvider, ExternalAccount, Issuer, LETS_ENCRYPT,
     LETS_ENCRYPT_STAGING, PROPAGATION_TIMEOUT, PublicIssuer, RenewalAdvisor, Timing, Wanted, ZeroSslIssuer,
 };
-use causeway_certs::{Certificate, Error, IssuedCertificate, Keeper, KeyKind, Lock, OcspPolicy, Public, SharedStorage};
+use causeway_certs::{
+    Certificate, Error, IssuedCertificate, Keeper, KeyKind, Lock, Managed, OcspPolicy, Public, SharedStorage,
+};
 use causeway_config::plan::{self, LoadError, PropagationLimit, ProxySetting, PublicName, SignedName};
 use causeway_pipeline::BuildError;
 use causeway_pipeline::build::Problem;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use super::certificates::managed;
 use super::on_demand::Permission;
 use super::storage::Storages;
 
@@ -49,6 +52,8 @@ const STORAGE_PAUSE: Duration = Duration::from_secs(10);
 pub(super) struct Order {
     public: Public,
     issuers: Vec<PublicIssuer>,
+    /// The local authority that signs when none of the issuers does.
+    fallback: Option<Managed>,
     key: KeyKind,
     /// Whether the certificate obliges the server to send an OCSP response (RFC 7633).
     must_staple: bool,
@@ -57,15 +62,17 @@ pub(super) struct Order {
 impl Order {
     pub(super) fn new(written: &PublicName, key: KeyKind, on_demand: bool, storages: &Storages) -> Self {
         let issuers = issuers(written);
+        let fallback = written.fallback.as_ref().map(|local| managed(local, on_demand, storages));
+        let authorities = issuers.iter().map(PublicIssuer::storage_key);
         let public = Public {
             name: written.name.clone(),
-            authorities: issuers.iter().map(PublicIssuer::storage_key).collect(),
+            authorities: authorities.chain(fallback.as_ref().map(|local| local.authority.clone())).collect(),
             renewal_ratio: written.renewal_ratio.unwrap_or(RENEWAL_RATIO).min(RENEWAL_RATIO_MAX),
             ocsp: OcspPolicy { disabled: written.ocsp.disabled, overrides: Arc::clone(&written.ocsp.overrides) },
             storage: storages.own(written.storage.as_ref()).cloned(),
             on_demand,
         };
-        Self { public, issuers, key, must_staple: written.ocsp.must_staple }
+        Self { public, issuers, fallback, key, must_staple: written.ocsp.must_staple }
     }
 
     /// The keeper's record of the name.
@@ -529,7 +536,7 @@ fn in_words(pause: Duration) -> String {
 }
 
 impl Order {
-    /// Obtains a certificate from the first issuer that signs one. `attempt` counts the failures so far. `is_early`: the authority suggests to renew
+    /// Obtains a certificate from the first issuer that signs one, or else from the local authority. `attempt` counts the failures so far. `is_early`: the authority suggests to renew
     /// the certificate in use before it is due.
     async fn renew(&self, keeper: &Arc<Keeper>, attempt: usize, is_early: bool) -> Result<(), RenewFault> {
         let failed = |error: Error| RenewFault::Storage(error.to_string());
@@ -558,6 +565,19 @@ impl Order {
                     errors.push(format!("{}: {error}", issuer.label()));
                 }
             }
+        }
+        if let Some(local) = self.fallback.clone() {
+            tracing::error!(
+                "{}: {}; the local authority '{}' signs",
+                self.public.name,
+                errors.join("; "),
+                local.authority
+            );
+            // The authority takes the lock itself.
+            drop(lock);
+            let keeper = Arc::clone(keeper);
+            let signed = blocking(move || keeper.sign_public(&local, SystemTime::now())).await;
+            return signed.map_err(RenewFault::Storage)?.map_err(failed);
         }
         // An issuer without such a time may be tried sooner.
         let retry_at = ends.into_iter().collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().min());
@@ -626,6 +646,7 @@ mod tests {
             let name = PublicName {
                 name: "a.example".to_owned(),
                 issuers: Vec::new(),
+                fallback: None,
                 renewal_ratio: written,
                 key: plan::KeyKind::P256,
                 ocsp: plan::OcspStapling::default(),
@@ -679,6 +700,7 @@ mod tests {
         let name = PublicName {
             name: "a.example".to_owned(),
             issuers: Vec::new(),
+            fallback: None,
             renewal_ratio: None,
             key: plan::KeyKind::P256,
             ocsp: plan::OcspStapling::default(),

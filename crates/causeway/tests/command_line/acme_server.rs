@@ -76,6 +76,42 @@ fn a_client_of_our_own() {
     }
 }
 
+// Caddy's documentation of `tls`: issuers are tried in their order. The local authority signs while no other one does, also for a
+// wildcard, for which the first issuer here has no DNS provider.
+#[test]
+fn the_local_authority_after_an_issuer_that_fails() {
+    if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {
+        eprintln!("skipped: there is no curl");
+        return;
+    }
+    let [http, https, closed] = [free_port(), free_port(), free_port()];
+    let folder = Folder::with(&[(
+        "Caddyfile",
+        &format!(
+            "{{\n\tadmin off\n\thttp_port {http}\n\thttps_port {https}\n\tskip_install_trust\n}}\nsite.example, *.site.example \
+             {{\n\tbind 127.0.0.1\n\ttls {{\n\t\tissuer acme {{\n\t\t\tdir https://127.0.0.1:{closed}/directory\n\t\t}}\n\t\tissuer \
+             internal\n\t}}\n\trespond {{host}}\n}}\n"
+        ),
+    )]);
+    let mut server = folder.start(&["run"]);
+    let line = server.line_with("signs");
+    assert!(
+        line.contains("site.example: https://127.0.0.1:") && line.contains("; the local authority 'local' signs"),
+        "{line}"
+    );
+    server.line_with("site.example: obtained a certificate of the authority 'local'");
+    // In storage, for the next start.
+    while !folder.path(".local/share/causeway/certificates/local/site.example/site.example.json").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    for name in ["site.example", "x.site.example"] {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "-m", "10", "--noproxy", "*", "--resolve", &format!("*:{https}:127.0.0.1"), "--cacert"]);
+        let output = command.arg(folder.path(ROOT)).arg(format!("https://{name}:{https}/")).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), name, "{output:?}");
+    }
+}
+
 // certbot checks the link `up` of each response to a challenge (RFC 8555 §7.5.1), beside the link `index` of all responses (§7.1).
 #[test]
 fn certbot() {

@@ -240,6 +240,8 @@ pub struct PublicName {
     pub name: String,
     /// The authorities in order of preference, at least one.
     pub issuers: Vec<PublicIssuer>,
+    /// The local authority that signs when none of them does.
+    pub fallback: Option<ManagedName>,
     /// The certificate is renewed when this fraction of its lifetime remains; `None`: the default.
     pub renewal_ratio: Option<f64>,
     /// The kind of key to generate.

@@ -221,22 +221,13 @@ fn managed(
         if is_under_wildcard(&name, &wildcards) && !automated.contains(&name) {
             continue;
         }
-        match signed(name, automation) {
-            SignedName::Public(mut name) => {
-                if name.name.contains('*') {
-                    name.issuers.retain(|issuer| issuer.dns().is_some());
-                    if name.issuers.is_empty() {
-                        return Err(LoadError::NeedsDns { site: written });
-                    }
-                }
-                public.push(name);
-            }
-            SignedName::Local(name) => {
-                if name.authority == LOCAL {
-                    add_local(authorities);
-                }
-                managed.push(name);
-            }
+        let signed = signed(name, automation).signable().ok_or(LoadError::NeedsDns { site: written })?;
+        if signed.local().is_some_and(|name| name.authority == LOCAL) {
+            add_local(authorities);
+        }
+        match signed {
+            SignedName::Public(name) => public.push(name),
+            SignedName::Local(name) => managed.push(name),
         }
     }
     Ok((managed, public))
@@ -250,27 +241,33 @@ fn signed(name: String, automation: &Automation) -> SignedName {
 
 /// Combines a name with its policy and the first issuer by it.
 pub(super) fn signed_by(name: String, policy: &AutomationPolicy, issuer: Issuer) -> SignedName {
-    if let Issuer::Internal { authority, lifetime, by_root } = issuer {
-        return SignedName::Local(ManagedName {
-            name,
-            authority,
-            lifetime,
-            by_root,
+    let local = |issuer: &Issuer| {
+        let Issuer::Internal { authority, lifetime, by_root } = issuer else { return None };
+        Some(ManagedName {
+            name: name.clone(),
+            authority: authority.clone(),
+            lifetime: *lifetime,
+            by_root: *by_root,
             renewal_ratio: policy.renewal_ratio,
             key: policy.key,
             reuse_key: policy.reuse_key,
             storage: policy.storage.clone(),
-        });
+        })
+    };
+    if let Some(local) = local(&issuer) {
+        return SignedName::Local(local);
     }
     let public = |issuer: &Issuer| if let Issuer::Public(public) = issuer { Some(public.clone()) } else { None };
     let mut issuers: Vec<_> = policy.issuers.iter().filter_map(public).collect();
     if issuers.is_empty() {
         issuers.push(PublicIssuer::Acme(Box::default()));
     }
+    let fallback = policy.issuers.iter().find_map(local);
     let ocsp = policy.ocsp.clone();
     SignedName::Public(PublicName {
         name,
         issuers,
+        fallback,
         renewal_ratio: policy.renewal_ratio,
         key: policy.key,
         ocsp,

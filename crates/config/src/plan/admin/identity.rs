@@ -44,24 +44,18 @@ impl IdentityConfig {
         let policy = AutomationPolicy { issuers, ..AutomationPolicy::default() };
         let Some(first) = policy.issuers.first() else { return Ok(Identity { identifiers, certificates }) };
         for name in &identifiers {
-            match signed_by(name.clone(), &policy, first.clone()) {
-                SignedName::Local(name) => {
-                    if !certificates.authorities.iter().any(|known| known.id == name.authority) {
-                        let known = authorities.iter().find(|known| known.id == name.authority).cloned();
-                        let known = known.unwrap_or_else(|| CertificateAuthority::new(&name.authority));
-                        certificates.authorities.push(known);
-                    }
-                    certificates.managed.push(name);
-                }
-                SignedName::Public(mut name) => {
-                    if name.name.contains('*') {
-                        name.issuers.retain(|issuer| issuer.dns().is_some());
-                        if name.issuers.is_empty() {
-                            return Err(LoadError::NeedsDns { site: name.name });
-                        }
-                    }
-                    certificates.public.push(name);
-                }
+            let signed = signed_by(name.clone(), &policy, first.clone()).signable();
+            let signed = signed.ok_or_else(|| LoadError::NeedsDns { site: name.clone() })?;
+            if let Some(local) = signed.local()
+                && !certificates.authorities.iter().any(|known| known.id == local.authority)
+            {
+                let known = authorities.iter().find(|known| known.id == local.authority).cloned();
+                let known = known.unwrap_or_else(|| CertificateAuthority::new(&local.authority));
+                certificates.authorities.push(known);
+            }
+            match signed {
+                SignedName::Local(name) => certificates.managed.push(name),
+                SignedName::Public(name) => certificates.public.push(name),
             }
         }
         certificates.acme_issuers = policy.acme_issuers("admin.identity").collect();

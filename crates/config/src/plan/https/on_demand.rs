@@ -24,6 +24,27 @@ pub enum SignedName {
     Public(PublicName),
 }
 
+impl SignedName {
+    /// Leaves out the issuers that cannot sign a wildcard, those without a DNS provider. `None`: there is no other one.
+    pub(in crate::plan) fn signable(self) -> Option<Self> {
+        match self {
+            Self::Public(mut name) if name.name.contains('*') => {
+                name.issuers.retain(|issuer| issuer.dns().is_some());
+                if name.issuers.is_empty() { name.fallback.map(Self::Local) } else { Some(Self::Public(name)) }
+            }
+            signed => Some(signed),
+        }
+    }
+
+    /// Returns the settings of the local authority, if one may sign.
+    pub(in crate::plan) fn local(&self) -> Option<&ManagedName> {
+        match self {
+            Self::Local(name) => Some(name),
+            Self::Public(name) => name.fallback.as_ref(),
+        }
+    }
+}
+
 impl OnDemand {
     /// `None` if no automation policy is on demand.
     pub(super) fn new(automation: &Automation) -> Option<Self> {

@@ -68,6 +68,25 @@ fn server(server: Value) -> Value {
     json!({ "apps": { "http": { "servers": { "s": server } } } })
 }
 
+// Caddy's documentation of `issuers`: tried in their order. Only the local authority signs a wildcard without a DNS provider.
+#[test]
+fn the_local_authority_after_public_ones() {
+    let issuers = json!([{ "module": "acme" }, { "module": "internal", "lifetime": "2h" }, { "module": "zerossl", "api_key": "k" }]);
+    let config = json!({ "apps": {
+        "http": { "servers": { "s": { "listen": [":443"], "routes": hosts(&["a.example", "*.b.example"]) } } },
+        "tls": { "automation": { "policies": [{ "issuers": issuers }] } },
+    } });
+    let certificates = read(&config, &[]).unwrap().certificates;
+    let [public] = &*certificates.public else { panic!("{:?}", certificates.public) };
+    let fallback = public.fallback.as_ref().unwrap();
+    assert_eq!((&*public.name, public.issuers.len()), ("a.example", 2));
+    let lifetime = Some(Duration::from_secs(2 * 60 * 60));
+    assert_eq!((&*fallback.name, &*fallback.authority, fallback.lifetime), ("a.example", LOCAL, lifetime));
+    let [managed] = &*certificates.managed else { panic!("{:?}", certificates.managed) };
+    assert_eq!((&*managed.name, &*managed.authority, managed.lifetime), ("*.b.example", LOCAL, lifetime));
+    assert!(certificates.authorities.iter().any(|known| known.id == LOCAL));
+}
+
 // Caddy's documentation, "Automatic HTTPS: Activation": on for servers whose routes name hosts, but not on the HTTP
 // port. The rest follows caddyhttp/autohttps.go.
 #[test]
@@ -402,6 +421,7 @@ fn what_an_acme_issuer_says() {
             no_distributed: true,
             dns: None,
         }))],
+        fallback: None,
         renewal_ratio: Some(0.5),
         key: super::super::KeyKind::P384,
         ocsp: super::super::OcspStapling {
