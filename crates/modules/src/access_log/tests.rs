@@ -228,7 +228,7 @@ fn formatted(name: &str, encoder: Value, append: &[Value], request: &Request) ->
         vec![json!({ "handler": "access_log", "logs": { "l": log, "default": discarded() }, "credentials": true })];
     handlers.extend(append.iter().cloned());
     let answer = json!({ "handler": "static_response", "body": "hello", "headers": {
-        "Set-Cookie": ["s=1; Path=/", "t=2; Secure"], "X-Two": ["a", "b"] } });
+        "Set-Cookie": ["s=1; Path=/", "t=2; Secure", "bare; x"], "X-Two": ["a", "b"] } });
     handlers.push(answer);
     let routes: Vec<_> = handlers.iter().map(|handler| json!({ "handle": [handler] })).collect();
     // The kit keeps the output open until its lines are written.
@@ -283,7 +283,7 @@ fn filters() {
         (
             "resp_headers>Set-Cookie",
             json!({ "filter": "set_cookie", "actions": [{ "type": "replace", "name": "s", "value": "R" }, { "type": "delete", "name": "t" }] }),
-            json!(["s=R; Path=/"]),
+            json!(["s=R; Path=/", "bare; x"]),
         ),
     ] {
         let request = Request::get("/p?r=1&h=42&d=3&r=2&a=%2f+b&bad=%zz")

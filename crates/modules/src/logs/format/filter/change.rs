@@ -355,7 +355,10 @@ pub(super) fn set_cookie(actions: &[Action], field: &[u8], out: &mut Vec<u8>) {
     let changed = cookie(actions, name, value);
     let Some(value) = changed.text() else { return };
     out.extend_from_slice(name);
-    out.push(b'=');
+    // A field without a value stays as it is, as in Caddy.
+    if !value.is_empty() || field[..end].contains(&b'=') {
+        out.push(b'=');
+    }
     out.extend_from_slice(value);
     out.extend_from_slice(&field[end..]);
 }
