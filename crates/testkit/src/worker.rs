@@ -95,6 +95,11 @@ impl FakeWorker {
         self.shutdown_at.set(Some(at));
     }
 
+    /// Lets the server's shutdown come to a phase. Waiting tasks notice it at their next poll.
+    pub fn reach(&self, phase: ShutdownPhase) {
+        self.shutdown_phase.set(Some(phase));
+    }
+
     /// From now on, blocking jobs wait for [`run_jobs`](Self::run_jobs). With `jobs_max` jobs waiting, the next is
     /// refused.
     pub fn queue_jobs(&self, jobs_max: usize) {

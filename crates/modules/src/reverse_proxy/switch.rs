@@ -103,11 +103,11 @@ pub(super) fn tunnel(cx: &mut Context, call: Call, switch: Switch, plan: &Revers
         let sleep = |pause: Duration| Sleep::until(Rc::clone(worker), now + pause);
         let replacement = delay.map(|delay| Replacement {
             generation: Rc::clone(cx.generation()),
-            worker: Rc::clone(worker),
             delay,
             next: sleep(LOOK_INTERVAL),
         });
         call.make_body(Box::new(Limited {
+            worker: Rc::clone(worker),
             end: timeout.map(sleep),
             replacement,
             shutdown: is_web_socket.then(|| Box::pin(shutdown(worker, delay)) as _),
@@ -145,14 +145,18 @@ const GOING_AWAY: &[u8] = &[0x88, 2, 0x03, 0xe9];
 enum CloseFrame {
     /// It fails, which ends both directions.
     None,
-    /// By [`GOING_AWAY`] to the client, which then closes the WebSocket.
+    /// By [`GOING_AWAY`] to the client. Its answer goes to the upstream, which then closes the WebSocket.
     Unsent,
     Sent,
 }
 
+/// The time from the close frame until the upstream has closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The content of a tunnel that does not last as long as its peers want.
 struct Limited {
-    /// `stream_timeout`.
+    worker: Rc<dyn Worker>,
+    /// `stream_timeout`; after the close frame the end of [`CLOSE_TIMEOUT`].
     end: Option<Sleep>,
     /// `stream_close_delay`.
     replacement: Option<Replacement>,
@@ -164,23 +168,22 @@ struct Limited {
 /// The time after which a tunnel is closed once its plan was replaced.
 struct Replacement {
     generation: Rc<Generation>,
-    worker: Rc<dyn Worker>,
     delay: Duration,
     next: Sleep,
 }
 
 impl Replacement {
     /// Becomes ready when the tunnel is to be closed.
-    fn poll(&mut self, task: &mut Task<'_>) -> Poll<()> {
+    fn poll(&mut self, worker: &Rc<dyn Worker>, task: &mut Task<'_>) -> Poll<()> {
         loop {
             ready!(Pin::new(&mut self.next).poll(task));
-            let now = self.worker.now();
+            let now = worker.now();
             let next = match self.generation.plan().replaced_at() {
                 Some(at) if at + self.delay <= now => return Poll::Ready(()),
                 Some(at) => at + self.delay,
                 None => now + LOOK_INTERVAL,
             };
-            self.next = Sleep::until(Rc::clone(&self.worker), next);
+            self.next = Sleep::until(Rc::clone(worker), next);
         }
     }
 }
@@ -188,14 +191,20 @@ impl Replacement {
 impl Maker for Limited {
     fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
         if self.close == CloseFrame::Sent {
+            // After a close frame there is no further one for the client (RFC 6455 §5.5.1).
+            while !Sleep::is_over(&mut self.end, task)
+                && let Some(Ok(_)) = ready!(call.poll_content(task))
+            {}
             return Poll::Ready(None);
         }
+        let worker = &self.worker;
         let is_over = Sleep::is_over(&mut self.end, task)
-            || self.replacement.as_mut().is_some_and(|replacement| replacement.poll(task).is_ready())
+            || self.replacement.as_mut().is_some_and(|replacement| replacement.poll(worker, task).is_ready())
             || self.shutdown.as_mut().is_some_and(|shutdown| shutdown.as_mut().poll(task).is_ready());
         if is_over && self.close == CloseFrame::Unsent {
             // As in Caddy, the frame may come within a longer one, which the client then sees as broken off.
             self.close = CloseFrame::Sent;
+            self.end = Some(Sleep::until(Rc::clone(worker), worker.now() + CLOSE_TIMEOUT));
             return Poll::Ready(Some(Ok(Frame::Chunk(Chunk::from_static(GOING_AWAY)))));
         }
         if is_over {

@@ -1,7 +1,7 @@
 use std::task::{Context as Task, Poll, Waker};
 
 use causeway_message::Version;
-use causeway_pipeline::{Body, BodyFault, Frame, Worker as _};
+use causeway_pipeline::{Body, BodyFault, Frame, ShutdownPhase, Worker as _};
 use causeway_testkit::Request;
 use serde_json::{Value, json};
 
@@ -156,8 +156,50 @@ fn a_tunnel_of_a_replaced_plan() {
         let answer = pending.finish(&mut kit);
         // RFC 6455 §5.5.1, §7.4.1: a close frame with the status 1001.
         assert_eq!((&*answer.body, answer.broken), (&b"to the client\x88\x02\x03\xe9"[..], None));
-        assert_eq!((kit.worker().now() - before).as_secs(), seconds);
+        // The upstream does not close, so that the tunnel lasts for 2 s after the frame.
+        assert_eq!((kit.worker().now() - before).as_secs(), seconds + 2);
     }
+}
+
+// A shutdown closes WebSockets, as in Caddy; with `stream_close_delay` after this time, but not after the grace period.
+#[test]
+fn a_shutdown() {
+    for (options, phase, seconds) in [
+        (json!({}), ShutdownPhase::Stops, 0),
+        (json!({}), ShutdownPhase::GraceOver, 0),
+        (json!({ "stream_close_delay": "5s" }), ShutdownPhase::Stops, 5),
+        (json!({ "stream_close_delay": "5s" }), ShutdownPhase::GraceOver, 0),
+    ] {
+        for is_closed in [true, false] {
+            let mut kit = kit(options.clone());
+            let (call, pending) = ask(&mut kit, &websocket());
+            let _outbound = call.take_body().expect("the outbound content");
+            call.switch(&[("Upgrade", "WebSocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", "a")]);
+            kit.worker().reach(phase);
+            let before = kit.worker().now();
+            if seconds == 0 {
+                // After the close frame there is nothing more for the client, whatever the upstream sends until it closes.
+                call.send(b"more");
+                if is_closed {
+                    call.end();
+                }
+            }
+            let answer = pending.finish(&mut kit);
+            assert_eq!((&*answer.body, answer.broken), (&b"\x88\x02\x03\xe9"[..], None), "{options} {phase:?}");
+            let rest = if is_closed && seconds == 0 { 0 } else { 2 };
+            assert_eq!((kit.worker().now() - before).as_secs(), seconds + rest, "{options} {phase:?}");
+        }
+    }
+    // Other protocols have no such frame: their tunnels go on.
+    let mut kit = kit(json!({ "stream_close_delay": "5s" }));
+    let request = Request::get("/").upgrade("other").field("Connection", "Upgrade").body_open();
+    let (call, pending) = ask(&mut kit, &request);
+    let _outbound = call.take_body().expect("the outbound content");
+    call.switch(&[("Upgrade", "other"), ("Connection", "Upgrade")]);
+    kit.worker().reach(ShutdownPhase::GraceOver);
+    call.send(b"to the client");
+    call.end();
+    assert_eq!(pending.finish(&mut kit).text(), "to the client");
 }
 
 // Caddy, `stream_timeout`: a tunnel is closed after this time, whatever it carries.
