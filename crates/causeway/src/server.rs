@@ -384,7 +384,7 @@ impl Server {
         self.admins.closed().await;
         // The last spans must be sent when the process ends, and the last lines be in their files.
         let _ = tokio::task::spawn_blocking(|| trace::flush_all(TRACE_GRACE)).await;
-        let _ = tokio::task::spawn_blocking(|| logs::flush_all(LOG_GRACE)).await;
+        let _ = tokio::task::spawn_blocking(|| logs::end_all(LOG_GRACE)).await;
     }
 
     /// Makes the files of Unix sockets this server's, after it has taken the place of another one.
@@ -440,7 +440,7 @@ impl Server {
         // The last request of an idle connection has the other half of the time.
         self.engine.drain_patiently(self.grace, self.grace / 2).await;
         self.admins.closed().await;
-        let _ = tokio::task::spawn_blocking(|| logs::flush_all(LOG_GRACE)).await;
+        let _ = tokio::task::spawn_blocking(|| logs::end_all(LOG_GRACE)).await;
     }
 
     async fn load(&mut self, load: LoadRequest) -> Result<(), LoadFault> {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -71,14 +71,31 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until every line that is queued in this process is written, at most for `limit`. To be called before the process ends.
+/// Waits until every line that is queued in this process is written, at most for `limit`.
 pub fn flush_all(limit: Duration) {
+    flush(&each(), Command::Flush, limit);
+}
+
+/// As [`flush_all`], before the process ends: from now on no line waits for a collector that cannot be reached, so that its absence does
+/// not delay the end. The lines that are lost so are reported.
+pub fn end_all(limit: Duration) {
+    flush(&each(), Command::LastFlush, limit);
+}
+
+/// Waits until the lines that are queued for standard output and standard error are written, at most for `limit`.
+pub fn flush_streams(limit: Duration) {
+    let mut outputs = each();
+    outputs.retain(|output| output.is_stream());
+    flush(&outputs, Command::Flush, limit);
+}
+
+fn flush(outputs: &[Arc<Output>], command: fn(SyncSender<()>) -> Command, limit: Duration) {
     let end = Instant::now() + limit;
-    let flushes: Vec<_> = each()
-        .into_iter()
+    let flushes: Vec<_> = outputs
+        .iter()
         .filter_map(|output| {
             let (done, written) = sync_channel(1);
-            output.queue.as_ref()?.command(Command::Flush(done));
+            output.queue.as_ref()?.command(command(done));
             Some(written)
         })
         .collect();

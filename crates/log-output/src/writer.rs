@@ -94,6 +94,8 @@ struct Writer<'q> {
     report_at: Instant,
     /// Whether lines wait for the collector.
     waits: bool,
+    /// Whether the process ends, so that no line may wait any more.
+    is_ending: bool,
 }
 
 /// The lost lines that the last report included, and why a line could not be written since then.
@@ -117,6 +119,7 @@ pub(crate) fn run(number: u64, queue: &LineQueue, sink: Sink, place: &str) {
         faults: Faults::default(),
         report_at: Instant::now() + REPORT_EVERY,
         waits: false,
+        is_ending: false,
     };
     loop {
         // After the close no line is queued, so that this round takes all.
@@ -146,6 +149,9 @@ impl Writer<'_> {
         let flushes = std::mem::take(&mut self.flushes);
         let has_written = self.queue.take(&mut self.batch);
         self.write_batch();
+        if self.is_ending {
+            self.report();
+        }
         for done in flushes {
             // The caller may have given up.
             let _ = done.send(());
@@ -170,7 +176,7 @@ impl Writer<'_> {
                 continue;
             };
             match self.sink.retry_after() {
-                Some(wait) if !self.queue.is_closed() => {
+                Some(wait) if !self.queue.is_closed() && !self.is_ending => {
                     if !std::mem::replace(&mut self.waits, true) {
                         tracing::warn!("log output {}: lines wait: {error}", self.place);
                     }
@@ -192,6 +198,12 @@ impl Writer<'_> {
         for command in self.queue.take_commands() {
             match command {
                 Command::Flush(done) => self.flushes.push(done),
+                Command::LastFlush(done) => {
+                    // One more attempt, and what it does not write is lost.
+                    self.sink.reopen();
+                    self.is_ending = true;
+                    self.flushes.push(done);
+                }
                 Command::Reopen => self.sink.reopen(),
                 Command::Configure(spec) => self.sink.configure(*spec),
             }
@@ -213,11 +225,15 @@ impl Writer<'_> {
             std::mem::replace(&mut self.faults, Faults { dropped: all_dropped, failed: all_failed, reason: None });
         let (dropped, failed) = (all_dropped - reported.dropped, all_failed - reported.failed);
         if dropped > 0 {
-            tracing::warn!("log output {place}: dropped {dropped} lines, because the queue was full");
+            tracing::warn!("log output {place}: dropped {}, because the queue was full", lines(dropped));
         }
         if failed > 0 {
             let reason = reported.reason.map(|error| format!(": {error}")).unwrap_or_default();
-            tracing::error!("log output {place}: could not write {failed} lines{reason}");
+            tracing::error!("log output {place}: could not write {}{reason}", lines(failed));
         }
     }
+}
+
+fn lines(count: u64) -> String {
+    if count == 1 { "1 line".to_owned() } else { format!("{count} lines") }
 }

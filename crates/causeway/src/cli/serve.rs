@@ -116,7 +116,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
     let mut predecessor = serving.predecessor.take();
     let least = if flags.debug { Level::Debug } else { Level::Info };
     let own = log::install(least.min(written_level(&serving.adapted)), least)?;
-    let _flush = log::FlushAtEnd;
+    let _end = log::EndOfLogs;
     let descriptors = raise_descriptor_limit();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = flags.workers.map_or(cores, usize::from);
@@ -236,7 +236,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
             () = ends => Ok(()),
             () = end.next() => {
                 drop(pidfile);
-                log::flush();
+                log::end();
                 std::process::exit(FORCED)
             }
         }

@@ -297,6 +297,31 @@ fn a_full_disk_stops_no_request() {
     assert!(line.contains("\tERROR\tlog\t") && line.contains("No space left on device"), "{line}");
 }
 
+// At the end of the process lines wait no longer for a collector that is absent: they are lost, and counted.
+#[test]
+fn an_absent_collector_at_the_end() {
+    let folder = Folder::new();
+    let caddyfile = format!(
+        "{{\n\tadmin off\n}}\nhttp://:0 {{\n\tbind 127.0.0.1\n\tlog {{\n\t\toutput net unix/{} {{\n\t\t\tsoft_start\n\t\t}}\n\t}}\n\trespond \
+         hello\n}}\n",
+        folder.path("none.sock").display()
+    );
+    folder.write("Caddyfile", &caddyfile);
+    let mut server = folder.start(&["run"]);
+    for _ in 0..3 {
+        assert_eq!(get(server.port(), "/").body, "hello");
+    }
+    server.signal(Signal::TERM);
+    let mut lost = 0;
+    while lost < 3 {
+        let line = server.line_with("none.sock: could not write ");
+        let count = line.split("could not write ").nth(1).and_then(|rest| rest.split(' ').next());
+        lost += count.and_then(|count| count.parse::<u32>().ok()).unwrap_or_else(|| panic!("{line}"));
+    }
+    assert_eq!(lost, 3);
+    assert!(server.status().success());
+}
+
 // Caddy's documentation of `output net`: the collector may be absent at the start with `soft_start`, and may go away and come back.
 #[test]
 fn a_collector_goes_and_comes_back() {

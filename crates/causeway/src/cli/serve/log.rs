@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-use causeway_modules::logs::{Entry, FieldSink, Fields, Level, LogValue, Logs, flush_all};
+use causeway_modules::logs::{Entry, FieldSink, Fields, Level, LogValue, Logs, end_all, flush_streams};
 use causeway_pipeline::{Build, BuildError, Registry};
 use serde_json::{Map, json};
 use tracing::field::{Field, Visit};
@@ -15,7 +15,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Time limit for writing queued lines before text that does not go through the logs.
+/// Time limit for writing queued lines before text that does not go through the logs, and before the end.
 const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
 /// Names of loggers by the module that logs, a module before its parents. Caddy's names, where it has such a logger; other modules are the
@@ -50,18 +50,23 @@ pub(super) struct OwnLogHandle {
     least: Level,
 }
 
-/// Writes all queued lines when it is dropped.
-pub(super) struct FlushAtEnd;
+/// Ends the logs when it is dropped, as [`end`].
+pub(super) struct EndOfLogs;
 
-impl Drop for FlushAtEnd {
+impl Drop for EndOfLogs {
     fn drop(&mut self) {
-        flush();
+        end();
     }
 }
 
-/// Waits until the queued lines are written, so that they come before the text that follows on the same stream.
+/// Writes all queued lines, before the process ends.
+pub(super) fn end() {
+    end_all(FLUSH_LIMIT);
+}
+
+/// Waits until the lines for standard error are written, so that they come before the text that follows on it.
 pub(super) fn flush() {
-    flush_all(FLUSH_LIMIT);
+    flush_streams(FLUSH_LIMIT);
 }
 
 /// Installs the subscriber. Until [`OwnLogHandle::set`], messages of `level` go to standard error. With a `least` below the level of the
