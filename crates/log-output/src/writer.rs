@@ -199,7 +199,7 @@ impl Writer<'_> {
             match command {
                 Command::Flush(done) => self.flushes.push(done),
                 Command::LastFlush(done) => {
-                    // One more attempt, and what it does not write is lost.
+                    // One more attempt; lines that it does not write are lost.
                     self.sink.reopen();
                     self.is_ending = true;
                     self.flushes.push(done);

@@ -178,7 +178,7 @@ fn a_shutdown() {
             kit.worker().reach(phase);
             let before = kit.worker().now();
             if seconds == 0 {
-                // After the close frame there is nothing more for the client, whatever the upstream sends until it closes.
+                // After the close frame there is nothing more for the client, although the upstream sends until it closes.
                 call.send(b"more");
                 if is_closed {
                     call.end();
