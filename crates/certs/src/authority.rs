@@ -150,7 +150,18 @@ impl Authority {
         // Parse the root now, so that an error names the root's file.
         read_validity(&root, &root_place)?;
         let signer = match &spec.intermediate {
-            Some(files) => intermediate_from(files, &spec)?,
+            Some(files) => {
+                let signer = intermediate_from(files, &spec)?;
+                if !signer.chain.last().is_some_and(|last| is_issued_by(last, &root)) {
+                    let place = files.certificate.display();
+                    tracing::warn!(
+                        "certificate authority '{}': the root {root_place} did not sign the intermediate {place}, so clients that \
+                         trust the root refuse its certificates",
+                        spec.id
+                    );
+                }
+                signer
+            }
             None => {
                 let stored = stored_intermediate(&spec, &*storage, &root)?;
                 match stored.filter(|signer| signer.is_fresh(&spec, now)) {

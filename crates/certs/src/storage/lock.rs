@@ -1,8 +1,8 @@
 //! Mutual exclusion between processes by the kernel's file locks. The kernel releases a crashed process's lock.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::LOCK_PATIENCE;
@@ -10,26 +10,81 @@ use crate::Error;
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Held until dropped. The lock file remains: if it were removed, a third process could create and lock a new file of
-/// that name while a second one still waits on the old.
+/// Held until dropped, which removes the file. Another process may have opened the file before and be waiting for its lock, so each
+/// compares the locked file with the one at the path.
 #[derive(Debug)]
 pub(super) struct FileLock {
+    path: PathBuf,
+    /// Closed after the removal.
     _file: File,
 }
 
 impl FileLock {
     pub(super) fn wait(path: &Path) -> Result<Self, Error> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
         let place = || path.display().to_string();
-        let file = file.map_err(|error| Error::Write(place(), error))?;
+        let failed = |error| Error::Write(place(), error);
         let begun = Instant::now();
         loop {
+            let mut options = OpenOptions::new();
+            let file = options.write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
             match file.try_lock() {
-                Ok(()) => return Ok(Self { _file: file }),
+                Ok(()) if is_at(&file, path).map_err(failed)? => {
+                    return Ok(Self { path: path.to_owned(), _file: file });
+                }
+                // Its holder has removed it meanwhile.
+                Ok(()) => {}
                 Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_PATIENCE => std::thread::sleep(LOOK_EVERY),
                 Err(TryLockError::WouldBlock) => return Err(Error::Locked(place())),
-                Err(TryLockError::Error(error)) => return Err(Error::Write(place(), error)),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
         }
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Best effort: a file that remains is locked again by the next process.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Returns whether the open file is the one at the path.
+fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
+    let own = file.metadata()?;
+    match std::fs::metadata(path) {
+        Ok(other) => Ok((own.dev(), own.ino()) == (other.dev(), other.ino())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    // A removed file must not let two holders in, and none remains.
+    #[test]
+    fn one_holder_at_a_time() {
+        let folder = std::env::temp_dir().join(format!("causeway-locks-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("a.lock");
+        let holders = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        let lock = FileLock::wait(&path).unwrap();
+                        assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0);
+                        std::thread::yield_now();
+                        holders.fetch_sub(1, Ordering::SeqCst);
+                        drop(lock);
+                    }
+                });
+            }
+        });
+        assert!(!path.exists());
+        std::fs::remove_dir(&folder).unwrap();
     }
 }
