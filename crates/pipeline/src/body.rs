@@ -313,12 +313,14 @@ impl Mailbox {
         Rc::strong_count(&self.0) == 1
     }
 
-    /// Drops the queued frames if no reader's handle is left.
-    pub fn discard_unread(&self) {
-        if self.is_abandoned() {
-            let mut mail = self.0.borrow_mut();
-            (mail.frames, mail.bytes) = (VecDeque::new(), 0);
+    /// Drops the queued frames if no reader's handle is left. Returns the bytes of their content.
+    pub fn discard_unread(&self) -> usize {
+        if !self.is_abandoned() {
+            return 0;
         }
+        let mut mail = self.0.borrow_mut();
+        mail.frames = VecDeque::new();
+        std::mem::take(&mut mail.bytes)
     }
 
     /// Returns whether the driver may read more from the peer. If not, `driver` is woken when the reader has made

@@ -411,14 +411,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
                 exchange.received += len;
                 exchange.since = clock::now();
                 if exchange.discards() {
-                    // RFC 9110 §15.5.14: a client may send a body that no handler reads; beyond the bound a reset is cheaper for both.
-                    exchange.discarded += len;
-                    if exchange.discarded > exchange.plan.discard_bytes_max {
-                        exchange.inbound = Inbound::Failed;
-                        self.machine.reset(stream, out);
-                    } else {
-                        self.machine.release(stream, u32::try_from(len).unwrap_or(u32::MAX), out);
-                    }
+                    exchange.discard(len, &mut self.machine, out);
                 } else {
                     let mailbox = exchange.cx.mailbox();
                     let is_copied = len < COPIED_BELOW && self.machine.is_multiplexed() && !mailbox.is_empty();

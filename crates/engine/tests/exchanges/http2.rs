@@ -483,6 +483,34 @@ fn a_reader_in_another_task_keeps_the_window_open() {
     assert_eq!(answer.text(), "500000 bytes");
 }
 
+/// RFC 9113 §8.1: a response may be complete before the request. Bytes that wait for a handler that never reads them must return to
+/// both windows, or the client could send no more on the stream, nor at last on the connection.
+#[test]
+fn an_answer_before_the_end_of_an_upload_opens_the_windows_again() {
+    let server = TestServer::start(|setup| {
+        setup.http2.stream_window_bytes = 40_000;
+        setup.http2.connection_window_bytes = 100_000;
+        setup.head.discard_bytes_max = 200_000;
+    });
+    let mut client = server.http2();
+    // A body within the bound is taken to its end; the stream of a longer one is reset, with at most a window more than the bound.
+    for (len, received) in [(150_000, 150_000..=150_000), (1_000_000, 200_000..=240_000)].into_iter().cycle().take(6) {
+        let body = RequestBody::sized(bytes(len));
+        let PendingResponse { response, content } = client.ask("POST", "/hold", Some(&body));
+        let sending = client.wait(async { tokio::spawn(send(content, Some(body))) });
+        client.settle();
+        server.probe.await_held(1);
+        server.probe.release();
+        client.wait(async {
+            assert_eq!(answer(response).await.unwrap().text(), "released");
+            // An error is the reset.
+            let _ = sending.await.unwrap();
+        });
+        let outcome = server.probe.outcome("/hold");
+        assert!(received.contains(&outcome.received), "{outcome:?}");
+    }
+}
+
 /// Response content shorter than the announced length resets the stream at once, even while the request is incomplete.
 #[test]
 fn an_answer_shorter_than_it_said_is_cut_at_once() {

@@ -233,6 +233,18 @@ impl Exchange {
         self.sending.is_done() && self.cx.mailbox().is_abandoned()
     }
 
+    /// Discards bytes of a body without a reader (RFC 9110 §15.5.14): the client's window opens again, so that it comes to the end
+    /// of the body. Beyond the bound a reset is cheaper for both.
+    pub(crate) fn discard<M: Machine>(&mut self, bytes: u64, machine: &mut M, out: &mut WriteList) {
+        self.discarded += bytes;
+        if self.discarded > self.plan.discard_bytes_max {
+            self.inbound = Inbound::Failed;
+            machine.reset(self.stream, out);
+        } else {
+            machine.release(self.stream, u32::try_from(bytes).unwrap_or(u32::MAX), out);
+        }
+    }
+
     /// Reports to the machine what the body's reader did: it began to read, or took bytes.
     pub(crate) fn look_at_body<M: Machine>(&mut self, machine: &mut M, task: &Task<'_>, out: &mut WriteList) {
         if self.is_tunnel && self.inbound == Inbound::Open && self.sending.is_done() {
@@ -255,6 +267,15 @@ impl Exchange {
                 // Until now the peer waited for the reader, so the peer's time begins here.
                 self.since = clock::now();
                 machine.release(self.stream, taken, out);
+            }
+            if machine.is_multiplexed() && self.sending.is_done() {
+                // The response is queued, and its handlers may have left a part of the body unread.
+                mailbox.follow_reader(task.waker());
+                let unread = mailbox.discard_unread();
+                if unread > 0 {
+                    self.discard(unread as u64, machine, out);
+                }
+                return;
             }
             if machine.is_multiplexed() || !is_wanted {
                 // The reader may be another task. It must wake this one, because the peer waits for window, or for 100 (Continue).
