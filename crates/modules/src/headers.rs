@@ -100,10 +100,11 @@ impl Headers {
     }
 
     /// Applies the request operations to the request of an upstream call.
-    pub(crate) fn apply_to_call(&self, cx: &mut Context, call: &Call) {
-        if let Some(ops) = &self.request {
-            ops.apply(cx, Side::Call(call));
-        }
+    ///
+    /// # Errors
+    /// As of [`Ops::apply`].
+    pub(crate) fn apply_to_call(&self, cx: &mut Context, call: &Call) -> Result<(), Fault> {
+        self.request.as_ref().map_or(Ok(()), |ops| ops.apply(cx, Side::Call(call)))
     }
 
     /// Returns whether there are operations on the response.
@@ -112,11 +113,15 @@ impl Headers {
     }
 
     /// Applies the response operations to the response of an upstream call if it meets their conditions.
-    pub(crate) fn apply_to_answer(&self, cx: &mut Context, call: &Call, status: StatusCode) {
-        if let Some(response) = &self.response
-            && response.applies(call.head().fields(), status)
-        {
-            response.ops.apply(cx, Side::Answer(call));
+    ///
+    /// # Errors
+    /// As of [`Ops::apply`].
+    pub(crate) fn apply_to_answer(&self, cx: &mut Context, call: &Call, status: StatusCode) -> Result<(), Fault> {
+        match &self.response {
+            Some(response) if response.applies(call.head().fields(), status) => {
+                response.ops.apply(cx, Side::Answer(call))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -130,8 +135,9 @@ impl Handler for Headers {
         }
         if let Some(response) = &self.response
             && !response.deferred
+            && let Err(fault) = response.ops.apply(cx, Side::Response)
         {
-            response.ops.apply(cx, Side::Response);
+            return Step::Fail(fault);
         }
         Step::Next
     }
@@ -140,8 +146,9 @@ impl Handler for Headers {
         if let Some(response) = &self.response
             && response.deferred
             && response.applies(cx.response().fields(), answer.status)
+            && let Err(fault) = response.ops.apply(cx, Side::Response)
         {
-            response.ops.apply(cx, Side::Response);
+            return Step::Fail(fault);
         }
         Step::Respond(answer)
     }
@@ -169,8 +176,7 @@ fn apply_to_request(ops: &Ops, cx: &mut Context) -> Result<(), Fault> {
             cx.set_target(&**text)
         })?;
     }
-    ops.apply(cx, Side::Request);
-    Ok(())
+    ops.apply(cx, Side::Request)
 }
 
 impl ResponseOps {

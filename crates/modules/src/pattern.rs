@@ -6,10 +6,28 @@
 use std::cell::RefCell;
 
 use causeway_go_regexp::as_characters;
-use causeway_pipeline::{Build, BuildError, Context, StateId, Template};
+use causeway_message::StatusCode;
+use causeway_pipeline::{Build, BuildError, Context, Fault, Reason, StateId, Template};
 use regex::bytes::CaptureLocations;
 
 use crate::regexp::Expression;
+
+/// Bytes of a replacement's result. A replacement stops as soon as its result is longer; a caller for whom such a result has no use
+/// checks its length with [`check_len`]. Without a bound a request of 30 KB could become one of 200 MB: each of its letters could be
+/// replaced by another of its values.
+const REPLACED_BYTES_MAX: usize = 1024 * 1024;
+
+/// Checks the length of results of replacements.
+///
+/// # Errors
+/// They are longer than [`REPLACED_BYTES_MAX`]: 500.
+pub(crate) fn check_len(bytes: usize) -> Result<(), Fault> {
+    if bytes <= REPLACED_BYTES_MAX {
+        return Ok(());
+    }
+    let words = format!("the result of a replacement is longer than {REPLACED_BYTES_MAX} bytes");
+    Err(Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(words.into()) })
+}
 
 /// A regular expression, compiled at load. Each worker has its own copy, so no scratch memory is shared.
 pub(crate) struct Pattern(StateId<Search>);
@@ -134,7 +152,8 @@ impl Search {
         let searched = as_characters(text, repaired);
         let is_repaired = searched.len() != text.len();
         let (mut at, mut copied, mut found) = (0, TextPosition::default(), None);
-        while at <= searched.len() {
+        let end = out.len() + REPLACED_BYTES_MAX;
+        while at <= searched.len() && out.len() <= end {
             let Some(next) = self.expression.regex.captures_read_at(groups, searched, at) else { break };
             if !next.is_empty() || found != Some(next.start()) {
                 let start = copied.ahead(text, is_repaired, next.start());
@@ -164,7 +183,11 @@ impl Search {
         out: &mut Vec<u8>,
     ) {
         let mut rest = with;
+        let end = out.len() + REPLACED_BYTES_MAX;
         while let Some(at) = memchr::memchr(b'$', rest) {
+            if out.len() > end {
+                return;
+            }
             out.extend_from_slice(&rest[..at]);
             rest = &rest[at + 1..];
             // Go takes the longest run of letters, digits and underscores as the name: `$1x` is the group `1x`, not
@@ -218,7 +241,8 @@ fn char_len(text: &[u8]) -> usize {
 pub(crate) fn replace(text: &[u8], search: &[u8], with: &[u8], count: Option<usize>, out: &mut Vec<u8>) -> bool {
     let (mut copied, mut at, mut left) = (0, 0, count.unwrap_or(usize::MAX));
     let mut found = false;
-    while left > 0 && at <= text.len() {
+    let end = out.len() + REPLACED_BYTES_MAX;
+    while left > 0 && at <= text.len() && out.len() <= end {
         let Some(next) = memchr::memmem::find(&text[at..], search).map(|next| at + next) else { break };
         found = true;
         out.extend_from_slice(&text[copied..next]);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use causeway_message::{FieldMap, FieldName, NameRef, names};
-use causeway_pipeline::{Build, BuildError, Call, Context, StateId, Template};
+use causeway_pipeline::{Build, BuildError, Call, Context, Fault, StateId, Template};
 
 use super::{HeaderOpsConfig, HeaderReplacementConfig};
 use crate::glob::Affix;
@@ -95,7 +95,11 @@ impl Ops {
         Ok(Self { clear, add: add.into(), set: set.into(), delete: delete.into(), replace: replace.into(), old })
     }
 
-    pub(super) fn apply(&self, cx: &mut Context, side: Side<'_>) {
+    /// Applies the operations.
+    ///
+    /// # Errors
+    /// 500 for a replacement with a result that is too long.
+    pub(super) fn apply(&self, cx: &mut Context, side: Side<'_>) -> Result<(), Fault> {
         if self.clear {
             side.edit(cx, FieldMap::clear);
         }
@@ -126,30 +130,42 @@ impl Ops {
             cx.rendered(pattern, |cx, pattern| side.edit(cx, |fields| delete(fields, Affix::of(pattern))));
         }
         for replacement in &self.replace {
+            let mut result = Ok(());
             cx.rendered(&replacement.with, |cx, with| match &replacement.name {
-                None => self.replace(cx, side, None, &replacement.search, with),
+                None => result = self.replace(cx, side, None, &replacement.search, with),
                 Some(name) => name.with(cx, |cx, name| {
-                    self.replace(cx, side, Some(name), &replacement.search, with);
+                    result = self.replace(cx, side, Some(name), &replacement.search, with);
                 }),
             });
+            result?;
         }
+        Ok(())
     }
 
     /// Replaces in the values of one field, or of all fields. The map is rebuilt from a copy, but only if a value
     /// changes.
-    fn replace(&self, cx: &mut Context, side: Side<'_>, name: Option<NameRef<'_>>, search: &Search, with: &[u8]) {
+    fn replace(
+        &self,
+        cx: &mut Context,
+        side: Side<'_>,
+        name: Option<NameRef<'_>>,
+        search: &Search,
+        with: &[u8],
+    ) -> Result<(), Fault> {
         let is_meant = |field: NameRef<'_>| name.is_none_or(|name| name == field);
         if !side.edit(cx, |fields| fields.iter().any(|(field, _)| is_meant(field))) {
-            return;
+            return Ok(());
         }
         // Taken out of the cell, so that no borrow is held while placeholders are rendered.
         let mut old = cx.generation().state(self.old).take();
         side.edit(cx, |fields| old.copy_from(fields));
-        let mut changed = false;
-        cx.with_scratch(|cx, made| {
+        let (mut changed, mut total) = (false, 0);
+        let result = cx.with_scratch(|cx, made| {
             for (place, (field, value)) in old.iter().enumerate() {
                 made.clear();
                 let replaced = is_meant(field) && search.replace(cx, value, with, made);
+                total += made.len();
+                pattern::check_len(total)?;
                 if replaced && !changed {
                     // The first change: start a new map with a copy of the fields before it.
                     changed = true;
@@ -163,10 +179,12 @@ impl Ops {
                     with_field_value(value, |value| side.edit(cx, |fields| fields.append(field, value)));
                 }
             }
+            Ok(())
         });
         old.clear();
         old.give_back(KEPT_BYTES_MAX);
         cx.generation().state(self.old).replace(old);
+        result
     }
 }
 

@@ -129,3 +129,28 @@ fn refused() {
         assert!(error.to_string().contains(want), "{error}");
     }
 }
+
+// docs/limits.md: a client that chooses both texts must not be able to multiply their lengths.
+#[test]
+fn long_replacements() {
+    let (a, b) = ("a".repeat(15_000), "b".repeat(15_000));
+    let request = Request::get("/").field("X-A", &*a).field("X-B", &*b);
+    let by = |name: &str, search: Value| json!({ "request": { "replace": { name: [search] } } });
+    let plain = json!({ "search": "a", "replace": "{http.request.header.X-B}" });
+    let regexp = json!({ "search_regexp": "a", "replace": "{http.request.header.X-B}" });
+    let groups = json!({ "search_regexp": "^a*$", "replace": "$0".repeat(100) });
+    let live = json!({ "search_regexp": "{http.request.method}|a", "replace": "{http.request.header.X-B}" });
+    for search in [plain.clone(), regexp, groups, live] {
+        assert_eq!(send(by("X-A", search.clone()), &request).status, 500, "{search}");
+        assert_eq!(send(by("*", search.clone()), &request).status, 500, "{search}");
+    }
+    let on_response = json!({ "response": { "replace": { "A": [plain] } } });
+    assert_eq!(send(on_response, &request).status, 200, "the field has none of it");
+    let deferred = json!({ "response": { "deferred": true, "replace": { "A": [
+        { "search": "1", "replace": a }, { "search": "a", "replace": "{http.request.header.X-B}" },
+    ] } } });
+    assert_eq!(send(deferred, &request).status, 500);
+    // Below the bound.
+    let short = json!({ "search": "a", "replace": "b".repeat(60) });
+    assert_eq!(send(by("X-A", short), &request).text().len(), 60 * 15_000 + 15_002);
+}

@@ -61,8 +61,7 @@ fn pass(cx: &mut Context, local: &Local, call: Call, status: StatusCode) -> Step
         None => put_fields(cx, &call, |name| is_kept(name, status)),
         Some(headers) => {
             strip(call.head_mut().fields_mut(), status);
-            headers.apply_to_answer(cx, &call, status);
-            put_fields(cx, &call, |_| true)
+            headers.apply_to_answer(cx, &call, status).and_then(|()| put_fields(cx, &call, |_| true))
         }
     };
     if let Err(fault) = put {

@@ -49,7 +49,7 @@ pub(super) fn fill(
         name_upstream(call, place);
     }
     if let Some(headers) = &plan.headers {
-        headers.apply_to_call(cx, call);
+        headers.apply_to_call(cx, call)?;
     }
     // As in Caddy, a request without a host gets the upstream's name.
     let is_nameless = call.request().fields().get(names::HOST).is_none_or(<[u8]>::is_empty);

@@ -133,6 +133,7 @@ fn change_query(cx: &mut Context, replace: impl FnOnce(&[u8], &mut Vec<u8>) -> b
         if !replace(target.query().unwrap_or_default().as_bytes(), query) {
             return Ok(());
         }
+        pattern::check_len(query.len())?;
         cx.with_scratch(|cx, path| {
             path.extend_from_slice(cx.head().target().path().as_bytes());
             set_target(cx, path, NewQuery::Set(query))
@@ -150,6 +151,7 @@ fn change(
         cx.with_scratch(|cx, decoded| {
             cx.with_scratch(|cx, spare| {
                 let mut then = new(cx, cx.head().target().path().as_bytes(), spare, escaped);
+                pattern::check_len(escaped.len())?;
                 // Decoding the result verifies its escapes, and gives the path to escape again if its spelling is not
                 // Go's.
                 decoded.extend_from_slice(escaped);
@@ -161,6 +163,7 @@ fn change(
                     if new(cx, cx.path(), spare, decoded) == Then::Clean {
                         then = Then::Clean;
                     }
+                    pattern::check_len(decoded.len())?;
                 }
                 if then == Then::Nothing {
                     if !is_spelled {

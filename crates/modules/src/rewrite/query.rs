@@ -88,6 +88,7 @@ impl Operations {
             operation.apply(&mut pairs, cx);
         }
         let outcome = cx.with_scratch(|cx, query| {
+            pattern::check_len(pairs.text.len())?;
             pairs.write(query);
             cx.with_scratch(|cx, path| {
                 path.extend_from_slice(cx.head().target().path().as_bytes());
@@ -218,6 +219,10 @@ impl Pairs {
     /// Replaces in the values of one key, or of all keys for `*`.
     fn replace(&mut self, key: &[u8], mut replace: impl FnMut(&[u8], &mut Vec<u8>) -> bool) {
         for at in 0..self.list.len() {
+            if pattern::check_len(self.text.len()).is_err() {
+                // The caller refuses it.
+                return;
+            }
             let pair = &self.list[at];
             if key != b"*" && self.text[pair.key.clone()] != *key {
                 continue;

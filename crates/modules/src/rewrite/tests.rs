@@ -185,3 +185,21 @@ fn refused() {
         assert!(error.to_string().contains(want), "{error}");
     }
 }
+
+// docs/limits.md, as for header fields.
+#[test]
+fn long_replacements() {
+    let (path, value) = ("a".repeat(4_000), "b".repeat(4_000));
+    let request = Request::get(&format!("/{path}?b={value}&c={path}"));
+    for handler in [
+        json!({ "uri_substring": [{ "find": "a", "replace": "{http.request.uri.query.b}" }] }),
+        json!({ "path_regexp": [{ "find": "a", "replace": "{http.request.uri.query.b}" }] }),
+        json!({ "query": { "replace": [{ "key": "c", "search": "a", "replace": "{http.request.uri.query.b}" }] } }),
+        json!({ "query": { "replace": [{ "key": "*", "search_regexp": "[ab]", "replace": "{http.request.uri.query.b}" }] } }),
+    ] {
+        let mut rewrite = handler.clone();
+        rewrite["handler"] = json!("rewrite");
+        let routes = json!([{ "handle": [rewrite, { "handler": "static_response" }] }]);
+        assert_eq!(Kit::new(&registry(), &routes).send(&request).status, 500, "{handler}");
+    }
+}
