@@ -11,9 +11,10 @@ use super::error::{Error, ErrorKind};
 use super::lexer;
 use super::token::{Imported, Token};
 
-/// Most words that one adaptation can splice in. Bounds snippets that import each other repeatedly, which grow
-/// exponentially.
-const TOKENS_MAX: usize = 1 << 20;
+/// Maximum number of words that the imports of one adaptation insert, and of bytes in them. Snippets that import each other
+/// repeatedly, and arguments that repeat arguments, grow exponentially.
+const WORDS_MAX: usize = 1 << 20;
+const TEXT_BYTES_MAX: usize = 64 << 20;
 
 /// Maximum size of an imported file. Bounds endless devices such as `/dev/zero`.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -23,8 +24,9 @@ type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub(crate) struct Imports<'a> {
     /// `None`: imports insert no words.
     env: Option<Environment<'a>>,
+    /// From the file or snippet with an import to the imported one.
     edges: BTreeSet<(String, String)>,
-    spliced: usize,
+    room: Room,
     pub(crate) warnings: Vec<Warning>,
 }
 
@@ -68,6 +70,36 @@ impl Used {
     }
 }
 
+/// The words and bytes that imports may still insert.
+struct Room {
+    words: usize,
+    bytes: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { words: WORDS_MAX, bytes: TEXT_BYTES_MAX }
+    }
+}
+
+impl Room {
+    /// Counts a word of this length.
+    ///
+    /// # Errors
+    /// Beyond the bounds: the error's text.
+    fn take(&mut self, len: usize) -> Result<(), &'static str> {
+        self.words = self.words.checked_sub(1).ok_or("imports bring in more than a million words")?;
+        self.check(len)?;
+        self.bytes -= len;
+        Ok(())
+    }
+
+    /// Checks whether a word may have this length.
+    fn check(&self, len: usize) -> Result<(), &'static str> {
+        if len <= self.bytes { Ok(()) } else { Err("imports bring in more than 64 MiB of text") }
+    }
+}
+
 impl<'a> Imports<'a> {
     pub(crate) fn new(env: Environment<'a>) -> Self {
         Self { env: Some(env), ..Self::none() }
@@ -75,7 +107,7 @@ impl<'a> Imports<'a> {
 
     /// Imports that insert no words.
     pub(crate) fn none() -> Self {
-        Self { env: None, edges: BTreeSet::new(), spliced: 0, warnings: Vec::new() }
+        Self { env: None, edges: BTreeSet::new(), room: Room::default(), warnings: Vec::new() }
     }
 
     /// Returns the words that replace `line` (`import`, a name, arguments). `block` holds the words of the line's
@@ -117,12 +149,9 @@ impl<'a> Imports<'a> {
             }
             self.edges.insert((from.clone(), to));
         }
-        self.spliced = self.spliced.saturating_add(tokens.len()).saturating_add(block.len());
-        if self.spliced > TOKENS_MAX {
-            return Err(Error::at(keyword, ErrorKind::Rule("imports bring in more than a million words")));
-        }
         let mut used = Used::default();
-        let filled = fill_in(&tokens, &given, &mut used, (keyword, ends), nesting);
+        let filled = fill_in(&tokens, &given, &mut used, (keyword, ends), nesting, &mut self.room);
+        let filled = filled.map_err(|words| Error::at(keyword, ErrorKind::Rule(words)))?;
         // A pattern without matches and an empty file each have a warning of their own.
         if !tokens.is_empty() {
             self.warnings.extend(used.surplus(&given));
@@ -182,7 +211,7 @@ fn read(path: &Path) -> io::Result<String> {
     if text.len() as u64 > FILE_BYTES_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 
-/// Substitutes `{args[…]}`, `{block}` and `{blocks.name}`, and marks each word with its import. Placeholders in the
+/// Substitutes `{args[…]}`, `{block}` and `{blocks.name}` within the bounds of `room`, and marks each word with its import. Placeholders in the
 /// body of a snippet that the imported file defines are left for that snippet's own imports.
 fn fill_in(
     tokens: &[Token],
@@ -190,7 +219,13 @@ fn fill_in(
     used: &mut Used,
     (keyword, ends): (&Token, u32),
     mut nesting: usize,
-) -> Vec<Token> {
+    room: &mut Room,
+) -> Result<Vec<Token>, &'static str> {
+    let insert = |out: &mut Vec<Token>, room: &mut Room, token: Token| -> Result<(), &'static str> {
+        room.take(token.text.len())?;
+        out.push(token);
+        Ok(())
+    };
     let mut out: Vec<Token> = Vec::with_capacity(tokens.len());
     let mut imports: BTreeMap<Option<*const Imported>, Arc<Imported>> = BTreeMap::new();
     let outside = nesting == 0;
@@ -226,23 +261,28 @@ fn fill_in(
             }
         }
         if in_snippet {
-            out.push(token);
+            insert(&mut out, room, token)?;
         } else if &*token.text == "{block}" {
             used.block = true;
-            out.extend_from_slice(given.block);
+            for word in given.block {
+                insert(&mut out, room, word.clone())?;
+            }
         } else if let Some(name) = token.text.strip_prefix("{blocks.").and_then(|name| name.strip_suffix('}')) {
             used.named.insert(name.to_owned());
-            out.extend_from_slice(given.named.get(name).map_or(&[][..], |(_, words)| words));
+            for word in given.named.get(name).map_or(&[][..], |(_, words)| words) {
+                insert(&mut out, room, word.clone())?;
+            }
         } else if let Some(range) = all_arguments(&token, given.arguments.len()) {
             used.arguments.extend(range.clone());
-            let texts = given.arguments[range].iter().map(|argument| argument.text.clone());
-            out.extend(texts.map(|text| Token { text, ..token.clone() }));
+            for argument in &given.arguments[range] {
+                insert(&mut out, room, Token { text: argument.text.clone(), ..token.clone() })?;
+            }
         } else {
-            token.text = with_arguments(&token.text, given.arguments, &mut used.arguments).into();
-            out.push(token);
+            token.text = with_arguments(&token.text, given.arguments, &mut used.arguments, room)?.into();
+            insert(&mut out, room, token)?;
         }
     }
-    out
+    Ok(out)
 }
 
 /// Splits an import's block into its named sub-blocks: `name a b` has the words `a b`, `name { … }` those of its lines.
@@ -334,13 +374,20 @@ fn all_arguments(token: &Token, count: usize) -> Option<std::ops::Range<usize>> 
 
 /// Substitutes `{args[n]}` and the older form `{args.n}` anywhere in a word. References to missing arguments are left
 /// as written.
-fn with_arguments(text: &str, arguments: &[Token], used: &mut BTreeSet<usize>) -> String {
+fn with_arguments(
+    text: &str,
+    arguments: &[Token],
+    used: &mut BTreeSet<usize>,
+    room: &Room,
+) -> Result<String, &'static str> {
     let mut out = String::new();
     let mut rest = text;
     while let Some(open) = rest.find("{args") {
         out.push_str(&rest[..open]);
         rest = &rest[open..];
-        let span = rest.find('}').map(|close| &rest[..=close]);
+        // Up to the next brace only, so that a text of open braces takes no quadratic time.
+        let brace = rest["{args".len()..].find(['{', '}']).map(|brace| "{args".len() + brace);
+        let span = brace.map(|brace| &rest[..=brace]).filter(|span| span.ends_with('}'));
         let number = span.and_then(|span| {
             let inner = &span["{args".len()..span.len() - 1];
             inner.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).or(inner.strip_prefix('.'))
@@ -351,6 +398,7 @@ fn with_arguments(text: &str, arguments: &[Token], used: &mut BTreeSet<usize>) -
             (Some((index, argument)), Some(span)) => {
                 used.insert(index);
                 out.push_str(&argument.text);
+                room.check(out.len())?;
                 rest = &rest[span.len()..];
             }
             _ => {
@@ -359,5 +407,5 @@ fn with_arguments(text: &str, arguments: &[Token], used: &mut BTreeSet<usize>) -
             }
         }
     }
-    out + rest
+    Ok(out + rest)
 }

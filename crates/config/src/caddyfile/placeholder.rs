@@ -86,7 +86,9 @@ fn expand(text: &str) -> String {
     while let Some(open) = rest.find('{') {
         out.push_str(&rest[..open]);
         rest = &rest[open..];
-        let found = rest[1..].split_once('}').and_then(|(name, _)| Some((name, expansion(name)?)));
+        // No name has a brace. A search beyond the next one would take quadratic time for a text of open braces.
+        let brace = rest[1..].find(['{', '}']).filter(|brace| rest[1..].as_bytes()[*brace] == b'}');
+        let found = brace.map(|brace| &rest[1..=brace]).and_then(|name| Some((name, expansion(name)?)));
         match found {
             Some((name, long)) => {
                 out.push('{');

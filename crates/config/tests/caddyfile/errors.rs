@@ -489,6 +489,26 @@ fn imported_words() {
     assert_eq!(error.caddy_message(), format!("{sentence}, at Caddyfile:2 import chain ['Caddyfile:8 (import s)']"));
 }
 
+// docs/limits.md: a text of 1 KB must not take all memory. Each level has four times the words or bytes of the one below it.
+#[test]
+fn imports_that_grow() {
+    let levels = |word: &str, import: &dyn Fn(usize) -> String| {
+        let snippets = (1..15).map(|level| format!("(s{level}) {{\n{}\n}}\n", import(level - 1)));
+        format!("(s0) {{\nrespond {word}\n}}\n{}", snippets.collect::<String>())
+    };
+    let by_arguments = levels("{args[0]}", &|below| format!("import s{below} {}", "{args[0]}".repeat(4)));
+    let by_blocks = levels("a", &|below| format!("{{block}}\nimport s{below} {{\n{}}}", "{block}\n".repeat(4)));
+    let by_imports = levels("a", &|below| format!("import s{below}\n").repeat(4));
+    for (text, import, want) in [
+        (by_arguments, "import s14 xxxxxxxx", "imports bring in more than 64 MiB of text"),
+        (by_blocks, "import s14 {\nvars a b\n}", "imports bring in more than a million words"),
+        (by_imports, "import s14", "imports bring in more than a million words"),
+    ] {
+        let error = read(&format!("{text}:80 {{\n{import}\n}}\n")).unwrap_err().to_string();
+        assert!(error.contains(want), "{error}");
+    }
+}
+
 // A feature of Caddy's that is not implemented has another error than an unknown name.
 #[test]
 fn not_built_is_a_kind_of_its_own() {
