@@ -26,9 +26,9 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
-use causeway_message::{Chunk, FieldValue, Head, StatusCode, names};
+use causeway_message::{Chunk, FieldMap, FieldValue, Head, StatusCode, names};
 
-use crate::body::Mailbox;
+use crate::body::{Frame, Mailbox};
 use crate::handler::{Fault, FaultId};
 use crate::listen::{Ends, TransferLimit};
 use crate::route::{Flow, Generation, ServerId};
@@ -473,6 +473,15 @@ impl Context {
     /// Returns the mailbox that the engine puts the request body into.
     pub fn mailbox(&self) -> &Mailbox {
         &self.0.body.mailbox
+    }
+
+    /// Passes the trailer fields of the request to the body's reader, without the names that are dropped from the head too.
+    pub fn receive_trailers(&self, mut fields: FieldMap) {
+        let parts = &*self.0;
+        if let Some(server) = parts.generation.plan().server(parts.request.arrival.server) {
+            server.confusable.drop_from(&mut fields);
+        }
+        parts.body.mailbox.push(Frame::Trailers(Box::new(fields)));
     }
 
     /// Clears the exchange and keeps its storage. Call it when the response was sent, or the peer has disconnected.

@@ -425,8 +425,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             }
             ServerEvent::Trailers { .. } => {
                 if let Some(slot) = spare {
-                    let fields = std::mem::take(slot.spare.head_mut().fields_mut());
-                    exchange.cx.mailbox().push(Frame::Trailers(Box::new(fields)));
+                    exchange.cx.receive_trailers(std::mem::take(slot.spare.head_mut().fields_mut()));
                 }
                 exchange.inbound = Inbound::Complete;
                 exchange.cx.mailbox().complete();
