@@ -11,17 +11,17 @@ mod stream;
 mod whole;
 
 use std::collections::BTreeMap;
-use std::task::{Context as Task, Poll};
 
 use causeway_message::{Chunk, FieldMap, FieldValue, Method, NameRef, StatusCode, names};
 use causeway_pipeline::worker::{Work, WorkKind, offload};
-use causeway_pipeline::{Body, BodyFault, BodyStream, Build, BuildError, Context, Frame, Handler, Response, Step};
+use causeway_pipeline::{Body, Build, BuildError, Context, Handler, Response, Step};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::accept_encoding;
 use crate::glob::Affix;
 use crate::headers::{Require, ResponseMatcherConfig};
+use crate::unsent;
 pub(crate) use coding::Coding;
 use encoder::Lease;
 use stream::EncodedBody;
@@ -188,7 +188,7 @@ impl Handler for Encode {
             // The content of a response to HEAD is never sent. Its head is that of GET, except for the length.
             _ if cx.original().method() == Method::Head => {
                 mark(cx, coding);
-                response(Body::Stream(Box::new(Unsent)))
+                response(unsent::content())
             }
             Body::Chunk(content) if content.len() <= WHOLE_BYTES_MAX => whole_body(cx, status, content, coding),
             body => {
@@ -197,15 +197,6 @@ impl Handler for Encode {
                 response(EncodedBody::new(body, coding, lease, cx.worker()).into())
             }
         }
-    }
-}
-
-/// The content of a response to HEAD: its length is unknown.
-struct Unsent;
-
-impl BodyStream for Unsent {
-    fn poll_frame(&mut self, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
-        Poll::Ready(None)
     }
 }
 

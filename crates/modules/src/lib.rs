@@ -65,6 +65,7 @@ pub mod subroute;
 pub mod templates;
 pub mod timeouts;
 pub mod trace;
+mod unsent;
 pub mod vars;
 
 use causeway_pipeline::Registry;

@@ -126,11 +126,12 @@ impl Handler for Templates {
         if matches!(response.body, Body::Tunnel(_)) || !self.0.has_type(cx) {
             return Step::Respond(response);
         }
-        let is_without_content = cx.head().method() == Method::Head || matches!(response.status.as_u16(), 204 | 304);
-        if is_without_content {
+        let is_head = cx.head().method() == Method::Head;
+        if is_head || matches!(response.status.as_u16(), 204 | 304) {
             // The fields are those of a response to GET as far as they are known.
             remove_validators(cx);
-            return Step::Respond(response);
+            let body = if is_head { crate::unsent::content() } else { response.body };
+            return Step::Respond(Response { body, ..response });
         }
         let (plan, status) = (Arc::clone(&self.0), response.status);
         let reading = ReadContent { reader: response.body.into(), worker: Rc::clone(cx.worker()), bytes: Vec::new() };

@@ -144,6 +144,7 @@ fn responses() {
     }
     let head = kit.send(&Request::new("HEAD", "/").field("T", "[[1]]").field("Type", "text/x"));
     assert_eq!((head.status, head.values("Etag").count()), (200, 0));
+    assert_eq!(head.length, None, "RFC 9110 §8.6: it would be that of the template");
     // Fields of the response, which the template also reads afterwards.
     let fields = "[[.RespHeader.Set \"x-a\" \"1\"]][[.RespHeader.Add \"X-A\" \"2\"]][[.RespHeader.Del \"X-B\"]][[.RespHeader.Values \"X-A\"]]";
     let made = kit.send(&of_type(fields));

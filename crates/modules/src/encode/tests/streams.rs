@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use causeway_message::FieldMap;
-use causeway_pipeline::Worker;
+use causeway_pipeline::{BodyFault, BodyStream, Frame, Worker};
 use causeway_testkit::FakeWorker;
 
 use super::*;

@@ -1,0 +1,18 @@
+//! The content of a response to HEAD whose length only its execution or compression would tell.
+
+use std::task::{Context as Task, Poll};
+
+use causeway_pipeline::{Body, BodyFault, BodyStream, Frame};
+
+/// Returns content without a known length, so that the response has no Content-Length (RFC 9110 §8.6). It is never sent.
+pub(crate) fn content() -> Body {
+    Body::Stream(Box::new(Unsent))
+}
+
+struct Unsent;
+
+impl BodyStream for Unsent {
+    fn poll_frame(&mut self, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+        Poll::Ready(None)
+    }
+}
