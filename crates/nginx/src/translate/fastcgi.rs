@@ -31,7 +31,7 @@ const USUAL: &[(&str, &[&str])] = &[
     ("REMOTE_USER", &["$remote_user"]),
     ("SERVER_ADDR", &["$server_addr"]),
     ("SERVER_PORT", &["$server_port"]),
-    ("SERVER_NAME", &["$server_name", "$host"]),
+    ("SERVER_NAME", &["$host"]),
     ("REDIRECT_STATUS", &["200"]),
     ("PATH_INFO", &["$fastcgi_path_info"]),
     ("PATH_TRANSLATED", &["$document_root$fastcgi_path_info", "$realpath_root$fastcgi_path_info"]),
@@ -116,7 +116,9 @@ impl<'a> Translator<'a> {
             let usual = USUAL.iter().find(|(usual, _)| *usual == name).map_or(&[][..], |(_, texts)| texts);
             // A program takes the last of several values.
             let is_replaced = parameters[index + 1..].iter().any(|later| later.argument(0) == name);
-            if is_replaced || usual.contains(&text) {
+            // The transport sends the host of the request, which a client chooses. Without a name there is nothing better.
+            let is_nameless = text == "$server_name" && (names.server_name.is_empty() || names.server_name == "_");
+            if is_replaced || usual.contains(&text) || (name == "SERVER_NAME" && is_nameless) {
                 continue;
             }
             if let Some(text) = self.expand(out, parameter, names, text) {

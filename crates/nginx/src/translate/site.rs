@@ -31,6 +31,17 @@ struct ErrorPage {
     lines: Vec<String>,
 }
 
+/// Media types in nginx configurations, and those of the same files here (IANA's names).
+const MEDIA_TYPES: &[(&str, &str)] = &[
+    ("application/javascript", "text/javascript"),
+    ("application/x-javascript", "text/javascript"),
+    ("application/x-font-ttf", "font/ttf"),
+    ("application/x-font-otf", "font/otf"),
+    ("font/opentype", "font/otf"),
+    ("image/x-icon", "image/vnd.microsoft.icon"),
+    ("image/x-ms-bmp", "image/bmp"),
+];
+
 impl<'a> Translator<'a> {
     pub(super) fn sites(&mut self, out: &mut Vec<String>, http: &'a Directive, servers: &[&'a Directive]) {
         let mut notes = Vec::new();
@@ -295,6 +306,12 @@ impl<'a> Translator<'a> {
         if value(&blocks, "gzip") == Some("on") {
             let mut types = vec!["text/html".to_owned()];
             types.extend(inherited(&blocks, "gzip_types").iter().flat_map(|d| d.arguments.clone()));
+            // The media types of nginx's mime.types, and of applications, that files have under another name here.
+            for (nginx, own) in MEDIA_TYPES {
+                if types.iter().any(|kind| kind == nginx) && !types.iter().any(|kind| kind == own) {
+                    types.push((*own).to_owned());
+                }
+            }
             let mut lines = vec![format!("minimum_length {}", value(&blocks, "gzip_min_length").map_or(20, bytes))];
             if !types.iter().any(|kind| kind == "*") {
                 let types = types.iter().map(|kind| format!("header Content-Type {kind}*")).collect();
@@ -539,7 +556,12 @@ fn decides_by(http: &Directive, server: &Directive, variable: &str) -> bool {
 
 /// Whether a server, or the block `http` outside of its servers, has this variable.
 pub(super) fn mentions_in(server: &Directive, http: &Directive, variable: &str) -> bool {
-    let mut others = http.block().iter().filter(|d| d.name != "server");
+    // A `map` or `geo` defines its last variable.
+    let defines = |d: &Directive| {
+        matches!(&*d.name, "map" | "geo")
+            && d.arguments.last().is_some_and(|last| last.strip_prefix('$') == Some(variable))
+    };
+    let mut others = http.block().iter().filter(|d| d.name != "server" && !defines(d));
     mentions(server, variable) || others.any(|other| mentions(other, variable))
 }
 

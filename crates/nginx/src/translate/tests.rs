@@ -50,6 +50,38 @@ fn damaged_shapes() {
     }
 }
 
+// nginx's mime.types: a file's media type has another name here, and its compression must not be lost.
+#[test]
+fn media_types_to_compress() {
+    let own = ["header Content-Type application/javascript*", "header Content-Type text/javascript*"];
+    check("gzip on; gzip_types application/javascript; server { root /a; }", &own, "");
+    let (caddyfile, _) =
+        translated("http { gzip on; gzip_types text/javascript application/javascript; server { root /a; } }");
+    assert_eq!(caddyfile.matches("text/javascript").count(), 1, "{caddyfile}");
+}
+
+// nginx's documentation of `$server_name`: the first name of the server, whatever host the client sends.
+#[test]
+fn the_name_of_a_server_for_programs() {
+    let server = |name: &str| {
+        format!(
+            "server {{ server_name {name}; location / {{ fastcgi_pass unix:/s; fastcgi_param SERVER_NAME $server_name; }} }}"
+        )
+    };
+    check(&server("a.test b.test"), &["env SERVER_NAME a.test"], "");
+    let (caddyfile, _) = translated(&format!("http {{ {} }}", server("_")));
+    assert!(!caddyfile.contains("SERVER_NAME"), "{caddyfile}");
+}
+
+// A server has only the maps that it uses.
+#[test]
+fn maps_of_other_servers() {
+    let maps = "map $http_a $used { default 1; } map $http_b $unused { default 1; } geo $g { default 1; }";
+    let (caddyfile, _) = translated(&format!("http {{ {maps} server {{ location / {{ return 200 $used; }} }} }}"));
+    assert!(caddyfile.contains("{nginx_used}"), "{caddyfile}");
+    assert!(!caddyfile.contains("nginx_unused") && !caddyfile.contains("nginx_g"), "{caddyfile}");
+}
+
 // nginx's documentation of ngx_http_realip_module.
 #[test]
 fn addresses_of_clients() {
