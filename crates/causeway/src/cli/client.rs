@@ -35,7 +35,7 @@ pub(crate) struct StopCommand {
     /// Configuration that sets the address of the admin API
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Language of the configuration: `caddyfile` or `json`; default: by file name
+    /// Language of the configuration: `caddyfile`, `json` or `nginx`; default: by file name
     #[arg(short, long, value_name = "NAME")]
     adapter: Option<String>,
     /// Address of the admin API; overrides the configuration, CADDY_ADMIN and the default localhost:2019
@@ -70,7 +70,7 @@ pub(crate) struct UpgradeCommand {
     /// Configuration that sets the address of the admin API
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Language of the configuration: `caddyfile` or `json`; default: by file name
+    /// Language of the configuration: `caddyfile`, `json` or `nginx`; default: by file name
     #[arg(short, long, value_name = "NAME")]
     adapter: Option<String>,
     /// Address of the admin API; overrides the configuration, CADDY_ADMIN and the default localhost:2019

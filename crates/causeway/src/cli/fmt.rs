@@ -22,7 +22,7 @@ pub(super) struct Fmt {
     /// Write the result into the file instead of printing it
     #[arg(short = 'w', long)]
     overwrite: bool,
-    /// Print the changed lines, marked with - and +
+    /// Print all lines, the changed ones marked with - and +
     #[arg(short, long)]
     diff: bool,
 }

@@ -23,7 +23,7 @@ struct AuthorityFlags {
     /// Configuration that sets the address of the admin API
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Language of the configuration: `caddyfile` or `json`; default: by file name
+    /// Language of the configuration: `caddyfile`, `json` or `nginx`; default: by file name
     #[arg(short, long, value_name = "NAME")]
     adapter: Option<String>,
 }

@@ -248,11 +248,12 @@ async fn sign(shared: &Shared, name: &str, signed: SignedName) -> Option<Arc<Cer
 
 async fn is_allowed(shared: &Shared, name: &str) -> bool {
     let Some(permission) = &shared.permission else { return true };
-    let is_allowed = permission.ask(name).await.unwrap_or(false);
-    if !is_allowed {
+    let answer = permission.ask(name).await;
+    // Without an answer there is a message about that already.
+    if answer == Some(false) {
         tracing::info!("{name}: no certificate: {} does not allow it", permission.endpoint);
     }
-    is_allowed
+    answer.unwrap_or(false)
 }
 
 impl Shared {

@@ -28,7 +28,7 @@ fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
             let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
             if path.is_dir() {
                 folders.push(path);
-            } else if !name.starts_with("locks/") && name != "last_clean.json" {
+            } else if !name.starts_with("locks/") && !name.starts_with("last_clean.json") {
                 found.insert(name, std::fs::read(path).unwrap());
             }
         }

@@ -60,7 +60,7 @@ fn media_types_to_compress() {
     assert_eq!(caddyfile.matches("text/javascript").count(), 1, "{caddyfile}");
 }
 
-// nginx's documentation of `$server_name`: the first name of the server, whatever host the client sends.
+// nginx's documentation of `$server_name`: the first name of the server, and not the client's host.
 #[test]
 fn the_name_of_a_server_for_programs() {
     let server = |name: &str| {
