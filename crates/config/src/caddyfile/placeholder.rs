@@ -87,7 +87,7 @@ fn expand(text: &str) -> String {
         out.push_str(&rest[..open]);
         rest = &rest[open..];
         // No name has a brace. A search beyond the next one would take quadratic time for a text of open braces.
-        let brace = rest[1..].find(['{', '}']).filter(|brace| rest[1..].as_bytes()[*brace] == b'}');
+        let brace = rest[1..].find(['{', '}']).filter(|brace| rest.as_bytes()[1 + *brace] == b'}');
         let found = brace.map(|brace| &rest[1..=brace]).and_then(|name| Some((name, expansion(name)?)));
         match found {
             Some((name, long)) => {

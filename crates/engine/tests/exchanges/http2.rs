@@ -497,14 +497,15 @@ fn an_answer_before_the_end_of_an_upload_opens_the_windows_again() {
     for (len, received) in [(150_000, 150_000..=150_000), (1_000_000, 200_000..=240_000)].into_iter().cycle().take(6) {
         let body = RequestBody::sized(bytes(len));
         let PendingResponse { response, content } = client.ask("POST", "/hold", Some(&body));
-        let sending = client.wait(async { tokio::spawn(send(content, Some(body))) });
+        let mut sending = None;
+        client.wait(async { sending = Some(tokio::spawn(send(content, Some(body)))) });
         client.settle();
         server.probe.await_held(1);
         server.probe.release();
         client.wait(async {
             assert_eq!(answer(response).await.unwrap().text(), "released");
             // An error is the reset.
-            let _ = sending.await.unwrap();
+            let _ = sending.expect("spawned above").await.unwrap();
         });
         let outcome = server.probe.outcome("/hold");
         assert!(received.contains(&outcome.received), "{outcome:?}");
