@@ -1,5 +1,4 @@
-//! `httpgrpc`: accepts HTTP requests carried in gRPC messages, as programs of the Grafana stack send them, and returns
-//! the
+//! `httpgrpc`: accepts HTTP requests carried in gRPC messages, as programs of the Grafana stack send them, and returns the
 //! responses in the same form. The following handlers see an ordinary request.
 //!
 //! ```text
@@ -68,21 +67,21 @@ enum Service {
 /// # Errors
 /// If an option is unknown, or `max_message_size` is out of range.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: HttpGrpcConfig = build.parse(value)?;
-    let limits = Limits { message_bytes_max: message_size(written.max_message_size, build)?, ..Limits::default() };
+    let config: HttpGrpcConfig = build.parse(value)?;
+    let limits = Limits { message_bytes_max: message_size(config.max_message_size, build)?, ..Limits::default() };
     let state = build.state(move |_| {
         Rc::new(HttpGrpcState { limits, decoders: Lender::new(limits), errors: RefCell::new(ErrorEncoder::new()) })
     });
-    Ok(Box::new(HttpGrpc { streams: written.stream, state }))
+    Ok(Box::new(HttpGrpc { streams: config.stream, state }))
 }
 
 /// Validates `max_message_size`, in bytes.
 pub(crate) fn message_size(written: Option<u64>, build: &mut Build<'_>) -> Result<u32, BuildError> {
-    match written.map(u32::try_from) {
-        None => Ok(MESSAGE_BYTES_DEFAULT),
-        Some(Ok(size @ 1..)) => Ok(size),
-        Some(_) => {
-            let found = written.unwrap_or_default().to_string();
+    let Some(written) = written else { return Ok(MESSAGE_BYTES_DEFAULT) };
+    match u32::try_from(written) {
+        Ok(size @ 1..) => Ok(size),
+        _ => {
+            let found = written.to_string();
             build.at("max_message_size", |build| Err(build.refuse(found, "bytes, from 1 to 4294967295")))
         }
     }
@@ -185,7 +184,7 @@ fn check(head: &Head) -> Result<(), (StatusCode, Status)> {
     Ok(())
 }
 
-/// Replaces the call by the request in it.
+/// Replaces the call with the request in it.
 ///
 /// # Errors
 /// The error response, if the request is not permitted.

@@ -49,10 +49,10 @@ impl Report {
         let mut out = String::new();
         // Without targets a table of heads would only hide the notes that say why.
         if self.shown().next().is_some() {
-            self.table(&mut out, width);
+            self.write_table(&mut out, width);
             out.push('\n');
         }
-        self.folds(&mut out);
+        self.write_folds(&mut out);
         if self.shown().any(|target| self.counted(target).0 == Measure::Latency) {
             let _ = writeln!(out, "The gains are in latency: the time of {} from begin to end.", self.speech.unit);
         }
@@ -97,26 +97,24 @@ impl Report {
             let rate = part.progress.first().map_or(0.0, |progress| progress.baseline_rate);
             let _ = writeln!(out, "{}: {} a second", plain(&part.program), count(rate));
         }
-        self.notes(&mut out);
+        self.write_notes(&mut out);
         out
     }
 
     /// One line for each reason text, with the first few of its targets.
-    fn notes(&self, out: &mut String) {
+    fn write_notes(&self, out: &mut String) {
         let mut notes: Vec<(&str, Vec<String>)> = Vec::new();
         for Reason { target, text, .. } in &self.reasons {
             let about = (!target.is_empty()).then(|| plain(target));
             // Equal texts are merged, but a note about the whole program stays separate from those about targets.
-            match notes.iter_mut().find(|(said, targets)| said == text && targets.is_empty() == about.is_none()) {
+            match notes.iter_mut().find(|(existing, targets)| existing == text && targets.is_empty() == about.is_none())
+            {
                 Some((_, targets)) => targets.extend(about),
                 None => notes.push((text, Vec::from_iter(about))),
             }
         }
         for (text, targets) in notes {
-            let mut about = targets[..targets.len().min(NAMED_MAX)].join(", ");
-            if let more @ 1.. = targets.len().saturating_sub(NAMED_MAX) {
-                let _ = write!(about, " and {more} more");
-            }
+            let mut about = first_few(&targets);
             if !about.is_empty() {
                 about.push_str(": ");
             }
@@ -125,7 +123,7 @@ impl Report {
     }
 
     /// The folded targets by reason; JSON has their curves.
-    fn folds(&self, out: &mut String) {
+    fn write_folds(&self, out: &mut String) {
         let mut groups: Vec<(FoldReason, Vec<String>)> = Vec::new();
         for (target, folded) in self.folded() {
             let name = plain(&target.name);
@@ -135,15 +133,12 @@ impl Report {
             }
         }
         for (why, names) in groups {
-            let _ = write!(out, "Left out, {}: {}", why.text(), names[..names.len().min(NAMED_MAX)].join(", "));
-            if let more @ 1.. = names.len().saturating_sub(NAMED_MAX) {
-                let _ = write!(out, " and {more} more");
-            }
-            out.push('\n');
+            let _ = writeln!(out, "Left out, {}: {}", why.text(), first_few(&names));
         }
     }
 
-    fn table(&self, out: &mut String, width: usize) {
+    /// Writes the table of targets, at most `width` columns wide unless names are too long.
+    fn write_table(&self, out: &mut String, width: usize) {
         let heads: Vec<String> = COLUMNS
             .iter()
             .map(|column| format!("{} faster", percent(*column)))
@@ -180,6 +175,7 @@ impl Report {
         }
     }
 
+    /// The cells of a target's row after its name and kind, in the order of the columns.
     fn cells(&self, target: &TargetReport) -> Vec<String> {
         let (_, curve) = self.counted(target);
         let cell = |column: &f64| at(curve, *column).map_or("–".to_owned(), interval);
@@ -189,11 +185,20 @@ impl Report {
     }
 }
 
+/// The first [`NAMED_MAX`] names, and how many more there are.
+fn first_few(names: &[String]) -> String {
+    let mut text = names[..names.len().min(NAMED_MAX)].join(", ");
+    if let more @ 1.. = names.len().saturating_sub(NAMED_MAX) {
+        let _ = write!(text, " and {more} more");
+    }
+    text
+}
+
 /// A gain with its interval, "+6.4 ± 0.8 %", or "?" if the interval is too wide.
 pub(super) fn interval(point: &CurvePoint) -> String {
     let Some(half) = point.half() else { return "?".into() };
     let places = places(point.gain);
-    // Below that it is printed as 0.0, and `+0.0` would suggest a gain.
+    // A smaller gain is printed as 0.0, and `+0.0` would suggest one.
     let sign = if point.gain >= 0.0005 { "+" } else { "" };
     format!("{sign}{} ± {} %", digits(point.gain, places), digits(half, places.max(1)))
 }

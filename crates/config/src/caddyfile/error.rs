@@ -348,7 +348,7 @@ impl Fault {
         let mut next = self.imported.as_ref();
         while let Some(import) = next {
             let snippet = import.snippet.as_ref().map_or(String::new(), |name| format!(" {name}"));
-            imports.insert(0, format!("{}:{} (import{snippet})", import.at.file, import.ends));
+            imports.insert(0, format!("{}:{} (import{snippet})", import.at.file, import.last_line));
             next = import.before.as_ref();
         }
         if imports.is_empty() { String::new() } else { format!(" import chain ['{}']", imports.join("','")) }

@@ -111,13 +111,13 @@ impl<'a> Imports<'a> {
     }
 
     /// Returns the words that replace `line` (`import`, a name, arguments). `block` holds the words of the line's
-    /// block, and `ends` is the line of its last word. `nesting` is 0 for an import between blocks, which can insert
+    /// block, and `last_line` is the line of its last word. `nesting` is 0 for an import between blocks, which can insert
     /// whole sites and snippets.
     pub(crate) fn expand(
         &mut self,
         line: &[Token],
         block: &[Token],
-        ends: u32,
+        last_line: u32,
         snippets: &BTreeMap<String, Vec<Token>>,
         nesting: usize,
     ) -> Result<Vec<Token>, Error> {
@@ -143,14 +143,14 @@ impl<'a> Imports<'a> {
             from = format!("{from}:{snippet}");
         }
         for to in nodes {
-            if from == to || self.leads(&to, &from, &mut BTreeSet::new()) {
+            if from == to || self.reaches(&to, &from, &mut BTreeSet::new()) {
                 let kind = ErrorKind::ImportCycle { from: from.into(), to: to.into() };
                 return Err(Error::at(keyword, kind));
             }
             self.edges.insert((from.clone(), to));
         }
         let mut used = Used::default();
-        let filled = fill_in(&tokens, &given, &mut used, (keyword, ends), nesting, &mut self.room);
+        let filled = fill_in(&tokens, &given, &mut used, (keyword, last_line), nesting, &mut self.room);
         let filled = filled.map_err(|words| Error::at(keyword, ErrorKind::Rule(words)))?;
         // A pattern without matches and an empty file each have a warning of their own.
         if !tokens.is_empty() {
@@ -159,9 +159,10 @@ impl<'a> Imports<'a> {
         Ok(filled)
     }
 
-    fn leads(&self, from: &str, to: &str, seen: &mut BTreeSet<String>) -> bool {
+    /// Returns whether imports lead from one node to the other; `seen` has the nodes that were followed already.
+    fn reaches(&self, from: &str, to: &str, seen: &mut BTreeSet<String>) -> bool {
         let next = self.edges.iter().filter(|(start, _)| start == from).map(|(_, end)| end);
-        next.into_iter().any(|end| end == to || (seen.insert(end.clone()) && self.leads(end, to, seen)))
+        next.into_iter().any(|end| end == to || (seen.insert(end.clone()) && self.reaches(end, to, seen)))
     }
 
     /// Reads the files that `target` names, by a path or a pattern with one wildcard. Relative to the importing file.
@@ -217,7 +218,7 @@ fn fill_in(
     tokens: &[Token],
     given: &Given<'_>,
     used: &mut Used,
-    (keyword, ends): (&Token, u32),
+    (keyword, last_line): (&Token, u32),
     mut nesting: usize,
     room: &mut Room,
 ) -> Result<Vec<Token>, &'static str> {
@@ -237,7 +238,7 @@ fn fill_in(
         let before = token.imported.take();
         // Words of one earlier import share one `Imported`, so that `together_with` can compare by address.
         let imported = imports.entry(before.as_ref().map(Arc::as_ptr)).or_insert_with(|| {
-            Arc::new(Imported { at: keyword.at.clone(), ends, snippet: token.snippet.clone(), before })
+            Arc::new(Imported { at: keyword.at.clone(), last_line, snippet: token.snippet.clone(), before })
         });
         token.imported = Some(imported.clone());
         // A snippet definition is a line that starts with `(name)` and continues with a brace.
@@ -350,7 +351,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
                 retry = Some((p, n));
                 p += 1;
             }
-            Some(&ch) if ch == '?' || ch == name[n] => (p, n) = (p + 1, n + 1),
+            Some(&wanted) if wanted == '?' || wanted == name[n] => (p, n) = (p + 1, n + 1),
             _ => match retry {
                 Some((star, from)) => {
                     retry = Some((star, from + 1));

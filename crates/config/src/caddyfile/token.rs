@@ -43,7 +43,7 @@ pub struct Token {
 pub(crate) struct Imported {
     pub(crate) at: Position,
     /// The last line of the import, including its block. Caddy's messages name this line.
-    pub(crate) ends: u32,
+    pub(crate) last_line: u32,
     /// The snippet's name; `None` for a file.
     pub(crate) snippet: Option<Arc<str>>,
     pub(crate) before: Option<Arc<Imported>>,

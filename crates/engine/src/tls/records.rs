@@ -80,7 +80,7 @@ pub(super) enum ReceiveEnd {
     /// TCP ended without close_notify. An attacker on the path can forge this.
     Cut,
     /// The peer aborted the connection with an alert.
-    GivenUp,
+    PeerAborted,
     /// The peer violated the protocol; the connection sends this alert.
     Fault(Fault),
 }
@@ -179,7 +179,7 @@ impl Records {
     fn handle_alert(&mut self, content: &[u8]) -> Result<(), Fault> {
         match alert::meaning(content, self.keys.is_tls13()) {
             Meaning::Closed => self.end = Some(ReceiveEnd::CloseNotify),
-            Meaning::GivenUp => self.end = Some(ReceiveEnd::GivenUp),
+            Meaning::PeerAborted => self.end = Some(ReceiveEnd::PeerAborted),
             Meaning::Nothing => count(&mut self.idle)?,
             Meaning::Wrong(description) => return Err(Fault(description)),
         }

@@ -27,7 +27,7 @@ use crate::worker::Core;
 /// Maximum number of socket reads in one poll that yield no content; then the task yields.
 const READS_MAX: usize = 8;
 /// Time limit for sending the last record after the transport was dropped.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A TLS connection's transport. The session is boxed to keep the connection's state small.
 pub(crate) struct TlsStream {
@@ -114,7 +114,7 @@ impl TlsStream {
 
 impl Session {
     /// Fills `room` with kept content, then with content of complete records in `inbound`. Returns the number of bytes.
-    fn deliver(&mut self, room: &mut [u8]) -> usize {
+    fn take_content(&mut self, room: &mut [u8]) -> usize {
         let mut filled = self.inbound.take_plain(room);
         if self.inbound.sealed().is_empty() {
             return filled;
@@ -197,10 +197,10 @@ impl Session {
             }
             // Partial progress is reported, so that the write timeout does not end a slow peer that still reads. The last
             // content byte is held back until all is sent: the driver ends the exchange when it is written.
-            let settled = sent.min(unsent.content.saturating_sub(1));
-            if settled > 0 {
-                unsent.content -= settled;
-                return Poll::Ready(Ok(settled));
+            let reported = sent.min(unsent.content.saturating_sub(1));
+            if reported > 0 {
+                unsent.content -= reported;
+                return Poll::Ready(Ok(reported));
             }
         }
         Poll::Ready(Ok(0))
@@ -241,7 +241,7 @@ impl Transport for TlsStream {
                 // During shutdown the driver only polls reads, so the read path drives the pending close_notify.
                 let _ = session.poll_close(tcp, task)?;
             }
-            let filled = session.deliver(room);
+            let filled = session.take_content(room);
             if session.records.must_warn() || session.is_warning_unsent() {
                 let _ = session.poll_warn(tcp, task)?;
             }
@@ -252,7 +252,7 @@ impl Transport for TlsStream {
                 // TCP's end without close_notify counts as the peer's end too: complete requests are still answered, and
                 // `is_cut` lets the driver detect a truncated message.
                 Some(ReceiveEnd::CloseNotify | ReceiveEnd::Cut) => return Poll::Ready(Ok(Received::default())),
-                Some(ReceiveEnd::GivenUp) => {
+                Some(ReceiveEnd::PeerAborted) => {
                     // The peer has aborted and would not read an alert.
                     session.ending.set(Ending::Over);
                     return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
@@ -306,11 +306,11 @@ impl Transport for TlsStream {
             ready!(tcp.poll_write_ready(task))?;
             session.unsent = Some(session.seal(slices)?);
         }
-        let settled = ready!(session.poll_send(tcp, task))?;
+        let reported = ready!(session.poll_send(tcp, task))?;
         if session.records.must_warn() {
             let _ = session.poll_warn(tcp, task)?;
         }
-        Poll::Ready(Ok(settled))
+        Poll::Ready(Ok(reported))
     }
 
     fn poll_shutdown(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
@@ -377,6 +377,6 @@ fn send_late(core: &Core, tcp: TcpStream, record: Vec<u8>) {
             Ok(())
         };
         // Best effort: after the timeout the socket closes without the record.
-        let _ = tokio::time::timeout(CLOSE_PATIENCE, sent).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, sent).await;
     });
 }

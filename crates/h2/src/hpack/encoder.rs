@@ -53,9 +53,9 @@ pub enum Pseudo {
 pub struct Encoder {
     table: Table,
     memory: Option<Box<Memory>>,
-    // Our own limit; a larger one of the peer is not used.
+    /// Our own limit; a larger one of the peer is not used.
     size_bound: u32,
-    // The smallest size since the last block, and the size for the next block, if the size has changed.
+    /// The smallest size since the last block, and the size for the next block, if the size has changed.
     changed: Option<(u32, u32)>,
 }
 
@@ -147,7 +147,7 @@ impl Encoder {
         self.put_changed(out);
         match name.into() {
             NameRef::Known(known) => self.named(NameKind::Known(known), value, out),
-            NameRef::Other(spelled) => self.other(spelled.as_bytes(), value, out),
+            NameRef::Other(spelled) => self.encode_unregistered(spelled.as_bytes(), value, out),
         }
     }
 
@@ -155,7 +155,7 @@ impl Encoder {
     pub fn field_never_indexed<'a>(&mut self, name: impl Into<NameRef<'a>>, value: &[u8], out: &mut WriteList) {
         self.put_changed(out);
         match name.into() {
-            NameRef::Known(known) => self.copied(NameKind::Known(known), value, NEVER_INDEXED, out),
+            NameRef::Known(known) => self.encode_literal(NameKind::Known(known), value, NEVER_INDEXED, out),
             NameRef::Other(spelled) => {
                 put_literal(NEVER_INDEXED, 0, spelled.as_bytes(), value, out);
             }
@@ -166,23 +166,23 @@ impl Encoder {
     #[inline]
     fn named(&mut self, kind: NameKind, value: &[u8], out: &mut WriteList) {
         match TRAITS[kind.number()].habit(value.len()) {
-            Habit::Repeats => self.repeating(kind, value, out),
-            Habit::Changes => self.copied(kind, value, NOT_INDEXED, out),
-            Habit::Secret => self.copied(kind, value, NEVER_INDEXED, out),
+            Habit::Repeats => self.encode_repeating(kind, value, out),
+            Habit::Changes => self.encode_literal(kind, value, NOT_INDEXED, out),
+            Habit::Secret => self.encode_literal(kind, value, NEVER_INDEXED, out),
         }
     }
 
     #[inline]
-    fn repeating(&mut self, kind: NameKind, value: &[u8], out: &mut WriteList) {
+    fn encode_repeating(&mut self, kind: NameKind, value: &[u8], out: &mut WriteList) {
         let found = self.find(kind, value);
         if let TableMatch::Whole(index) = found {
             return put_number(INDEXED, index, out);
         }
-        self.missed(kind, value, found, out);
+        self.encode_missing(kind, value, found, out);
     }
 
     // Encodes a value that is in neither table.
-    fn missed(&mut self, kind: NameKind, value: &[u8], found: TableMatch, out: &mut WriteList) {
+    fn encode_missing(&mut self, kind: NameKind, value: &[u8], found: TableMatch, out: &mut WriteList) {
         let index = match found {
             TableMatch::Name(index) | TableMatch::Whole(index) => index,
             TableMatch::Nothing => 0,
@@ -204,7 +204,7 @@ impl Encoder {
     }
 
     // Encodes a field with its value copied and its name by index.
-    fn copied(&mut self, kind: NameKind, value: &[u8], pattern: (u8, u32), out: &mut WriteList) {
+    fn encode_literal(&mut self, kind: NameKind, value: &[u8], pattern: (u8, u32), out: &mut WriteList) {
         let traits = &TRAITS[kind.number()];
         if pattern == NOT_INDEXED
             && let Some(index) = traits.whole(value)
@@ -242,7 +242,7 @@ impl Encoder {
     }
 
     // Encodes a field with an unregistered name. It is inserted into the table when it occurs again soon.
-    fn other(&mut self, name: &[u8], value: &[u8], out: &mut WriteList) {
+    fn encode_unregistered(&mut self, name: &[u8], value: &[u8], out: &mut WriteList) {
         let mark = habit::mark(name, value);
         let fits = self.is_worth_a_place(field_size(name.len(), value.len()));
         let memory = self.memory.get_or_insert_default();

@@ -52,10 +52,9 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             AwaitedAction::Streams => self.exchanges.iter().filter_map(|exchange| self.stream_deadline(exchange)).min(),
             awaited => self.deadline(awaited, out),
         };
-        let patience = self.line.core.lifecycle.idle_until();
         let is_patient = self.drain == DrainStep::Patient && awaited == AwaitedAction::Request;
-        let deadline = if is_patient { deadline.min(patience) } else { deadline };
-        let Some(deadline) = deadline else { return ControlFlow::Continue(()) };
+        let idle_until = self.line.core.lifecycle.idle_until().filter(|_| is_patient);
+        let Some(deadline) = deadline.into_iter().chain(idle_until).min() else { return ControlFlow::Continue(()) };
         if clock::now() >= deadline {
             return self.time_out(awaited, task, out);
         }
@@ -70,7 +69,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         if !out.is_empty() {
             return AwaitedAction::Accept;
         }
-        if self.phase == Phase::HalfClosed && self.exchanges.iter().any(|exchange| self.hangs(exchange)) {
+        if self.phase == Phase::HalfClosed && self.exchanges.iter().any(|exchange| self.may_never_end(exchange)) {
             return AwaitedAction::Close;
         }
         match self.machine.waits_for() {
@@ -86,7 +85,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
     }
 
     /// Returns whether the exchange may never end after the peer's end: its handler waits, or its content waits for window.
-    fn hangs(&self, exchange: &Exchange) -> bool {
+    fn may_never_end(&self, exchange: &Exchange) -> bool {
         exchange.is_waiting() || exchange.awaited_action(&self.machine) == Some(PeerAction::OpenWindow)
     }
 
