@@ -174,10 +174,21 @@ impl Document {
         Mistake::Json(format!("{}:{line}:{}: {words}, expected JSON{hint}", self.name, column.max(1)))
     }
 
+    /// Describes a fault of a certificate's file, whose path begins the message, with the line that names the file.
+    fn bad_certificate(&self, fault: &str) -> String {
+        let file = fault.split_once(": ").map_or(fault, |(file, _)| file);
+        match caddyfile::locate(&self.text, &self.name, file).first() {
+            Some(place) => format!("{}: {fault}", place.at),
+            None => format!("{}: {fault}", self.name),
+        }
+    }
+
     /// Describes a refusal by the line of the Caddyfile that produced the value, or else by its path in the JSON.
     fn refused(&self, error: &LoadError) -> String {
-        let (Language::Caddyfile, LoadError::Build(refused)) = (self.language, error) else {
-            return format!("{}: {error}", self.name);
+        let refused = match (self.language, error) {
+            (Language::Caddyfile, LoadError::Build(refused)) => refused,
+            (Language::Caddyfile, LoadError::Certificates(fault)) => return self.bad_certificate(&fault.to_string()),
+            _ => return format!("{}: {error}", self.name),
         };
         let not_built =
             Problem::Value { found: String::new(), expected: "nothing: this is not built (docs/refused.md)".into() };

@@ -31,6 +31,10 @@ fn in_a_caddyfile() {
             ":8080 {\n\theader A b\n\trespnd hi\n}\n",
             "Caddyfile:3:2: unrecognized directive: respnd (did you mean \"respond\"?); expected a directive",
         ),
+        (
+            "a.example {\n\ttls none.pem none.key\n}\n",
+            "Caddyfile:2:6: none.pem: cannot be read: No such file or directory (os error 2)",
+        ),
         (":8080 {\n\tfoobarbaz\n}\n", "Caddyfile:2:2: unrecognized directive: foobarbaz; expected a directive"),
         (
             ":8080 {\n\trespond hi\n",
