@@ -56,6 +56,15 @@ pub(crate) fn quote(word: &str) -> String {
     }
 }
 
+/// Returns the word for a value of `map` or `vars`. Without quotes some texts would be read as a number or a Boolean with another spelling: `t` is
+/// `true`, and `007` is 7.
+pub(crate) fn quote_scalar(text: &str) -> String {
+    let is_other_bool = matches!(text, "t" | "T" | "TRUE" | "True" | "f" | "F" | "FALSE" | "False");
+    let is_number =
+        text.parse::<f64>().is_ok() && text.parse::<i64>().map_or(true, |number| number.to_string() != text);
+    if is_other_bool || is_number { format!("\"{text}\"") } else { quote(text) }
+}
+
 /// Returns the literal of a text in an expression of CEL.
 pub(crate) fn cel_text(text: &str) -> String {
     format!("'{}'", text.replace('\\', r"\\").replace('\'', r"\'"))

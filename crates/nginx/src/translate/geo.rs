@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::Translator;
 use crate::parse::Directive;
 use crate::variables::{escaped, variable};
-use crate::write::quote;
+use crate::write::quote_scalar;
 
 /// A network: its first address, and the number of bits that its addresses have in common.
 type Network = (IpAddr, u8);
@@ -85,7 +85,7 @@ impl<'a> Geo<'a> {
 impl Translator<'_> {
     /// Sets a variable: its matchers go to `out`, its lines `vars` to `route`.
     pub(super) fn geo(&mut self, out: &mut Vec<String>, route: &mut Vec<String>, geo: &Geo<'_>) {
-        let word = |text: &str| quote(&escaped(text));
+        let word = |text: &str| quote_scalar(&escaped(text));
         let variable = variable(geo.variable);
         route.push(format!("vars {variable} {}", word(geo.default)));
         let mut groups: BTreeMap<(u8, &str), Vec<String>> = BTreeMap::new();

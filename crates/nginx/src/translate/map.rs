@@ -1,10 +1,12 @@
 //! Variables that depend on another one: `map`.
 
+use std::cmp::Reverse;
+
 use super::Translator;
 use super::site::mentions_in;
 use crate::parse::Directive;
 use crate::variables;
-use crate::write::{block, quote};
+use crate::write::{block, quote, quote_scalar};
 
 impl Translator<'_> {
     /// Writes the maps whose variables a server has.
@@ -25,8 +27,9 @@ impl Translator<'_> {
                 self.note(out, map, "a map of a constant");
                 continue;
             }
-            // nginx looks for a text first, then for the first expression.
-            let (mut texts, mut expressions) = (Vec::new(), Vec::new());
+            // nginx looks for a text first, then for the longest mask of a host name, then for the first expression.
+            let (mut texts, mut masks, mut expressions) = (Vec::new(), Vec::new(), Vec::new());
+            let has_masks = map.block().iter().any(|entry| entry.name == "hostnames");
             let mut comments = Vec::new();
             let mut default = None;
             for entry in map.block() {
@@ -38,9 +41,22 @@ impl Translator<'_> {
                 let lines = if key.starts_with('~') { &mut expressions } else { &mut texts };
                 lines.append(&mut comments);
                 match key {
-                    "hostnames" | "volatile" => self.note(lines, entry, "only texts and expressions are compared"),
+                    // A value is evaluated anew for each request anyway.
+                    "hostnames" | "volatile" => {}
                     "default" => default = self.expand(lines, entry, &names, text),
                     _ => {
+                        if let Some((rank, mask)) = mask_of_hosts(key).filter(|_| has_masks) {
+                            match value_of_expression(&mask, text, map.argument(0)) {
+                                Some((mask, text)) => {
+                                    masks.push((
+                                        rank,
+                                        format!("{} {}", quote(&format!("~{mask}")), quote_scalar(&text)),
+                                    ));
+                                }
+                                None => self.note(lines, entry, "the value of a mask has no other variables"),
+                            }
+                            continue;
+                        }
                         let Some(expression) = key.strip_prefix('~') else {
                             let text = match text == map.argument(0) {
                                 true => Some("${0}".to_owned()),
@@ -49,7 +65,7 @@ impl Translator<'_> {
                             for key in
                                 text.iter().flat_map(|text| keys_of_text(key, text.contains('{') && text != "${0}"))
                             {
-                                lines.extend(text.iter().map(|text| format!("{} {}", quote(&key), quote(text))));
+                                lines.extend(text.iter().map(|text| format!("{} {}", quote(&key), quote_scalar(text))));
                             }
                             continue;
                         };
@@ -63,7 +79,7 @@ impl Translator<'_> {
                         };
                         match value_of_expression(&expression, text, map.argument(0)) {
                             Some((expression, text)) => {
-                                lines.push(format!("{} {}", quote(&format!("~{expression}")), quote(&text)));
+                                lines.push(format!("{} {}", quote(&format!("~{expression}")), quote_scalar(&text)));
                             }
                             None => self.note(
                                 lines,
@@ -75,10 +91,12 @@ impl Translator<'_> {
                 }
             }
             let mut lines = texts;
+            masks.sort();
+            lines.extend(masks.into_iter().map(|(_, line)| line));
             lines.append(&mut expressions);
             lines.append(&mut comments);
             let default = default.unwrap_or_default();
-            lines.push(format!("default {}", quote(&default)));
+            lines.push(format!("default {}", quote_scalar(&default)));
             let source = if variables::is_path(map.argument(0)) {
                 // The path as sent may have another form, which this matcher resolves.
                 let name = self.fresh("uri");
@@ -97,6 +115,21 @@ fn has_upgrade(directive: &Directive) -> bool {
     let is_field = directive.name == "proxy_set_header" && directive.argument(0).eq_ignore_ascii_case("connection");
     let has_variable = |word: &String| variables::variables(word).contains(&"connection_upgrade");
     !is_field && (directive.arguments.iter().any(has_variable) || directive.block().iter().any(has_upgrade))
+}
+
+/// The expression for a mask of a `map` with `hostnames` (`*.example.com`, `.example.com`, `www.*`), and its rank: masks at the start come
+/// first, and longer ones before shorter ones.
+fn mask_of_hosts(key: &str) -> Option<((u8, Reverse<usize>), String)> {
+    let (at, expression) = if let Some(end) = key.strip_prefix("*.") {
+        (0, format!(r"(?i)^.+\.{}$", regex::escape(end)))
+    } else if let Some(end) = key.strip_prefix('.') {
+        (0, format!(r"(?i)^(?:.+\.)?{}$", regex::escape(end)))
+    } else if let Some(start) = key.strip_suffix(".*") {
+        (1, format!(r"(?i)^{}\..+$", regex::escape(start)))
+    } else {
+        return None;
+    };
+    Some(((at, Reverse(key.len())), expression))
 }
 
 /// The keys for a text, whose case nginx ignores. A backslash before it keeps it from having another meaning. The value of an expression

@@ -7,7 +7,7 @@ use super::{Translator, inherited, own, value};
 use crate::expressions::{compiled, groups};
 use crate::parse::Directive;
 use crate::variables::{Names, is_path, only_variable, variable};
-use crate::write::{block, cel_text, quote};
+use crate::write::{block, cel_text, quote, quote_scalar};
 
 /// Whether a `rewrite`, or one within an `if`, lets nginx choose the location anew.
 fn chooses_anew(directive: &Directive) -> bool {
@@ -170,7 +170,7 @@ impl Translator<'_> {
         let name = directive.argument(0).trim_start_matches('$').to_owned();
         if let Some(value) = self.expand(out, directive, names, directive.argument(1)) {
             let matcher = matcher.map(|matcher| format!("@{matcher} ")).unwrap_or_default();
-            out.push(format!("vars {matcher}{} {}", variable(&name), quote(&value)));
+            out.push(format!("vars {matcher}{} {}", variable(&name), quote_scalar(&value)));
             if !names.set.contains(&name) {
                 names.set.push(name);
             }

@@ -73,6 +73,25 @@ fn the_name_of_a_server_for_programs() {
     assert!(!caddyfile.contains("SERVER_NAME"), "{caddyfile}");
 }
 
+// nginx's documentation of `map`: with `hostnames`, texts come before masks at the start, these before masks at the end, and longer masks
+// before shorter ones. A value is the text as it is written.
+#[test]
+fn masks_of_host_names() {
+    let map = "map $host $site { hostnames; default d; a.test t; *.a.test 007; *.b.a.test l; .c.test c; www.* w; }";
+    let (caddyfile, notes) = translated(&format!("http {{ {map} server {{ location / {{ return 200 $site; }} }} }}"));
+    let places = [
+        r#"^a\.test$` "t""#,
+        r"^.+\.b\.a\.test$` l",
+        r#"^.+\.a\.test$` "007""#,
+        r"^(?:.+\.)?c\.test$` c",
+        r"^www\..+$` w",
+        "default d",
+    ];
+    let places: Vec<_> =
+        places.iter().map(|part| caddyfile.find(part).unwrap_or_else(|| panic!("{part}\n{caddyfile}"))).collect();
+    assert!(places.is_sorted() && notes.is_empty(), "{caddyfile}{notes}");
+}
+
 // A server has only the maps that it uses.
 #[test]
 fn maps_of_other_servers() {
