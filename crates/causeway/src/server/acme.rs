@@ -53,7 +53,7 @@ pub(super) struct Order {
     public: Public,
     issuers: Vec<PublicIssuer>,
     /// The local authority that signs when none of the issuers does.
-    fallback: Option<Managed>,
+    fallback: Option<Box<Managed>>,
     key: KeyKind,
     /// Whether the certificate obliges the server to send an OCSP response (RFC 7633).
     must_staple: bool,
@@ -62,7 +62,7 @@ pub(super) struct Order {
 impl Order {
     pub(super) fn new(written: &PublicName, key: KeyKind, on_demand: bool, storages: &Storages) -> Self {
         let issuers = issuers(written);
-        let fallback = written.fallback.as_ref().map(|local| managed(local, on_demand, storages));
+        let fallback = written.fallback.as_ref().map(|local| Box::new(managed(local, on_demand, storages)));
         let authorities = issuers.iter().map(PublicIssuer::storage_key);
         let public = Public {
             name: written.name.clone(),
