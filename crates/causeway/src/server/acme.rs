@@ -51,7 +51,7 @@ const STORAGE_PAUSE: Duration = Duration::from_secs(10);
 /// A name and everything that its task needs.
 pub(super) struct Order {
     public: Public,
-    issuers: Vec<PublicIssuer>,
+    issuers: Box<[PublicIssuer]>,
     /// The local authority that signs when none of the issuers does.
     fallback: Option<Box<Managed>>,
     key: KeyKind,
@@ -72,7 +72,7 @@ impl Order {
             storage: storages.own(written.storage.as_ref()).cloned(),
             on_demand,
         };
-        Self { public, issuers, fallback, key, must_staple: written.ocsp.must_staple }
+        Self { public, issuers: issuers.into(), fallback, key, must_staple: written.ocsp.must_staple }
     }
 
     /// The keeper's record of the name.
