@@ -325,12 +325,13 @@ impl Keeper {
     }
 
     /// Signs a certificate with a local authority for a public name for which no public authority signs one, stores it and serves it from
-    /// now on. Blocks on disk.
+    /// now on. `lock` is the name's, of its storage. Blocks on disk.
     ///
     /// # Errors
     /// If signing fails, or storage.
-    pub fn sign_public(&self, local: &Managed, now: SystemTime) -> Result<(), Error> {
-        let certificate = obtain(local, authority(&self.signers(), &local.authority), &self.storage, now)?;
+    pub fn sign_public(&self, local: &Managed, lock: &Lock, now: SystemTime) -> Result<(), Error> {
+        let storage = &**local.storage.as_ref().unwrap_or(&self.storage);
+        let certificate = obtain_locked(local, authority(&self.signers(), &local.authority), (storage, lock), now)?;
         self.serve(
             &local.name,
             IssuedCertificate { certificate: Arc::new(certificate), authority: local.authority.clone() },
@@ -586,6 +587,16 @@ fn obtain(
     let storage = &**managed.storage.as_ref().unwrap_or(usual);
     // Held while reading and writing: of several processes one signs, and the others then find its certificate.
     let lock = storage.lock(&format!("issue_cert_{}", managed.name))?;
+    obtain_locked(managed, authority, (storage, &lock), now)
+}
+
+/// As [`obtain`], with the name's lock.
+fn obtain_locked(
+    managed: &Managed,
+    authority: &Authority,
+    (storage, lock): (&dyn crate::Storage, &Lock),
+    now: SystemTime,
+) -> Result<Certificate, Error> {
     let stored = stored(&managed.authority, &managed.name, storage)?;
     let fresh = |certificate: &Certificate| {
         certificate.is_valid(now) && now < due(managed, certificate) && authority.leads_here(certificate)

@@ -81,7 +81,7 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// How long tunnels may take, once the grace period is over, to tell their peers that they end.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const TUNNEL_CLOSE_LIMIT: Duration = Duration::from_millis(500);
 
 /// A command to a worker.
 pub(crate) enum Command {
@@ -107,8 +107,8 @@ pub(crate) enum Command {
     Drain { patience: Duration, emptied: mpsc::Sender<()> },
     /// End with the last connection: no worker accepts or hands over any more.
     EndWhenIdle,
-    /// Let the tunnels end.
-    Reach(ShutdownPhase),
+    /// Enter a phase of the shutdown, at which tunnels end.
+    EnterPhase(ShutdownPhase),
     /// End at once.
     Stop,
 }
@@ -249,7 +249,7 @@ impl Engine {
 
     /// Stops accepting and closes idle connections, lets running exchanges end within `grace`, then aborts the remaining ones.
     pub async fn drain(self, grace: Duration) {
-        self.broadcast(|| Command::Reach(ShutdownPhase::Stops));
+        self.broadcast(|| Command::EnterPhase(ShutdownPhase::Stopping));
         self.drain_patiently(grace, Duration::ZERO).await;
     }
 
@@ -268,8 +268,8 @@ impl Engine {
             self.alive.recv().await
         };
         if tokio::time::timeout(grace, gracefully).await.is_err() {
-            self.broadcast(|| Command::Reach(ShutdownPhase::GraceOver));
-            let _ = tokio::time::timeout(LAST_WORDS, self.alive.recv()).await;
+            self.broadcast(|| Command::EnterPhase(ShutdownPhase::GraceOver));
+            let _ = tokio::time::timeout(TUNNEL_CLOSE_LIMIT, self.alive.recv()).await;
         }
         self.broadcast(|| Command::Stop);
         while self.alive.recv().await.is_some() {}

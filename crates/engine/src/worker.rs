@@ -108,7 +108,7 @@ impl Core {
         }
     }
 
-    /// Begins to end the worker: it ends with its last connection. Wakes the connections, so that the idle ones end
+    /// Begins to end the worker. Wakes the connections, so that the idle ones end
     /// now.
     pub(crate) fn drain(&self) {
         self.lifecycle.drain();

@@ -11,6 +11,8 @@ use crate::batch::{Batch, Progress};
 
 /// Time limit for one write; a collector that reads nothing for longer is tried again.
 const WRITE_LIMIT: Duration = Duration::from_secs(1);
+/// Time limit for a connection at the end of the process.
+const LAST_DIAL_LIMIT: Duration = Duration::from_millis(500);
 /// Waits between attempts to connect: the first, and the longest.
 const BACK_OFF_MIN: Duration = Duration::from_millis(100);
 const BACK_OFF_MAX: Duration = Duration::from_secs(5);
@@ -90,6 +92,12 @@ impl Collector {
     /// Ends the wait for the next attempt.
     pub(crate) fn connect_now(&mut self) {
         self.next_try = Instant::now();
+    }
+
+    /// Ends the wait for the next attempt, which has little time.
+    pub(crate) fn connect_at_last(&mut self) {
+        self.spec.dial_timeout = self.spec.dial_timeout.min(LAST_DIAL_LIMIT);
+        self.connect_now();
     }
 
     /// Returns how long to wait before the next write.

@@ -76,8 +76,8 @@ pub fn flush_all(limit: Duration) {
     flush(&each(), Command::Flush, limit);
 }
 
-/// As [`flush_all`], before the process ends: from now on no line waits for a collector that cannot be reached, so that its absence does
-/// not delay the end. The lines that are lost so are reported.
+/// As [`flush_all`], before the process ends: no line waits for a collector that cannot be reached, so that its absence does not delay the
+/// end. Lines lost this way are reported.
 pub fn end_all(limit: Duration) {
     flush(&each(), Command::LastFlush, limit);
 }

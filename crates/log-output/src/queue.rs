@@ -19,7 +19,7 @@ const BYTES_MAX: usize = 4 * 1024 * 1024;
 pub(crate) enum Command {
     /// Reports when everything queued before is written.
     Flush(SyncSender<()>),
-    /// As `Flush`; lines that cannot be written at once are lost from now on.
+    /// As `Flush`; lines that cannot be written at once are lost.
     LastFlush(SyncSender<()>),
     /// Opens the file anew, or connects again at once.
     Reopen,

@@ -94,7 +94,7 @@ struct Writer<'q> {
     report_at: Instant,
     /// Whether lines wait for the collector.
     waits: bool,
-    /// Whether the process ends, so that no line may wait any more.
+    /// Whether the process is about to end, so that no line may wait in this round.
     is_ending: bool,
 }
 
@@ -149,7 +149,7 @@ impl Writer<'_> {
         let flushes = std::mem::take(&mut self.flushes);
         let has_written = self.queue.take(&mut self.batch);
         self.write_batch();
-        if self.is_ending {
+        if std::mem::take(&mut self.is_ending) {
             self.report();
         }
         for done in flushes {
@@ -200,7 +200,9 @@ impl Writer<'_> {
                 Command::Flush(done) => self.flushes.push(done),
                 Command::LastFlush(done) => {
                     // One more attempt; lines that it does not write are lost.
-                    self.sink.reopen();
+                    if let Sink::Net(collector) = &mut self.sink {
+                        collector.connect_at_last();
+                    }
                     self.is_ending = true;
                     self.flushes.push(done);
                 }

@@ -12,9 +12,9 @@ use regex::bytes::CaptureLocations;
 
 use crate::regexp::Expression;
 
-/// Bytes of a replacement's result. A replacement stops as soon as its result is longer; a caller for whom such a result has no use
-/// checks its length with [`check_len`]. Without a bound a request of 30 KB could become one of 200 MB: each of its letters could be
-/// replaced by another of its values.
+/// Bytes of a replacement's result. A replacement stops as soon as its result is longer: the caller refuses it by [`check_len`], or uses
+/// that part of it (`map`, logs). Without a bound a request of 30 KB could become one of 200 MB, since another value of the request could
+/// replace each of its letters.
 const REPLACED_BYTES_MAX: usize = 1024 * 1024;
 
 /// Checks the length of results of replacements.
@@ -183,9 +183,9 @@ impl Search {
         out: &mut Vec<u8>,
     ) {
         let mut rest = with;
-        let end = out.len() + REPLACED_BYTES_MAX;
+        let bound = out.len() + REPLACED_BYTES_MAX;
         while let Some(at) = memchr::memchr(b'$', rest) {
-            if out.len() > end {
+            if out.len() > bound {
                 return;
             }
             out.extend_from_slice(&rest[..at]);

@@ -83,14 +83,14 @@ pub trait Worker {
     fn shutdown_at(&self) -> Option<Instant>;
 
     /// Waits until the server's shutdown has come to this phase. It stays there, so that a later call returns at once.
-    fn shutdown(&self, phase: ShutdownPhase) -> Pin<Box<dyn Future<Output = ()>>>;
+    fn until_shutdown(&self, phase: ShutdownPhase) -> Pin<Box<dyn Future<Output = ()>>>;
 }
 
 /// A phase of a shutdown at which tunnels end, which otherwise last as long as their peers want.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ShutdownPhase {
     /// The server stops: no other process takes its place.
-    Stops,
+    Stopping,
     /// The grace period is over: open connections are closed after a moment.
     GraceOver,
 }

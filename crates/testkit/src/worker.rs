@@ -96,7 +96,7 @@ impl FakeWorker {
     }
 
     /// Lets the server's shutdown come to a phase. Waiting tasks notice it at their next poll.
-    pub fn reach(&self, phase: ShutdownPhase) {
+    pub fn enter_phase(&self, phase: ShutdownPhase) {
         self.shutdown_phase.set(Some(phase));
     }
 
@@ -210,7 +210,7 @@ impl Worker for FakeWorker {
         self.shutdown_at.get()
     }
 
-    fn shutdown(&self, phase: ShutdownPhase) -> Pin<Box<dyn Future<Output = ()>>> {
+    fn until_shutdown(&self, phase: ShutdownPhase) -> Pin<Box<dyn Future<Output = ()>>> {
         let reached = Rc::clone(&self.shutdown_phase);
         Box::pin(std::future::poll_fn(move |_| match reached.get() >= Some(phase) {
             true => Poll::Ready(()),

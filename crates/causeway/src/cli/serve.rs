@@ -247,7 +247,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
 /// would be lost.
 fn release_code() {
     if !cfg!(debug_assertions) && !code_pages::release() {
-        tracing::debug!("the pages of the program's code stay in memory: /proc/self/maps is not readable");
+        tracing::debug!("the pages of the program's code stay in memory");
     }
 }
 

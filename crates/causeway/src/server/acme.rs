@@ -536,8 +536,8 @@ fn in_words(pause: Duration) -> String {
 }
 
 impl Order {
-    /// Obtains a certificate from the first issuer that signs one, or else from the local authority. `attempt` counts the failures so far. `is_early`: the authority suggests to renew
-    /// the certificate in use before it is due.
+    /// Obtains a certificate from the first issuer that signs one, or else from the local authority. `attempt` counts the failures so
+    /// far. `is_early`: the authority has suggested to renew the certificate in use before it is due.
     async fn renew(&self, keeper: &Arc<Keeper>, attempt: usize, is_early: bool) -> Result<(), RenewFault> {
         let failed = |error: Error| RenewFault::Storage(error.to_string());
         let (storage, name) = (self.storage(keeper.storage()).clone(), self.public.name.clone());
@@ -566,22 +566,29 @@ impl Order {
                 }
             }
         }
-        if let Some(local) = self.fallback.clone() {
-            tracing::error!(
-                "{}: {}; the local authority '{}' signs",
-                self.public.name,
-                errors.join("; "),
-                local.authority
-            );
-            // The authority takes the lock itself.
-            drop(lock);
-            let keeper = Arc::clone(keeper);
-            let signed = blocking(move || keeper.sign_public(&local, SystemTime::now())).await;
-            return signed.map_err(RenewFault::Storage)?.map_err(failed);
-        }
         // An issuer without such a time may be tried sooner.
         let retry_at = ends.into_iter().collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().min());
-        Err(RenewFault::Authority(errors.join("; "), retry_at))
+        let mut reasons = errors.join("; ");
+        if let Some(local) = self.fallback.clone().filter(|local| self.needs(local, keeper)) {
+            tracing::error!("{}: {reasons}; the local authority '{}' signs", self.public.name, local.authority);
+            let keeper = Arc::clone(keeper);
+            match blocking(move || keeper.sign_public(&local, &lock, SystemTime::now())).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => reasons = format!("{reasons}; the local authority: {error}"),
+                Err(error) => reasons = format!("{reasons}; the local authority: {error}"),
+            }
+        }
+        Err(RenewFault::Authority(reasons, retry_at))
+    }
+
+    /// Whether the local authority is to sign: a public authority's certificate is not replaced as long as clients accept it.
+    fn needs(&self, local: &Managed, keeper: &Keeper) -> bool {
+        !keeper.issued(&self.public.name).is_some_and(|issued| {
+            let certificate = &issued.certificate;
+            issued.authority != local.authority
+                && SystemTime::now() < certificate.not_after()
+                && !certificate.is_revoked()
+        })
     }
 
     async fn obtain(

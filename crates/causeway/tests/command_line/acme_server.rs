@@ -6,7 +6,7 @@ use causeway_testkit::ports::free_port;
 use serde_json::{Value, json};
 
 use super::client::send;
-use super::process::{Folder, ServerProcess};
+use super::process::{Folder, ServerProcess, wait_until};
 
 pub(super) const ROOT: &str = ".local/share/causeway/pki/authorities/local/root.crt";
 
@@ -80,10 +80,6 @@ fn a_client_of_our_own() {
 // wildcard, for which the first issuer here has no DNS provider.
 #[test]
 fn the_local_authority_after_an_issuer_that_fails() {
-    if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {
-        eprintln!("skipped: there is no curl");
-        return;
-    }
     let [http, https, closed] = [free_port(), free_port(), free_port()];
     let folder = Folder::with(&[(
         "Caddyfile",
@@ -101,8 +97,11 @@ fn the_local_authority_after_an_issuer_that_fails() {
     );
     server.line_with("site.example: obtained a certificate of the authority 'local'");
     // In storage, for the next start.
-    while !folder.path(".local/share/causeway/certificates/local/site.example/site.example.json").exists() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
+    let stored = folder.path(".local/share/causeway/certificates/local/site.example/site.example.json");
+    wait_until("the certificate is stored", || stored.exists());
+    if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {
+        eprintln!("skipped: there is no curl");
+        return;
     }
     for name in ["site.example", "x.site.example"] {
         let mut command = Command::new("curl");

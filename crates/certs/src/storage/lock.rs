@@ -33,9 +33,11 @@ impl FileLock {
                 }
                 // Its holder has removed it meanwhile.
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_PATIENCE => std::thread::sleep(LOOK_EVERY),
-                Err(TryLockError::WouldBlock) => return Err(Error::Locked(place())),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_EVERY),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+            if begun.elapsed() >= LOCK_PATIENCE {
+                return Err(Error::Locked(place()));
             }
         }
     }

@@ -100,7 +100,7 @@ async fn obey(core: &Core, listeners: &mut Listeners, inbox: &mut UnboundedRecei
                 drop(emptied);
             }
             Some(Command::EndWhenIdle) => may_end = true,
-            Some(Command::Reach(phase)) => core.lifecycle.reach(phase),
+            Some(Command::EnterPhase(phase)) => core.lifecycle.enter_phase(phase),
             Some(Command::Stop) | None => return,
         }
     }

@@ -1,8 +1,8 @@
 //! How a worker ends.
 //!
 //! ```text
-//!   running ──drain──► draining ──its last connection ends──► closed
-//!      └───────────────────────── stop ──────────────────────────▲
+//!   running ──drain──► draining ──no worker accepts──► ending ──its last connection ends──► closed
+//!      └────────────────────────────────────── stop ──────────────────────────────────────────▲
 //! ```
 
 use std::cell::Cell;
@@ -58,14 +58,14 @@ impl Lifecycle {
         self.shutdown_at.get()
     }
 
-    /// Lets the shutdown come to a phase.
-    pub(crate) fn reach(&self, phase: ShutdownPhase) {
+    /// Enters a phase of the shutdown, and wakes the tunnels that wait for it.
+    pub(crate) fn enter_phase(&self, phase: ShutdownPhase) {
         self.phase.reached.set(Some(phase));
         self.phase.changed.notify_waiters();
     }
 
     /// Waits until the shutdown has come to this phase.
-    pub(super) fn shutdown(&self, phase: ShutdownPhase) -> impl Future<Output = ()> + use<> {
+    pub(super) fn until_shutdown(&self, phase: ShutdownPhase) -> impl Future<Output = ()> + use<> {
         let own = Rc::clone(&self.phase);
         async move {
             // No other task runs between the look at the phase and the call.
@@ -75,7 +75,7 @@ impl Lifecycle {
         }
     }
 
-    /// Returns whether the worker ends with its last connection.
+    /// Returns whether the worker accepts no more connections.
     pub(crate) fn is_draining(&self) -> bool {
         self.is_draining.get()
     }

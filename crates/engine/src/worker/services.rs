@@ -98,8 +98,8 @@ impl Worker for Services {
         self.core.lifecycle.shutdown_at()
     }
 
-    fn shutdown(&self, phase: ShutdownPhase) -> Pin<Box<dyn Future<Output = ()>>> {
-        Box::pin(self.core.lifecycle.shutdown(phase))
+    fn until_shutdown(&self, phase: ShutdownPhase) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(self.core.lifecycle.until_shutdown(phase))
     }
 
     fn random(&self) -> u64 {

@@ -243,7 +243,7 @@ impl Encoder {
 
     // Encodes a field with an unregistered name. It is inserted into the table when it occurs again soon.
     fn encode_unregistered(&mut self, name: &[u8], value: &[u8], out: &mut WriteList) {
-        // A hash of the field: one that has the same as an earlier one has probably occurred before.
+        // A field whose hash equals that of an earlier field has probably occurred before.
         let mark = habit::mark(name, value);
         let fits = self.is_worth_a_place(field_size(name.len(), value.len()));
         let memory = self.memory.get_or_insert_default();

@@ -181,6 +181,10 @@ impl Ops {
             }
             Ok(())
         });
+        if result.is_err() && changed {
+            // The error routes and the log see the fields as they were.
+            side.edit(cx, |fields| fields.copy_from(&old));
+        }
         old.clear();
         old.give_back(KEPT_BYTES_MAX);
         cx.generation().state(self.old).replace(old);

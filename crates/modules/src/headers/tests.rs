@@ -150,6 +150,13 @@ fn long_replacements() {
         { "search": "1", "replace": a }, { "search": "a", "replace": "{http.request.header.X-B}" },
     ] } } });
     assert_eq!(send(deferred, &request).status, 500);
+    // The error routes see the fields as they were.
+    let replacements = json!([{ "search": "a", "replace": "{http.request.header.X-B}" }]);
+    let handler = json!({ "handler": "headers", "request": { "replace": { "X-A": replacements } } });
+    let show = json!([{ "handle": [{ "handler": "static_response", "body": "{http.request.header.X-A}|{http.request.header.Y}" }] }]);
+    let request_with_more = Request::get("/").field("X-A", &*a).field("X-B", &*b).field("Y", "y");
+    let mut kit = Kit::with_errors(&registry(), &json!([{ "handle": [handler] }]), &show);
+    assert_eq!(kit.send(&request_with_more).text(), format!("{a}|y"));
     // Below the bound.
     let short = json!({ "search": "a", "replace": "b".repeat(60) });
     assert_eq!(send(by("X-A", short), &request).text().len(), 60 * 15_000 + 15_002);

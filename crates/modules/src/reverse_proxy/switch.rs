@@ -110,7 +110,7 @@ pub(super) fn tunnel(cx: &mut Context, call: Call, switch: Switch, plan: &Revers
             worker: Rc::clone(worker),
             end: timeout.map(sleep),
             replacement,
-            shutdown: is_web_socket.then(|| Box::pin(shutdown(worker, delay)) as _),
+            shutdown: is_web_socket.then(|| Box::pin(until_closed(worker, delay)) as _),
             close: if is_web_socket { CloseFrame::Unsent } else { CloseFrame::None },
         }));
     }
@@ -119,13 +119,13 @@ pub(super) fn tunnel(cx: &mut Context, call: Call, switch: Switch, plan: &Revers
 
 /// Waits until a shutdown ends a WebSocket: at once, so that it does not delay the end of the process, or after
 /// `stream_close_delay`. Other tunnels have no way to tell their client, and so last until the grace period is over.
-fn shutdown(worker: &Rc<dyn Worker>, delay: Option<Duration>) -> impl Future<Output = ()> + use<> {
+fn until_closed(worker: &Rc<dyn Worker>, delay: Option<Duration>) -> impl Future<Output = ()> + use<> {
     let worker = Rc::clone(worker);
     async move {
-        worker.shutdown(ShutdownPhase::Stops).await;
+        worker.until_shutdown(ShutdownPhase::Stopping).await;
         let Some(delay) = delay else { return };
         let mut delay = Sleep::until(Rc::clone(&worker), worker.now() + delay);
-        let mut over = worker.shutdown(ShutdownPhase::GraceOver);
+        let mut over = worker.until_shutdown(ShutdownPhase::GraceOver);
         poll_fn(|task| match (Pin::new(&mut delay).poll(task), over.as_mut().poll(task)) {
             (Poll::Pending, Poll::Pending) => Poll::Pending,
             _ => Poll::Ready(()),
@@ -160,7 +160,7 @@ struct Limited {
     end: Option<Sleep>,
     /// `stream_close_delay`.
     replacement: Option<Replacement>,
-    /// Of a WebSocket: becomes ready when the server's shutdown ends it.
+    /// Becomes ready when the server's shutdown closes the WebSocket; `None` for other tunnels.
     shutdown: Option<Pin<Box<dyn Future<Output = ()>>>>,
     close: CloseFrame,
 }

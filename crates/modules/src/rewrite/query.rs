@@ -88,7 +88,7 @@ impl Operations {
             operation.apply(&mut pairs, cx);
         }
         let outcome = cx.with_scratch(|cx, query| {
-            pattern::check_len(pairs.text.len())?;
+            pattern::check_len(pairs.len())?;
             pairs.write(query);
             cx.with_scratch(|cx, path| {
                 path.extend_from_slice(cx.head().target().path().as_bytes());
@@ -194,6 +194,11 @@ impl Pairs {
         start..self.text.len()
     }
 
+    /// The bytes of all keys and values.
+    fn len(&self) -> usize {
+        self.list.iter().map(|pair| pair.key.len() + pair.value.len()).sum()
+    }
+
     fn has(&self, key: &[u8]) -> bool {
         self.list.iter().any(|pair| self.text[pair.key.clone()] == *key)
     }
@@ -218,8 +223,9 @@ impl Pairs {
 
     /// Replaces in the values of one key, or of all keys for `*`.
     fn replace(&mut self, key: &[u8], mut replace: impl FnMut(&[u8], &mut Vec<u8>) -> bool) {
+        let mut total = self.len();
         for at in 0..self.list.len() {
-            if pattern::check_len(self.text.len()).is_err() {
+            if pattern::check_len(total).is_err() {
                 // The caller refuses it.
                 return;
             }
@@ -230,6 +236,7 @@ impl Pairs {
             self.made.clear();
             if replace(&self.text[pair.value.clone()], &mut self.made) {
                 // The old value stays in the buffer as garbage until the end of the request.
+                total = total - pair.value.len() + self.made.len();
                 let start = self.text.len();
                 self.text.extend_from_slice(&self.made);
                 self.list[at].value = start..self.text.len();

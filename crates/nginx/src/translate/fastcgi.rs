@@ -117,7 +117,8 @@ impl<'a> Translator<'a> {
             // A program takes the last of several values.
             let is_replaced = parameters[index + 1..].iter().any(|later| later.argument(0) == name);
             // The transport sends the host of the request, which a client chooses. Without a name there is nothing better.
-            let is_nameless = text == "$server_name" && (names.server_name.is_empty() || names.server_name == "_");
+            let is_nameless = matches!(text, "$server_name" | "${server_name}")
+                && (names.server_name.is_empty() || names.server_name == "_");
             if is_replaced || usual.contains(&text) || (name == "SERVER_NAME" && is_nameless) {
                 continue;
             }

@@ -53,7 +53,11 @@ impl Translator<'_> {
                                         format!("{} {}", quote(&format!("~{mask}")), quote_scalar(&text)),
                                     ));
                                 }
-                                None => self.note(lines, entry, "the value of a mask has no other variables"),
+                                None => self.note(
+                                    lines,
+                                    entry,
+                                    "the value of a mask is a text, or the variable that the map is about",
+                                ),
                             }
                             continue;
                         }

@@ -67,7 +67,7 @@ pub(super) fn end() {
     end_all(FLUSH_LIMIT);
 }
 
-/// Waits until the lines for standard error are written, so that they come before the text that follows on it.
+/// Waits until the lines for standard output and standard error are written, so that they come before the text that follows there.
 pub(super) fn flush() {
     flush_streams(FLUSH_LIMIT);
 }

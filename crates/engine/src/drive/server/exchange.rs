@@ -273,6 +273,8 @@ impl Exchange {
                 mailbox.follow_reader(task.waker());
                 let unread = mailbox.discard_unread();
                 if unread > 0 {
+                    // Until now the peer waited for the reader, as above.
+                    self.since = clock::now();
                     self.discard(unread as u64, machine, out);
                 }
                 return;

@@ -165,9 +165,9 @@ fn a_tunnel_of_a_replaced_plan() {
 #[test]
 fn a_shutdown() {
     for (options, phase, seconds) in [
-        (json!({}), ShutdownPhase::Stops, 0),
+        (json!({}), ShutdownPhase::Stopping, 0),
         (json!({}), ShutdownPhase::GraceOver, 0),
-        (json!({ "stream_close_delay": "5s" }), ShutdownPhase::Stops, 5),
+        (json!({ "stream_close_delay": "5s" }), ShutdownPhase::Stopping, 5),
         (json!({ "stream_close_delay": "5s" }), ShutdownPhase::GraceOver, 0),
     ] {
         for is_closed in [true, false] {
@@ -175,7 +175,7 @@ fn a_shutdown() {
             let (call, pending) = ask(&mut kit, &websocket());
             let _outbound = call.take_body().expect("the outbound content");
             call.switch(&[("Upgrade", "WebSocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", "a")]);
-            kit.worker().reach(phase);
+            kit.worker().enter_phase(phase);
             let before = kit.worker().now();
             if seconds == 0 {
                 // After the close frame there is nothing more for the client, although the upstream sends until it closes.
@@ -196,7 +196,7 @@ fn a_shutdown() {
     let (call, pending) = ask(&mut kit, &request);
     let _outbound = call.take_body().expect("the outbound content");
     call.switch(&[("Upgrade", "other"), ("Connection", "Upgrade")]);
-    kit.worker().reach(ShutdownPhase::GraceOver);
+    kit.worker().enter_phase(ShutdownPhase::GraceOver);
     call.send(b"to the client");
     call.end();
     assert_eq!(pending.finish(&mut kit).text(), "to the client");
