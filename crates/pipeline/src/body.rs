@@ -319,7 +319,7 @@ impl Mailbox {
             return 0;
         }
         let mut mail = self.0.borrow_mut();
-        mail.frames = VecDeque::new();
+        mail.frames.clear();
         std::mem::take(&mut mail.bytes)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::super::certificates::{CertificateGetter, ManagedName, PublicName};
+use super::super::certificates::{CertificateGetter, ManagedName, PublicIssuer, PublicName};
 use super::super::pki::LOCAL;
 use super::super::storage::Storage;
 use super::super::tls::{Automation, Issuer};
@@ -88,15 +88,16 @@ impl OnDemand {
         }
         // The policy's own issuers come first here, also for names that automatic HTTPS leaves to the local authority.
         let issuer = policy.issuers.first().cloned().unwrap_or(usual);
-        let signed = signed_by(name.to_owned(), &policy, issuer);
-        let is_possible = match &signed {
-            SignedName::Local(name) => name.authority != LOCAL || self.uses_local_authority(),
+        match signed_by(name.to_owned(), &policy, issuer) {
+            SignedName::Local(name) if name.authority == LOCAL && !self.uses_local_authority() => None,
             // A private authority may sign names that a public one refuses.
-            SignedName::Public(public) => {
-                names::is_public(name) || public.issuers.iter().any(|issuer| !issuer.is_known_to_be_public())
+            SignedName::Public(public)
+                if !names::is_public(name) && public.issuers.iter().all(PublicIssuer::is_known_to_be_public) =>
+            {
+                public.fallback.map(SignedName::Local)
             }
-        };
-        is_possible.then_some(signed)
+            signed => Some(signed),
+        }
     }
 
     /// Whether a policy on demand names the authority `local`, or leaves the choice for names that only it can sign.

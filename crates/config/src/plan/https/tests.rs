@@ -569,6 +569,7 @@ fn names_on_demand() {
     let policies = json!([
         { "subjects": ["a.example"] },
         { "subjects": ["*.c.example"], "on_demand": true, "issuers": internal },
+        { "subjects": ["*.e.example", "e.internal"], "on_demand": true, "issuers": [{ "module": "acme" }, { "module": "internal" }] },
         { "on_demand": true },
     ]);
     let loaded = read(&config(policies), &[]).unwrap();
@@ -589,6 +590,8 @@ fn names_on_demand() {
         ("x.y.c.example", "public"),
         ("stranger.example", "public"),
         ("localhost", "local"),
+        ("x.e.example", "public"),
+        ("e.internal", "local"),
         ("*.d.example", "nobody"),
         ("a_b!.example", "nobody"),
     ] {
