@@ -475,6 +475,10 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             self.end_sending(task)?;
         }
         self.retire(out)?;
+        if !out.is_empty() {
+            // The resets of streams, in a write of their own.
+            yield_turn(task);
+        }
         self.exchanges.iter_mut().for_each(|exchange| exchange.sending.begin_turn());
         ControlFlow::Continue(())
     }
@@ -485,8 +489,12 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         let Self { exchanges, machine, line, unclean, .. } = self;
         let closing = machine.wants_close();
         let awaits_body = machine.waits_for() == WaitsFor::Body;
+        let is_multiplexed = machine.is_multiplexed();
         let over = |exchange: &mut Exchange| {
             exchange.written(&line.core);
+            if is_multiplexed && exchange.discards_too_much() {
+                exchange.inbound = Inbound::Failed;
+            }
             // Before a close nothing is read for a last exchange whose body has no reader: the lingering close discards these bytes.
             let last = closing && (exchange.discards() || !awaits_body);
             let reading = exchange.inbound == Inbound::Open && exchange.ending == Ending::Complete && !last;

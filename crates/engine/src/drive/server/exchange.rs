@@ -245,6 +245,11 @@ impl Exchange {
         }
     }
 
+    /// Returns whether the body that is discarded is longer than the bound.
+    pub(crate) fn discards_too_much(&self) -> bool {
+        self.inbound == Inbound::Open && self.discards() && self.discarded > self.plan.discard_bytes_max
+    }
+
     /// Reports to the machine what the body's reader did: it began to read, or took bytes.
     pub(crate) fn look_at_body<M: Machine>(&mut self, machine: &mut M, task: &Task<'_>, out: &mut WriteList) {
         if self.is_tunnel && self.inbound == Inbound::Open && self.sending.is_done() {
@@ -273,9 +278,13 @@ impl Exchange {
                 mailbox.follow_reader(task.waker());
                 let unread = mailbox.discard_unread();
                 if unread > 0 {
-                    // Until now the peer waited for the reader, as above.
+                    // Until now the peer waited for the reader, as above. The reset beyond the bound waits until the response is
+                    // written: some clients lose a response that comes together with it.
                     self.since = clock::now();
-                    self.discard(unread as u64, machine, out);
+                    self.discarded += unread as u64;
+                    if !self.discards_too_much() {
+                        machine.release(self.stream, u32::try_from(unread).unwrap_or(u32::MAX), out);
+                    }
                 }
                 return;
             }
