@@ -42,7 +42,7 @@ use self::validate::Validation;
 
 /// The longest request body, in bytes: a signing request for a hundred names, twice encoded as base64, with an RSA key and signature.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
-/// Certificates are valid from this time before their issue on, for clients whose clocks are behind; Caddy's value.
+/// Certificates are valid from this time before their issue on, for clients whose clocks are slow; Caddy's value.
 const BACKDATED: Duration = Duration::from_secs(60);
 /// Random bytes in the id of an account or order, and in a nonce.
 const ID_BYTES: usize = 16;

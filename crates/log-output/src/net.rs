@@ -63,6 +63,8 @@ pub(crate) struct Collector {
     begun: usize,
     back_off: Duration,
     next_try: Instant,
+    /// The time limit of the next attempt, if it is shorter than the configured one.
+    dial_limit: Option<Duration>,
 }
 
 enum Socket {
@@ -74,7 +76,8 @@ enum Socket {
 
 impl Collector {
     pub(crate) fn open(spec: NetSpec) -> io::Result<Self> {
-        let mut collector = Self { spec, socket: None, begun: 0, back_off: BACK_OFF_MIN, next_try: Instant::now() };
+        let mut collector =
+            Self { spec, socket: None, begun: 0, back_off: BACK_OFF_MIN, next_try: Instant::now(), dial_limit: None };
         match collector.connect() {
             Err(error) if !collector.spec.soft_start => Err(error),
             Err(error) => {
@@ -94,9 +97,9 @@ impl Collector {
         self.next_try = Instant::now();
     }
 
-    /// Ends the wait for the next attempt, which has little time.
-    pub(crate) fn connect_at_last(&mut self) {
-        self.spec.dial_timeout = self.spec.dial_timeout.min(LAST_DIAL_LIMIT);
+    /// As [`connect_now`](Self::connect_now), for an attempt that has little time.
+    pub(crate) fn connect_briefly(&mut self) {
+        self.dial_limit = Some(LAST_DIAL_LIMIT);
         self.connect_now();
     }
 
@@ -107,7 +110,9 @@ impl Collector {
     }
 
     fn connect(&mut self) -> io::Result<()> {
-        match Socket::connect(&self.spec) {
+        let configured = self.spec.dial_timeout;
+        let dial_timeout = self.dial_limit.take().map_or(configured, |limit| limit.min(configured));
+        match Socket::connect(&self.spec, dial_timeout) {
             Ok(socket) => {
                 (self.socket, self.begun, self.back_off) = (Some(socket), 0, BACK_OFF_MIN);
                 Ok(())
@@ -175,11 +180,11 @@ impl Collector {
 }
 
 impl Socket {
-    fn connect(spec: &NetSpec) -> io::Result<Self> {
+    fn connect(spec: &NetSpec, dial_timeout: Duration) -> io::Result<Self> {
         let limit = Some(WRITE_LIMIT);
         Ok(match spec.network {
             Network::Tcp => {
-                let stream = each_address(spec, |address| TcpStream::connect_timeout(&address, spec.dial_timeout))?;
+                let stream = each_address(spec, |address| TcpStream::connect_timeout(&address, dial_timeout))?;
                 stream.set_write_timeout(limit)?;
                 Self::Tcp(stream)
             }

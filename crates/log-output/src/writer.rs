@@ -201,7 +201,7 @@ impl Writer<'_> {
                 Command::LastFlush(done) => {
                     // One more attempt; lines that it does not write are lost.
                     if let Sink::Net(collector) = &mut self.sink {
-                        collector.connect_at_last();
+                        collector.connect_briefly();
                     }
                     self.is_ending = true;
                     self.flushes.push(done);

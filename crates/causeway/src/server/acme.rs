@@ -569,20 +569,18 @@ impl Order {
         // An issuer without such a time may be tried sooner.
         let retry_at = ends.into_iter().collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().min());
         let mut reasons = errors.join("; ");
-        if let Some(local) = self.fallback.clone().filter(|local| self.needs(local, keeper)) {
+        if let Some(local) = self.fallback.clone().filter(|local| self.lacks_public_certificate(local, keeper)) {
             tracing::error!("{}: {reasons}; the local authority '{}' signs", self.public.name, local.authority);
             let keeper = Arc::clone(keeper);
-            match blocking(move || keeper.sign_public(&local, &lock, SystemTime::now())).await {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(error)) => reasons = format!("{reasons}; the local authority: {error}"),
-                Err(error) => reasons = format!("{reasons}; the local authority: {error}"),
-            }
+            let signed = blocking(move || keeper.sign_public(&local, &lock, SystemTime::now())).await;
+            let Err(error) = signed.and_then(|signed| signed.map_err(|error| error.to_string())) else { return Ok(()) };
+            reasons = format!("{reasons}; the local authority: {error}");
         }
         Err(RenewFault::Authority(reasons, retry_at))
     }
 
-    /// Whether the local authority is to sign: a public authority's certificate is not replaced as long as clients accept it.
-    fn needs(&self, local: &Managed, keeper: &Keeper) -> bool {
+    /// Returns whether the name has no certificate of a public authority that clients accept. The local authority replaces no such one.
+    fn lacks_public_certificate(&self, local: &Managed, keeper: &Keeper) -> bool {
         !keeper.issued(&self.public.name).is_some_and(|issued| {
             let certificate = &issued.certificate;
             issued.authority != local.authority

@@ -49,19 +49,31 @@ impl Authority {
 
     /// Requests the client's site with the authority's root as the only trusted one.
     pub(super) fn curl(&self, port: u16) -> Result<String, String> {
-        let mut command = Command::new("curl");
-        command.args(["-sS", "-m", "10", "--noproxy", "*", "--resolve", &format!("*:{port}:127.0.0.1"), "--cacert"]);
-        let done = command.arg(self.folder.path(ROOT)).arg(format!("https://localhost:{port}/")).output().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        if done.status.success() { Ok(text(&done.stdout)) } else { Err(text(&done.stderr)) }
+        curl(&self.folder, "localhost", port)
     }
+}
+
+/// Requests the site of a name on this machine; the only trusted root is that of the authority in the folder.
+fn curl(authority: &Folder, name: &str, port: u16) -> Result<String, String> {
+    let mut command = Command::new("curl");
+    command.args(["-sS", "-m", "10", "--noproxy", "*", "--resolve", &format!("*:{port}:127.0.0.1"), "--cacert"]);
+    let done = command.arg(authority.path(ROOT)).arg(format!("https://{name}:{port}/")).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if done.status.success() { Ok(text(&done.stdout)) } else { Err(text(&done.stderr)) }
+}
+
+fn has_curl() -> bool {
+    let is_there = Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !is_there {
+        eprintln!("skipped: there is no curl");
+    }
+    is_there
 }
 
 // RFC 8555 from the directory to the certificate, with either challenge. Skipped without curl.
 #[test]
 fn a_client_of_our_own() {
-    if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {
-        eprintln!("skipped: there is no curl");
+    if !has_curl() {
         return;
     }
     for challenge in ["http-01", "tls-alpn-01"] {
@@ -99,15 +111,11 @@ fn the_local_authority_after_an_issuer_that_fails() {
     // In storage, for the next start.
     let stored = folder.path(".local/share/causeway/certificates/local/site.example/site.example.json");
     wait_until("the certificate is stored", || stored.exists());
-    if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {
-        eprintln!("skipped: there is no curl");
+    if !has_curl() {
         return;
     }
     for name in ["site.example", "x.site.example"] {
-        let mut command = Command::new("curl");
-        command.args(["-sS", "-m", "10", "--noproxy", "*", "--resolve", &format!("*:{https}:127.0.0.1"), "--cacert"]);
-        let output = command.arg(folder.path(ROOT)).arg(format!("https://{name}:{https}/")).output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stdout), name, "{output:?}");
+        assert_eq!(curl(&folder, name, https).as_deref(), Ok(name));
     }
 }
 

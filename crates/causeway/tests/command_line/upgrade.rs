@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::{connect, get};
 use crate::process::Folder;
-use crate::web_sockets::{echo_upstream, echoes, is_closed_politely, tunnel};
+use crate::web_sockets::{echo_upstream, echoes, is_closed_by_frame, tunnel};
 
 /// Paths for two sockets, of the admin API and of a site; the files are removed when dropped.
 struct Sockets {
@@ -166,7 +166,7 @@ fn under_load() {
     assert_eq!(std::fs::read_to_string(folder.path("pid")).unwrap(), format!("{}\n", last.0));
     // The former process ends, its tunnels with it, and leaves the files to the last one.
     assert_eq!(server.status().code(), Some(0));
-    assert!(tunnels.iter_mut().all(is_closed_politely));
+    assert!(tunnels.iter_mut().all(is_closed_by_frame));
     assert!(folder.path("pid").exists() && sockets.admin.exists() && sockets.site.exists());
     let mut text = String::new();
     let mut stream = UnixStream::connect(&sockets.site).unwrap();

@@ -55,7 +55,7 @@ pub(crate) fn echoes(stream: &mut TcpStream) -> bool {
 }
 
 /// Reads to the end. Returns whether there was only a close frame of the status 1001, Going Away (RFC 6455 §5.5.1, §7.4.1).
-pub(crate) fn is_closed_politely(stream: &mut TcpStream) -> bool {
+pub(crate) fn is_closed_by_frame(stream: &mut TcpStream) -> bool {
     let mut frame = [0; 4];
     let is_right = stream.read_exact(&mut frame).is_ok() && frame == [0x88, 2, 0x03, 0xe9];
     // The client's own close frame, masked with zeros.
@@ -83,7 +83,7 @@ fn at_a_stop() {
         assert!(echoes(&mut stream));
         server.signal(Signal::TERM);
         assert!(!waits || echoes(&mut stream), "{delay}");
-        assert!(is_closed_politely(&mut stream), "{grace}, {delay}");
+        assert!(is_closed_by_frame(&mut stream), "{grace}, {delay}");
         assert_eq!(server.status().code(), Some(0));
     }
 }

@@ -16,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub(super) struct FileLock {
     path: PathBuf,
     /// Closed after the removal.
-    _file: File,
+    file: File,
 }
 
 impl FileLock {
@@ -29,7 +29,7 @@ impl FileLock {
             let file = options.write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
             match file.try_lock() {
                 Ok(()) if is_at(&file, path).map_err(failed)? => {
-                    return Ok(Self { path: path.to_owned(), _file: file });
+                    return Ok(Self { path: path.to_owned(), file });
                 }
                 // Its holder has removed it meanwhile.
                 Ok(()) => {}
@@ -45,8 +45,11 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Best effort: a file that remains is locked again by the next process.
-        let _ = std::fs::remove_file(&self.path);
+        // Another program may have removed the file, and another process holds the lock of a new one then.
+        if is_at(&self.file, &self.path).unwrap_or(false) {
+            // Best effort: a file that remains is locked again by the next process.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 

@@ -159,7 +159,7 @@ impl<'a> Imports<'a> {
         Ok(filled)
     }
 
-    /// Returns whether imports lead from one node to the other; `seen` has the nodes that were followed already.
+    /// Returns whether imports lead from one node to the other; `seen` contains the nodes that were visited already.
     fn reaches(&self, from: &str, to: &str, seen: &mut BTreeSet<String>) -> bool {
         let next = self.edges.iter().filter(|(start, _)| start == from).map(|(_, end)| end);
         next.into_iter().any(|end| end == to || (seen.insert(end.clone()) && self.reaches(end, to, seen)))
@@ -212,8 +212,8 @@ fn read(path: &Path) -> io::Result<String> {
     if text.len() as u64 > FILE_BYTES_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 
-/// Substitutes `{args[…]}`, `{block}` and `{blocks.name}` within the bounds of `room`, and marks each word with its import. Placeholders in the
-/// body of a snippet that the imported file defines are left for that snippet's own imports.
+/// Substitutes `{args[…]}`, `{block}` and `{blocks.name}` within the bounds of `room`, and marks each word with its import.
+/// Placeholders in the body of a snippet that the imported file defines are left for that snippet's own imports.
 fn fill_in(
     tokens: &[Token],
     given: &Given<'_>,

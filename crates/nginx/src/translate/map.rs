@@ -38,6 +38,21 @@ impl Translator<'_> {
                     comments.push(format!("# {text}"));
                     continue;
                 }
+                if let Some((rank, mask)) = mask_of_hosts(key).filter(|_| has_masks) {
+                    let mut lines = std::mem::take(&mut comments);
+                    match value_of_expression(&mask, text, map.argument(0)) {
+                        Some((mask, text)) => {
+                            lines.push(format!("{} {}", quote(&format!("~{mask}")), quote_scalar(&text)));
+                        }
+                        None => self.note(
+                            &mut lines,
+                            entry,
+                            "the value of a mask is a text, or the variable that the map is about",
+                        ),
+                    }
+                    masks.push((rank, lines));
+                    continue;
+                }
                 let lines = if key.starts_with('~') { &mut expressions } else { &mut texts };
                 lines.append(&mut comments);
                 match key {
@@ -45,22 +60,6 @@ impl Translator<'_> {
                     "hostnames" | "volatile" => {}
                     "default" => default = self.expand(lines, entry, &names, text),
                     _ => {
-                        if let Some((rank, mask)) = mask_of_hosts(key).filter(|_| has_masks) {
-                            match value_of_expression(&mask, text, map.argument(0)) {
-                                Some((mask, text)) => {
-                                    masks.push((
-                                        rank,
-                                        format!("{} {}", quote(&format!("~{mask}")), quote_scalar(&text)),
-                                    ));
-                                }
-                                None => self.note(
-                                    lines,
-                                    entry,
-                                    "the value of a mask is a text, or the variable that the map is about",
-                                ),
-                            }
-                            continue;
-                        }
                         let Some(expression) = key.strip_prefix('~') else {
                             let text = match text == map.argument(0) {
                                 true => Some("${0}".to_owned()),
@@ -96,7 +95,7 @@ impl Translator<'_> {
             }
             let mut lines = texts;
             masks.sort();
-            lines.extend(masks.into_iter().map(|(_, line)| line));
+            lines.extend(masks.into_iter().flat_map(|(_, lines)| lines));
             lines.append(&mut expressions);
             lines.append(&mut comments);
             let default = default.unwrap_or_default();

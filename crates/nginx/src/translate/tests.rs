@@ -77,11 +77,12 @@ fn the_name_of_a_server_for_programs() {
 // before shorter ones. A value is the text as it is written.
 #[test]
 fn masks_of_host_names() {
-    let map = "map $host $site { hostnames; default d; a.test t; *.a.test 007; *.b.a.test l; .c.test c; www.* w; }";
+    let map = "map $host $site { hostnames; default d; a.test t;\n# the short one\n*.a.test 007; *.b.a.test l; .c.test c; www.* w; }";
     let (caddyfile, notes) = translated(&format!("http {{ {map} server {{ location / {{ return 200 $site; }} }} }}"));
     let places = [
         r#"^a\.test$` "t""#,
         r"^.+\.b\.a\.test$` l",
+        "# the short one",
         r#"^.+\.a\.test$` "007""#,
         r"^(?:.+\.)?c\.test$` c",
         r"^www\..+$` w",
