@@ -273,9 +273,7 @@ impl Account {
         match hash.and_then(|text| Some((Hash::parse(&text, algorithm)?, text))) {
             Some((hash, text)) => Ok((Self { name: name.into_bytes().into(), hash }, text)),
             // The value may be a plain password by mistake: the error must not show it.
-            None => build.at("password", |build| {
-                Err(build.refuse(format!("a text of {} bytes", written.password.len()), algorithm.expected()))
-            }),
+            None => Err(build.refuse(&written.username, format!("a user with {}", algorithm.expected()))),
         }
     }
 }

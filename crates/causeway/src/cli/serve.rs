@@ -24,6 +24,7 @@ use causeway::document::{AdaptedDocument, Document};
 use causeway::server::{self, LoadFault, Server, ServerSettings, Stage, autosave_path, data_folder, root_words};
 use causeway_modules::logs::{Level, reopen_all};
 use causeway_pipeline::BoundAddress;
+use causeway_pipeline::build::nanoseconds;
 use clap::Args;
 
 use super::environment::Environment;
@@ -32,9 +33,10 @@ use super::{client, output};
 use follow::Followed;
 pub(crate) use handover::Predecessor;
 use handover::ServerFacts;
+use signals::StopKind;
 pub(super) use signals::StopSignals;
 
-/// Exit status when a second signal interrupts the shutdown; Caddy's number.
+/// Exit status when SIGQUIT or a second signal ends the process at once; Caddy's number.
 const FORCED: i32 = 2;
 
 /// Flags of all commands that run a server.
@@ -43,15 +45,22 @@ pub(crate) struct ServeFlags {
     /// Worker threads; by default one per core
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
-    /// Seconds that in-flight requests may take to finish when the server stops
-    #[arg(long, value_name = "SECONDS")]
-    grace: Option<u64>,
+    /// How long in-flight requests may take to finish when the server stops: seconds, or a duration such as 1m30s
+    #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration)]
+    grace: Option<Duration>,
     /// Write the process id to this file while the server runs
     #[arg(long, value_name = "FILE")]
     pidfile: Option<PathBuf>,
     /// Also print debug messages
     #[arg(short = 'v', long)]
     debug: bool,
+}
+
+/// Parses a whole number of seconds, or a duration such as `1m30s`.
+fn seconds_or_duration(text: &str) -> Result<Duration, &'static str> {
+    let seconds = text.parse().ok().map(Duration::from_secs);
+    let duration = || u64::try_from(nanoseconds(text)?).ok().map(Duration::from_nanos);
+    seconds.or_else(duration).ok_or("expected seconds, or a duration such as 30s or 1m30s")
 }
 
 /// The kind of site, which affects the start-up messages.
@@ -120,7 +129,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
     let descriptors = raise_descriptor_limit();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = flags.workers.map_or(cores, usize::from);
-    let grace = flags.grace.map(Duration::from_secs);
+    let grace = flags.grace;
     tracing::debug!(workers, ?grace, ?descriptors, "starting with these bounds");
     let environment = Arc::clone(&serving.environment);
     let registry = source::registry(&serving.environment);
@@ -195,7 +204,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
             // A detached task: it ends with the runtime.
             tokio::spawn(followed.clone().watch(control.clone(), serving.adapted.json.clone()));
         }
-        loop {
+        let stop = loop {
             tokio::select! {
                 () = &mut run => return Ok(()),
                 () = reload.next() => {
@@ -215,9 +224,9 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
                         let _ = control.upgrade(None).await;
                     });
                 }
-                () = end.next() => break,
+                stop = end.next() => break stop,
             }
-        }
+        };
         let ends = async {
             if let Some(stopping) = control.stop().await {
                 let (delay, grace) = (stopping.delay.as_secs(), stopping.grace.as_secs());
@@ -231,14 +240,20 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
             // `run` also waits for the admin API's in-flight responses, so only its end counts.
             std::future::pending::<()>().await;
         };
+        let forced = async {
+            if stop == StopKind::Graceful {
+                end.next().await;
+            }
+        };
         tokio::select! {
+            biased;
             () = &mut run => Ok(()),
-            () = ends => Ok(()),
-            () = end.next() => {
+            () = forced => {
                 drop(pidfile);
                 log::end();
                 std::process::exit(FORCED)
             }
+            () = ends => Ok(()),
         }
     })
 }

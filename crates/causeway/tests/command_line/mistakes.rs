@@ -206,7 +206,7 @@ fn in_patterns_and_expressions() {
         ),
         (
             ":8080\nbasic_auth {\n\tbob hiccup\n}\nrespond hi\n",
-            "Caddyfile:2:1: found 'a text of 6 bytes', expected a bcrypt hash, as `causeway hash-password` prints it",
+            "Caddyfile:3:2: found 'bob', expected a user with a bcrypt hash, as `causeway hash-password` prints it",
         ),
     ] {
         check_caddyfile(caddyfile, want);

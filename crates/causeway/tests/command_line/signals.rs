@@ -49,7 +49,7 @@ fn either_signal_lets_answers_end() {
 fn a_second_signal_ends_it_at_once() {
     for signal in [Signal::TERM, Signal::INT] {
         let folder = Folder::new();
-        let (mut server, stream) = busy(&folder, &["--grace", "3600", "--pidfile", "pid"]);
+        let (mut server, stream) = busy(&folder, &["--grace", "1h", "--pidfile", "pid"]);
         assert!(folder.path("pid").exists());
         server.signal(signal);
         server.line_with("Stopping: requests have 3600 s to end");
@@ -58,6 +58,17 @@ fn a_second_signal_ends_it_at_once() {
         assert!(!folder.path("pid").exists());
         drop(stream);
     }
+}
+
+/// Caddy's documentation of signals: SIGQUIT ends the process at once.
+#[test]
+fn quit_ends_it_at_once() {
+    let folder = Folder::new();
+    let (server, stream) = busy(&folder, &["--grace", "1h", "--pidfile", "pid"]);
+    server.signal(Signal::QUIT);
+    assert_eq!(server.status().code(), Some(2));
+    assert!(!folder.path("pid").exists());
+    drop(stream);
 }
 
 #[test]

@@ -24,7 +24,7 @@ mod response;
 mod routing;
 mod target;
 mod templates;
-mod tls;
+pub(super) mod tls;
 mod variables;
 
 pub(crate) use cache::members as cache_members;

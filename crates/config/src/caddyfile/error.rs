@@ -288,16 +288,22 @@ impl fmt::Display for Error {
         f.write_str(&sentence)?;
         match kind {
             ErrorKind::UnknownDirective { name, near, braces } => {
-                let other = hint::of_another_server(name);
-                match (near, other) {
-                    (_, Some(other)) => write!(f, " (a directive of another server; here: {other})")?,
-                    (Some(near), None) => write!(f, " (did you mean \"{near}\"?)")?,
-                    (None, None) => write_plugin(f, name)?,
+                let home = hint::home_of(name);
+                if let Some(other) = hint::of_another_server(name) {
+                    write!(f, " (a directive of another server; here: {other})")?;
+                } else if let Some(home) = home {
+                    write!(f, " (it belongs in the block of {home})")?;
+                } else if let Some(near) = near {
+                    write!(f, " (did you mean \"{near}\"?)")?;
+                } else {
+                    write_plugin(f, name)?;
                 }
                 match braces {
                     _ if hint::of_a_plugin(name).is_some() => {}
                     None => f.write_str(" - are you sure your Caddyfile structure (nesting and braces) is correct?")?,
-                    Some(false) if near.is_none() => write!(f, "; expected a directive. {SECOND_SITE}")?,
+                    Some(false) if near.is_none() && home.is_none() => {
+                        write!(f, "; expected a directive. {SECOND_SITE}")?
+                    }
                     Some(_) => f.write_str("; expected a directive")?,
                 }
             }

@@ -1,6 +1,9 @@
 //! Guesses the intended word: a close spelling, our equivalent of another server's directive or of a plugin's, or a
 //! misplaced site address.
 
+use super::directives::tls;
+use super::proxy;
+
 /// The known word closest to `written`: at most two edits away, and fewer edits than half of its letters.
 pub(crate) fn near<'a>(known: impl Iterator<Item = &'a str>, written: &str) -> Option<&'a str> {
     // A swap of two neighbours is one edit.
@@ -19,12 +22,29 @@ pub(crate) fn near_in_sentence<'a>(sentence: &'a str, written: &str) -> Option<&
     near(words.filter(|word| word.len() > 2 && !word.contains(' ')), written)
 }
 
-/// The equivalent of an nginx or Apache directive.
+/// The block that a subdirective belongs to, for one that stands in a site block by mistake.
+pub(crate) fn home_of(subdirective: &str) -> Option<&'static str> {
+    let transport = ["dial_timeout", "read_timeout", "tls_insecure_skip_verify", "keepalive"];
+    match subdirective {
+        name if proxy::OPTIONS.contains(&name) => Some("reverse_proxy"),
+        name if transport.contains(&name) => Some("transport http, in that of reverse_proxy"),
+        name if tls::SUBDIRECTIVES.contains(&name) => Some("tls"),
+        "hide" | "precompressed" | "pass_thru" => Some("file_server"),
+        "output" | "format" | "level" => Some("log"),
+        "max_size" => Some("request_body"),
+        "email" | "acme_ca" | "auto_https" | "debug" | "admin" | "servers" | "order" => {
+            Some("global options, at the top of the file")
+        }
+        _ => None,
+    }
+}
+
+/// The equivalent of a directive of nginx, Apache or Caddy 1.
 pub(crate) fn of_another_server(directive: &str) -> Option<&'static str> {
     const HINTS: &[(&[&str], &str)] = &[
-        (&["proxy_pass", "ProxyPass", "grpc_pass", "uwsgi_pass"], "reverse_proxy HOST:PORT"),
+        (&["proxy_pass", "ProxyPass", "grpc_pass", "uwsgi_pass", "proxy"], "reverse_proxy HOST:PORT"),
         (&["upstream"], "reverse_proxy with several addresses"),
-        (&["fastcgi_pass"], "php_fastcgi HOST:PORT"),
+        (&["fastcgi_pass", "fastcgi"], "php_fastcgi HOST:PORT"),
         (&["location", "<Location"], "handle /path/* { … }"),
         (&["listen", "Listen"], "a port in the site's address, as in example.com:8080 { … }"),
         (&["server_name", "ServerName", "ServerAlias"], "the site's address before its block, as in example.com { … }"),
@@ -39,10 +59,12 @@ pub(crate) fn of_another_server(directive: &str) -> Option<&'static str> {
         (&["proxy_set_header", "proxy_hide_header"], "header_up and header_down in reverse_proxy { … }"),
         (&["proxy_read_timeout", "proxy_connect_timeout"], "transport http { read_timeout …; dial_timeout … }"),
         (&["index", "DirectoryIndex"], "file_server { index … }"),
+        (&["ext"], "try_files {path}.html"),
+        (&["browse"], "file_server browse"),
         (&["autoindex"], "file_server browse"),
         (&["alias", "Alias"], "handle_path /path/* { root … }"),
         (&["DocumentRoot"], "root FOLDER"),
-        (&["error_page", "ErrorDocument"], "handle_errors { … }"),
+        (&["error_page", "ErrorDocument", "errors"], "handle_errors { … }"),
         (&["access_log", "error_log", "CustomLog", "ErrorLog"], "log"),
         (&["client_max_body_size"], "request_body { max_size … }"),
         (&["auth_basic", "auth_basic_user_file", "AuthType"], "basic_auth { USER HASH }"),
@@ -134,6 +156,18 @@ mod tests {
         assert_eq!(near_in_sentence("'{}' is none; expected fastest, better or best", "fastst"), Some("fastest"));
         assert_eq!(near_in_sentence("'{}' is none; expected one such as 16KiB", "much"), None);
         assert_eq!(near_in_sentence("no list", "fastst"), None);
+    }
+
+    #[test]
+    fn homes() {
+        for (name, want) in [
+            ("header_up", Some("reverse_proxy")),
+            ("on_demand", Some("tls")),
+            ("email", Some("global options, at the top of the file")),
+            ("nonsense", None),
+        ] {
+            assert_eq!(home_of(name), want, "{name}");
+        }
     }
 
     #[test]

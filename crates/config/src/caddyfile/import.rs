@@ -167,13 +167,13 @@ impl<'a> Imports<'a> {
 
     /// Reads the files that `target` names, by a path or a pattern with one wildcard. Relative to the importing file.
     fn files(&mut self, target: &Token, env: Environment<'_>) -> Result<(Vec<Token>, Vec<String>), Error> {
-        let word = |rule| Err(Error::at(target, ErrorKind::Word { rule, found: target.text.clone() }));
+        let word = |rule| Error::at(target, ErrorKind::Word { rule, found: target.text.clone() });
         let base = Path::new(&*target.at.file).parent().unwrap_or(Path::new(""));
         let pattern = base.join(&*target.text);
         let text = pattern.to_string_lossy();
         let brackets = text.contains('[') && text.contains(']');
         if text.matches('*').count() > 1 || text.matches('?').count() > 1 || brackets {
-            return word("Glob pattern may only contain one wildcard (*), but has others: {}");
+            return Err(word("Glob pattern may only contain one wildcard (*), but has others: {}"));
         }
         let wild = text.contains(['*', '?']);
         let paths = if wild { glob(&pattern) } else { vec![pattern] };
@@ -190,7 +190,11 @@ impl<'a> Imports<'a> {
             let source = match read(&path) {
                 Ok(source) => source,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return word("File to import not found: {}");
+                    let error = word("File to import not found: {}");
+                    return Err(match target.text.contains(['/', '.']) {
+                        true => error,
+                        false => error.noted(|| format!("no snippet ({}) stands above this line either", target.text)),
+                    });
                 }
                 Err(error) => return Err(Error::at(target, ErrorKind::ImportRead((&*name).into(), error.kind()))),
             };

@@ -59,7 +59,8 @@ struct Proxy {
     answers: Answers,
 }
 
-const OPTIONS: &[&str] = &[
+/// The subdirectives of `reverse_proxy`.
+pub(super) const OPTIONS: &[&str] = &[
     "circuit_breaker",
     "dynamic",
     "fail_duration",

@@ -531,12 +531,17 @@ fn words_of_other_servers() {
         ("ssl_certificate a;", "tls CERTIFICATE KEY"),
         ("add_header A b;", "header"),
         ("DocumentRoot /x", "root"),
+        ("proxy / localhost:9000", "reverse_proxy"),
     ] {
         let error = read(&format!(":80 {{\n{line}\n}}\n")).unwrap_err().to_string();
         assert!(error.starts_with("Caddyfile:2:1: unrecognized directive: "), "{error}");
         assert!(error.contains("of another server; here: ") && error.contains(want), "{error}");
     }
     for (text, want) in [
+        (
+            ":80\nheader_up A b",
+            "2:1: unrecognized directive: header_up (it belongs in the block of reverse_proxy); expected a directive",
+        ),
         (
             ":80\nphp_server",
             "2:1: unrecognized directive: php_server (of the plugin FrankenPHP, which is not built in; here: php_fastcgi, with PHP-FPM)",

@@ -124,6 +124,9 @@ fn files() {
     assert!(error.contains("/loop.conf:1:1: a cycle of imports exists between "), "{error}");
     let error = from_files(":80\nimport absent.conf\n").unwrap_err().to_string();
     assert!(error.ends_with("Caddyfile:2:8: File to import not found: absent.conf"), "{error}");
+    let error = from_files(":80\nimport absent\n").unwrap_err().to_string();
+    let want = "File to import not found: absent; no snippet (absent) stands above this line either";
+    assert!(error.ends_with(&format!("Caddyfile:2:8: {want}")), "{error}");
     // A device without end is read up to the limit.
     let error = from_files(":80\nimport /dev/zero\n").unwrap_err().to_string();
     assert!(error.ends_with("Caddyfile:2:8: Could not import /dev/zero: file too large"), "{error}");

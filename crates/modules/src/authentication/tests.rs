@@ -251,13 +251,16 @@ fn refused() {
         ),
         (
             json!({ "accounts": [{ "username": "a", "password": "secret" }] }),
-            "accounts[0].password: found 'a text of 6 bytes', expected a bcrypt hash",
+            "accounts[0]: found 'a', expected a user with a bcrypt hash",
         ),
-        (json!({ "accounts": [{ "username": "a", "password": "$2a$04$x" }] }), "expected a bcrypt hash"),
-        (json!({ "accounts": [{ "username": "a", "password": CADDYS_ARGON2ID }] }), "expected a bcrypt hash"),
+        (json!({ "accounts": [{ "username": "a", "password": "$2a$04$x" }] }), "expected a user with a bcrypt hash"),
+        (
+            json!({ "accounts": [{ "username": "a", "password": CADDYS_ARGON2ID }] }),
+            "expected a user with a bcrypt hash",
+        ),
         (
             json!({ "hash": { "algorithm": "argon2id" }, "accounts": [{ "username": "a", "password": hash() }] }),
-            "expected an argon2id hash",
+            "expected a user with an argon2id hash",
         ),
         (json!({ "hash": { "algorithm": "scrypt" } }), "hash.algorithm: found 'scrypt', expected bcrypt or argon2id"),
         (json!({ "realm": "a\nb" }), "realm: found 'a\\nb'"),

@@ -3,10 +3,20 @@
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGINT and SIGTERM, which stop the server.
+/// SIGINT, SIGTERM and SIGQUIT, which stop the server.
 pub(in crate::cli) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
+    quit: Signal,
+}
+
+/// How a signal stops the server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::cli) enum StopKind {
+    /// In-flight requests may finish.
+    Graceful,
+    /// The process ends at once: SIGQUIT, as in Caddy.
+    Immediate,
 }
 
 /// SIGUSR1, which reloads the configuration's file.
@@ -30,16 +40,21 @@ fn listen_for(kind: SignalKind) -> anyhow::Result<Signal> {
 }
 
 impl StopSignals {
-    /// Registers the two handlers. Requires a tokio runtime.
+    /// Registers the handlers. Requires a tokio runtime.
     pub(in crate::cli) fn listen() -> anyhow::Result<Self> {
-        Ok(Self { interrupt: listen_for(SignalKind::interrupt())?, terminate: listen_for(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: listen_for(SignalKind::interrupt())?,
+            terminate: listen_for(SignalKind::terminate())?,
+            quit: listen_for(SignalKind::quit())?,
+        })
     }
 
     /// Waits for the next signal.
-    pub(in crate::cli) async fn next(&mut self) {
+    pub(in crate::cli) async fn next(&mut self) -> StopKind {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => StopKind::Graceful,
+            _ = self.terminate.recv() => StopKind::Graceful,
+            _ = self.quit.recv() => StopKind::Immediate,
         }
     }
 }

@@ -10,7 +10,7 @@ use super::super::registry::Output;
 use super::super::tls::{Issuer, Tls, client_auth, dns_option, dns_provider, eab};
 use super::texts;
 
-const SUBDIRECTIVES: &[&str] = &[
+pub(crate) const SUBDIRECTIVES: &[&str] = &[
     "alpn",
     "ca",
     "ca_root",
