@@ -302,7 +302,7 @@ impl fmt::Display for Error {
                     _ if hint::of_a_plugin(name).is_some() => {}
                     None => f.write_str(" - are you sure your Caddyfile structure (nesting and braces) is correct?")?,
                     Some(false) if near.is_none() && home.is_none() => {
-                        write!(f, "; expected a directive. {SECOND_SITE}")?
+                        write!(f, "; expected a directive. {SECOND_SITE}")?;
                     }
                     Some(_) => f.write_str("; expected a directive")?,
                 }
