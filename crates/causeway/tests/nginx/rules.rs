@@ -115,6 +115,14 @@ fn locations_within_others_equal_those_of_nginx() {
     compare("nested_order", &["location"], &cases);
 }
 
+/// The path of a folder without its slash, whose listing is that of a location.
+#[test]
+fn listings_equal_those_of_nginx() {
+    let paths = ["/assets", "/assets?x=1", "/assets/app.css", "/none", "/none/"];
+    compare("listing", &["location"], &paths.map(|path| ("GET", path, "")));
+    compare("autoindex", &["location"], &[("GET", "/assets", "")]);
+}
+
 /// nginx's documentation of `map`: texts are compared ignoring case, and before expressions.
 #[test]
 fn texts_of_a_map_equal_those_of_nginx() {

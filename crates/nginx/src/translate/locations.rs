@@ -2,7 +2,7 @@
 
 use super::content::{alias_of, elsewhere, in_written_order, is_internal};
 use super::rules::{always_answers, choose_anew, has_break};
-use super::{Translator, inherited, own};
+use super::{Translator, inherited, own, value};
 use crate::expressions::{WithoutLookAhead, compiled, groups, without_look_ahead};
 use crate::location::{Location, Locations, PathConditions, Pattern};
 use crate::parse::Directive;
@@ -45,14 +45,20 @@ impl<'a> Translator<'a> {
             route.push(format!("@{name} vars_regexp {{path}} {}", quote(r"/\.\.?$")));
             route.push(format!("error @{name} 400"));
         }
-        // nginx redirects a path to its location of a proxy if only the last slash is missing.
+        // nginx redirects a path whose last slash is missing to its location of a proxy, and to a folder.
         for location in &all.ordered {
-            let proxies = PASSES.iter().any(|name| !own(location.own(), name).is_empty());
             let is_usual = |stem: &&str| !stem.is_empty() && is_plain_path(stem);
-            let Some(stem) = location.prefix().strip_suffix('/').filter(|_| proxies).filter(is_usual) else {
+            let Some(stem) = location.prefix().strip_suffix('/').filter(is_usual) else {
                 continue;
             };
             if !location.is_prefix() || all.ordered.iter().any(|l| l.prefix() == stem && l.is_beside(location)) {
+                continue;
+            }
+            if PASSES.iter().all(|name| own(location.own(), name).is_empty()) {
+                let around = all.ordered.iter().filter(|l| l.is_prefix() && stem.starts_with(l.prefix()));
+                if around.max_by_key(|l| l.prefix().len()).is_some_and(serves_folders) {
+                    self.redirect_to_listing(route, location, stem, names);
+                }
                 continue;
             }
             if is_internal(location) {
@@ -282,6 +288,19 @@ impl<'a> Translator<'a> {
         }
     }
 
+    /// Writes the redirect from the path `stem` to the location's listing, if the location has one. The redirect applies if the folder exists.
+    fn redirect_to_listing(&mut self, route: &mut Vec<String>, location: &Location<'a>, stem: &str, names: &Names) {
+        let lists = value(&location.blocks, "autoindex") == Some("on") && alias_of(location).is_none();
+        let roots = inherited(&location.blocks, "root");
+        let Some(root) = roots.last().filter(|_| lists && !is_internal(location)) else { return };
+        let Some(root) = self.expand(route, root, names, root.argument(0)) else { return };
+        let name = self.fresh("folder");
+        let mut lines = vec![format!("path {stem}")];
+        block(&mut lines, "file", vec![format!("root {}", quote(&root)), format!("try_files {stem}/")]);
+        block(route, &format!("@{name}"), lines);
+        route.push(format!("redir @{name} {{scheme}}://{{hostport}}{stem}/{{?query}} 301"));
+    }
+
     /// Writes nginx's steps for a folder whose index another location may serve: a redirect to its slash, and the index as the path.
     fn folders(&mut self, out: &mut Vec<String>, location: &Location<'a>, indexes: &[String], names: &Names) {
         let mut lines = Vec::new();
@@ -388,6 +407,13 @@ fn other_paths(prefixes: &[String]) -> Vec<String> {
     }
     lines.extend(others.iter().map(|prefix| format!("not {}", path_matcher(prefix, ""))));
     lines
+}
+
+/// Whether a location responds with a folder's redirect to its slash: it serves files, and `try_files` admits folders.
+fn serves_folders(location: &Location<'_>) -> bool {
+    let leaves = PASSES.iter().chain(&["return", "rewrite"]).any(|name| !own(location.own(), name).is_empty());
+    let tried = inherited(&location.blocks, "try_files");
+    !leaves && tried.last().is_none_or(|files| files.arguments.iter().any(|file| file == "$uri/"))
 }
 
 /// Whether a location, or one around it, has rules that refuse requests.
