@@ -116,7 +116,7 @@ mod tests {
             share: 0.6,
             curve: vec![point],
             latency: Vec::new(),
-            mode: Mode::A,
+            mode: Mode::Screened,
             samples: 100,
             confirmed: Vec::new(),
             others: Vec::new(),

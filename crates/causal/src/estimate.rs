@@ -482,7 +482,7 @@ impl<N: Naming> Analyst<N> {
         // Pauses need no model, but many windows. If the replay reproduces the recorded time, it is more reliable.
         let prefers_replay = is_faithful && !only_confirmed;
         let differs = reasons::disagreement(&target.name, prefers_replay, &screened, &confirmed, &mut report.reasons);
-        let is_b = only_confirmed || differs && !prefers_replay;
+        let from_pauses = only_confirmed || differs && !prefers_replay;
         let others = points.iter().zip(&case.curves).skip(1).filter_map(|(&point, curve)| {
             let (progress, curve, latency) = (names[point as usize].clone(), curve.gains(), curve.latencies());
             (!curve.is_empty()).then_some(OtherCurve { progress, curve, latency })
@@ -491,9 +491,9 @@ impl<N: Naming> Analyst<N> {
             name: target.name.clone(),
             kind: target.kind,
             share: target.share,
-            curve: if is_b { confirmed.clone() } else { screened },
+            curve: if from_pauses { confirmed.clone() } else { screened },
             latency,
-            mode: if is_b { Mode::B } else { Mode::A },
+            mode: if from_pauses { Mode::Confirmed } else { Mode::Screened },
             samples: target.samples,
             confirmed,
             others: others.collect(),

@@ -1,4 +1,4 @@
-//! Mode B: the delay of each thread, and the pauses that follow from it.
+//! Confirming: the delay of each thread, and the pauses that follow from it.
 //!
 //! While a thread runs the target, every other thread gets a pause as long as the fraction of that time that is to be
 //! saved. Relative to the paused threads, the target is then faster. Each thread has a *delay* d: the time that it was

@@ -5,8 +5,8 @@
 //! an interval; where there is no prediction, the report gives a reason.
 //!
 //! There are two modes, and the report marks the targets for which they disagree:
-//! - **screening** (mode A): records short windows and replays them with each target made faster. It pauses nothing.
-//! - **confirming** (mode B): in further windows, pauses all other threads whenever the target runs, so that the target
+//! - **screening**: records short windows and replays them with each target made faster. It pauses nothing.
+//! - **confirming**: in further windows, pauses all other threads whenever the target runs, so that the target
 //!   is faster relative to them (Curtsinger & Berger, "Coz", SOSP 2015). One target at a time, within a budget of lost
 //!   time.
 //!
@@ -18,8 +18,8 @@
 //!   `target`: samples, their names, and the fraction of each kind of work that belongs to each target.
 //! - `outcome`: the progress of one window.
 //! - `own`: the processor time of the profiler's own threads, and their pause while a window is open.
-//! - `replay`: mode A: replays a recorded window with one target made faster.
-//! - `ledger`: mode B: the delay of each thread, and the pauses that follow from it.
+//! - `replay`: screening: replays a recorded window with one target made faster.
+//! - `ledger`: confirming: the delay of each thread, and the pauses that follow from it.
 //! - `peers`: the processes on this machine that hold connections to this one.
 //! - `experiment`, `load`, `statistics`, `estimate`: the order of windows, the kind of load, the intervals, and the
 //!   predictions.

@@ -29,9 +29,9 @@ pub use costs::{Costs, Stretch, Toll};
 pub enum Rule {
     /// No window is open.
     Rest,
-    /// Record all events (mode A).
+    /// Record all events, for screening.
     Record,
-    /// Pause threads (mode B).
+    /// Pause threads, for confirming.
     Pause,
 }
 

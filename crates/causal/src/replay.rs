@@ -1,4 +1,4 @@
-//! Mode A: replays a recorded window with one target made faster.
+//! Screening: replays a recorded window with one target made faster.
 //!
 //! A replay is a discrete-event simulation of the window. Threads with an event loop work in turns: they handle the
 //! messages that were there when they looked, then those that they sent to themselves during the turn, and then they

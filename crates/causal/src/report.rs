@@ -188,11 +188,12 @@ pub struct CurvePoint {
 
 /// The mode that found a target's gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Replay of recorded windows.
-    A,
+    Screened,
     /// Pauses.
-    B,
+    Confirmed,
 }
 
 /// One progress point.

@@ -38,7 +38,7 @@ pub(crate) trait Transport: Unpin {
     fn poll_read(&mut self, task: &mut Task<'_>, bytes: &mut [u8]) -> Poll<io::Result<Received>>;
 
     /// Turns the kernel's timestamps of received bytes on or off.
-    fn keep_times(&self, on: bool);
+    fn set_timestamps(&self, on: bool);
 
     /// Writes some of `bytes`. Returns how many of them the kernel has accepted.
     ///
@@ -94,7 +94,7 @@ impl Transport for TcpStream {
         }
     }
 
-    fn keep_times(&self, on: bool) {
+    fn set_timestamps(&self, on: bool) {
         arrival::keep(self.as_fd(), on);
     }
 

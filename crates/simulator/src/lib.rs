@@ -1,9 +1,9 @@
 //! Programs in simulated time, against which the causal profiler's predictions are checked.
 //!
 //! A simulated program can run twice with equal random numbers, once unchanged and once with its target really faster:
-//! that is the ground truth ([`truth`]). [`screen`] predicts it from a recorded window with the profiler's replay (mode
-//! A), [`confirm`] with the pauses that the profiler's own ledger computes while the program runs (mode B). The machine
-//! that runs the programs shares no code with the replay.
+//! that is the ground truth ([`truth`]). [`screen`] predicts it from a recorded window with the profiler's replay,
+//! [`confirm`] with the pauses that the profiler's own ledger computes while the program runs. The machine that runs the
+//! programs shares no code with the replay.
 //!
 //! - `program`: the steps of a program; `cases`: the tested programs.
 //! - `machine`: runs a program; `observer`: stands in for the profiler's policy.
@@ -33,7 +33,7 @@ pub struct WindowPlan {
     pub window: u64,
     /// Time between two windows.
     pub rest: u64,
-    /// Number of windows in mode A, of pairs of windows in mode B.
+    /// Number of windows of screening, of pairs of windows of confirming.
     pub windows: usize,
 }
 
@@ -95,7 +95,7 @@ pub fn record(program: &Program, seed: u64, plan: WindowPlan) -> Vec<Trace> {
     (0..plan.windows).map(&mut window).collect()
 }
 
-/// Mode A: replays each recorded window unchanged, and with the target faster.
+/// Screening: replays each recorded window unchanged, and with the target faster.
 #[must_use]
 pub fn screen(traces: &[Trace], weights: &Weights, speedup: f64, pace: Pace) -> Vec<(WindowOutcome, WindowOutcome)> {
     let cold = Cold::of(traces.iter());
@@ -106,7 +106,7 @@ pub fn screen(traces: &[Trace], weights: &Weights, speedup: f64, pace: Pace) -> 
     traces.iter().map(pair).collect()
 }
 
-/// Mode B: runs windows with pauses, alternating with control windows of the same machinery at speed-up 0.
+/// Confirming: runs windows with pauses, alternating with control windows of the same machinery at speed-up 0.
 #[must_use]
 pub fn confirm(program: &Program, seed: u64, experiment: &Experiment<'_>, plan: WindowPlan) -> Confirmed {
     let mut machine = Machine::new(program, seed, 0.0);

@@ -8,7 +8,7 @@
 use causal::ledger::Experiment;
 use causal::load::{Habit, ProbeBlock, judge};
 use causal::replay::Pace;
-use causal::report::LoadKind;
+use causal::report::{LoadKind, Mode};
 use causeway_simulator::{
     WindowPlan, cases, cases::Case, confirm, latency_saved, record, saved, screen, truth, weights,
 };
@@ -19,14 +19,14 @@ const MS: u64 = 1_000_000;
 #[derive(Default)]
 struct PredictionRow {
     truth: f64,
-    a: f64,
-    b: f64,
+    screened: f64,
+    confirmed: f64,
     latency: f64,
-    latency_a: f64,
-    latency_b: f64,
-    /// The loss of units while mode B pauses the program.
+    latency_screened: f64,
+    latency_confirmed: f64,
+    /// The loss of units while confirming pauses the program.
     slow_down: f64,
-    /// The part of the time by which mode B lets effects precede their causes.
+    /// The part of the time by which confirming lets effects precede their causes.
     ahead: f64,
 }
 
@@ -45,73 +45,108 @@ fn row(case: &Case, speedup: f64, seeds: u64) -> PredictionRow {
         let weights = weights(program, seed, 150 * MS);
         let really = |speedup| truth(program, seed, speedup, 30 * MS, 400 * MS);
         let truth = [(really(0.0), really(speedup))];
-        let a = screen(&record(program, seed, record_plan), &weights, speedup, pace);
-        let b = confirm(program, seed, &Experiment { weights: Some(&weights), speedup }, pause_plan);
+        let screened = screen(&record(program, seed, record_plan), &weights, speedup, pace);
+        let confirmed = confirm(program, seed, &Experiment { weights: Some(&weights), speedup }, pause_plan);
         row.truth += part * saved(&truth, 0);
-        row.a += part * saved(&a, 0);
-        row.b += part * saved(&b.pairs, 0);
+        row.screened += part * saved(&screened, 0);
+        row.confirmed += part * saved(&confirmed.pairs, 0);
         row.latency += part * latency_saved(&truth, 0);
-        row.latency_a += part * latency_saved(&a, 0);
-        row.latency_b += part * latency_saved(&b.pairs, 0);
-        row.slow_down += part * (1.0 - b.units.1 as f64 / b.units.0.max(1) as f64);
-        row.ahead += part * b.ahead as f64 / (pause_plan.window as f64 * pause_plan.windows as f64);
+        row.latency_screened += part * latency_saved(&screened, 0);
+        row.latency_confirmed += part * latency_saved(&confirmed.pairs, 0);
+        row.slow_down += part * (1.0 - confirmed.units.1 as f64 / confirmed.units.0.max(1) as f64);
+        row.ahead += part * confirmed.ahead as f64 / (pause_plan.window as f64 * pause_plan.windows as f64);
     }
     row
 }
 
 /// A mode's known error for a case: the allowed points at 25, 50 and 100 % (0: the usual bound), and the reason.
-struct KnownError(char, &'static str, [f64; 3], &'static str);
+struct KnownError(Mode, &'static str, [f64; 3], &'static str);
 
 const KNOWN: &[KnownError] = &[
-    // An open load sets the rate: with mode B's pauses each unit of load takes less virtual time. The profiler detects
+    // An open load sets the rate: with the pauses of confirming each unit of load takes less virtual time. The profiler detects
     // an open load by its load probe, and does not confirm.
-    KnownError('B', "open, 10 k/s", [3.5, 9.0, 19.0], "B assumes a closed load"),
-    KnownError('B', "open, 16 k/s", [8.0, 17.0, 33.0], "B assumes a closed load"),
+    KnownError(Mode::Confirmed, "open, 10 k/s", [3.5, 9.0, 19.0], "confirming assumes a closed load"),
+    KnownError(Mode::Confirmed, "open, 16 k/s", [8.0, 17.0, 33.0], "confirming assumes a closed load"),
     // A sleep overshoots by about 65 µs, which is long beside this lock, so threads arrive at it in another order. B's
     // error is always too small a gain, never too large; `ahead` shows it.
-    KnownError('B', "lock, 4 threads, target inside", [3.0, 6.5, 9.5], "B changes the order at a lock held for 20 µs"),
     KnownError(
-        'B',
+        Mode::Confirmed,
+        "lock, 4 threads, target inside",
+        [3.0, 6.5, 9.5],
+        "pauses change the order at a lock held for 20 µs",
+    ),
+    KnownError(
+        Mode::Confirmed,
         "lock, 8 threads, target inside",
         [6.5, 10.0, 13.0],
-        "B changes the order at a lock held for 20 µs",
+        "pauses change the order at a lock held for 20 µs",
     ),
-    KnownError('B', "lock, 4 threads, target outside", [0.0, 0.0, 3.5], "B changes the order at a lock held for 20 µs"),
-    KnownError('B', "lock, 8 threads, target outside", [0.0, 0.0, 2.8], "B changes the order at a lock held for 20 µs"),
+    KnownError(
+        Mode::Confirmed,
+        "lock, 4 threads, target outside",
+        [0.0, 0.0, 3.5],
+        "pauses change the order at a lock held for 20 µs",
+    ),
+    KnownError(
+        Mode::Confirmed,
+        "lock, 8 threads, target outside",
+        [0.0, 0.0, 2.8],
+        "pauses change the order at a lock held for 20 µs",
+    ),
     // Paused nearly all of the time: the loop keeps a hundredth of the wall time.
     KnownError(
-        'B',
+        Mode::Confirmed,
         "an independent burner",
         [0.0, 0.0, 2.8],
-        "B pauses all threads while a thread that never idles runs",
+        "confirming pauses all threads while a thread that never idles runs",
     ),
     KnownError(
-        'B',
+        Mode::Confirmed,
         "lock of 1 ms, 8 threads, target inside",
         [0.0, 0.0, 4.5],
         "a pause inside the lock makes the waiting threads sleep",
     ),
-    KnownError('A', "lock, 8 threads, target inside", [0.0, 0.0, 6.5], "A models roughly whether a waiter still spins"),
+    KnownError(
+        Mode::Screened,
+        "lock, 8 threads, target inside",
+        [0.0, 0.0, 6.5],
+        "the replay models roughly whether a waiter still spins",
+    ),
     // The faster stage has to be woken for every unit, and B pauses for many units at once.
-    KnownError('B', "pipeline, even stages", [0.0, 3.5, 4.5], "a pause is longer than a unit, so fewer are woken"),
+    KnownError(
+        Mode::Confirmed,
+        "pipeline, even stages",
+        [0.0, 3.5, 4.5],
+        "a pause is longer than a unit, so fewer are woken",
+    ),
     // The arrival times of requests are estimated from how long clients usually take.
-    KnownError('B', "4, arrivals not known", [0.0, 0.0, 4.5], "arrivals are estimated"),
-    KnownError('B', "8, arrivals not known", [2.5, 3.5, 9.0], "arrivals are estimated"),
+    KnownError(Mode::Confirmed, "4, arrivals not known", [0.0, 0.0, 4.5], "arrivals are estimated"),
+    KnownError(Mode::Confirmed, "8, arrivals not known", [2.5, 3.5, 9.0], "arrivals are estimated"),
     // At 100 % the whole wall time of a call is delay: every other thread is paused throughout it.
-    KnownError('B', "an upstream, 4", [0.0, 0.0, 20.0], "B cannot try an upstream that takes no time"),
-    KnownError('B', "an upstream of a loop", [0.0, 0.0, 24.0], "B cannot try an upstream that takes no time"),
-    KnownError('B', "an upstream, 32", [0.0, 0.0, 100.0], "B cannot try an upstream that takes no time"),
+    KnownError(Mode::Confirmed, "an upstream, 4", [0.0, 0.0, 20.0], "pauses cannot try an upstream that takes no time"),
+    KnownError(
+        Mode::Confirmed,
+        "an upstream of a loop",
+        [0.0, 0.0, 24.0],
+        "pauses cannot try an upstream that takes no time",
+    ),
+    KnownError(
+        Mode::Confirmed,
+        "an upstream, 32",
+        [0.0, 0.0, 100.0],
+        "pauses cannot try an upstream that takes no time",
+    ),
     // A loop's timers are not held: the whole loop sleeps off their delay.
-    KnownError('B', "handlers that sleep", [0.0, 0.0, 4.5], "B does not hold timers"),
+    KnownError(Mode::Confirmed, "handlers that sleep", [0.0, 0.0, 4.5], "pauses do not hold timers"),
 ];
 
-fn allowed(mode: char, case: &Case, speedup: f64, truth: f64) -> f64 {
+fn allowed(mode: Mode, case: &Case, speedup: f64, truth: f64) -> f64 {
     let usual = f64::max(2.0, truth.abs() / 10.0);
     let column = [0.25, 0.5, 1.0].iter().position(|&column| column == speedup).expect("a speed-up of the table");
     let known = KNOWN.iter().find(|KnownError(of, name, ..)| *of == mode && case.name.contains(name));
     match known {
         Some(KnownError(_, _, points, why)) if points[column] > usual => {
-            println!("    {mode} may be wrong by {:.1} points: {why}", points[column]);
+            println!("    {} may be wrong by {:.1} points: {why}", mode.word(), points[column]);
             points[column]
         }
         _ => usual,
@@ -119,7 +154,7 @@ fn allowed(mode: char, case: &Case, speedup: f64, truth: f64) -> f64 {
 }
 
 fn check(speedup: f64) {
-    let head = ("case", "truth", "A", "B", "latency", "A", "B", "slow-down", "ahead");
+    let head = ("case", "truth", "screen", "confirm", "latency", "screen", "confirm", "slow-down", "ahead");
     println!(
         "{:40} {:>7} {:>7} {:>7} | {:>7} {:>7} {:>7} | {:>9} {:>6}   at {speedup}",
         head.0, head.1, head.2, head.3, head.4, head.5, head.6, head.7, head.8
@@ -131,12 +166,25 @@ fn check(speedup: f64) {
         let row = row(&case, speedup, seeds(20) * if is_slow { 24 } else { 1 });
         println!(
             "{:40} {:7.1} {:7.1} {:7.1} | {:7.1} {:7.1} {:7.1} | {:9.1} {:6.1}",
-            case.name, row.truth, row.a, row.b, row.latency, row.latency_a, row.latency_b, row.slow_down, row.ahead
+            case.name,
+            row.truth,
+            row.screened,
+            row.confirmed,
+            row.latency,
+            row.latency_screened,
+            row.latency_confirmed,
+            row.slow_down,
+            row.ahead
         );
-        for (mode, predicted) in [('A', row.a), ('B', row.b)] {
+        for (mode, predicted) in [(Mode::Screened, row.screened), (Mode::Confirmed, row.confirmed)] {
             let allowed = allowed(mode, &case, speedup, row.truth);
             if predicted.is_nan() || (predicted - row.truth).abs() > allowed {
-                wrong.push(format!("{mode} {}: {predicted:.2}, {:.2} is true, {allowed:.1}", case.name, row.truth));
+                wrong.push(format!(
+                    "{} {}: {predicted:.2}, {:.2} is true, {allowed:.1}",
+                    mode.word(),
+                    case.name,
+                    row.truth
+                ));
             }
         }
     }
@@ -168,9 +216,9 @@ fn false_alarms() {
     let mut alarms = [0, 0];
     for seed in 1..=runs {
         let weights = weights(&program, seed, 30 * MS);
-        let a = screen(&record(&program, seed, plan), &weights, 0.5, Pace::Closed);
-        let b = confirm(&program, seed, &Experiment { weights: Some(&weights), speedup: 0.5 }, plan).pairs;
-        for (mode, pairs) in [a, b].iter().enumerate() {
+        let screened = screen(&record(&program, seed, plan), &weights, 0.5, Pace::Closed);
+        let confirmed = confirm(&program, seed, &Experiment { weights: Some(&weights), speedup: 0.5 }, plan).pairs;
+        for (mode, pairs) in [screened, confirmed].iter().enumerate() {
             let ratios: Vec<f64> =
                 pairs.iter().map(|(was, is)| (is.point(0).ns_per_unit / was.point(0).ns_per_unit).ln()).collect();
             let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
@@ -180,7 +228,7 @@ fn false_alarms() {
             alarms[mode] += usize::from(mean.abs() > 2.571 * error + 0.003);
         }
     }
-    println!("false alarms of {runs}: A {}, B {}", alarms[0], alarms[1]);
+    println!("false alarms of {runs}: screened {}, confirmed {}", alarms[0], alarms[1]);
     assert!(alarms.iter().all(|&alarms| alarms as u64 * 20 <= runs), "{alarms:?} of {runs}");
 }
 

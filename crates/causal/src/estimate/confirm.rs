@@ -1,4 +1,4 @@
-//! Mode B: results from blocks of windows with pauses, two with the speed-up and two without.
+//! Confirming: results from blocks of windows with pauses, two with the speed-up and two without.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Mode A: replays of recorded windows with each target made faster.
+//! Screening: replays of recorded windows with each target made faster.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -367,8 +367,8 @@ fn a_disagreement_names_the_result_that_the_curve_shows() {
         ..Evidence::default()
     };
     for (modes, shown, mode, gain) in [
-        (Modes::Both, "the result of the replay", Mode::A, 0.15),
-        (Modes::Confirm, "the result of pauses", Mode::B, 0.4),
+        (Modes::Both, "the result of the replay", Mode::Screened, 0.15),
+        (Modes::Confirm, "the result of pauses", Mode::Confirmed, 0.4),
     ] {
         let request = ProfileRequest {
             program: "test".into(),

@@ -366,7 +366,7 @@ fn screening_and_confirming_find_what_is_true() {
         let ranks: Vec<&str> = report.targets.iter().map(|target| target.name.as_str()).collect();
         assert_eq!(ranks, ["half of the rest", "hot", "nothing"]);
         for target in &report.targets[..2] {
-            assert_eq!(target.mode, Mode::A);
+            assert_eq!(target.mode, Mode::Screened);
             assert!(!target.confirmed.is_empty(), "{target:?}");
             let share = if target.name == "hot" { 0.3 } else { 0.35 };
             for point in &target.confirmed {
@@ -430,7 +430,7 @@ fn a_disagreement_is_said() {
     let report = profile(Sim { bias: 0.1, ..Sim::new(2) }, &seconds(12));
     assert!(codes(&report).contains(&("hot", ReasonCode::Disagreement)), "{:?}", report.reasons);
     let hot = target(&report, "hot");
-    assert_eq!(hot.mode, Mode::A);
+    assert_eq!(hot.mode, Mode::Screened);
     assert!(hot.curve.len() > hot.confirmed.len() && !hot.confirmed.is_empty());
 }
 
@@ -438,10 +438,10 @@ fn a_disagreement_is_said() {
 fn modes_keep_to_their_windows() {
     let screen = profile(Sim::new(1), &seconds(6).mode(Modes::Screen));
     assert_eq!(screen.perturbation.windows[1], 0);
-    assert!(screen.targets.iter().all(|target| target.confirmed.is_empty() && target.mode == Mode::A));
+    assert!(screen.targets.iter().all(|target| target.confirmed.is_empty() && target.mode == Mode::Screened));
     let confirm = profile(Sim::new(1), &seconds(12).mode(Modes::Confirm).target("hot"));
     assert_eq!(confirm.targets.len(), 1, "only what was asked for");
-    assert_eq!(confirm.targets[0].mode, Mode::B);
+    assert_eq!(confirm.targets[0].mode, Mode::Confirmed);
     assert!(confirm.perturbation.windows[1] > confirm.perturbation.windows[0]);
 }
 

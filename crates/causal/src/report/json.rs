@@ -144,7 +144,7 @@ mod tests {
         let target = &value["targets"][0];
         assert_eq!(
             (&target["name"], &target["kind"], &target["mode"]),
-            (&"tls write".into(), &"span".into(), &"B".into())
+            (&"tls write".into(), &"span".into(), &"confirmed".into())
         );
         for key in ["speedup", "gain", "low", "high", "expected"] {
             assert!(target["curve"][0][key].is_f64(), "{key}");

@@ -161,14 +161,14 @@ fn merge_target(like: &TargetReport, reports: &[Report], weights: &[f64]) -> Tar
         });
     }
     let share = mean(weights, found.iter().map(|target| target.map_or(0.0, |target| target.share)));
-    let is_confirmed = found.iter().flatten().all(|target| target.mode == Mode::B);
+    let is_confirmed = found.iter().flatten().all(|target| target.mode == Mode::Confirmed);
     TargetReport {
         name: like.name.clone(),
         kind: like.kind,
         share,
         curve: curves(Measure::Pace, &|target| target.curve.clone()),
         latency: curves(Measure::Latency, &|target| target.latency.clone()),
-        mode: if is_confirmed { Mode::B } else { Mode::A },
+        mode: if is_confirmed { Mode::Confirmed } else { Mode::Screened },
         samples: found.iter().flatten().map(|target| target.samples).sum(),
         confirmed: curves(Measure::Pace, &|target| target.confirmed.clone()),
         others,

@@ -35,8 +35,8 @@ impl Mode {
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Self::A => "screened",
-            Self::B => "confirmed",
+            Self::Screened => "screened",
+            Self::Confirmed => "confirmed",
         }
     }
 }

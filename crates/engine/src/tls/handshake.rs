@@ -326,7 +326,7 @@ impl Handshake {
             // The profiler may start or stop during a handshake, so the socket's option follows its state.
             let is_timed = progress::is_heard();
             if self.is_timed.replace(is_timed) != is_timed {
-                tcp.keep_times(is_timed);
+                tcp.set_timestamps(is_timed);
             }
             let read = inbound.poll_fill(tcp, &self.core.memory.blocks, task);
             if read.is_pending() {

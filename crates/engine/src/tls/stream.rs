@@ -290,9 +290,9 @@ impl Transport for TlsStream {
         Poll::Pending
     }
 
-    fn keep_times(&self, on: bool) {
+    fn set_timestamps(&self, on: bool) {
         if let Some(tcp) = &self.tcp {
-            tcp.keep_times(on);
+            tcp.set_timestamps(on);
         }
     }
 

@@ -2,15 +2,15 @@
 //! copied.
 //!
 //! A field that is inserted into the table is sent once, Huffman-coded if that is shorter. Any other field is copied,
-//! since copying costs less than coding. `encoder/habit` decides which fields are inserted.
+//! since copying costs less than coding. `encoder/indexing` decides which fields are inserted.
 
-mod habit;
+mod indexing;
 
 use causeway_message::{NameRef, StatusCode, WriteList};
 
 use super::table::{Table, TableState};
 use super::{NameKind, TABLE_BYTES_DEFAULT, field_size, huffman, integer, statics};
-use habit::{Habit, Memory, TRAITS};
+use indexing::{Indexing, IndexingStats, PROPERTIES};
 
 /// Number of entries of one name that are compared with a value, beginning with the newest.
 const COMPARED_MAX: u32 = 4;
@@ -52,7 +52,7 @@ pub enum Pseudo {
 #[derive(Debug)]
 pub struct Encoder {
     table: Table,
-    memory: Option<Box<Memory>>,
+    stats: Option<Box<IndexingStats>>,
     /// Our own limit; a larger one of the peer is not used.
     size_bound: u32,
     /// The smallest size since the last block, and the size for the next block, if the size has changed.
@@ -78,13 +78,13 @@ impl Encoder {
         let size = table_bytes_max.min(TABLE_BYTES_DEFAULT);
         // A smaller table than the peer expects must be signalled.
         let changed = if size < TABLE_BYTES_DEFAULT { Some((size, size)) } else { None };
-        Self { table: Table::new(size), memory: None, size_bound: table_bytes_max, changed }
+        Self { table: Table::new(size), stats: None, size_bound: table_bytes_max, changed }
     }
 
     /// Bytes of memory that the table and the statistics have allocated.
     #[must_use]
     pub fn table_bytes(&self) -> usize {
-        self.table.bytes_capacity() + self.memory.as_deref().map_or(0, size_of_val)
+        self.table.bytes_capacity() + self.stats.as_deref().map_or(0, size_of_val)
     }
 
     /// Identifies the content of the table. Two blocks that are encoded in equal states have equal meanings if their
@@ -165,10 +165,10 @@ impl Encoder {
     // Encodes a field whose name has a kind of its own.
     #[inline]
     fn named(&mut self, kind: NameKind, value: &[u8], out: &mut WriteList) {
-        match TRAITS[kind.number()].habit(value.len()) {
-            Habit::Repeats => self.encode_repeating(kind, value, out),
-            Habit::Changes => self.encode_literal(kind, value, NOT_INDEXED, out),
-            Habit::Secret => self.encode_literal(kind, value, NEVER_INDEXED, out),
+        match PROPERTIES[kind.number()].indexing(value.len()) {
+            Indexing::Incremental => self.encode_repeating(kind, value, out),
+            Indexing::Without => self.encode_literal(kind, value, NOT_INDEXED, out),
+            Indexing::Never => self.encode_literal(kind, value, NEVER_INDEXED, out),
         }
     }
 
@@ -189,8 +189,8 @@ impl Encoder {
         };
         let name = kind.spelling();
         let fits = self.is_worth_a_place(field_size(name.len(), value.len()));
-        let memory = self.memory.get_or_insert_default();
-        let slot = &mut memory.named[kind.number()];
+        let stats = self.stats.get_or_insert_default();
+        let slot = &mut stats.named[kind.number()];
         if !fits || !slot.inserts() {
             return put_literal(NOT_INDEXED, index, name.as_bytes(), value, out);
         }
@@ -205,24 +205,24 @@ impl Encoder {
 
     // Encodes a field with its value copied and its name by index.
     fn encode_literal(&mut self, kind: NameKind, value: &[u8], pattern: (u8, u32), out: &mut WriteList) {
-        let traits = &TRAITS[kind.number()];
+        let properties = &PROPERTIES[kind.number()];
         if pattern == NOT_INDEXED
-            && let Some(index) = traits.whole(value)
+            && let Some(index) = properties.static_index(value)
         {
             return put_number(INDEXED, index, out);
         }
-        put_literal(pattern, u32::from(traits.index), kind.spelling().as_bytes(), value, out);
+        put_literal(pattern, u32::from(properties.index), kind.spelling().as_bytes(), value, out);
     }
 
     #[inline]
     fn find(&mut self, kind: NameKind, value: &[u8]) -> TableMatch {
-        let traits = &TRAITS[kind.number()];
-        if let Some(index) = traits.whole(value) {
+        let properties = &PROPERTIES[kind.number()];
+        if let Some(index) = properties.static_index(value) {
             return TableMatch::Whole(index);
         }
-        let mut name = u32::from(traits.index);
-        if let Some(memory) = &mut self.memory {
-            let slot = &mut memory.named[kind.number()];
+        let mut name = u32::from(properties.index);
+        if let Some(stats) = &mut self.stats {
+            let slot = &mut stats.named[kind.number()];
             let mut number = slot.newest;
             for _ in 0..COMPARED_MAX {
                 // Entry numbers wrap, so the number may refer to an evicted entry or to another field.
@@ -244,12 +244,12 @@ impl Encoder {
     // Encodes a field with an unregistered name. It is inserted into the table when it occurs again soon.
     fn encode_unregistered(&mut self, name: &[u8], value: &[u8], out: &mut WriteList) {
         // A field whose hash equals that of an earlier field has probably occurred before.
-        let mark = habit::mark(name, value);
+        let fingerprint = indexing::fingerprint(name, value);
         let fits = self.is_worth_a_place(field_size(name.len(), value.len()));
-        let memory = self.memory.get_or_insert_default();
-        let seen = memory.other_mut(mark);
-        if !fits || seen.mark != mark {
-            *seen = habit::FieldStats { mark, number: None };
+        let stats = self.stats.get_or_insert_default();
+        let seen = stats.other_mut(fingerprint);
+        if !fits || seen.fingerprint != fingerprint {
+            *seen = indexing::FieldStats { fingerprint, number: None };
             return put_literal(NOT_INDEXED, 0, name, value, out);
         }
         let found = seen.number.and_then(|number| self.table.numbered(number)).filter(|(_, entry)| {

@@ -37,7 +37,7 @@ impl Transport for WireEnd {
         Poll::Ready(Ok(len.into()))
     }
 
-    fn keep_times(&self, on: bool) {
+    fn set_timestamps(&self, on: bool) {
         self.0.borrow_mut().timed = Some(on);
     }
 

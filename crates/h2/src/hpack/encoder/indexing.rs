@@ -14,55 +14,55 @@ const SEEN_MAX: usize = 16;
 const COOKIE_LEN_MIN: usize = 20;
 
 #[cfg(test)]
-const _: () = assert!(size_of::<Memory>() <= 1024);
+const _: () = assert!(size_of::<IndexingStats>() <= 1024);
 
-/// The behaviour of a name's values.
+/// How a literal field is represented (RFC 7541 §6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Habit {
-    /// Values may repeat.
-    Repeats,
-    /// Values differ from message to message.
-    Changes,
-    /// Values are secrets (RFC 7541 §7.1.3).
-    Secret,
+pub(super) enum Indexing {
+    /// It may be inserted into the table: values of this name repeat.
+    Incremental,
+    /// It is not inserted: values differ from message to message.
+    Without,
+    /// No hop may insert it: values are secrets (§7.1.3).
+    Never,
 }
 
 /// The static properties of a name.
 #[derive(Clone, Copy)]
-pub(super) struct Traits {
+pub(super) struct NameProperties {
     /// Its first index in the static table; 0 if it is not in there.
     pub(super) index: u8,
     // Number of static entries with this name and a value, from `index` on.
-    whole: u8,
-    habit: Habit,
+    with_value: u8,
+    indexing: Indexing,
     secret_below: u8,
 }
 
-impl Traits {
+impl NameProperties {
     #[inline]
-    pub(super) fn habit(&self, value_len: usize) -> Habit {
+    pub(super) fn indexing(&self, value_len: usize) -> Indexing {
         // The length is a part of the rule, so one name can be a secret in one message and indexed in another.
-        if value_len < usize::from(self.secret_below) { Habit::Secret } else { self.habit }
+        if value_len < usize::from(self.secret_below) { Indexing::Never } else { self.indexing }
     }
 
     /// Returns the index of the static entry with this value.
     #[inline]
-    pub(super) fn whole(&self, value: &[u8]) -> Option<u32> {
-        if self.whole == 0 {
+    pub(super) fn static_index(&self, value: &[u8]) -> Option<u32> {
+        if self.with_value == 0 {
             return None;
         }
         let first = usize::from(self.index);
         // Entries with one name are adjacent in the static table, those with values first: at most seven comparisons.
-        let entries = &statics::ENTRIES[first - 1..][..usize::from(self.whole)];
+        let entries = &statics::ENTRIES[first - 1..][..usize::from(self.with_value)];
         entries.iter().position(|(_, theirs)| *theirs == value).map(|place| (first + place) as u32)
     }
 }
 
-pub(super) static TRAITS: [Traits; NameKind::COUNT] = traits();
+pub(super) static PROPERTIES: [NameProperties; NameKind::COUNT] = properties();
 
-const SECRET: [KnownName; 3] = [names::AUTHORIZATION, names::PROXY_AUTHORIZATION, names::SET_COOKIE];
+const NEVER: [KnownName; 3] = [names::AUTHORIZATION, names::PROXY_AUTHORIZATION, names::SET_COOKIE];
 
-const CHANGES: [KnownName; 37] = [
+const WITHOUT: [KnownName; 37] = [
     names::AGE,
     names::AUTHENTICATION_INFO,
     names::CF_RAY,
@@ -102,39 +102,40 @@ const CHANGES: [KnownName; 37] = [
     names::X_REQUEST_ID,
 ];
 
-const fn traits() -> [Traits; NameKind::COUNT] {
-    let mut traits = [Traits { index: 0, whole: 0, habit: Habit::Repeats, secret_below: 0 }; NameKind::COUNT];
+const fn properties() -> [NameProperties; NameKind::COUNT] {
+    let mut properties =
+        [NameProperties { index: 0, with_value: 0, indexing: Indexing::Incremental, secret_below: 0 }; NameKind::COUNT];
     // `while` and not `for`, because this runs in a constant.
     let mut at = statics::ENTRIES.len();
     while at > 0 {
         let (kind, value) = statics::ENTRIES[at - 1];
-        let traits = &mut traits[kind.number()];
+        let of_name = &mut properties[kind.number()];
         // The loop runs backwards, so that the lowest index of a name remains.
-        traits.index = at as u8;
+        of_name.index = at as u8;
         if !value.is_empty() {
-            traits.whole += 1;
+            of_name.with_value += 1;
         }
         at -= 1;
     }
     let mut at = 0;
-    while at < SECRET.len() {
-        traits[SECRET[at].index()].habit = Habit::Secret;
+    while at < NEVER.len() {
+        properties[NEVER[at].index()].indexing = Indexing::Never;
         at += 1;
     }
     let mut at = 0;
-    while at < CHANGES.len() {
-        traits[CHANGES[at].index()].habit = Habit::Changes;
+    while at < WITHOUT.len() {
+        properties[WITHOUT[at].index()].indexing = Indexing::Without;
         at += 1;
     }
     // A path rarely repeats within the life of a table entry; `/` and `/index.html` are in the static table.
-    traits[NameKind::Path.number()].habit = Habit::Changes;
-    traits[names::COOKIE.index()].secret_below = COOKIE_LEN_MIN as u8;
-    traits
+    properties[NameKind::Path.number()].indexing = Indexing::Without;
+    properties[names::COOKIE.index()].secret_below = COOKIE_LEN_MIN as u8;
+    properties
 }
 
 /// The statistics of a connection.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct IndexingStats {
     pub(super) named: [NameStats; NameKind::COUNT],
     others: [FieldStats; SEEN_MAX],
 }
@@ -151,23 +152,23 @@ pub(super) struct NameStats {
 /// The statistics of one field with an unregistered name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FieldStats {
-    pub(super) mark: u32,
+    pub(super) fingerprint: u32,
     /// The number of its entry, if it was inserted.
     pub(super) number: Option<u16>,
 }
 
-impl Default for Memory {
+impl Default for IndexingStats {
     fn default() -> Self {
         Self {
             named: [NameStats::default(); NameKind::COUNT],
-            others: [FieldStats { mark: 0, number: None }; SEEN_MAX],
+            others: [FieldStats { fingerprint: 0, number: None }; SEEN_MAX],
         }
     }
 }
 
-impl Memory {
-    pub(super) fn other_mut(&mut self, mark: u32) -> &mut FieldStats {
-        &mut self.others[(mark >> 24) as usize % SEEN_MAX]
+impl IndexingStats {
+    pub(super) fn other_mut(&mut self, fingerprint: u32) -> &mut FieldStats {
+        &mut self.others[(fingerprint >> 24) as usize % SEEN_MAX]
     }
 }
 
@@ -181,20 +182,20 @@ impl NameStats {
     }
 }
 
-/// A hash of a field. Two fields with equal marks usually differ at most in the middle of the name or value, or in
+/// A hash of a field. Two fields with equal fingerprints usually differ at most in the middle of the name or value, or in
 /// the name's case.
-pub(super) fn mark(name: &[u8], value: &[u8]) -> u32 {
+pub(super) fn fingerprint(name: &[u8], value: &[u8]) -> u32 {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut mark = (name.len() as u64) << 32 | value.len() as u64;
-    // Setting the case bits makes the mark independent of the name's case.
+    let mut hash = (name.len() as u64) << 32 | value.len() as u64;
+    // Setting the case bits makes the hash independent of the name's case.
     for (bytes, unseen) in [(name, 0x2020_2020_2020_2020), (value, 0)] {
         let (first, last) = match bytes.first_chunk::<8>().zip(bytes.last_chunk::<8>()) {
             Some((first, last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
             None => (bytes.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)), 0),
         };
-        mark = (mark ^ (first | unseen)).wrapping_mul(SPREAD).rotate_left(29);
-        mark = (mark ^ (last | unseen)).wrapping_mul(SPREAD).rotate_left(29);
+        hash = (hash ^ (first | unseen)).wrapping_mul(SPREAD).rotate_left(29);
+        hash = (hash ^ (last | unseen)).wrapping_mul(SPREAD).rotate_left(29);
     }
     // The rotation has moved the product's best mixed bits, the highest, into the low half.
-    mark as u32
+    hash as u32
 }
