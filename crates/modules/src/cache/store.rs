@@ -1,7 +1,8 @@
 //! The stored responses by key, which all workers share, and the fetches that are under way.
 //!
-//! A key's hash selects one of a fixed number of shards, each with a lock that is held for one look-up. Above the store's bound a shard
-//! drops keys by CLOCK: a hand passes over the slots and drops the first one that was not used since it last passed.
+//! A key's hash selects one of a fixed number of shards, each with a lock that is held for one look-up. Above its bound the store
+//! drops keys by CLOCK: a hand passes over the slots of one shard after the other, and drops those that were not used since it last
+//! passed.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
@@ -38,6 +39,8 @@ pub(super) struct Store {
     /// Keyed with random numbers, so that clients cannot choose keys that collide.
     hasher: RandomState,
     shards: Box<[ShardCell]>,
+    /// The shard in which the hand of CLOCK is.
+    hand: AtomicUsize,
     evicted: AtomicU64,
 }
 
@@ -105,6 +108,7 @@ impl<'k> CacheKey<'k> {
 struct Shard {
     places: HashMap<u64, usize, BuildHasherDefault<AsItIs>>,
     slots: Vec<Slot>,
+    /// The slot that the hand of CLOCK passes next.
     hand: usize,
     /// The number of removals: a response that was fetched before one is not stored.
     epoch: u64,
@@ -213,6 +217,7 @@ impl Store {
             receiving: AtomicUsize::new(0),
             hasher: RandomState::new(),
             shards: (0..SHARDS).map(|_| ShardCell::default()).collect(),
+            hand: AtomicUsize::new(0),
             evicted: AtomicU64::new(0),
         }
     }
@@ -331,7 +336,7 @@ impl Store {
             self.bytes.fetch_add(now, Ordering::Relaxed);
             self.bytes.fetch_sub(before, Ordering::Relaxed);
         }
-        self.shrink(place(key.hash));
+        self.shrink(key);
         true
     }
 
@@ -342,20 +347,26 @@ impl Store {
             shard.slot_or_insert(key, SLOT_BYTES + key.text.len(), &self.bytes).coalescing_paused_until =
                 Some(now + COALESCING_PAUSE);
         }
-        self.shrink(place(key.hash));
+        self.shrink(key);
     }
 
-    /// Drops keys until the bound holds, first of this shard.
-    fn shrink(&self, first: usize) {
-        for at in (first..SHARDS).chain(0..first) {
-            let mut shard = self.shards[at].lock();
-            while self.bytes.load(Ordering::Relaxed) > self.bytes_max {
-                let Some(bytes) = shard.evict() else { break };
-                self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-                self.evicted.fetch_add(1, Ordering::Relaxed);
-            }
-            if self.bytes.load(Ordering::Relaxed) <= self.bytes_max {
-                return;
+    /// Drops keys until the bound holds, but never `kept`, whose slot is new.
+    fn shrink(&self, kept: CacheKey<'_>) {
+        // The first revolution may only clear the marks of use, and the second one drops.
+        let mut passed = 0;
+        while self.bytes.load(Ordering::Relaxed) > self.bytes_max && passed <= 2 * SHARDS {
+            let at = self.hand.load(Ordering::Relaxed);
+            match self.shards[at].lock().evict(kept.hash) {
+                Some(bytes) => {
+                    self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+                    self.evicted.fetch_add(1, Ordering::Relaxed);
+                }
+                None => {
+                    passed += 1;
+                    // Another worker may have moved it.
+                    let next = (at + 1) % SHARDS;
+                    let _ = self.hand.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
+                }
             }
         }
     }
@@ -496,19 +507,19 @@ impl Shard {
         &mut self.slots[at]
     }
 
-    /// Drops the first slot that was not used since the hand last passed it; returns its memory.
-    fn evict(&mut self) -> Option<usize> {
-        if self.slots.is_empty() {
-            return None;
-        }
-        loop {
-            self.hand = if self.hand < self.slots.len() { self.hand } else { 0 };
-            if !std::mem::take(&mut self.slots[self.hand].used) {
-                // The hand stays: the last slot moves here.
-                return Some(self.take_out(self.hand).bytes);
-            }
+    /// Drops the next slot that was not used since the hand last passed it, other than that of the hash `kept`; returns its memory. `None`
+    /// if the hand has passed all slots of the shard.
+    fn evict(&mut self, kept: u64) -> Option<usize> {
+        while let Some(slot) = self.slots.get_mut(self.hand) {
+            let at = self.hand;
+            // Also past a slot that is dropped: the last one moves there, and stays for this revolution.
             self.hand += 1;
+            if slot.hash != kept && !std::mem::take(&mut slot.used) {
+                return Some(self.take_out(at).bytes);
+            }
         }
+        self.hand = 0;
+        None
     }
 
     fn take_out(&mut self, at: usize) -> Slot {
@@ -639,6 +650,29 @@ mod tests {
         store.purge(|_, _| true);
         check(&store);
         assert_eq!((store.usage().responses, store.usage().bytes), (0, 0));
+    }
+
+    /// A response that was just stored is not dropped for itself, and stays for half a revolution of the hand on average.
+    #[test]
+    fn a_full_store_keeps_the_newest() {
+        let store = Store::new(16 << 20);
+        for key in 0..10_000 {
+            put(&store, &format!("key {key}"), 1000);
+        }
+        assert!(store.usage().evicted > 1000);
+        for bytes in [3000, 30_000, 300_000, 3_000_000] {
+            let mut kept = 0;
+            for round in 0..100 {
+                let key = format!("{bytes} {round}");
+                put(&store, &key, bytes);
+                for small in 0..20 {
+                    put(&store, &format!("small {bytes} {round} {small}"), 1000);
+                }
+                kept += usize::from(has(&store, &key));
+                check(&store);
+            }
+            assert!(kept >= 60, "{kept} of 100 with {bytes} bytes");
+        }
     }
 
     // RFC 9111 §4.1: of several matching responses, the latest; a new response replaces those that answer its request.
