@@ -3,7 +3,8 @@
 
 mod support;
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -210,6 +211,41 @@ fn a_peer_that_does_not_close_is_not_waited_for() {
     assert_eq!(client.answer().status, 400);
     // The client's side stays open, and the server closes nevertheless.
     server.await_connections(0);
+}
+
+#[test]
+fn a_silent_response_ends_after_its_client() {
+    let server = TestServer::start(|setup| setup.timeouts.linger = SHORT);
+    let mut client = server.client();
+    client.ask("/silent-stream");
+    assert_eq!(client.head().status, 200);
+    client.end();
+    assert_eq!(server.probe.outcome("/silent-stream").ending, Ending::PeerGone);
+    server.await_connections(0);
+}
+
+#[test]
+fn a_response_that_makes_progress_continues_after_its_clients_half() {
+    const PIECES: usize = 10;
+    let origin = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = origin.local_addr().unwrap().port();
+    let linger = Duration::from_secs(1);
+    std::thread::spawn(move || {
+        let mut stream = origin.accept().unwrap().0;
+        assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+        stream.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {PIECES}\r\n\r\n").as_bytes()).unwrap();
+        // In all longer than the limit.
+        for _ in 0..PIECES {
+            std::thread::sleep(linger / 5);
+            stream.write_all(b"x").unwrap();
+        }
+    });
+    let server = TestServer::start(|setup| setup.timeouts.linger = linger);
+    let mut client = server.client();
+    client.ask(&format!("/forward/{port}/"));
+    client.end();
+    assert_eq!(client.answer().text(), "x".repeat(PIECES));
+    client.closed();
 }
 
 #[track_caller]

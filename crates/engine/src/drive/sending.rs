@@ -145,6 +145,11 @@ impl Sending {
         matches!(&self.phase, Phase::Open(content) if !content.is_pending())
     }
 
+    /// Returns whether the content's source has nothing now, and will wake the exchange when it has.
+    pub(super) fn awaits_source(&self) -> bool {
+        matches!(&self.phase, Phase::Open(content) if content.is_pending())
+    }
+
     /// Returns whether there is content that the stream accepts, so that only room in the output is missing.
     pub(super) fn could_send(&self, stream: StreamId, machine: &impl Streams) -> bool {
         self.has_content() && machine.writable(stream)

@@ -84,9 +84,10 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         }
     }
 
-    /// Returns whether the exchange may never end after the peer's end: its handler waits, or its content waits for window.
+    /// Returns whether the exchange may never end after the peer's end: its handler or its content's source waits, or its content waits for
+    /// window.
     fn may_never_end(&self, exchange: &Exchange) -> bool {
-        exchange.is_waiting() || exchange.awaited_action(&self.machine) == Some(PeerAction::OpenWindow)
+        exchange.is_stalled() || exchange.awaited_action(&self.machine) == Some(PeerAction::OpenWindow)
     }
 
     /// Returns the deadline of the peer's action that this exchange waits for.
@@ -128,6 +129,9 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             }
             _ => {}
         }
+        // A response that makes progress after the peer's end continues.
+        let progress = self.exchanges.iter().map(|exchange| exchange.since).filter(|_| awaited == AwaitedAction::Close);
+        let since = progress.fold(since, Instant::max);
         let plan = last.map_or_else(|| self.listener.plan(), |exchange| Rc::clone(&exchange.plan));
         let timeouts = &plan.timeouts;
         let limit = match awaited {

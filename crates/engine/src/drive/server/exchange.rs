@@ -223,6 +223,11 @@ impl Exchange {
         !self.sending.has_begun() && self.cx.is_waiting()
     }
 
+    /// Returns whether a handler waits, or the source of the response's content. A tunnel's source may wait for any time.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.is_waiting() || !self.is_tunnel && self.sending.awaits_source()
+    }
+
     /// Returns whether a wakeup can have an effect: after the response is queued, nothing of the exchange waits.
     pub(crate) fn follows_wakes(&self) -> bool {
         !self.sending.is_done()
