@@ -30,12 +30,6 @@ pub struct Budgets {
     pub continuations: u8,
     /// Entries of one SETTINGS frame; 64. Fewer than a dozen settings are defined.
     pub settings_entries: u16,
-    /// Unread DATA frames of one stream; 1024, if their mean length is below
-    /// [`tiny_data_bytes`](Self::tiny_data_bytes). Buffering a frame costs the same for any length (related to
-    /// CVE-2019-9517).
-    pub tiny_data: u16,
-    /// Mean length in bytes below which DATA frames count as tiny; 64.
-    pub tiny_data_bytes: u32,
     /// Streams not yet open whose priority is stored; 16 (RFC 9218 §7.1). The oldest one is dropped; the connection
     /// does not end.
     pub early_priorities: u8,
@@ -55,8 +49,6 @@ impl Default for Budgets {
             empty_data_a_second: 10,
             continuations: 8,
             settings_entries: 64,
-            tiny_data: 1024,
-            tiny_data_bytes: 64,
             early_priorities: 16,
         }
     }

@@ -376,7 +376,6 @@ impl Connection {
             send: Window::new(self.peer.initial_window),
             receive: Receive::new(self.settings.stream_window),
             unread: 0,
-            pieces: 0,
             priority,
             turn: self.turns.last(),
             remote,

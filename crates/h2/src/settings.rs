@@ -36,10 +36,16 @@ pub struct Settings {
 
 impl Settings {
     /// The settings for the client's role. A server may reset any number of streams, since each reset costs only
-    /// itself.
+    /// itself, and a stream of short messages must not end those of others.
     #[must_use]
     pub fn client() -> Self {
-        let budgets = Budgets { resets: u32::MAX, resets_a_second: u32::MAX, ..Budgets::default() };
+        let budgets = Budgets {
+            resets: u32::MAX,
+            resets_a_second: u32::MAX,
+            empty_data: 10_000,
+            empty_data_a_second: 1000,
+            ..Budgets::default()
+        };
         // Streams of one connection belong to many readers, some of them slow. Their unread bytes must not exhaust
         // the shared connection window.
         Self { budgets, stream_window: 256 * 1024, connection_window: 1 << 30, ..Self::default() }
@@ -138,9 +144,9 @@ impl Default for PeerSettings {
 }
 
 impl PeerSettings {
-    /// Applies the payload of a SETTINGS frame (RFC 9113 §6.5.2). Entries are applied in order, so that the last of a
+    /// Applies the payload of a SETTINGS frame of a server, or of a client (RFC 9113 §6.5.2). Entries are applied in order, so that the last of a
     /// kind counts; unknown ones are ignored.
-    pub(crate) fn apply(&mut self, payload: &[u8], entries_max: u16) -> Result<(), Fault> {
+    pub(crate) fn apply(&mut self, payload: &[u8], entries_max: u16, is_of_server: bool) -> Result<(), Fault> {
         let (entries, []) = payload.as_chunks::<6>() else { return Err(Fault::FRAME_SIZE) };
         if entries.len() > usize::from(entries_max) {
             return Err(Fault::CALM);
@@ -154,6 +160,8 @@ impl PeerSettings {
                     self.table_bytes_low = self.table_bytes_low.min(value);
                 }
                 id::ENABLE_PUSH | id::NO_RFC7540_PRIORITIES if value > 1 => return Err(Fault::PROTOCOL),
+                // A server must not set it to any other value than 0.
+                id::ENABLE_PUSH if value == 1 && is_of_server => return Err(Fault::PROTOCOL),
                 id::MAX_CONCURRENT_STREAMS => self.streams_max = value,
                 id::INITIAL_WINDOW_SIZE if value > WINDOW_MAX => return Err(Fault::FLOW_CONTROL),
                 id::INITIAL_WINDOW_SIZE => self.initial_window = value,

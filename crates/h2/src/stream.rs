@@ -29,8 +29,6 @@ pub(crate) struct Stream {
     pub(crate) receive: Receive,
     /// Bytes passed to the owner and not released yet.
     pub(crate) unread: u32,
-    /// Approximate number of DATA frames that delivered those bytes.
-    pub(crate) pieces: u16,
     pub(crate) priority: Priority,
     /// The turn in which the stream last sent content.
     pub(crate) turn: u32,

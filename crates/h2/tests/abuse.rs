@@ -160,28 +160,14 @@ fn many_settings() {
     assert_eq!(until_broken(&mut peer, 1, |_| settings(&[(4, 1); 65])), Some(0));
 }
 
-// Content byte by byte that is not read: buffering a frame costs the same for any length.
+// Content byte by byte that is not read stays within its windows (RFC 9113 §5.2), and is no reason to end a stream, which may carry short
+// messages to a reader that is late.
 #[test]
 fn tiny_data() {
     let mut peer = met();
     peer.reads = false;
     peer.feed(&post(1));
-    assert_eq!(until_broken(&mut peer, 5000, |_| data(1, 0, b"x")), Some(1024));
-    // A stream whose reader keeps up may last without end, even if the reader is always a few frames late.
-    let mut peer = met();
-    peer.reads = false;
-    peer.feed(&post(1));
-    peer.feed(&data(1, 0, &[b'x'; 50]));
-    for at in 0..20_000 {
-        peer.feed(&data(1, 0, b"gRPC?"));
-        peer.release(1, 5);
-        assert!(!peer.take().contains("broken"), "{at}");
-    }
-    // So may a stream that carries large frames.
-    let mut peer = met();
-    peer.reads = false;
-    peer.feed(&post(1));
-    assert_eq!(until_broken(&mut peer, 5000, |_| data(1, 0, &[b'x'; 100])), None);
+    assert_eq!(until_broken(&mut peer, 20_000, |_| data(1, 0, b"x")), None);
 }
 
 // RFC 7541 §7.3: one long entry that is referred to repeatedly.

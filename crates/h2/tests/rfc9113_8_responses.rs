@@ -347,6 +347,7 @@ fn what_a_server_may_not_do() {
             ("push", frame(0x5, END_HEADERS, 1, &[0, 0, 0, 2, 0x82]), &broken("PROTOCOL_ERROR")),
             ("a stream of its own", status(2, END_STREAM, &[]), &broken("PROTOCOL_ERROR")),
             ("a stream that was not opened", status(3, END_STREAM, &[]), &broken("PROTOCOL_ERROR")),
+            ("§6.5.2: a server enables push", settings(&[(2, 1)]), &broken("PROTOCOL_ERROR")),
             ("a priority of its own", priority_update(5, "u=1"), &broken("PROTOCOL_ERROR")),
             (
                 "content after the end",

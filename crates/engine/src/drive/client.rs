@@ -317,8 +317,11 @@ impl<T: Transport> ClientConnection<T> {
             }
             ClientEvent::Data { range, .. } => {
                 let is_small = (range.len() as u64) < COPIED_BELOW;
-                let is_copied = machine.is_multiplexed() && !call.may_hold(line.input.block_number(), is_small);
-                call.put(Frame::Chunk(line.chunk(range, is_copied)));
+                if machine.is_multiplexed() && !call.may_hold(line.input.block_number(), is_small) {
+                    call.put_small(&line.input.bytes()[range]);
+                } else {
+                    call.put(Frame::Chunk(line.input.share(range)));
+                }
                 call.look_at_reader(machine, out);
             }
             ClientEvent::Trailers { .. } => {

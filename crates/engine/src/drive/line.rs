@@ -1,12 +1,12 @@
 //! The part of a connection that does not depend on its role: transport, buffers, timer.
 
 use std::io::IoSlice;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
-use causeway_message::{Chunk, WriteList};
+use causeway_message::WriteList;
 use progress::{Stamp, is_heard, stage};
 
 use crate::blocks::BlockSize;
@@ -201,12 +201,6 @@ impl<T: Transport> Line<T> {
     /// Wakes the connection at `deadline`, unless a later call changes that.
     pub(super) fn set_deadline(&self, deadline: Instant) {
         self.core.timers.set(self.timer, deadline);
-    }
-
-    /// Returns a piece of the input as a chunk that shares the input's block, or as a copy.
-    pub(super) fn chunk(&self, range: Range<usize>, is_copied: bool) -> Chunk {
-        // A copy is for small pieces of several streams: each shared one would keep a whole block from the pool.
-        if is_copied { self.input.bytes()[range].to_vec().into() } else { self.input.share(range) }
     }
 }
 

@@ -416,7 +416,11 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
                     let mailbox = exchange.cx.mailbox();
                     let is_copied = len < COPIED_BELOW && self.machine.is_multiplexed() && !mailbox.is_empty();
                     // By reference where possible. A small piece of several streams is copied, so that it does not pin a block.
-                    mailbox.push(Frame::Chunk(self.line.chunk(range, is_copied)));
+                    if is_copied {
+                        mailbox.push_small(&self.line.input.bytes()[range]);
+                    } else {
+                        mailbox.push(Frame::Chunk(self.line.input.share(range)));
+                    }
                     if self.machine.is_multiplexed() {
                         // The reader may be another task, and may empty the mailbox before this task looks at it again.
                         mailbox.notify(task.waker());

@@ -63,11 +63,6 @@ impl Connection {
             stream.remote = Remote::Open(Some(declared));
         }
         if left > 0 {
-            stream.pieces = if stream.unread == 0 { 1 } else { stream.pieces.saturating_add(1) };
-            let budgets = &self.settings.budgets;
-            if stream.pieces > budgets.tiny_data && stream.unread / u32::from(stream.pieces) < budgets.tiny_data_bytes {
-                return Err(Fault::CALM);
-            }
             // The client did not wait for the 100.
             stream.kind.expects_continue = false;
         } else if !ends {
@@ -185,10 +180,7 @@ impl Connection {
         if bytes == 0 {
             return;
         }
-        let left = stream.unread - bytes;
-        // Scale the number of frames by the fraction of bytes left.
-        stream.pieces = (u64::from(stream.pieces) * u64::from(left) / u64::from(stream.unread)) as u16;
-        stream.unread = left;
+        stream.unread -= bytes;
         self.give(id, bytes, out);
     }
 

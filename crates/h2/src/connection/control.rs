@@ -2,7 +2,7 @@
 
 use causeway_message::WriteList;
 
-use super::{Connection, InputStep, depends_on};
+use super::{Connection, InputStep, Role, depends_on};
 use crate::fault::{ErrorCode, Fault};
 use crate::frame::{self, FrameHeader, flag, kind};
 use crate::priority::Priority;
@@ -146,7 +146,7 @@ impl Connection {
     /// Applies the peer's SETTINGS.
     pub(crate) fn apply(&mut self, payload: &[u8]) -> Result<(), Fault> {
         let before = self.peer;
-        self.peer.apply(payload, self.settings.budgets.settings_entries)?;
+        self.peer.apply(payload, self.settings.budgets.settings_entries, self.role == Role::Client)?;
         if self.peer.table_bytes != before.table_bytes || self.peer.table_bytes_low != before.table_bytes {
             let own = self.settings.encoder_table_bytes;
             // RFC 7541 §4.2: a reduction between two blocks must be signalled, even if the size was raised again.

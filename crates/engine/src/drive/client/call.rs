@@ -362,6 +362,12 @@ impl UpstreamCall {
         self.call.mailbox().push(frame);
     }
 
+    /// Gives a copy of a small piece of content to the response's reader.
+    pub(super) fn put_small(&mut self, bytes: &[u8]) {
+        self.since = clock::now();
+        self.call.mailbox().push_small(bytes);
+    }
+
     /// The response is complete. The rest of the request is abandoned, unless it is a tunnel's.
     pub(super) fn end(&mut self, machine: &mut ClientMachine, out: &mut WriteList) {
         // The other direction of a tunnel may continue for as long as it likes.
