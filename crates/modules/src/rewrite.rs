@@ -23,6 +23,8 @@ use serde_json::Value;
 struct RewriteConfig {
     method: String,
     uri: String,
+    /// Not in Caddy: escapes the values of placeholders in the path of `uri`.
+    escape_values: bool,
     strip_path_prefix: String,
     strip_path_suffix: String,
     uri_substring: Vec<path::SubstringConfig>,
@@ -83,7 +85,7 @@ impl Rewrite {
         };
         Ok(Self {
             method: (!written.method.is_empty()).then(|| build.template(&written.method)),
-            uri: (!written.uri.is_empty()).then(|| uri::Uri::build(&written.uri, build)),
+            uri: (!written.uri.is_empty()).then(|| uri::Uri::build(&written.uri, written.escape_values, build)),
             paths: paths.into(),
             query,
         })

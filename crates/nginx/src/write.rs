@@ -33,6 +33,13 @@ pub(crate) fn block(out: &mut Vec<String>, head: &str, lines: Vec<String>) {
     out.push("}".to_owned());
 }
 
+/// Returns a `rewrite` to a target. Groups and variables have parts of the decoded path, which must not be decoded again.
+pub(crate) fn rewrite(target: &str) -> String {
+    let path = target.split('?').next().unwrap_or_default();
+    let has_text = path.contains("{re.") || path.contains("{vars.");
+    format!("rewrite * {}{}", quote(target), if has_text { " escape_values" } else { "" })
+}
+
 /// Returns a word of a Caddyfile with this value.
 pub(crate) fn quote(word: &str) -> String {
     if word.is_empty() {

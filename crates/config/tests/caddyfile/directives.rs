@@ -220,6 +220,8 @@ fn target() {
         ),
     ]);
     assert_eq!(routes("rewrite /x"), json!([{ "group": "group0", "handle": [rewrite("uri", "/x".into())] }]));
+    let escaped = json!({ "handler": "rewrite", "uri": "/x", "escape_values": true });
+    assert_eq!(routes("rewrite * /x escape_values"), json!([{ "group": "group0", "handle": [escaped] }]));
     assert_eq!(
         routes("try_files {path} /index.php?p={path}"),
         json!([

@@ -47,6 +47,13 @@ fn uri() {
         (json!({ "uri": "/p{http.request.uri.path}" }), "/a%3Fb%23%25c", "GET /p/a%3Fb%23%25c /p/a?b#%c"),
         (json!({ "uri": "/p{http.request.uri}" }), "/a?b=1", "GET /p/a?b=1 /p/a"),
         (json!({ "uri": "/p{http.request.uri}?x" }), "/a?b=1", "GET /p/a?x /p/a"),
+        // Not in Caddy: the value is text without escapes.
+        (json!({ "uri": "/p/{http.request.uri.path.0}" }), "/a%252e%3Fb", "GET /p/a.?b /p/a."),
+        (
+            json!({ "uri": "/p/{http.request.uri.path.0}", "escape_values": true }),
+            "/a%252e%3Fb",
+            "GET /p/a%252e%3Fb /p/a%2e?b",
+        ),
         (json!({ "uri": "{http.request.header.to}" }), "/a", "GET / /"),
         (json!({ "uri": "/f(o)o%2Fb" }), "/a", "GET /f%28o%29o/b /f(o)o/b"),
         (json!({ "uri": "/100%" }), "/a", "GET /100%25 /100%"),

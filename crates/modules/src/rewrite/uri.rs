@@ -7,6 +7,8 @@ use super::{NewQuery, escape, set_target};
 
 pub(super) struct Uri {
     path: Option<Template>,
+    /// The values of placeholders in the path are text without escapes: their `%`, `?` and `#` are escaped.
+    escapes_values: bool,
     /// `None` if the string contains no `?`.
     query: Option<Box<[Component]>>,
 }
@@ -18,7 +20,7 @@ struct Component {
 }
 
 impl Uri {
-    pub(super) fn build(source: &str, build: &mut Build<'_>) -> Self {
+    pub(super) fn build(source: &str, escapes_values: bool, build: &mut Build<'_>) -> Self {
         // A fragment is never sent (RFC 3986 §4.2 and Caddy).
         let source = source.split('#').next().unwrap_or_default();
         let (path, query) = match source.split_once('?') {
@@ -34,7 +36,7 @@ impl Uri {
             });
             components.into()
         });
-        Self { path: (!path.is_empty()).then(|| build.template(path)), query }
+        Self { path: (!path.is_empty()).then(|| build.template(path)), escapes_values, query }
     }
 
     pub(super) fn apply(&self, cx: &mut Context) -> Result<(), Fault> {
@@ -44,7 +46,9 @@ impl Uri {
                 match &self.path {
                     None => path.extend_from_slice(cx.head().target().path().as_bytes()),
                     Some(template) => {
-                        template.render_values(cx, path, put_in_path);
+                        template.render_values(cx, path, |name, value, path| {
+                            put_in_path(value, self.escapes_values || is_decoded_path(name), path);
+                        });
                         let end = path.iter().position(|&byte| byte == b'#').unwrap_or(path.len());
                         path.truncate(end);
                         // A placeholder's value may contain a query; a configured query takes precedence.
@@ -85,12 +89,15 @@ impl Uri {
     }
 }
 
-/// Appends a placeholder's value. Decoded paths are escaped where a byte would change the target's structure.
-fn put_in_path(name: &str, value: &[u8], out: &mut Vec<u8>) {
-    let is_path =
-        matches!(name, "http.request.uri.path" | "http.matchers.file.relative" | "http.matchers.file.remainder");
+/// Returns whether the placeholder's value is a decoded path, which is escaped without a setting too, as in Caddy.
+fn is_decoded_path(name: &str) -> bool {
+    matches!(name, "http.request.uri.path" | "http.matchers.file.relative" | "http.matchers.file.remainder")
+}
+
+/// Appends a placeholder's value. Text without escapes is escaped where a byte would change the target's structure.
+fn put_in_path(value: &[u8], is_escaped: bool, out: &mut Vec<u8>) {
     for &byte in value {
-        if is_path && b"%?#".contains(&byte) { push_escape(byte, out) } else { out.push(byte) }
+        if is_escaped && b"%?#".contains(&byte) { push_escape(byte, out) } else { out.push(byte) }
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Locations, Pattern, pattern};
 use crate::parse::Directive;
 use crate::variables::{Names, only_variable, variables};
-use crate::write::{block, quote};
+use crate::write::{block, quote, rewrite};
 
 /// Statuses to whose responses `add_header` without `always` applies (nginx's documentation of ngx_http_headers_module).
 const ADDED: &str = "200 201 204 206 301 302 303 304 307 308";
@@ -172,7 +172,7 @@ impl<'a> Translator<'a> {
             _ => match names.expand(target) {
                 Ok(target) if !names.capture.is_empty() && target.contains(&format!("{{re.{}.", names.capture)) => {
                     out.push("root * /".to_owned());
-                    out.push(format!("rewrite * {}", quote(&target)));
+                    out.push(rewrite(&target));
                 }
                 _ => self.note(out, alias, "in a location with an expression its path has to contain a group"),
             },

@@ -7,7 +7,7 @@ use crate::expressions::{WithoutLookAhead, compiled, groups, without_look_ahead}
 use crate::location::{Location, Locations, PathConditions, Pattern};
 use crate::parse::Directive;
 use crate::variables::Names;
-use crate::write::{block, cel_text, quote};
+use crate::write::{block, cel_text, quote, rewrite};
 
 /// The directives with which a location leaves the response to an upstream.
 const PASSES: &[&str] = &["proxy_pass", "fastcgi_pass", "grpc_pass", "uwsgi_pass", "scgi_pass"];
@@ -276,14 +276,13 @@ impl<'a> Translator<'a> {
                     // The new URI has no query.
                     last.push('?');
                 }
-                let last = quote(&last);
                 let missing = self.missing(out, &candidates);
                 if candidates.split(' ').any(|pattern| pattern != "{path}" && pattern != "{path}/") {
                     out.push(format!("@found_{missing} file {candidates}"));
                     let found = vec!["rewrite * {file_match.relative}".to_owned()];
                     self.guarded(out, location, names, &format!("found_{missing}"), found);
                 }
-                self.guarded(out, location, names, &missing, vec![format!("rewrite * {last}")]);
+                self.guarded(out, location, names, &missing, vec![rewrite(&last)]);
             }
         }
     }

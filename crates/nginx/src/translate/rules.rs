@@ -7,7 +7,7 @@ use super::{Translator, inherited, own, value};
 use crate::expressions::{compiled, groups};
 use crate::parse::Directive;
 use crate::variables::{Names, is_path, only_variable, variable};
-use crate::write::{block, cel_text, quote, quote_scalar};
+use crate::write::{block, cel_text, quote, quote_scalar, rewrite};
 
 /// Whether a `rewrite`, or one within an `if`, lets nginx choose the location anew.
 fn chooses_anew(directive: &Directive) -> bool {
@@ -211,13 +211,13 @@ impl Translator<'_> {
             Some(path) => (path.to_owned(), true),
             None => (target, false),
         };
-        let rewrite = |path: &str| {
+        let rewrite_to = |path: &str| {
             let query = match (dropped, path.contains('?')) {
                 (true, false) => "?",
                 (false, true) => "&{query}",
                 _ => "",
             };
-            format!("rewrite * {}", quote(&format!("{path}{query}")))
+            rewrite(&format!("{path}{query}"))
         };
         let mut lines = Vec::new();
         if external || matches!(flag, "redirect" | "permanent") {
@@ -230,7 +230,7 @@ impl Translator<'_> {
             if has_only_groups(path, &name) {
                 // The groups are parts of the decoded path. As a path they are encoded again.
                 let redirect = format!("redir * {} {status}", quote(&format!("{origin}{{uri}}")));
-                block(&mut lines, "route", vec![rewrite(path), redirect]);
+                block(&mut lines, "route", vec![rewrite_to(path), redirect]);
             } else {
                 let query = match (dropped, path.contains('?')) {
                     (true, _) => "",
@@ -240,7 +240,7 @@ impl Translator<'_> {
                 lines.push(format!("redir * {} {status}", quote(&format!("{origin}{path}{query}"))));
             }
         } else {
-            lines.push(rewrite(&path));
+            lines.push(rewrite_to(&path));
             if flag == "break" && replaces_prefix(blocks[blocks.len() - 1]) {
                 lines.push(format!("vars {CHANGED} yes"));
             }

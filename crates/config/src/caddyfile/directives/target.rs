@@ -17,9 +17,11 @@ fn rewrite_handler(key: &str, text: &str) -> Value {
     handler.json()
 }
 
-/// Parses `rewrite [<matcher>] <to>`. A lone argument is the target, even if it looks like a matcher.
+/// Parses `rewrite [<matcher>] <to>`, or `rewrite <matcher> <to> escape_values`, which is not in Caddy. A lone argument is the target, even if
+/// it looks like a matcher.
 pub(super) fn rewrite(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
-    let matcher = match d.remaining().len() {
+    let escapes_values = d.remaining().get(2).is_some_and(|last| &*last.text == "escape_values");
+    let matcher = match d.remaining().len() - usize::from(escapes_values) {
         0 => return Err(d.rule("too few arguments; must have at least a rewrite URI")),
         1 => None,
         2 => d.matcher()?,
@@ -29,8 +31,13 @@ pub(super) fn rewrite(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
         }
     };
     let to = d.require()?;
+    let mut handler = rewrite_handler("uri", &to.text);
+    if escapes_values {
+        d.require()?;
+        handler["escape_values"] = true.into();
+    }
     d.end()?;
-    Ok(vec![Output::Route(Route::new(matcher, rewrite_handler("uri", &to.text)))])
+    Ok(vec![Output::Route(Route::new(matcher, handler))])
 }
 
 /// Parses `method [<matcher>] <method>`.
