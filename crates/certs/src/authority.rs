@@ -17,7 +17,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::certificate::{is_early, moment, renew_at};
 use super::replace::Lasting;
-use super::storage::{Lock, SharedStorage, Storage, safe_key};
+use super::storage::{Lock, Needed, SharedStorage, Storage, lock_if_writable, safe_key};
 use super::{Certificate, Error, pem};
 
 /// Caddy's ten years, of 360 days each.
@@ -127,11 +127,11 @@ impl Authority {
     /// authorities without one of their own. Blocks.
     ///
     /// # Errors
-    /// Fails if the root cannot be read or written, is malformed, or has no key when one is needed; and if the
+    /// Fails if the root cannot be read or must be made and cannot be written, is malformed, or has no key when one is needed; and if the
     /// operator's intermediate is malformed. A malformed intermediate of the authority's own is replaced.
     pub fn open(spec: AuthoritySpec, usual: &SharedStorage, now: SystemTime) -> Result<Self, Error> {
         let storage = spec.storage.as_ref().unwrap_or(usual).clone();
-        let lock = storage.lock(&format!("pki_{}", spec.id))?;
+        let lock = lock_if_writable(&*storage, &format!("pki_{}", spec.id))?;
         let (root, root_place) = match &spec.root {
             Some(files) => {
                 let place = files.certificate.display().to_string();
@@ -166,7 +166,7 @@ impl Authority {
                 let stored = stored_intermediate(&spec, &*storage, &root)?;
                 match stored.filter(|signer| signer.is_fresh(&spec, now)) {
                     Some(signer) => signer,
-                    None => make_intermediate(&spec, (&*storage, &lock), &root, &root_place, now)?,
+                    None => make_intermediate(&spec, (&*storage, &lock), (&root, &root_place), Needed::Signed, now)?,
                 }
             }
         };
@@ -211,12 +211,16 @@ impl Authority {
             return Ok(false);
         }
         // Several processes can share the storage: only one may replace the intermediate.
-        let lock = self.storage.lock(&format!("pki_{}", self.spec.id))?;
+        let lock = lock_if_writable(&*self.storage, &format!("pki_{}", self.spec.id))?;
         // Another process may have renewed it while this one waited for the lock.
         let stored = stored_intermediate(&self.spec, &*self.storage, &self.root)?;
         self.signer = match stored.filter(|signer| signer.is_fresh(&self.spec, now)) {
             Some(signer) => signer,
-            None => make_intermediate(&self.spec, (&*self.storage, &lock), &self.root, &self.root_place, now)?,
+            None => {
+                let needed = Needed::beside(self.signer.not_after, now);
+                let root = (&self.root, &*self.root_place);
+                make_intermediate(&self.spec, (&*self.storage, &lock), root, needed, now)?
+            }
         };
         Ok(true)
     }
@@ -332,8 +336,8 @@ fn make_root(
 fn make_intermediate(
     spec: &AuthoritySpec,
     (storage, lock): (&dyn Storage, &Lock),
-    root: &CertificateDer<'static>,
-    root_place: &str,
+    (root, root_place): (&CertificateDer<'static>, &str),
+    needed: Needed,
     now: SystemTime,
 ) -> Result<Signer, Error> {
     let name = spec.common_name(&spec.intermediate_common_name, now);
@@ -348,9 +352,10 @@ fn make_intermediate(
     params.use_authority_key_identifier_extension = true;
     let intermediate = params.signed_by(&key, &root_issuer).map_err(failed)?;
     let chain = vec![intermediate.der().clone()];
-    lock.store(&spec.key("intermediate.key"), key.serialize_pem().as_bytes(), Lasting::Yes)?;
-    lock.store(&spec.key("intermediate.crt"), pem::write_chain(&chain).as_bytes(), Lasting::Yes)?;
-    tracing::info!("certificate authority '{}': made an intermediate", spec.id);
+    let stored = lock
+        .store(&spec.key("intermediate.key"), key.serialize_pem().as_bytes(), Lasting::Yes)
+        .and_then(|()| lock.store(&spec.key("intermediate.crt"), pem::write_chain(&chain).as_bytes(), Lasting::Yes));
+    needed.check(&format!("certificate authority '{}': made an intermediate", spec.id), stored)?;
     let place = storage.place(&spec.key("intermediate.crt"));
     signer(chain, key, &place)
 }

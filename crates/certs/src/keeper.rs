@@ -14,6 +14,7 @@ use rcgen::{
 
 use super::authority::SignedBy;
 use super::replace::Lasting;
+use super::storage::{Needed, lock_if_writable};
 use super::{
     Authority, AuthoritySpec, Certificate, CertificateSelection, Error, Lock, OcspPolicy, SharedStorage, Store, ocsp,
     pem,
@@ -200,7 +201,7 @@ impl Keeper {
             });
             let certificate = match known {
                 Some((_, certificate)) => Arc::clone(certificate),
-                None => Arc::new(obtain(&managed, authority, &storage, now)?),
+                None => Arc::new(obtain(&managed, authority, &storage, Needed::Signed, now)?),
             };
             held.push((managed, certificate));
         }
@@ -331,7 +332,8 @@ impl Keeper {
     /// If signing fails, or storage.
     pub fn sign_public(&self, local: &Managed, lock: &Lock, now: SystemTime) -> Result<(), Error> {
         let storage = &**local.storage.as_ref().unwrap_or(&self.storage);
-        let certificate = obtain_locked(local, authority(&self.signers(), &local.authority), (storage, lock), now)?;
+        let certificate =
+            obtain_locked(local, authority(&self.signers(), &local.authority), (storage, lock), Needed::Signed, now)?;
         self.serve(
             &local.name,
             IssuedCertificate { certificate: Arc::new(certificate), authority: local.authority.clone() },
@@ -412,7 +414,7 @@ impl Keeper {
         if let Some(known) = known {
             return Ok(known);
         }
-        let fresh = obtain(&managed, authority(&authorities, &managed.authority), &self.storage, now)?;
+        let fresh = obtain(&managed, authority(&authorities, &managed.authority), &self.storage, Needed::Signed, now)?;
         let fresh = Arc::new(fresh);
         self.store.swap(None, Some(&fresh));
         self.kept().held.push((managed, Arc::clone(&fresh)));
@@ -443,7 +445,8 @@ impl Keeper {
         // The lock is not held while authorities sign: tasks for public certificates wait for it.
         let due_now = self.take_due(now);
         for (managed, old) in due_now {
-            match obtain(&managed, authority(&authorities, &managed.authority), &self.storage, now) {
+            let needed = Needed::beside(old.not_after(), now);
+            match obtain(&managed, authority(&authorities, &managed.authority), &self.storage, needed, now) {
                 Ok(fresh) => {
                     let fresh = Arc::new(fresh);
                     let mut kept = self.kept();
@@ -576,18 +579,19 @@ fn is_due(managed: &Managed, certificate: &Certificate, now: SystemTime) -> bool
     due(managed, certificate) <= now || certificate.is_early(now)
 }
 
-/// Returns the certificate in storage if it is fresh, or else signs and stores a new one. `usual`: the storage of names without one of
+/// Returns the certificate in storage if it is fresh, or else signs a new one and stores it. `usual`: the storage of names without one of
 /// their own.
 fn obtain(
     managed: &Managed,
     authority: &Authority,
     usual: &SharedStorage,
+    needed: Needed,
     now: SystemTime,
 ) -> Result<Certificate, Error> {
     let storage = &**managed.storage.as_ref().unwrap_or(usual);
     // Held while reading and writing: of several processes one signs, and the others then find its certificate.
-    let lock = storage.lock(&format!("issue_cert_{}", managed.name))?;
-    obtain_locked(managed, authority, (storage, &lock), now)
+    let lock = lock_if_writable(storage, &format!("issue_cert_{}", managed.name))?;
+    obtain_locked(managed, authority, (storage, &lock), needed, now)
 }
 
 /// As [`obtain`], with the name's lock.
@@ -595,6 +599,7 @@ fn obtain_locked(
     managed: &Managed,
     authority: &Authority,
     (storage, lock): (&dyn crate::Storage, &Lock),
+    needed: Needed,
     now: SystemTime,
 ) -> Result<Certificate, Error> {
     let stored = stored(&managed.authority, &managed.name, storage)?;
@@ -614,10 +619,12 @@ fn obtain_locked(
     let by = if managed.by_root { SignedBy::Root } else { SignedBy::Intermediate };
     let chain = authority.sign(std::slice::from_ref(&managed.name), &key, managed.lifetime, by, now)?;
     // The key comes first. A crash between the writes leaves a pair that does not match, which `stored` rejects.
-    lock.store(&key_at, key.serialize_pem().as_bytes(), Lasting::No)?;
-    lock.store(&chain_at, pem::write_chain(&chain).as_bytes(), Lasting::No)?;
-    lock.store(&meta_at, meta(&managed.name).as_bytes(), Lasting::No)?;
-    tracing::info!("{}: obtained a certificate of the authority '{}'", managed.name, managed.authority);
+    let kept = lock
+        .store(&key_at, key.serialize_pem().as_bytes(), Lasting::No)
+        .and_then(|()| lock.store(&chain_at, pem::write_chain(&chain).as_bytes(), Lasting::No))
+        .and_then(|()| lock.store(&meta_at, meta(&managed.name).as_bytes(), Lasting::No));
+    needed
+        .check(&format!("{}: obtained a certificate of the authority '{}'", managed.name, managed.authority), kept)?;
     let der = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
     Certificate::new(chain, der.into(), Vec::new(), (&chain_at, &key_at))
 }

@@ -8,6 +8,7 @@ mod lock;
 mod redis;
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -104,6 +105,59 @@ impl Lock {
     /// [`Error::LockLost`] if the lock has expired, [`Error::Write`] if the storage fails. The old value is then unchanged.
     pub fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error> {
         self.held.store(key, value, lasting)
+    }
+}
+
+/// Takes a lock as [`Storage::lock`] does. If the storage cannot be written, returns a lock that protects nothing and with which every write
+/// fails: the values in storage can still be used.
+///
+/// # Errors
+/// [`Error::Locked`].
+pub(crate) fn lock_if_writable(storage: &dyn Storage, name: &str) -> Result<Lock, Error> {
+    match storage.lock(name) {
+        Err(Error::Write(place, error)) => {
+            Ok(Lock::new(NotWritable { place, kind: error.kind(), words: error.to_string() }))
+        }
+        lock => lock,
+    }
+}
+
+/// What a new certificate needs before it is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needed {
+    /// To be in storage: an older certificate serves meanwhile.
+    Stored,
+    /// Only to be signed. That it is not in storage is logged.
+    Signed,
+}
+
+impl Needed {
+    /// While a certificate that ends at `not_after` serves, a new one must be in storage.
+    pub(crate) fn beside(not_after: SystemTime, now: SystemTime) -> Self {
+        if now + Duration::from_secs(300) < not_after { Self::Stored } else { Self::Signed }
+    }
+
+    /// Returns the failure to store, unless that is only to be logged.
+    pub(crate) fn check(self, subject: &str, stored: Result<(), Error>) -> Result<(), Error> {
+        match (self, stored) {
+            (Self::Signed, Err(error)) => tracing::error!("{subject}, but only in memory: {error}"),
+            (_, Err(error)) => return Err(error),
+            (_, Ok(())) => tracing::info!("{subject}"),
+        }
+        Ok(())
+    }
+}
+
+/// The lock of a storage that cannot be written, and the failure.
+struct NotWritable {
+    place: String,
+    kind: io::ErrorKind,
+    words: String,
+}
+
+impl HeldLock for NotWritable {
+    fn store(&self, _: &str, _: &[u8], _: Lasting) -> Result<(), Error> {
+        Err(Error::Write(self.place.clone(), io::Error::new(self.kind, self.words.clone())))
     }
 }
 

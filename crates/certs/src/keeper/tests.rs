@@ -76,6 +76,29 @@ fn renewed_when_a_third_is_left() {
     assert_eq!(leaf(&keeper, "a.localhost").not_after(), now() + 8 * DAY + 12 * hour);
 }
 
+/// A storage that is read-only: its certificates are used, and new ones of its authority are only in memory.
+#[test]
+fn a_storage_that_cannot_be_written() {
+    let folder = Folder::new();
+    let first = open(&folder, &[local("a.localhost")], None, now());
+    // A folder of locks where none can be made, since permissions do not bind the superuser.
+    let locks = folder.path("data/locks");
+    std::fs::remove_dir_all(&locks).unwrap();
+    std::os::unix::fs::symlink("/proc/nonexistent/locks", &locks).unwrap();
+    let names = [local("a.localhost"), local("b.localhost")];
+    let second = open(&folder, &names, None, now());
+    assert_eq!(leaf(&second, "a.localhost").signed().cert, leaf(&first, "a.localhost").signed().cert);
+    assert_eq!(leaf(&second, "b.localhost").names(), ["b.localhost"]);
+    assert!(!folder.path("data/certificates/local/b.localhost").exists());
+    // All of it is due, the intermediate too.
+    second.renew(now() + 8 * DAY);
+    assert_eq!(leaf(&second, "a.localhost").not_before(), now() + 8 * DAY);
+    // Without a root there is nothing that clients could trust.
+    std::fs::remove_file(folder.path("data/pki/authorities/local/root.crt")).unwrap();
+    let error = Keeper::open(wanted(&folder, &names), None, now()).map(drop).unwrap_err().to_string();
+    assert!(error.contains("/locks: cannot be written: "), "{error}");
+}
+
 #[test]
 fn what_is_broken_in_storage_is_replaced() {
     let folder = Folder::new();
