@@ -122,7 +122,7 @@ pub(crate) fn lock_if_writable(storage: &dyn Storage, name: &str) -> Result<Lock
     }
 }
 
-/// What a new certificate needs before it is used.
+/// The condition for the use of a new certificate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needed {
     /// To be in storage: an older certificate serves meanwhile.

@@ -239,7 +239,7 @@ fn killed_at_any_moment() {
         random ^= random << 17;
         let mut child = victim_command(&folder.path("")).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = [0; 1];
-        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
+        io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
         std::thread::sleep(Duration::from_micros(random % 30_000));
         child.kill().unwrap();
         child.wait().unwrap();
