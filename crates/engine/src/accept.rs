@@ -268,7 +268,10 @@ async fn heard(
     policy: ProxyPolicy,
     timeout: Duration,
 ) {
-    let refused = match tokio::time::timeout(timeout, proxy_protocol::read(&stream)).await {
+    let start = tokio::time::timeout(timeout, proxy_protocol::read(&stream)).await;
+    // The reactor has reported the bytes of an incomplete header, and does so only once.
+    let is_reported = matches!(start, Err(_) | Ok(Ok(Start::Incomplete)));
+    let refused = match start {
         Ok(Ok(Start::Header { .. })) if policy == ProxyPolicy::Reject => {
             Some("a header of a peer that must not send one")
         }
@@ -288,6 +291,12 @@ async fn heard(
         tracing::debug!(peer = %ends, found, "closing a connection by the PROXY protocol");
         return;
     }
+    let stream = match is_reported {
+        true => stream.into_std().and_then(TcpStream::from_std),
+        false => Ok(stream),
+    };
+    // Registering again fails if the process has no memory for it.
+    let Ok(stream) = stream else { return };
     place.is_held = false;
     begin(&place.core, &listener, stream, ends);
 }

@@ -65,6 +65,24 @@ fn from_a_proxy() {
     }
 }
 
+// Caddy, `timeout`: after it the connection is one without a header.
+#[test]
+fn an_incomplete_header_ends_with_its_time() {
+    let folder = Folder::new();
+    folder.write(
+        "Caddyfile",
+        "{\nservers {\nlistener_wrappers {\nproxy_protocol {\nallow 127.0.0.0/8\ntimeout 200ms\n}\n}\n}\n}\n\
+         http://:0 {\nbind 127.0.0.1\nrespond ok\n}\n",
+    );
+    let server = folder.start(&["run"]);
+    let mut stream = connect(server.port());
+    // The begin of a header of version 2. As a request it is malformed, without another byte.
+    stream.write_all(b"\r\n\r\n\0\r\nQ").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 400 "), "{text:?}");
+}
+
 // Caddy, transport `proxy_protocol`: each connection begins with the client's address, without a port.
 #[test]
 fn to_an_upstream() {

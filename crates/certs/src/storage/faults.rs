@@ -160,7 +160,7 @@ fn victim() {
         }
         Err(_) => {
             println!("begun");
-            std::io::stdout().flush().unwrap();
+            io::stdout().flush().unwrap();
             for round in 0.. {
                 live(Arc::new(inner.clone()), now() + round * 7 * DAY);
             }
