@@ -4,6 +4,7 @@
 //! them:
 //!
 //! - `parse`: words, blocks and included files
+//! - `standard`: files of nginx's packages
 //! - `expressions`: regular expressions in the syntax of a Caddyfile
 //! - `location`: nginx's choice of a location, as a list in the order of precedence
 //! - `variables`: nginx's variables as placeholders
@@ -15,6 +16,7 @@
 mod expressions;
 mod location;
 mod parse;
+mod standard;
 mod translate;
 mod variables;
 mod write;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::standard;
+
 /// Nesting of blocks beyond which a file is refused.
 const BLOCK_DEPTH_MAX: usize = 64;
 /// Nesting of `include` beyond which a file is refused; a cycle reaches it.
@@ -89,15 +91,15 @@ enum Lexeme {
     Semicolon,
 }
 
-/// Parses a configuration with all files that it includes. Relative paths of `include` are relative to the folder of
-/// `name`.
+/// Parses a configuration with all files that it includes. Relative paths of `include` are relative to the folder of `name`, or else to the
+/// one around it. A file of nginx's packages that is absent has its standard content.
 pub(crate) fn parse(text: &str, name: &str, files: &dyn Files) -> Result<Vec<Directive>, SyntaxError> {
-    let mut parser = Parser { files, folder: folder_of(name), count: 0 };
+    let mut parser = Parser { files, folder: folder_of(name).to_owned(), count: 0 };
     parser.file(text, name, 0)
 }
 
-fn folder_of(name: &str) -> String {
-    name.rfind('/').map(|end| name[..=end].to_owned()).unwrap_or_default()
+fn folder_of(name: &str) -> &str {
+    name.rfind('/').map_or("", |end| &name[..=end])
 }
 
 struct Parser<'a> {
@@ -190,11 +192,32 @@ impl Parser<'_> {
             let message = format!("found more than {INCLUDE_DEPTH_MAX} files that include each other: is it a cycle?");
             return Err(error(message));
         }
-        let pattern = if pattern.starts_with('/') { pattern.clone() } else { format!("{}{pattern}", self.folder) };
-        let paths = if pattern.contains(['*', '?', '[']) { self.files.glob(&pattern) } else { vec![pattern.clone()] };
+        // Of a file in `sites-available`, nginx's own folder is the one around.
+        let folders = match pattern.starts_with('/') {
+            true => vec![""],
+            false => vec![&*self.folder, folder_of(self.folder.trim_end_matches('/'))],
+        };
+        let places = folders.iter().map(|folder| format!("{folder}{pattern}"));
+        let files = if pattern.contains(['*', '?', '[']) {
+            let found = places.map(|pattern| self.files.glob(&pattern)).find(|found| !found.is_empty());
+            let read = |path: String| self.files.read(&path).map(|text| (path, text));
+            found.into_iter().flatten().map(read).collect::<Result<Vec<_>, _>>()
+        } else {
+            let mut read = places.map(|path| self.files.read(&path).map(|text| (path, text)));
+            let first = read.next().expect("at least one folder");
+            first.or_else(|reason| read.find_map(Result::ok).ok_or(reason)).map(|file| vec![file])
+        };
         let mut included = Vec::new();
-        for path in paths {
-            let text = self.files.read(&path).map_err(|reason| error(format!("include {path}: {reason}")))?;
+        let files = match (files, standard::content(pattern)) {
+            (Err(_), Some(text)) => {
+                let words = vec![format!("{pattern} is absent: it has the content of nginx's packages")];
+                let place = directive.place.clone();
+                included.push(Directive { name: "#".into(), arguments: words, block: None, place });
+                vec![(format!("{}{pattern}", folders[0]), text.to_owned())]
+            }
+            (files, _) => files.map_err(|reason| error(format!("include {}{pattern}: {reason}", folders[0])))?,
+        };
+        for (path, text) in files {
             let mut directives = self.file(&text, &path, depth + 1)?;
             if !directives.iter().any(|directive| directive.block.is_some()) {
                 // Settings for many places, such as fastcgi_params: each would repeat the comments.
@@ -372,6 +395,24 @@ mod tests {
         let parsed = parse("include *.conf;\nz;", "c/nginx.conf", &files).unwrap();
         let names: Vec<String> = parsed.iter().map(|d| format!("{} {}", d.place, d.name)).collect();
         assert_eq!(names, ["c/a.conf:1 x", "c/b.conf:1 y", "c/nginx.conf:2 z"]);
+    }
+
+    // A file of `sites-available` is written for the folder around it; a copy may lack the files of nginx's packages.
+    #[test]
+    fn included_files_of_nginx_itself() {
+        let parsed = |name: &str, files: &[(&'static str, &'static str)], text: &str| {
+            let files = Fixed(Vec::leak(files.to_vec()));
+            let parsed = parse(text, name, &files).map_err(|error| error.to_string())?;
+            Ok::<_, String>(parsed.iter().map(|d| format!("{} {}", d.place, d.name)).collect::<Vec<_>>())
+        };
+        let around = [("n/s/own.conf", "x 1;"), ("n/fastcgi_params", "y 2;")];
+        let found = parsed("n/sites/a.conf", &around, "include s/own.conf; include fastcgi_params;");
+        assert_eq!(found.unwrap(), ["n/s/own.conf:1 x", "n/fastcgi_params:1 y"]);
+        let found = parsed("n/a.conf", &[], "include /etc/nginx/mime.types; include snippets/fastcgi-php.conf; z;");
+        let names: Vec<String> = found.unwrap();
+        assert!(names.contains(&"n/fastcgi.conf:1 fastcgi_param".to_owned()) && names.len() == 9, "{names:?}");
+        let error = parsed("n/sites/a.conf", &around, "include none.conf;").unwrap_err();
+        assert_eq!(error, "n/sites/a.conf:1: include n/sites/none.conf: there is no such file");
     }
 
     #[test]
