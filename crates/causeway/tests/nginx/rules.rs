@@ -139,12 +139,14 @@ fn escapes_in_groups_equal_those_of_nginx() {
     compare("escapes", &["location"], &cases);
 }
 
-/// The path of a folder without its slash, whose listing is that of a location.
+/// The path of a folder without its slash, whose listing is that of a location or whose folder is that of an alias.
 #[test]
 fn listings_equal_those_of_nginx() {
     let paths = ["/assets", "/assets?x=1", "/assets/app.css", "/none", "/none/"];
     compare("listing", &["location"], &paths.map(|path| ("GET", path, "")));
     compare("autoindex", &["location"], &[("GET", "/assets", "")]);
+    let paths = ["/media", "/media?x=1", "/media/app.css", "/docs", "/docs/x.txt"];
+    compare("alias_slash", &["location"], &paths.map(|path| ("GET", path, "")));
 }
 
 /// nginx's documentation of `map`: texts are compared ignoring case, and before expressions.

@@ -189,6 +189,10 @@ impl<'a> Translator<'a> {
             if text.is_empty() {
                 continue;
             }
+            if let Some(map) = self.map_of_response(field.argument(1)) {
+                self.note(out, field, &format!("the map of ${map} is about the response, which it precedes here"));
+                continue;
+            }
             let always = field.argument(2) == "always" || is_added == Some(true);
             if !always && is_added.is_some() {
                 continue;
@@ -233,7 +237,10 @@ impl<'a> Translator<'a> {
                     }
                 },
             };
-            sometimes.extend(control.map(|control| format!("+Cache-Control {control}")));
+            // It replaces the field of an upstream, and stands beside one of `add_header`.
+            let is_control = |field: &&Directive| field.argument(0).eq_ignore_ascii_case("cache-control");
+            let sign = if inherited(blocks, "add_header").iter().any(is_control) { "+" } else { "" };
+            sometimes.extend(control.map(|control| format!("{sign}Cache-Control {control}")));
         }
         if is_added == Some(true) {
             out.extend(sometimes.into_iter().map(|line| format!("header {line}")));
@@ -244,13 +251,21 @@ impl<'a> Translator<'a> {
         }
     }
 
+    /// The variable in a text whose map is about the response.
+    fn map_of_response<'t>(&self, text: &'t str) -> Option<&'t str> {
+        variables(text).into_iter().find(|name| self.map_of(name).is_some_and(is_of_response))
+    }
+
+    /// The map whose variable has this name.
+    fn map_of(&self, variable: &str) -> Option<&'a Directive> {
+        self.shared.maps.iter().copied().find(|map| map.argument(1).trim_start_matches('$') == variable)
+    }
+
     /// Whether a text is one variable that the request decides and that may be empty.
     pub(super) fn may_be_empty(&self, text: &str, names: &Names) -> bool {
         let Some(variable) = only_variable(text) else { return false };
-        let of_response = |name: &str| ["sent_http_", "upstream_", "status"].iter().any(|p| name.starts_with(p));
-        let map = self.shared.maps.iter().find(|map| map.argument(1).trim_start_matches('$') == variable);
-        if let Some(map) = map {
-            return !variables(map.argument(0)).into_iter().any(of_response);
+        if let Some(map) = self.map_of(variable) {
+            return !is_of_response(map);
         }
         names.set.iter().any(|set| set == variable)
             || ["http_", "cookie_", "arg_", "ssl_"].iter().any(|prefix| variable.starts_with(prefix))
@@ -412,8 +427,14 @@ impl<'a> Translator<'a> {
     }
 }
 
+/// Whether a map is about a variable of the response.
+fn is_of_response(map: &Directive) -> bool {
+    let of_response = |name: &str| ["sent_http_", "upstream_", "status"].iter().any(|p| name.starts_with(p));
+    variables(map.argument(0)).into_iter().any(of_response)
+}
+
 /// Whether two locations have the same lines `add_header` and `expires`.
-fn has_equal_fields(one: &[&Directive], other: &[&Directive]) -> bool {
+pub(super) fn has_equal_fields(one: &[&Directive], other: &[&Directive]) -> bool {
     ["add_header", "expires"].iter().all(|name| inherited(one, name) == inherited(other, name))
 }
 

@@ -1,6 +1,6 @@
 //! The locations of a server: their matchers, and the rules after which nginx chooses one anew.
 
-use super::content::{alias_of, elsewhere, in_written_order, is_internal};
+use super::content::{alias_of, elsewhere, has_equal_fields, in_written_order, is_internal};
 use super::rules::{always_answers, choose_anew, has_break};
 use super::{Translator, inherited, own, value};
 use crate::expressions::{WithoutLookAhead, compiled, groups, without_look_ahead};
@@ -49,6 +49,7 @@ impl<'a> Translator<'a> {
         for location in &all.ordered {
             let is_usual = |stem: &&str| !stem.is_empty() && is_plain_path(stem);
             let Some(stem) = location.prefix().strip_suffix('/').filter(is_usual) else {
+                self.redirect_to_alias(route, location, names);
                 continue;
             };
             if !location.is_prefix() || all.ordered.iter().any(|l| l.prefix() == stem && l.is_beside(location)) {
@@ -237,12 +238,20 @@ impl<'a> Translator<'a> {
         let alias = alias_of(location);
         let has_alias = alias.is_some();
         let has_pass = |block: &Directive| PASSES.iter().any(|name| !own(block, name).is_empty());
-        // Of the locations of index files only those count that refuse requests or leave them to an upstream.
+        // Of the locations of index files only those count that refuse requests or leave them to an upstream, and those of one file.
         let base = location.prefix().trim_end_matches('/');
-        let program = indexes.iter().any(|index| {
-            let chosen = all.chosen(&format!("{base}/{index}")).filter(|chosen| !std::ptr::eq(chosen.own(), own_block));
-            chosen.is_some_and(|chosen| has_pass(chosen.own()) || restricts(chosen))
-        });
+        let chosen = |index: &str| {
+            all.chosen(&format!("{base}/{index}")).filter(|chosen| !std::ptr::eq(chosen.own(), own_block))
+        };
+        let program =
+            indexes.iter().any(|index| chosen(index).is_some_and(|chosen| has_pass(chosen.own()) || restricts(chosen)));
+        let usual = ["index.html".to_owned()];
+        let names_of_files = if indexes.is_empty() { &usual[..] } else { &indexes };
+        let of_one_file = |index: &String| {
+            chosen(index).filter(|chosen| {
+                matches!(chosen.pattern, Pattern::Exact(_)) && !has_equal_fields(&chosen.blocks, &location.blocks)
+            })
+        };
         let serves = !has_pass(own_block) && alias.is_none_or(|(_, pattern)| matches!(pattern, Pattern::Prefix { .. }));
         let files = own(own_block, "try_files").first().copied();
         let parts = files.and_then(|files| files.arguments.split_last());
@@ -250,6 +259,16 @@ impl<'a> Translator<'a> {
         let is_file = matches!(&location.pattern, Pattern::Exact(path) if !path.ends_with('/'));
         if program && serves && tests_folders && !is_file {
             self.folders(out, location, &indexes, names);
+        } else if serves
+            && tests_folders
+            && !is_file
+            && !has_alias
+            && names_of_files.iter().any(|i| of_one_file(i).is_some())
+        {
+            let name = self.fresh("index");
+            let files: Vec<_> = names_of_files.iter().map(|index| format!("{base}/{index}")).collect();
+            block(out, &format!("@{name}"), vec![format!("path {base}/"), format!("file {}", files.join(" "))]);
+            self.guarded(out, location, names, &name, vec!["rewrite * {file_match.relative}".to_owned()]);
         }
         let named = parts.and_then(|(last, _)| all.named(last.strip_prefix('@')?));
         if let (Some(files), Some((last, _)), true) = (files, parts, has_alias) {
@@ -287,17 +306,39 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Writes the redirect from the path `stem` to the location's listing, if the location has one. The redirect applies if the folder exists.
+    /// Writes the redirect from the path `stem` to the location's listing, if the location has one.
     fn redirect_to_listing(&mut self, route: &mut Vec<String>, location: &Location<'a>, stem: &str, names: &Names) {
         let lists = value(&location.blocks, "autoindex") == Some("on") && alias_of(location).is_none();
         let roots = inherited(&location.blocks, "root");
         let Some(root) = roots.last().filter(|_| lists && !is_internal(location)) else { return };
         let Some(root) = self.expand(route, root, names, root.argument(0)) else { return };
+        self.redirect_to_folder(route, stem, &root, stem);
+    }
+
+    /// Writes the redirect from a location without a slash at its end to its folder, which an `alias` names.
+    fn redirect_to_alias(&mut self, route: &mut Vec<String>, location: &Location<'a>, names: &Names) {
+        let (path, block) = (location.prefix(), location.own());
+        let answers = PASSES.iter().chain(&["return", "rewrite", "try_files"]).any(|name| !own(block, name).is_empty());
+        let Some(alias) = own(block, "alias").last().copied() else { return };
+        if !location.is_prefix() || !is_plain_path(path) || answers || is_internal(location) || restricts(location) {
+            return;
+        }
+        // The matcher `file` finds no folder for `/`, so it looks for the folder's name in the one around it.
+        let folder = alias.argument(0).trim_end_matches('/');
+        let Some((around, name)) = folder.rfind('/').map(|at| folder.split_at(at)) else { return };
+        let Some(around) = self.expand(route, alias, names, around) else { return };
+        if !name.contains('$') && is_plain_path(name) {
+            self.redirect_to_folder(route, path, &format!("{around}/"), name);
+        }
+    }
+
+    /// Writes the redirect of a path to its slash, which applies if the root has the folder.
+    fn redirect_to_folder(&mut self, route: &mut Vec<String>, path: &str, root: &str, folder: &str) {
         let name = self.fresh("folder");
-        let mut lines = vec![format!("path {stem}")];
-        block(&mut lines, "file", vec![format!("root {}", quote(&root)), format!("try_files {stem}/")]);
+        let mut lines = vec![format!("path {path}")];
+        block(&mut lines, "file", vec![format!("root {}", quote(root)), format!("try_files {folder}/")]);
         block(route, &format!("@{name}"), lines);
-        route.push(format!("redir @{name} {{scheme}}://{{hostport}}{stem}/{{?query}} 301"));
+        route.push(format!("redir @{name} {{scheme}}://{{hostport}}{path}/{{?query}} 301"));
     }
 
     /// Writes nginx's steps for a folder whose index another location may serve: a redirect to its slash, and the index as the path.
