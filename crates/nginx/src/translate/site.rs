@@ -9,6 +9,7 @@ use super::hosts::{HostOrder, HostPattern, host_groups_all, host_pattern, is_hos
 use super::listens::{Defaults, Listen, SiteAddresses, site_addresses};
 use super::locations::refuses;
 use super::rules::{always_answers, choose_anew, is_url, rules_of};
+use super::upstream::with_constants;
 use super::{Translator, inherited, own, value};
 use crate::location::Locations;
 use crate::parse::Directive;
@@ -369,7 +370,7 @@ impl<'a> Translator<'a> {
         if !root.argument(0).starts_with(['/', '$']) {
             self.remark(out, root, "a relative path is that from the folder where the server starts");
         }
-        match self.expand(out, root, names, root.argument(0)) {
+        match self.expand(out, root, names, &with_constants(root.argument(0), blocks)) {
             Some(root) => out.push(format!("root * {}", quote(&root))),
             // Without a root it would be the folder where the server was started.
             None => out.push("root * /nonexistent".to_owned()),

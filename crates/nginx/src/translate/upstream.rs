@@ -479,22 +479,38 @@ fn sets<'a>(block: &'a Directive, name: &str) -> Vec<&'a Directive> {
     found
 }
 
-/// Replaces the variables that have one constant value: those with one `set` in the server, which is in a block around the location or in
-/// its own, and has no variables itself.
-fn with_constants(text: &str, blocks: &[&Directive]) -> String {
+/// Replaces the variables that have one constant value. The blocks are those around a directive, its own last.
+pub(super) fn with_constants(text: &str, blocks: &[&Directive]) -> String {
     let mut out = text.to_owned();
     for name in variables(text) {
-        let Some(server) = blocks.get(1) else { continue };
-        let [set] = sets(server, name)[..] else { continue };
-        let is_around = blocks.iter().any(|block| own(block, "set").iter().any(|other| std::ptr::eq(*other, set)));
-        if is_around && !set.argument(1).contains('$') {
-            let braced = format!("${{{name}}}");
-            let plain = format!("${name}");
-            let from = if out.contains(&braced) { braced } else { plain };
-            out = out.replacen(&from, set.argument(1), 1);
-        }
+        let Some(constant) = constant(name, blocks) else { continue };
+        let braced = format!("${{{name}}}");
+        let plain = format!("${name}");
+        let from = if out.contains(&braced) { braced } else { plain };
+        out = out.replacen(&from, constant, 1);
     }
     out
+}
+
+/// The value of a variable that the last of the blocks sets without a condition, or that has the same value wherever the server sets it, one
+/// time around the last block. `None` if the value has variables itself.
+fn constant<'a>(name: &str, blocks: &[&'a Directive]) -> Option<&'a str> {
+    let is_of_name = |set: &&&Directive| set.argument(0).trim_start_matches('$') == name;
+    let last = *blocks.last()?;
+    let conditional = own(last, "if").into_iter().any(|condition| !sets(condition, name).is_empty());
+    let set = match own(last, "set").into_iter().rfind(|set| is_of_name(&set)) {
+        // A location may set the variable of a server anew.
+        Some(set) if !conditional && blocks.len() > 2 => set,
+        _ => {
+            let all = sets(blocks.get(1)?, name);
+            let is_around = |set: &&&Directive| {
+                blocks.iter().any(|block| own(block, "set").iter().any(|other| std::ptr::eq(*other, **set)))
+            };
+            let set = *all.iter().find(is_around)?;
+            all.iter().all(|other| other.argument(1) == set.argument(1)).then_some(set)?
+        }
+    };
+    Some(set.argument(1)).filter(|value| !value.contains('$'))
 }
 
 /// Splits the text after `http://` into the address and the URI, which begins with a slash or with a variable that does.
