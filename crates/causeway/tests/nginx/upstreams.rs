@@ -234,7 +234,7 @@ fn redirects_of_an_upstream_equal_those_of_nginx() {
 #[test]
 fn targets_with_variables_equal_those_of_nginx() {
     let paths = "/const/x?y=1 /const/ /group/x?y=1 /map/x?to=two /map/x?q=1 /uri/x?y=1 /uri/x /request/x?y=1 /request/%41 \
-                 /request/a%2Fb?x=1 /set/x /other/x?y=1 /a/x.txt /args/x?y=1 /args/x /re/a/b /plain/0200?to=two /plain/0200";
+                 /request/a%2Fb?x=1 /elsewhere/a?x=1 /set/x /other/x?y=1 /a/x.txt /args/x?y=1 /args/x /re/a/b /plain/0200?to=two /plain/0200";
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
     compare("proxy_variables", &[], &cases);
 }

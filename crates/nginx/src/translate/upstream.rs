@@ -73,7 +73,18 @@ impl<'a> Translator<'a> {
                     // nginx sends this URI as it is, without the request's query.
                     let has_query =
                         uri.contains('?') || ["request_uri", "is_args"].iter().any(|v| variables(uri).contains(v));
-                    out.push(format!("rewrite * {}", quote(&format!("{text}{}", if has_query { "" } else { "?" }))));
+                    let matcher = if uri == "$request_uri" {
+                        // A URI that no rule has changed is sent with the client's encoding.
+                        let name = self.fresh("changed");
+                        out.push(format!("@{name} not vars {{uri}} {text}"));
+                        format!("@{name}")
+                    } else {
+                        "*".to_owned()
+                    };
+                    out.push(format!(
+                        "rewrite {matcher} {}",
+                        quote(&format!("{text}{}", if has_query { "" } else { "?" }))
+                    ));
                 }
             } else {
                 let prefix = location.prefix();
