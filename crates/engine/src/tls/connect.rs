@@ -18,6 +18,8 @@ use rustls::server::ParsedCertificate;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use tokio::net::TcpStream;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::alert;
 use super::inbound::RecordBuffer;
@@ -259,6 +261,19 @@ enum Believed {
     Signed(Arc<WebPkiServerVerifier>, Vec<CertificateDer<'static>>),
 }
 
+/// Accepts a name by a wildcard with one label after it, such as `*.lan`. webpki ignores those, and Go does not.
+fn by_wildcard(shown: &CertificateDer<'_>, name: &ServerName<'_>) -> Option<()> {
+    let ServerName::DnsName(name) = name else { return None };
+    let (first, rest) = name.as_ref().trim_end_matches('.').split_once('.')?;
+    let (_, certificate) = X509Certificate::from_der(shown).ok()?;
+    let alternatives = certificate.subject_alternative_name().ok()??;
+    let is_match = |alternative: &GeneralName<'_>| match alternative {
+        GeneralName::DNSName(dns) => dns.strip_prefix("*.").is_some_and(|own| own.eq_ignore_ascii_case(rest)),
+        _ => false,
+    };
+    (!first.is_empty() && alternatives.value.general_names.iter().any(is_match)).then_some(())
+}
+
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
@@ -273,15 +288,23 @@ impl ServerCertVerifier for Verifier {
             Believed::Signed(verifier, named) => (verifier, named),
         };
         let refused = match verifier.verify_server_cert(shown, between, name, ocsp, now) {
-            Err(Error::InvalidCertificate(CertificateError::Other(other))) => other,
+            Err(Error::InvalidCertificate(refused)) => refused,
             other => return other,
         };
-        // webpki checks the CA flag after the validity period and before the issuer, so the period is verified at this point.
-        let is_authority = matches!(refused.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity));
-        if !is_authority || !named.contains(shown) {
-            return Err(CertificateError::Other(refused).into());
+        // webpki checks the CA flag and the issuer after the validity period, and the name last.
+        let is_chained = match &refused {
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => true,
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => named.contains(shown),
+            CertificateError::Other(other) => {
+                matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity)) && named.contains(shown)
+            }
+            _ => false,
+        };
+        if !is_chained {
+            return Err(refused.into());
         }
-        verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+        let parsed = ParsedCertificate::try_from(shown)?;
+        verify_server_name(&parsed, name).or_else(|error| by_wildcard(shown, name).ok_or(error))?;
         Ok(ServerCertVerified::assertion())
     }
 

@@ -20,6 +20,8 @@ use crate::{ClientResult, all_home, ask, whole};
 fn protected(authority: &Authority, policy: TlsPolicy) -> TestServer {
     let store = Arc::new(Store::default());
     store.put("good.test", "", authority.sign(&["good.test"]));
+    store.put("nas.lan", "", authority.sign(&["*.lan"]));
+    store.put("a.nas.lan", "", authority.sign(&["*.lan"]));
     store.put("<none>", "", authority.sign(&["127.0.0.1"]));
     TestServer::start(|setup| {
         setup.tls = Some(TlsSpec { policies: vec![policy] });
@@ -49,6 +51,8 @@ fn whom_is_believed() {
         ("the address itself", &ours, None, 200),
         ("an unknown authority", &theirs, Some("good.test"), 502),
         ("another name", &ours, Some("bad.test"), 502),
+        ("a wildcard of one label", &ours, Some("nas.lan"), 200),
+        ("two labels for a wildcard", &ours, Some("a.nas.lan"), 502),
     ] {
         let origin = protected(&ours, TlsPolicy::default());
         let port = origin.address().port();
@@ -56,6 +60,26 @@ fn whom_is_believed() {
         assert_eq!(ask(&server, &format!("/forward/{port}/fixed")).status(), status, "{why}");
     }
     all_home(&server);
+}
+
+// As in Go, a certificate that is itself among the authorities is accepted for its names, also if another one has signed it.
+#[test]
+fn a_certificate_that_is_pinned() {
+    let server = TestServer::start(|_| {});
+    let authority = Authority::new();
+    for (name, status) in [("good.test", 200), ("bad.test", 502)] {
+        let store = Arc::new(Store::default());
+        let signed = authority.sign(&["good.test"]);
+        let pinned = signed.chain[0].to_vec();
+        store.put(name, "", signed);
+        let origin = TestServer::start(|setup| {
+            setup.tls = Some(TlsSpec { policies: vec![TlsPolicy::default()] });
+            setup.certificates = Some(store);
+        });
+        let port = origin.address().port();
+        trusting(port, &authority, Some(name), |_, tls| tls.roots = Roots::These(vec![pinned]));
+        assert_eq!(ask(&server, &format!("/forward/{port}/fixed")).status(), status, "{name}");
+    }
 }
 
 // RFC 8446 §2.2: the second handshake resumes the first one's session.
