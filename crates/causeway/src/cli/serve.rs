@@ -123,8 +123,8 @@ pub(crate) fn serve_generated(mut serving: Serving, flags: &ServeFlags) -> anyho
 pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> {
     let facts = ServerFacts { program: program(), name: serving.name.clone(), site: serving.site };
     let mut predecessor = serving.predecessor.take();
-    let least = if flags.debug { Level::Debug } else { Level::Info };
-    let own = log::install(least.min(written_level(&serving.adapted)), least)?;
+    let least = flags.debug.then_some(Level::Debug);
+    let own = log::install(least.unwrap_or_else(|| written_level(&serving.adapted)), least)?;
     let _end = log::EndOfLogs;
     let descriptors = raise_descriptor_limit();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::client::{connect, get, send};
+use crate::client::{connect, get, send, send_body};
 use crate::process::Folder;
 
 // Caddy's documentation of `log`: `output file`. Every answered request is in the file when the process has ended.
@@ -251,6 +251,28 @@ fn the_servers_own_messages_go_to_the_logs() {
     assert!(own.iter().all(|record| record["ts"].is_f64() && record["level"] != "info"), "{own:?}");
     let quiet = records(&folder.path("quiet.log"));
     assert!(quiet.iter().all(|record| record["logger"] == "admin"), "{quiet:?}");
+}
+
+// Caddy's documentation of `level`: it is the least one, of the server's own messages too; `--debug` goes below it.
+#[test]
+fn the_level_of_the_default_log() {
+    let caddyfile = "{\n\tadmin 127.0.0.1:0\n\tlog {\n\t\toutput file own.log\n\t\tlevel ERROR\n\t}\n}\nhttp://:0 {\n\trespond hello\n}\n";
+    for (flags, is_written) in [(&["run"][..], false), (&["run", "--debug"], true)] {
+        let folder = Folder::with(&[("Caddyfile", caddyfile)]);
+        let mut server = folder.start(flags);
+        let admin = server.admin_port();
+        let again = caddyfile.replace("127.0.0.1:0", &format!("127.0.0.1:{admin}"));
+        let loaded = send_body(
+            admin,
+            "POST /load",
+            &[&format!("Host: 127.0.0.1:{admin}"), "Content-Type: text/caddyfile"],
+            &again,
+        );
+        assert_eq!(loaded.status, 200, "{}", loaded.body);
+        server.signal(Signal::TERM);
+        assert!(server.status().success());
+        assert_eq!(!records(&folder.path("own.log")).is_empty(), is_written, "{flags:?}");
+    }
 }
 
 // What logrotate does: it moves the file and sends SIGUSR1. No record is lost, and none is in two files.

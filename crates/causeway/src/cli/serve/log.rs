@@ -50,7 +50,7 @@ const LOGGERS: &[(&str, &str)] = &[
 pub(super) struct OwnLogHandle {
     logs: Arc<RwLock<Arc<Logs>>>,
     filter: reload::Handle<LevelFilter, tracing_subscriber::Registry>,
-    least: Level,
+    least: Option<Level>,
 }
 
 /// Ends the logs when it is dropped, as [`end`].
@@ -72,12 +72,12 @@ pub(super) fn flush() {
     flush_streams(FLUSH_LIMIT);
 }
 
-/// Installs the subscriber. Until [`OwnLogHandle::set`], messages of `level` go to standard error. With a `least` below the level of the
-/// log `default`, that log takes messages from `least` on, regardless of the configuration.
+/// Installs the subscriber. Until [`OwnLogHandle::set`], messages of `level` go to standard error. With a `least`, the log `default`
+/// takes messages from there on, even if its configured level is higher.
 ///
 /// # Errors
 /// The system refuses a thread.
-pub(super) fn install(level: Level, least: Level) -> Result<OwnLogHandle, BuildError> {
+pub(super) fn install(level: Level, least: Option<Level>) -> Result<OwnLogHandle, BuildError> {
     let registry = Registry::default();
     let name = if level == Level::Debug { "DEBUG" } else { "INFO" };
     let default = Map::from_iter([("default".to_owned(), json!({ "level": name }))]);
@@ -101,7 +101,7 @@ impl OwnLogHandle {
 }
 
 /// The most verbose level that a log takes.
-fn filter_of(logs: &Logs, least: Level) -> LevelFilter {
+fn filter_of(logs: &Logs, least: Option<Level>) -> LevelFilter {
     match logs.iter().map(|log| level_of(log, least)).min().unwrap_or_default() {
         Level::Debug => LevelFilter::DEBUG,
         Level::Info => LevelFilter::INFO,
@@ -111,15 +111,15 @@ fn filter_of(logs: &Logs, least: Level) -> LevelFilter {
     }
 }
 
-fn level_of(log: &causeway_modules::logs::Log, least: Level) -> Level {
-    if log.is_default() { log.level().min(least) } else { log.level() }
+fn level_of(log: &causeway_modules::logs::Log, least: Option<Level>) -> Level {
+    least.filter(|_| log.is_default()).map_or(log.level(), |least| log.level().min(least))
 }
 
 /// The subscriber's layer that makes an entry of each event.
 struct OwnLog {
     logs: Arc<RwLock<Arc<Logs>>>,
-    /// The highest level of the log `default`.
-    least: Level,
+    /// The highest level of the log `default`, if it has one besides that of the configuration.
+    least: Option<Level>,
 }
 
 impl<S: Subscriber> Layer<S> for OwnLog {
