@@ -297,7 +297,9 @@ impl<'a> Automation<'a> {
         for name in policy.subjects.iter().filter(|name| !names::is_tailscale(name)) {
             if !names::qualifies(name) {
                 let rule = "subject does not qualify for certificate: '{}'";
-                return Err(Error::new(at.clone(), ErrorKind::Word { rule, found: name.as_str().into() }));
+                let error = Error::new(at.clone(), ErrorKind::Word { rule, found: name.as_str().into() });
+                let note = || "in an address an environment variable is written {$NAME}".to_owned();
+                return Err(if name.contains("{env.") || name.contains("${") { error.noted(note) } else { error });
             }
             if policy.certifies_publicly(name) { &mut external } else { &mut internal }.push(name.clone());
         }

@@ -59,6 +59,25 @@ struct Proxy {
     answers: Answers,
 }
 
+/// Go's networks and Caddy's own, by which the address of an upstream may begin.
+const NETWORKS: &[&str] = &[
+    "tcp",
+    "tcp4",
+    "tcp6",
+    "udp",
+    "udp4",
+    "udp6",
+    "ip",
+    "ip4",
+    "ip6",
+    "unix",
+    "unix+h2c",
+    "unixgram",
+    "unixpacket",
+    "fd",
+    "fdgram",
+];
+
 /// The subdirectives of `reverse_proxy`.
 pub(super) const OPTIONS: &[&str] = &[
     "circuit_breaker",
@@ -138,8 +157,8 @@ impl Proxy {
             Error::at(token, ErrorKind::Custom(sentence.into()))
         };
         let UpstreamAddress { network, mut scheme, host, port } = UpstreamAddress::parse(&token.text).map_err(fail)?;
-        // A word of this form is no network, which the host would become.
-        if network.contains([':', '.', ']']) && !network.contains('{') {
+        // Without a scheme the host before a path is taken for a network.
+        if !network.is_empty() && !NETWORKS.contains(&&*network) && !network.contains('{') {
             return Err(Error::at(
                 token,
                 ErrorKind::Custom(format!("found '{}', expected HOST:PORT without a path", token.text).into()),

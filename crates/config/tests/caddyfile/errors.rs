@@ -539,6 +539,24 @@ fn words_of_other_servers() {
     }
     for (text, want) in [
         (
+            "{\nservers {\nprotocol {\nexperimental_http3\n}\n}\n}",
+            "3:1: parsing caddyfile tokens for 'servers': unrecognized servers option 'protocol'; the block `protocol` was removed in Caddy 2.6, \
+             and needs no replacement",
+        ),
+        (
+            "{\nservers {\ntrusted_proxies private_ranges\n}\n}",
+            "3:17: parsing caddyfile tokens for 'servers': getting module named 'http.ip_sources.private_ranges': module not registered; expected cloudflare, combine, static; networks \
+             follow static: static private_ranges",
+        ),
+        (
+            "{env.HOST} {\n}",
+            "1:1: subject does not qualify for certificate: '{env.HOST}'; in an address an environment variable is written {$NAME}",
+        ),
+        (
+            ":80\nreverse_proxy localhost/api",
+            "2:15: parsing caddyfile tokens for 'reverse_proxy': found 'localhost/api', expected HOST:PORT without a path",
+        ),
+        (
             ":80\nheader_up A b",
             "2:1: unrecognized directive: header_up (it belongs in the block of reverse_proxy); expected a directive",
         ),
@@ -557,6 +575,9 @@ fn words_of_other_servers() {
     ] {
         assert_eq!(read(text).unwrap_err().to_string(), format!("Caddyfile:{want}"));
     }
+    let warnings = read(":80 {\n\theader -A b\n}\n").unwrap().warnings;
+    let found = Vec::from_iter(warnings.iter().map(|warning| format!("{}: {}", warning.at, warning.message)));
+    assert_eq!(found, ["Caddyfile:2:12: 'b' has no effect: -A deletes the field, whatever its value"]);
     let warnings = read(":80 {\n\ttry_files $uri /b;\n}\n").unwrap().warnings;
     let warnings = Vec::from_iter(warnings.iter().map(|warning| format!("{}: {}", warning.at, warning.message)));
     assert_eq!(

@@ -90,23 +90,24 @@ pub(crate) fn apply(words: &[Token], line: &Dispenser<'_>, operations: &mut Oper
     if field.text.starts_with('?') {
         return Err(Error::at(field, ErrorKind::Word { rule: ONLY_OF_RESPONSES, found: field.text.clone() }));
     }
-    refuse_surplus(&field.text, &words[1..])?;
+    refuse_surplus(line, &field.text, &words[1..])?;
     operations.apply(&field.text, value, replacement);
     Ok(())
 }
 
-/// Rejects a replacement for a field that is added or is a default, and a value for a field that is deleted.
+/// Rejects a replacement for a field that is added or is a default, and warns of a value for a field that is deleted.
 ///
 /// DEVIATES: Caddy ignores these words.
-fn refuse_surplus(field: &str, words: &[Token]) -> Result<(), Error> {
-    let taken = match field.chars().next() {
-        Some('+' | '?') => 1,
-        Some('-') => 0,
-        _ => return Ok(()),
-    };
+fn refuse_surplus(line: &Dispenser<'_>, field: &str, words: &[Token]) -> Result<(), Error> {
+    let Some(sign) = field.chars().next().filter(|sign| "+?-".contains(*sign)) else { return Ok(()) };
+    let taken = if sign == '-' { 0 } else { 1 };
     match words.iter().skip(taken).find(|word| !word.text.is_empty()) {
+        Some(word) if sign == '-' => {
+            line.warn(word, format!("'{}' has no effect: {field} deletes the field, whatever its value", word.text));
+            Ok(())
+        }
         Some(word) => {
-            let rule = "unexpected '{}' after this field; expected at most a value after + and ?, and nothing after -";
+            let rule = "unexpected '{}' after this field; expected at most one value after + and ?";
             Err(Error::at(word, ErrorKind::Word { rule, found: word.text.clone() }))
         }
         None => Ok(()),
@@ -132,7 +133,7 @@ pub(super) fn header(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     // Reads the value and the replacement after the field, and adds the operation.
     let mut apply = |field: &str, at: &Token, line: &mut Dispenser<'_>| {
         let words = line.remaining();
-        refuse_surplus(field, &words[..words.len().min(2)])?;
+        refuse_surplus(line, field, &words[..words.len().min(2)])?;
         let mut next = || line.argument().map(|token| &*token.text);
         let (value, replacement) = (next().unwrap_or(""), next());
         if let Some(field) = field.strip_prefix('?') {
@@ -219,7 +220,7 @@ pub(super) fn request_header(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error
     if field.text.starts_with('?') {
         return Err(d.word(ONLY_OF_RESPONSES));
     }
-    refuse_surplus(&field.text, d.remaining())?;
+    refuse_surplus(d, &field.text, d.remaining())?;
     let value = d.argument().map_or("", |token| &*token.text);
     let replacement = d.argument().map(|token| &*token.text);
     d.end()?;
