@@ -181,8 +181,8 @@ impl AdminResponse {
         matches!(self.status, 401 | 403)
     }
 
-    /// Logs the request. Refused changes and refused clients are warnings, so that operators see them. Another failed read is no event for
-    /// an operator.
+    /// Logs the request. Refused changes and refused clients are warnings, so that operators see them; changes are told with their client.
+    /// Another failed read is no event for an operator.
     fn log(&self, cx: &Context) {
         let (method, path) = (cx.head().method(), cx.head().target().path());
         let (status, peer) = (self.status, &cx.arrival().ends);
@@ -191,6 +191,7 @@ impl AdminResponse {
                 let error = on_one_line(error);
                 tracing::warn!("admin API: {} {path} from {peer}: {status}: {error}", method.as_str());
             }
+            None if !method.is_safe() => tracing::info!("admin API: {} {path} from {peer}: {status}", method.as_str()),
             _ => tracing::debug!("admin API: {} {path} from {peer}: {status}", method.as_str()),
         }
     }

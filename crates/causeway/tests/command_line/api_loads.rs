@@ -289,6 +289,9 @@ fn the_same_again() {
     server.line_with("the configuration is unchanged");
     let again = [&*host, json, "Cache-Control: must-revalidate"];
     assert_eq!(send_body(admin, "POST /load", &again, &same).status, 200);
+    // The line of the first request, and then those of the second.
+    let next = server.next_line();
+    assert!(next.contains("INFO\tadmin\tadmin API: POST /load from 127.0.0.1:"), "{next}");
     assert!(server.next_line().contains("serving another configuration"));
 }
 
