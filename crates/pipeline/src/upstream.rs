@@ -105,6 +105,8 @@ pub enum CallFault {
     Overloaded,
     /// The upstream closed the connection, reset the stream, or refused it before its response.
     Closed,
+    /// As `Closed`, with the upstream's reason.
+    Aborted(String),
     /// The upstream sent none of an awaited body, or accepted none of a request, for too long.
     Stalled,
     /// The upstream violated the protocol.
@@ -131,7 +133,7 @@ impl CallFault {
             }
             Self::Busy | Self::Overloaded => FailureKind::Unavailable,
             Self::HeadTimedOut | Self::Stalled => FailureKind::TimedOut,
-            Self::Closed | Self::Malformed | Self::TooLarge | Self::Request => FailureKind::NoAnswer,
+            Self::Closed | Self::Aborted(_) | Self::Malformed | Self::TooLarge | Self::Request => FailureKind::NoAnswer,
         })
     }
 }
@@ -149,6 +151,7 @@ impl fmt::Display for CallFault {
             Self::Busy => f.write_str("too many connections and waiting calls"),
             Self::Overloaded => f.write_str("the upstream is overloaded"),
             Self::Closed => f.write_str("the connection closed before the response"),
+            Self::Aborted(reason) => write!(f, "the connection closed before the response: {reason}"),
             Self::Stalled => f.write_str("no data was transferred in time"),
             Self::TooLarge => f.write_str("the response's head or trailers exceed the limit"),
             Self::Malformed => f.write_str("the upstream violated the protocol"),

@@ -92,7 +92,8 @@ fn the_proxy_presents_a_managed_certificate() {
     let upstream = folder.start(&["run"]);
     let proxy = |name: &str| {
         let options = "auto_https disable_redirects\n\tacme_ca https://127.0.0.1:1/directory";
-        let transport = format!("transport http {{\ntls_trust_pool file {root}\ntls_client_auth {name}\n}}\n");
+        let own = if name.is_empty() { String::new() } else { format!("tls_client_auth {name}\n") };
+        let transport = format!("transport http {{\ntls_trust_pool file {root}\n{own}}}\n");
         let upstream = format!("reverse_proxy https://localhost:{} {{\n{transport}}}\n", upstream.port());
         folder.write("Proxy", format!("{{\n\t{options}\n}}\nhttp://localhost:0 {{\n{upstream}}}\n"));
         folder.start(&["run", "--config", "Proxy", "--adapter", "caddyfile"])
@@ -108,6 +109,12 @@ fn the_proxy_presents_a_managed_certificate() {
     let mut server = proxy("proxy.example.com");
     assert_eq!(get(server.port(), "/").status, 502);
     server.line_with("TLS handshake: it requests a certificate, and there is none for 'proxy.example.com' yet");
+    drop(server);
+
+    // The upstream's reason, which it sends after the handshake (RFC 8446 §4.4.2.4).
+    let mut server = proxy("");
+    assert_eq!(get(server.port(), "/").status, 502);
+    server.line_with("the connection closed before the response: received fatal alert: CertificateRequired");
 }
 
 /// The options of both servers.

@@ -12,6 +12,7 @@ mod call;
 mod liveness;
 
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -58,6 +59,8 @@ pub(crate) struct ClientConnection<T: Transport> {
     is_used: bool,
     liveness: Liveness,
     ended: Ended,
+    /// The fault of calls that have no complete response when the connection ends.
+    fault: CallFault,
 }
 
 /// The upstream, and the connection's place among its other connections.
@@ -104,6 +107,7 @@ impl<T: Transport> ClientConnection<T> {
             is_used: false,
             liveness: Liveness::now(),
             ended: Ended::default(),
+            fault: CallFault::Closed,
         }
     }
 
@@ -351,7 +355,7 @@ impl<T: Transport> ClientConnection<T> {
                 self.set_state(LinkState::Ending);
                 pool.place(WaitingCall { call, is_retry: true });
             }
-            _ => self.calls[at].fail(CallFault::Closed),
+            _ => self.calls[at].fail(self.fault.clone()),
         }
     }
 
@@ -478,7 +482,13 @@ impl<T: Transport> ClientConnection<T> {
             }
             Intake::Nothing => return ControlFlow::Continue(false),
             Intake::End => true,
-            Intake::Failed => false,
+            Intake::Failed(error) => {
+                // Over TLS 1.3 an upstream refuses our certificate only after the handshake.
+                if error.kind() == io::ErrorKind::ConnectionAborted {
+                    self.fault = CallFault::Aborted(error.to_string());
+                }
+                false
+            }
         };
         self.ended.read = true;
         // After a failed write the socket's error is consumed, so the kernel may report an end that is none.
@@ -502,7 +512,7 @@ impl<T: Transport> ClientConnection<T> {
         }
         let goes_on = is_orderly && !self.machine.is_multiplexed();
         for call in self.calls.iter_mut().filter(|call| !(call.is_over() || goes_on && call.is_half_over())) {
-            call.fail(CallFault::Closed);
+            call.fail(self.fault.clone());
         }
     }
 
@@ -582,7 +592,8 @@ impl<T: Transport> Future for ClientConnection<T> {
 
 impl<T: Transport> Drop for ClientConnection<T> {
     fn drop(&mut self) {
-        self.fail_all(&CallFault::Closed);
+        let fault = std::mem::replace(&mut self.fault, CallFault::Closed);
+        self.fail_all(&fault);
         if !self.machine.is_multiplexed() && self.calls.iter().any(UpstreamCall::is_cut) {
             self.line.transport.reset_on_close();
         }

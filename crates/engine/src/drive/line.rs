@@ -1,5 +1,6 @@
 //! The part of a connection that does not depend on its role: transport, buffers, timer.
 
+use std::io;
 use std::io::IoSlice;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -59,7 +60,7 @@ pub(super) enum Intake {
     /// The peer's end.
     End,
     /// The transport failed.
-    Failed,
+    Failed(io::Error),
 }
 
 impl<T: Transport> Line<T> {
@@ -145,9 +146,9 @@ impl<T: Transport> Line<T> {
             }
             // In all other cases the block goes back to the pool if it is empty: the next bytes may be long in coming.
             Poll::Ready(Ok(_)) => self.input.rest(),
-            Poll::Ready(Err(_)) => {
+            Poll::Ready(Err(error)) => {
                 self.input.rest();
-                return Intake::Failed;
+                return Intake::Failed(error);
             }
             Poll::Pending => {
                 self.input.rest();

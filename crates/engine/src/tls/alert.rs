@@ -25,8 +25,8 @@ pub(super) enum Meaning {
     Closed,
     /// The connection continues.
     Nothing,
-    /// The peer has aborted the connection, and gets no alert in return.
-    PeerAborted,
+    /// The peer has aborted the connection with this description, and gets no alert in return.
+    PeerAborted(u8),
     /// The alert is malformed; the alert in return has this description.
     Wrong(u8),
 }
@@ -41,11 +41,11 @@ pub(super) fn meaning(content: &[u8], is_tls13: bool) -> Meaning {
         // RFC 8446 §6: the description alone decides; all except these two are errors at any level.
         (_, CLOSE_NOTIFY) if is_tls13 => Meaning::Closed,
         (_, USER_CANCELED) if is_tls13 => Meaning::Nothing,
-        _ if is_tls13 => Meaning::PeerAborted,
+        _ if is_tls13 => Meaning::PeerAborted(description),
         (WARNING | FATAL, CLOSE_NOTIFY) => Meaning::Closed,
         // RFC 5246 §7.2: the level decides, user_canceled and no_renegotiation included.
         (WARNING, _) => Meaning::Nothing,
-        (FATAL, _) => Meaning::PeerAborted,
+        (FATAL, _) => Meaning::PeerAborted(description),
         _ => Meaning::Wrong(ILLEGAL_PARAMETER),
     }
 }

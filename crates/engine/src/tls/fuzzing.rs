@@ -87,7 +87,7 @@ impl FuzzServer {
             ServerPhase::Open(records, _) => match records.end() {
                 None => Course::Open,
                 Some(ReceiveEnd::CloseNotify | ReceiveEnd::Cut) => Course::Closed,
-                Some(ReceiveEnd::PeerAborted | ReceiveEnd::Fault(_)) => Course::Faulted,
+                Some(ReceiveEnd::PeerAborted(_) | ReceiveEnd::Fault(_)) => Course::Faulted,
             },
         }
     }

@@ -79,8 +79,8 @@ pub(super) enum ReceiveEnd {
     CloseNotify,
     /// TCP ended without close_notify. An attacker on the path can forge this.
     Cut,
-    /// The peer aborted the connection with an alert.
-    PeerAborted,
+    /// The peer aborted the connection with an alert of this description.
+    PeerAborted(u8),
     /// The peer violated the protocol; the connection sends this alert.
     Fault(Fault),
 }
@@ -179,7 +179,7 @@ impl Records {
     fn handle_alert(&mut self, content: &[u8]) -> Result<(), Fault> {
         match alert::meaning(content, self.keys.is_tls13()) {
             Meaning::Closed => self.end = Some(ReceiveEnd::CloseNotify),
-            Meaning::PeerAborted => self.end = Some(ReceiveEnd::PeerAborted),
+            Meaning::PeerAborted(description) => self.end = Some(ReceiveEnd::PeerAborted(description)),
             Meaning::Nothing => count(&mut self.idle)?,
             Meaning::Wrong(description) => return Err(Fault(description)),
         }

@@ -252,10 +252,11 @@ impl Transport for TlsStream {
                 // TCP's end without close_notify counts as the peer's end too: complete requests are still answered, and
                 // `is_cut` lets the driver detect a truncated message.
                 Some(ReceiveEnd::CloseNotify | ReceiveEnd::Cut) => return Poll::Ready(Ok(Received::default())),
-                Some(ReceiveEnd::PeerAborted) => {
+                Some(ReceiveEnd::PeerAborted(description)) => {
                     // The peer has aborted and would not read an alert.
                     session.ending.set(Ending::Over);
-                    return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+                    let reason = rustls::Error::AlertReceived(description.into());
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, reason)));
                 }
                 Some(ReceiveEnd::Fault(fault)) => return Poll::Ready(Err(self.refuse(fault))),
                 None => {}

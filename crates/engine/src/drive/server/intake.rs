@@ -41,7 +41,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
                 self.peer_ended(task, out)?;
                 ControlFlow::Continue(true)
             }
-            Intake::Failed => ControlFlow::Break(()),
+            Intake::Failed(_) => ControlFlow::Break(()),
             Intake::Nothing => ControlFlow::Continue(false),
         }
     }

@@ -15,7 +15,7 @@ fn rfc8446_6_the_description_decides() {
             let want = match description {
                 CLOSE_NOTIFY => Meaning::Closed,
                 USER_CANCELED => Meaning::Nothing,
-                _ => Meaning::PeerAborted,
+                _ => Meaning::PeerAborted(description),
             };
             assert_eq!(meaning(&[level, description], true), want, "level {level}, description {description}");
         }
@@ -31,7 +31,7 @@ fn rfc5246_7_2_the_level_decides() {
             let want = match (level, description) {
                 (WARNING | FATAL, CLOSE_NOTIFY) => Meaning::Closed,
                 (WARNING, _) => Meaning::Nothing,
-                (FATAL, _) => Meaning::PeerAborted,
+                (FATAL, _) => Meaning::PeerAborted(description),
                 _ => Meaning::Wrong(ILLEGAL_PARAMETER),
             };
             assert_eq!(meaning(&[level, description], false), want, "level {level}, description {description}");

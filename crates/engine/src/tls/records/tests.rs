@@ -276,8 +276,8 @@ fn alerts_end_the_connection_or_not() {
                 ("close_notify", &[(21, &[1, 0])], Some(ReceiveEnd::CloseNotify)),
                 ("user_canceled, then close_notify", &[(21, &[1, 90]), (21, &[1, 0])], Some(ReceiveEnd::CloseNotify)),
                 ("a fatal user_canceled", &[(21, &[2, 90])], None),
-                ("a warning that is an error", &[(21, &[1, 100])], Some(ReceiveEnd::PeerAborted)),
-                ("a fatal error", &[(21, &[2, 40])], Some(ReceiveEnd::PeerAborted)),
+                ("a warning that is an error", &[(21, &[1, 100])], Some(ReceiveEnd::PeerAborted(100))),
+                ("a fatal error", &[(21, &[2, 40])], Some(ReceiveEnd::PeerAborted(40))),
             ],
         );
         check(
@@ -285,10 +285,10 @@ fn alerts_end_the_connection_or_not() {
             role,
             &[
                 ("close_notify", &[(21, &[1, 0])], Some(ReceiveEnd::CloseNotify)),
-                ("a fatal user_canceled", &[(21, &[2, 90])], Some(ReceiveEnd::PeerAborted)),
+                ("a fatal user_canceled", &[(21, &[2, 90])], Some(ReceiveEnd::PeerAborted(90))),
                 ("a user_canceled warning", &[(21, &[1, 90])], None),
                 ("no_renegotiation", &[(21, &[1, 100])], None),
-                ("a fatal no_renegotiation", &[(21, &[2, 100])], Some(ReceiveEnd::PeerAborted)),
+                ("a fatal no_renegotiation", &[(21, &[2, 100])], Some(ReceiveEnd::PeerAborted(100))),
                 ("a level that does not exist", &[(21, &[3, 0])], fault(47)),
             ],
         );

@@ -174,7 +174,14 @@ impl Upstream for Named {
     }
 
     fn report_failure(&self, fault: &CallFault) {
-        if matches!(fault, CallFault::Connect(_) | CallFault::ConnectTimedOut | CallFault::Tls(_) | CallFault::Closed) {
+        if matches!(
+            fault,
+            CallFault::Connect(_)
+                | CallFault::ConnectTimedOut
+                | CallFault::Tls(_)
+                | CallFault::Closed
+                | CallFault::Aborted(_)
+        ) {
             self.known.borrow_mut().is_doubted = true;
         }
     }
