@@ -55,7 +55,7 @@ use directives::RequestDirectives;
 use key::KeyRules;
 use recording::{Recording, RecordingBody};
 use status::{Forwarded, Handled, Then};
-use store::{CacheKey, FetchGuard, FetchTurn, Found};
+use store::{CONTENT_WAIT_MAX, CacheKey, FetchGuard, FetchTurn, Found};
 pub use store::{Lookup, Usage};
 use stored::{
     FIELDS_MAX, Privacy, StoredFields, StoredResponse, StoringRules, assess, is_cacheable_by_default, varies_by_server,
@@ -253,7 +253,7 @@ impl CacheRules {
         if is_shared && waits.fetches < WAITS_MAX {
             match self.tiers.store.take_turn(key, now) {
                 FetchTurn::Fetch(held) => guard = Some(held),
-                FetchTurn::Wait(fetched) => return self.wait(cx, fetched, waits),
+                FetchTurn::Wait(fetched) => return self.wait(cx, key, fetched, waits),
                 FetchTurn::Alone => {}
             }
         }
@@ -268,7 +268,7 @@ impl CacheRules {
         let files = disk.files(key.text())?;
         let guard = match self.tiers.store.take_turn(key, now) {
             FetchTurn::Fetch(guard) => guard,
-            FetchTurn::Wait(fetched) if waits.fetches < WAITS_MAX => return Some(self.wait(cx, fetched, waits)),
+            FetchTurn::Wait(fetched) if waits.fetches < WAITS_MAX => return Some(self.wait(cx, key, fetched, waits)),
             FetchTurn::Wait(_) | FetchTurn::Alone => return None,
         };
         let (rules, disk, wall) = (Arc::clone(self), Arc::clone(disk), cx.worker().wall());
@@ -316,22 +316,29 @@ impl CacheRules {
     fn wait(
         self: &Arc<Self>,
         cx: &mut Context,
+        key: CacheKey<'_>,
         mut fetched: futures_channel::oneshot::Receiver<()>,
         waits: Waits,
     ) -> Step {
-        let rules = Arc::clone(self);
+        let (rules, store) = (Arc::clone(self), Arc::clone(&self.tiers.store));
         let worker = Rc::clone(cx.worker());
         let until = worker.now() + WAIT_MAX;
-        let mut end = Some(Sleep::until(worker, until));
+        let key: Box<[u8]> = key.text().into();
+        // The fetch is looked at again and again: the head of its response may arrive late.
+        let mut look = Some(Sleep::until(Rc::clone(&worker), worker.now() + CONTENT_WAIT_MAX));
         let done = poll_fn(move |task| {
             // An error: the fetch was given up.
             if Pin::new(&mut fetched).poll(task).is_ready() {
-                Poll::Ready(true)
-            } else if Sleep::is_over(&mut end, task) {
-                Poll::Ready(false)
-            } else {
-                Poll::Pending
+                return Poll::Ready(true);
             }
+            while Sleep::is_over(&mut look, task) {
+                let now = worker.now();
+                if now >= until || store.is_slow(store.key(&key), now) {
+                    return Poll::Ready(false);
+                }
+                look = Some(Sleep::until(Rc::clone(&worker), until.min(now + CONTENT_WAIT_MAX / 2)));
+            }
+            Poll::Pending
         });
         cx.wait(done, move |cx, has_ended| {
             // After a fetch that takes too long the request goes to the origin, as those after it.
@@ -537,6 +544,9 @@ impl CacheRules {
         let vary = Vary::of(fields, &fetch.request);
         let fields = StoredFields::of(fetch.base, fields, wall);
         let stored = StoredResponse::new(status, fields, vary, freshness, directives);
+        if fetch.guard.is_some() {
+            self.tiers.store.mark_headed(self.tiers.store.key(&fetch.key), now);
+        }
         Some(Recording {
             tiers: self.tiers.clone(),
             key: fetch.key,

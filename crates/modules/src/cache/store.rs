@@ -25,6 +25,8 @@ const VARIANTS_MAX: usize = 64;
 const WAITING_MAX: usize = 4096;
 /// How long the requests of a key do not wait for each other after a response that was not storable.
 const COALESCING_PAUSE: Duration = Duration::from_secs(10);
+/// How long requests wait for the content of a response whose head has arrived: a client that reads slowly must not hold up others.
+pub(super) const CONTENT_WAIT_MAX: Duration = Duration::from_secs(1);
 /// A store holds back this share of its memory from responses that are still being received.
 const RECEIVING_SHARE: usize = 4;
 
@@ -123,6 +125,15 @@ struct FetchUnderWay {
     waiting: Vec<Sender<()>>,
     /// A request waited in vain: its response has no end, or takes very long. No further request waits for it.
     is_slow: bool,
+    /// When the response's head arrived.
+    headed_at: Option<Instant>,
+}
+
+impl FetchUnderWay {
+    /// Whether a request does not wait for it, or no longer.
+    fn is_slow(&self, now: Instant) -> bool {
+        self.is_slow || self.headed_at.is_some_and(|at| now >= at + CONTENT_WAIT_MAX)
+    }
 }
 
 #[derive(Debug)]
@@ -250,12 +261,14 @@ impl Store {
         if shard.slot_mut(key).is_some_and(|slot| slot.coalescing_paused_until.is_some_and(|until| now < until)) {
             return FetchTurn::Alone;
         }
-        if let Some(FetchUnderWay { waiting, is_slow }) = shard.fetches.get_mut(&key.hash) {
+        if let Some(fetch) = shard.fetches.get_mut(&key.hash) {
+            let is_slow = fetch.is_slow(now);
+            let waiting = &mut fetch.waiting;
             // Before the vector grows, so that a burst of requests passes over it a few times only.
             if waiting.len() == waiting.capacity() {
                 waiting.retain(|sender| !sender.is_canceled());
             }
-            if *is_slow || waiting.len() == WAITING_MAX {
+            if is_slow || waiting.len() == WAITING_MAX {
                 return FetchTurn::Alone;
             }
             let (sender, receiver) = channel();
@@ -264,6 +277,18 @@ impl Store {
         }
         shard.fetches.insert(key.hash, FetchUnderWay::default());
         FetchTurn::Fetch(FetchGuard { store: Arc::clone(self), hash: key.hash })
+    }
+
+    /// Records that the head of the response to the fetch of this key has arrived, and that it is storable.
+    pub(super) fn mark_headed(&self, key: CacheKey<'_>, now: Instant) {
+        if let Some(fetch) = self.shard(key.hash).fetches.get_mut(&key.hash) {
+            fetch.headed_at = Some(now);
+        }
+    }
+
+    /// Returns whether the fetch of this key is one that no request waits for.
+    pub(super) fn is_slow(&self, key: CacheKey<'_>, now: Instant) -> bool {
+        self.shard(key.hash).fetches.get(&key.hash).is_some_and(|fetch| fetch.is_slow(now))
     }
 
     /// Records that a request waited for the fetch of this key in vain.
@@ -742,6 +767,19 @@ mod tests {
         assert!(matches!(store.take_turn(key, later), FetchTurn::Alone));
         drop(guard);
         assert!(matches!(store.take_turn(key, later), FetchTurn::Fetch(_)));
+    }
+
+    // A response whose client reads nothing holds up no other client for long.
+    #[test]
+    fn a_slow_reader_holds_up_no_other_request() {
+        let (store, now) = (Arc::new(Store::new(1 << 20)), Instant::now());
+        let key = store.key(b"k");
+        let FetchTurn::Fetch(_guard) = store.take_turn(key, now) else { panic!("the first one fetches") };
+        assert!(matches!(store.take_turn(key, now + CONTENT_WAIT_MAX), FetchTurn::Wait(_)), "for the head");
+        store.mark_headed(key, now);
+        assert!(matches!(store.take_turn(key, now + CONTENT_WAIT_MAX / 2), FetchTurn::Wait(_)), "for the content");
+        assert!(store.is_slow(key, now + CONTENT_WAIT_MAX));
+        assert!(matches!(store.take_turn(key, now + CONTENT_WAIT_MAX), FetchTurn::Alone));
     }
 
     // A file that is read late does not replace the response that was fetched meanwhile.
