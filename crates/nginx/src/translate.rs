@@ -80,6 +80,7 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
         has_cache: false,
         has_real_ip: false,
         is_in_accel: false,
+        fields_are_shared: false,
         named: Vec::new(),
         options: Vec::new(),
     };
@@ -161,6 +162,8 @@ struct Translator<'a> {
     has_real_ip: bool,
     /// The locations for `X-Accel-Redirect` are being written; see `accel`.
     is_in_accel: bool,
+    /// The site that is being written has the fields of all its locations.
+    fields_are_shared: bool,
     /// The named locations around the lines that are being written.
     named: Vec<String>,
     /// Lines of the global option `servers`.

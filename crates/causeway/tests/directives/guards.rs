@@ -32,7 +32,7 @@ fn basic_auth() {
     let argon2id = format!("basic_auth argon2id \"My realm\" {{\nBob {hash}\n}}\nrespond ok");
     check(&argon2id, &[(&with("/", "Bob:hiccup"), 200, "ok"), (&with("/", "bob:hiccup"), 401, "")]);
     check_field(&argon2id, "WWW-Authenticate", &[("/", Some("Basic realm=\"My realm\""))]);
-    refused("basic_auth {\nBob hiccup\n}", "expected a bcrypt hash");
+    refused("basic_auth {\nBob hiccup\n}", "expected a user with a bcrypt hash");
 }
 
 // caddyserver.com/docs/caddyfile/directives/request_body

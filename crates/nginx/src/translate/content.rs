@@ -179,8 +179,12 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// `add_header` and `expires` for the last of the blocks. For an answer with a known status only the fields that it gets.
+    /// `add_header` and `expires` for the last of the blocks. For an answer with a known status only the fields that it gets. Writes nothing if
+    /// the site has them.
     pub(super) fn fields(&mut self, out: &mut Vec<String>, blocks: &[&Directive], names: &Names, status: Option<u16>) {
+        if self.fields_are_shared {
+            return;
+        }
         let is_added = status.map(|status| ADDED.split(' ').any(|added| added == status.to_string()));
         let mut sometimes = Vec::new();
         for field in inherited(blocks, "add_header") {
@@ -431,6 +435,22 @@ impl<'a> Translator<'a> {
 fn is_of_response(map: &Directive) -> bool {
     let of_response = |name: &str| ["sent_http_", "upstream_", "status"].iter().any(|p| name.starts_with(p));
     variables(map.argument(0)).into_iter().any(of_response)
+}
+
+/// Whether a server and all of its locations have the same lines `add_header` and `expires`, whose values the request does not decide, and no
+/// cache, which must not store them.
+pub(super) fn has_shared_fields(blocks: &[&Directive]) -> bool {
+    fn has(block: &Directive, names: &[&str]) -> bool {
+        block.block().iter().any(|directive| names.contains(&&*directive.name) || has(directive, names))
+    }
+    let Some(server) = blocks.last() else { return false };
+    let fields = ["add_header", "expires"];
+    let within = server.block().iter().filter(|directive| directive.block.is_some());
+    let lines: Vec<_> = fields.iter().flat_map(|name| inherited(blocks, name)).collect();
+    !lines.is_empty()
+        && lines.iter().all(|line| line.arguments.iter().all(|word| !word.contains('$')))
+        && !within.into_iter().any(|block| has(block, &fields))
+        && !blocks.iter().any(|block| has(block, &["proxy_cache", "fastcgi_cache"]))
 }
 
 /// Whether two locations have the same lines `add_header` and `expires`.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cache::{CACHE_STATUS, cache_status};
-use super::content::has_no_types;
+use super::content::{has_no_types, has_shared_fields};
 use super::hosts::{HostOrder, HostPattern, host_groups_all, host_pattern, is_host, server_names};
 use super::listens::{Defaults, Listen, SiteAddresses, site_addresses};
 use super::locations::refuses;
@@ -306,7 +306,11 @@ impl<'a> Translator<'a> {
         self.root(out, &blocks, &names);
         if value(&blocks, "gzip") == Some("on") {
             let mut types = vec!["text/html".to_owned()];
-            types.extend(inherited(&blocks, "gzip_types").iter().flat_map(|d| d.arguments.clone()));
+            for kind in inherited(&blocks, "gzip_types").iter().flat_map(|d| &d.arguments) {
+                if !types.contains(kind) {
+                    types.push(kind.clone());
+                }
+            }
             // The media types of nginx's mime.types, and of applications, that files have under another name here.
             for (nginx, own) in MEDIA_TYPES {
                 if types.iter().any(|kind| kind == nginx) && !types.iter().any(|kind| kind == own) {
@@ -323,6 +327,10 @@ impl<'a> Translator<'a> {
         let has_cache_status = mentions_in(server, http, CACHE_STATUS) && !self.shared.caches.is_empty();
         if has_cache_status {
             names.maps.push(CACHE_STATUS.to_owned());
+        }
+        if has_shared_fields(&blocks) {
+            self.fields(out, &blocks, &names, None);
+            self.fields_are_shared = true;
         }
         let mut route = Vec::new();
         for geo in self.shared.geos.clone() {
@@ -361,6 +369,7 @@ impl<'a> Translator<'a> {
         for page in inherited(&blocks, "error_page") {
             text.errors.extend(self.error_page(out, page, &blocks, &names));
         }
+        self.fields_are_shared = false;
         text
     }
 
