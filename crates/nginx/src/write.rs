@@ -33,10 +33,11 @@ pub(crate) fn block(out: &mut Vec<String>, head: &str, lines: Vec<String>) {
     out.push("}".to_owned());
 }
 
-/// Returns a `rewrite` to a target. Groups and variables have parts of the decoded path, which must not be decoded again.
+/// Returns a `rewrite` to a target. The values of its placeholders are text, such as parts of the decoded path, and not decoded again.
 pub(crate) fn rewrite(target: &str) -> String {
+    const TEXTS: [&str; 6] = ["{re.", "{vars.", "{nginx_", "{query.", "{header.", "{cookie."];
     let path = target.split('?').next().unwrap_or_default();
-    let has_text = path.contains("{re.") || path.contains("{vars.");
+    let has_text = TEXTS.iter().any(|text| path.contains(text));
     format!("rewrite * {}{}", quote(target), if has_text { " escape_values" } else { "" })
 }
 
