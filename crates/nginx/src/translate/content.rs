@@ -261,7 +261,7 @@ impl<'a> Translator<'a> {
     }
 
     /// The map whose variable has this name.
-    fn map_of(&self, variable: &str) -> Option<&'a Directive> {
+    pub(super) fn map_of(&self, variable: &str) -> Option<&'a Directive> {
         self.shared.maps.iter().copied().find(|map| map.argument(1).trim_start_matches('$') == variable)
     }
 

@@ -321,11 +321,10 @@ impl<'a> Translator<'a> {
 
     /// The texts that a variable of `map` or `set` may have; empty for other variables.
     fn values(&self, name: &str, location: &Location<'a>) -> Vec<&'a str> {
-        let is_of = |map: &&&'a Directive| map.argument(1).trim_start_matches('$') == name;
-        let maps = self.shared.maps.iter().filter(is_of).flat_map(|map| map.block());
-        let of_maps = maps.filter(|entry| entry.name != "#").map(|entry| entry.argument(0));
+        let entries = self.map_of(name).into_iter().flat_map(|map| map.block());
+        let of_map = entries.filter(|entry| entry.name != "#").map(|entry| entry.argument(0));
         let sets = location.blocks.get(1).map(|server| sets(server, name)).unwrap_or_default();
-        of_maps.chain(sets.into_iter().map(|set| set.argument(1))).collect()
+        of_map.chain(sets.into_iter().map(|set| set.argument(1))).collect()
     }
 
     /// Writes the retries of an upstream with several servers.
