@@ -8,8 +8,10 @@ use crate::fault::Fault;
 /// ENHANCE_YOUR_CALM (RFC 9113 §10.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budgets {
-    /// Burst of streams that the peer resets, or causes us to reset; 200. A request that is opened and cancelled
-    /// costs us all of its work (CVE-2023-44487, and CVE-2025-8671 for resets that the peer provokes).
+    /// Burst of streams that the peer resets before their response begins, or causes us to reset; 200. A request that
+    /// is opened and cancelled costs us all of its work (CVE-2023-44487, and CVE-2025-8671 for resets that the peer
+    /// provokes). Each complete response gives one back, so that some cancelled requests among many on a shared
+    /// connection do not end it.
     pub resets: u32,
     /// Number of resets that each second adds; 33.
     pub resets_a_second: u32,
@@ -140,10 +142,16 @@ impl Meter {
         }
     }
 
-    /// Counts a stream that was reset by the peer or because of it.
+    /// Counts a stream that the peer reset before its response began, or that was reset because of the peer.
     #[cold]
     pub(crate) fn reset(&mut self, budgets: &Budgets) -> Result<(), Fault> {
         self.resets.take(budgets.resets, budgets.resets_a_second, &self.clock)
+    }
+
+    /// Gives one reset back: a response is complete.
+    #[inline]
+    pub(crate) fn completed(&mut self, budgets: &Budgets) {
+        self.resets.left = self.resets.left.saturating_add(1).min(budgets.resets);
     }
 
     /// Counts a frame without head or content.

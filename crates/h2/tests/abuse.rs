@@ -41,6 +41,34 @@ fn rapid_reset() {
     assert!(!peer.take().contains("broken"));
 }
 
+// Cancelled requests among complete ones, as on a connection that many gRPC clients share, and streams that the client
+// leaves after their response began, are no attack.
+#[test]
+fn resets_of_a_shared_connection() {
+    let mut peer = met();
+    for at in 0..3000 {
+        let id = at * 4 + 1;
+        peer.feed(&[get(id), get(id + 2), rst_stream(id + 2, 8)].concat());
+        peer.answer(id, 200, "four");
+        assert!(!peer.take().contains("broken"), "{at}");
+    }
+    let mut peer = met();
+    for at in 0..1000 {
+        let id = at * 2 + 1;
+        peer.feed(&get(id));
+        peer.send_head(id, &[], 200, Framing::Stream);
+        peer.feed(&rst_stream(id, 8));
+        assert!(!peer.take().contains("broken"), "{at}");
+    }
+    // Complete responses give back no more than the burst.
+    let mut peer = met();
+    for at in 0..1000 {
+        peer.feed(&get(at * 2 + 1));
+        peer.answer(at * 2 + 1, 200, "four");
+    }
+    assert_eq!(until_broken(&mut peer, 1000, |at| [get(at * 2 + 2001), rst_stream(at * 2 + 2001, 8)].concat()), Some(200));
+}
+
 // CVE-2025-8671: the peer causes the server to reset streams: increments of 0 and beyond the bound, content after the
 // end, a stream that depends on itself, malformed heads, content of a wrong length. All count together.
 #[test]

@@ -6,6 +6,7 @@ use super::{Connection, InputStep, Role, depends_on};
 use crate::fault::{ErrorCode, Fault};
 use crate::frame::{self, FrameHeader, flag, kind};
 use crate::priority::Priority;
+use crate::stream::Local;
 use crate::window::WINDOW_DEFAULT;
 
 impl Connection {
@@ -78,8 +79,11 @@ impl Connection {
         match self.streams.get(frame.stream) {
             None => self.ignore(frame.stream),
             Some(stream) if stream.is_closed() => Ok(InputStep::Done),
-            Some(_) => {
-                self.meter.reset(&self.settings.budgets)?;
+            Some(stream) => {
+                // A stream whose response has begun did its work, as one that is read to its end.
+                if stream.local == Local::Owed {
+                    self.meter.reset(&self.settings.budgets)?;
+                }
                 self.forget(frame.stream, out);
                 Ok(InputStep::Reset(frame.stream, ErrorCode::of(u32::from_be_bytes(code))))
             }

@@ -90,6 +90,7 @@ impl Connection {
         }
         // Both halves are over: the entry is free for another stream.
         stream.local = Local::Finished;
+        self.meter.completed(&self.settings.budgets);
         if stream.remote == Remote::Done {
             self.forget(id, out);
         }
