@@ -66,7 +66,10 @@ fn resets_of_a_shared_connection() {
         peer.feed(&get(at * 2 + 1));
         peer.answer(at * 2 + 1, 200, "four");
     }
-    assert_eq!(until_broken(&mut peer, 1000, |at| [get(at * 2 + 2001), rst_stream(at * 2 + 2001, 8)].concat()), Some(200));
+    assert_eq!(
+        until_broken(&mut peer, 1000, |at| [get(at * 2 + 2001), rst_stream(at * 2 + 2001, 8)].concat()),
+        Some(200)
+    );
 }
 
 // CVE-2025-8671: the peer causes the server to reset streams: increments of 0 and beyond the bound, content after the

@@ -1,7 +1,8 @@
 //! The meaning of each directive of nginx: walks the servers in their order and writes a site for each.
 //!
 //! - `tables`: directives that are read elsewhere, that only tune nginx, and reasons why others have no equivalent
-//! - `site`: a server: names, certificates, logs, error pages
+//! - `site`: a server: names, certificates, logs
+//! - `error_pages`: `error_page`
 //! - `listens`, `hosts`: the addresses and names of a server
 //! - `locations`: the order of locations, and the rules after which nginx chooses one anew
 //! - `rules`: `rewrite`, `if`, `set` and `return`
@@ -20,6 +21,7 @@ mod accel;
 mod access;
 mod cache;
 mod content;
+mod error_pages;
 mod fastcgi;
 mod geo;
 mod hosts;
@@ -82,6 +84,7 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
         is_in_accel: false,
         fields_are_shared: false,
         named: Vec::new(),
+        location_pages: Vec::new(),
         options: Vec::new(),
     };
     let mut out = Vec::new();
@@ -166,6 +169,8 @@ struct Translator<'a> {
     fields_are_shared: bool,
     /// The named locations around the lines that are being written.
     named: Vec<String>,
+    /// The error pages of the locations of the site that is being written.
+    location_pages: Vec<error_pages::LocationPages<'a>>,
     /// Lines of the global option `servers`.
     options: Vec<String>,
 }

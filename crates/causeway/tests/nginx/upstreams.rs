@@ -193,6 +193,15 @@ fn errors_of_an_upstream_equal_those_of_nginx() {
     compare("intercept", &["set-cookie"], &cases);
 }
 
+/// nginx's documentation of `error_page`: the pages of a location replace all of those around it, and without `=` the status stays.
+#[test]
+fn error_pages_of_locations_equal_those_of_nginx() {
+    let paths = "/ /missing /forbidden/x /spa/ /spa/x /spa/closed/x /spa/own/x /api/404 /api/plain /api/503 /api/418 /api/500 \
+                 /api /teapot/x /busy/x /busy/503 /busy/404 /to/x /to/ /away/x /away/y/no /away /away/";
+    let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    compare("location_pages", &["location", "x-kind"], &cases);
+}
+
 /// nginx's documentation of `auth_request`: 2xx lets a request through, and 401 and 403 refuse it with the location's error page.
 #[test]
 fn requests_that_an_upstream_refuses_equal_those_of_nginx() {

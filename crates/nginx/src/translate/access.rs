@@ -260,8 +260,8 @@ impl<'a> Translator<'a> {
         block(out, &format!("forward_auth {}", hosts.join(" ")), lines);
     }
 
-    /// The lines that answer a request which `auth_request` refuses with a status that has an `error_page`; `None` for the upstream's
-    /// own answer.
+    /// The lines that answer a request which `auth_request` refuses with a status that has an `error_page`: those of a short page, or the
+    /// error itself for `handle_errors`. `None` for the upstream's own answer.
     fn page_of_refusal(
         &mut self,
         out: &mut Vec<String>,
@@ -273,7 +273,6 @@ impl<'a> Translator<'a> {
         let has_code = |page: &&Directive| page.arguments.iter().any(|word| word == code);
         let page = inherited(blocks, "error_page").into_iter().find(has_code)?;
         if deeper(blocks).iter().all(|block| own(block, "error_page").is_empty()) {
-            // A page of the server: `handle_errors`.
             return Some(vec![format!("error {code}")]);
         }
         let target = page.arguments.last()?;
@@ -285,10 +284,6 @@ impl<'a> Translator<'a> {
             let answer = own(named.own(), "return").first().copied();
             answer.and_then(|answer| self.response(out, answer, names)).map(|line| vec![line])
         });
-        let answer = answer.flatten();
-        if answer.is_none() {
-            self.note(out, page, "for 'auth_request' only a URL, or a named location with 'return'");
-        }
-        answer
+        answer.flatten().or_else(|| Some(vec![format!("error {code}")]))
     }
 }

@@ -31,16 +31,17 @@ pub(super) fn in_written_order(lines: Vec<String>) -> Vec<String> {
 impl<'a> Translator<'a> {
     /// The lines of a location; of the server itself without one.
     pub(super) fn content(&mut self, location: &Location<'a>, all: &Locations<'a>, names: &Names) -> Vec<String> {
-        self.content_with(location, all, names, true)
+        self.content_with(location, all, names, None)
     }
 
-    /// The lines of a location, without its fields if `has_fields` is false.
+    /// The lines of a location. `around` is the location that led to this one: its own fields, if they are equal, and its
+    /// error pages apply already.
     fn content_with(
         &mut self,
         location: &Location<'a>,
         all: &Locations<'a>,
         names: &Names,
-        has_fields: bool,
+        around: Option<&Location<'a>>,
     ) -> Vec<String> {
         let mut out = Vec::new();
         let blocks = &*location.blocks;
@@ -51,12 +52,6 @@ impl<'a> Translator<'a> {
             let is_read = |d: &&Directive| d.name == "location" || has_no_types(d);
             for directive in own_block.block().iter().filter(|d| !is_read(d)) {
                 self.outside(&mut out, directive, super::tables::READ);
-            }
-            // Those for the statuses of `auth_request` stand beside it.
-            let has_request = active(blocks, "auth_request").is_some();
-            let is_refusal = |page: &&Directive| page.arguments.iter().any(|word| word == "401" || word == "403");
-            for page in own(own_block, "error_page").into_iter().filter(|page| !(has_request && is_refusal(page))) {
-                self.note(&mut out, page, "only error pages of a server are carried over");
             }
             for directive in own_block.block() {
                 let of_server = matches!(
@@ -73,6 +68,7 @@ impl<'a> Translator<'a> {
                 }
             }
         }
+        self.choose_pages(&mut out, blocks, around.map_or(&[], |around| &around.blocks), &names);
         self.internal(&mut out, location);
         let deeper = location.deeper();
         let alias = alias_of(location);
@@ -114,7 +110,7 @@ impl<'a> Translator<'a> {
         let is_for_found = named.is_some_and(|named| !has_equal_fields(blocks, &named.blocks));
         let mut content = Vec::new();
         let mut fields = Vec::new();
-        if has_fields {
+        if around.is_none_or(|around| !has_equal_fields(&around.blocks, blocks)) {
             self.fields(&mut fields, blocks, &names, None);
         }
         let sets_fields = |rule: &&Directive| own(rule, "return").is_empty() && !own(rule, "add_header").is_empty();
@@ -307,9 +303,8 @@ impl<'a> Translator<'a> {
                         out.push("error 500".to_owned());
                         return self.note(out, files, "found no location of this name");
                     };
-                    let has_fields = !has_equal_fields(&location.blocks, &named.blocks);
                     self.named.push(name.to_owned());
-                    let lines = self.content_with(named, all, names, has_fields);
+                    let lines = self.content_with(named, all, names, Some(location));
                     self.named.pop();
                     lines
                 }

@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cache::{CACHE_STATUS, cache_status};
 use super::content::{has_no_types, has_shared_fields};
+use super::error_pages::ErrorPage;
 use super::hosts::{HostOrder, HostPattern, host_groups_all, host_pattern, is_host, server_names};
 use super::listens::{Defaults, Listen, SiteAddresses, site_addresses};
-use super::locations::refuses;
-use super::rules::{always_answers, choose_anew, is_url, rules_of};
+use super::rules::{always_answers, rules_of};
 use super::upstream::with_constants;
 use super::{Translator, inherited, own, value};
-use crate::location::Locations;
 use crate::parse::Directive;
 use crate::variables::{Names, variable, variables};
 use crate::write::{block, quote};
@@ -24,12 +23,6 @@ struct SiteText {
     /// Lines that may also stand in `handle`.
     body: Vec<String>,
     errors: Vec<ErrorPage>,
-}
-
-/// The lines of a `handle_errors` for some statuses.
-struct ErrorPage {
-    codes: Vec<String>,
-    lines: Vec<String>,
 }
 
 /// Media types in nginx configurations, and those of the same files here (IANA's names).
@@ -366,9 +359,7 @@ impl<'a> Translator<'a> {
             );
         }
         block(out, "route", route);
-        for page in inherited(&blocks, "error_page") {
-            text.errors.extend(self.error_page(out, page, &blocks, &names));
-        }
+        text.errors = self.error_pages(out, &blocks, &names);
         self.fields_are_shared = false;
         text
     }
@@ -452,90 +443,6 @@ impl<'a> Translator<'a> {
             block(out, &format!("log {name}"), lines);
         }
     }
-
-    fn error_page(
-        &mut self,
-        out: &mut Vec<String>,
-        page: &Directive,
-        blocks: &[&'a Directive],
-        names: &Names,
-    ) -> Option<ErrorPage> {
-        let (target, codes) = page.arguments.split_last()?;
-        let mut status = None;
-        let mut codes: Vec<&str> = codes.iter().map(String::as_str).collect();
-        if let Some(code) = codes.last().and_then(|code| code.strip_prefix('=')) {
-            status = Some(code.to_owned());
-            codes.pop();
-        }
-        let codes = codes.into_iter().map(str::to_owned).collect();
-        if let Some(name) = target.strip_prefix('@') {
-            let all = Locations::of(blocks);
-            let Some(named) = all.named(name) else {
-                self.note(out, page, "found no location of this name");
-                return None;
-            };
-            if choose_anew(named.own()) {
-                self.note(out, page, "an error page whose rules choose a location is not carried over");
-                return None;
-            }
-            let mut lines = self.content(named, &all, names);
-            let passes = ["proxy_pass", "fastcgi_pass", "grpc_pass"];
-            if status.as_deref() != Some("") && passes.iter().any(|name| !own(named.own(), name).is_empty()) {
-                self.remark(&mut lines, page, "the status is that of the upstream, as with '='");
-            }
-            // Without `=` the status of the error replaces that of the location.
-            let status = status.unwrap_or_else(|| "{err.status_code}".to_owned());
-            let answer = lines.iter_mut().find(|line| line.starts_with("respond * "));
-            if let Some((answer, end)) = answer.and_then(|line| line.rfind(' ').map(|end| (line, end)))
-                && !status.is_empty()
-            {
-                answer.replace_range(end + 1.., &status);
-            }
-            return Some(ErrorPage { codes, lines });
-        }
-        let text = self.expand(out, page, names, target)?;
-        if !is_url(&text) && target.contains('$') {
-            self.note(out, page, "a path with variables may be that of any file");
-            return None;
-        }
-        if is_url(&text) {
-            let status = status.filter(|s| !s.is_empty()).unwrap_or_else(|| "302".to_owned());
-            return Some(ErrorPage { codes, lines: vec![format!("redir * {} {status}", quote(&text))] });
-        }
-        let all = Locations::of(blocks);
-        let chosen = all.chosen(target);
-        if chosen.is_some_and(|l| !own(l.own(), "proxy_pass").is_empty() || !own(l.own(), "fastcgi_pass").is_empty()) {
-            self.note(out, page, "only pages that are files are carried over");
-            return None;
-        }
-        // The error itself leads to an internal location.
-        let refuses = |d: &Directive| d.name != "internal" && refuses(d) && d.name != "return";
-        if chosen.is_some_and(|l| l.deeper().iter().any(|block| block.block().iter().any(refuses))) {
-            self.note(out, page, "only pages of a location without access rules are carried over");
-            return None;
-        }
-        if chosen.is_some_and(|l| !l.is_server() && always_answers(l.own())) {
-            self.note(out, page, "the location of the page does not send files");
-            return None;
-        }
-        let mut lines = Vec::new();
-        // The location of the error may have another root.
-        let around = chosen.map_or(blocks, |chosen| &*chosen.blocks);
-        let has_roots = all.ordered.iter().any(|l| l.deeper().iter().any(|b| has_folder(b)));
-        self.root(&mut lines, if has_roots { around } else { &around[2..] }, names);
-        lines.push(format!("rewrite * {}", quote(&text)));
-        // `=` alone takes the status of the page.
-        match status.map(|status| if status.is_empty() { "200".to_owned() } else { status }) {
-            Some(status) => block(&mut lines, "file_server", vec![format!("status {status}")]),
-            None => lines.push("file_server".to_owned()),
-        }
-        Some(ErrorPage { codes, lines })
-    }
-}
-
-/// Whether a block has a folder of its own.
-fn has_folder(block: &Directive) -> bool {
-    block.block().iter().any(|d| matches!(&*d.name, "root" | "alias"))
 }
 
 /// The bytes of a size such as `1k`.

@@ -260,5 +260,4 @@ pub(super) const REASONS: &[(&str, &str)] = &[
     ("stream", "only HTTP is served"),
     ("mail", "only HTTP is served"),
     ("sub_filter", "responses are not edited"),
-    ("error_page", "only error pages of a server are carried over"),
 ];

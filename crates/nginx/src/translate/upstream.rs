@@ -4,7 +4,7 @@ use super::cache::rewrites;
 use super::content::seconds;
 use super::rules::{CHANGED, has_break};
 use super::{Translator, active, inherited, own, value};
-use crate::location::{Location, Pattern, deeper};
+use crate::location::{Location, Pattern};
 use crate::parse::Directive;
 use crate::variables::{Names, variables};
 use crate::write::{block, quote};
@@ -372,9 +372,7 @@ impl<'a> Translator<'a> {
         if value(blocks, &format!("{pass}_intercept_errors")) != Some("on") {
             return;
         }
-        // A location's own pages, which are not carried over, replace those of its server.
-        let is_of_server = deeper(blocks).iter().all(|block| own(block, "error_page").is_empty());
-        let pages = if is_of_server { inherited(blocks, "error_page") } else { Vec::new() };
+        let pages = inherited(blocks, "error_page");
         let words =
             pages.iter().flat_map(|page| page.arguments.split_last().map(|(_, codes)| codes).unwrap_or_default());
         let mut codes: Vec<&str> = words.map(String::as_str).filter(|code| !code.starts_with('=')).collect();

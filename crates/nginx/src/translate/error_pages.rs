@@ -1,0 +1,227 @@
+//! `error_page`: the pages of a server, and those of a location, which replace all of its server's.
+
+use super::locations::refuses;
+use super::rules::{always_answers, choose_anew, is_url};
+use super::{Translator, inherited, own};
+use crate::location::{Locations, deeper};
+use crate::parse::Directive;
+use crate::variables::Names;
+use crate::write::{block, quote};
+
+/// The lines of a `handle_errors` for some statuses.
+pub(super) struct ErrorPage {
+    pub(super) codes: Vec<String>,
+    pub(super) lines: Vec<String>,
+}
+
+/// The error pages of a location with its own.
+pub(super) struct LocationPages<'a> {
+    /// The block of the location.
+    owner: &'a Directive,
+    /// The value of [`PAGES`] in requests of the location.
+    name: String,
+    pages: Vec<ErrorPage>,
+}
+
+/// The variable that names the location whose error pages count.
+const PAGES: &str = "error_pages";
+
+impl<'a> Translator<'a> {
+    /// Returns the `handle_errors` of a server whose locations are written, in the order of their statuses.
+    pub(super) fn error_pages(
+        &mut self,
+        out: &mut Vec<String>,
+        blocks: &[&'a Directive],
+        names: &Names,
+    ) -> Vec<ErrorPage> {
+        let mut of_server = Vec::new();
+        for page in inherited(blocks, "error_page") {
+            of_server.extend(self.error_page(out, page, blocks, names));
+        }
+        let of_locations = std::mem::take(&mut self.location_pages);
+        if of_locations.is_empty() {
+            return of_server;
+        }
+        let mut codes: Vec<&String> =
+            of_locations.iter().flat_map(|of| &of.pages).chain(&of_server).flat_map(|page| &page.codes).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        // For each code the page of each location, and at last that of the server. Codes with the same pages are one block.
+        let mut merged: Vec<(Vec<Option<&ErrorPage>>, Vec<String>)> = Vec::new();
+        for code in codes {
+            let all = of_locations.iter().map(|of| &of.pages).chain([&of_server]);
+            let pages: Vec<_> = all.map(|pages| pages.iter().find(|page| page.codes.contains(code))).collect();
+            let is_equal = |other: &[Option<&ErrorPage>]| {
+                other.iter().zip(&pages).all(|pair| match pair {
+                    (Some(one), Some(other)) => std::ptr::eq(*one, *other),
+                    (one, other) => one.is_none() && other.is_none(),
+                })
+            };
+            match merged.iter_mut().find(|(other, _)| is_equal(other)) {
+                Some((_, codes)) => codes.push(code.clone()),
+                None => merged.push((pages, vec![code.clone()])),
+            }
+        }
+        let mut found = Vec::new();
+        for (pages, codes) in merged {
+            let (of_server, of_each) = pages.split_last().expect("the server's stand at the end");
+            let mut lines = Vec::new();
+            let mut without = Vec::new();
+            for (location, page) in of_locations.iter().zip(of_each) {
+                match page {
+                    Some(page) => self.for_locations(&mut lines, &[&location.name], page.lines.clone()),
+                    None => without.push(&*location.name),
+                }
+            }
+            // Locations without a page for the status must not get that of the server.
+            if of_server.is_some() && !without.is_empty() {
+                self.for_locations(&mut lines, &without, Vec::new());
+            }
+            if let Some(page) = of_server {
+                block(&mut lines, "handle", page.lines.clone());
+            }
+            found.push(ErrorPage { codes, lines });
+        }
+        found
+    }
+
+    /// Writes the page of these locations.
+    fn for_locations(&mut self, out: &mut Vec<String>, locations: &[&str], page: Vec<String>) {
+        let name = self.fresh("errors");
+        out.push(format!("@{name} vars {PAGES} {}", locations.join(" ")));
+        block(out, &format!("handle @{name}"), page);
+    }
+
+    /// Writes which location's error pages count, if a location has some. `around` is the location that led to this one.
+    pub(super) fn choose_pages(
+        &mut self,
+        out: &mut Vec<String>,
+        blocks: &[&'a Directive],
+        around: &[&'a Directive],
+        names: &Names,
+    ) {
+        let owner = owner_of_pages(blocks);
+        if owner.map(std::ptr::from_ref) == owner_of_pages(around).map(std::ptr::from_ref) {
+            return;
+        }
+        let Some(owner) = owner else {
+            out.push(format!("vars {PAGES} \"\""));
+            return;
+        };
+        if let Some(known) = self.location_pages.iter().find(|of| std::ptr::eq(of.owner, owner)) {
+            out.push(format!("vars {PAGES} {}", known.name));
+            return;
+        }
+        let name = self.fresh(owner.arguments.last().map_or("", String::as_str));
+        out.push(format!("vars {PAGES} {name}"));
+        // It stands in the list before its pages are written, which may be of a location with the same pages.
+        let at = self.location_pages.len();
+        self.location_pages.push(LocationPages { owner, name, pages: Vec::new() });
+        for page in own(owner, "error_page") {
+            let page = self.error_page(out, page, &blocks[..2], names);
+            self.location_pages[at].pages.extend(page);
+        }
+    }
+
+    fn error_page(
+        &mut self,
+        out: &mut Vec<String>,
+        page: &Directive,
+        blocks: &[&'a Directive],
+        names: &Names,
+    ) -> Option<ErrorPage> {
+        let (target, codes) = page.arguments.split_last()?;
+        let mut status = None;
+        let mut codes: Vec<&str> = codes.iter().map(String::as_str).collect();
+        if let Some(code) = codes.last().and_then(|code| code.strip_prefix('=')) {
+            status = Some(code.to_owned());
+            codes.pop();
+        }
+        let codes = codes.into_iter().map(str::to_owned).collect();
+        if let Some(name) = target.strip_prefix('@') {
+            let all = Locations::of(blocks);
+            let Some(named) = all.named(name) else {
+                self.note(out, page, "found no location of this name");
+                return None;
+            };
+            if choose_anew(named.own()) {
+                self.note(out, page, "an error page whose rules choose a location is not carried over");
+                return None;
+            }
+            let mut lines = self.content(named, &all, names);
+            // Without `=` the status of the error replaces that of the location.
+            let status = status.unwrap_or_else(|| "{err.status_code}".to_owned());
+            if !status.is_empty() {
+                replace_status(&mut lines, &status);
+            }
+            return Some(ErrorPage { codes, lines });
+        }
+        let text = self.expand(out, page, names, target)?;
+        if !is_url(&text) && target.contains('$') {
+            self.note(out, page, "a path with variables may be that of any file");
+            return None;
+        }
+        if is_url(&text) {
+            let status = status.filter(|s| !s.is_empty()).unwrap_or_else(|| "302".to_owned());
+            return Some(ErrorPage { codes, lines: vec![format!("redir * {} {status}", quote(&text))] });
+        }
+        let all = Locations::of(blocks);
+        let chosen = all.chosen(target);
+        if chosen.is_some_and(|l| !own(l.own(), "proxy_pass").is_empty() || !own(l.own(), "fastcgi_pass").is_empty()) {
+            self.note(out, page, "only pages that are files are carried over");
+            return None;
+        }
+        // The error itself leads to an internal location.
+        let refuses = |d: &Directive| d.name != "internal" && refuses(d) && d.name != "return";
+        if chosen.is_some_and(|l| l.deeper().iter().any(|block| block.block().iter().any(refuses))) {
+            self.note(out, page, "only pages of a location without access rules are carried over");
+            return None;
+        }
+        if chosen.is_some_and(|l| !l.is_server() && always_answers(l.own())) {
+            self.note(out, page, "the location of the page does not send files");
+            return None;
+        }
+        let mut lines = Vec::new();
+        // The location of the error may have another root.
+        let around = chosen.map_or(blocks, |chosen| &*chosen.blocks);
+        let has_roots = all.ordered.iter().any(|l| l.deeper().iter().any(|b| has_folder(b)));
+        self.root(&mut lines, if has_roots { around } else { &around[2..] }, names);
+        lines.push(format!("rewrite * {}", quote(&text)));
+        // `=` alone takes the status of the page.
+        match status.map(|status| if status.is_empty() { "200".to_owned() } else { status }) {
+            Some(status) => block(&mut lines, "file_server", vec![format!("status {status}")]),
+            None => lines.push("file_server".to_owned()),
+        }
+        Some(ErrorPage { codes, lines })
+    }
+}
+
+/// The location whose own error pages count in the innermost of these blocks.
+fn owner_of_pages<'a>(blocks: &[&'a Directive]) -> Option<&'a Directive> {
+    deeper(blocks).iter().rev().copied().find(|block| !own(block, "error_page").is_empty())
+}
+
+/// Gives the response of a location this status.
+fn replace_status(lines: &mut Vec<String>, status: &str) {
+    let is_answer =
+        |line: &String| ["respond * ", "reverse_proxy ", "file_server"].iter().any(|head| line.starts_with(head));
+    let Some(at) = lines.iter().position(is_answer) else { return };
+    let line = &mut lines[at];
+    if line.starts_with("respond") {
+        let end = line.rfind(' ').expect("it has arguments");
+        line.replace_range(end + 1.., status);
+        return;
+    }
+    let option = if line.starts_with("reverse_proxy") { "replace_status" } else { "status" };
+    if line.ends_with('{') {
+        lines.insert(at + 1, format!("{option} {status}"));
+    } else {
+        *line += " {";
+        lines.splice(at + 1..at + 1, [format!("{option} {status}"), "}".to_owned()]);
+    }
+}
+
+/// Whether a block has a folder of its own.
+fn has_folder(block: &Directive) -> bool {
+    block.block().iter().any(|d| matches!(&*d.name, "root" | "alias"))
+}
