@@ -200,6 +200,10 @@ fn error_pages_of_locations_equal_those_of_nginx() {
                  /api /teapot/x /busy/x /busy/503 /busy/404 /to/x /to/ /away/x /away/y/no /away /away/";
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
     compare("location_pages", &["location", "x-kind"], &cases);
+    let paths = ["403", "404", "410", "418", "451", "none"].map(|code| format!("/closed/{code}?a=b"));
+    let of = |path| [("GET", path, ""), ("HEAD", path, ""), ("POST", path, "Content-Length: 0\r\n")];
+    let cases: Vec<_> = paths.iter().flat_map(|path| of(path.as_str())).collect();
+    compare("answered_pages", &[], &cases);
 }
 
 /// nginx's documentation of `auth_request`: 2xx lets a request through, and 401 and 403 refuse it with the location's error page.

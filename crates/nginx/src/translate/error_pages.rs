@@ -1,12 +1,12 @@
 //! `error_page`: the pages of a server, and those of a location, which replace all of its server's.
 
-use super::locations::refuses;
-use super::rules::{always_answers, choose_anew, is_url};
+use super::locations::{PASSES, refuses};
+use super::rules::{always_answers, choose_anew, is_url, rules_of};
 use super::{Translator, inherited, own};
-use crate::location::{Locations, deeper};
+use crate::location::{Location, Locations, deeper};
 use crate::parse::Directive;
 use crate::variables::Names;
-use crate::write::{block, quote};
+use crate::write::{block, quote, rewrite};
 
 /// The lines of a `handle_errors` for some statuses.
 pub(super) struct ErrorPage {
@@ -25,6 +25,9 @@ pub(super) struct LocationPages<'a> {
 
 /// The variable that names the location whose error pages count.
 const PAGES: &str = "error_pages";
+
+/// Without `=` the status of the error replaces that of the page.
+const ERROR_STATUS: &str = "{err.status_code}";
 
 impl<'a> Translator<'a> {
     /// Returns the `handle_errors` of a server whose locations are written, in the order of their statuses.
@@ -144,16 +147,13 @@ impl<'a> Translator<'a> {
                 self.note(out, page, "found no location of this name");
                 return None;
             };
+            let status = status.unwrap_or_else(|| ERROR_STATUS.to_owned());
             if choose_anew(named.own()) {
-                self.note(out, page, "an error page whose rules choose a location is not carried over");
-                return None;
+                let lines = self.page_after_rules(out, page, named, &all, names, &status)?;
+                return Some(ErrorPage { codes, lines });
             }
             let mut lines = self.content(named, &all, names);
-            // Without `=` the status of the error replaces that of the location.
-            let status = status.unwrap_or_else(|| "{err.status_code}".to_owned());
-            if !status.is_empty() {
-                replace_status(&mut lines, &status);
-            }
+            replace_status(&mut lines, &status);
             return Some(ErrorPage { codes, lines });
         }
         let text = self.expand(out, page, names, target)?;
@@ -167,19 +167,20 @@ impl<'a> Translator<'a> {
         }
         let all = Locations::of(blocks);
         let chosen = all.chosen(target);
-        if chosen.is_some_and(|l| !own(l.own(), "proxy_pass").is_empty() || !own(l.own(), "fastcgi_pass").is_empty()) {
-            self.note(out, page, "only pages that are files are carried over");
-            return None;
-        }
         // The error itself leads to an internal location.
         let refuses = |d: &Directive| d.name != "internal" && refuses(d) && d.name != "return";
         if chosen.is_some_and(|l| l.deeper().iter().any(|block| block.block().iter().any(refuses))) {
             self.note(out, page, "only pages of a location without access rules are carried over");
             return None;
         }
-        if chosen.is_some_and(|l| !l.is_server() && always_answers(l.own())) {
-            self.note(out, page, "the location of the page does not send files");
-            return None;
+        if let Some(chosen) = chosen.filter(|l| !l.is_server() && (passes(l.own()) || always_answers(l.own()))) {
+            let status = status.unwrap_or_else(|| ERROR_STATUS.to_owned());
+            // nginx requests the page with GET, and without the query of the request.
+            let other = self.fresh("other_method");
+            let mut rules = vec![format!("@{other} not method GET HEAD"), format!("method @{other} GET")];
+            rules.push(rewrite(&if text.contains('?') { text } else { text + "?" }));
+            let lines = self.page_of(out, page, rules, chosen, &all, names, &status)?;
+            return Some(ErrorPage { codes, lines });
         }
         let mut lines = Vec::new();
         // The location of the error may have another root.
@@ -194,6 +195,62 @@ impl<'a> Translator<'a> {
         }
         Some(ErrorPage { codes, lines })
     }
+
+    /// Returns the page of a named location whose only rule leads to a path without variables, and so to one location.
+    fn page_after_rules(
+        &mut self,
+        out: &mut Vec<String>,
+        page: &Directive,
+        named: &Location<'a>,
+        all: &Locations<'a>,
+        names: &Names,
+        status: &str,
+    ) -> Option<Vec<String>> {
+        let path = match &rules_of(named.own())[..] {
+            [rule] if rule.name == "rewrite" => rule.argument(1).split('?').next(),
+            _ => None,
+        };
+        let path = path.filter(|path| path.starts_with('/') && !path.contains('$'));
+        let Some(chosen) = path.and_then(|path| all.chosen(path)).filter(|chosen| passes(chosen.own())) else {
+            self.note(out, page, "an error page whose rules choose a location is carried over only for one `rewrite` to the path of an upstream");
+            return None;
+        };
+        let mut lines = Vec::new();
+        self.root(&mut lines, named.deeper(), names);
+        let rules = self.rules(&named.blocks, &mut names.clone());
+        block(&mut lines, "route", rules);
+        self.page_of(out, page, lines, chosen, all, names, status)
+    }
+
+    /// Returns the page that a location responds with, after rules that lead to it.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one page")]
+    fn page_of(
+        &mut self,
+        out: &mut Vec<String>,
+        page: &Directive,
+        rules: Vec<String>,
+        location: &Location<'a>,
+        all: &Locations<'a>,
+        names: &Names,
+        status: &str,
+    ) -> Option<Vec<String>> {
+        let mut lines = rules;
+        let (head, capture) = self.location_matcher(&mut lines, location);
+        let mut content = self.content(location, all, &location.names(names, &capture));
+        if !replace_status(&mut content, status) {
+            self.note(out, page, "the location of the page sends no page");
+            return None;
+        }
+        block(&mut lines, &head, content);
+        let mut ordered = Vec::new();
+        block(&mut ordered, "route", lines);
+        Some(ordered)
+    }
+}
+
+/// Whether a location leaves its responses to an upstream.
+fn passes(location: &Directive) -> bool {
+    PASSES.iter().any(|name| !own(location, name).is_empty())
 }
 
 /// The location whose own error pages count in the innermost of these blocks.
@@ -201,24 +258,28 @@ fn owner_of_pages<'a>(blocks: &[&'a Directive]) -> Option<&'a Directive> {
     deeper(blocks).iter().rev().copied().find(|block| !own(block, "error_page").is_empty())
 }
 
-/// Gives the response of a location this status.
-fn replace_status(lines: &mut Vec<String>, status: &str) {
+/// Gives the response of a location this status, unless it is empty. Returns whether the lines have a response.
+fn replace_status(lines: &mut Vec<String>, status: &str) -> bool {
     let is_answer =
         |line: &String| ["respond * ", "reverse_proxy ", "file_server"].iter().any(|head| line.starts_with(head));
-    let Some(at) = lines.iter().position(is_answer) else { return };
+    let Some(at) = lines.iter().position(is_answer) else { return false };
+    if status.is_empty() {
+        return true;
+    }
     let line = &mut lines[at];
     if line.starts_with("respond") {
         let end = line.rfind(' ').expect("it has arguments");
         line.replace_range(end + 1.., status);
-        return;
+        return true;
     }
     let option = if line.starts_with("reverse_proxy") { "replace_status" } else { "status" };
     if line.ends_with('{') {
         lines.insert(at + 1, format!("{option} {status}"));
     } else {
         *line += " {";
-        lines.splice(at + 1..at + 1, [format!("{option} {status}"), "}".to_owned()]);
+        lines.splice(at + 1..=at, [format!("{option} {status}"), "}".to_owned()]);
     }
+    true
 }
 
 /// Whether a block has a folder of its own.

@@ -10,7 +10,7 @@ use crate::variables::Names;
 use crate::write::{block, cel_text, quote, rewrite};
 
 /// The directives with which a location leaves the response to an upstream.
-const PASSES: &[&str] = &["proxy_pass", "fastcgi_pass", "grpc_pass", "uwsgi_pass", "scgi_pass"];
+pub(super) const PASSES: &[&str] = &["proxy_pass", "fastcgi_pass", "grpc_pass", "uwsgi_pass", "scgi_pass"];
 
 impl<'a> Translator<'a> {
     /// Writes the locations: matchers to `out`, handlers in nginx's order to `route`.
