@@ -16,6 +16,7 @@
 mod expressions;
 mod location;
 mod parse;
+mod raw_uri;
 mod standard;
 mod translate;
 mod variables;

@@ -72,7 +72,8 @@ pub struct Translation {
 /// # Errors
 /// Returns the first text that nginx would refuse too.
 pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translation, SyntaxError> {
-    let main = parse(text, name, files)?;
+    let mut main = parse(text, name, files)?;
+    crate::raw_uri::replace(&mut main);
     let mut translator = Translator {
         files,
         notes: Vec::new(),

@@ -250,3 +250,11 @@ fn hosts_of_patterns_equal_those_of_nginx() {
         }
     }
 }
+
+/// Rules of Gitea's documentation, with which the upstream gets the URI as it was sent, without a prefix.
+#[test]
+fn a_prefix_of_the_uri_as_sent_is_removed_as_by_nginx() {
+    let paths = "/git/ /git /git/a%2Fb?c=%20d /git/a%20b /git/%C3%A4 /rest/a%2Fb /other/x%2Fy?z /git/moved";
+    let cases: Vec<_> = paths.split(' ').map(|path| ("GET", path, "")).collect();
+    compare("uri_as_sent", &["location"], &cases);
+}

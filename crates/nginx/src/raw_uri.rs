@@ -1,0 +1,50 @@
+//! Rules that remove a prefix from the URI as the client sent it. In Gitea's documentation they are
+//!
+//! ```text
+//! rewrite ^ $request_uri;
+//! rewrite ^(/git)?(/.*) $2 break;
+//! proxy_pass http://127.0.0.1:3000$uri;
+//! ```
+//!
+//! A `proxy_pass` with a path has this effect here, as the rest of the URI keeps its encoding.
+
+use crate::parse::Directive;
+
+/// Replaces such rules in all locations by a `proxy_pass` with a path.
+pub(crate) fn replace(directives: &mut [Directive]) {
+    for directive in directives {
+        let prefix = directive.arguments.last().cloned().unwrap_or_default();
+        let Some(inner) = directive.block.as_mut() else { continue };
+        if directive.name == "location"
+            && let Some(address) = address_after(inner, &prefix)
+        {
+            inner.retain(|d| d.name != "rewrite");
+            let pass = inner.iter_mut().find(|d| d.name == "proxy_pass").expect("it has the address");
+            pass.arguments = vec![format!("{address}/")];
+            // With variables nginx leaves the upstream's redirects as they are.
+            let (place, arguments) = (pass.place.clone(), vec!["off".to_owned()]);
+            if !inner.iter().any(|d| d.name == "proxy_redirect") {
+                inner.push(Directive { name: "proxy_redirect".into(), arguments, block: None, place });
+            }
+        }
+        replace(inner);
+    }
+}
+
+/// The address of the upstream, if the rules of a location remove its prefix.
+fn address_after(location: &[Directive], prefix: &str) -> Option<String> {
+    let is_rule = |d: &&Directive| matches!(&*d.name, "rewrite" | "if" | "set" | "return" | "break");
+    let rules: Vec<&Directive> = location.iter().filter(is_rule).collect();
+    let [raw, strip] = rules[..] else { return None };
+    let word = |rule: &Directive| rule.arguments.join(" ");
+    if raw.name != "rewrite" || strip.name != "rewrite" || word(raw) != "^ $request_uri" {
+        return None;
+    }
+    let stem = prefix.strip_suffix('/').filter(|stem| stem.starts_with('/'))?;
+    let stem = regex::escape(stem);
+    let ways =
+        [format!("^({stem})?(/.*) $2 break"), format!("^{stem}(/.*) $1 break"), format!("^{stem}/(.*) /$1 break")];
+    let written = word(strip).replacen("$ ", " ", 1);
+    let pass = location.iter().find(|d| d.name == "proxy_pass")?.argument(0);
+    ways.contains(&written).then(|| pass.strip_suffix("$uri").map(str::to_owned))?
+}
