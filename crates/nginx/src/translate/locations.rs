@@ -78,14 +78,14 @@ impl<'a> Translator<'a> {
         }
         let rules =
             all.ordered.iter().zip(&heads).map(|(l, (_, capture))| self.choosing_rules(l, names, capture)).collect();
-        pass(route, "# Rules after which nginx chooses the location anew.", &heads, rules);
+        pass(route, "# Rules after which nginx chooses the location anew.", &all.ordered, &heads, rules);
         let files = all
             .ordered
             .iter()
             .zip(&heads)
             .map(|(l, (_, capture))| self.choosing_files(l, &all, names, capture))
             .collect();
-        pass(route, "# Paths of another location, for missing files and for folders.", &heads, files);
+        pass(route, "# Paths of another location, for missing files and for folders.", &all.ordered, &heads, files);
         for (location, (head, capture)) in all.ordered.iter().zip(&heads) {
             let lines = self.content(location, &all, &location.names(names, capture));
             block(route, head, lines);
@@ -472,12 +472,29 @@ pub(super) fn refuses(rule: &Directive) -> bool {
     }
 }
 
-/// Writes a route with the lines of each location, if one has any.
-fn pass(route: &mut Vec<String>, comment: &str, heads: &[(String, String)], lines: Vec<Vec<String>>) {
-    let Some(last) = lines.iter().rposition(|lines| !lines.is_empty()) else { return };
+/// Writes a route with the lines of each location, if one has any. A location without lines keeps its requests from later ones.
+fn pass(
+    route: &mut Vec<String>,
+    comment: &str,
+    locations: &[Location<'_>],
+    heads: &[(String, String)],
+    lines: Vec<Vec<String>>,
+) {
+    let has_lines: Vec<bool> = lines.iter().map(|lines| !lines.is_empty()).collect();
     let mut out = vec![comment.to_owned()];
-    for ((head, _), lines) in heads.iter().zip(lines).take(last + 1) {
-        block(&mut out, head, in_written_order(lines));
+    for (index, lines) in lines.into_iter().enumerate() {
+        let keeps = |later: usize| has_lines[later] && may_overlap(&locations[index], &locations[later]);
+        if has_lines[index] || (index + 1..locations.len()).any(keeps) {
+            block(&mut out, &heads[index].0, in_written_order(lines));
+        }
     }
-    block(route, "route", out);
+    if out.len() > 1 {
+        block(route, "route", out);
+    }
+}
+
+/// Whether the matchers of two locations, which ignore case, may take one path. Two expressions may.
+fn may_overlap(one: &Location<'_>, other: &Location<'_>) -> bool {
+    let [one, other] = [one, other].map(|location| location.prefix().to_ascii_lowercase());
+    one.starts_with(&other) || other.starts_with(&one)
 }
