@@ -27,6 +27,8 @@ const WAITING_MAX: usize = 4096;
 const COALESCING_PAUSE: Duration = Duration::from_secs(10);
 /// How long requests wait for the content of a response whose head has arrived: a client that reads slowly must not hold up others.
 pub(super) const CONTENT_WAIT_MAX: Duration = Duration::from_secs(1);
+/// The removed keys that a shard remembers; a fetch during which there were more of them is not stored.
+const REMOVALS_KEPT: usize = 32;
 /// A store holds back this share of its memory from responses that are still being received.
 const RECEIVING_SHARE: usize = 4;
 
@@ -112,10 +114,41 @@ struct Shard {
     slots: Vec<Slot>,
     /// The slot that the hand of CLOCK passes next.
     hand: usize,
-    /// The number of removals: a response that was fetched before one is not stored.
-    epoch: u64,
+    removals: Removals,
     /// The keys that a request fetches, with the requests that wait for it.
     fetches: HashMap<u64, FetchUnderWay, BuildHasherDefault<AsItIs>>,
+}
+
+/// The latest removals of a shard: a response that was fetched before its key was removed is not stored.
+#[derive(Debug, Default)]
+struct Removals {
+    count: u64,
+    /// The count after the latest removal that may be of any key.
+    of_any: u64,
+    /// The hashes of the latest keys; that of removal `n` stands at `n % REMOVALS_KEPT`.
+    hashes: [u64; REMOVALS_KEPT],
+}
+
+impl Removals {
+    /// Counts the removal of a key.
+    fn add(&mut self, hash: u64) {
+        self.hashes[self.count as usize % REMOVALS_KEPT] = hash;
+        self.count += 1;
+    }
+
+    /// Counts a removal of keys that are not known.
+    fn add_any(&mut self) {
+        self.count += 1;
+        self.of_any = self.count;
+    }
+
+    /// Returns whether the key may have been removed since the count was `epoch`.
+    fn contain(&self, hash: u64, epoch: u64) -> bool {
+        let since = self.count - epoch;
+        epoch < self.of_any
+            || since > REMOVALS_KEPT as u64
+            || (epoch..self.count).any(|at| self.hashes[at as usize % REMOVALS_KEPT] == hash)
+    }
 }
 
 /// A fetch that is under way.
@@ -300,7 +333,12 @@ impl Store {
 
     /// Returns the number that [`put`](Self::put) needs, before a response is fetched.
     pub(super) fn epoch(&self, key: CacheKey<'_>) -> u64 {
-        self.shard(key.hash).epoch
+        self.shard(key.hash).removals.count
+    }
+
+    /// Returns whether responses of the key may have been removed since `epoch`.
+    pub(super) fn is_removed_since(&self, key: CacheKey<'_>, epoch: u64) -> bool {
+        self.shard(key.hash).removals.contain(key.hash, epoch)
     }
 
     /// Stores a response in place of those that answer the same request; returns false if responses of the key may have been removed since
@@ -337,7 +375,7 @@ impl Store {
         }
         {
             let mut shard = self.shard(key.hash);
-            if epoch != shard.epoch {
+            if shard.removals.contain(key.hash, epoch) {
                 return false;
             }
             let slot = shard.slot_or_insert(key, slot_bytes, &self.bytes);
@@ -399,7 +437,7 @@ impl Store {
     /// Drops all responses of a key; returns how many they were.
     pub(super) fn remove(&self, key: CacheKey<'_>) -> usize {
         let mut shard = self.shard(key.hash);
-        shard.epoch += 1;
+        shard.removals.add(key.hash);
         let Some(&at) = shard.places.get(&key.hash) else { return 0 };
         if *shard.slots[at].key != *key.text {
             return 0;
@@ -414,7 +452,7 @@ impl Store {
         let mut purged = 0;
         for shard in &self.shards {
             let mut shard = shard.lock();
-            shard.epoch += 1;
+            shard.removals.add_any();
             // From the end: `take_out` moves the last slot into the gap.
             for at in (0..shard.slots.len()).rev() {
                 let Slot { key, variants, bytes, .. } = &mut shard.slots[at];
@@ -733,6 +771,35 @@ mod tests {
         store.put(key, &FieldMap::new(), stored(9, Vary::default(), now + Duration::from_secs(1)), 0);
         assert_eq!(find("fr"), Ok(9));
         check(&store);
+    }
+
+    // RFC 9111 §4.4: a response that was fetched before its key was removed is not stored. Removals of other keys do not matter.
+    #[test]
+    fn removals_during_a_fetch() {
+        let store = Store::new(1 << 20);
+        let put = |key: &str, epoch| {
+            let stored = stored(10, Vary::default(), Instant::now());
+            store.put(store.key(key.as_bytes()), &FieldMap::new(), stored, epoch)
+        };
+        let epoch = || store.epoch(store.key(b"a"));
+        let before = epoch();
+        // In each of 64 shards one or another, and not too many.
+        for other in 0..SHARDS * REMOVALS_KEPT / 8 {
+            store.remove(store.key(format!("other-{other}").as_bytes()));
+        }
+        assert!(put("a", before) && has(&store, "a"));
+        let before = epoch();
+        store.remove(store.key(b"a"));
+        assert!(!put("a", before) && !has(&store, "a"));
+        assert!(put("a", epoch()));
+        let before = epoch();
+        store.purge(|_, _| false);
+        assert!(!put("a", before), "a purge may be of any key");
+        let before = epoch();
+        for _ in 0..=REMOVALS_KEPT {
+            store.shard(store.key(b"a").hash).removals.add(7);
+        }
+        assert!(!put("a", before), "more removals than are remembered");
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Tiers {
         {
             disk.write(key.text(), stored, worker.now(), worker.wall());
             // A removal between the two steps did not find the file.
-            if self.store.epoch(key) != epoch {
+            if self.store.is_removed_since(key, epoch) {
                 disk.remove(key.text());
             }
         }
