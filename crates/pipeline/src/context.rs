@@ -263,6 +263,9 @@ impl Spare {
             // Here, so that no handler or matcher ever sees a confusable name.
             server.confusable.drop_from(parts.request.original.fields_mut());
         }
+        if arrival.upgrade {
+            parts.request.convert_extended_connect(&*parts.worker);
+        }
         parts.request.arrival = arrival;
         parts.response.head.fields_mut().append(names::SERVER, SERVER);
         parts.request.decode_path();

@@ -5,6 +5,7 @@ mod support;
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
@@ -127,4 +128,41 @@ fn websockets() {
     });
     until("both connections are over", || open.load(Ordering::Relaxed) == 0 && running.engine().connections() == 0);
     assert_eq!(running.engine().panics(), 0);
+}
+
+// RFC 8441 §5: the service sees the extended CONNECT of an HTTP/2 client as an Upgrade.
+#[test]
+fn a_websocket_over_http2() {
+    let echo = |upgrade: WebSocketUpgrade| async {
+        upgrade.on_upgrade(async |mut socket| {
+            while let Some(Ok(message)) = socket.recv().await {
+                let _ = socket.send(message).await;
+            }
+        })
+    };
+    let running = start(Router::new().route("/echo", any(echo)));
+    let address = running.addresses()[0];
+    block_on(async {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (client, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let mut client = client.ready().await.unwrap();
+        while !client.is_extended_connect_protocol_enabled() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let request = http::Request::builder().method("CONNECT").uri(format!("http://{address}/echo"));
+        let request =
+            request.header("sec-websocket-version", "13").extension(h2::ext::Protocol::from_static("websocket"));
+        let (response, mut content) = client.send_request(request.body(()).unwrap(), false).unwrap();
+        let response = response.await.unwrap();
+        assert_eq!((response.status().as_u16(), response.headers().get("sec-websocket-accept")), (200, None));
+        // RFC 6455 §5.2: a text of two bytes, masked by zeros.
+        content.send_data([&b"\x81\x82\0\0\0\0"[..], b"hi"].concat().into(), false).unwrap();
+        let mut inbound = response.into_body();
+        let mut got = Vec::new();
+        while got.len() < 4 {
+            got.extend_from_slice(&inbound.data().await.unwrap().unwrap());
+        }
+        assert_eq!(got, b"\x81\x02hi");
+    });
 }

@@ -123,6 +123,31 @@ fn a_tunnel_is_one_stream() {
     }
 }
 
+// RFC 8441 §5: an extended CONNECT for a WebSocket has the meaning of an Upgrade, which its handlers see. Without a tunnel a 2xx
+// would mean that the WebSocket is open.
+#[test]
+fn a_web_socket_over_http2_is_an_upgrade_to_its_handlers() {
+    let server = TestServer::start(|_| ());
+    let mut client = server.http2();
+    let PendingResponse { response, mut content } = client.connect_to("websocket", "/switch");
+    let response = client.wait(response).unwrap();
+    let fields = response.headers();
+    assert_eq!((response.status().as_u16(), fields.get("upgrade"), fields.get("connection")), (200, None, None));
+    content.send_data(b"one".as_slice().into(), false).unwrap();
+    assert_eq!(client.wait(exactly(&mut response.into_body(), 3)), b"one");
+    let PendingResponse { response, .. } = client.connect_to("websocket", "/refuse-with-head");
+    let head = client.wait(answer(response)).unwrap();
+    assert_eq!(head.status, 403);
+    for line in ["GET /refuse-with-head\n", "Upgrade: websocket\n", "Connection: Upgrade\n", "Sec-WebSocket-Key: "] {
+        assert!(head.text().contains(line), "{}", head.text());
+    }
+    for (target, status) in [("/fixed", 501), ("/empty/204", 501), ("/fail/403", 403), ("/empty/404", 404)] {
+        let PendingResponse { response, .. } = client.connect_to("websocket", target);
+        let response = client.wait(answer(response)).unwrap();
+        assert_eq!((response.status, response.text()), (status, ""), "{target}");
+    }
+}
+
 #[test]
 fn no_tunnel_without_the_offer() {
     let server = TestServer::start(|_| ());

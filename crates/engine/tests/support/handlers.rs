@@ -88,6 +88,14 @@ const ACTS: &[(&str, Enter)] = &[
         cx.response_mut().set(names::UPGRADE, FieldValue::from_static("echo"));
         Step::Respond(Response::switch(Echo(body)))
     }),
+    ("refuse-with-head", |cx, _| {
+        let head = cx.head();
+        let mut text = format!("{} {}\n", head.method().as_str(), head.target().as_str());
+        for (name, value) in head.fields().iter() {
+            text += &format!("{}: {}\n", name.as_str(), String::from_utf8_lossy(value));
+        }
+        Step::Respond(Response::chunk(StatusCode::FORBIDDEN, cx.chunk(text.as_bytes())))
+    }),
     ("farewell", |cx, _| {
         let chunk = cx.chunk(b"farewell");
         cx.response_mut().set(names::UPGRADE, FieldValue::from_static("echo"));

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use causeway_message::{FieldMap, Method, NameRef, StatusCode, names};
+use causeway_message::{FieldMap, NameRef, StatusCode, names};
 use causeway_pipeline::{Body, BodyStream as _, Call, Context, Fault, Finish, Response, Step};
 
 use super::exchange::PendingCall;
@@ -17,10 +17,10 @@ const FIELDS_MAX: usize = 60_000;
 pub(super) fn decide(cx: &mut Context, call: Call, asked: PendingCall) -> Step {
     let mut status = call.head().status();
     asked.settle(cx, CallEnd::Answered(status));
-    let PendingCall { local, switch, began, .. } = asked;
+    let PendingCall { local, began, .. } = asked;
     local.named(cx).answered(cx, &call, began);
     if status == StatusCode::SWITCHING_PROTOCOLS {
-        return tunnel(cx, call, switch, &local.plan);
+        return tunnel(cx, call, &local.plan);
     }
     // The client's side of the tunnel: routes may have another proxy, such as the one after `forward_auth`.
     if let Some(Body::Tunnel(content)) = call.take_unsent_body() {
@@ -50,10 +50,6 @@ impl Finish for Local {
 
 /// Responds with the upstream's response.
 fn pass(cx: &mut Context, local: &Local, call: Call, status: StatusCode) -> Step {
-    // DEVIATES Caddy: forwarded, a 2xx would mean to the client that its tunnel is open (RFC 9110 §9.3.6).
-    if cx.original().method() == Method::Connect && matches!(status.as_u16(), 200..300) {
-        return Step::Fail(bad_gateway("the upstream responded without switching protocols".to_owned()));
-    }
     // Caddy: the upstream's Server field is kept; this server is named in Via.
     cx.response_mut().remove(names::SERVER);
     let changes = local.plan.headers.as_ref().filter(|headers| headers.changes_answers());

@@ -28,7 +28,6 @@ pub(super) struct PendingCall {
     pub(super) local: Rc<Local>,
     pub(super) backend: Chosen,
     pub(super) place: Rc<AddressPool>,
-    pub(super) switch: Switch,
     pub(super) has_content: bool,
     pub(super) began: Instant,
     interims: u8,
@@ -173,15 +172,17 @@ fn begin(
     let plan = &*local.plan;
     let mut switch = Switch::of(cx)?;
     match &plan.carriage {
-        Carriage::Http if plan.transport.versions == Versions::Http2 => switch = switch.over("only HTTP/2")?,
-        Carriage::FastCgi(_) => switch = switch.over("FastCGI")?,
+        // RFC 9113 §8.6: there is no Upgrade; it is ignored.
+        // DEVIATES Caddy: it responds to any such request with 502.
+        Carriage::Http if plan.transport.versions == Versions::Http2 => switch = Switch::None,
+        Carriage::FastCgi(_) => switch = Switch::None,
         Carriage::Http | Carriage::HttpGrpc(_) => {}
     }
     // Before the head is filled: header operations may use these placeholders.
     local.named(cx).chosen(cx, chosen.facts(plan), &place);
     let upstream = match switch {
         Switch::None => &place.upstream,
-        Switch::Upgrade | Switch::Connect => place.switching(cx.worker()),
+        Switch::Upgrade => place.switching(cx.worker()),
     };
     let call = upstream.calls().take();
     // Counted until the call is dropped, after its response was read.
@@ -197,7 +198,6 @@ fn begin(
         local: Rc::clone(&local),
         backend: chosen,
         place: Rc::clone(&place),
-        switch,
         has_content,
         began,
         interims: 0,
@@ -241,8 +241,8 @@ fn take_content(
         }
         (Switch::None, _) => (Body::Empty, None),
         // The content of the tunnel, in case the upstream switches.
-        (Switch::Upgrade | Switch::Connect, Some(body)) => (Body::Tunnel(Box::new(body)), None),
-        (Switch::Upgrade | Switch::Connect, None) => return Err(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+        (Switch::Upgrade, Some(body)) => (Body::Tunnel(Box::new(body)), None),
+        (Switch::Upgrade, None) => return Err(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
     })
 }
 

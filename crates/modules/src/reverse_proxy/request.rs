@@ -1,7 +1,5 @@
 //! Builds the upstream request from the client's.
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use causeway_message::{FieldMap, FieldValue, KnownName, Method, NameRef, StatusCode, TargetForm, Version, names};
 use causeway_pipeline::{Call, Context, Fault, Reason};
 
@@ -37,13 +35,10 @@ pub(super) fn fill(
 ) -> Result<(), Fault> {
     copy(cx, call, plan.rewrite.as_ref())?;
     make_origin_form(cx, call)?;
-    let protocol_kept = strip(cx, call, switch)?;
+    strip(cx, call, switch)?;
     forwarded::set(cx, call, &plan.trusted);
     let via = via(cx.version());
     call.request_mut().fields_mut().append(names::VIA, via);
-    if switch == Switch::Connect && protocol_kept {
-        ask_by_upgrade(cx, call);
-    }
     // As in Caddy since 2.11, the Host for an upstream over TLS is the upstream's own name.
     if plan.transport.tls.is_some() {
         name_upstream(call, place);
@@ -114,9 +109,8 @@ fn make_origin_form(cx: &mut Context, call: &Call) -> Result<(), Fault> {
     })
 }
 
-/// Removes the fields that belong to the client's connection. Returns whether the request still requests another
-/// protocol.
-fn strip(cx: &mut Context, call: &Call, switch: Switch) -> Result<bool, Fault> {
+/// Removes the fields that belong to the client's connection, except the requested protocol of a switch.
+fn strip(cx: &mut Context, call: &Call, switch: Switch) -> Result<(), Fault> {
     let mut request = call.request_mut();
     let fields = request.fields_mut();
     cx.with_scratch(|_, text| {
@@ -145,7 +139,7 @@ fn strip(cx: &mut Context, call: &Call, switch: Switch) -> Result<bool, Fault> {
         } else {
             fields.remove(names::UPGRADE);
         }
-        Ok(keeps)
+        Ok(())
     })
 }
 
@@ -176,17 +170,6 @@ fn remove_named(fields: &mut FieldMap) -> Result<(), Fault> {
         }
     }
     Ok(())
-}
-
-/// Converts an extended CONNECT (RFC 8441) to an HTTP/1.1 Upgrade (RFC 6455 §4.1).
-fn ask_by_upgrade(cx: &Context, call: &Call) {
-    let mut request = call.request_mut();
-    request.set_method(Method::Get);
-    // HTTP/2 has no Sec-WebSocket-Key; HTTP/1.1 requires one.
-    let random = (u128::from(cx.worker().random()) << 64 | u128::from(cx.worker().random())).to_be_bytes();
-    let mut key = [0; 24];
-    let written = BASE64_STANDARD.encode_slice(random, &mut key).unwrap_or_default();
-    with_field_value(&key[..written], |key| request.fields_mut().insert(names::SEC_WEBSOCKET_KEY, key));
 }
 
 fn name_upstream(call: &Call, place: &AddressPool) {

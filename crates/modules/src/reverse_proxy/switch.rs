@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
-use causeway_message::{Chunk, Method, NameRef, StatusCode, TargetForm, names};
+use causeway_message::{Chunk, Method, NameRef, StatusCode, names};
 use causeway_pipeline::upstream::Maker;
 use causeway_pipeline::{
     BodyFault, Call, Context, Fault, Frame, Generation, Reason, Response, ShutdownPhase, Sleep, Step, Worker,
@@ -21,8 +21,6 @@ pub(super) enum Switch {
     None,
     /// `Upgrade` (RFC 9110 §7.8).
     Upgrade,
-    /// Extended CONNECT with `:protocol` (RFC 8441 §4).
-    Connect,
 }
 
 impl Switch {
@@ -34,32 +32,15 @@ impl Switch {
         let head = cx.head();
         let protocol = head.fields().get(names::UPGRADE);
         if cx.original().method() == Method::Connect {
-            let is_extended = head.target().form() != TargetForm::Authority;
-            return match protocol {
-                Some(protocol) if is_extended && protocol.eq_ignore_ascii_case(b"websocket") => Ok(Self::Connect),
-                // RFC 9220 §3: 501 for an unknown protocol.
-                // DEVIATES Caddy: it requests a tunnel from the upstream, and then returns an ordinary response.
-                _ => Err(unknown()),
-            };
+            // RFC 9220 §3: 501 for an unknown protocol.
+            // DEVIATES Caddy: it requests a tunnel from the upstream, and then returns an ordinary response.
+            return Err(unknown());
         }
         let Some(protocol) = protocol.filter(|_| cx.arrival().upgrade) else { return Ok(Self::None) };
         // RFC 9110 §7.8: a server may ignore Upgrade. It is ignored with content, after which the tunnel would begin.
         // DEVIATES Caddy: `h2c` concerns only this hop; forwarded, it would let requests bypass this server's checks.
         let is_ours = head.fields().list(names::UPGRADE).any(is_h2c);
         Ok(if head.fields().declares_content() || is_ours || protocol.is_empty() { Self::None } else { Self::Upgrade })
-    }
-
-    /// Reduces the switch for an upstream over `protocol`, which has no Upgrade (HTTP/2: RFC 9113 §8.6): Upgrade is
-    /// ignored.
-    ///
-    /// # Errors
-    /// If it is a CONNECT, which cannot be ignored.
-    // DEVIATES Caddy: it responds to any such request with 502.
-    pub(super) fn over(self, protocol: &str) -> Result<Self, Fault> {
-        match self {
-            Self::None | Self::Upgrade => Ok(Self::None),
-            Self::Connect => Err(bad_gateway(format!("the upstream supports {protocol}, which has no Upgrade"))),
-        }
     }
 }
 
@@ -78,7 +59,7 @@ fn unknown() -> Fault {
 }
 
 /// Responds with a tunnel: from here on each side's bytes are forwarded to the peer on the opposite side.
-pub(super) fn tunnel(cx: &mut Context, call: Call, switch: Switch, plan: &ReverseProxyPlan) -> Step {
+pub(super) fn tunnel(cx: &mut Context, call: Call, plan: &ReverseProxyPlan) -> Step {
     let agrees = {
         let (asked, answer) = (call.request(), call.head());
         let agreed = answer.fields().get(names::UPGRADE).unwrap_or_default();
@@ -87,12 +68,7 @@ pub(super) fn tunnel(cx: &mut Context, call: Call, switch: Switch, plan: &Revers
     if !agrees {
         return Step::Fail(bad_gateway("the upstream switched to a protocol that was not requested".to_owned()));
     }
-    // HTTP/2 has neither field for a tunnel (RFC 8441 §5).
-    let is_kept = |name: NameRef<'_>| match name {
-        NameRef::Known(names::UPGRADE) => switch == Switch::Upgrade,
-        NameRef::Known(names::SEC_WEBSOCKET_ACCEPT) => switch == Switch::Upgrade,
-        name => !super::request::is_of_connection(name),
-    };
+    let is_kept = |name: NameRef<'_>| name == NameRef::Known(names::UPGRADE) || !super::request::is_of_connection(name);
     if let Err(fault) = put_fields(cx, &call, is_kept) {
         return Step::Fail(fault);
     }

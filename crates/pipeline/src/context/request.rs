@@ -4,12 +4,14 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use causeway_message::{Head, Scheme, StatusCode, Version, path};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use causeway_message::{FieldValue, Head, Method, Scheme, StatusCode, TargetForm, Version, names, path};
 
 use super::{Arrival, Client, Context, KEPT_BYTES_MAX, keep};
 use crate::handler::Fault;
 use crate::listen::Ends;
 use crate::route::ServerId;
+use crate::worker::Worker;
 
 pub(super) struct RequestState {
     pub(super) arrival: Arrival,
@@ -26,6 +28,8 @@ pub(super) struct RequestState {
     /// The result of [`Context::client`], once computed.
     pub(super) client: Option<Client>,
     uuid: Option<u128>,
+    /// The result of [`Context::is_extended_connect`].
+    is_extended_connect: bool,
 }
 
 impl RequestState {
@@ -49,11 +53,23 @@ impl RequestState {
             path_is_plain: Cell::default(),
             client: None,
             uuid: None,
+            is_extended_connect: false,
         }
     }
 
     pub(super) fn reset(&mut self) {
-        let Self { arrival, original, edited, is_edited, path, path_is_raw, path_is_plain, client, uuid } = self;
+        let Self {
+            arrival,
+            original,
+            edited,
+            is_edited,
+            path,
+            path_is_raw,
+            path_is_plain,
+            client,
+            uuid,
+            is_extended_connect,
+        } = self;
         // `Spare::prepare` overwrites the rest of the arrival; the certificate is freed now.
         arrival.tls = None;
         original.clear();
@@ -69,11 +85,37 @@ impl RequestState {
         path_is_plain.set(None);
         *client = None;
         *uuid = None;
+        *is_extended_connect = false;
     }
 
     #[inline]
     fn head(&self) -> &Head {
         if self.is_edited { &self.edited } else { &self.original }
+    }
+
+    /// Converts an extended CONNECT for a WebSocket (RFC 8441 §5), as a protocol machine decodes it, to the GET with
+    /// `Upgrade` that it stands for (RFC 6455 §4.1), so that matchers and handlers see the same request as from an
+    /// HTTP/1.1 client.
+    #[cold]
+    pub(super) fn convert_extended_connect(&mut self, worker: &dyn Worker) {
+        let head = &mut self.original;
+        let is_web_socket =
+            head.fields().get(names::UPGRADE).is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"));
+        if head.method() != Method::Connect || head.target().form() != TargetForm::Origin || !is_web_socket {
+            return;
+        }
+        head.set_method(Method::Get);
+        let fields = head.fields_mut();
+        fields.insert(names::CONNECTION, FieldValue::from_static("Upgrade"));
+        // HTTP/2 has no Sec-WebSocket-Key; HTTP/1.1 requires one.
+        let random = (u128::from(worker.random()) << 64 | u128::from(worker.random())).to_be_bytes();
+        let mut key = [0; 24];
+        if BASE64_STANDARD.encode_slice(random, &mut key).is_ok()
+            && let Some(key) = FieldValue::parse(&key)
+        {
+            fields.insert(names::SEC_WEBSOCKET_KEY, key);
+        }
+        self.is_extended_connect = true;
     }
 
     /// Decodes the path of the current target. Must be called after each change of the target.
@@ -100,6 +142,12 @@ impl Context {
     /// Returns the request head as it arrived.
     pub fn original(&self) -> &Head {
         &self.0.request.original
+    }
+
+    /// Returns whether the request arrived as an extended CONNECT for a WebSocket (RFC 8441). Its head is that of the GET
+    /// with `Upgrade` that it stands for; its response must not be 2xx unless it opens the tunnel.
+    pub fn is_extended_connect(&self) -> bool {
+        self.0.request.is_extended_connect
     }
 
     /// Returns the request head for changes. The first call copies it, so that [`original`](Self::original) stays as

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::task::Context as Task;
 use std::time::Instant;
 
-use causeway_message::{Method, StatusCode, StreamId, WriteList};
+use causeway_message::{Method, StatusCode, StreamId, WriteList, names};
 use causeway_pipeline::route;
 use causeway_pipeline::{Body, BodyFault, Context, Ending, Response, Verdict};
 use progress::{Visit, is_active, stage};
@@ -345,6 +345,20 @@ impl Exchange {
         StatusCode::OK
     }
 
+    /// Converts the response to a WebSocket's Upgrade to that to an extended CONNECT (RFC 8441 §5).
+    #[cold]
+    fn answer_extended_connect(&mut self, status: &mut StatusCode, body: &mut Body) {
+        if matches!(body, Body::Tunnel(_)) {
+            *status = StatusCode::OK;
+            self.cx.response_mut().remove(names::UPGRADE);
+            self.cx.response_mut().remove(names::SEC_WEBSOCKET_ACCEPT);
+        } else if matches!(status.as_u16(), 200..300) {
+            // It would mean that the WebSocket is open. RFC 8441 §3 has 501 for a protocol that is not supported.
+            *status = StatusCode::NOT_IMPLEMENTED;
+            *body = Body::Empty;
+        }
+    }
+
     fn respond<M: Machine>(&mut self, response: Response, machine: &mut M, out: &mut WriteList) {
         let _span = stage::ENCODE.enter();
         let Response { mut status, mut body } = response;
@@ -354,6 +368,9 @@ impl Exchange {
         }
         if status.is_informational() && !matches!(body, Body::Tunnel(_)) {
             status = self.after_interim(status, machine, out);
+        }
+        if self.cx.is_extended_connect() {
+            self.answer_extended_connect(&mut status, &mut body);
         }
         let method = self.cx.original().method();
         if matches!(body, Body::Tunnel(_)) && method == Method::Connect {
