@@ -84,6 +84,7 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
         has_real_ip: false,
         is_in_accel: false,
         fields_are_shared: false,
+        case: locations::PathCase::Ignored,
         named: Vec::new(),
         location_pages: Vec::new(),
         options: Vec::new(),
@@ -168,6 +169,8 @@ struct Translator<'a> {
     is_in_accel: bool,
     /// The site that is being written has the fields of all its locations.
     fields_are_shared: bool,
+    /// How the paths of the site that is being written are compared.
+    case: locations::PathCase,
     /// The named locations around the lines that are being written.
     named: Vec<String>,
     /// The error pages of the locations of the site that is being written.

@@ -258,3 +258,12 @@ fn a_prefix_of_the_uri_as_sent_is_removed_as_by_nginx() {
     let cases: Vec<_> = paths.split(' ').map(|path| ("GET", path, "")).collect();
     compare("uri_as_sent", &["location"], &cases);
 }
+
+/// nginx's documentation of `location`: the case of a path matters. A rule that refuses a path cannot be passed by another case.
+#[test]
+fn paths_in_another_case_equal_those_of_nginx() {
+    let paths = "/files/a.txt /FILES/a.txt /files/b/c.txt /FILES/b/c.txt /files/B/c.txt /app/admin /APP/admin /App/x /app/x /app/ADMIN \
+                 /outer/x /OUTER/x /outer/exact /outer/EXACT /Outer/exact /outer/x.php /OUTER/x.php /Admin /admin /ADMIN";
+    let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    compare("path_case", &[], &cases);
+}

@@ -4,9 +4,9 @@ use super::content::{alias_of, elsewhere, has_equal_fields, in_written_order, is
 use super::rules::{always_answers, choose_anew, has_break};
 use super::{Translator, inherited, own, value};
 use crate::expressions::{WithoutLookAhead, compiled, groups, without_look_ahead};
-use crate::location::{Location, Locations, PathConditions, Pattern};
+use crate::location::{Location, Locations, PathConditions, Pattern, pattern};
 use crate::parse::Directive;
-use crate::variables::Names;
+use crate::variables::{Names, variables};
 use crate::write::{block, cel_text, quote, rewrite};
 
 /// The directives with which a location leaves the response to an upstream.
@@ -94,22 +94,27 @@ impl<'a> Translator<'a> {
 
     /// Defines the matcher of a location; returns the head of its block and the name of the expression's groups.
     pub(super) fn location_matcher(&mut self, out: &mut Vec<String>, location: &Location<'_>) -> (String, String) {
+        let case = self.case;
         let mut lines = Vec::new();
+        // Conditions of one `expression`.
+        let mut tests = Vec::new();
         let mut capture = String::new();
         let hint = match &location.pattern {
             Pattern::Exact(path) => {
-                lines.push(path_matcher(path, "$"));
+                case.add(&mut lines, &mut tests, path, "$");
                 path.clone()
             }
             Pattern::Prefix { prefix, .. } => {
                 if prefix != "/" {
-                    lines.push(path_matcher(prefix, ""));
+                    case.add(&mut lines, &mut tests, prefix, "");
                 }
                 prefix.clone()
             }
             Pattern::Regexp(expression) | Pattern::Named(expression) => expression.replace("(?i)", ""),
         };
         let name = self.fresh(&hint);
+        let PathConditions { around, within, except, closed } = &location.conditions;
+        let mut is_possible = around.iter().all(|outer| compiled(&without_look_ahead(outer).expression).is_ok());
         if let Pattern::Regexp(expression) = &location.pattern {
             let WithoutLookAhead { expression, except } = without_look_ahead(expression);
             if let Err(reason) = compiled(&expression) {
@@ -120,31 +125,36 @@ impl<'a> Translator<'a> {
                 let reason =
                     format!("the expression is not in Go's syntax, so the location takes no request.{check} {reason}");
                 self.note(out, location.own(), &reason);
-                lines.push("not path *".to_owned());
+                is_possible = false;
             } else {
                 capture.clone_from(&name);
                 lines.push(format!("path_regexp {name} {}", quote(&expression)));
                 lines.extend(except.map(|except| format!("not path_regexp {}", quote(&except))));
             }
         }
-        let PathConditions { around, within, except, closed } = &location.conditions;
-        if around.iter().any(|outer| compiled(&without_look_ahead(outer).expression).is_err()) {
-            lines = vec!["not path *".to_owned()];
-        } else if !around.is_empty() {
-            let tests = around.iter().flat_map(|outer| {
-                let WithoutLookAhead { expression, except } = without_look_ahead(outer);
-                let except = except.map(|except| format!("!path_regexp({})", cel_text(&except)));
-                [format!("path_regexp({})", cel_text(&expression))].into_iter().chain(except)
-            });
-            lines.push(format!("expression {}", quote(&tests.collect::<Vec<_>>().join(" && "))));
+        for outer in around {
+            let WithoutLookAhead { expression, except } = without_look_ahead(outer);
+            tests.push(format!("path_regexp({})", cel_text(&expression)));
+            tests.extend(except.map(|except| format!("!path_regexp({})", cel_text(&except))));
         }
         if location.prefix().is_empty() {
-            // A prefix of the location's own is longer, and two lines `path` are alternatives.
-            lines.extend(within.iter().map(|prefix| path_matcher(prefix, "")));
+            // A prefix of the location's own is longer. The set may have one `path_regexp` only.
+            if let Some(prefix) = within {
+                match case.plain(prefix) {
+                    Some(pattern) => lines.push(format!("path {pattern}*")),
+                    None => tests.push(path_test(prefix, "")),
+                }
+            }
         }
-        lines.extend(other_paths(except));
+        lines.extend(case.others(except));
         for (prefix, open) in closed {
-            block(&mut lines, "not", [vec![path_matcher(prefix, "")], other_paths(open)].concat());
+            block(&mut lines, "not", [vec![case.matcher(prefix, "")], case.others(open)].concat());
+        }
+        if !tests.is_empty() {
+            lines.push(format!("expression {}", quote(&tests.join(" && "))));
+        }
+        if !is_possible {
+            lines = vec!["not path *".to_owned()];
         }
         match &*lines {
             [] => return ("handle".to_owned(), capture),
@@ -428,25 +438,90 @@ fn is_plain_path(path: &str) -> bool {
     path.starts_with('/') && path.chars().all(|c| !c.is_whitespace() && !"*?[]\\%{}\"`".contains(c))
 }
 
-/// The matcher for a path, or for a prefix with an empty `end`.
-fn path_matcher(path: &str, end: &str) -> String {
-    if is_plain_path(path) {
-        let any = if end.is_empty() { "*" } else { "" };
-        return format!("path {path}{any}");
-    }
-    format!("expression {}", quote(&format!("path_regexp({})", cel_text(&format!("^{}{end}", regex::escape(path))))))
+/// The test of an expression for a path, or for a prefix with an empty `end`.
+fn path_test(path: &str, end: &str) -> String {
+    format!("path_regexp({})", cel_text(&format!("^{}{end}", regex::escape(path))))
 }
 
-/// The matchers for all paths but those with these prefixes.
-fn other_paths(prefixes: &[String]) -> Vec<String> {
-    let (plain, others): (Vec<_>, Vec<_>) = prefixes.iter().partition(|prefix| is_plain_path(prefix));
-    let mut lines = Vec::new();
-    if !plain.is_empty() {
-        let plain: Vec<_> = plain.iter().map(|prefix| format!("{prefix}*")).collect();
-        lines.push(format!("not path {}", plain.join(" ")));
+/// Whether the matchers of a server's paths may ignore case, as `path` does. nginx compares them with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PathCase {
+    /// All of the server's rules are about prefixes and exact paths: they concern a path in another case as well.
+    Ignored,
+    /// Other rules compare the case, such as an expression that refuses a path within a prefix.
+    Compared,
+}
+
+impl PathCase {
+    /// How the paths of a server are compared.
+    pub(super) fn of(http: &Directive, server: &Directive, locations: &Locations<'_>) -> Self {
+        let mut prefixes: Vec<_> =
+            locations.ordered.iter().map(Location::prefix).filter(|path| !path.is_empty()).collect();
+        prefixes.sort_unstable();
+        prefixes.dedup();
+        let all = prefixes.len();
+        let mut lower: Vec<_> = prefixes.iter().map(|path| path.to_ascii_lowercase()).collect();
+        lower.sort_unstable();
+        lower.dedup();
+        let of_path = |text: &str| variables(text).iter().any(|name| PATHS.contains(name));
+        let maps = http.block().iter().filter(|d| d.name == "map" && of_path(d.argument(0)));
+        let mut names: Vec<&str> = PATHS.to_vec();
+        names.extend(maps.map(|map| map.argument(1).trim_start_matches('$')));
+        let is_compared = lower.len() < all || has_rules_of_case(server, &names);
+        if is_compared { Self::Compared } else { Self::Ignored }
     }
-    lines.extend(others.iter().map(|prefix| format!("not {}", path_matcher(prefix, ""))));
-    lines
+
+    /// The path as a word of `path`, if that compares it as it should.
+    fn plain(self, path: &str) -> Option<&str> {
+        let has_letters = path.contains(|c: char| c.is_ascii_alphabetic());
+        (is_plain_path(path) && (self == Self::Ignored || !has_letters)).then_some(path)
+    }
+
+    /// The matcher for a path, or for a prefix with an empty `end`.
+    fn matcher(self, path: &str, end: &str) -> String {
+        match self.plain(path) {
+            Some(path) => format!("path {path}{}", if end.is_empty() { "*" } else { "" }),
+            None if is_plain_path(path) => format!("path_regexp ^{}{end}", regex::escape(path)),
+            None => format!("expression {}", quote(&path_test(path, end))),
+        }
+    }
+
+    /// Adds [`Self::matcher`] to a set, whose conditions of `expression` are `tests`.
+    fn add(self, lines: &mut Vec<String>, tests: &mut Vec<String>, path: &str, end: &str) {
+        if is_plain_path(path) { lines.push(self.matcher(path, end)) } else { tests.push(path_test(path, end)) }
+    }
+
+    /// The matchers for all paths but those with these prefixes.
+    fn others(self, prefixes: &[String]) -> Vec<String> {
+        let (plain, others): (Vec<_>, Vec<_>) = prefixes.iter().partition(|prefix| self.plain(prefix).is_some());
+        let mut lines = Vec::new();
+        if !plain.is_empty() {
+            let plain: Vec<_> = plain.iter().map(|prefix| format!("{prefix}*")).collect();
+            lines.push(format!("not path {}", plain.join(" ")));
+        }
+        lines.extend(others.iter().map(|prefix| format!("not {}", self.matcher(prefix, ""))));
+        lines
+    }
+}
+
+/// The variables of nginx that contain the path.
+const PATHS: &[&str] = &["uri", "request_uri", "document_uri"];
+
+/// Whether a block has rules that compare the case of a path, which these variables contain.
+fn has_rules_of_case(block: &Directive, names: &[&str]) -> bool {
+    let has_letters = |word: &str| word.contains(|c: char| c.is_ascii_alphabetic());
+    block.block().iter().any(|rule| {
+        let compares = match &*rule.name {
+            "location" => match pattern(rule) {
+                Ok(Pattern::Regexp(expression)) => !expression.starts_with("(?i)") && has_letters(&expression),
+                _ => false,
+            },
+            "rewrite" => has_letters(rule.argument(0)),
+            "if" => rule.arguments.iter().any(|word| variables(word).iter().any(|name| names.contains(name))),
+            _ => false,
+        };
+        compares || has_rules_of_case(rule, names)
+    })
 }
 
 /// Whether a location responds with a folder's redirect to its slash: it serves files, and `try_files` admits folders.

@@ -8,9 +8,11 @@ use super::content::{has_no_types, has_shared_fields};
 use super::error_pages::ErrorPage;
 use super::hosts::{HostOrder, HostPattern, host_groups_all, host_pattern, is_host, server_names};
 use super::listens::{Defaults, Listen, SiteAddresses, site_addresses};
+use super::locations::PathCase;
 use super::rules::{always_answers, rules_of};
 use super::upstream::with_constants;
 use super::{Translator, inherited, own, value};
+use crate::location::Locations;
 use crate::parse::Directive;
 use crate::variables::{Names, variable, variables};
 use crate::write::{block, quote};
@@ -273,6 +275,7 @@ impl<'a> Translator<'a> {
         capture: Option<(&str, &[String])>,
     ) -> SiteText {
         let blocks = [http, server];
+        self.case = PathCase::of(http, server, &Locations::of(&blocks));
         let mut text = SiteText::default();
         let out = &mut text.body;
         for directive in server.block() {
