@@ -121,8 +121,10 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
     let tls = out.iter().any(|line| line.starts_with("https://") || line.contains(", https://"));
     let mut options = Vec::new();
     if tls {
-        options.push("# nginx redirects to https only where its configuration says so.".to_owned());
-        options.push("auto_https disable_redirects".to_owned());
+        options.push(
+            "# nginx redirects to https only where its configuration says so, and obtains no certificates.".to_owned(),
+        );
+        options.push("auto_https disable_redirects disable_certs".to_owned());
     }
     if !translator.options.is_empty() {
         block(&mut options, "servers", translator.options);
