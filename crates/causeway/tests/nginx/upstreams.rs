@@ -148,7 +148,15 @@ fn stored_pages_of_a_program_equal_those_of_nginx() {
 #[test]
 fn scripts_equal_those_of_nginx() {
     let folder = ShapeFolder::new("scripts");
-    for file in ["www/index.php", "www/checked/a.php", "www/sub/index.php", "data/index.php", "data/b/x.php"] {
+    for file in [
+        "www/index.php",
+        "www/new.php",
+        "www/a b%/index.html",
+        "www/checked/a.php",
+        "www/sub/index.php",
+        "data/index.php",
+        "data/b/x.php",
+    ] {
         let file = folder.0.join(file);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(file, "source").unwrap();
@@ -162,8 +170,14 @@ fn scripts_equal_those_of_nginx() {
     });
     let paths = "/ /x/y?z=1 /index.php /index.php/a/b?c=1 /login.php /login.php/x /checked/a.php /checked/a.php/i /checked/b.php \
                  /checked/b.php/i /front/ /front/x?y /folder/ /folder/x.php /tool/ /tool/index.php /tool/b/x.php /tool/a.txt /closed/ \
-                 /closed/index.php /closed/a.txt /sub/ /page.html";
+                 /closed/index.php /closed/a.txt /sub/ /page.html /sub /sub?x=y /a%20b%25 /a%20b%25/ /new.php /new.php/x/y?z /old.php /old.php/x";
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    compare_in(&folder, "php_scripts", &[], &cases);
+    // Content of unknown length is buffered, as FastCGI needs the length.
+    let chunked =
+        |bytes: usize| format!("Transfer-Encoding: chunked\r\n\r\n{bytes:x}\r\n{}\r\n0\r\n\r\n", "x".repeat(bytes));
+    let posts = [chunked(1000), chunked(200_000)];
+    let cases: Vec<_> = posts.iter().map(|lines| ("POST", "/index.php", lines.as_str())).collect();
     compare_in(&folder, "php_scripts", &[], &cases);
 }
 

@@ -1,6 +1,7 @@
 //! Programs: `fastcgi_pass` with its parameters, and the names of scripts.
 
 use super::content::{alias_of, seconds};
+use super::site::bytes;
 use super::{Translator, inherited, own, value};
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;
@@ -25,7 +26,6 @@ const USUAL: &[(&str, &[&str])] = &[
     ("REQUEST_SCHEME", &["$scheme"]),
     ("HTTPS", &["$https"]),
     ("GATEWAY_INTERFACE", &["CGI/1.1"]),
-    ("SERVER_SOFTWARE", &["nginx", "nginx/$nginx_version"]),
     ("REMOTE_ADDR", &["$remote_addr"]),
     ("REMOTE_PORT", &["$remote_port"]),
     ("REMOTE_USER", &["$remote_user"]),
@@ -36,6 +36,11 @@ const USUAL: &[(&str, &[&str])] = &[
     ("PATH_INFO", &["$fastcgi_path_info"]),
     ("PATH_TRANSLATED", &["$document_root$fastcgi_path_info", "$realpath_root$fastcgi_path_info"]),
 ];
+
+/// nginx's limit for a request's content, in bytes.
+const BODY_DEFAULT: u64 = 1 << 20;
+/// Bytes of content whose length the client does not say that are buffered, in memory; nginx buffers all of it in files.
+const BUFFER_MAX: u64 = 16 << 20;
 
 /// Variables of `fastcgi_split_path_info`.
 const SCRIPT: &str = "fastcgi_script_name";
@@ -122,6 +127,8 @@ impl<'a> Translator<'a> {
             if is_replaced || usual.contains(&text) || (name == "SERVER_NAME" && is_nameless) {
                 continue;
             }
+            // Programs such as WordPress look for the name of the server only.
+            let text = text.strip_suffix("/$nginx_version").unwrap_or(text);
             if let Some(text) = self.expand(out, parameter, names, text) {
                 lines.push(format!("env {} {}", quote(name), quote(&text)));
             }
@@ -136,6 +143,12 @@ impl<'a> Translator<'a> {
             }
         }
         let mut transport = hidden;
+        if value(blocks, "fastcgi_request_buffering") != Some("off") {
+            // FastCGI needs the length of the content.
+            let size = value(blocks, "client_max_body_size").map_or(BODY_DEFAULT, bytes);
+            let size = if size == 0 { BUFFER_MAX } else { size.min(BUFFER_MAX) };
+            transport.push(format!("request_buffers {size}"));
+        }
         // A field of FastCGI, not of HTTP.
         transport.push("header_down -Status".to_owned());
         self.intercepted(&mut transport, "fastcgi", blocks);

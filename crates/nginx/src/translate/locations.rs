@@ -373,10 +373,12 @@ impl<'a> Translator<'a> {
             }
         };
         let folder = self.fresh("folder");
-        block(&mut lines, &format!("@{folder}"), [files(&format!("{path}/")), vec!["not path */".to_owned()]].concat());
+        // The path as it was sent, with its encoding.
+        let sent = format!("vars_regexp {folder} {{uri}} {}", quote(r"^([^?]*[^/?])(?:\?|$)"));
+        block(&mut lines, &format!("@{folder}"), [files(&format!("{path}/")), vec![sent]].concat());
         let mut redirect = Vec::new();
         self.fields(&mut redirect, &location.blocks, names, Some(301));
-        redirect.push("redir * {scheme}://{hostport}{path}/{?query} 301".to_owned());
+        redirect.push(format!("redir * {{scheme}}://{{hostport}}{{re.{folder}.1}}/{{?query}} 301"));
         self.guarded(&mut lines, location, names, &folder, redirect);
         let index = self.fresh("index");
         let candidates: Vec<_> = indexes.iter().map(|index| format!("{path}{index}")).collect();

@@ -139,8 +139,8 @@ impl Translator<'_> {
         }
     }
 
-    /// The rules of a location's content. If one of them chooses the location anew, all have been applied before; the conditions with
-    /// `return` apply once more, as another location may have led here; these may need the lines `set`.
+    /// The rules of a location's content. If one of them chooses the location anew, all have been applied before; the lines `set` and
+    /// `return` apply once more, as the path may be another one now, and another location may have led here.
     pub(super) fn staying_rules(&mut self, blocks: &[&Directive], names: &mut Names) -> Vec<String> {
         let [around @ .., owner] = blocks else { return Vec::new() };
         if !choose_anew(owner) {
@@ -158,12 +158,7 @@ impl Translator<'_> {
             let is_empty = is_condition && rule.block().is_empty();
             !is_empty && !matches!(&*rule.name, "rewrite" | "break")
         });
-        let is_answer = |rule: &Directive| rule.name == "return" || !own(rule, "return").is_empty();
-        if staying.block().iter().any(is_answer) {
-            self.rules(&[around, &[&staying]].concat(), names)
-        } else {
-            Vec::new()
-        }
+        self.rules(&[around, &[&staying]].concat(), names)
     }
 
     fn set(&mut self, out: &mut Vec<String>, directive: &Directive, names: &mut Names, matcher: Option<&str>) {

@@ -449,11 +449,12 @@ impl<'a> Translator<'a> {
 }
 
 /// The bytes of a size such as `1k`.
-fn bytes(size: &str) -> u64 {
+pub(super) fn bytes(size: &str) -> u64 {
     let number = |text: &str| text.parse::<u64>().unwrap_or(0);
     match size.to_ascii_lowercase().as_bytes() {
         [.., b'k'] => number(&size[..size.len() - 1]) << 10,
         [.., b'm'] => number(&size[..size.len() - 1]) << 20,
+        [.., b'g'] => number(&size[..size.len() - 1]) << 30,
         _ => number(size),
     }
 }
