@@ -275,6 +275,21 @@ fn a_body_that_stops_is_told_to_its_reader_and_the_connection_goes_on() {
     assert_eq!(client.get("/fixed").text(), "fixed");
 }
 
+// RFC 9113 §8.1: after a complete response the client is told that the rest of its request is not needed. Some wait for that.
+#[test]
+fn an_upload_that_pauses_after_its_response_is_reset_without_an_error() {
+    let server = TestServer::start(|setup| setup.timeouts.linger = SHORT);
+    let mut client = server.http2();
+    let request = http::Request::builder().method("POST").uri("http://test/fixed").body(()).unwrap();
+    let PendingResponse { response, mut content } = client.open(request, true);
+    content.send_data(bytes(100).into(), false).unwrap();
+    assert_eq!(client.wait(answer(response)).unwrap().text(), "fixed");
+    let reason = client.wait(std::future::poll_fn(|task| content.poll_reset(task))).unwrap();
+    assert_eq!(reason, Reason::NO_ERROR);
+    assert_eq!(server.probe.outcome("/fixed").ending, Ending::Complete);
+    assert_eq!(client.get("/fixed").text(), "fixed", "the connection continues");
+}
+
 // Caddy, `read_min_rate`: over HTTP/2 for each stream.
 #[test]
 fn a_body_below_the_minimum_rate_ends_and_the_connection_goes_on() {

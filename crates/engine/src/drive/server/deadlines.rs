@@ -93,6 +93,10 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
     /// Returns the deadline of the peer's action that this exchange waits for.
     fn stream_deadline(&self, exchange: &Exchange) -> Option<Instant> {
         let action = exchange.awaited_action(&self.machine)?;
+        if action == PeerAction::SendBody && exchange.discards() {
+            // Some clients send no more after the response, and wait for the reset that says so (RFC 9113 §8.1).
+            return Some(exchange.since + exchange.plan.timeouts.linger);
+        }
         Some(exchange.deadline(action, exchange.since, 0))
     }
 
