@@ -116,7 +116,8 @@ impl Visit {
     }
 }
 
-/// Counts one unit of progress: the program completed one more item of its work.
+/// Counts one unit of progress: the program completed one more item of its work. The name is a constant; for names that the
+/// program learns while it runs, make a [`Point`](crate::Point) of each.
 ///
 /// ```
 /// for _item in 0..3 {
@@ -126,8 +127,9 @@ impl Visit {
 #[macro_export]
 macro_rules! progress {
     ($name:expr) => {{
+        const NAME: &str = $name;
         static POINT: ::std::sync::OnceLock<$crate::Point> = ::std::sync::OnceLock::new();
-        POINT.get_or_init(|| $crate::Point::named($name)).hit();
+        POINT.get_or_init(|| $crate::Point::named(NAME)).hit();
     }};
 }
 
@@ -145,8 +147,9 @@ macro_rules! progress {
 #[macro_export]
 macro_rules! begin {
     ($name:expr) => {{
+        const NAME: &str = $name;
         static POINT: ::std::sync::OnceLock<$crate::Point> = ::std::sync::OnceLock::new();
-        POINT.get_or_init(|| $crate::Point::named($name)).begin();
+        POINT.get_or_init(|| $crate::Point::named(NAME)).begin();
     }};
 }
 
@@ -154,7 +157,8 @@ macro_rules! begin {
 #[macro_export]
 macro_rules! end {
     ($name:expr) => {{
+        const NAME: &str = $name;
         static POINT: ::std::sync::OnceLock<$crate::Point> = ::std::sync::OnceLock::new();
-        POINT.get_or_init(|| $crate::Point::named($name)).end();
+        POINT.get_or_init(|| $crate::Point::named(NAME)).end();
     }};
 }

@@ -146,8 +146,9 @@ impl Drop for Entered {
 #[macro_export]
 macro_rules! span {
     ($name:expr) => {{
+        const NAME: &str = $name;
         static SPAN: ::std::sync::OnceLock<$crate::Span> = ::std::sync::OnceLock::new();
-        SPAN.get_or_init(|| $crate::Span::named($name)).enter()
+        SPAN.get_or_init(|| $crate::Span::named(NAME)).enter()
     }};
 }
 

@@ -75,7 +75,7 @@ where
     let len = if fields.contains_key(header::TRAILER) { None } else { exact.or_else(|| promised(fields)) };
     let mut place = places.put(body);
     let first = match exact {
-        Some(_) => look(&mut place),
+        Some(bytes) => look(&mut place, bytes),
         None => First::Nothing,
     };
     match first {
@@ -84,6 +84,7 @@ where
             places.keep(place);
             Body::Chunk(chunk)
         }
+        First::Trailed(chunk, trailers) => Body::Stream(Box::new(Outgoing::trailed(place, chunk, trailers, places))),
         First::Frame(frame) => Body::Stream(Box::new(Outgoing::new(place, Some(frame), len, places))),
         First::Nothing => Body::Stream(Box::new(Outgoing::new(place, None, len, places))),
     }

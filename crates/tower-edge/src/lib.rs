@@ -22,6 +22,7 @@ mod server;
 mod upgrade;
 
 pub use body::{BodyError, EdgeBody};
+pub use causeway_pipeline::{BodyFault, HeadLimits, Http2, Protocols, Timeouts, TransferLimit};
 pub use edge::{Edge, Servable, handler, register};
 pub use facts::{ConnectInfo, Tls};
 pub use server::{Builder, Running, ServeError, Server, Serving};

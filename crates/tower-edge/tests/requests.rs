@@ -262,6 +262,7 @@ fn a_client_that_waits_is_told_to_go_on_by_the_first_look() {
 #[test]
 fn trailers_come_and_go() {
     async fn swap(request: Request) -> Response {
+        let is_announced = request.uri().path() == "/announced";
         let whole = request.into_body().collect().await.unwrap();
         let mut trailers = whole.trailers().cloned().unwrap_or_default();
         trailers.insert("x-length", HeaderValue::from(whole.to_bytes().len()));
@@ -270,17 +271,23 @@ fn trailers_come_and_go() {
         let body =
             http_body_util::Full::new(Bytes::from_static(b"content")).with_trailers(async { Some(Ok(trailers)) });
         let mut answer = Response::new(Body::new(body));
-        answer.headers_mut().insert(header::TRAILER, HeaderValue::from_static("x-length"));
+        if is_announced {
+            answer.headers_mut().insert(header::TRAILER, HeaderValue::from_static("x-length"));
+        }
         answer
     }
-    let running = start(Router::new().route("/", any(swap)));
-    let mut client = client(&running);
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 6\r\n\r\n");
-    let answer = client.answer();
-    assert_eq!(answer.text(), "content");
-    let mut trailers: Vec<_> = answer.trailers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-    trailers.sort();
-    assert_eq!(trailers, ["x-length: 3", "x-sum: 6"]);
+    let running = start(Router::new().route("/{*rest}", any(swap)));
+    for path in ["/announced", "/at-once"] {
+        let mut client = client(&running);
+        client.send(format!(
+            "POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 6\r\n\r\n"
+        ));
+        let answer = client.answer();
+        assert_eq!(answer.text(), "content");
+        let mut trailers: Vec<_> = answer.trailers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        trailers.sort();
+        assert_eq!(trailers, ["x-length: 3", "x-sum: 6"]);
+    }
 }
 
 // RFC 9110 §9.3.2, §15.3.5, §15.4.5, §8.6.

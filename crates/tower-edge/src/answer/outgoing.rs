@@ -56,21 +56,29 @@ impl<B> BodyStorage<B> {
 pub(super) enum First {
     /// The whole content.
     Whole(Chunk),
+    /// The whole content, and trailers after it.
+    Trailed(Chunk, Frame),
     /// A frame of several.
     Frame(Frame),
     /// No frame yet, or a failure, which the next poll reports again.
     Nothing,
 }
 
-/// Polls a body once, to find out whether all of it is available. Registers no waker: the engine polls again for the
+/// Polls a body of this many bytes, to find out whether all of it is available. Registers no waker: the engine polls again for the
 /// rest.
-pub(super) fn look<B>(place: &mut PinnedBody<B>) -> First
+pub(super) fn look<B>(place: &mut PinnedBody<B>, len: u64) -> First
 where
     B: Body<Error: Into<BoxError>>,
 {
-    match pull(place, &mut Task::from_waker(Waker::noop())) {
-        // Complete only if the body itself reports its end; otherwise trailers may follow.
+    let task = &mut Task::from_waker(Waker::noop());
+    match pull(place, task) {
         Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if is_over(place) => First::Whole(chunk),
+        // All bytes are there. The body may have trailers, or just not report its end.
+        Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if chunk.len() as u64 == len => match pull(place, task) {
+            Poll::Ready(None) => First::Whole(chunk),
+            Poll::Ready(Some(Ok(trailers @ Frame::Trailers(_)))) => First::Trailed(chunk, trailers),
+            _ => First::Frame(Frame::Chunk(chunk)),
+        },
         Poll::Ready(Some(Ok(frame))) => First::Frame(frame),
         _ => First::Nothing,
     }
@@ -114,6 +122,8 @@ pub(super) struct Outgoing<B> {
     home: BodyStorage<B>,
     /// The frame from the first poll.
     first: Option<Frame>,
+    /// The trailers after it, if they are known already.
+    trailers: Option<Frame>,
     /// Bytes that remain, if known.
     left: Option<u64>,
 }
@@ -121,7 +131,14 @@ pub(super) struct Outgoing<B> {
 impl<B> Outgoing<B> {
     pub(super) fn new(place: PinnedBody<B>, first: Option<Frame>, left: Option<u64>, home: &BodyStorage<B>) -> Self {
         let home = BodyStorage(Rc::clone(&home.0));
-        Self { place: Some(place), home, first, left }
+        Self { place: Some(place), home, first, trailers: None, left }
+    }
+
+    /// A body whose content and trailers are known. It has no announced length, after which no trailers could follow.
+    pub(super) fn trailed(place: PinnedBody<B>, chunk: Chunk, trailers: Frame, home: &BodyStorage<B>) -> Self {
+        let mut outgoing = Self::new(place, Some(Frame::Chunk(chunk)), None, home);
+        outgoing.trailers = Some(trailers);
+        outgoing
     }
 
     /// Counts bytes against the announced length. Excess bytes are not sent: the peer would parse them as the next
@@ -141,7 +158,7 @@ where
     B: Body<Error: Into<BoxError>>,
 {
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Looked {
-        let frame = match (self.first.take(), &mut self.place) {
+        let frame = match (self.first.take().or_else(|| self.trailers.take()), &mut self.place) {
             (Some(frame), _) => frame,
             (None, Some(place)) => match pull(place, task) {
                 Poll::Ready(Some(Ok(frame))) => frame,
