@@ -7,6 +7,7 @@ use std::fmt;
 
 use causeway_config::caddyfile::{self, Directives, SiteOrigin, Warning};
 use causeway_config::plan::LoadError;
+use causeway_engine::TlsError;
 use causeway_pipeline::build::Problem;
 use serde_json::Value;
 
@@ -148,6 +149,7 @@ impl Document {
     pub fn explain_fault(&self, adapted: &AdaptedDocument, fault: &LoadFault) -> String {
         match fault {
             LoadFault::Config(error) => self.explain(adapted, error),
+            LoadFault::TlsPolicy(error) if self.language == Language::Caddyfile => self.bad_policy(error),
             fault => format!("{}: {fault}", self.name),
         }
     }
@@ -183,6 +185,17 @@ impl Document {
         }
     }
 
+    /// Describes an invalid TLS policy, with the lines that have its invalid value, or those that may.
+    fn bad_policy(&self, error: &TlsError) -> String {
+        let words = error.found().into_iter().chain(["client_auth", "protocols"]);
+        let mut places =
+            words.map(|word| caddyfile::locate(&self.text, &self.name, word)).filter(|found| !found.is_empty());
+        match places.next() {
+            Some(places) => at_places(&places, error.reason()),
+            None => format!("{}: {error}", self.name),
+        }
+    }
+
     /// Describes a refusal by the line of the Caddyfile that produced the value, or else by its path in the JSON.
     fn refused(&self, error: &LoadError) -> String {
         let refused = match (self.language, error) {
@@ -206,13 +219,18 @@ impl Document {
         let found = |word: &str| caddyfile::locate(&self.text, &self.name, word);
         // Search the text for the refused value, or else for the option or directive: most keep their names in the
         // JSON's path.
-        let steps = std::iter::once(word).flat_map(options_of).chain(refused.path.rsplit('.').flat_map(options_of));
+        // A value may have its fault after it: `/file: No such file`, `tls1.3 above tls1.2`.
+        let begins = [": ", " "].map(|end| word.split(end).next().filter(|begin| begin.len() > 4));
+        let steps = std::iter::once(word)
+            .chain(begins.into_iter().flatten())
+            .flat_map(options_of)
+            .chain(refused.path.rsplit('.').flat_map(options_of));
         let steps = steps.filter(|step| !matches!(*step, "" | "apps" | "http" | "servers"));
         let Some((step, places)) = steps.map(|step| (step, found(step))).find(|(_, places)| !places.is_empty()) else {
             return format!("{}: in its JSON, {error}", self.name);
         };
         let problem = match problem {
-            Problem::Value { found, expected } if step != found => {
+            Problem::Value { found, expected } if !found.starts_with(step) => {
                 // A value in JSON spelling, such as nanoseconds, and its JSON member's name do not appear in the
                 // operator's text.
                 let found = if is_json(found) { &places[0].line } else { found };
@@ -222,14 +240,19 @@ impl Document {
             }
             problem => problem,
         };
-        let mut message = format!("{}: {problem}", places[0].at);
-        let mut others = places[1..].iter().map(|place| place.at.line.to_string());
-        if let Some(first) = others.next() {
-            let others = others.fold(first, |list, line| format!("{list}, {line}"));
-            message += &format!(" (or the same word on line {others})");
-        }
-        message
+        at_places(&places, &problem.to_string())
     }
+}
+
+/// Returns a message about one of these places, of which there is one at least.
+fn at_places(places: &[caddyfile::SourceLine], message: &str) -> String {
+    let mut message = format!("{}: {message}", places[0].at);
+    let mut others = places[1..].iter().map(|place| place.at.line.to_string());
+    if let Some(first) = others.next() {
+        let others = others.fold(first, |list, line| format!("{list}, {line}"));
+        message += &format!(" (or the same word on line {others})");
+    }
+    message
 }
 
 impl AdaptedDocument {

@@ -54,7 +54,7 @@ use std::time::{Duration, Instant};
 use causeway_certs::{Certificate, Lasting, replace};
 use causeway_config::caddyfile::Directives;
 use causeway_config::plan::{self, AdminAddress, LoadError, Loaded};
-use causeway_engine::{BlockingSpec, Engine, EngineSpec, Pulse};
+use causeway_engine::{BlockingSpec, Engine, EngineSpec, Pulse, StartError};
 use causeway_modules::logs::{self, Logs};
 use causeway_modules::trace;
 use causeway_pipeline::{BoundAddress, Build, BuildError, Registry};
@@ -715,6 +715,10 @@ fn compile(mut config: Value, registry: &Registry, data: &Path) -> Result<Compil
     let reader = Reader::new(data);
     // The plan needs the names in certificate files, so they are read now and kept for `Custody`.
     let loaded = plan::load_with(&config, registry, &reader).map_err(LoadFault::Config)?;
+    causeway_engine::check_tls(&loaded.listeners).map_err(|error| match error {
+        StartError::Tls(error) => LoadFault::TlsPolicy(error),
+        error => LoadFault::Sites(error),
+    })?;
     let identity = loaded.admin.identity.as_ref().map(|identity| &identity.certificates);
     for certificates in std::iter::once(&loaded.certificates).chain(identity) {
         acme::check(certificates).map_err(LoadFault::Config)?;

@@ -43,7 +43,7 @@ mod worker;
 pub use observer::{Observer, WorkerView};
 pub use pools::BlockingSpec;
 pub use ports::{BindError, HandedSockets};
-pub use server::{Engine, EngineSpec, Pools, Pulse, StartError};
+pub use server::{Engine, EngineSpec, Pools, Pulse, StartError, check_tls};
 #[cfg(fuzzing)]
 pub use tls::fuzzing;
 pub use tls::{

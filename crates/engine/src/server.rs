@@ -80,6 +80,14 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+/// Checks the TLS policies of listeners without serving them.
+///
+/// # Errors
+/// [`StartError::Tls`] for the first invalid policy; [`StartError::System`] if the system's random number generator failed.
+pub fn check_tls(listeners: &[ListenerSpec]) -> Result<(), StartError> {
+    TlsPlan::check(listeners)
+}
+
 /// How long tunnels may take, once the grace period is over, to tell their peers that they end.
 const TUNNEL_CLOSE_LIMIT: Duration = Duration::from_millis(500);
 

@@ -305,8 +305,8 @@ impl CommandContext {
         match self.state.control.load(LoadRequest { config: adapted.json.clone(), force, by }).await {
             Ok(()) if warned.is_empty() => Ok(AdminResponse::done()),
             Ok(()) => Ok(AdminResponse::json(&json!({ "warnings": warnings(warned) }))),
-            Err(LoadFault::Config(error)) => {
-                let words = format!("loading config: {}", document.explain(&adapted, &error));
+            Err(fault @ (LoadFault::Config(_) | LoadFault::TlsPolicy(_))) => {
+                let words = format!("loading config: {}", document.explain_fault(&adapted, &fault));
                 Err(AdminResponse::error_with(400, words, warned))
             }
             Err(fault) => Err(AdminResponse::error_with(status_of(&fault), format!("loading config: {fault}"), warned)),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use causeway_config::plan::{AdminAddress, LoadError};
-use causeway_engine::StartError;
+use causeway_engine::{StartError, TlsError};
 use causeway_pipeline::ListeningSocket;
 
 use super::ids::IdFault;
@@ -18,6 +18,8 @@ pub enum LoadFault {
     Ids(IdFault),
     /// The configuration is invalid.
     Config(LoadError),
+    /// A TLS policy of a listener is invalid.
+    TlsPolicy(TlsError),
     /// A certificate cannot be loaded or issued.
     Certificates(causeway_certs::Error),
     /// A client for an endpoint of on-demand TLS cannot be made.
@@ -51,6 +53,7 @@ impl fmt::Display for LoadFault {
         match self {
             Self::Ids(fault) => write!(f, "indexing config: {fault}"),
             Self::Config(error) => error.fmt(f),
+            Self::TlsPolicy(error) => error.fmt(f),
             Self::Certificates(error) => error.fmt(f),
             Self::OnDemand(error) => write!(f, "on-demand TLS: {error}"),
             Self::Pull(from, fault) => write!(f, "pulling a configuration from {from}: {fault}"),

@@ -47,7 +47,7 @@ fn mistakes_have_their_place() {
         ),
         (
             "output file /proc/none/a.log",
-            "Caddyfile:5:3: found '/proc/none/a.log: No such file or directory (os error 2)', expected a file that can be written",
+            "Caddyfile:5:15: found '/proc/none/a.log: No such file or directory (os error 2)', expected a file that can be written",
         ),
     ] {
         let folder = Folder::with(&[(

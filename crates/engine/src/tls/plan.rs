@@ -15,6 +15,7 @@ use rustls::{CipherSuite, ServerConfig, SignatureAlgorithm};
 use super::secrets_log::{FileKeyLog, SecretsLog, SecretsLogs};
 use super::write_secret::WriteSecret;
 use super::{Certificates, ObtainedCertificate, SessionTickets, SoughtCertificate, client, names};
+use crate::server::StartError;
 
 /// The protocol name by which an authority verifies a TLS-ALPN-01 challenge (RFC 8737 §4).
 pub(super) const CHALLENGE_ALPN: &[u8] = b"acme-tls/1";
@@ -24,13 +25,39 @@ pub(super) const CHALLENGE_ALPN: &[u8] = b"acme-tls/1";
 pub struct TlsError {
     listener: ListeningSocket,
     policy: usize,
-    what: String,
+    refused: Box<Refused>,
+}
+
+/// Why a policy is invalid.
+#[derive(Debug)]
+struct Refused {
+    reason: String,
+    /// The invalid value, if one value is the reason.
+    found: Option<String>,
+}
+
+impl From<String> for Refused {
+    fn from(reason: String) -> Self {
+        Self { reason, found: None }
+    }
+}
+
+impl TlsError {
+    /// Returns the reason, without the policy's place.
+    pub fn reason(&self) -> &str {
+        &self.refused.reason
+    }
+
+    /// Returns the invalid value, if one value is the reason.
+    pub fn found(&self) -> Option<&str> {
+        self.refused.found.as_deref()
+    }
 }
 
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { listener, policy, what } = self;
-        write!(f, "listener {listener}, TLS policy {policy}: {what}")
+        let Self { listener, policy, refused } = self;
+        write!(f, "listener {listener}, TLS policy {policy}: {}", refused.reason)
     }
 }
 
@@ -97,10 +124,18 @@ impl TlsPlan {
             .map(|spec| {
                 let Some(tls) = &spec.tls else { return Ok(None) };
                 let policy = |(number, policy): (usize, &TlsPolicy)| {
-                    let wrong = |what| TlsError { listener: spec.socket.clone(), policy: number, what };
+                    let wrong = |refused| TlsError {
+                        listener: spec.socket.clone(),
+                        policy: number,
+                        refused: Box::new(refused),
+                    };
                     let config = config(policy, spec.protocols, tickets.as_ref()).map_err(wrong)?;
                     let open = |path: &PathBuf| {
-                        secrets_logs.open(path).map_err(|error| wrong(format!("{}: {error}", path.display())))
+                        let refused = |error| Refused {
+                            reason: format!("{}: {error}", path.display()),
+                            found: Some(path.display().to_string()),
+                        };
+                        secrets_logs.open(path).map_err(|error| wrong(refused(error)))
                     };
                     let secrets_log = policy.secrets_log.as_ref().map(open).transpose()?;
                     Ok(CompiledPolicy { spec: policy.clone(), config, secrets_log, serves_http1: spec.protocols.http1 })
@@ -119,6 +154,14 @@ impl TlsPlan {
             |plan: &Self| plan.policies.iter().all(|policy| policy.spec.client.is_none() && !policy.spec.drop);
         is_open(self) && is_open(other)
             || self.policies.iter().map(|policy| &policy.spec).eq(other.policies.iter().map(|policy| &policy.spec))
+    }
+
+    /// Checks the policies of listeners that are not served.
+    ///
+    /// # Errors
+    /// As [`TlsPlan::all`]; or the system's random number generator failed.
+    pub(crate) fn check(specs: &[ListenerSpec]) -> Result<(), StartError> {
+        Self::all(specs, None, &Tickets::new().map_err(StartError::System)?).map(drop).map_err(StartError::Tls)
     }
 
     /// Returns the first policy that matches a ClientHello.
@@ -334,7 +377,7 @@ fn config(
     policy: &TlsPolicy,
     protocols: Protocols,
     tickets: Option<&Arc<dyn ProducesTickets>>,
-) -> Result<ServerConfig, String> {
+) -> Result<ServerConfig, Refused> {
     let mut provider = default_provider();
     if !policy.cipher_suites.is_empty() {
         let chosen = policy.cipher_suites.iter().map(|name| {
@@ -359,10 +402,11 @@ fn config(
         provider.kx_groups = chosen.collect::<Result<_, _>>()?;
     }
     if policy.version_min > policy.version_max {
-        return Err(format!(
+        let reason = format!(
             "found a lowest version ({:?}) above the highest ({:?}), expected at least one version",
             policy.version_min, policy.version_max
-        ));
+        );
+        return Err(reason.into());
     }
     let alpn = alpn(policy, protocols)?;
     let provider = Arc::new(provider);
@@ -392,7 +436,7 @@ fn config(
 }
 
 /// Returns the policy's ALPN names, all by default, without the names of versions that the listener does not serve.
-fn alpn(policy: &TlsPolicy, protocols: Protocols) -> Result<Vec<Vec<u8>>, String> {
+fn alpn(policy: &TlsPolicy, protocols: Protocols) -> Result<Vec<Vec<u8>>, Refused> {
     let is_served = |name: &&str| if *name == "h2" { protocols.http2 } else { protocols.http1 };
     let named = match &policy.alpn[..] {
         [] => vec!["h2", "http/1.1"],
@@ -407,8 +451,9 @@ fn alpn(policy: &TlsPolicy, protocols: Protocols) -> Result<Vec<Vec<u8>>, String
     Ok(named.into_iter().filter(is_served).map(|name| name.as_bytes().to_vec()).collect())
 }
 
-fn unknown<'n>(what: &str, found: &str, known: impl Iterator<Item = &'n str>) -> String {
-    format!("found '{found}' for {what}, expected one of {}", known.collect::<Vec<_>>().join(", "))
+fn unknown<'n>(what: &str, found: &str, known: impl Iterator<Item = &'n str>) -> Refused {
+    let known = known.collect::<Vec<_>>().join(", ");
+    Refused { reason: format!("found '{found}' for {what}, expected one of {known}"), found: Some(found.to_owned()) }
 }
 
 #[cfg(test)]
