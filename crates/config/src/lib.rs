@@ -9,3 +9,8 @@ pub mod caddyfile;
 mod dns;
 mod names;
 pub mod plan;
+
+/// Returns the names of the DNS providers that can answer a public authority's challenge, sorted.
+pub fn dns_providers() -> &'static [&'static str] {
+    dns::NAMES
+}

@@ -153,13 +153,23 @@ fn nobody_to_talk_to() {
     assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(1), want));
 }
 
-/// `list-modules` prints the registry.
+/// `list-modules` prints the registry, and the modules of other kinds.
 #[test]
 fn list_modules() {
     let folder = Folder::new();
     let print = |arguments: &[&str]| String::from_utf8(folder.output(arguments).stdout).unwrap();
-    let modules = causeway::registry().modules();
     let text = print(&["list-modules"]);
+    let modules: Vec<_> = text.lines().take_while(|line| !line.is_empty()).collect();
+    assert!(modules.is_sorted_by(|one, other| one < other), "{text}");
+    for name in
+        ["dns.providers.cloudflare", "tls.issuance.acme", "caddy.logging.encoders.filter.ip_mask", "http.encoders.br"]
+    {
+        assert!(modules.contains(&name), "{name}");
+    }
+    let internal = ["http.handlers.access_log", "http.handlers.acme_challenge", "http.handlers.error_log"];
+    for name in causeway::registry().modules() {
+        assert_ne!(modules.contains(&&*name), internal.contains(&&*name), "{name}");
+    }
     let end =
         format!("\n\n  Standard modules: {}\n\n  Non-standard modules: 0\n\n  Unknown modules: 0\n", modules.len());
     assert_eq!(text, format!("{}{end}", modules.join("\n")));

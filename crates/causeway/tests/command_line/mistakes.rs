@@ -235,7 +235,10 @@ fn in_tls_policies() {
         &site("\t\tprotocols tls1.3 tls1.2"),
         "Caddyfile:6:13: found 'tls1.3 above tls1.2', expected a lowest version that is not above the highest",
     );
-    check_caddyfile(&site("\t\tclient_auth {\n\t\t\ttrust_pool file /none.crt\n\t\t}"), "Caddyfile:7:20: found '/none.crt: No such file or directory (os error 2)', expected a file that can be read");
+    check_caddyfile(
+        &site("\t\tclient_auth {\n\t\t\ttrust_pool file /none.crt\n\t\t}"),
+        "Caddyfile:7:20: found '/none.crt: No such file or directory (os error 2)', expected a file that can be read",
+    );
 }
 
 #[test]

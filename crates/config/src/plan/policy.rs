@@ -111,7 +111,9 @@ impl ConnectionPolicyConfig {
         policy.version_max = version("protocol_max", &self.protocol_max, TlsVersion::Tls13, build)?;
         if policy.version_min > policy.version_max {
             let found = format!("{} above {}", self.protocol_min, self.protocol_max);
-            return build.at("protocol_min", |build| Err(build.refuse(found, "a lowest version that is not above the highest")));
+            return build.at("protocol_min", |build| {
+                Err(build.refuse(found, "a lowest version that is not above the highest"))
+            });
         }
         if let Some(client) = self.client_authentication.as_ref().filter(|client| client.is_active()) {
             policy.client = Some(build.at("client_authentication", |build| client.read(build))?);

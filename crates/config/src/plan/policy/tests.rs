@@ -368,7 +368,9 @@ fn what_is_refused() {
         (json!({ "protocol_min": "tls1.1" }), format!("{at}.protocol_min: found 'tls1.1', expected tls1.2 or tls1.3")),
         (
             json!({ "protocol_min": "tls1.3", "protocol_max": "tls1.2" }),
-            format!("{at}.protocol_min: found 'tls1.3 above tls1.2', expected a lowest version that is not above the highest"),
+            format!(
+                "{at}.protocol_min: found 'tls1.3 above tls1.2', expected a lowest version that is not above the highest"
+            ),
         ),
         (json!({ "alpn": ["spdy"] }), format!("{at}.alpn[0]: found 'spdy', expected h2 or http/1.1")),
         (
