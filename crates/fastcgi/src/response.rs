@@ -145,6 +145,7 @@ fn examine(is_head: bool, head: &mut ResponseHead) -> Result<ContentEnd, FastCgi
     // CGI has no transfer codings, but some scripts write this one themselves, and Caddy decodes it.
     let is_chunked = match fields.get(names::TRANSFER_ENCODING) {
         None => false,
+        Some(coding) if coding.eq_ignore_ascii_case(b"identity") => false,
         Some(coding) if coding.eq_ignore_ascii_case(b"chunked") && length.is_none() => true,
         Some(_) => return Err(FastCgiFault::TransferEncoding),
     };
@@ -222,6 +223,11 @@ mod tests {
             ("no number", "Content-Length: 7x\r\n\r\n", Err(FastCgiFault::ContentLength)),
             ("two lengths", "Content-Length: 7\r\nContent-Length: 7\r\n\r\n", Err(FastCgiFault::ContentLength)),
             ("chunked", "Transfer-Encoding: Chunked\r\n\r\n", Ok((200, &[("Transfer-Encoding", "Chunked")], Chunked))),
+            (
+                "no coding, by its former name",
+                "Transfer-Encoding: identity\r\n\r\n",
+                Ok((200, &[("Transfer-Encoding", "identity")], Open)),
+            ),
             ("another coding", "Transfer-Encoding: gzip, chunked\r\n\r\n", Err(FastCgiFault::TransferEncoding)),
             (
                 "a coding and a length",

@@ -72,8 +72,12 @@ fn parse(text: &str) -> anyhow::Result<BTreeMap<String, String>> {
         let value = match value.chars().next() {
             Some(quote @ ('"' | '\'')) => {
                 let rest = &mut lines;
-                quoted(&value[1..], quote, rest.map(|(_, line)| line))
-                    .with_context(|| format!("line {number}: the value of {name} has no closing {quote}"))?
+                let (value, after) = quoted(&value[1..], quote, rest.map(|(_, line)| line))
+                    .with_context(|| format!("line {number}: the value of {name} has no closing {quote}"))?;
+                if !after.trim_start().is_empty() && !after.trim_start().starts_with('#') {
+                    bail!("line {number}: found '{after}' after the closing {quote} of {name}, expected nothing");
+                }
+                value
             }
             _ => value.split('#').next().unwrap_or_default().trim_end().to_owned(),
         };
@@ -82,20 +86,19 @@ fn parse(text: &str) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(variables)
 }
 
-/// Returns a value up to its closing quote, reading more lines as needed; `None` when it is never closed. A backslash
-/// before the quote escapes it.
-fn quoted<'t>(first: &'t str, quote: char, rest: impl Iterator<Item = &'t str>) -> Option<String> {
+/// Returns a value up to its closing quote, reading more lines as needed, and the rest of its last line; `None` when it is
+/// never closed. A backslash before the quote escapes it.
+fn quoted<'t>(first: &'t str, quote: char, rest: impl Iterator<Item = &'t str>) -> Option<(String, &'t str)> {
     let mut value = String::new();
     for (index, line) in std::iter::once(first).chain(rest).enumerate() {
         if index > 0 {
             value.push('\n');
         }
-        let mut chars = line.chars().peekable();
+        let mut chars = line.chars();
         while let Some(char) = chars.next() {
             match char {
-                '\\' if chars.peek() == Some(&quote) => value.extend(chars.next()),
-                // The rest of the line is ignored; it can only be a comment.
-                _ if char == quote => return Some(value),
+                '\\' if chars.as_str().starts_with(quote) => value.extend(chars.next()),
+                _ if char == quote => return Some((value, chars.as_str())),
                 _ => value.push(char),
             }
         }
@@ -113,7 +116,7 @@ mod tests {
             ("A=1\nB=two words\n", &[("A", "1"), ("B", "two words")][..]),
             ("# note\n\n  export A=1 # of one\n", &[("A", "1")]),
             ("A=\nB=a=b", &[("A", ""), ("B", "a=b")]),
-            ("A=\"x # y\"\nB='it'", &[("A", "x # y"), ("B", "it")]),
+            ("A=\"x # y\"\nB='it' # it", &[("A", "x # y"), ("B", "it")]),
             ("A=\"one\ntwo \\\"2\\\"\"\nB=3", &[("A", "one\ntwo \"2\""), ("B", "3")]),
         ] {
             let got = parse(text).unwrap_or_else(|error| panic!("{text:?}: {error:#}"));
@@ -130,6 +133,7 @@ mod tests {
             ("A B=1", "line 1: found 'A B', expected a name without spaces before '='"),
             ("\nA= 1", "line 2: found a space after '=', expected the value of A"),
             ("A=\"1\nB=2", "line 1: the value of A has no closing \""),
+            ("A=\"1\"2", "line 1: found '2' after the closing \" of A, expected nothing"),
         ] {
             let got = parse(text).map_err(|error| format!("{error:#}"));
             assert_eq!(got.err().as_deref(), Some(want), "{text:?}");

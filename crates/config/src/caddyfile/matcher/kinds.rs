@@ -25,6 +25,7 @@ pub(super) const KINDS: &[(&str, Option<Parse>)] = &[
     ("query", Some(query)),
     ("remote_ip", Some(ranges)),
     ("tls", Some(tls)),
+    ("url_pattern", None),
     ("vars", Some(vars)),
     ("vars_regexp", Some(vars_regexp)),
 ];
