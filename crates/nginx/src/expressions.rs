@@ -46,11 +46,18 @@ pub(crate) fn without_look_ahead(expression: &str) -> WithoutLookAhead {
     }
     let literals: Option<Vec<Vec<char>>> = inner.split('|').map(literal).collect();
     match literals {
-        Some(literals) if matches!(after, "" | ".*" | ".*$") => {
-            WithoutLookAhead { expression: format!("{before}{}", other_than(&literals)), except: None }
+        Some(literals) if takes_any_rest(after) => {
+            WithoutLookAhead { expression: format!("{before}{}{after}", other_than(&literals)), except: None }
         }
         _ => unchanged(),
     }
+}
+
+/// Whether what follows a look-ahead in its alternative matches any text.
+fn takes_any_rest(after: &str) -> bool {
+    let rest = after.strip_prefix(".*").unwrap_or(after).trim_start_matches(')');
+    matches!(rest, "" | "$") && (after.starts_with(".*") || after.is_empty())
+        || rest.starts_with('|') && (after.starts_with(".*") || after.starts_with([')', '|']))
 }
 
 /// Returns the texts before, in and after a negative look-ahead.
@@ -134,15 +141,31 @@ mod tests {
             ("x(?!ab|a|b)", "xca", true),
             (r"x(?!a-\]\^)", "xa-]^", false),
             (r"x(?!a-\]\^)", "xa-", true),
+            (r"\.(yml|inc)(~)?$|/(\.(?!well-known).*)|composer\.(json|lock)$", "/a.yml~", true),
+            (r"\.(yml|inc)(~)?$|/(\.(?!well-known).*)|composer\.(json|lock)$", "/composer.json", true),
+            (r"\.(yml|inc)(~)?$|/(\.(?!well-known).*)|composer\.(json|lock)$", "/a/.git/config", true),
+            (r"\.(yml|inc)(~)?$|/(\.(?!well-known).*)|composer\.(json|lock)$", "/.well-known/x", false),
+            (r"\.(yml|inc)(~)?$|/(\.(?!well-known).*)|composer\.(json|lock)$", "/.well-known/x.inc", true),
+            (r"/(\.(?!git))|x$", "/.a", true),
+            (r"/(\.(?!git))|x$", "/.git", false),
             (r"^/(?!api|static/).*\.html$", "/x.html", true),
             (r"^/(?!api|static/).*\.html$", "/apis.html", false),
             (r"^/(?!api|static/).*\.html$", "/static.html", true),
         ] {
             assert_eq!(is_match(expression, path), want, "{expression} {path}");
         }
-        for expression in
-            [r"/\.(?!well-known).+x", "/(?!a+)", r"/(?!\d)", "^/.*(?!a)b", "(?=a)", "(?<!a)", "(?!a", "(?!)"]
-        {
+        for expression in [
+            r"/\.(?!well-known).+x",
+            r"/(\.(?!well-known).*)+x",
+            r"/(\.(?!well-known).*)x",
+            "/(?!a+)",
+            r"/(?!\d)",
+            "^/.*(?!a)b",
+            "(?=a)",
+            "(?<!a)",
+            "(?!a",
+            "(?!)",
+        ] {
             let unchanged = WithoutLookAhead { expression: expression.to_owned(), except: None };
             assert_eq!(without_look_ahead(expression), unchanged);
             assert!(compiled(expression).is_err(), "{expression}");

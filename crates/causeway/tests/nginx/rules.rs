@@ -267,3 +267,12 @@ fn paths_in_another_case_equal_those_of_nginx() {
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
     compare("path_case", &[], &cases);
 }
+
+/// A negative look-ahead in one of several alternatives, and in a rule.
+#[test]
+fn look_ahead_equals_that_of_nginx() {
+    let paths = "/page.html /x.yml /x.INC~ /.git/config /.well-known/x /.WELL-KNOWN/x /a/.hidden /composer.json /assets/app.js /assets/app.css \
+                 /old/ /old/x /old/a/ /old/a/b /old/ab /old/b.html /old/b.htm /old/x.keep /old/.keep";
+    let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    compare("look_ahead", &[], &cases);
+}

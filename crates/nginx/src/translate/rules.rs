@@ -4,7 +4,7 @@ use super::content::in_written_order;
 use super::locations::refuses;
 use super::referers::other_referers;
 use super::{Translator, inherited, own, value};
-use crate::expressions::{compiled, groups};
+use crate::expressions::{WithoutLookAhead, compiled, groups, without_look_ahead};
 use crate::parse::Directive;
 use crate::variables::{Names, is_path, only_variable, variable};
 use crate::write::{block, cel_text, quote, quote_scalar, rewrite};
@@ -182,7 +182,8 @@ impl Translator<'_> {
         condition: &[String],
     ) {
         let (expression, replacement, flag) = (directive.argument(0), directive.argument(1), directive.argument(2));
-        let regex = match compiled(expression) {
+        let WithoutLookAhead { expression, except } = without_look_ahead(expression);
+        let regex = match compiled(&expression) {
             Ok(regex) => regex,
             Err(reason) => {
                 return self.note(out, directive, &format!("the expression is not in Go's syntax: {reason}"));
@@ -194,13 +195,15 @@ impl Translator<'_> {
         let name = self.fresh("rewrite");
         let mut names = names.clone();
         names.capture.clone_from(&name);
-        names.groups = groups(expression);
+        names.groups = groups(&expression);
         let Some(target) = self.expand(out, directive, &names, &replacement) else { return };
         let external = is_url(&target) || target.starts_with("{scheme}");
-        let expression = format!("path_regexp {name} {}", quote(expression));
-        match condition {
-            [] => out.push(format!("@{name} {expression}")),
-            _ => block(out, &format!("@{name}"), [condition, &[expression]].concat()),
+        let mut lines = condition.to_vec();
+        lines.push(format!("path_regexp {name} {}", quote(&expression)));
+        lines.extend(except.map(|except| format!("not path_regexp {}", quote(&except))));
+        match &*lines {
+            [one] => out.push(format!("@{name} {one}")),
+            _ => block(out, &format!("@{name}"), lines),
         }
         let (path, dropped) = match target.strip_suffix('?') {
             Some(path) => (path.to_owned(), true),
