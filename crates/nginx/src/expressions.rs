@@ -53,7 +53,7 @@ pub(crate) fn without_look_ahead(expression: &str) -> WithoutLookAhead {
     }
 }
 
-/// Whether what follows a look-ahead in its alternative matches any text.
+/// Whether the part after a look-ahead, in its alternative, matches any text.
 fn takes_any_rest(after: &str) -> bool {
     let rest = after.strip_prefix(".*").unwrap_or(after).trim_start_matches(')');
     matches!(rest, "" | "$") && (after.starts_with(".*") || after.is_empty())

@@ -214,7 +214,7 @@ fn in_patterns_and_expressions() {
 }
 
 /// The site is not served without TLS instead, nor with a certificate that no client trusts.
-// What only a handshake would need is refused by `validate` too, at the line of its value.
+// `validate` refuses the settings of handshakes too, at the line of the invalid value.
 #[test]
 fn in_tls_policies() {
     let site =

@@ -451,9 +451,9 @@ fn alpn(policy: &TlsPolicy, protocols: Protocols) -> Result<Vec<Vec<u8>>, Refuse
     Ok(named.into_iter().filter(is_served).map(|name| name.as_bytes().to_vec()).collect())
 }
 
-fn unknown<'n>(what: &str, found: &str, known: impl Iterator<Item = &'n str>) -> Refused {
+fn unknown<'n>(kind: &str, found: &str, known: impl Iterator<Item = &'n str>) -> Refused {
     let known = known.collect::<Vec<_>>().join(", ");
-    Refused { reason: format!("found '{found}' for {what}, expected one of {known}"), found: Some(found.to_owned()) }
+    Refused { reason: format!("found '{found}' for {kind}, expected one of {known}"), found: Some(found.to_owned()) }
 }
 
 #[cfg(test)]

@@ -275,7 +275,8 @@ fn a_body_that_stops_is_told_to_its_reader_and_the_connection_goes_on() {
     assert_eq!(client.get("/fixed").text(), "fixed");
 }
 
-// RFC 9113 §8.1: after a complete response the client is told that the rest of its request is not needed. Some wait for that.
+// RFC 9113 §8.1: after a complete response a reset without an error means that the rest of the request is not needed. Some clients wait
+// for it.
 #[test]
 fn an_upload_that_pauses_after_its_response_is_reset_without_an_error() {
     let server = TestServer::start(|setup| setup.timeouts.linger = SHORT);

@@ -39,7 +39,7 @@ const USUAL: &[(&str, &[&str])] = &[
 
 /// nginx's limit for a request's content, in bytes.
 const BODY_DEFAULT: u64 = 1 << 20;
-/// Bytes of content whose length the client does not say that are buffered, in memory; nginx buffers all of it in files.
+/// Bytes of content without a Content-Length that are buffered, in memory; nginx buffers all of it in files.
 const BUFFER_MAX: u64 = 16 << 20;
 
 /// Variables of `fastcgi_split_path_info`.

@@ -94,7 +94,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
     fn stream_deadline(&self, exchange: &Exchange) -> Option<Instant> {
         let action = exchange.awaited_action(&self.machine)?;
         if action == PeerAction::SendBody && exchange.discards() {
-            // Some clients send no more after the response, and wait for the reset that says so (RFC 9113 §8.1).
+            // Some clients send no more after the response, and wait for the reset (RFC 9113 §8.1).
             return Some(exchange.since + exchange.plan.timeouts.linger);
         }
         Some(exchange.deadline(action, exchange.since, 0))
