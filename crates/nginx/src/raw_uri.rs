@@ -13,11 +13,14 @@ use crate::parse::Directive;
 /// Replaces such rules in all locations by a `proxy_pass` with a path.
 pub(crate) fn replace(directives: &mut [Directive]) {
     for directive in directives {
-        let prefix = directive.arguments.last().cloned().unwrap_or_default();
         let Some(inner) = directive.block.as_mut() else { continue };
-        if directive.name == "location"
-            && let Some(address) = address_after(inner, &prefix)
-        {
+        let address = match &*directive.arguments {
+            _ if directive.name != "location" => None,
+            [prefix] => address_after(inner, prefix),
+            [modifier, prefix] if modifier == "^~" => address_after(inner, prefix),
+            _ => None,
+        };
+        if let Some(address) = address {
             inner.retain(|d| d.name != "rewrite");
             let pass = inner.iter_mut().find(|d| d.name == "proxy_pass").expect("it has the address");
             pass.arguments = vec![format!("{address}/")];
