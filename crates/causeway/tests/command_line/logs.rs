@@ -34,6 +34,24 @@ fn records_are_in_the_file_when_the_server_ends() {
     assert_eq!(targets.collect::<Vec<_>>(), (0..200).map(|number| format!("/{number}")).collect::<Vec<_>>());
 }
 
+// Caddy, `journald`: the console format has no time of its own there, as the journal has it.
+#[test]
+fn lines_for_the_journal() {
+    for (wrapped, want) in
+        [("console", "<6>INFO\thttp.log.access.log0\thandled request\t{"), ("json", "<6>{\"level\":\"info\",\"ts\":")]
+    {
+        let log = format!("log {{\noutput file a.log\nformat journald {{\nwrap {wrapped}\n}}\n}}");
+        let site = format!("{{\nadmin off\n}}\nhttp://:0 {{\nbind 127.0.0.1\n{log}\nrespond hi\n}}\n");
+        let folder = Folder::with(&[("Caddyfile", &*site)]);
+        let server = folder.start(&["run"]);
+        assert_eq!(get(server.port(), "/").body, "hi");
+        server.signal(Signal::TERM);
+        assert!(server.status().success());
+        let line = std::fs::read_to_string(folder.path("a.log")).unwrap();
+        assert!(line.starts_with(want), "{line}");
+    }
+}
+
 #[test]
 fn mistakes_have_their_place() {
     for (line, want) in [

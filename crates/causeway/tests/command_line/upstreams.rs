@@ -39,6 +39,31 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+// docs/limits.md: applications send more header lines than clients do.
+#[test]
+fn a_response_of_many_header_lines() {
+    let application = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = application.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for count in [500, 2000] {
+            let (mut stream, _) = application.accept().unwrap();
+            assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+            let lines = "A: b\r\n".repeat(count);
+            let head = format!("HTTP/1.1 200 OK\r\n{lines}Connection: close\r\nContent-Length: 2\r\n\r\nhi");
+            stream.write_all(head.as_bytes()).unwrap();
+        }
+    });
+    let folder = Folder::with(&[(
+        "Caddyfile",
+        &*format!("http://:0 {{\n\tbind 127.0.0.1\n\treverse_proxy 127.0.0.1:{port}\n}}\n"),
+    )]);
+    let server = folder.start(&["run"]);
+    let response = get(server.port(), "/");
+    let values = response.field("A").unwrap_or_default();
+    assert_eq!((response.status, &*response.body, values.matches('b').count()), (200, "hi", 500));
+    assert_eq!(get(server.port(), "/").status, 502, "beyond the limit");
+}
+
 // Caddy, `lb_retries` and `fail_duration`: of two upstreams one is killed under load and returns. No client sees a failure.
 #[test]
 fn an_upstream_that_is_killed_under_load() {

@@ -24,6 +24,9 @@ pub(crate) enum ClientMachine {
     FastCgi(Box<fastcgi::FastCgiClient>),
 }
 
+/// Header lines of a response. Applications send more than clients do, such as Set-Cookie and Link.
+const FIELDS_MAX: u16 = 1000;
+
 /// Runs the same expression on any machine.
 macro_rules! each {
     ($machine:expr, $it:ident => $work:expr) => {
@@ -41,14 +44,16 @@ impl ClientMachine {
         let (head_bytes_max, trailers_bytes_max) = (transport.head_bytes_max, transport.trailers_bytes_max);
         // Boxed, so that a connection is not as large as the largest of the machines.
         if transport.fastcgi.is_some() {
-            let limits = fastcgi::Limits { head_bytes_max, ..fastcgi::Limits::default() };
+            let limits = fastcgi::Limits { head_bytes_max, fields_max: FIELDS_MAX };
             Self::FastCgi(Box::new(fastcgi::FastCgiClient::new(Rc::new(limits))))
         } else if is_http2 {
-            let settings = h2::Settings { head_bytes_max, trailers_bytes_max, ..h2::Settings::client() };
+            let settings =
+                h2::Settings { head_bytes_max, trailers_bytes_max, fields_max: FIELDS_MAX, ..h2::Settings::client() };
             Self::Http2(Box::new(h2::Client::new(Rc::new(settings))))
         } else {
             // The configured limits apply to both versions, so a fallback to HTTP/1.1 changes none of them.
-            let limits = h1::Limits { head_bytes_max, trailers_bytes_max, ..h1::Limits::default() };
+            let limits =
+                h1::Limits { head_bytes_max, trailers_bytes_max, fields_max: FIELDS_MAX, ..h1::Limits::default() };
             let machine = h1::Client::new(Rc::new(limits));
             // Without a time to be idle a connection serves one request.
             let machine = if transport.idle_timeout.is_zero() { machine.single() } else { machine };

@@ -159,7 +159,11 @@ impl Format {
     ) -> Result<Self, BuildError> {
         let mut layers = Vec::new();
         let mut has_priority = output.is_journal();
-        let (base, options) = Self::read_layers(written, default, output, &mut layers, &mut has_priority, build)?;
+        let (base, mut options) = Self::read_layers(written, default, output, &mut layers, &mut has_priority, build)?;
+        if has_priority && matches!(base, Base::Console) {
+            // As in Caddy: journald has the time of each line itself.
+            options.time_key = None;
+        }
         Ok(Self { layers: layers.into(), base, options, has_priority })
     }
 
