@@ -179,8 +179,9 @@ impl<S: Servable> EdgeState<S> {
     pub(crate) fn answer(&self, cx: &mut Context, answer: http::Response<S::Content>) -> Response {
         let (parts, content) = answer.into_parts();
         // The original method: the request may have been rewritten, but the peer parses the response to the one it
-        // sent.
-        let length = if cx.original().method() == Method::Head { Length::Service } else { Length::Content };
+        // sent, in a message of HTTP over gRPC the carried one.
+        let asked = cx.carried().unwrap_or_else(|| cx.original());
+        let length = if asked.method() == Method::Head { Length::Service } else { Length::Content };
         answer::put_fields(&parts.headers, length, cx.response_mut().fields_mut());
         let body = answer::body(&parts.headers, content, &self.places);
         self.keep(parts.headers);

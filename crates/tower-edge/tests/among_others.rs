@@ -4,7 +4,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::routing::get;
-use causeway_message::{FieldValue, NameRef, StatusCode};
+use causeway_message::{FieldValue, Head, Method, NameRef, StatusCode};
 use causeway_pipeline::{Context, Handler, Registry, Response, Step};
 use causeway_testkit::{Kit, Request as Ask};
 use serde_json::{Value, json};
@@ -34,8 +34,22 @@ impl Handler for FaultHandler {
     }
 }
 
+/// Unpacks a HEAD from the peer's POST, as HTTP over gRPC does.
+struct Carrier;
+
+impl Handler for Carrier {
+    fn enter(&self, cx: &mut Context) -> Step {
+        let mut head = Head::new();
+        head.set_method(Method::Head);
+        head.set_target("/length").unwrap();
+        cx.carry(&mut head);
+        Step::Next
+    }
+}
+
 fn registry() -> Registry {
     let mut registry = Registry::default();
+    registry.handler("carrier", |_, _| Ok(Box::new(Carrier)));
     registry.handler("before", |_, _| Ok(Box::new(Before)));
     registry.handler("told", |_, _| Ok(Box::new(FaultHandler)));
     let seen = async |request: Request| {
@@ -46,6 +60,7 @@ fn registry() -> Registry {
         (fields, format!("{} {}", request.uri(), request.headers()["x-user"].to_str().unwrap()))
     };
     tower_edge::register(&mut registry, "app", Router::new().route("/app/rewritten", get(seen)));
+    tower_edge::register(&mut registry, "length", Router::new().route("/length", get("six by")));
     tower_edge::register(&mut registry, "broken", Broken);
     registry
 }
@@ -80,6 +95,14 @@ fn it_sees_what_was_before_it_and_stands_beside_it() {
         assert_eq!((answer.field("X-Kept"), answer.field("X-Replaced")), (Some("before"), Some("after")));
         assert_eq!(answer.values("Set-Cookie").collect::<Vec<_>>(), ["a=1", "b=2"]);
     }
+}
+
+// RFC 9110 §9.3.2: the response to HEAD has the length of that to GET, also if another message carries the HEAD.
+#[test]
+fn a_carried_head_has_the_length_of_the_service() {
+    let mut kit = Kit::new(&registry(), &routes(json!([{ "handler": "carrier" }, { "handler": "length" }])));
+    let answer = kit.send(&Ask::new("POST", "/"));
+    assert_eq!((answer.status, answer.field("Content-Length")), (200, Some("6")));
 }
 
 #[test]
