@@ -20,8 +20,8 @@ use super::replace::Lasting;
 use super::storage::{Lock, Needed, SharedStorage, Storage, lock_if_writable, safe_key};
 use super::{Certificate, Error, pem};
 
-/// Caddy's ten years, of 360 days each.
-const ROOT_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60 * 30 * 12 * 10);
+/// The lifetime of a new root: Caddy's ten years, of 360 days each.
+pub const ROOT_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60 * 30 * 12 * 10);
 
 /// An authority as configured.
 #[derive(Debug, Clone, PartialEq)]

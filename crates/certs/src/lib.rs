@@ -30,7 +30,7 @@ mod storage;
 mod store;
 pub mod trust;
 
-pub use authority::{Authority, AuthoritySpec, PairFiles, SignedBy};
+pub use authority::{Authority, AuthoritySpec, PairFiles, ROOT_LIFETIME, SignedBy};
 pub use certificate::Certificate;
 pub use clean::{Cleaned, clean};
 pub use error::Error;

@@ -402,6 +402,21 @@ pub(super) fn check(certificates: &Certificates) -> Result<(), LoadError> {
                 problem: Problem::Value { found: error.to_string(), expected: "a certificate and its key".into() },
             })?;
         }
+        let refuse = |key: &str, found: String, expected: &'static str| {
+            let path = format!("apps.pki.certificate_authorities.{}.{key}", authority.id);
+            Err(BuildError { path, problem: Problem::Value { found, expected: expected.into() } })
+        };
+        match (&authority.root, authority.intermediate_lifetime) {
+            (None, Some(lifetime)) if lifetime >= causeway_certs::ROOT_LIFETIME => {
+                let found = format!("{} s", lifetime.as_secs());
+                refuse("intermediate_lifetime", found, "less than the lifetime of a new root, 3600d")?;
+            }
+            (Some(CertificateFiles { certificate, key: None }), _) if authority.intermediate.is_none() => {
+                let found = certificate.display().to_string();
+                refuse("root", found, "a key too, to sign the intermediate with, or an intermediate")?;
+            }
+            _ => {}
+        }
     }
     Ok(())
 }

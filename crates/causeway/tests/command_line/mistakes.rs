@@ -341,6 +341,10 @@ fn certificates_of_authorities_that_cannot_be_read() {
         "{\n\tpki {\n\t\tca corp {\n\t\t\troot {\n\t\t\t\tcert absent.pem\n\t\t\t\tkey absent.key\n\t\t\t}\n\t\t}\n\t}\n}\n:8080\n",
         &format!("Caddyfile:5:10: found 'absent.pem: cannot be read: {absent}', expected a certificate and its key"),
     );
+    check_caddyfile(
+        "{\n\tpki {\n\t\tca corp {\n\t\t\tintermediate_lifetime 20000d\n\t\t}\n\t}\n}\n:8080\n",
+        "Caddyfile:4:4: found '1728000000 s', expected less than the lifetime of a new root, 3600d",
+    );
 }
 
 // An absent root is nearly always a mistake, but only a warning: the folder may still be created.
