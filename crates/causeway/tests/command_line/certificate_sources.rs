@@ -213,3 +213,22 @@ fn tailscale_supplies_certificates() {
     // It does not list the name, so the issuer signs.
     assert_eq!(curl(&folder, "d.tail.ts.net", port, &[]).as_deref(), Ok("own"));
 }
+
+// An authority with a root alone needs the root's key, to sign its intermediate with.
+#[test]
+fn a_root_without_a_key_and_an_intermediate_is_refused() {
+    let (folder, _) = signed(&["a.example"]);
+    let root = folder.path(".local/share/causeway/pki/authorities/local/root.crt");
+    let text = format!(
+        "{{\n\tpki {{\n\t\tca own {{\n\t\t\troot {{\n\t\t\t\tcert {}\n\t\t\t}}\n\t\t}}\n\t}}\n}}\n:0\n",
+        root.display()
+    );
+    folder.write("Caddyfile", text);
+    let want = format!(
+        "Error: Caddyfile:5:10: found '{}', expected a key too, to sign the intermediate with, or an intermediate\n",
+        root.display()
+    );
+    for command in ["validate", "run"] {
+        assert_eq!(String::from_utf8(folder.output(&[command]).stderr).unwrap(), want);
+    }
+}
