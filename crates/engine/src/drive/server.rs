@@ -236,7 +236,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
                 }
             }
             // One connection with endless content must not keep the worker from the others.
-            if more || round + 1 == ROUNDS_MAX {
+            if round + 1 == ROUNDS_MAX {
                 yield_turn(task);
                 return ControlFlow::Continue(());
             }
