@@ -145,9 +145,9 @@ async fn place(
             // Without the extension, or the response does not have the member (RFC 9773 §5).
             Err(Error::Unsupported(_)) => {}
             Err(Error::Other(error)) if !error.is::<HttpError>() && !error.is::<AcmeError>() => {}
-            // The certificate is unknown there, or another order has replaced it.
+            // The certificate is unknown there, which Pebble calls an internal error, or another order has replaced it.
             Err(error @ Error::Api(_))
-                if connection.is_rejected()
+                if (connection.is_rejected() || is_problem(&error, "serverInternal"))
                     && !is_problem(&error, "accountDoesNotExist")
                     && !is_problem(&error, "rateLimited") => {}
             placed => return Ok(placed?),

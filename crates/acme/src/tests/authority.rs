@@ -191,7 +191,10 @@ impl AuthorityState {
         let mut head = format!("200 OK\r\nReplay-Nonce: {}", self.nonce());
         let body = match stage {
             AcmeStage::Directory => {
-                json!({ "newNonce": url("nonce"), "newAccount": url("account"), "newOrder": url("new-order") })
+                json!({
+                    "newNonce": url("nonce"), "newAccount": url("account"), "newOrder": url("new-order"),
+                    "renewalInfo": url("renewal-info"),
+                })
             }
             AcmeStage::Nonce => Value::Null,
             AcmeStage::Account => {

@@ -126,6 +126,23 @@ async fn a_fault_at_each_request() {
     }
 }
 
+// RFC 9773 §5: the order does not depend on the certificate that it replaces. Pebble calls one that it does not know an internal error.
+#[tokio::test]
+async fn an_order_without_the_replaced_certificate() {
+    let bench = FaultFixture::new("replaces").await;
+    let signer = rcgen::Issuer::new(rcgen::CertificateParams::default(), rcgen::KeyPair::generate().unwrap());
+    // RFC 9773 §4.1: the extension is a part of the certificate's identifier.
+    let mut params = rcgen::CertificateParams::new(["name.example".to_owned()]).unwrap();
+    params.use_authority_key_identifier_extension = true;
+    let former = params.signed_by(&rcgen::KeyPair::generate().unwrap(), &signer).unwrap();
+    let unknown = InjectedFault::Answer("500 Internal Server Error\r\nReplay-Nonce: %NONCE", INTERNAL);
+    bench.authority.fail(&[(AcmeStage::NewOrder, unknown)]);
+    let name = "name.example";
+    let wanted = Wanted { name, key: KeyKind::P256, attempt: 0, must_staple: false, replaces: Some(former.der()) };
+    obtain(&bench.issuer, wanted, &bench.storage).await.unwrap();
+    assert_eq!(bench.authority.count(AcmeStage::NewOrder), 2);
+}
+
 // RFC 8555 §7.1: a member that is missing, or of another type, fails the order. No answer makes the client panic or fetch another resource.
 #[tokio::test]
 async fn answers_that_lack_members() {
