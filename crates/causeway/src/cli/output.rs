@@ -44,10 +44,11 @@ fn one_line(error: &clap::Error) -> String {
     let lines: Vec<_> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     // A line that ends in a colon introduces the missing arguments on the next lines.
     let sentence = lines.join("; ").replace(":; ", ": ");
-    let given = std::env::args().nth(1).unwrap_or_default();
-    let command = match super::Cli::command().find_subcommand(&given) {
-        Some(command) => format!("causeway {}", command.get_name()),
-        None => "causeway".to_owned(),
-    };
+    let (mut known, mut command) = (super::Cli::command(), "causeway".to_owned());
+    for word in std::env::args().skip(1) {
+        let Some(inner) = known.find_subcommand(&word) else { break };
+        command = format!("{command} {}", inner.get_name());
+        known = inner.clone();
+    }
     format!("{sentence}; see `{command} --help`")
 }

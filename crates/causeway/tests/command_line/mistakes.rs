@@ -401,6 +401,10 @@ fn in_flags() {
             &["run", "--confg", "x"],
             "unexpected argument '--confg' found; tip: a similar argument exists: '--config'; see `causeway run --help`",
         ),
+        (
+            &["storage", "export"],
+            "the following required arguments were not provided: --output <FILE>; see `causeway storage export --help`",
+        ),
         (&["run", "extra"], "unexpected argument 'extra' found; see `causeway run --help`"),
         (
             &["run", "--config"],
