@@ -85,7 +85,8 @@ impl std::error::Error for StartError {}
 /// # Errors
 /// [`StartError::Tls`] for the first invalid policy; [`StartError::System`] if the system's random number generator failed.
 pub fn check_tls(listeners: &[ListenerSpec]) -> Result<(), StartError> {
-    TlsPlan::check(listeners)
+    let tickets = Tickets::new().map_err(StartError::System)?;
+    TlsPlan::all(listeners, None, &tickets).map(drop).map_err(StartError::Tls)
 }
 
 /// How long tunnels may take, once the grace period is over, to tell their peers that they end.

@@ -56,8 +56,7 @@ pub(crate) fn without_look_ahead(expression: &str) -> WithoutLookAhead {
 /// Whether the part after a look-ahead, in its alternative, matches any text.
 fn takes_any_rest(after: &str) -> bool {
     let rest = after.strip_prefix(".*").unwrap_or(after).trim_start_matches(')');
-    matches!(rest, "" | "$") && (after.starts_with(".*") || after.is_empty())
-        || rest.starts_with('|') && (after.starts_with(".*") || after.starts_with([')', '|']))
+    rest.is_empty() || rest.starts_with('|') || rest == "$" && after.starts_with(".*")
 }
 
 /// Returns the texts before, in and after a negative look-ahead.
@@ -146,6 +145,8 @@ mod tests {
             (r"\.(yml|inc)(~)?$|/(\.(?!well-known).*)|composer\.(json|lock)$", "/a/.git/config", true),
             (r"\.(yml|inc)(~)?$|/(\.(?!well-known).*)|composer\.(json|lock)$", "/.well-known/x", false),
             (r"\.(yml|inc)(~)?$|/(\.(?!well-known).*)|composer\.(json|lock)$", "/.well-known/x.inc", true),
+            (r"/(\.(?!git))", "/.a", true),
+            (r"/(\.(?!git))", "/.git", false),
             (r"/(\.(?!git))|x$", "/.a", true),
             (r"/(\.(?!git))|x$", "/.git", false),
             (r"^/(?!api|static/).*\.html$", "/x.html", true),

@@ -16,7 +16,6 @@
 mod expressions;
 mod location;
 mod parse;
-mod raw_uri;
 mod standard;
 mod translate;
 mod variables;

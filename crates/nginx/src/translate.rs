@@ -6,6 +6,7 @@
 //! - `listens`, `hosts`: the addresses and names of a server
 //! - `locations`: the order of locations, and the rules after which nginx chooses one anew
 //! - `rules`: `rewrite`, `if`, `set` and `return`
+//! - `raw_uri`: rules that remove a prefix from the URI as the client sent it
 //! - `content`: a location: files and fields
 //! - `access`: a location: addresses, methods, passwords, rates, `auth_request`
 //! - `upstream`: `proxy_pass`
@@ -28,6 +29,7 @@ mod hosts;
 mod listens;
 mod locations;
 mod map;
+mod raw_uri;
 mod real_ip;
 mod referers;
 mod rules;
@@ -73,7 +75,7 @@ pub struct Translation {
 /// Returns the first text that nginx would refuse too.
 pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translation, SyntaxError> {
     let mut main = parse(text, name, files)?;
-    crate::raw_uri::replace(&mut main);
+    raw_uri::replace(&mut main);
     let mut translator = Translator {
         files,
         notes: Vec::new(),

@@ -392,28 +392,27 @@ fn source(source: &CertificateSource, storage: Option<&SharedStorage>) -> Option
     })
 }
 
-/// Checks the files of the configured authorities.
+/// Checks the settings and the files of the configured authorities.
 pub(super) fn check(certificates: &Certificates) -> Result<(), LoadError> {
     for authority in &certificates.authorities {
+        let refused = |key: &str, found: String, expected: &'static str| BuildError {
+            path: format!("apps.pki.certificate_authorities.{}.{key}", authority.id),
+            problem: Problem::Value { found, expected: expected.into() },
+        };
         for (key, files) in [("root", &authority.root), ("intermediate", &authority.intermediate)] {
             let Some(files) = files.clone().map(pair_files) else { continue };
-            files.check().map_err(|error| BuildError {
-                path: format!("apps.pki.certificate_authorities.{}.{key}", authority.id),
-                problem: Problem::Value { found: error.to_string(), expected: "a certificate and its key".into() },
-            })?;
+            files.check().map_err(|error| refused(key, error.to_string(), "a certificate and its key"))?;
         }
-        let refuse = |key: &str, found: String, expected: &'static str| {
-            let path = format!("apps.pki.certificate_authorities.{}.{key}", authority.id);
-            Err(BuildError { path, problem: Problem::Value { found, expected: expected.into() } })
-        };
         match (&authority.root, authority.intermediate_lifetime) {
             (None, Some(lifetime)) if lifetime >= causeway_certs::ROOT_LIFETIME => {
                 let found = format!("{} s", lifetime.as_secs());
-                refuse("intermediate_lifetime", found, "less than the lifetime of a new root, 3600d")?;
+                let expected = "less than the lifetime of a new root, 3600d";
+                return Err(refused("intermediate_lifetime", found, expected).into());
             }
             (Some(CertificateFiles { certificate, key: None }), _) if authority.intermediate.is_none() => {
                 let found = certificate.display().to_string();
-                refuse("root", found, "a key too, to sign the intermediate with, or an intermediate")?;
+                let expected = "a key too, to sign the intermediate with, or an intermediate";
+                return Err(refused("root", found, expected).into());
             }
             _ => {}
         }

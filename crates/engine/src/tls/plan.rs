@@ -15,7 +15,6 @@ use rustls::{CipherSuite, ServerConfig, SignatureAlgorithm};
 use super::secrets_log::{FileKeyLog, SecretsLog, SecretsLogs};
 use super::write_secret::WriteSecret;
 use super::{Certificates, ObtainedCertificate, SessionTickets, SoughtCertificate, client, names};
-use crate::server::StartError;
 
 /// The protocol name by which an authority verifies a TLS-ALPN-01 challenge (RFC 8737 §4).
 pub(super) const CHALLENGE_ALPN: &[u8] = b"acme-tls/1";
@@ -154,14 +153,6 @@ impl TlsPlan {
             |plan: &Self| plan.policies.iter().all(|policy| policy.spec.client.is_none() && !policy.spec.drop);
         is_open(self) && is_open(other)
             || self.policies.iter().map(|policy| &policy.spec).eq(other.policies.iter().map(|policy| &policy.spec))
-    }
-
-    /// Checks the policies of listeners that are not served.
-    ///
-    /// # Errors
-    /// As [`TlsPlan::all`]; or the system's random number generator failed.
-    pub(crate) fn check(specs: &[ListenerSpec]) -> Result<(), StartError> {
-        Self::all(specs, None, &Tickets::new().map_err(StartError::System)?).map(drop).map_err(StartError::Tls)
     }
 
     /// Returns the first policy that matches a ClientHello.

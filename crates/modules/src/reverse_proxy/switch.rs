@@ -27,7 +27,8 @@ impl Switch {
     /// Classifies the request.
     ///
     /// # Errors
-    /// If it is a CONNECT that cannot be forwarded.
+    /// If it is a CONNECT, except one for a WebSocket, whose head is that of an Upgrade
+    /// ([`Context::is_extended_connect`]).
     pub(super) fn of(cx: &Context) -> Result<Self, Fault> {
         let head = cx.head();
         let protocol = head.fields().get(names::UPGRADE);

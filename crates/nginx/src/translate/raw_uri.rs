@@ -8,18 +8,20 @@
 //!
 //! A `proxy_pass` with a path has this effect here, as the rest of the URI keeps its encoding.
 
+use super::own;
+use super::rules::rules_of;
 use crate::parse::Directive;
 
 /// Replaces such rules in all locations by a `proxy_pass` with a path.
 pub(crate) fn replace(directives: &mut [Directive]) {
     for directive in directives {
-        let Some(inner) = directive.block.as_mut() else { continue };
         let address = match &*directive.arguments {
             _ if directive.name != "location" => None,
-            [prefix] => address_after(inner, prefix),
-            [modifier, prefix] if modifier == "^~" => address_after(inner, prefix),
+            [prefix] => address_after(directive, prefix),
+            [modifier, prefix] if modifier == "^~" => address_after(directive, prefix),
             _ => None,
         };
+        let Some(inner) = directive.block.as_mut() else { continue };
         if let Some(address) = address {
             inner.retain(|d| d.name != "rewrite");
             let pass = inner.iter_mut().find(|d| d.name == "proxy_pass").expect("it has the address");
@@ -35,10 +37,8 @@ pub(crate) fn replace(directives: &mut [Directive]) {
 }
 
 /// The address of the upstream, if the rules of a location remove its prefix.
-fn address_after(location: &[Directive], prefix: &str) -> Option<String> {
-    let is_rule = |d: &&Directive| matches!(&*d.name, "rewrite" | "if" | "set" | "return" | "break");
-    let rules: Vec<&Directive> = location.iter().filter(is_rule).collect();
-    let [raw, strip] = rules[..] else { return None };
+fn address_after(location: &Directive, prefix: &str) -> Option<String> {
+    let [raw, strip] = rules_of(location)[..] else { return None };
     let word = |rule: &Directive| rule.arguments.join(" ");
     if raw.name != "rewrite" || strip.name != "rewrite" || word(raw) != "^ $request_uri" {
         return None;
@@ -48,6 +48,6 @@ fn address_after(location: &[Directive], prefix: &str) -> Option<String> {
     let ways =
         [format!("^({stem})?(/.*) $2 break"), format!("^{stem}(/.*) $1 break"), format!("^{stem}/(.*) /$1 break")];
     let written = word(strip).replacen("$ ", " ", 1);
-    let pass = location.iter().find(|d| d.name == "proxy_pass")?.argument(0);
+    let pass = own(location, "proxy_pass").first()?.argument(0);
     ways.contains(&written).then(|| pass.strip_suffix("$uri").map(str::to_owned))?
 }
