@@ -9,6 +9,7 @@
 //! - [`protocol`]: the scheme and the HTTP version
 //! - [`tls`]: whether the connection uses TLS
 //! - [`ip`]: the client's address, `remote_ip` and `client_ip`
+//! - [`url_pattern`]: a pattern of the URL Pattern standard
 //! - [`variable`]: values of variables and placeholders, `vars` and `vars_regexp`
 //! - [`mod@file`]: whether a file exists
 //! - [`not`]: negates matcher sets
@@ -27,6 +28,7 @@ pub mod path_regexp;
 pub mod protocol;
 pub mod query;
 pub mod tls;
+pub mod url_pattern;
 pub mod variable;
 
 use causeway_pipeline::Registry;
@@ -47,6 +49,7 @@ pub fn register(registry: &mut Registry) {
     registry.matcher("query", query::make);
     registry.matcher("remote_ip", ip::make_remote);
     registry.matcher("tls", tls::make);
+    registry.matcher("url_pattern", url_pattern::make);
     registry.matcher("vars", variable::make);
     registry.matcher("vars_regexp", variable::make_regexp);
 }

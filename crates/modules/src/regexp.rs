@@ -134,6 +134,22 @@ impl Capturing {
         Ok(Self { regexp, slots })
     }
 
+    /// Compiles the pattern; its groups fill these placeholders, one each.
+    ///
+    /// # Errors
+    /// If the pattern is not valid.
+    pub(crate) fn with_placeholders(
+        pattern: &str,
+        placeholders: impl Iterator<Item = String>,
+        build: &mut Build<'_>,
+    ) -> Result<Self, BuildError> {
+        let regexp = Regexp::compile(pattern, build)?;
+        // The whole match has none.
+        let mut slots = vec![Box::default()];
+        slots.extend(placeholders.map(|placeholder| Box::from([build.slot(&placeholder)])));
+        Ok(Self { regexp, slots: slots.into() })
+    }
+
     /// Returns whether the text contains a match; on a match also fills the placeholders.
     pub(crate) fn matches(&self, cx: &mut Context, text: &[u8]) -> bool {
         let found = self.find(cx, text);

@@ -42,6 +42,8 @@ fn matchers() {
     for (set, status) in [
         (json!({ "path_regexp": { "name": "re", "pattern": "^/(?P<first>[a-z]+)/(.*)$" } }), 201),
         (json!({ "path_regexp": { "pattern": "^/never" } }), 200),
+        (json!({ "url_pattern": { "pattern": "http://*.b.test/:first/:second" } }), 201),
+        (json!({ "url_pattern": { "pattern": "/never/:id" } }), 200),
         (json!({ "header_regexp": { "Cookie": { "name": "c", "pattern": "login_([a-f0-9]+)" } } }), 201),
         (json!({ "vars": { "a": ["{http.request.method}", "x1"] } }), 201),
         (json!({ "vars_regexp": { "{http.request.uri.path}": { "name": "v", "pattern": "/([^/]+)" } } }), 201),

@@ -47,8 +47,6 @@ pub enum NameTable {
     GlobalOption,
     /// An option of `servers` in the global block.
     ServersOption,
-    /// A request matcher.
-    Matcher,
     /// A module that an option selects.
     Module,
 }
@@ -423,7 +421,6 @@ impl fmt::Display for NameTable {
             Self::Directive => "directive",
             Self::GlobalOption => "global option",
             Self::ServersOption => "servers option",
-            Self::Matcher => "matcher",
             Self::Module => "module",
         })
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::error::{Error, ErrorKind, NameTable};
+use super::error::{Error, ErrorKind};
 use super::segment::Segment;
 use super::token::{Quote, Token};
 
@@ -69,8 +69,7 @@ fn set(lines: &[Segment], name: &str) -> Result<MatcherSet, Error> {
     for (kind, lines) in by_kind {
         let first = &lines[0].name;
         let value = match kinds::KINDS.iter().find(|(known, _)| **known == *kind) {
-            Some((_, Some(parse))) => parse(&lines, name)?,
-            Some((_, None)) => return Err(Error::at(first, ErrorKind::NotBuilt(NameTable::Matcher, kind))),
+            Some((_, parse)) => parse(&lines, name)?,
             None => {
                 let rule = "getting matcher module '{}': module not registered";
                 return Err(Error::at(first, ErrorKind::Unknown { rule, name: kind, expected: kinds::NAMES }));

@@ -243,6 +243,17 @@ fn matchers() {
             "3:10: unrecognized subdirective: /b; expected root, split_path, try_files, try_policy",
         ),
         (":80\n@a query x", "2:10: malformed query matcher token: x; must be in param=val format"),
+        (":80\n@a url_pattern", "2:4: expected exactly one URL pattern; found 'url_pattern'"),
+        (":80\n@a url_pattern /a /b", "2:19: expected exactly one URL pattern; found '/b'"),
+        (
+            ":80\n@a url_pattern /a {\n\tignorecase\n}",
+            "3:2: unrecognized url_pattern option 'ignorecase' (did you mean \"ignore_case\"?); expected base_url, ignore_case",
+        ),
+        (
+            ":80\n@a url_pattern /a {\n\tignore_case on\n}",
+            "3:14: wrong argument count or unexpected line ending after 'on'",
+        ),
+        (":80\n@a {\n\turl_pattern /a\n\turl_pattern /b\n}", "4:2: expected no second url_pattern in a named matcher"),
         (":80\n@a path_regexp", "2:4: wrong argument count or unexpected line ending after 'path_regexp'"),
         (
             ":80\n@a file {\n\troots x\n}",

@@ -25,6 +25,11 @@ fn each_kind() {
         ("path_regexp ^/a", json!({ "path_regexp": { "name": "m", "pattern": "^/a" } })),
         ("path_regexp own ^/a", json!({ "path_regexp": { "name": "own", "pattern": "^/a" } })),
         ("header_regexp X ^a", json!({ "header_regexp": { "X": { "name": "m", "pattern": "^a" } } })),
+        ("url_pattern /a/:id", json!({ "url_pattern": { "pattern": "/a/:id" } })),
+        (
+            "url_pattern a/:id {\nbase_url https://b.test\nignore_case\n}",
+            json!({ "url_pattern": { "pattern": "a/:id", "base_url": "https://b.test", "ignore_case": true } }),
+        ),
         ("vars {x} 1 2", json!({ "vars": { "{x}": ["1", "2"] } })),
         ("vars_regexp v x ^1", json!({ "vars_regexp": { "x": { "name": "v", "pattern": "^1" } } })),
         ("remote_ip 10.0.0.0/8", json!({ "remote_ip": { "ranges": ["10.0.0.0/8"] } })),

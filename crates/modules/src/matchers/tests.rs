@@ -2,6 +2,7 @@ mod any_input;
 mod expressions;
 mod facts;
 mod regexps;
+mod url_patterns;
 mod waits;
 
 use causeway_message::Version;

@@ -9,46 +9,37 @@ use super::super::token::Token;
 
 type Parse = fn(&[Segment], &str) -> Result<Value, Error>;
 
-/// All of Caddy's kinds. `None`: not implemented.
-pub(super) const KINDS: &[(&str, Option<Parse>)] = &[
-    ("client_ip", Some(ranges)),
-    ("expression", Some(expression)),
-    ("file", Some(file)),
-    ("header", Some(header)),
-    ("header_regexp", Some(header_regexp)),
-    ("host", Some(words)),
-    ("method", Some(words)),
-    ("not", Some(not)),
-    ("path", Some(words)),
-    ("path_regexp", Some(path_regexp)),
-    ("protocol", Some(protocol)),
-    ("query", Some(query)),
-    ("remote_ip", Some(ranges)),
-    ("tls", Some(tls)),
-    ("url_pattern", None),
-    ("vars", Some(vars)),
-    ("vars_regexp", Some(vars_regexp)),
+/// All of Caddy's kinds.
+pub(super) const KINDS: &[(&str, Parse)] = &[
+    ("client_ip", ranges),
+    ("expression", expression),
+    ("file", file),
+    ("header", header),
+    ("header_regexp", header_regexp),
+    ("host", words),
+    ("method", words),
+    ("not", not),
+    ("path", words),
+    ("path_regexp", path_regexp),
+    ("protocol", protocol),
+    ("query", query),
+    ("remote_ip", ranges),
+    ("tls", tls),
+    ("url_pattern", url_pattern),
+    ("vars", vars),
+    ("vars_regexp", vars_regexp),
 ];
 
 /// The names above, for the error about an unknown kind.
-pub(super) const NAMES: &[&str] = &[
-    "client_ip",
-    "expression",
-    "file",
-    "header",
-    "header_regexp",
-    "host",
-    "method",
-    "not",
-    "path",
-    "path_regexp",
-    "protocol",
-    "query",
-    "remote_ip",
-    "tls",
-    "vars",
-    "vars_regexp",
-];
+pub(super) const NAMES: &[&str] = &{
+    let mut names = [""; KINDS.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = KINDS[index].0;
+        index += 1;
+    }
+    names
+};
 
 /// The expansion of `private_ranges`.
 pub(crate) const PRIVATE_RANGES: [&str; 6] =
@@ -183,6 +174,34 @@ fn path_regexp(lines: &[Segment], name: &str) -> Result<Value, Error> {
         [own, pattern] => Ok(regexp(if own.text.is_empty() { name } else { &own.text }, pattern)),
         _ => count(line),
     }
+}
+
+/// `url_pattern PATTERN`, with the options `base_url URL` and `ignore_case` in a block.
+fn url_pattern(lines: &[Segment], _name: &str) -> Result<Value, Error> {
+    // DEVIATES: in Caddy the last one replaces the others.
+    if let Some(second) = lines.get(1) {
+        return fail(&second.name, "expected no second {} in a named matcher");
+    }
+    let line = &lines[0];
+    let [pattern] = line.arguments.as_slice() else {
+        return fail(last(line), "expected exactly one URL pattern; found '{}'");
+    };
+    let mut matcher = Map::from_iter([("pattern".to_owned(), Value::from(&*pattern.text))]);
+    for option in line.block.iter().flatten() {
+        no_block(option)?;
+        let value = match (&*option.name.text, option.arguments.as_slice()) {
+            ("base_url", [url]) => Value::from(&*url.text),
+            ("ignore_case", []) => Value::from(true),
+            ("base_url" | "ignore_case", _) => return count(option),
+            _ => {
+                let (rule, name) = ("unrecognized url_pattern option '{}'", option.name.text.clone());
+                let expected = &["base_url", "ignore_case"];
+                return Err(Error::at(&option.name, ErrorKind::Unknown { rule, name, expected }));
+            }
+        };
+        matcher.insert(option.name.text.to_string(), value);
+    }
+    Ok(matcher.into())
 }
 
 /// Parses lines of `[name] field pattern`. `once` is the error for a repeated field; `None` allows repetition.

@@ -20,6 +20,7 @@ const MATCHERS: &[&str] = &[
     "query",
     "remote_ip",
     "tls",
+    "url_pattern",
     "vars",
     "vars_regexp",
 ];
@@ -57,6 +58,8 @@ pub(super) fn json(matcher: &str, arguments: &[Tree], named: &str, at: usize) ->
         // The default is the request's path.
         ("file", []) => Ok(json!({})),
         ("file", _) => Ok(json!({ "try_files": texts(arguments)? })),
+        ("url_pattern", [pattern]) => Ok(json!({ "pattern": literal(pattern)? })),
+        ("url_pattern", _) => wrong("exactly one string"),
         ("tls", []) => Ok(json!({})),
         ("tls", [state]) => match &*literal(state)? {
             "any" => Ok(json!({})),

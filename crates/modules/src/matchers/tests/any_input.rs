@@ -102,6 +102,11 @@ proptest! {
     }
 
     #[test]
+    fn url_patterns(pattern in "(/|:[a-c]|\\*|\\([a-z.*+|)\\\\]{0,3}\\)|\\{|\\}|\\?|#|ä|%2f|http|://|a\\.b|\\[|\\]|@){0,8}", path in "(/|a|%ff|%c3%a4|\\?){0,8}") {
+        outcome(&json!({ "url_pattern": { "pattern": pattern } }), &Request::get(&format!("/{path}")));
+    }
+
+    #[test]
     fn paths(pattern in "[/a%*?2fFä.\\[\\]\\\\]{0,12}", path in "(/|a|%2f|%ff|%c3%a4|\\.\\.|\\.){0,8}") {
         outcome(&json!({ "path": [pattern] }), &Request::get(&format!("/{path}")));
     }
