@@ -8,7 +8,7 @@ use std::sync::Arc;
 use causeway_pipeline::{Arrival, Ends, TlsFacts};
 use http::Extensions;
 
-/// The connection of a request, in the request's extensions.
+/// The connection of a request, in the request's extensions; not on a Unix socket, whose peers have no address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectInfo {
     /// The client's address, or that of the last proxy.
@@ -71,7 +71,7 @@ impl LastTls {
 /// Adds the connection facts to a request's extensions.
 pub(crate) fn put(arrival: &Arrival, tls: &LastTls, extensions: &mut Extensions) {
     let tls = arrival.tls.as_ref().map(|facts| tls.facts(facts));
-    // A server of this crate listens on IP addresses only.
+    // The peers of a Unix socket have no address.
     let Ends::Ip { peer, local } = arrival.ends else { return };
     extensions.insert(ConnectInfo { peer, local, tls });
     #[cfg(feature = "axum")]

@@ -22,7 +22,12 @@ mod server;
 mod upgrade;
 
 pub use body::{BodyError, EdgeBody};
-pub use causeway_pipeline::{BodyFault, HeadLimits, Http2, Protocols, Timeouts, TransferLimit};
+pub use causeway_engine::certificate::CertifiedKey;
+pub use causeway_engine::{Certificates, ObtainedCertificate, SessionTickets, SoughtCertificate};
+pub use causeway_pipeline::{
+    BodyFault, ClientAuthenticationMode, HeadLimits, Http2, Protocols, ProxyPolicy, ProxyProtocol, Timeouts,
+    TransferLimit,
+};
 pub use edge::{Edge, Servable, handler, register};
 pub use facts::{ConnectInfo, Tls};
-pub use server::{Builder, Running, ServeError, Server, Serving};
+pub use server::{Builder, Running, ServeError, Server, Serving, certified_key};

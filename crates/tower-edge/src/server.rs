@@ -7,12 +7,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_engine::certificate::{CertificateDer, CertifiedKey, PemObject as _, PrivateKeyDer, certified_key};
+use causeway_engine::certificate::{self, CertificateDer, CertifiedKey, PemObject as _, PrivateKeyDer};
 use causeway_engine::{BlockingSpec, Certificates, Engine, EngineSpec, StartError};
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{
-    Build, HeadLimits, Http2, ListenAddress, ListenerSpec, Plan, Protocols, Registry, ServerId, Timeouts, TlsPolicy,
-    TlsSpec,
+    Build, ClientAuthentication, ClientAuthenticationMode, HeadLimits, Http2, ListenAddress, ListenerSpec,
+    ListeningSocket, Plan, Protocols, ProxyProtocol, Registry, ServerId, Timeouts, TlsPolicy, TlsSpec, UnixAddress,
 };
 use serde_json::{Value, json};
 
@@ -35,6 +35,7 @@ impl Server {
     pub fn builder() -> Builder {
         Builder {
             listen: Vec::new(),
+            sockets: Vec::new(),
             workers: None,
             grace: GRACE,
             timeouts: Timeouts::default(),
@@ -42,6 +43,8 @@ impl Server {
             http2: Http2::default(),
             protocols: Protocols::default(),
             tls: None,
+            client_certificates: None,
+            proxy_protocol: None,
             connect_info: false,
         }
     }
@@ -51,14 +54,23 @@ impl Server {
 #[must_use = "nothing listens before `serve` or `start`"]
 pub struct Builder {
     listen: Vec<String>,
+    sockets: Vec<ListeningSocket>,
     workers: Option<usize>,
     grace: Duration,
     timeouts: Timeouts,
     head: HeadLimits,
     http2: Http2,
     protocols: Protocols,
-    tls: Option<(Vec<u8>, Vec<u8>)>,
+    tls: Option<CertificateSource>,
+    /// The authorities in PEM.
+    client_certificates: Option<(Vec<u8>, ClientAuthenticationMode)>,
+    proxy_protocol: Option<Arc<ProxyProtocol>>,
     connect_info: bool,
+}
+
+enum CertificateSource {
+    Pem { chain: Vec<u8>, key: Vec<u8> },
+    Custom(Arc<dyn Certificates>),
 }
 
 /// Why a server could not start.
@@ -72,7 +84,7 @@ pub enum ServeError {
         /// The invalid text.
         found: String,
     },
-    /// The certificate or its key cannot be used.
+    /// A certificate or its key cannot be used.
     Certificate {
         /// The cause.
         problem: String,
@@ -88,7 +100,7 @@ impl fmt::Display for ServeError {
             Self::Address { found } => {
                 write!(f, "found '{found}' to listen on, expected HOST:PORT or :PORT with a host that has an address")
             }
-            Self::Certificate { problem } => write!(f, "the certificate and its key: {problem}"),
+            Self::Certificate { problem } => write!(f, "the certificates: {problem}"),
             Self::Start(error) => error.fmt(f),
         }
     }
@@ -108,6 +120,26 @@ impl Builder {
     /// Port 0 lets the system choose one.
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         self.listen.push(address.into());
+        self
+    }
+
+    /// Adds a Unix socket to listen on: the path of its file, which is created with these permission bits and removed at
+    /// the end, or an abstract name after an `@`.
+    pub fn listen_unix(mut self, path: impl AsRef<str>, mode: u32) -> Self {
+        self.sockets.push(UnixAddress { path: path.as_ref().into(), mode }.into());
+        self
+    }
+
+    /// Adds a listening socket that the process has inherited under this number, for example the first one of a systemd
+    /// socket unit: 3.
+    pub fn listen_inherited(mut self, descriptor: u16) -> Self {
+        self.sockets.push(ListeningSocket::Inherited(descriptor));
+        self
+    }
+
+    /// Reads the PROXY protocol, version 1 or 2, at the start of connections from these peers, such as a load balancer.
+    pub fn proxy_protocol(mut self, settings: ProxyProtocol) -> Self {
+        self.proxy_protocol = Some(Arc::new(settings));
         self
     }
 
@@ -150,7 +182,21 @@ impl Builder {
     /// Serves over TLS with this certificate chain and key, both in PEM; the certificate precedes its issuers. The
     /// client selects the version of HTTP by ALPN.
     pub fn tls(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
-        self.tls = Some((chain.into(), key.into()));
+        self.tls = Some(CertificateSource::Pem { chain: chain.into(), key: key.into() });
+        self
+    }
+
+    /// Serves over TLS, as [`tls`](Self::tls), with certificates that `source` returns at each handshake: by the server
+    /// name, or renewed ones. [`certified_key`] reads one from PEM.
+    pub fn certificates(mut self, source: impl Certificates + 'static) -> Self {
+        self.tls = Some(CertificateSource::Custom(Arc::new(source)));
+        self
+    }
+
+    /// Requests certificates of clients over TLS, which `authorities`, in PEM, have issued. A service finds a client's
+    /// in [`ConnectInfo`](crate::ConnectInfo).
+    pub fn client_certificates(mut self, authorities: impl Into<Vec<u8>>, mode: ClientAuthenticationMode) -> Self {
+        self.client_certificates = Some((authorities.into(), mode));
         self
     }
 
@@ -167,30 +213,41 @@ impl Builder {
     /// If a setting is invalid or an address cannot be bound; no address is bound then.
     pub fn start<S: Servable>(self, service: S) -> Result<Running, ServeError> {
         let (plan, server) = plan(service, &json!({ "handler": "tower", "connect_info": self.connect_info }));
-        let mut listeners = Vec::new();
+        let mut sockets = self.sockets;
         for found in &self.listen {
-            for address in addresses(found)? {
-                listeners.push(ListenerSpec {
-                    timeouts: self.timeouts,
-                    head: self.head,
-                    http2: self.http2,
-                    protocols: self.protocols,
-                    tls: self.tls.is_some().then(|| TlsSpec { policies: vec![TlsPolicy::default()] }),
-                    ..ListenerSpec::new(address, server)
-                });
-            }
+            sockets.extend(addresses(found)?.into_iter().map(ListeningSocket::from));
         }
-        if listeners.is_empty() {
+        if sockets.is_empty() {
             return Err(ServeError::Nowhere);
         }
+        let client = self.client_certificates.map(|(authorities, mode)| clients(&authorities, mode)).transpose()?;
+        let tls = match (&self.tls, client) {
+            (None, None) => None,
+            (None, Some(_)) => {
+                return Err(ServeError::Certificate { problem: "certificates of clients require TLS".to_owned() });
+            }
+            (Some(_), client) => Some(TlsSpec { policies: vec![TlsPolicy { client, ..TlsPolicy::default() }] }),
+        };
+        let listeners = sockets.into_iter().map(|socket| ListenerSpec {
+            timeouts: self.timeouts,
+            head: self.head,
+            http2: self.http2,
+            protocols: self.protocols,
+            tls: tls.clone(),
+            proxy_protocol: self.proxy_protocol.clone(),
+            ..ListenerSpec::new(socket, server)
+        });
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let certificates = match &self.tls {
-            Some((chain, key)) => Some(Arc::new(OneCertificate::read(chain, key)?) as Arc<dyn Certificates>),
+        let certificates = match self.tls {
+            Some(CertificateSource::Pem { chain, key }) => {
+                Some(Arc::new(OneCertificate(certified_key(&chain, &key)?)) as Arc<dyn Certificates>)
+            }
+            Some(CertificateSource::Custom(source)) => Some(source),
             None => None,
         };
         let engine = Engine::start(EngineSpec {
             workers: self.workers.unwrap_or_else(cores),
-            listeners,
+            listeners: listeners.collect(),
             plan,
             certificates,
             blocking: BlockingSpec::default(),
@@ -226,21 +283,35 @@ fn addresses(found: &str) -> Result<Vec<ListenAddress>, ServeError> {
     if known.is_empty() { Err(wrong()) } else { Ok(known) }
 }
 
+/// Reads a certificate chain and its key from PEM; the certificate precedes its issuers. For
+/// [`Builder::certificates`].
+///
+/// # Errors
+/// [`ServeError::Certificate`]: there is none, the key's type is not supported, or they do not belong together.
+pub fn certified_key(chain: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>, ServeError> {
+    let chain = read_certificates(chain)?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| unusable(format!("the key: {error}")))?;
+    Ok(Arc::new(certificate::certified_key(chain, key).map_err(unusable)?))
+}
+
+/// The authorities of clients.
+fn clients(authorities: &[u8], mode: ClientAuthenticationMode) -> Result<ClientAuthentication, ServeError> {
+    let authorities = read_certificates(authorities)?.iter().map(|authority| authority.to_vec()).collect();
+    Ok(ClientAuthentication { mode, authorities, leaves: Vec::new() })
+}
+
+fn read_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ServeError> {
+    let read: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(unusable)?;
+    if read.is_empty() { Err(unusable("found no certificate in PEM")) } else { Ok(read) }
+}
+
+fn unusable(problem: impl fmt::Display) -> ServeError {
+    ServeError::Certificate { problem: problem.to_string() }
+}
+
 /// A certificate that is used for every server name.
 #[derive(Debug)]
 struct OneCertificate(Arc<CertifiedKey>);
-
-impl OneCertificate {
-    fn read(chain: &[u8], key: &[u8]) -> Result<Self, ServeError> {
-        let wrong = |error: &dyn fmt::Display| ServeError::Certificate { problem: error.to_string() };
-        let chain: Vec<_> = CertificateDer::pem_slice_iter(chain).collect::<Result<_, _>>().map_err(|e| wrong(&e))?;
-        if chain.is_empty() {
-            return Err(wrong(&"found no certificate in PEM"));
-        }
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| wrong(&error))?;
-        Ok(Self(Arc::new(certified_key(chain, key).map_err(|error| wrong(&error))?)))
-    }
-}
 
 impl Certificates for OneCertificate {
     fn find(&self, _: Option<&str>, _: &[String], _: &dyn Fn(&CertifiedKey) -> bool) -> Option<Arc<CertifiedKey>> {
@@ -255,7 +326,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Returns the bound addresses, with the ports that the system chose.
+    /// Returns the bound IP addresses, with the ports that the system chose. A Unix socket has none.
     pub fn addresses(&self) -> &[SocketAddr] {
         self.engine.addresses()
     }

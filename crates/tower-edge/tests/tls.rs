@@ -1,18 +1,22 @@
-//! TLS: the version by ALPN, and the connection facts for the service.
+//! TLS: the version by ALPN, certificates by name, those of clients, and the connection facts for the service.
 
 mod support;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::Request;
 use axum::routing::get;
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use rcgen::{CertifiedKey, KeyPair};
 use support::{block_on, builder};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-use tower_edge::ConnectInfo;
+use tower_edge::{Certificates, ClientAuthenticationMode, ConnectInfo, certified_key};
 
 async fn facts(request: Request) -> String {
     let info = request.extensions().get::<ConnectInfo>().cloned().unwrap();
@@ -22,38 +26,124 @@ async fn facts(request: Request) -> String {
     format!("{} {} {name} {certificate} {:?}", tls.version, tls.protocol, request.version())
 }
 
+fn router() -> Router {
+    Router::new().route("/", get(facts))
+}
+
+fn certificate_of(name: &str) -> CertifiedKey<KeyPair> {
+    rcgen::generate_simple_self_signed([name.to_owned()]).unwrap()
+}
+
+/// A client's settings that trust these certificates.
+fn trusting(certificates: &[&CertifiedKey<KeyPair>]) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        roots.add(certificate.cert.der().clone()).unwrap();
+    }
+    ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()
+}
+
+/// Sends a request to a server of this name. Returns the response's text, or the fault of the connection.
+fn ask(address: SocketAddr, name: &'static str, config: ClientConfig) -> Result<String, String> {
+    let is_h2 = config.alpn_protocols.first().is_some_and(|protocol| protocol == b"h2");
+    block_on(async {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let connector = TlsConnector::from(Arc::new(config));
+        let stream = connector.connect(name.try_into().unwrap(), stream).await.map_err(|error| error.to_string())?;
+        let stream = TokioIo::new(stream);
+        let target = if is_h2 { "https://localhost/" } else { "/" };
+        let request = http::Request::get(target).header("host", "localhost");
+        let request = request.body(Empty::<axum::body::Bytes>::new()).unwrap();
+        let answer = if is_h2 {
+            let (mut sender, connection) =
+                hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+            tokio::spawn(connection);
+            sender.send_request(request).await
+        } else {
+            let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
+            tokio::spawn(connection);
+            sender.send_request(request).await
+        };
+        let answer = answer.map_err(|error| error.to_string())?;
+        Ok(String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap())
+    })
+}
+
 #[test]
 fn both_versions_by_alpn() {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let made = certificate_of("localhost");
     let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-    let router = Router::new().route("/", get(facts));
-    let running = builder().tls(chain, key).with_connect_info().start(router).unwrap();
-    let mut roots = RootCertStore::empty();
-    roots.add(made.cert.der().clone()).unwrap();
-    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let running = builder().tls(chain, key).with_connect_info().start(router()).unwrap();
     for (protocol, version) in [("h2", "HTTP/2.0"), ("http/1.1", "HTTP/1.1")] {
-        let mut config = config.clone();
+        let mut config = trusting(&[&made]);
         config.alpn_protocols = vec![protocol.into()];
-        let text = block_on(async {
-            let stream = tokio::net::TcpStream::connect(running.addresses()[0]).await.unwrap();
-            let connector = TlsConnector::from(Arc::new(config));
-            let stream = TokioIo::new(connector.connect("localhost".try_into().unwrap(), stream).await.unwrap());
-            let request = http::Request::get("https://localhost/").header("host", "localhost");
-            let request = request.body(Empty::<axum::body::Bytes>::new()).unwrap();
-            let answer = if protocol == "h2" {
-                let (mut sender, connection) =
-                    hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
-                tokio::spawn(connection);
-                sender.send_request(request).await.unwrap()
-            } else {
-                let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
-                tokio::spawn(connection);
-                let mut request = request;
-                *request.uri_mut() = http::Uri::from_static("/");
-                sender.send_request(request).await.unwrap()
-            };
-            String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
-        });
+        let text = ask(running.addresses()[0], "localhost", config).unwrap();
         assert_eq!(text, format!("tls1.3 {protocol} localhost 0 {version}"));
     }
+}
+
+/// Certificates by server name, which can be replaced.
+#[derive(Debug, Clone, Default)]
+struct Named(Arc<Mutex<BTreeMap<&'static str, Arc<tower_edge::CertifiedKey>>>>);
+
+impl Named {
+    fn put(&self, name: &'static str, made: &CertifiedKey<KeyPair>) {
+        let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let key = certified_key(chain.as_bytes(), key.as_bytes()).unwrap();
+        self.0.lock().unwrap().insert(name, key);
+    }
+}
+
+impl Certificates for Named {
+    fn find(
+        &self,
+        name: Option<&str>,
+        _: &[String],
+        _: &dyn Fn(&tower_edge::CertifiedKey) -> bool,
+    ) -> Option<Arc<tower_edge::CertifiedKey>> {
+        self.0.lock().unwrap().get(name?).map(Arc::clone)
+    }
+}
+
+// A handshake gets the certificate that the source has at that time.
+#[test]
+fn certificates_by_name_and_renewed() {
+    let (one, two, renewed) = (certificate_of("one.test"), certificate_of("two.test"), certificate_of("one.test"));
+    let source = Named::default();
+    source.put("one.test", &one);
+    source.put("two.test", &two);
+    let running = builder().certificates(source.clone()).with_connect_info().start(router()).unwrap();
+    let address = running.addresses()[0];
+    assert!(ask(address, "one.test", trusting(&[&one])).unwrap().contains(" one.test 0 "));
+    assert!(ask(address, "two.test", trusting(&[&two])).unwrap().contains(" two.test 0 "));
+    ask(address, "three.test", trusting(&[&one, &two])).unwrap_err();
+    source.put("one.test", &renewed);
+    ask(address, "one.test", trusting(&[&one])).unwrap_err();
+    assert!(ask(address, "one.test", trusting(&[&renewed])).unwrap().contains(" one.test 0 "));
+}
+
+#[test]
+fn certificates_of_clients() {
+    let (server, client) = (certificate_of("localhost"), certificate_of("client.test"));
+    let presenting = |certificate: &CertifiedKey<KeyPair>| {
+        let mut roots = RootCertStore::empty();
+        roots.add(server.cert.der().clone()).unwrap();
+        let key = PrivateKeyDer::try_from(certificate.signing_key.serialize_der()).unwrap();
+        let chain = vec![certificate.cert.der().clone()];
+        ClientConfig::builder().with_root_certificates(roots).with_client_auth_cert(chain, key).unwrap()
+    };
+    let builder = || {
+        let builder = builder().tls(server.cert.pem(), server.signing_key.serialize_pem()).with_connect_info();
+        builder.client_certificates(client.cert.pem(), ClientAuthenticationMode::RequireAndVerify)
+    };
+    let running = builder().start(router()).unwrap();
+    let address = running.addresses()[0];
+    let want = format!(" localhost {} HTTP/1.1", client.cert.der().len());
+    assert!(ask(address, "localhost", presenting(&client)).unwrap().ends_with(&want));
+    // Without a certificate, and with one of another issuer.
+    ask(address, "localhost", trusting(&[&server])).unwrap_err();
+    ask(address, "localhost", presenting(&certificate_of("client.test"))).unwrap_err();
+    let error = support::builder().client_certificates(client.cert.pem(), ClientAuthenticationMode::Request);
+    let error = error.start(router()).err().unwrap();
+    assert_eq!(error.to_string(), "the certificates: certificates of clients require TLS");
 }

@@ -15,7 +15,7 @@ fn what_cannot_be_served_is_said() {
     refused(builder().listen(":http"), "found ':http' to listen on");
     refused(builder().listen("127.0.0.1:70000"), "found '127.0.0.1:70000'");
     let listen = || builder().listen("127.0.0.1:0");
-    refused(listen().tls("", ""), "the certificate and its key: found no certificate in PEM");
+    refused(listen().tls("", ""), "the certificates: found no certificate in PEM");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     refused(builder().listen(taken.local_addr().unwrap().to_string()), "listening on 127.0.0.1:");
 }

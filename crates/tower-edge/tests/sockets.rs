@@ -1,0 +1,73 @@
+//! Sockets that are not an IP address: Unix sockets, inherited ones; and the PROXY protocol.
+
+mod support;
+
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::routing::get;
+use socket2::SockRef;
+use support::{TestClient, builder};
+use tower_edge::{ConnectInfo, ProxyPolicy, ProxyProtocol, Server};
+
+async fn peer(request: Request) -> String {
+    match request.extensions().get::<ConnectInfo>() {
+        Some(info) => info.peer.to_string(),
+        None => "no address".to_owned(),
+    }
+}
+
+fn router() -> Router {
+    Router::new().route("/", get(peer))
+}
+
+// The file has the requested permissions, and is removed at the end.
+#[test]
+fn unix_socket() {
+    let folder = std::env::temp_dir().join(format!("tower-edge-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("app.sock");
+    let server = Server::builder().listen_unix(path.to_str().unwrap(), 0o660).workers(2).with_connect_info();
+    let running = server.start(router()).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+    assert_eq!(running.addresses(), []);
+    let stream = UnixStream::connect(&path).unwrap();
+    assert_eq!(TestClient::with(stream).get("/").text(), "no address");
+    drop(running);
+    assert!(!path.exists());
+    std::fs::remove_dir(&folder).unwrap();
+}
+
+#[test]
+fn inherited_socket() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // As a service manager leaves it to the process that it starts.
+    SockRef::from(&listener).set_cloexec(false).unwrap();
+    let descriptor = OwnedFd::from(listener);
+    let number = u16::try_from(descriptor.as_raw_fd()).unwrap();
+    let running = Server::builder().listen_inherited(number).workers(1).with_connect_info().start(router()).unwrap();
+    assert_eq!(running.addresses(), [address]);
+    assert!(TestClient::connect(address).get("/").text().starts_with("127.0.0.1:"));
+    let error = Server::builder().listen_inherited(9_999).start(router()).err().unwrap();
+    assert!(error.to_string().starts_with("listening on fd/9999: the process has inherited no such"), "{error}");
+}
+
+// The service sees the address that the peer reports.
+#[test]
+fn proxy_protocol() {
+    let settings = ProxyProtocol {
+        timeout: Duration::from_secs(5),
+        allow: vec!["127.0.0.0/8".parse().unwrap()],
+        deny: Vec::new(),
+        fallback: ProxyPolicy::Ignore,
+    };
+    let running = builder().proxy_protocol(settings).with_connect_info().start(router()).unwrap();
+    let mut client = TestClient::connect(running.addresses()[0]);
+    client.send("PROXY TCP4 192.0.2.7 192.0.2.1 5000 80\r\n");
+    assert_eq!(client.get("/").text(), "192.0.2.7:5000");
+}
