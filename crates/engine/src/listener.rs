@@ -59,7 +59,7 @@ impl Offer {
         let (head, http2) = (&spec.head, &spec.http2);
         // One set of limits for both versions: a client must not gain by choosing one.
         let (head_bytes_max, fields_max) = (clamp(head.head_bytes_max), clamp(head.fields_max));
-        let (target_bytes_max, trailers_bytes_max) = (clamp(head.target_bytes_max), clamp(head.trailers_bytes_max));
+        let (target_bytes_max, trailers_bytes_max) = (clamp(head.target_bytes_max()), clamp(head.trailers_bytes_max));
         let limits = causeway_h1::Limits {
             head_bytes_max,
             fields_max,

@@ -31,7 +31,7 @@ fn defaults_are_the_documented_ones() {
         trailers_bytes_max,
         discard_bytes_max,
     } = HeadLimits::default();
-    assert_eq!((head_bytes_max, fields_max, target_bytes_max), (32 * 1024, 100, 8 * 1024));
+    assert_eq!((head_bytes_max, fields_max, target_bytes_max), (32 * 1024, 100, None));
     assert_eq!((chunk_extension_line_bytes_max, chunk_extension_bytes_max), (4 * 1024, 16 * 1024));
     assert_eq!((trailers_bytes_max, discard_bytes_max), (8 * 1024, 256 * 1024));
     let BlockingSpec { threads_max, queue_max } = BlockingSpec::default();
@@ -284,7 +284,10 @@ fn many_fields_are_431() {
 #[test]
 fn a_long_target_is_414() {
     let head = |len: usize| format!("GET /fixed?{} HTTP/1.1\r\nHost: test\r\n\r\n", "q".repeat(len - 7));
-    refused(|head| head.target_bytes_max = 50, &head(50), &head(51), 414);
+    refused(|head| head.target_bytes_max = Some(50), &head(50), &head(51), 414);
+    // A larger limit on heads is one on targets.
+    refused(|head| head.head_bytes_max = 40 * 1024, &head(39 * 1024), &head(40 * 1024), 431);
+    refused(|head| (head.head_bytes_max, head.target_bytes_max) = (40 * 1024, Some(50)), &head(50), &head(51), 414);
     refused(|_| (), &head(8 * 1024), &head(8 * 1024 + 1), 414);
 }
 

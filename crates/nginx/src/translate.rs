@@ -16,11 +16,13 @@
 //! - `map`: variables that depend on another one
 //! - `geo`: variables that depend on the client's network
 //! - `referers`: pages from which a resource may be requested
+//! - `connections`: times and sizes of clients' connections
 //! - `real_ip`: the client's address from a field of a trusted proxy
 
 mod accel;
 mod access;
 mod cache;
+mod connections;
 mod content;
 mod error_pages;
 mod fastcgi;
@@ -222,6 +224,7 @@ impl<'a> Translator<'a> {
         }
         let servers: Vec<&Directive> = http.block().iter().filter(|d| d.name == "server").collect();
         self.real_ip(head, http, &servers);
+        self.connections(head, http);
         self.sites(out, http, &servers);
     }
 
@@ -233,6 +236,9 @@ impl<'a> Translator<'a> {
         }
         if name == "#" {
             out.push(format!("# {}", directive.argument(0)).trim_end().to_owned());
+        } else if name == "charset" && directive.argument(0).eq_ignore_ascii_case("utf-8") {
+            // `file_server` declares it by itself.
+            self.tuning.push(directive.clone());
         } else if tables::TUNING.contains(&name) || tables::TUNING_PREFIXES.iter().any(|p| name.starts_with(p)) {
             self.tuning.push(Directive { block: None, ..directive.clone() });
         } else {

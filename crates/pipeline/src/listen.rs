@@ -408,8 +408,8 @@ pub struct HeadLimits {
     pub head_bytes_max: usize,
     /// Field lines in a head; 100. More get 431.
     pub fields_max: usize,
-    /// The request target; 8 KiB. A longer one gets 414.
-    pub target_bytes_max: usize,
+    /// The request target; a longer one gets 414. `None`: 8 KiB, or as many bytes as a head that may have more than 32 KiB.
+    pub target_bytes_max: Option<usize>,
     /// The extensions of one chunk; 4 KiB.
     pub chunk_extension_line_bytes_max: usize,
     /// The extensions of all chunks of a body; 16 KiB.
@@ -421,12 +421,24 @@ pub struct HeadLimits {
     pub discard_bytes_max: u64,
 }
 
+/// The default of [`HeadLimits::head_bytes_max`].
+const HEAD_BYTES_MAX: usize = 32 * 1024;
+
+impl HeadLimits {
+    /// Returns the upper bound of a request target in bytes.
+    #[must_use]
+    pub fn target_bytes_max(&self) -> usize {
+        let larger = Some(self.head_bytes_max).filter(|bytes| *bytes > HEAD_BYTES_MAX);
+        self.target_bytes_max.or(larger).unwrap_or(8 * 1024)
+    }
+}
+
 impl Default for HeadLimits {
     fn default() -> Self {
         Self {
-            head_bytes_max: 32 * 1024,
+            head_bytes_max: HEAD_BYTES_MAX,
             fields_max: 100,
-            target_bytes_max: 8 * 1024,
+            target_bytes_max: None,
             chunk_extension_line_bytes_max: 4 * 1024,
             chunk_extension_bytes_max: 16 * 1024,
             trailers_bytes_max: 8 * 1024,

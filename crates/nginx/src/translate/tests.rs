@@ -102,6 +102,25 @@ fn maps_of_other_servers() {
     assert!(!caddyfile.contains("nginx_unused") && !caddyfile.contains("nginx_g"), "{caddyfile}");
 }
 
+// nginx's documentation of ngx_http_core_module.
+#[test]
+fn limits_of_connections() {
+    let server = "server { root /a; }";
+    check(&format!("keepalive_timeout 65; {server}"), &["servers {\n\t\ttimeouts {\n\t\t\tidle 65s"], "");
+    check(
+        &format!("client_header_timeout 3s; client_body_timeout 1m; send_timeout 1500ms; {server}"),
+        &["read_header 3s", "read_body_idle 60s", "write_idle 2s"],
+        "",
+    );
+    check(&format!("large_client_header_buffers 4 64k; {server}"), &["max_header_size 256KiB"], "");
+    check(&format!("large_client_header_buffers 4 8k; {server}"), &["# Translated from n.\n\nhttp://:80"], "");
+    let two = "server { keepalive_timeout 5s; root /b; }";
+    check(&format!("keepalive_timeout 65; {two}"), &["idle 65s"], "the largest value of the file");
+    check(&format!("keepalive_timeout 0; {server}"), &["root"], "no option has this value");
+    check(&format!("charset utf-8; {server}"), &["not needed, as these only tune nginx itself: charset"], "only tune");
+    check(&format!("charset koi8-r; {server}"), &["root"], "files of text are declared as UTF-8");
+}
+
 // nginx's documentation of ngx_http_realip_module.
 #[test]
 fn addresses_of_clients() {
