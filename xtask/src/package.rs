@@ -102,6 +102,7 @@ fn tarball(house: &House, target: &str, native: &Path, out: &Path) -> anyhow::Re
         install(&house.root.join(license), &folder.join(license), 0o644)?;
     }
     pages(native, &folder.join("man"), &folder.join("completions"))?;
+    guides(house, &folder.join("docs"))?;
     let path = out.join(format!("{name}.tar.gz"));
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--create", "--gzip", "--file"]).arg(&path);
@@ -113,6 +114,17 @@ fn tarball(house: &House, target: &str, native: &Path, out: &Path) -> anyhow::Re
         .arg(&name)
         .current_dir(&house.root))?;
     Ok(Ok(path))
+}
+
+/// Installs the guides, which messages of the program refer to, such as `docs/refused.md`.
+fn guides(house: &House, to: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(house.root.join("docs"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            install(&path, &to.join(path.file_name().context("a file has a name")?), 0o644)?;
+        }
+    }
+    Ok(())
 }
 
 fn out_of(folder: &Path) -> anyhow::Result<&Path> {

@@ -219,7 +219,9 @@ impl Cli {
                 source.print_notes();
                 let adapted = source.adapt()?;
                 source::warn_before_load(&source.document, &adapted);
-                source.validate(&adapted)?;
+                for note in source.validate(&adapted)? {
+                    output::note(&format!("Warning: {note}"));
+                }
                 output::print(&format!("{} is valid", source.name()))
             }
             Command::HashPassword(flags) => flags.run(),

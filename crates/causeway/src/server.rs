@@ -702,10 +702,12 @@ impl Fixed {
 
 /// Checks a configuration without serving it. Faults that only binding an address reveals are not detected.
 ///
+/// Returns warnings about settings that it accepts.
+///
 /// # Errors
 /// Returns the reason when the configuration cannot be served.
-pub fn validate(config: Value, registry: &Registry) -> Result<(), LoadFault> {
-    compile(config, registry, &data_folder()).map(drop)
+pub fn validate(config: Value, registry: &Registry) -> Result<Vec<String>, LoadFault> {
+    Ok(compile(config, registry, &data_folder())?.loaded.notes)
 }
 
 fn compile(mut config: Value, registry: &Registry, data: &Path) -> Result<Compiled, LoadFault> {

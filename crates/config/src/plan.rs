@@ -349,6 +349,7 @@ pub fn load_with(json: &Value, registry: &Registry, reader: &dyn CertificateRead
         Some(span) => build.at("apps.http.shutdown_delay", |build| span.duration(build))?,
         None => Duration::ZERO,
     };
+    notes.extend(build.take_notes());
     let plan = build.finish();
     Ok(Loaded { plan, listeners, grace, shutdown_delay, admin, storage, certificates, range_fetches, notes })
 }

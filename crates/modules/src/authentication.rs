@@ -270,11 +270,16 @@ impl Account {
         } else {
             BASE64.decode(&password).ok().and_then(|bytes| String::from_utf8(bytes).ok())
         };
-        match hash.and_then(|text| Some((Hash::parse(&text, algorithm)?, text))) {
-            Some((hash, text)) => Ok((Self { name: name.into_bytes().into(), hash }, text)),
-            // The value may be a plain password by mistake: the error must not show it.
-            None => Err(build.refuse(&written.username, format!("a user with {}", algorithm.expected()))),
+        let hash = hash.unwrap_or_default();
+        if let Some(parsed) = Hash::parse(&hash, algorithm) {
+            return Ok((Self { name: name.into_bytes().into(), hash: parsed }, hash));
         }
+        // The value may be a plain password by mistake: the error must not show it.
+        let mut expected = format!("a user with {}", algorithm.expected());
+        if let Some(other) = hash::Algorithm::ALL.into_iter().find(|other| Hash::parse(&hash, *other).is_some()) {
+            expected += &format!("; a hash of {0} needs 'basic_auth {0}'", other.name());
+        }
+        Err(build.refuse(&written.username, expected))
     }
 }
 

@@ -238,6 +238,8 @@ pub struct Build<'r> {
     uncounted: &'static [&'static str],
     /// `None`: sources of trusted certificates outside the configuration are refused.
     trust_reader: Option<TrustReader<'r>>,
+    /// Warnings about accepted settings, each once.
+    notes: Vec<String>,
 }
 
 impl<'r> Build<'r> {
@@ -259,7 +261,21 @@ impl<'r> Build<'r> {
             reads_body: false,
             uncounted: &[],
             trust_reader: None,
+            notes: Vec::new(),
         }
+    }
+
+    /// Adds a warning about a setting that is accepted. One with the same text is added once.
+    pub fn note(&mut self, note: impl Into<String>) {
+        let note = note.into();
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// Returns the warnings so far.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     /// Freezes the plan.

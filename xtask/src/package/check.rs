@@ -16,7 +16,7 @@ use crate::tools;
 /// The worst value of `systemd-analyze security`, of 10, that the units may have.
 const EXPOSURE_MAX: f64 = 2.0;
 
-/// Each file of the package except for the manual pages.
+/// Each file of the package except for the manual pages and the guides.
 const CONTENT: &[&str] = &[
     "/etc/causeway/Caddyfile",
     "/lib/systemd/system/causeway-api.service",
@@ -47,7 +47,7 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     let out = house.scratch("package")?;
     stage.note("building the package");
     let package = deb::build(house, &house.target.join("debug/causeway"), &out, deb::Compression::Fast)?;
-    content(&package)?;
+    content(house, &package)?;
     let mut done = vec!["content"];
     if units(stage, house, &out)? {
         done.push("units");
@@ -79,9 +79,9 @@ fn lintian(stage: &mut Stage, house: &House, package: &Path) -> Result<(), Halt>
 }
 
 /// Compares the names of the files, and the owner and permissions of all entries.
-fn content(package: &Path) -> Result<(), Halt> {
+fn content(house: &House, package: &Path) -> Result<(), Halt> {
     let listing = run(Command::new("dpkg-deb").arg("--contents").arg(package))?;
-    let mut names = Vec::new();
+    let (mut names, mut guides) = (Vec::new(), 0);
     for line in listing.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [mode, owner, .., name] = words[..] else {
@@ -97,13 +97,20 @@ fn content(package: &Path) -> Result<(), Halt> {
             return Err(Halt::Failed(format!("{name}: found {mode} {owner}, expected {want} root/root\n")));
         }
         let is_page = name.starts_with("/usr/share/man/man8/causeway") && name.ends_with(".8.gz");
-        if !name.ends_with('/') && !is_page {
+        let is_guide = name.starts_with("/usr/share/doc/causeway/docs/") && name.ends_with(".md");
+        guides += usize::from(is_guide);
+        if !name.ends_with('/') && !is_page && !is_guide {
             names.push(name);
         }
     }
     names.sort_unstable();
     if names != CONTENT {
         return Err(Halt::Failed(format!("the package contains {names:#?}\nexpected {CONTENT:#?}\n")));
+    }
+    let want = fs::read_dir(house.root.join("docs")).context("cannot list the guides")?.flatten();
+    let want = want.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "md")).count();
+    if guides != want {
+        return Err(Halt::Failed(format!("the package contains {guides} guides, expected {want}\n")));
     }
     let field = |name: &str| run(Command::new("dpkg-deb").arg("--field").arg(package).arg(name));
     let depends = field("Depends")?;

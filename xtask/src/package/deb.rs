@@ -57,6 +57,7 @@ pub(super) fn build(house: &House, program: &Path, out: &Path, compression: Comp
     write(&documents.join("copyright"), copyright(house)?, 0o644)?;
     write(&documents.join("changelog.Debian"), changelog(&version, epoch)?, 0o644)?;
     install(&house.root.join("CHANGELOG.md"), &documents.join("changelog"), 0o644)?;
+    super::guides(house, &documents.join("docs"))?;
     compress(&share.join("man/man8"), |_| true)?;
     compress(&documents, |name| name.starts_with("changelog"))?;
 

@@ -147,7 +147,7 @@ impl Reload {
         answer.good().map_err(|words| match source.validate(&adapted) {
             // The local check names the line in the file; the server saw only the JSON.
             Err(error) => error,
-            Ok(()) => anyhow!("{}: the server on {address} refuses it: {words}", source.name()),
+            Ok(_) => anyhow!("{}: the server on {address} refuses it: {words}", source.name()),
         })
     }
 }

@@ -74,6 +74,7 @@ const BUILT_IN: &[&str] = &[
     "http.precompressed.br",
     "http.precompressed.gzip",
     "http.precompressed.zstd",
+    "http.reverse_proxy.circuit_breakers.internal",
     "http.reverse_proxy.selection_policies.client_ip_hash",
     "http.reverse_proxy.selection_policies.cookie",
     "http.reverse_proxy.selection_policies.first",

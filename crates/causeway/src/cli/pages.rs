@@ -63,6 +63,8 @@ impl Manpage {
 fn write(command: &clap::Command, full: &str, folder: &Path) -> anyhow::Result<()> {
     let path = folder.join(format!("{full}.{SECTION}"));
     let mut page = Vec::new();
+    // The page writes the `v` of the version itself.
+    let command = command.clone().version(env!("CARGO_PKG_VERSION"));
     let man = Man::new(command.clone()).title(full).section(SECTION).source(format!("causeway {VERSION}"));
     man.render(&mut page).with_context(|| path.display().to_string())?;
     std::fs::write(&path, page).with_context(|| path.display().to_string())?;

@@ -341,7 +341,7 @@ fn first_line(serving: &Serving, places: Vec<(BoundAddress, bool)>, workers: usi
 
 fn urls(places: &[(BoundAddress, bool)]) -> String {
     let urls: Vec<_> = places.iter().map(|(address, secure)| url(address, *secure)).collect();
-    if urls.is_empty() { "no address: it names no site".to_owned() } else { urls.join(", ") }
+    if urls.is_empty() { "no address".to_owned() } else { urls.join(", ") }
 }
 
 /// Returns a URL that a browser can open; the wildcard address becomes localhost. A Unix socket has none, so its address is

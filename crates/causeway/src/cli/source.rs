@@ -177,7 +177,7 @@ impl ConfigSource {
     }
 
     /// Checks that the configuration can be served.
-    pub(crate) fn validate(&self, adapted: &AdaptedDocument) -> anyhow::Result<()> {
+    pub(crate) fn validate(&self, adapted: &AdaptedDocument) -> anyhow::Result<Vec<String>> {
         let checked = server::validate(adapted.json.clone(), &registry(&self.environment));
         checked.map_err(|fault| explain(&self.document, adapted, &fault))
     }

@@ -124,6 +124,11 @@ impl ConnectionPolicyConfig {
         policy.default_server_name = name(&self.default_sni, build)?;
         policy.fallback_server_name = name(&self.fallback_sni, build)?;
         let secrets_log = build.known(&self.insecure_secrets_log);
+        if !secrets_log.is_empty() {
+            build.note(format!(
+                "{secrets_log}: this file gets the secrets of TLS sessions, by which their content can be read (insecure_secrets_log)"
+            ));
+        }
         policy.secrets_log = Some(secrets_log).filter(|path| !path.is_empty()).map(Into::into);
         Ok(Some(policy))
     }

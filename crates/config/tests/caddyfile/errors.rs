@@ -589,6 +589,21 @@ fn words_of_other_servers() {
     let warnings = read(":80 {\n\theader -A b\n}\n").unwrap().warnings;
     let found = Vec::from_iter(warnings.iter().map(|warning| format!("{}: {}", warning.at, warning.message)));
     assert_eq!(found, ["Caddyfile:2:12: 'b' has no effect: -A deletes the field, whatever its value"]);
+    for (text, want) in [
+        (
+            "http:// {\n\tbind 127.0.0.1:8080 ::1\n}\n",
+            "2:7: the port of '127.0.0.1:8080' has no effect: that of the site's address counts",
+        ),
+        (
+            "{\n\tservers {\n\t\tmetrics\n\t}\n}\n:80\n",
+            "3:3: the option 'metrics' in 'servers' is deprecated and counts the requests of all servers; expected the global option \
+             'metrics'",
+        ),
+    ] {
+        let warnings = read(text).unwrap().warnings;
+        let found = Vec::from_iter(warnings.iter().map(|warning| format!("{}: {}", warning.at, warning.message)));
+        assert_eq!(found.iter().filter(|found| found.ends_with(want)).count(), 1, "{found:?}");
+    }
     let warnings = read(":80 {\n\ttry_files $uri /b;\n}\n").unwrap().warnings;
     let warnings = Vec::from_iter(warnings.iter().map(|warning| format!("{}: {}", warning.at, warning.message)));
     assert_eq!(

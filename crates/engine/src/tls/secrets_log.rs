@@ -48,10 +48,6 @@ impl SecretsLog {
     /// Opens the file, to which the secrets are appended. A new one is readable by its owner only.
     fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-        tracing::warn!(
-            "{}: this file gets the secrets of TLS sessions, by which their content can be read (insecure_secrets_log)",
-            path.display()
-        );
         Ok(Self { file: Mutex::new(file), is_failing: AtomicBool::new(false) })
     }
 

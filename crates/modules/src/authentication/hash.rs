@@ -17,9 +17,11 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    pub(super) const ALL: [Self; 2] = [Self::Bcrypt, Self::Argon2id];
+
     /// Finds an algorithm by its name in a configuration.
     pub fn of_name(name: &str) -> Option<Self> {
-        [Self::Bcrypt, Self::Argon2id].into_iter().find(|algorithm| algorithm.name() == name)
+        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
     }
 
     /// Returns the algorithm's name in a configuration.

@@ -253,11 +253,12 @@ fn refused() {
             json!({ "accounts": [{ "username": "a", "password": "secret" }] }),
             "accounts[0]: found 'a', expected a user with a bcrypt hash",
         ),
-        (json!({ "accounts": [{ "username": "a", "password": "$2a$04$x" }] }), "expected a user with a bcrypt hash"),
         (
             json!({ "accounts": [{ "username": "a", "password": CADDYS_ARGON2ID }] }),
-            "expected a user with a bcrypt hash",
+            "accounts[0]: found 'a', expected a user with a bcrypt hash, as `causeway hash-password` prints it; a hash of argon2id needs \
+             'basic_auth argon2id'",
         ),
+        (json!({ "accounts": [{ "username": "a", "password": "$2a$04$x" }] }), "expected a user with a bcrypt hash"),
         (
             json!({ "hash": { "algorithm": "argon2id" }, "accounts": [{ "username": "a", "password": hash() }] }),
             "expected a user with an argon2id hash",

@@ -1,5 +1,7 @@
 //! handle, route, handle_errors and invoke, which contain or call routes; and bind.
 
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
 
 use super::super::dispenser::Dispenser;
@@ -57,7 +59,12 @@ pub(super) fn invoke(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 
 /// Parses `bind <addresses…> { protocols h1|h2|h2c|h3… }`.
 pub(super) fn bind(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
-    let addresses = d.rest().iter().map(|token| token.text.to_string()).collect();
+    let words = d.rest();
+    for word in words.iter().filter(|word| word.text.parse::<SocketAddr>().is_ok()) {
+        let message = format!("the port of '{}' has no effect: that of the site's address counts", word.text);
+        d.warn(word, message);
+    }
+    let addresses = words.iter().map(|token| token.text.to_string()).collect();
     let protocols = protocols(d)?;
     Ok(vec![Output::Bind { addresses, protocols }])
 }

@@ -176,6 +176,8 @@ impl ServerOptions {
                     }
                     metrics.insert("per_host".into(), true.into());
                 }
+                let instead = "the option 'metrics' in 'servers' is deprecated and counts the requests of all servers; expected the global option 'metrics'";
+                d.warn(d.name(), instead.to_owned());
                 self.metrics = Some(metrics);
             }
             "listener_wrappers" => {
