@@ -170,7 +170,9 @@ fn scripts_equal_those_of_nginx() {
     });
     let paths = "/ /x/y?z=1 /index.php /index.php/a/b?c=1 /login.php /login.php/x /checked/a.php /checked/a.php/i /checked/b.php \
                  /checked/b.php/i /front/ /front/x?y /folder/ /folder/x.php /tool/ /tool/index.php /tool/b/x.php /tool/a.txt /closed/ \
-                 /closed/index.php /closed/a.txt /sub/ /page.html /sub /sub?x=y /a%20b%25 /a%20b%25/ /new.php /new.php/x/y?z /old.php /old.php/x";
+                 /closed/index.php /closed/a.txt /sub/ /page.html /sub /sub?x=y /a%20b%25 /a%20b%25/ /new.php /new.php/x/y?z /old.php /old.php/x \
+                 /loose/admin.php /loose/admin.php. /loose/admin.php~ /loose/admin.php%20 /loose/admin.phpx /loose/admin.php/x.php \
+                 /loose/admin.php/ /checked/a.phpx/b.php /checked/a.php~ /index.php/a.phpx/b.php/c%20d%3Fe";
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
     compare_in(&folder, "php_scripts", &[], &cases);
     // Content of unknown length is buffered, as FastCGI needs the length.

@@ -108,8 +108,25 @@ impl<'a> Translator<'a> {
                 lines.extend(root.map(|root| format!("root {}", quote(&root))));
             }
         }
-        lines.push("split .php".to_owned());
+        // Every path is a script's whole name, of which `fastcgi_split_path_info` cuts the end off. Caddy's `split .php` would run
+        // `/admin.php` for `/admin.php~`, which rules for the former do not refuse.
+        lines.push("split \"\"".to_owned());
         let parameters = inherited(blocks, "fastcgi_param");
+        if let Some(split) = inherited(blocks, "fastcgi_split_path_info").last() {
+            let name = self.fresh("script");
+            out.push(format!("@{name} path_regexp {name} {}", quote(split.argument(0))));
+            out.push(format!("rewrite @{name} {{re.{name}.1}} escape_values"));
+            let info = format!("{{re.{name}.2}}");
+            for (parameter, value) in [("PATH_INFO", &*info), ("PATH_TRANSLATED", &format!("{{http.vars.root}}{info}"))]
+            {
+                if parameters
+                    .iter()
+                    .any(|d| d.argument(0) == parameter && d.argument(1).ends_with("$fastcgi_path_info"))
+                {
+                    lines.push(format!("env {parameter} {value}"));
+                }
+            }
+        }
         if parameters
             .iter()
             .any(|d| matches!(d.argument(0), "SCRIPT_FILENAME") && d.argument(1).starts_with("$realpath_root"))

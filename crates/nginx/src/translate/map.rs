@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use super::Translator;
 use super::site::mentions_in;
+use crate::expressions::{WithoutLookAhead, compiled, without_look_ahead};
 use crate::parse::Directive;
 use crate::variables;
 use crate::write::{block, quote, quote_scalar};
@@ -32,7 +33,10 @@ impl Translator<'_> {
             let has_masks = map.block().iter().any(|entry| entry.name == "hostnames");
             let mut comments = Vec::new();
             let mut default = None;
-            for entry in map.block() {
+            let last = map.block().iter().rposition(|entry| entry.name.starts_with('~'));
+            // A text that the last expression excludes has the default, and the line's place.
+            let mut excluded = None;
+            for (index, entry) in map.block().iter().enumerate() {
                 let (key, text) = (&*entry.name, entry.argument(0));
                 if key == "#" {
                     comments.push(format!("# {text}"));
@@ -80,8 +84,21 @@ impl Translator<'_> {
                             }
                             None => expression.trim_start().to_owned(),
                         };
+                        let WithoutLookAhead { expression, except } = without_look_ahead(&expression);
+                        let mistake = match &except {
+                            Some(_) if last != Some(index) => Some("a look-ahead before other expressions".to_owned()),
+                            _ => [Some(&expression), except.as_ref()]
+                                .into_iter()
+                                .flatten()
+                                .find_map(|e| compiled(e).err()),
+                        };
+                        if let Some(mistake) = mistake {
+                            self.note(lines, entry, &format!("no equivalent expression: {mistake}"));
+                            continue;
+                        }
                         match value_of_expression(&expression, text, map.argument(0)) {
                             Some((expression, text)) => {
+                                excluded = except.map(|except| (lines.len(), except));
                                 lines.push(format!("{} {}", quote(&format!("~{expression}")), quote_scalar(&text)));
                             }
                             None => self.note(
@@ -96,9 +113,12 @@ impl Translator<'_> {
             let mut lines = texts;
             masks.sort();
             lines.extend(masks.into_iter().flat_map(|(_, lines)| lines));
+            let default = default.unwrap_or_default();
+            if let Some((at, except)) = excluded {
+                expressions.insert(at, format!("{} {}", quote(&format!("~{except}")), quote_scalar(&default)));
+            }
             lines.append(&mut expressions);
             lines.append(&mut comments);
-            let default = default.unwrap_or_default();
             lines.push(format!("default {}", quote_scalar(&default)));
             let source = if variables::is_path(map.argument(0)) {
                 // The path as sent may have another form, which this matcher resolves.

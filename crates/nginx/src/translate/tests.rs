@@ -93,6 +93,27 @@ fn masks_of_host_names() {
     assert!(places.is_sorted() && notes.is_empty(), "{caddyfile}{notes}");
 }
 
+// nginx's documentation of `map`: expressions are PCRE's. Those that a Caddyfile cannot have are named.
+#[test]
+fn expressions_of_maps() {
+    let map = |lines: &str| {
+        format!("http {{ map $request_uri $a {{ default no; {lines} }} server {{ location / {{ return 200 $a; }} }} }}")
+    };
+    for (lines, want) in [
+        (r#""~*(?<!good)bot" 1;"#, "no equivalent expression: "),
+        (r#""~^(?!/a).*:" 1; ~^b 2;"#, "a look-ahead before other expressions"),
+        (r#"~^a( 1;"#, "no equivalent expression: "),
+    ] {
+        let (caddyfile, notes) = translated(&map(lines));
+        assert!(notes.contains(want) && caddyfile.contains("default no"), "{caddyfile}{notes}");
+    }
+    // An excluded text has the default.
+    let (caddyfile, notes) = translated(&map(r#"~^/b 2; "~^/(?!a|b).*" 1;"#));
+    let lines = ["~^/b 2", "~^/(?:a|b) no", "~^/.* 1", "default no"];
+    let places: Vec<_> = lines.map(|line| caddyfile.find(line)).into();
+    assert!(places.is_sorted() && places[0].is_some() && notes.is_empty(), "{caddyfile}{notes}");
+}
+
 // A server has only the maps that it uses.
 #[test]
 fn maps_of_other_servers() {
