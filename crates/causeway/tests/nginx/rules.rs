@@ -174,6 +174,12 @@ fn fields_of_clients_equal_those_of_nginx() {
     let paths = ["/free/x", "/user/x", "/x", "/auth/plain"];
     let cases: Vec<_> = paths.iter().flat_map(|path| lines.map(|line| ("GET", *path, line))).collect();
     compare("fields_up", &[], &cases);
+    // A condition sets a variable that has a value without it.
+    let lines = ["", "X-Proto: https\r\n"];
+    let cases: Vec<_> = lines.iter().map(|line| ("GET", "/kept/x", *line)).collect();
+    compare("fields_up", &[], &cases);
+    let paths = ["/host/a%20b%25z%C3%BC?x=y", "/host/", "/exact", "/exact/", "/exact/x"];
+    compare("rewrites", &["location"], &paths.map(|path| ("GET", path, "")));
 }
 
 /// nginx's documentation of `listen`: each address and port has servers and a default server of its own.

@@ -227,9 +227,9 @@ impl<'a> Translator<'a> {
         if let Some(expires) = inherited(blocks, "expires").last() {
             let control = match expires.argument(0) {
                 "off" => None,
-                "epoch" | "-1" => Some("no-cache".to_owned()),
+                time if time == "epoch" || time.starts_with('-') => Some("no-cache".to_owned()),
                 "max" => Some("max-age=315360000".to_owned()),
-                time => match seconds(time) {
+                time => match seconds(time.strip_prefix('+').unwrap_or(time)) {
                     Some(seconds) => Some(format!("max-age={seconds}")),
                     None => {
                         self.note(out, expires, "only a duration, 'max', 'epoch' and 'off' are carried over");

@@ -52,10 +52,15 @@ impl<'a> Translator<'a> {
                 self.redirect_to_alias(route, location, names);
                 continue;
             };
-            if !location.is_prefix() || all.ordered.iter().any(|l| l.prefix() == stem && l.is_beside(location)) {
+            let passes = PASSES.iter().any(|name| !own(location.own(), name).is_empty());
+            // An exact location too, but not beside a prefix of the same text, which has the redirect already.
+            let is_second =
+                |l: &Location<'_>| l.is_prefix() && l.prefix() == location.prefix() && l.is_beside(location);
+            let counts = location.is_prefix() || passes && !all.ordered.iter().any(is_second);
+            if !counts || all.ordered.iter().any(|l| l.prefix() == stem && l.is_beside(location)) {
                 continue;
             }
-            if PASSES.iter().all(|name| own(location.own(), name).is_empty()) {
+            if !passes {
                 let around = all.ordered.iter().filter(|l| l.is_prefix() && stem.starts_with(l.prefix()));
                 if around.max_by_key(|l| l.prefix().len()).is_some_and(serves_folders) {
                     self.redirect_to_listing(route, location, stem, names);

@@ -91,7 +91,8 @@ fn origin_and_path(url: &str) -> (&str, &str) {
 fn has_only_groups(target: &str, name: &str) -> bool {
     let group = format!("{{re.{name}.");
     let path = target.split('?').next().unwrap_or_default();
-    path.starts_with('/') && target.contains(&group) && target.matches('{').count() == target.matches(&group).count()
+    let is_path = path.starts_with('/') || path.starts_with(&group);
+    is_path && target.contains(&group) && target.matches('{').count() == target.matches(&group).count()
 }
 
 impl Translator<'_> {
@@ -172,6 +173,20 @@ impl Translator<'_> {
         }
     }
 
+    /// Gives the variables that an `if` sets the values that they have without it, such as those of request fields.
+    fn keep_values(&mut self, out: &mut Vec<String>, condition: &Directive, names: &mut Names) {
+        for set in own(condition, "set") {
+            let name = set.argument(0).trim_start_matches('$').to_owned();
+            if names.set.contains(&name) {
+                continue;
+            }
+            if let Ok(value) = names.expand(&format!("${name}")) {
+                out.push(format!("vars {} {}", variable(&name), quote_scalar(&value)));
+                names.set.push(name);
+            }
+        }
+    }
+
     /// Writes a `rewrite` of the last of the blocks; within `if`, `condition` has the lines of its matcher.
     fn rewrite(
         &mut self,
@@ -225,6 +240,11 @@ impl Translator<'_> {
                 true => ("{scheme}://{hostport}", &*path),
                 false => origin_and_path(&path),
             };
+            // A group may begin the path, without a slash before it.
+            let (origin, path) = match origin.find(&format!("{{re.{name}.")).filter(|_| path.is_empty()) {
+                Some(at) => origin.split_at(at),
+                None => (origin, path),
+            };
             if has_only_groups(path, &name) {
                 // The groups are parts of the decoded path. As a path they are encoded again.
                 let redirect = format!("redir * {} {status}", quote(&format!("{origin}{{uri}}")));
@@ -257,6 +277,7 @@ impl Translator<'_> {
         names: &mut Names,
         may_have_ended: bool,
     ) {
+        self.keep_values(out, directive, names);
         let words = condition_words(directive);
         let name = self.fresh("if");
         let mut inner_names = names.clone();
@@ -277,6 +298,7 @@ impl Translator<'_> {
             out.push("error 403".to_owned());
             return self.note(out, directive, "a condition of a form that has no matcher; all requests are refused");
         };
+        let before = out.len();
         // A `rewrite` has a matcher of its own.
         if !directive.block().iter().all(|inner| matches!(&*inner.name, "rewrite" | "#")) {
             match &*matcher {
@@ -284,6 +306,7 @@ impl Translator<'_> {
                 _ => block(out, &format!("@{name}"), matcher.clone()),
             }
         }
+        let matcher_lines = out.len() - before;
         let answers = !own(directive, "return").is_empty();
         if !answers && !own(directive, "add_header").is_empty() {
             let mut fields = Vec::new();
@@ -320,6 +343,10 @@ impl Translator<'_> {
                     );
                 }
             }
+        }
+        let uses = out[before + matcher_lines..].iter().any(|line| line.contains(&format!("@{name}")));
+        if !uses {
+            out.drain(before..before + matcher_lines);
         }
     }
 

@@ -123,6 +123,25 @@ fn maps_of_other_servers() {
     assert!(!caddyfile.contains("nginx_unused") && !caddyfile.contains("nginx_g"), "{caddyfile}");
 }
 
+#[test]
+fn small_forms() {
+    let location = |lines: &str| format!("server {{ location / {{ {lines} }} }}");
+    let proxy = |lines: &str| location(&format!("proxy_pass http://a:1; {lines}"));
+    check(&location("expires +1y;"), &["Cache-Control max-age=31536000"], "");
+    check(&location("expires -1h;"), &["Cache-Control no-cache"], "");
+    check(
+        &proxy("proxy_set_header Host $host:$server_port;"),
+        &["header_up Host {host}:{http.request.local.port}"],
+        "",
+    );
+    let trusted = "set_real_ip_from 10.0.0.1;";
+    let scheme = "proxy_set_header X-Forwarded-Proto $scheme;";
+    check(&format!("{trusted} {}", proxy(scheme)), &["header_up X-Forwarded-Proto {scheme}"], "");
+    // A matcher that no line has is left out.
+    let (caddyfile, _) = translated(&location("if ($arg_a) { limit_rate 1k; }"));
+    assert!(!caddyfile.contains('@'), "{caddyfile}");
+}
+
 // nginx's documentation of ngx_http_core_module.
 #[test]
 fn limits_of_connections() {

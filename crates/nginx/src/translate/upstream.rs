@@ -438,8 +438,15 @@ impl<'a> Translator<'a> {
             match (name.to_ascii_lowercase().as_str(), text) {
                 // Such a field Host has a port, which `$host` has not.
                 ("host", "$host") if !has_usual_port => lines.push("header_up Host {host}".to_owned()),
+                // Behind a trusted proxy the proxy sends that one's, and not those of the connection.
+                ("x-forwarded-proto", "$scheme") if names.has_real_ip => {
+                    lines.push("header_up X-Forwarded-Proto {scheme}".to_owned());
+                }
+                ("x-forwarded-host", "$host") if names.has_real_ip => {
+                    lines.push("header_up X-Forwarded-Host {host}".to_owned());
+                }
                 // The proxy sends these by itself.
-                ("host", "$host" | "$http_host" | "$host:$server_port")
+                ("host", "$host" | "$http_host")
                 | ("content-length", "")
                 | ("upgrade" | "connection", _)
                 | ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$remote_addr")
