@@ -304,10 +304,25 @@ fn long_chunk_extensions_are_400() {
 }
 
 #[test]
-fn long_trailers_are_431() {
+fn long_trailers_are_400() {
     // The body's reader gets a framing error, and responds with 400.
     let trailers = |len: usize| chunked(&format!("1\r\nx\r\n0\r\nX: {}\r\n\r\n", "t".repeat(len)));
     refused(|head| head.trailers_bytes_max = 100, &trailers(80), &trailers(120), 400);
+}
+
+// RFC 9112 §9.6: a reset could destroy the response before the client has read it. The server reads no more, but waits.
+#[test]
+fn a_client_that_sends_on_gets_the_response_of_a_closing_connection() {
+    let server = TestServer::start(|setup| setup.timeouts.linger = Duration::from_secs(30));
+    let mut client = server.client();
+    client.send("POST /fixed HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000000\r\n\r\n");
+    client.stream.set_write_timeout(Some(SHORT)).unwrap();
+    let piece = bytes(1 << 20);
+    let stopped = (0..1000).find_map(|_| client.stream.write_all(&piece).err()).expect("the server reads no more");
+    assert_eq!(stopped.kind(), std::io::ErrorKind::WouldBlock);
+    let answer = client.answer();
+    assert_eq!((answer.text(), answer.closes()), ("fixed", false));
+    assert_eq!(client.stream.read(&mut [0]).unwrap(), 0);
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::worker::Core;
 
 /// Pieces of output per system call.
 const SLICES_MAX: usize = 64;
-/// Bytes that a connection discards before it closes even though the peer still sends.
+/// Bytes that a closing connection reads and discards while its peer still sends.
 const DISCARDED_BYTES_MAX: u32 = 1024 * 1024;
 
 /// A connection's transport, its input and output, and its timer. Dropping it removes the timer.
@@ -158,27 +158,25 @@ impl<T: Transport> Line<T> {
         Intake::End
     }
 
-    /// Reads and discards bytes. Breaks at the peer's end, at the limit of bytes, or when the transport fails.
+    /// Reads and discards bytes, up to a limit. Breaks at the peer's end, or when the transport fails.
     pub(super) fn discard(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
-        // Closing a socket with unread bytes sends a reset, which can destroy the response in flight (RFC 9112 §9.6). The
-        // bound keeps a peer that never stops from holding the connection.
+        // Closing a socket with unread bytes sends a reset, which can destroy the response in flight (RFC 9112 §9.6). Beyond the
+        // limit a peer that never stops meets a full socket, and has the rest of the lingering time to read the response.
         while self.discarded < DISCARDED_BYTES_MAX {
             // No room: unhandled input fills the block, so nothing can be read any more.
             if !self.input.make_room(&self.core.memory.blocks, BlockSize::Normal) {
-                break;
+                return ControlFlow::Continue(());
             }
             match self.transport.poll_read(task, self.input.room()) {
                 Poll::Ready(Ok(Received { bytes: bytes @ 1.., .. })) => {
                     self.discarded += u32::try_from(bytes).unwrap_or(DISCARDED_BYTES_MAX);
                 }
-                Poll::Ready(_) => break,
-                Poll::Pending => {
-                    self.input.rest();
-                    return ControlFlow::Continue(());
-                }
+                Poll::Ready(_) => return ControlFlow::Break(()),
+                Poll::Pending => break,
             }
         }
-        ControlFlow::Break(())
+        self.input.rest();
+        ControlFlow::Continue(())
     }
 
     /// Checks with the profiler whether the bytes of `read` are to be processed later, as if the peer had sent them later. Returns whether they
