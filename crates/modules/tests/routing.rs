@@ -187,6 +187,7 @@ fn the_registry_names_all_modules() {
         "http.matchers.query",
         "http.matchers.remote_ip",
         "http.matchers.tls",
+        "http.matchers.url_pattern",
         "http.matchers.vars",
         "http.matchers.vars_regexp",
     ];

@@ -19,6 +19,11 @@ pub struct Outcome {
     pub ending: Ending,
 }
 
+impl Outcome {
+    /// The status in records and counters of a request whose client was gone before the response began; Caddy's, which is nginx's.
+    pub const CLIENT_CLOSED: u16 = 499;
+}
+
 /// How an exchange ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use causeway_message::syntax::write_number;
 use causeway_message::{FieldMap, KnownName, Method, NameRef, StatusCode, Version, names};
-use causeway_pipeline::{Context, Outcome, TlsFacts, UNIX_PEER};
+use causeway_pipeline::{Context, Ending, Outcome, TlsFacts, UNIX_PEER};
 
 use super::Slots;
 use crate::field_name::canonical;
@@ -34,10 +34,14 @@ impl Record<'_> {
         self.cx.is_unanswered() && self.outcome.status == Some(StatusCode::OK)
     }
 
-    /// The status; 0 if none was sent, or if no handler responded, as in Caddy.
+    /// The status, as in Caddy: 499 if the client was gone before the response began; 0 if no handler responded, or one aborted.
     pub(super) fn status(&self) -> u16 {
-        let sent = self.outcome.status.filter(|_| !self.is_unanswered());
-        sent.map_or(0, StatusCode::as_u16)
+        match self.outcome.status {
+            Some(_) if self.is_unanswered() => 0,
+            Some(status) => status.as_u16(),
+            None if matches!(self.outcome.ending, Ending::Aborted | Ending::Panicked) => 0,
+            None => Outcome::CLIENT_CLOSED,
+        }
     }
 }
 

@@ -65,6 +65,27 @@ fn lines(path: impl AsRef<Path>) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }
 
+// Caddy 2.11.9: 499 for a client that left before the response began; 0 for a handler that aborted.
+#[test]
+fn the_status_of_a_request_without_a_response() {
+    let folder = Folder::new("none");
+    let file = folder.file("a.log");
+    for (handler, want) in [
+        (json!({ "handler": "reverse_proxy", "upstreams": [{ "dial": "a.test:1" }] }), 499),
+        (json!({ "handler": "static_response", "abort": true }), 0),
+    ] {
+        let config = json!({ "default": "log0", "logs": { "log0": log(&file, "http.log.access.log0") } });
+        let mut routes = routes(config, json!({}));
+        routes[1]["handle"][0] = handler;
+        let mut kit = Kit::new(&registry(), &routes);
+        if let Err(pending) = kit.send_pending(&Request::get("/")) {
+            pending.cancel(&mut kit);
+        }
+        let line = lines(&file).pop().expect("a record");
+        assert_eq!((&line["status"], &line["level"]), (&json!(want), &json!("info")));
+    }
+}
+
 // Caddy: the peer of a Unix socket is `@`, without a port; it is no client's address unless it is a trusted proxy.
 #[test]
 fn a_record_of_a_unix_socket() {

@@ -22,8 +22,6 @@ use crate::route::{Generation, StateId};
 const CODES_MAX: usize = 256;
 /// Measured routes for which recycled storage keeps room.
 const KEPT_MAX: usize = 64;
-/// The status of a request whose client was gone before the response began; Caddy's, which is nginx's.
-const CLIENT_CLOSED: u16 = 499;
 
 /// The methods that have a label of their own, in the order of [`method`].
 const METHODS: [&str; 10] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "OTHER"];
@@ -299,7 +297,7 @@ pub(crate) fn end(cx: &Context, outcome: &Outcome) {
     let head = cx.original();
     let code = match (measurement.failed, outcome.status) {
         (Some(status), _) | (None, Some(status)) => status.as_u16(),
-        (None, None) => CLIENT_CLOSED,
+        (None, None) => Outcome::CLIENT_CLOSED,
     };
     let is_error = measurement.failed.is_some() || outcome.status.is_none();
     let key = CodeAndMethod::new(code, head.method());
