@@ -176,10 +176,15 @@ impl Document {
         Mistake::Json(format!("{}:{line}:{}: {words}, expected JSON{hint}", self.name, column.max(1)))
     }
 
+    /// The places of a word of the text, which may come from the process's environment.
+    fn locate(&self, word: &str) -> Vec<caddyfile::SourceLine> {
+        caddyfile::locate(&self.text, &self.name, word, &|name| std::env::var(name).ok())
+    }
+
     /// Describes a fault of a certificate's file, whose path begins the message, with the line that names the file.
     fn bad_certificate(&self, fault: &str) -> String {
         let file = fault.split_once(": ").map_or(fault, |(file, _)| file);
-        match caddyfile::locate(&self.text, &self.name, file).first() {
+        match self.locate(file).first() {
             Some(place) => format!("{}: {fault}", place.at),
             None => format!("{}: {fault}", self.name),
         }
@@ -188,8 +193,7 @@ impl Document {
     /// Describes an invalid TLS policy, with the lines that have its invalid value, or those that may.
     fn bad_policy(&self, error: &TlsError) -> String {
         let words = error.found().into_iter().chain(["client_auth", "protocols"]);
-        let mut places =
-            words.map(|word| caddyfile::locate(&self.text, &self.name, word)).filter(|found| !found.is_empty());
+        let mut places = words.map(|word| self.locate(word)).filter(|found| !found.is_empty());
         match places.next() {
             Some(places) => at_places(&places, error.reason()),
             None => format!("{}: {error}", self.name),
@@ -216,7 +220,7 @@ impl Document {
             _ => ("", &refused.problem),
         };
         // Every position in the text at which `word` is written.
-        let found = |word: &str| caddyfile::locate(&self.text, &self.name, word);
+        let found = |word: &str| self.locate(word);
         // Search the text for the refused value, or else for the option or directive: most keep their names in the
         // JSON's path.
         // A value may have its fault after it: `/file: No such file`, `tls1.3 above tls1.2`.

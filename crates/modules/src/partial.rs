@@ -20,8 +20,9 @@ pub(crate) fn response(cx: &mut Context, ranges: Ranges, len: u64, part: impl Fn
 /// Makes the 416 response for content of `len` bytes.
 pub(crate) fn unsatisfiable(cx: &mut Context, len: u64) -> Response {
     content_range(cx, None, len);
-    // These fields describe content that is not sent.
-    for name in [names::CONTENT_TYPE, names::ETAG, names::LAST_MODIFIED] {
+    // These fields are about content that is not sent.
+    for name in [names::CACHE_CONTROL, names::CONTENT_ENCODING, names::CONTENT_TYPE, names::ETAG, names::LAST_MODIFIED]
+    {
         cx.response_mut().remove(name);
     }
     Response::empty(StatusCode::RANGE_NOT_SATISFIABLE)

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use causeway_config::caddyfile::{Position, Warning, locate};
+use causeway_config::caddyfile::{Position, Warning};
 use serde_json::Value;
 
 use super::{Document, Language};
@@ -52,7 +52,7 @@ fn place(document: &Document, root: &str) -> Position {
     let file: Arc<str> = Arc::from(&*document.name);
     match document.language {
         Language::Caddyfile => {
-            let words = locate(&document.text, &document.name, root);
+            let words = document.locate(root);
             words.into_iter().next().map_or(Position { file, line: 1, column: 1 }, |word| word.at)
         }
         Language::Json => {

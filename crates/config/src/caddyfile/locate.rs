@@ -16,14 +16,33 @@ pub struct SourceLine {
     pub line: String,
 }
 
-/// Finds the words equal to `text`, in imports too; each position once. Words from environment variables are not found.
-/// Parses the file and its imports again, so it is meant for error messages only.
-pub fn locate(source: &str, file_name: &str, text: &str) -> Vec<SourceLine> {
+/// Finds the words equal to `text`, in imports too; each position once. Without any, finds those that `environment` makes
+/// equal to it. Parses the file and its imports again, so it is meant for error messages only.
+pub fn locate(
+    source: &str,
+    file_name: &str,
+    text: &str,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Vec<SourceLine> {
     let file: Arc<str> = Arc::from(file_name);
-    let unset = |_: &str| None;
+    let written = places(source, &file, text, &|_| None);
+    if !written.is_empty() {
+        return written;
+    }
+    let mut found = places(source, &file, text, environment);
+    for place in &mut found {
+        // The line as written: other variables in it may be secrets.
+        let is_here = *place.at.file == *file;
+        let line = source.lines().nth((place.at.line as usize).saturating_sub(1)).filter(|_| is_here);
+        place.line = line.unwrap_or_default().trim().to_owned();
+    }
+    found
+}
+
+fn places(source: &str, file: &Arc<str>, text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Vec<SourceLine> {
     let mut found = Vec::new();
-    let Ok(tokens) = lexer::lex(source, &file, &unset) else { return found };
-    let Ok((blocks, _)) = parser::parse(tokens, &file, &unset) else { return found };
+    let Ok(tokens) = lexer::lex(source, file, environment) else { return found };
+    let Ok((blocks, _)) = parser::parse(tokens, file, environment) else { return found };
     for mut block in blocks {
         let plain = block.segments.clone();
         placeholder::expand_shorthands(&mut block.segments);
@@ -73,9 +92,25 @@ mod tests {
             (":80\nimport is-not-there", "is-not-there", &[]),
             ("{", "{", &[]),
         ] {
-            let found = locate(source, "f", text);
+            let found = locate(source, "f", text, &|_| None);
             let found = Vec::from_iter(found.iter().map(|word| format!("{}: {}", word.at, word.line)));
             assert_eq!(found, want, "{source:?} {text:?}");
+        }
+    }
+
+    // A word that a variable makes is found where the variable is, unless the text has the word itself.
+    #[test]
+    fn the_places_of_a_variable() {
+        let environment = |name: &str| Some(if name == "CODE" { "abc".to_owned() } else { "secret".to_owned() });
+        for (source, want) in [
+            (":80 {\n\trespond x {$CODE} # {$KEY}\n}", &["f:2:12: respond x {$CODE} # {$KEY}"][..]),
+            (":80 {\n\trespond {$KEY} {$CODE:200}\n}", &["f:2:17: respond {$KEY} {$CODE:200}"]),
+            (":80 {\n\trespond x {$CODE}\n\trespond y abc\n}", &["f:3:12: respond y abc"]),
+            (":80 {\n\trespond x {$KEY}\n}", &[]),
+        ] {
+            let found = locate(source, "f", "abc", &environment);
+            let found = Vec::from_iter(found.iter().map(|word| format!("{}: {}", word.at, word.line)));
+            assert_eq!(found, want, "{source:?}");
         }
     }
 }

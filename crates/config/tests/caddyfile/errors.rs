@@ -591,6 +591,10 @@ fn words_of_other_servers() {
     assert_eq!(found, ["Caddyfile:2:12: 'b' has no effect: -A deletes the field, whatever its value"]);
     for (text, want) in [
         (
+            ":80\nrespond 400 \"Bad request\"",
+            "2:1: the body comes before the status; expected 'respond \"Bad request\" 400'",
+        ),
+        (
             "http:// {\n\tbind 127.0.0.1:8080 ::1\n}\n",
             "2:7: the port of '127.0.0.1:8080' has no effect: that of the site's address counts",
         ),

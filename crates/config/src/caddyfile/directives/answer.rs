@@ -22,6 +22,10 @@ fn text_and_status(d: &mut Dispenser<'_>) -> Result<(Box<str>, Box<str>), Error>
 /// Parses `respond [<matcher>] <status>|<body> [<status>] { body <text>; close }`.
 pub(super) fn respond(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let (mut body, status) = text_and_status(d)?;
+    let is_status = |text: &str| text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_status(&body) && !status.is_empty() && !is_status(&status) && !status.contains('{') {
+        d.warn(d.name(), format!("the body comes before the status; expected 'respond \"{status}\" {body}'"));
+    }
     let mut close = false;
     for mut line in d.lines() {
         match &*line.name().text {

@@ -738,7 +738,7 @@ fn what_is_refused() {
                 .to_owned(),
         ),
         (
-            tls(json!({ "automation": { "on_demand": { "ask": "localhost/ask" } } })),
+            tls(json!({ "automation": { "on_demand": { "ask": "localhost/ask" }, "policies": [{ "on_demand": true }] } })),
             "apps.tls.automation.on_demand.ask: found 'localhost/ask', expected a URL that begins with http:// or https://"
                 .to_owned(),
         ),
@@ -896,4 +896,15 @@ fn wildcards() {
     ] {
         assert_eq!(matches_wildcard(name, pattern), want, "{name} {pattern}");
     }
+}
+
+// A file for several environments may have a default that is no URL.
+#[test]
+fn a_permission_that_no_site_uses() {
+    let ask = json!({ "automation": { "on_demand": { "ask": "localhost:8000/ask" } } });
+    let loaded = read(&json!({ "apps": { "tls": ask } }), &[]).unwrap();
+    assert_eq!(
+        loaded.notes,
+        ["on_demand_tls: localhost:8000/ask does not begin with http:// or https://; no site uses it"]
+    );
 }

@@ -383,8 +383,9 @@ impl AutomationConfig {
         let clean_every = clean_every.filter(|interval| !interval.is_zero());
         let look_every = self.renew_interval.as_ref();
         let look_every = build.at("renew_interval", |build| look_every.map(|span| span.duration(build)).transpose())?;
+        let is_used = self.policies.iter().any(|policy| policy.on_demand);
         let permission = match &self.on_demand {
-            Some(written) => build.at("on_demand", |build| written.read(build))?,
+            Some(written) => build.at("on_demand", |build| written.read(is_used, build))?,
             None => None,
         };
         let mut automation = Automation { look_every, clean_every, ocsp_every, permission, ..Automation::default() };
@@ -411,8 +412,9 @@ impl AutomationConfig {
 }
 
 impl OnDemandConfig {
-    /// Returns the URL to ask.
-    fn read(&self, build: &mut Build<'_>) -> Result<Option<String>, BuildError> {
+    /// Returns the URL to ask. A mistake in it is an error only if a policy uses it: a file for several environments may have
+    /// a default that is no URL, as with Baserow's.
+    fn read(&self, is_used: bool, build: &mut Build<'_>) -> Result<Option<String>, BuildError> {
         let (key, endpoint) = match &self.permission {
             Some(PermissionConfig { module, endpoint }) if module == "http" => ("permission.endpoint", endpoint),
             Some(PermissionConfig { module, .. }) => {
@@ -424,6 +426,12 @@ impl OnDemandConfig {
         };
         let endpoint = build.known(endpoint);
         if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
+            if !is_used {
+                build.note(format!(
+                    "on_demand_tls: {endpoint} does not begin with http:// or https://; no site uses it"
+                ));
+                return Ok(None);
+            }
             let expected = "a URL that begins with http:// or https://";
             return build.at(key, |build| Err(build.refuse(endpoint, expected)));
         }

@@ -156,6 +156,10 @@ fn rfc9110_14_2_single_ranges() {
             (status != 416, status != 416)
         );
     }
+    let lifetime = json!({ "handler": "headers", "response": { "set": { "Cache-Control": ["max-age=60"] } } });
+    let routes = json!([{ "handle": [lifetime, { "handler": "file_server", "root": folder.0 }] }]);
+    let answer = Kit::new(&registry(), &routes).send(&Request::get("/ten.txt").field("Range", "bytes=10-"));
+    assert_eq!((answer.status, answer.field("cache-control")), (416, None));
     let answer = kit.send(&Request::new("HEAD", "/ten.txt").field("Range", "bytes=0-3"));
     assert_eq!((answer.status, answer.length), (200, Some(10)));
 }
