@@ -24,11 +24,10 @@ pub(crate) fn near_in_sentence<'a>(sentence: &'a str, written: &str) -> Option<&
 
 /// The block that a subdirective belongs to, for one that stands in a site block by mistake.
 pub(crate) fn home_of(subdirective: &str) -> Option<&'static str> {
-    let transport = ["dial_timeout", "read_timeout", "tls_insecure_skip_verify", "keepalive"];
     match subdirective {
         name if proxy::OPTIONS.contains(&name) => Some("reverse_proxy"),
-        name if transport.contains(&name) => Some("transport http, in that of reverse_proxy"),
         name if tls::SUBDIRECTIVES.contains(&name) => Some("tls"),
+        name if proxy::TRANSPORT_OPTIONS.contains(&name) => Some("transport http, in that of reverse_proxy"),
         "hide" | "precompressed" | "pass_thru" => Some("file_server"),
         "output" | "format" | "level" => Some("log"),
         "max_size" => Some("request_body"),
@@ -37,6 +36,24 @@ pub(crate) fn home_of(subdirective: &str) -> Option<&'static str> {
         }
         _ => None,
     }
+}
+
+/// The place or the name of an option that `reverse_proxy` has elsewhere, or had in Caddy 1.
+pub(crate) fn in_proxy(option: &str) -> Option<String> {
+    let note = match option {
+        "timeout" | "timeouts" => {
+            "time limits are those of 'transport http', such as 'response_header_timeout' and 'dial_timeout'"
+        }
+        "insecure_skip_verify" => "it is 'tls_insecure_skip_verify' in 'transport http'",
+        "websocket" | "transparent" => "nothing takes its place: the proxy does this by itself",
+        "header_upstream" => "it is 'header_up' here",
+        "header_downstream" => "it is 'header_down' here",
+        "health_check" => "it is 'health_uri' here",
+        "without" => "'uri strip_prefix' or 'handle_path' removes a prefix",
+        _ if proxy::TRANSPORT_OPTIONS.contains(&option) => "it belongs in the block of 'transport http'",
+        _ => return None,
+    };
+    Some(note.to_owned())
 }
 
 /// The equivalent of a directive of nginx, Apache or Caddy 1.

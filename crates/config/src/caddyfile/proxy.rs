@@ -24,6 +24,7 @@ use serde_json::{Map, Value, json};
 use super::directives::{FieldOperations, apply};
 use super::dispenser::Dispenser;
 use super::error::{Error, ErrorKind};
+use super::hint;
 use super::matcher::PRIVATE_RANGES;
 use super::members::Members;
 use super::quantity::{bytes, integer};
@@ -35,6 +36,7 @@ use transport::Transport;
 
 pub(crate) use answer::{copy_response, copy_response_headers, intercept};
 pub(crate) use shortcut::{forward_auth, php_fastcgi};
+pub(super) use transport::HTTP_OPTIONS as TRANSPORT_OPTIONS;
 
 const UNKNOWN: &str = "unrecognized subdirective {}";
 
@@ -276,7 +278,13 @@ impl Proxy {
                 return Err(line.rule("verbose_logs already specified"));
             }
             "verbose_logs" => self.json.switch_on("verbose_logs"),
-            _ => return Err(line.unknown(UNKNOWN, OPTIONS)),
+            other => {
+                let error = line.unknown(UNKNOWN, OPTIONS);
+                return Err(match hint::in_proxy(other) {
+                    Some(hint) => error.noted(|| hint),
+                    None => error,
+                });
+            }
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use super::error::{Error, ErrorKind, NAMED_ROUTE};
 use super::log::ServerLogs;
 use super::matcher::MatcherSet;
 use super::options::Options;
+use super::position::Position;
 use super::registry::Output;
 use super::route::{self, Ordering, Placed, Route};
 use super::tls::ConnectionPolicies;
@@ -228,12 +229,14 @@ pub(crate) fn http_app(
 
 /// Rejects two blocks with one address on one listener: only one of them could be served.
 fn refuse_ambiguity(pairing: &Pairing, sites: &[EvaluatedSite]) -> Result<(), Error> {
-    let mut owners: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut owners: BTreeMap<&str, (usize, &Position)> = BTreeMap::new();
     for share in &pairing.shares {
         for &key in &share.keys {
             let token = &sites[share.site].keys[key];
-            if *owners.entry(&*token.text).or_insert(share.site) != share.site {
-                return Err(Error::at(token, ErrorKind::AmbiguousSite(token.text.clone())));
+            let (owner, at) = *owners.entry(&*token.text).or_insert((share.site, &token.at));
+            if owner != share.site {
+                let error = Error::at(token, ErrorKind::AmbiguousSite(token.text.clone()));
+                return Err(error.noted(|| format!("its first definition is at {at}")));
             }
         }
     }

@@ -359,7 +359,10 @@ fn addresses() {
         ("a.test:http {\n}\n", "1:1: invalid port 'http': expected a number"),
         ("wss://a.test {\n}\n", "1:1: the scheme wss:// is only supported in browsers; use https:// instead"),
         ("http://a.test:443 {\n}\n", "1:1: [http://a.test:443] scheme and port violate convention"),
-        ("a.test {\n}\na.test {\n}\n", "3:1: ambiguous site definition: a.test"),
+        (
+            "a.test {\n}\na.test {\n}\n",
+            "3:1: ambiguous site definition: a.test; its first definition is at Caddyfile:1:1",
+        ),
         (
             "http://a.test:81 {\n}\nhttps://b.test:81 {\n}\n",
             "3:1: server listening on [:81] is configured for HTTP and cannot natively multiplex HTTP and HTTPS: https://b.test:81",
@@ -527,6 +530,20 @@ fn not_built_is_a_kind_of_its_own() {
     directives.withhold("templates");
     let error = adapt(":80\ntemplates", "Caddyfile", &directives, &|_| None).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::NotBuilt(NameTable::Directive, "templates".into()));
+}
+
+#[test]
+fn words_of_a_proxy_that_are_elsewhere() {
+    for (option, want) in [
+        ("timeout 30s", "those of 'transport http', such as 'response_header_timeout'"),
+        ("dial_timeout 3s", "it belongs in the block of 'transport http'"),
+        ("header_upstream X y", "it is 'header_up' here"),
+        ("websocket", "the proxy does this by itself"),
+        ("nonsense", "unrecognized subdirective nonsense"),
+    ] {
+        let error = read(&format!(":80 {{\n\treverse_proxy a:1 {{\n\t\t{option}\n\t}}\n}}\n")).unwrap_err().to_string();
+        assert!(error.starts_with("Caddyfile:3:3: ") && error.contains(want), "{error}");
+    }
 }
 
 // Hints for the directives of other servers.

@@ -129,7 +129,7 @@ const KEEPALIVE: &[Setting] = &[
     number("keepalive_idle_conns_per_host", "max_idle_conns_per_host"),
 ];
 
-const HTTP_OPTIONS: &[&str] = &[
+pub(in super::super) const HTTP_OPTIONS: &[&str] = &[
     "compression",
     "dial_fallback_delay",
     "dial_timeout",
