@@ -98,9 +98,9 @@ impl Component {
             Self::Pathname => cx.with_scratch(|cx, path| {
                 // Cleaned as for `path_regexp`, so that no alternative spelling of a path bypasses the pattern.
                 clean_as_caddy(cx.path(), merge_slashes, path);
-                escape(path, out);
+                escape(path, PATH, out);
             }),
-            Self::Search => out.extend_from_slice(cx.head().target().query().unwrap_or_default().as_bytes()),
+            Self::Search => escape(cx.head().target().query().unwrap_or_default().as_bytes(), QUERY, out),
             Self::Hostname => {
                 let host = cx.host();
                 let is_ipv6 = host.contains(':');
@@ -126,16 +126,16 @@ impl Component {
     }
 }
 
-/// Appends the path with the URL standard's path percent-encode set, and with `%` and `\` escaped, which a URL would
-/// read as an escape and a slash.
-fn escape(path: &[u8], out: &mut Vec<u8>) {
-    for &byte in path {
-        match byte {
-            0..=b' ' | 0x7f.. | b'"' | b'#' | b'%' | b'<' | b'>' | b'?' | b'\\' | b'`' | b'{' | b'}' => {
-                push_escape(byte, out);
-            }
-            _ => out.push(byte),
-        }
+/// The printable bytes of the URL standard's path percent-encode set. A decoded path has `%` and `\` escaped too, which a
+/// URL would read as an escape and a slash.
+const PATH: &[u8] = b"\"#%<>?\\`{}";
+/// Those of the special-query percent-encode set.
+const QUERY: &[u8] = b"\"#'<>";
+
+/// Appends a text with these bytes, and those that are not printable ASCII, percent-encoded.
+fn escape(text: &[u8], set: &[u8], out: &mut Vec<u8>) {
+    for &byte in text {
+        if byte.is_ascii_graphic() && !set.contains(&byte) { out.push(byte) } else { push_escape(byte, out) }
     }
 }
 

@@ -26,7 +26,7 @@ impl<'a> Translator<'a> {
                 timeouts.push(format!("{option} {most}s"));
             }
         }
-        let product = |line: &Directive| Some(line.argument(0).parse::<u64>().ok()? * bytes(line.argument(1))?);
+        let product = |line: &Directive| line.argument(0).parse::<u64>().ok()?.checked_mul(bytes(line.argument(1))?);
         if let Some(most) = self.largest(head, http, "large_client_header_buffers", product)
             && most != HEAD_BYTES
         {

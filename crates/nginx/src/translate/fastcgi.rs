@@ -3,6 +3,7 @@
 use super::content::{alias_of, seconds};
 use super::site::bytes;
 use super::{Translator, inherited, own, value};
+use crate::expressions::compiled;
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;
 use crate::variables::{Names, variable, variables};
@@ -54,8 +55,7 @@ impl<'a> Translator<'a> {
         let in_rules = |d: &&Directive| !(d.name == "fastcgi_param" && is_usual(d));
         let has_alias = alias_of(location).is_some() && !own(location.own(), "fastcgi_pass").is_empty();
         let has_name = has_alias || location.own().block().iter().filter(in_rules).any(has_script);
-        let Some(split) = inherited(&location.blocks, "fastcgi_split_path_info").last().copied().filter(|_| has_name)
-        else {
+        let Some(split) = Some(&location.blocks).filter(|_| has_name).and_then(|blocks| self.split(out, blocks)) else {
             if has_alias {
                 out.push(format!("vars {} {{path}}", variable(SCRIPT)));
                 names.set.push(SCRIPT.to_owned());
@@ -71,6 +71,18 @@ impl<'a> Translator<'a> {
         ];
         block(out, "route", lines);
         names.set.extend([SCRIPT.to_owned(), PATH_INFO.to_owned()]);
+    }
+
+    /// The line `fastcgi_split_path_info`, if its expression has an equivalent.
+    fn split(&mut self, out: &mut Vec<String>, blocks: &[&'a Directive]) -> Option<&'a Directive> {
+        let split = *inherited(blocks, "fastcgi_split_path_info").last()?;
+        match compiled(split.argument(0)) {
+            Ok(_) => Some(split),
+            Err(mistake) => {
+                self.note(out, split, &format!("no equivalent expression: {mistake}"));
+                None
+            }
+        }
     }
 
     /// Writes the upstream, with the lines that hide its fields.
@@ -112,7 +124,7 @@ impl<'a> Translator<'a> {
         // `/admin.php` for `/admin.php~`, which rules for the former do not refuse.
         lines.push("split \"\"".to_owned());
         let parameters = inherited(blocks, "fastcgi_param");
-        if let Some(split) = inherited(blocks, "fastcgi_split_path_info").last() {
+        if let Some(split) = self.split(out, blocks) {
             let name = self.fresh("script");
             out.push(format!("@{name} path_regexp {name} {}", quote(split.argument(0))));
             out.push(format!("rewrite @{name} {{re.{name}.1}} escape_values"));

@@ -137,6 +137,8 @@ fn small_forms() {
     let trusted = "set_real_ip_from 10.0.0.1;";
     let scheme = "proxy_set_header X-Forwarded-Proto $scheme;";
     check(&format!("{trusted} {}", proxy(scheme)), &["header_up X-Forwarded-Proto {scheme}"], "");
+    let script = "fastcgi_pass a:1; fastcgi_split_path_info ^(.+(?<=\\.php))(/.+)$;";
+    check(&location(script), &["split \"\""], "no equivalent expression: ");
     // A matcher that no line has is left out.
     let (caddyfile, _) = translated(&location("if ($arg_a) { limit_rate 1k; }"));
     assert!(!caddyfile.contains('@'), "{caddyfile}");

@@ -47,6 +47,7 @@ fn relative_patterns() {
         ("/A B/:x", "/A%20B/1", true),
         ("/q/?id=:id&x=*", "/q/?id=3&x=4", true),
         ("/q/?id=:id&x=*", "/q/?x=4&id=3", false),
+        ("/q?\"<'>=:x", "/q?\"<'>=a", true),
         ("/it's/(.*)", "/it's/a", true),
         ("/50%25/:x", "/50%25/a", true),
         // No request has a fragment.
