@@ -182,17 +182,22 @@ pub(super) fn canonical_folder(cx: &mut Context) -> Option<Step> {
 /// matches.
 fn redirect(cx: &mut Context, is_folder: bool) -> Option<Step> {
     let asked = cx.original().target().path();
-    if asked.ends_with('/') == is_folder || asked == "/" {
+    // Files and matchers belong to the decoded path: `/a.php%2f` is the file `/a.php` with a slash, for which no matcher of
+    // `*.php` holds.
+    let without_slash = without_last_slashes(asked);
+    if (without_slash.len() < asked.len()) == is_folder || asked == "/" {
         return None;
     }
     // As in Caddy, empty segments and dot segments are removed. A Location that begins with two slashes would also name
     // another host (RFC 3986 §4.2).
     let mut to = Vec::with_capacity(asked.len() + 1);
-    path::clean(asked.as_bytes(), &mut to);
-    match is_folder {
-        true if !to.ends_with(b"/") => to.push(b'/'),
-        false if to.len() > 1 && to.ends_with(b"/") => drop(to.pop()),
-        _ => {}
+    path::clean(without_slash.as_bytes(), &mut to);
+    // A dot segment at the end leaves a slash.
+    if to.len() > 1 && to.ends_with(b"/") {
+        to.pop();
+    }
+    if is_folder && !to.ends_with(b"/") {
+        to.push(b'/');
     }
     if let Some(query) = cx.head().target().query() {
         to.push(b'?');
@@ -200,6 +205,15 @@ fn redirect(cx: &mut Context, is_folder: bool) -> Option<Step> {
     }
     with_field_value(&to, |to| cx.response_mut().redirect(StatusCode::PERMANENT_REDIRECT, to));
     Some(Step::Respond(Response::empty(StatusCode::PERMANENT_REDIRECT)))
+}
+
+/// Removes slashes at the end, encoded ones too.
+fn without_last_slashes(path: &str) -> &str {
+    let mut rest = path;
+    while let Some(shorter) = ["/", "%2f", "%2F"].iter().find_map(|slash| rest.strip_suffix(slash)) {
+        rest = shorter;
+    }
+    rest
 }
 
 fn last_segment(path: &str) -> &str {

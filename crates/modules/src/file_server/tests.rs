@@ -151,6 +151,12 @@ fn canonical_paths() {
         ("/./d", "/d/"),
         ("/d/../d/.", "/d/"),
         ("/f.txt/./", "/f.txt"),
+        // The decoded path ends in a slash, which no matcher of the file's path expects.
+        ("/f.txt%2f", "/f.txt"),
+        ("/f.txt%2F?x", "/f.txt?x"),
+        ("/f.txt/%2f%2F", "/f.txt"),
+        ("/f.txt/.%2f", "/f.txt"),
+        ("/f.txt/x/..%2f", "/f.txt"),
     ] {
         let answer = kit.send(&Request::get(target));
         assert_eq!((answer.status, answer.field("location")), (308, Some(want)), "{target}");
