@@ -167,13 +167,16 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         let source = serving.follows.as_ref().map(|followed| followed.source.clone());
         let server = Server::start(settings, serving.adapted.json.clone(), source).await;
         let mut server = server.map_err(|fault| explain(&fault, &serving))?;
-        if let Some(predecessor) = predecessor {
-            // It blocks this thread only: the workers serve.
-            predecessor.ready()?;
-            server.own();
-        }
         // A failed start must neither leave a file nor overwrite the file of a running server.
         let pidfile = flags.pidfile.as_deref().map(PidFile::write).transpose()?;
+        if let Some(predecessor) = predecessor {
+            // It blocks this thread only: the workers serve. `causeway upgrade` returns when it is ready, and the file is right then.
+            if let Err(error) = predecessor.ready() {
+                pidfile.map(PidFile::give_back);
+                return Err(error);
+            }
+            server.own();
+        }
         log::flush();
         output::note(&first_line(&serving, server.places(), workers));
         for (id, root) in server.authorities() {
@@ -291,23 +294,50 @@ fn written_level(adapted: &AdaptedDocument) -> Level {
 }
 
 /// A file that holds the process id. Dropping it removes the file.
-struct PidFile<'p>(&'p Path);
+struct PidFile<'p> {
+    path: &'p Path,
+    /// The content before.
+    former: Option<String>,
+}
 
 impl<'p> PidFile<'p> {
     fn write(path: &'p Path) -> anyhow::Result<Self> {
-        std::fs::write(path, format!("{}\n", std::process::id()))
+        let former = std::fs::read_to_string(path).ok();
+        Self::replace(path, &format!("{}\n", std::process::id()))
             .with_context(|| format!("{}: writing the process id", path.display()))?;
-        Ok(Self(path))
+        Ok(Self { path, former })
+    }
+
+    /// Restores the file of the server that continues to serve.
+    fn give_back(self) {
+        if let Some(former) = &self.former {
+            // Best effort, as all of this process has failed.
+            let _ = Self::replace(self.path, former);
+        }
+    }
+
+    /// Replaces the content in one step, so that a reader never sees an empty file. A file that cannot be replaced, such as a
+    /// device, is written.
+    fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}", std::process::id()));
+        let beside = path.with_file_name(name);
+        let is_file = std::fs::metadata(path).map_or(true, |metadata| metadata.is_file());
+        if is_file && std::fs::write(&beside, text).is_ok() {
+            return std::fs::rename(&beside, path).inspect_err(|_| drop(std::fs::remove_file(&beside)));
+        }
+        std::fs::write(path, text)
     }
 }
 
 impl Drop for PidFile<'_> {
     fn drop(&mut self) {
         // Another process that has taken this one's place has written its own id.
-        let is_ours = std::fs::read_to_string(self.0).is_ok_and(|text| text.trim() == std::process::id().to_string());
+        let is_ours =
+            std::fs::read_to_string(self.path).is_ok_and(|text| text.trim() == std::process::id().to_string());
         if is_ours {
             // Ignore a failure: the file may already be removed.
-            let _ = std::fs::remove_file(self.0);
+            let _ = std::fs::remove_file(self.path);
         }
     }
 }

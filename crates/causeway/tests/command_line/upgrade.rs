@@ -245,6 +245,42 @@ fn a_stop_meanwhile() {
     assert!(!std::fs::exists(format!("/proc/{}", id.trim())).unwrap());
 }
 
+/// A change that waits for an upgrade is refused as soon as the other process serves, and not when this one ends. The file of the process id
+/// is the other one's then.
+#[test]
+fn a_change_meanwhile() {
+    let (folder, sockets) = (Folder::new(), Sockets::new());
+    folder.write(
+        "Caddyfile",
+        format!(
+            "{{\nadmin {}\ngrace_period 60s\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond hello\n}}\n",
+            sockets.address()
+        ),
+    );
+    let server = folder.start(&["run", "--pidfile", "pid"]);
+    // The former process waits for the next request of this connection.
+    let mut kept = connect(server.port());
+    assert!(ask(&mut kept).unwrap());
+    let slow = wrapper(&folder, "--pidfile pid");
+    let script = std::fs::read_to_string(&slow).unwrap().replace("exec ", "echo $$ > id\nsleep 1\nexec ");
+    folder.write("wrapper", script);
+    std::thread::scope(|scope| {
+        let upgrade = scope.spawn(|| {
+            let output = folder.output(&["upgrade", "--binary", &slow, "--address", &sockets.address()]);
+            (output, std::fs::read_to_string(folder.path("pid")).unwrap())
+        });
+        while !std::fs::read_to_string(folder.path("id")).is_ok_and(|id| id.ends_with('\n')) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let reload = folder.output(&["reload", "--force", "--address", &sockets.address()]);
+        let errors = String::from_utf8(reload.stderr).unwrap();
+        assert!(!reload.status.success() && errors.contains("the server is stopping"), "{errors}");
+        let (output, id) = upgrade.join().unwrap();
+        assert_eq!(id, format!("{}\n", Successor::of(&output).0));
+    });
+    assert!(!ask(&mut kept).unwrap(), "the former process answers the last request");
+}
+
 /// The running configuration counts, also if the API has loaded it, and if the file has a mistake meanwhile.
 #[test]
 fn the_running_configuration() {

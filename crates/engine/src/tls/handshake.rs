@@ -379,7 +379,7 @@ impl Handshake {
     }
 
     /// Waits for `poll`, a socket operation or an offloaded step, until the deadline. Also ends when the listener ends before
-    /// the peer has sent a byte.
+    /// the peer has sent a byte; in a process that another one replaces only after the time for idle connections.
     async fn wait<T>(
         &self,
         mut poll: impl FnMut(&mut TcpStream, &mut Task<'_>) -> Poll<io::Result<T>>,
@@ -393,7 +393,9 @@ impl Handshake {
             if let Poll::Ready(result) = poll(tcp.as_mut().expect("`Some` until `hand_over`"), task) {
                 return Poll::Ready(result.map_err(|_| Refusal::Silent));
             }
-            if self.listener.is_ending() && self.is_silent.get() {
+            // A process that another one replaces has time for a ClientHello that is on its way.
+            let patience = self.core.lifecycle.idle_until().filter(|until| clock::now() < *until);
+            if self.listener.is_ending() && self.is_silent.get() && patience.is_none() {
                 // Bytes may have arrived before the listener ended, and only another run of the reactor would show them.
                 if self.is_heard.replace(true) {
                     return Poll::Ready(Err(Refusal::Silent));
@@ -403,7 +405,8 @@ impl Handshake {
             if clock::now() >= self.deadline.get() {
                 return Poll::Ready(Err(Refusal::Silent));
             }
-            self.core.timers.set(self.timer.get(), self.deadline.get());
+            let deadline = self.deadline.get();
+            self.core.timers.set(self.timer.get(), patience.map_or(deadline, |until| until.min(deadline)));
             Poll::Pending
         })
         .await

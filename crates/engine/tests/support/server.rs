@@ -212,10 +212,19 @@ impl TestServer {
 
     /// Drains the engine on a thread of its own.
     pub(crate) fn drain(&mut self, grace: Duration) -> std::thread::JoinHandle<()> {
+        self.draining(grace, Duration::ZERO)
+    }
+
+    /// As [`drain`](Self::drain), but idle connections have all of the time.
+    pub(crate) fn drain_patiently(&mut self, grace: Duration) -> std::thread::JoinHandle<()> {
+        self.draining(grace, grace)
+    }
+
+    fn draining(&mut self, grace: Duration, patience: Duration) -> std::thread::JoinHandle<()> {
         let engine = self.engine.take().expect("drained once");
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-            runtime.block_on(engine.drain(grace));
+            runtime.block_on(engine.drain_patiently(grace, patience));
         })
     }
 }

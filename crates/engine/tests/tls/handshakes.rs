@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::tls::{VERSIONS, connect};
+use super::support::tls::{VERSIONS, connect, over};
 use super::support::{Close, PATIENCE, TestClient, bytes};
 use super::{SHORT, TlsServerFixture, client_hello, refused, serves};
 
@@ -185,6 +185,25 @@ fn a_slow_handshake_holds_nobody_up() {
     let mut client = bench.connect(&bench.config());
     serves(&mut client);
     assert_eq!(bench.server.engine().connections(), 51);
+}
+
+// A process that another one replaces has accepted the connection of a client whose ClientHello is on its way.
+#[test]
+fn a_patient_drain_waits_for_a_client_hello() {
+    let mut bench = TlsServerFixture::new(|_| ());
+    let tcp = bench.server.client();
+    bench.server.await_connections(1);
+    let (address, config) = (bench.server.address(), bench.config());
+    let drained = bench.server.drain_patiently(PATIENCE);
+    // The drain has begun when the socket is closed.
+    while TcpStream::connect(address).is_ok() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut client = over(tcp.stream, &config, "test");
+    client.ask("/fixed");
+    assert_eq!(client.answer().text(), "fixed");
+    drop(client);
+    drained.join().unwrap();
 }
 
 #[test]

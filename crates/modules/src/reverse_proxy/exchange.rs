@@ -265,6 +265,10 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
         Ok(CallEvent::Interim(status, fields)) => {
             if asked.interims == INTERIMS_MAX {
                 asked.settle(cx, CallEnd::Failed);
+                let plan = &asked.local.plan;
+                if let Some(checks) = &plan.passive {
+                    checks.failed(asked.backend.facts(plan).status(), cx.worker().now());
+                }
                 let words = "the upstream sent too many interim responses";
                 return refused(cx, &asked.place, asked.began, bad_gateway(words.to_owned()));
             }

@@ -130,6 +130,18 @@ fn interims_and_head() {
     assert_eq!(pending.finish(&mut kit).status, 502);
 }
 
+// Caddy's documentation of passive health checks: `max_fails` counts upstreams that send no response.
+#[test]
+fn endless_interims_are_a_failure() {
+    let mut kit = kit(json!({ "health_checks": { "passive": { "fail_duration": "1h", "max_fails": 1 } } }));
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    for _ in 0..65 {
+        call.carried.put_interim(StatusCode::new(102).unwrap(), FieldMap::new());
+    }
+    assert_eq!(pending.finish(&mut kit).status, 502);
+    assert_eq!(kit.send(&Request::get("/")).status, 503);
+}
+
 // Trailers and aborts are forwarded.
 #[test]
 fn bodies_to_their_end() {
