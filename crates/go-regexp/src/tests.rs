@@ -72,6 +72,8 @@ fn go_refuses() {
         ("a+?*", "a repetition operator after a repetition at character 4"),
         ("a{2}{3}", "a repetition operator after a repetition at character 5"),
         ("a{1001}", "a repetition count above 1000 or in descending order at character 2"),
+        ("((a{1,100}){1,11})x", "repetition counts whose product is above 1000 at character 12"),
+        ("(?i)(?:(b|a{500}){3})", "repetition counts whose product is above 1000 at character 18"),
         ("ä{3,2}", "a repetition count above 1000 or in descending order at character 2"),
         (r"(a)\1", "an unsupported backreference at character 4"),
         (r"\C", "an invalid escape at character 1"),

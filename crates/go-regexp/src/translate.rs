@@ -79,12 +79,21 @@ impl<'g> Translation<'g> {
 
     fn whole(&mut self) -> Result<(), Mistake> {
         let mut repeated = false;
+        // The largest product of nested counts in the last atom, and in each open group.
+        let (mut atom, mut groups) = (1, vec![1]);
         while let Some(ch) = self.peek() {
             let start = self.at;
-            if let Some(length) = self.repetition()? {
+            if let Some((length, count)) = self.repetition()? {
                 // The `regex` crate accepts `a**`; Go rejects it.
                 if repeated {
                     return self.mistake(start, "a repetition operator after a repetition");
+                }
+                atom *= count.max(1);
+                if atom > COUNT_MAX {
+                    return self.mistake(start, "repetition counts whose product is above 1000");
+                }
+                if let Some(most) = groups.last_mut() {
+                    *most = atom.max(*most);
                 }
                 self.out.push_str(&self.source[start..start + length]);
                 self.at += length;
@@ -95,24 +104,38 @@ impl<'g> Translation<'g> {
                 continue;
             }
             repeated = false;
+            atom = 1;
             self.next();
             match ch {
                 '\\' => self.escape(start)?,
                 '[' => self.class(start)?,
-                '(' => self.group(start)?,
-                '.' | '^' | '$' | '|' | ')' => self.out.push(ch),
+                '(' => {
+                    self.group(start)?;
+                    // `(?i)` is none.
+                    if !self.out.ends_with(')') {
+                        groups.push(1);
+                    }
+                }
+                ')' => {
+                    self.out.push(ch);
+                    atom = groups.pop().unwrap_or(1);
+                    if let Some(most) = groups.last_mut() {
+                        *most = atom.max(*most);
+                    }
+                }
+                '.' | '^' | '$' | '|' => self.out.push(ch),
                 _ => self.literal(ch),
             }
         }
         Ok(())
     }
 
-    /// Returns the length in bytes of the repetition at the current position, without a trailing `?`. `None` if there
-    /// is none.
-    fn repetition(&self) -> Result<Option<usize>, Mistake> {
+    /// Returns the length in bytes of the repetition at the current position, without a trailing `?`, and its largest count, which
+    /// is 1 without counts. `None` if there is none.
+    fn repetition(&self) -> Result<Option<(usize, u32)>, Mistake> {
         let rest = self.rest();
         if rest.starts_with(['*', '+', '?']) {
-            return Ok(Some(1));
+            return Ok(Some((1, 1)));
         }
         let Some((counts, _)) = rest.strip_prefix('{').and_then(|rest| rest.split_once('}')) else { return Ok(None) };
         let (least, most) = match counts.split_once(',') {
@@ -128,16 +151,16 @@ impl<'g> Translation<'g> {
             return Ok(None);
         }
         let value = |text: &str| text.parse::<u32>().ok().filter(|count| *count <= COUNT_MAX);
-        let good = match (value(least), most.filter(|most| !most.is_empty()).map(value)) {
-            (Some(_), None) => true,
-            (Some(least), Some(Some(most))) => least <= most,
-            _ => false,
+        let largest = match (value(least), most.filter(|most| !most.is_empty()).map(value)) {
+            (Some(least), None) => Some(least),
+            (Some(least), Some(Some(most))) if least <= most => Some(most),
+            _ => None,
         };
-        if !good {
-            return self.mistake(self.at, "a repetition count above 1000 or in descending order");
+        match largest {
+            // The digits and the two braces.
+            Some(largest) => Ok(Some((counts.len() + 2, largest))),
+            None => self.mistake(self.at, "a repetition count above 1000 or in descending order"),
         }
-        // The digits and the two braces.
-        Ok(Some(counts.len() + 2))
     }
 
     /// Translates an escape outside of a class. The backslash is already consumed.

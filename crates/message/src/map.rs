@@ -267,14 +267,15 @@ impl FieldMap {
         }
     }
 
-    /// The value of Content-Length (RFC 9110 §8.6); `None` without the field. An error if it is repeated or not a
-    /// number.
+    /// The value of Content-Length (RFC 9110 §8.6); `None` without the field. An error if it is repeated, not a number, or
+    /// at least 2^63: a peer with signed numbers would read another length.
     pub fn content_length(&self) -> Result<Option<u64>, FieldFault> {
         let Some(value) = self.get(names::CONTENT_LENGTH) else { return Ok(None) };
         if self.is_repeated(names::CONTENT_LENGTH) {
             return Err(FieldFault::Repeated);
         }
-        parse_number(value).map(Some).ok_or(FieldFault::Malformed)
+        let length = parse_number(value).filter(|length| *length <= i64::MAX as u64);
+        length.map(Some).ok_or(FieldFault::Malformed)
     }
 
     /// Returns whether a request with these fields has content (RFC 9112 §6.3): Transfer-Encoding, or a Content-Length above 0.

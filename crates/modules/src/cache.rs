@@ -168,7 +168,12 @@ impl CacheRules {
         if !matches!(head.method(), Method::Get | Method::Head) {
             return Some(Forwarded::Method);
         }
+        // A proxy removes the fields that Connection names (RFC 9110 §7.6.1). The origin would not see them, and the key and
+        // `Vary` would be about them.
+        let usual = ["close", "keep-alive", "te", "upgrade"];
+        let names_fields = |option: &[u8]| !usual.iter().any(|usual| option.eq_ignore_ascii_case(usual.as_bytes()));
         let is_excluded = cx.arrival().upgrade
+            || fields.list(names::CONNECTION).any(names_fields)
             || cx.body_len() != Some(0)
             // RFC 9111 §4.3.2: these conditions are for the origin.
             || fields.contains(names::IF_MATCH)

@@ -53,6 +53,36 @@ pub(crate) fn without_look_ahead(expression: &str) -> WithoutLookAhead {
     }
 }
 
+/// Removes all look-around, so that an expression matches more.
+pub(crate) fn without_assertions(expression: &str) -> String {
+    let mut out = String::new();
+    let mut rest = expression;
+    'whole: while let Some(c) = rest.chars().next() {
+        if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|start| rest.starts_with(start)) {
+            let (mut depth, mut is_escaped) = (0, false);
+            for (at, c) in rest.char_indices() {
+                match c {
+                    _ if is_escaped => is_escaped = false,
+                    '\\' => is_escaped = true,
+                    '(' => depth += 1,
+                    ')' => depth -= 1,
+                    _ => {}
+                }
+                if depth == 0 {
+                    rest = &rest[at + 1..];
+                    continue 'whole;
+                }
+            }
+            return expression.to_owned();
+        }
+        // An escaped character is no parenthesis.
+        let length = if c == '\\' { 1 + rest[1..].chars().next().map_or(0, char::len_utf8) } else { c.len_utf8() };
+        out.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    out
+}
+
 /// Whether the part after a look-ahead, in its alternative, matches any text.
 fn takes_any_rest(after: &str) -> bool {
     let rest = after.strip_prefix(".*").unwrap_or(after).trim_start_matches(')');
@@ -119,6 +149,18 @@ fn class_member(c: char) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn assertions() {
+        for (expression, want) in [
+            (r"/(config|(?<!ext/)phpbb(?!\w+)|store)", r"/(config|phpbb|store)"),
+            (r"^/(?!(a|b)\)).*x", "^/.*x"),
+            (r"\(?=x(?:y)", r"\(?=x(?:y)"),
+            (r"a(?=b", r"a(?=b"),
+        ] {
+            assert_eq!(without_assertions(expression), want);
+        }
+    }
 
     // PCRE's documentation, "Lookahead assertions": it applies at each place where the part before it matches.
     #[test]

@@ -172,7 +172,9 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         if let Some(predecessor) = predecessor {
             // It blocks this thread only: the workers serve. `causeway upgrade` returns when it is ready, and the file is right then.
             if let Err(error) = predecessor.ready() {
-                pidfile.map(PidFile::give_back);
+                if let Some(pidfile) = pidfile {
+                    pidfile.give_back();
+                }
                 return Err(error);
             }
             server.own();

@@ -114,6 +114,8 @@ const MEANT: &[(&str, &str, u16, u16, &str)] = &[
     ("laravel", "/", 405, 404, "a folder without an index; Caddy does not tell it from a missing file"),
     ("auth_request", "/secret/", 500, 502, "the status for an upstream that refuses"),
     ("*", "*", 301, 308, "the redirect to a folder's slash: Caddy's status, and a relative target"),
+    ("map_path", "/", 405, 403, "other methods than GET meet the access rules first"),
+    ("php_index", "/a/../page.html", 200, 400, "'..' beside rules that join $request_uri to a path"),
     ("limit", "/login", 503, 429, "the status of RFC 6585 for too many requests"),
 ];
 

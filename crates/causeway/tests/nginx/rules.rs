@@ -178,6 +178,7 @@ fn fields_of_clients_equal_those_of_nginx() {
     let lines = ["", "X-Proto: https\r\n"];
     let cases: Vec<_> = lines.iter().map(|line| ("GET", "/kept/x", *line)).collect();
     compare("fields_up", &[], &cases);
+    compare("map_path", &[], &["/", "/go", "/page.html", "/index.html", "/404.html"].map(|path| ("GET", path, "")));
     let paths = ["/host/a%20b%25z%C3%BC?x=y", "/host/", "/exact", "/exact/", "/exact/x"];
     compare("rewrites", &["location"], &paths.map(|path| ("GET", path, "")));
 }

@@ -175,6 +175,14 @@ fn scripts_equal_those_of_nginx() {
                  /loose/admin.php/ /checked/a.phpx/b.php /checked/a.php~ /index.php/a.phpx/b.php/c%20d%3Fe";
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
     compare_in(&folder, "php_scripts", &[], &cases);
+    for folder_of_app in ["www/apps/files", "www/apps/styled"] {
+        std::fs::create_dir_all(folder.0.join(folder_of_app)).unwrap();
+    }
+    std::fs::write(folder.0.join("www/apps/styled/a.css"), "style").unwrap();
+    let paths = "/apps/files/ /apps/ /apps/files /apps/styled/ /apps/styled/a.css /sub/ /none /none/x?y /index.php/x \
+                 /../index.php /..%2findex.php /apps/..%2f..%2fnew.php";
+    let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    compare_in(&folder, "php_index", &["location"], &cases);
     // Content of unknown length is buffered, as FastCGI needs the length.
     let chunked =
         |bytes: usize| format!("Transfer-Encoding: chunked\r\n\r\n{bytes:x}\r\n{}\r\n0\r\n\r\n", "x".repeat(bytes));

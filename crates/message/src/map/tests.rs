@@ -120,6 +120,8 @@ fn rfc9110_8_6_content_length() {
     check(&[], Ok(None));
     check(&["17"], Ok(Some(17)));
     check(&["017"], Ok(Some(17)));
+    check(&["9223372036854775807"], Ok(Some(i64::MAX as u64)));
+    check(&["9223372036854775808"], Err(FieldFault::Malformed));
     check(&["17", "17"], Err(FieldFault::Repeated));
     for bad in ["17, 17", "+17", "-17", "0x17", "17.0", "", "18446744073709551616", "1 7"] {
         check(&[bad], Err(FieldFault::Malformed));

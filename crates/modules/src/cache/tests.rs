@@ -891,6 +891,9 @@ fn settings() {
     assert!(hits(json!({ "default_cache_control": "public, max-age=50" }), "", "Cookie: a=b", 49));
     assert!(!hits(json!({}), "", "Cache-Control: no-cache", 0));
     assert!(hits(json!({ "mode": "bypass_request" }), "", "Cache-Control: no-cache", 0));
+    assert!(hits(json!({}), "", "Connection: close, Keep-Alive, TE", 0));
+    // RFC 9110 §7.6.1: a proxy removes such a field, so that the origin's response is one to a request without it.
+    assert!(!hits(json!({}), "", "Connection: close, Accept", 0));
     assert!(!hits(json!({ "regex": { "exclude": "^/$" } }), "", "", 0));
     assert!(hits(json!({ "regex": { "exclude": "^/x" } }), "", "", 0));
     let mut bench = bench(json!({ "default_cache_control": "max-age=50" }));

@@ -407,11 +407,8 @@ impl<'a> Translator<'a> {
         }
         let mut lines = Vec::new();
         if let Some(index) = inherited(blocks, "index").last() {
-            let (absolute, files): (Vec<_>, Vec<_>) = index.arguments.iter().partition(|file| file.starts_with('/'));
-            if !absolute.is_empty() {
-                self.note(out, index, "an absolute path is not carried over");
-            }
-            let files: Vec<_> = files.into_iter().map(String::as_str).collect();
+            let files = index.arguments.iter().map(String::as_str).filter(|file| !file.starts_with('/'));
+            let files: Vec<_> = files.collect();
             lines.push(format!("index {}", if files.is_empty() { "index.html".to_owned() } else { files.join(" ") }));
         } else {
             lines.push("index index.html".to_owned());

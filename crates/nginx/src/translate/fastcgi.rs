@@ -31,7 +31,6 @@ const USUAL: &[(&str, &[&str])] = &[
     ("REMOTE_PORT", &["$remote_port"]),
     ("REMOTE_USER", &["$remote_user"]),
     ("SERVER_ADDR", &["$server_addr"]),
-    ("SERVER_PORT", &["$server_port"]),
     ("SERVER_NAME", &["$host"]),
     ("REDIRECT_STATUS", &["200"]),
     ("PATH_INFO", &["$fastcgi_path_info"]),

@@ -3,7 +3,7 @@
 use super::content::{alias_of, elsewhere, has_equal_fields, in_written_order, is_internal};
 use super::rules::{always_answers, choose_anew, has_break};
 use super::{Translator, inherited, own, value};
-use crate::expressions::{WithoutLookAhead, compiled, groups, without_look_ahead};
+use crate::expressions::{WithoutLookAhead, compiled, groups, without_assertions, without_look_ahead};
 use crate::location::{Location, Locations, PathConditions, Pattern, pattern};
 use crate::parse::Directive;
 use crate::variables::{Names, variables};
@@ -43,6 +43,15 @@ impl<'a> Translator<'a> {
             route
                 .push("# nginx takes a dot segment at the end for a folder, and the matchers below do not.".to_owned());
             route.push(format!("@{name} vars_regexp {{path}} {}", quote(r"/\.\.?$")));
+            route.push(format!("error @{name} 400"));
+        }
+        if blocks.iter().any(|block| joins_request_uri(block)) {
+            let name = self.fresh("above");
+            route.push(
+                "# nginx refuses a path above the root. Rules below join the URI as it was sent to another one."
+                    .to_owned(),
+            );
+            route.push(format!("@{name} vars_regexp {{path}} {}", quote(r"(?:^|/)\.\.(?:/|$)")));
             route.push(format!("error @{name} 400"));
         }
         // nginx redirects a path whose last slash is missing to its location of a proxy, and to a folder.
@@ -122,7 +131,14 @@ impl<'a> Translator<'a> {
         let mut is_possible = around.iter().all(|outer| compiled(&without_look_ahead(outer).expression).is_ok());
         if let Pattern::Regexp(expression) = &location.pattern {
             let WithoutLookAhead { expression, except } = without_look_ahead(expression);
-            if let Err(reason) = compiled(&expression) {
+            let wider = Some(without_assertions(&expression))
+                .filter(|wider| closes(location.own()) && compiled(&expression).is_err() && compiled(wider).is_ok());
+            if let Some(wider) = wider {
+                let reason = "the expression is not in Go's syntax; all paths are refused that it matches without its look-around";
+                self.remark(out, location.own(), reason);
+                capture.clone_from(&name);
+                lines.push(format!("path_regexp {name} {}", quote(&wider)));
+            } else if let Err(reason) = compiled(&expression) {
                 let check = match restricts(location) {
                     true => " It restricts access: write it by hand before you serve this.",
                     false => "",
@@ -248,8 +264,9 @@ impl<'a> Translator<'a> {
         if !location.is_server() && always_answers(own_block) {
             return;
         }
-        let indexes: Vec<String> =
-            inherited(&location.blocks, "index").last().map(|d| d.arguments.clone()).unwrap_or_default();
+        let index = inherited(&location.blocks, "index").last().copied();
+        let (absolute, indexes): (Vec<String>, Vec<String>) =
+            index.iter().flat_map(|index| index.arguments.clone()).partition(|file| file.starts_with('/'));
         let alias = alias_of(location);
         let has_alias = alias.is_some();
         let has_pass = |block: &Directive| PASSES.iter().any(|name| !own(block, name).is_empty());
@@ -272,8 +289,13 @@ impl<'a> Translator<'a> {
         let parts = files.and_then(|files| files.arguments.split_last());
         let tests_folders = parts.is_none_or(|(_, candidates)| candidates.iter().any(|path| path == "$uri/"));
         let is_file = matches!(&location.pattern, Pattern::Exact(path) if !path.ends_with('/'));
-        if program && serves && tests_folders && !is_file {
-            self.folders(out, location, &indexes, names);
+        let leaves_folders = program && serves && tests_folders && !is_file;
+        if let (Some(index), true) = (index, serves && !absolute.is_empty() && !leaves_folders) {
+            self.note(out, index, "an absolute path is not carried over");
+        }
+        if leaves_folders {
+            let last = absolute.last().zip(index).and_then(|(last, index)| self.expand(out, index, names, last));
+            self.folders(out, location, &indexes, last.as_deref(), names);
         } else if serves
             && tests_folders
             && !is_file
@@ -305,11 +327,7 @@ impl<'a> Translator<'a> {
                 if has_break(own_block) {
                     self.remark(out, files, "the files are those of the path before the rule with 'break'");
                 }
-                let mut last = last.replace("{?query}", "?{query}");
-                if !last.contains('?') {
-                    // The new URI has no query.
-                    last.push('?');
-                }
+                let last = with_query(&last);
                 let missing = self.missing(out, &candidates);
                 if candidates.split(' ').any(|pattern| pattern != "{path}" && pattern != "{path}/") {
                     out.push(format!("@found_{missing} file {candidates}"));
@@ -356,8 +374,16 @@ impl<'a> Translator<'a> {
         route.push(format!("redir @{name} {{scheme}}://{{hostport}}{path}/{{?query}} 301"));
     }
 
-    /// Writes nginx's steps for a folder whose index another location may serve: a redirect to its slash, and the index as the path.
-    fn folders(&mut self, out: &mut Vec<String>, location: &Location<'a>, indexes: &[String], names: &Names) {
+    /// Writes nginx's steps for a folder whose index another location may serve: a redirect to its slash, and the index as the path,
+    /// or, without an index, the path `last`.
+    fn folders(
+        &mut self,
+        out: &mut Vec<String>,
+        location: &Location<'a>,
+        indexes: &[String],
+        last: Option<&str>,
+        names: &Names,
+    ) {
         let mut lines = Vec::new();
         let (mut root, mut path, mut prefix) = (None, "{path}".to_owned(), "");
         let alias = alias_of(location);
@@ -389,6 +415,12 @@ impl<'a> Translator<'a> {
         let candidates: Vec<_> = indexes.iter().map(|index| format!("{path}{index}")).collect();
         block(&mut lines, &format!("@{index}"), [vec!["path */".to_owned()], files(&candidates.join(" "))].concat());
         self.guarded(&mut lines, location, names, &index, vec![format!("rewrite * {prefix}{{file_match.relative}}")]);
+        if let Some(last) = last {
+            // A folder without an index: its path still ends in a slash.
+            let name = self.fresh("no_index");
+            block(&mut lines, &format!("@{name}"), [vec!["path */".to_owned()], files(&format!("{path}/"))].concat());
+            self.guarded(&mut lines, location, names, &name, vec![rewrite(&with_query(last))]);
+        }
         match alias {
             None => out.extend(lines),
             Some(_) => block(out, &format!("route @{inside}"), lines),
@@ -426,6 +458,19 @@ impl<'a> Translator<'a> {
             }
         }
     }
+}
+
+/// Whether a path with `$request_uri` in it becomes the request's, in a block or within it.
+fn joins_request_uri(block: &Directive) -> bool {
+    let joins = |word: &String| word.starts_with('/') && word.contains("$request_uri");
+    let rule = |d: &Directive| matches!(&*d.name, "rewrite" | "try_files" | "index") && d.arguments.iter().any(joins);
+    block.block().iter().any(|directive| rule(directive) || joins_request_uri(directive))
+}
+
+/// The target of a new URI, which has no query unless it names one.
+fn with_query(uri: &str) -> String {
+    let uri = uri.replace("{?query}", "?{query}");
+    if uri.contains('?') { uri } else { format!("{uri}?") }
 }
 
 impl Location<'_> {
@@ -541,6 +586,16 @@ fn serves_folders(location: &Location<'_>) -> bool {
 /// Whether a location, or one around it, has rules that refuse requests.
 fn restricts(location: &Location<'_>) -> bool {
     location.deeper().iter().any(|block| block.block().iter().any(refuses))
+}
+
+/// Whether a location refuses all requests.
+fn closes(location: &Directive) -> bool {
+    let denies =
+        own(location, "deny").iter().any(|deny| deny.argument(0) == "all") && own(location, "allow").is_empty();
+    let returns = own(location, "return");
+    let answers =
+        returns.first().is_some_and(|answer| answer.argument(0).parse().is_ok_and(|status: u16| status >= 400));
+    denies && value(&[location], "satisfy") != Some("any") || answers || !own(location, "internal").is_empty()
 }
 
 /// Whether a rule may refuse requests.

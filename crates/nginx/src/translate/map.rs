@@ -122,7 +122,7 @@ impl Translator<'_> {
             lines.push(format!("default {}", quote_scalar(&default)));
             let source = if variables::is_path(map.argument(0)) {
                 // The path as sent may have another form, which this matcher resolves.
-                let name = self.fresh("uri");
+                let name = path_matcher(&variable);
                 out.push(format!("@{name} path_regexp {name} (?s)^.*$"));
                 format!("@{name} {{re.{name}.0}}")
             } else {
@@ -131,6 +131,28 @@ impl Translator<'_> {
             block(out, &format!("map {source} {{{}}}", variables::variable(&variable)), lines);
         }
     }
+}
+
+impl Translator<'_> {
+    /// Takes the path anew for the maps about it that the rules of a block have: in nginx a map has the value of its first use, which may be
+    /// after a rewrite or an index.
+    pub(super) fn paths_of_maps(&mut self, out: &mut Vec<String>, block: &Directive) {
+        for map in &self.shared.maps {
+            let variable = map.argument(1).trim_start_matches('$');
+            let is_rule = |d: &&Directive| matches!(&*d.name, "if" | "set" | "return");
+            let has = |d: &Directive| d.arguments.iter().any(|word| variables::variables(word).contains(&variable));
+            let mut rules = block.block().iter().filter(is_rule);
+            if variables::is_path(map.argument(0)) && rules.any(|rule| has(rule) || rule.block().iter().any(has)) {
+                let name = path_matcher(variable);
+                out.push(format!("vars @{name} nginx_path {{re.{name}.0}}"));
+            }
+        }
+    }
+}
+
+/// The name of the matcher for the path that a map is about.
+fn path_matcher(variable: &str) -> String {
+    format!("path_of_{variable}")
 }
 
 /// Whether a directive, or one within it, has the variable in another field than Connection.

@@ -144,8 +144,11 @@ impl Translator<'_> {
     /// `return` apply once more, as the path may be another one now, and another location may have led here.
     pub(super) fn staying_rules(&mut self, blocks: &[&Directive], names: &mut Names) -> Vec<String> {
         let [around @ .., owner] = blocks else { return Vec::new() };
+        let mut out = Vec::new();
+        self.paths_of_maps(&mut out, owner);
         if !choose_anew(owner) {
-            return self.rules(blocks, names);
+            out.extend(self.rules(blocks, names));
+            return out;
         }
         let mut staying = Directive::clone(owner);
         let rules = staying.block.get_or_insert_default();
@@ -159,7 +162,8 @@ impl Translator<'_> {
             let is_empty = is_condition && rule.block().is_empty();
             !is_empty && !matches!(&*rule.name, "rewrite" | "break")
         });
-        self.rules(&[around, &[&staying]].concat(), names)
+        out.extend(self.rules(&[around, &[&staying]].concat(), names));
+        out
     }
 
     fn set(&mut self, out: &mut Vec<String>, directive: &Directive, names: &mut Names, matcher: Option<&str>) {

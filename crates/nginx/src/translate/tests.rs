@@ -139,6 +139,8 @@ fn small_forms() {
     check(&format!("{trusted} {}", proxy(scheme)), &["header_up X-Forwarded-Proto {scheme}"], "");
     let script = "fastcgi_pass a:1; fastcgi_split_path_info ^(.+(?<=\\.php))(/.+)$;";
     check(&location(script), &["split \"\""], "no equivalent expression: ");
+    let closed = r"server { location ~ /(config|(?<!ext/)phpbb(?!\w+)|store) { deny all; } location / { root /a; } }";
+    check(closed, &["@config_ext_phpbb_1", "/(config|phpbb|store)"], "all paths are refused that it matches");
     // A matcher that no line has is left out.
     let (caddyfile, _) = translated(&location("if ($arg_a) { limit_rate 1k; }"));
     assert!(!caddyfile.contains('@'), "{caddyfile}");

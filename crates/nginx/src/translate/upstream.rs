@@ -438,7 +438,7 @@ impl<'a> Translator<'a> {
             match (name.to_ascii_lowercase().as_str(), text) {
                 // Such a field Host has a port, which `$host` has not.
                 ("host", "$host") if !has_usual_port => lines.push("header_up Host {host}".to_owned()),
-                // Behind a trusted proxy the proxy sends that one's, and not those of the connection.
+                // After a trusted proxy the proxy sends that one's, and not those of the connection.
                 ("x-forwarded-proto", "$scheme") if names.has_real_ip => {
                     lines.push("header_up X-Forwarded-Proto {scheme}".to_owned());
                 }
