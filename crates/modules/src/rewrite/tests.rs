@@ -155,6 +155,8 @@ fn query() {
         (q(json!({ "rename": [{ "key": "c", "val": "b" }] })), "/?a=1&b=2", "GET /?a=1&b=2 /"),
         (q(json!({ "delete": ["a", ""] })), "/?a=1&b=2&a=3", "GET /?b=2 /"),
         (q(json!({ "delete": ["a"] })), "/x?a=1", "GET /x /x"),
+        // The query is as the client sent it.
+        (json!({ "strip_path_prefix": "/x" }), "/x/y?a=\"<b>'", "GET /y?a=\"<b>' /y"),
         (q(json!({ "delete": ["{http.request.uri.query.b}"] })), "/?a=1&b=a", "GET /?b=a /"),
         (replace("a", "\\d", "<$0>"), "/?a=1&b=2", "GET /?a=%3C1%3E&b=2 /"),
         (replace("*", "\\d", "n"), "/?a=1&b=2", "GET /?a=n&b=n /"),
