@@ -155,6 +155,9 @@ impl<'a> Translator<'a> {
             if is_replaced || usual.contains(&text) || (name == "SERVER_NAME" && is_nameless) {
                 continue;
             }
+            if parameter.argument(2) == "if_not_empty" && !variables(text).is_empty() {
+                self.remark(out, parameter, "an empty value is sent too");
+            }
             // Programs such as WordPress look for the name of the server only.
             let text = text.strip_suffix("/$nginx_version").unwrap_or(text);
             if let Some(text) = self.expand(out, parameter, names, text) {

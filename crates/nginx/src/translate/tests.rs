@@ -137,6 +137,12 @@ fn small_forms() {
     let trusted = "set_real_ip_from 10.0.0.1;";
     let scheme = "proxy_set_header X-Forwarded-Proto $scheme;";
     check(&format!("{trusted} {}", proxy(scheme)), &["header_up X-Forwarded-Proto {scheme}"], "");
+    let param = "fastcgi_pass a:1; fastcgi_param HTTPS $arg_a if_not_empty; fastcgi_param SERVER_PORT $server_port;";
+    check(
+        &location(param),
+        &["env HTTPS {query.a}", "env SERVER_PORT {http.request.local.port}"],
+        "an empty value is sent",
+    );
     let script = "fastcgi_pass a:1; fastcgi_split_path_info ^(.+(?<=\\.php))(/.+)$;";
     check(&location(script), &["split \"\""], "no equivalent expression: ");
     let closed = r"server { location ~ /(config|(?<!ext/)phpbb(?!\w+)|store) { deny all; } location / { root /a; } }";
