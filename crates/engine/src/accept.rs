@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use causeway_pipeline::{Ends, ProxyPolicy, TcpProbes, TlsFacts};
 use progress::{Stamp, stage};
@@ -34,6 +34,8 @@ use crate::worker::{Core, Load};
 pub(crate) const BACKLOG: i32 = 4096;
 /// Pause of accepting when the process is out of descriptors or memory; closing connections release some.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(250);
+/// How often a worker reports that.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// A connection on its way to another worker.
 pub(crate) struct Adopted {
@@ -146,6 +148,7 @@ pub(crate) async fn accept(
     let mut ends = false;
     // After the listener's end at most a full backlog is accepted: later connections must not keep an ending listener alive.
     let mut last = BACKLOG;
+    let mut reported: Option<Instant> = None;
     while last > 0 {
         let accepted = tokio::select! {
             biased;
@@ -184,7 +187,10 @@ pub(crate) async fn accept(
             Err(_) if is_last => return,
             Err(error) => {
                 // Out of descriptors or memory: the listener stays readable, so accepting again at once would spin.
-                tracing::warn!(%error, "pausing accept for {} ms", EXHAUSTED_PAUSE.as_millis());
+                if reported.is_none_or(|at| at.elapsed() >= REPORT_EVERY) {
+                    tracing::warn!(%error, "pausing accept for {} ms", EXHAUSTED_PAUSE.as_millis());
+                    reported = Some(Instant::now());
+                }
                 tokio::time::sleep(EXHAUSTED_PAUSE).await;
             }
         }
