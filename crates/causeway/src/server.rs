@@ -348,7 +348,7 @@ impl Server {
                 Command::Upgrade(binary, reply) => match self.upgrade(binary, &mut deferred).await {
                     Ok(process) => {
                         let _ = reply.send(Ok(process));
-                        // Their callers get `LoadFault::Stopping`, and may send them to the other process.
+                        // The callers of waiting commands get `LoadFault::Stopping`, and may send them to the other process.
                         deferred.clear();
                         return self.leave(process).await;
                     }

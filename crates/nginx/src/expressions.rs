@@ -57,23 +57,11 @@ pub(crate) fn without_look_ahead(expression: &str) -> WithoutLookAhead {
 pub(crate) fn without_assertions(expression: &str) -> String {
     let mut out = String::new();
     let mut rest = expression;
-    'whole: while let Some(c) = rest.chars().next() {
+    while let Some(c) = rest.chars().next() {
         if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|start| rest.starts_with(start)) {
-            let (mut depth, mut is_escaped) = (0, false);
-            for (at, c) in rest.char_indices() {
-                match c {
-                    _ if is_escaped => is_escaped = false,
-                    '\\' => is_escaped = true,
-                    '(' => depth += 1,
-                    ')' => depth -= 1,
-                    _ => {}
-                }
-                if depth == 0 {
-                    rest = &rest[at + 1..];
-                    continue 'whole;
-                }
-            }
-            return expression.to_owned();
+            let Some(end) = group_end(rest) else { return expression.to_owned() };
+            rest = &rest[end..];
+            continue;
         }
         // An escaped character is no parenthesis.
         let length = if c == '\\' { 1 + rest[1..].chars().next().map_or(0, char::len_utf8) } else { c.len_utf8() };
@@ -92,9 +80,14 @@ fn takes_any_rest(after: &str) -> bool {
 /// Returns the texts before, in and after a negative look-ahead.
 fn split_look_ahead(expression: &str) -> Option<(&str, &str, &str)> {
     let start = expression.find("(?!")?;
-    let mut depth = 0;
-    let mut is_escaped = false;
-    for (at, c) in expression[start..].char_indices() {
+    let end = start + group_end(&expression[start..])?;
+    Some((&expression[..start], &expression[start + 3..end - 1], &expression[end..]))
+}
+
+/// Returns the offset after the group with which an expression begins; `None` if it is not closed.
+fn group_end(expression: &str) -> Option<usize> {
+    let (mut depth, mut is_escaped) = (0, false);
+    for (at, c) in expression.char_indices() {
         match c {
             _ if is_escaped => is_escaped = false,
             '\\' => is_escaped = true,
@@ -103,7 +96,7 @@ fn split_look_ahead(expression: &str) -> Option<(&str, &str, &str)> {
             _ => {}
         }
         if depth == 0 {
-            return Some((&expression[..start], &expression[start + 3..start + at], &expression[start + at + 1..]));
+            return Some(at + 1);
         }
     }
     None

@@ -176,7 +176,7 @@ impl ConfigSource {
         Ok(self.document.adapt(directives, &|name: &str| self.environment.get(name))?)
     }
 
-    /// Checks that the configuration can be served.
+    /// Checks that the configuration can be served. Returns warnings about settings that it accepts.
     pub(crate) fn validate(&self, adapted: &AdaptedDocument) -> anyhow::Result<Vec<String>> {
         let checked = server::validate(adapted.json.clone(), &registry(&self.environment));
         checked.map_err(|fault| explain(&self.document, adapted, &fault))

@@ -39,8 +39,8 @@ pub(crate) fn home_of(subdirective: &str) -> Option<&'static str> {
 }
 
 /// The place or the name of an option that `reverse_proxy` has elsewhere, or had in Caddy 1.
-pub(crate) fn in_proxy(option: &str) -> Option<String> {
-    let note = match option {
+pub(crate) fn in_proxy(option: &str) -> Option<&'static str> {
+    Some(match option {
         "timeout" | "timeouts" => {
             "time limits are those of 'transport http', such as 'response_header_timeout' and 'dial_timeout'"
         }
@@ -52,8 +52,7 @@ pub(crate) fn in_proxy(option: &str) -> Option<String> {
         "without" => "'uri strip_prefix' or 'handle_path' removes a prefix",
         _ if proxy::TRANSPORT_OPTIONS.contains(&option) => "it belongs in the block of 'transport http'",
         _ => return None,
-    };
-    Some(note.to_owned())
+    })
 }
 
 /// The equivalent of a directive of nginx, Apache or Caddy 1.

@@ -281,7 +281,7 @@ impl Proxy {
             other => {
                 let error = line.unknown(UNKNOWN, OPTIONS);
                 return Err(match hint::in_proxy(other) {
-                    Some(hint) => error.noted(|| hint),
+                    Some(hint) => error.noted(|| hint.to_owned()),
                     None => error,
                 });
             }

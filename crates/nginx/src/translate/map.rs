@@ -131,9 +131,7 @@ impl Translator<'_> {
             block(out, &format!("map {source} {{{}}}", variables::variable(&variable)), lines);
         }
     }
-}
 
-impl Translator<'_> {
     /// Takes the path anew for the maps about it that the rules of a block have: in nginx a map has the value of its first use, which may be
     /// after a rewrite or an index.
     pub(super) fn paths_of_maps(&mut self, out: &mut Vec<String>, block: &Directive) {
