@@ -110,6 +110,10 @@ impl UpstreamPool {
 
     /// Hands the call to a connection, opens one for it, or queues it.
     pub(crate) fn place(&self, waiting: WaitingCall) {
+        // The connections that became idle with the one that ended may have ended too, for example when the upstream's host was restarted.
+        if waiting.is_retry && !self.speaks_http2.get() && !self.is_full() {
+            return self.connect(waiting);
+        }
         // An open connection first: a new one costs a round trip, with TLS two or more.
         let Some(waiting) = self.links.hand_over(waiting) else { return };
         let connecting = self.links.connecting();

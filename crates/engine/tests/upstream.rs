@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use causeway_pipeline::{TlsPolicy, TlsSpec};
 use support::http2::RequestBody;
-use support::origin::{Act, Origin};
+use support::origin::{Act, Origin, OriginConnection};
 use support::tls::{Authority, Store};
 use support::{TestClient, TestServer};
 
@@ -110,6 +110,37 @@ fn a_stale_connection_is_replaced() {
     assert_eq!(client.get(&origin.target()).text(), "1");
     assert_eq!(client.get(&origin.target()).text(), "2");
     origin.end();
+}
+
+// RFC 9112 §9.3.1.1: the retry gets a new connection. When a host was restarted, all idle connections to it have ended.
+#[test]
+fn no_stale_connection_after_another() {
+    let server = TestServer::start(|_| {});
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("/forward/{}", listener.local_addr().unwrap().port());
+    let origin = std::thread::spawn(move || {
+        let open = || OriginConnection::new(listener.accept().unwrap().0);
+        // Two at once, so that both are idle afterwards.
+        let mut stale = [open(), open()];
+        stale.iter_mut().for_each(|peer| assert!(!peer.head().is_empty()));
+        stale.iter_mut().for_each(|peer| peer.answer("old"));
+        // Each reads its next request, and closes without a response.
+        let ended = stale.map(|mut peer| std::thread::spawn(move || peer.try_head().is_some()));
+        let mut peer = open();
+        peer.head();
+        peer.answer("new");
+        drop(peer);
+        ended
+    });
+    let mut clients = [server.client(), server.client()];
+    clients.iter_mut().for_each(|client| client.ask(&target));
+    clients.iter_mut().for_each(|client| assert_eq!(client.answer().text(), "old"));
+    clients[0].ask(&target);
+    assert_eq!(clients[0].answer().text(), "new");
+    drop(clients);
+    drop(server);
+    let asked = origin.join().unwrap().map(|peer| peer.join().unwrap());
+    assert_eq!(asked.iter().filter(|asked| **asked).count(), 1, "the other one got no request");
 }
 
 #[test]

@@ -29,9 +29,9 @@ const _: () = assert!(size_of::<Client>() <= 512);
 /// `Settings::client`).
 const STREAMS_MAX: usize = 4096;
 
-/// Number of streams that may be opened before the server's SETTINGS arrive. RFC 9113 §6.5.2 recommends at least this
-/// limit.
-const STREAMS_EARLY: usize = 100;
+/// Number of streams that may be opened before the server's SETTINGS arrive. The server may allow any number (RFC 9113 §6.5.2), and
+/// refuses the streams beyond it, with requests that cannot be repeated among them.
+const STREAMS_EARLY: usize = 1;
 
 const LIVENESS_PING: [u8; 8] = *b"liveness";
 
@@ -92,7 +92,13 @@ impl Client {
         self.connection.streams.is_empty()
     }
 
-    /// Number of streams that may be opened now.
+    /// Whether the server's SETTINGS have arrived.
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        self.met
+    }
+
+    /// Number of streams that may be opened now; before the server's SETTINGS at most one.
     #[must_use]
     pub fn room(&self) -> usize {
         let max = match (self.connection.peer.streams_max as usize).min(STREAMS_MAX) {

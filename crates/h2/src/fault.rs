@@ -35,6 +35,27 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
+    /// Returns the RFC's name of the code.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoError => "NO_ERROR",
+            Self::Protocol => "PROTOCOL_ERROR",
+            Self::Internal => "INTERNAL_ERROR",
+            Self::FlowControl => "FLOW_CONTROL_ERROR",
+            Self::SettingsTimeout => "SETTINGS_TIMEOUT",
+            Self::StreamClosed => "STREAM_CLOSED",
+            Self::FrameSize => "FRAME_SIZE_ERROR",
+            Self::RefusedStream => "REFUSED_STREAM",
+            Self::Cancel => "CANCEL",
+            Self::Compression => "COMPRESSION_ERROR",
+            Self::Connect => "CONNECT_ERROR",
+            Self::EnhanceYourCalm => "ENHANCE_YOUR_CALM",
+            Self::InadequateSecurity => "INADEQUATE_SECURITY",
+            Self::Http11Required => "HTTP_1_1_REQUIRED",
+        }
+    }
+
     /// Returns the code with this number; an unknown number means INTERNAL_ERROR (RFC 9113 §7).
     #[must_use]
     pub const fn of(number: u32) -> Self {

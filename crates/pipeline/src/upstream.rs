@@ -103,8 +103,12 @@ pub enum CallFault {
     Busy,
     /// The upstream reported that it lacks a resource for the request (FastCGI's FCGI_OVERLOADED).
     Overloaded,
-    /// The upstream closed the connection, reset the stream, or refused it before its response.
+    /// The upstream did not process the request: by REFUSED_STREAM, or a GOAWAY with an earlier last stream (RFC 9113 §8.7).
+    Unprocessed,
+    /// The upstream closed the connection before its response.
     Closed,
+    /// The stream was reset by the upstream, or because it violated the protocol; the name of the code (RFC 9113 §7).
+    Reset(&'static str),
     /// As `Closed`, with the upstream's reason.
     Aborted(String),
     /// The upstream sent none of an awaited body, or accepted none of a request, for too long.
@@ -126,14 +130,17 @@ impl CallFault {
     /// head had arrived.
     pub fn kind(&self, is_headed: bool) -> Option<FailureKind> {
         Some(match self {
-            Self::RequestBody(_) => return None,
+            // What the client sent cannot be forwarded, so it would count against an upstream that never got it.
+            Self::RequestBody(_) | Self::Request => return None,
             _ if is_headed => FailureKind::BrokenOff,
             Self::Resolve(_) | Self::Connect(_) | Self::ConnectTimedOut | Self::NetworkProxy(_) | Self::Tls(_) => {
                 FailureKind::Unreachable
             }
             Self::Busy | Self::Overloaded => FailureKind::Unavailable,
             Self::HeadTimedOut | Self::Stalled => FailureKind::TimedOut,
-            Self::Closed | Self::Aborted(_) | Self::Malformed | Self::TooLarge | Self::Request => FailureKind::NoAnswer,
+            Self::Unprocessed | Self::Closed | Self::Reset(_) | Self::Aborted(_) | Self::Malformed | Self::TooLarge => {
+                FailureKind::NoAnswer
+            }
         })
     }
 }
@@ -150,7 +157,9 @@ impl fmt::Display for CallFault {
             Self::Tls(reason) => write!(f, "TLS handshake: {reason}"),
             Self::Busy => f.write_str("too many connections and waiting calls"),
             Self::Overloaded => f.write_str("the upstream is overloaded"),
+            Self::Unprocessed => f.write_str("the upstream refused the request without processing it"),
             Self::Closed => f.write_str("the connection closed before the response"),
+            Self::Reset(code) => write!(f, "the stream was reset: {code}"),
             Self::Aborted(reason) => write!(f, "the connection closed before the response: {reason}"),
             Self::Stalled => f.write_str("no data was transferred in time"),
             Self::TooLarge => f.write_str("the response's head or trailers exceed the limit"),

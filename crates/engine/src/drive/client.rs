@@ -137,8 +137,9 @@ impl<T: Transport> ClientConnection<T> {
             self.handle_input(task, out);
             self.produce(out);
             self.flush(task, out);
-            // Calls that waited for the stream of a finished one begin now, because no wakeup announces the free stream.
-            let begun = self.retire() && {
+            // Calls that waited for the stream of a finished one, or for the upstream's SETTINGS, begin now, because no wakeup announces it.
+            let is_waited_for = self.machine.is_multiplexed() && self.machine.room() > 0 && self.has_next();
+            let begun = (self.retire() || is_waited_for) && {
                 self.begin_calls(task, out)?;
                 !self.calls.is_empty()
             };
@@ -232,7 +233,12 @@ impl<T: Transport> ClientConnection<T> {
         let room = self.machine.room().saturating_sub(handed);
         let is_idle = self.calls.is_empty() && handed == 0;
         let ends = self.machine.is_last() || self.ended.read || self.ended.write_failed;
-        self.set_state(if ends { LinkState::Ending } else { LinkState::Open { room, is_idle } });
+        self.set_state(match ends {
+            true => LinkState::Ending,
+            // Before the SETTINGS of an HTTP/2 upstream it may have room for many calls or for none.
+            false if !self.machine.is_met() => LinkState::Connecting,
+            false => LinkState::Open { room, is_idle },
+        });
     }
 
     fn set_state(&self, state: LinkState) {
@@ -334,7 +340,7 @@ impl<T: Transport> ClientConnection<T> {
             }
             ClientEvent::End { .. } => call.end(machine, out),
             ClientEvent::Diagnostics { range, .. } => call.note_stderr(&line.input.bytes()[range]),
-            ClientEvent::Reset { .. } => call.fail(CallFault::Closed),
+            ClientEvent::Reset { fault, .. } => call.fail(fault),
             ClientEvent::Unprocessed { .. } | ClientEvent::GoAway { .. } | ClientEvent::Broken { .. } => {}
         }
     }
@@ -355,6 +361,7 @@ impl<T: Transport> ClientConnection<T> {
                 self.set_state(LinkState::Ending);
                 pool.place(WaitingCall { call, is_retry: true });
             }
+            _ if is_known => self.calls[at].fail(CallFault::Unprocessed),
             _ => self.calls[at].fail(self.fault.clone()),
         }
     }
@@ -526,6 +533,7 @@ impl<T: Transport> ClientConnection<T> {
         if let (Some(since), Some(limit)) = (*blocked, spec.write_timeout) {
             if now >= since + limit {
                 // A reset of single streams would not reach the upstream either.
+                self.fault = CallFault::Stalled;
                 return ControlFlow::Break(());
             }
             next = Some(since + limit);

@@ -78,6 +78,14 @@ impl ClientMachine {
         }
     }
 
+    /// Returns whether it is known how many exchanges the upstream accepts.
+    pub(crate) fn is_met(&self) -> bool {
+        match self {
+            Self::Http2(machine) => machine.is_met(),
+            Self::Http1(_) | Self::FastCgi(_) => true,
+        }
+    }
+
     /// Returns how many exchanges can begin now.
     pub(crate) fn room(&self) -> usize {
         each!(self, machine => machine.room())
@@ -244,7 +252,12 @@ fn of_http1(event: h1::ClientEvent) -> ClientEvent {
 }
 
 fn of_http2(event: h2::ClientEvent) -> ClientEvent {
-    event.map_fault(|_| CallFault::Malformed)
+    match event {
+        h2::ClientEvent::Reset { stream, fault } => {
+            ClientEvent::Reset { stream, fault: CallFault::Reset(fault.name()) }
+        }
+        event => event.map_fault(|_| CallFault::Malformed),
+    }
 }
 
 fn of_fastcgi(event: fastcgi::FastCgiEvent) -> ClientEvent {

@@ -345,6 +345,33 @@ fn an_upstream_that_takes_no_streams() {
     all_home(&server);
 }
 
+// RFC 9113 §5.1.2: a burst to an upstream whose limit is not known yet. One request is sent, and the others wait for its SETTINGS.
+#[test]
+fn a_burst_waits_for_the_settings() {
+    let server = TestServer::start(|_| {});
+    let origin = Origin::new(vec![
+        |p| {
+            p.exactly(24);
+            let stream = p.request();
+            // The second request has arrived at the proxy too.
+            std::thread::sleep(Duration::from_millis(50));
+            p.frame(kind::SETTINGS, flag::NONE, 0, &[0, 3, 0, 0, 0, 1]);
+            let next = p.try_frame().unwrap();
+            assert_eq!((next.kind, next.flags), (kind::SETTINGS, flag::ACK), "no request before it");
+            p.respond(stream, "good");
+        },
+        good,
+    ]);
+    let mut clients = [server.client(), server.client()];
+    clients.iter_mut().for_each(|client| client.ask(&target(&origin)));
+    for client in &mut clients {
+        assert_eq!(read(client), whole(200, "good"));
+    }
+    origin.end();
+    drop(clients);
+    all_home(&server);
+}
+
 // RFC 9113 §8.1: a server may respond before it has the whole request. NO_ERROR requests the client to stop sending it.
 #[test]
 fn an_answer_before_the_request_is_read_arrives() {

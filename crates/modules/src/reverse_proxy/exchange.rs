@@ -230,8 +230,10 @@ fn take_content(
     Ok(match (switch, untouched) {
         (Switch::None, Some(body)) if !body.is_empty() => {
             // HTTP in gRPC puts the head into the content, so an attempt's content is of no use to the next one.
+            // Over HTTP/2 the upstream can state that it has not processed a request of which it has part of the content.
+            let may_be_unprocessed = plan.transport.versions != Versions::Http1;
             if plan.carriage.sends_own_content()
-                && plan.balancing.retries.as_ref().is_some_and(|retries| retries.keeps_body(cx))
+                && plan.balancing.retries.as_ref().is_some_and(|retries| may_be_unprocessed || retries.keeps_body(cx))
             {
                 let replay = Replay::new(body, plan.request_buffers.unwrap_or_default());
                 (replay.body(), Some(replay))
@@ -332,12 +334,10 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
             let Some(kind) = fault.kind(false) else { return Step::Fail(failed(&asked.place, fault, is_late)) };
             let now = cx.worker().now();
             report_failure(&asked.place.address.name, kind, took, &fault, now);
-            // Busy is our own limit, not a failure of the upstream.
-            if fault != CallFault::Busy {
-                // A client could open the breaker with requests that cannot be sent.
-                if fault != CallFault::Request {
-                    asked.settle(cx, CallEnd::Failed);
-                }
+            // Busy is our own limit, and a server that ends a connection in good order leaves requests unprocessed: no failures of the
+            // upstream.
+            if !matches!(fault, CallFault::Busy | CallFault::Unprocessed) {
+                asked.settle(cx, CallEnd::Failed);
                 if let Some(checks) = &plan.passive {
                     checks.failed(asked.backend.facts(plan).status(), now);
                 }
@@ -431,7 +431,7 @@ fn failed(place: &AddressPool, fault: CallFault, is_late: bool) -> Fault {
     let status = match &fault {
         CallFault::RequestBody(fault) => return Fault::body(*fault),
         CallFault::HeadTimedOut => StatusCode::GATEWAY_TIMEOUT,
-        CallFault::Closed if is_late => StatusCode::GATEWAY_TIMEOUT,
+        CallFault::Closed | CallFault::Reset(_) if is_late => StatusCode::GATEWAY_TIMEOUT,
         CallFault::Busy | CallFault::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_GATEWAY,
     };

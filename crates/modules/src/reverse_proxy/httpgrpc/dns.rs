@@ -180,6 +180,7 @@ impl Upstream for Named {
                 | CallFault::ConnectTimedOut
                 | CallFault::Tls(_)
                 | CallFault::Closed
+                | CallFault::Reset(_)
                 | CallFault::Aborted(_)
         ) {
             self.known.borrow_mut().is_doubted = true;

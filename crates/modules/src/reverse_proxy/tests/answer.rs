@@ -188,6 +188,8 @@ fn faults() {
         (CallFault::ConnectTimedOut, 502, "upstream 10.0.0.1:80: connecting took too long"),
         (CallFault::Tls("unknown issuer".into()), 502, "upstream 10.0.0.1:80: TLS handshake: unknown issuer"),
         (CallFault::Closed, 502, "upstream 10.0.0.1:80: the connection closed before the response"),
+        (CallFault::Reset("HTTP_1_1_REQUIRED"), 502, "upstream 10.0.0.1:80: the stream was reset: HTTP_1_1_REQUIRED"),
+        (CallFault::Unprocessed, 502, "upstream 10.0.0.1:80: the upstream refused the request without processing it"),
         (CallFault::Malformed, 502, "upstream 10.0.0.1:80: the upstream violated the protocol"),
         (CallFault::Request, 502, "upstream 10.0.0.1:80: the request cannot be expressed in the upstream's protocol"),
         (CallFault::Busy, 503, "upstream 10.0.0.1:80: too many connections and waiting calls"),

@@ -50,6 +50,10 @@ fn failures_within_a_time() {
     // Our own limit of connections is no failure of the upstream; nor is a mistake of the client.
     fail(&mut kit, CallFault::Busy);
     fail(&mut kit, CallFault::RequestBody(causeway_pipeline::BodyFault::PeerGone));
+    // Nor is a request that cannot be sent, as with `header_up Host {query.x}` and a space in it, or one that a server did not process
+    // because it ended its connection in good order.
+    fail(&mut kit, CallFault::Request);
+    fail(&mut kit, CallFault::Unprocessed);
     assert_eq!(asked(&mut kit), "a:1");
     fail(&mut kit, CallFault::Malformed);
     assert_eq!(asked(&mut kit), "b:1");

@@ -184,9 +184,26 @@ fn requests_with_content() {
         }
     }
     // The client's own mistake is no reason for another attempt.
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
-    let fault = CallFault::RequestBody(causeway_pipeline::BodyFault::PeerGone);
-    assert_eq!(again(&mut kit, call, pending, fault).err().unwrap().status, 400);
+    let of_client = [(CallFault::RequestBody(causeway_pipeline::BodyFault::PeerGone), 400), (CallFault::Request, 502)];
+    for (fault, status) in of_client {
+        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        assert_eq!(again(&mut kit, call, pending, fault).err().unwrap().status, status);
+    }
+}
+
+// RFC 9113 §8.7: over HTTP/2 an upstream states that it has not processed a request, so that one of any method is sent again.
+#[test]
+fn requests_that_were_not_processed() {
+    let mut kit = kit(json!({
+        "upstreams": [{ "dial": "a:1" }],
+        "load_balancing": { "retries": 2 },
+        "transport": { "protocol": "http", "versions": ["h2c"] },
+    }));
+    let (first, pending) = ask(&mut kit, &Request::new("POST", "/").content("to be kept"));
+    assert_eq!(text(&first), "to be kept");
+    let (second, pending) = again(&mut kit, first, pending, CallFault::Unprocessed).unwrap();
+    assert_eq!(text(&second), "to be kept");
+    assert_eq!(again(&mut kit, second, pending, CallFault::Closed).err().unwrap().status, 502);
 }
 
 // Caddy, `lb_retry_match`: a request that matches is sent again although an upstream may have acted on it, with its content.
