@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::time::Duration;
 
 use hickory_proto::op::{Message, ResponseCode};
@@ -20,6 +21,9 @@ const NAME_BYTES_MAX: usize = 253;
 const RECORDS_MAX: usize = 1024;
 /// The pause before the addresses of the second family of a server's name are tried (RFC 8305 §5).
 const FALLBACK_DELAY: Duration = Duration::from_millis(300);
+/// How long the addresses of one family wait for those of the other (RFC 8305 §3). Longer than there, because a set of upstreams should
+/// have all of them; a server that never answers one kind of question must not take all the time of a request.
+const RESOLUTION_DELAY: Duration = Duration::from_secs(1);
 
 /// A server to ask.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -160,17 +164,18 @@ impl Resolver {
     }
 
     async fn addresses_by_dns(&mut self, name: &str, families: Families) -> Result<Vec<IpAddr>, LookupError> {
-        let kinds: &[RecordType] = match families {
-            Families::Both => &[RecordType::A, RecordType::AAAA],
-            Families::Ipv4 => &[RecordType::A],
-            Families::Ipv6 => &[RecordType::AAAA],
-        };
         let mut fault = LookupError::NotFound(name.to_owned());
         for full in self.full_names(name)? {
+            let servers = self.servers_in_order();
+            let answers = match families {
+                Families::Both => self.ask_both(&full, &servers).await,
+                Families::Ipv4 => [Some(self.ask(&full, RecordType::A, &servers).await), None],
+                Families::Ipv6 => [Some(self.ask(&full, RecordType::AAAA, &servers).await), None],
+            };
             let mut found = Vec::new();
-            for &kind in kinds {
+            for answer in answers.into_iter().flatten() {
                 // One family may fail if the other one is there.
-                match self.ask(&full, kind).await {
+                match answer {
                     Ok(answer) => found.extend(answer.answers.iter().filter_map(|record| match &record.data {
                         RData::A(ip) => Some(IpAddr::from(ip.0)),
                         RData::AAAA(ip) => Some(IpAddr::from(ip.0)),
@@ -189,6 +194,23 @@ impl Resolver {
         Err(fault)
     }
 
+    /// Queries both families at the same time. Once one of them has addresses, the other gets only the resolution delay; `None` if that is
+    /// not enough.
+    async fn ask_both(&self, name: &Name, servers: &[DnsServer]) -> [Option<Result<Message, LookupError>>; 2] {
+        let mut v4 = std::pin::pin!(self.ask(name, RecordType::A, servers));
+        let mut v6 = std::pin::pin!(self.ask(name, RecordType::AAAA, servers));
+        let (is_v4, first, second): (_, _, Pin<&mut dyn Future<Output = _>>) = tokio::select! {
+            v4 = v4.as_mut() => (true, v4, v6),
+            v6 = v6.as_mut() => (false, v6, v4),
+        };
+        let second = match first {
+            Ok(_) => tokio::time::timeout(RESOLUTION_DELAY, second).await.ok(),
+            Err(_) => Some(second.await),
+        };
+        // In a fixed order, so that the same records are the same answer.
+        if is_v4 { [Some(first), second] } else { [second, Some(first)] }
+    }
+
     /// Returns the services of a name, at least one, in the order in which to use them.
     ///
     /// # Errors
@@ -196,7 +218,8 @@ impl Resolver {
     pub async fn services(mut self, name: &str) -> Result<Vec<Service>, LookupError> {
         let mut fault = LookupError::NotFound(name.to_owned());
         for full in self.full_names(name)? {
-            let answer = match self.ask(&full, RecordType::SRV).await {
+            let servers = self.servers_in_order();
+            let answer = match self.ask(&full, RecordType::SRV, &servers).await {
                 Ok(answer) => answer,
                 Err(LookupError::NotFound(_)) => continue,
                 Err(error) => {
@@ -246,13 +269,12 @@ impl Resolver {
     }
 
     /// Queries the servers in turn until one has an answer.
-    async fn ask(&mut self, name: &Name, kind: RecordType) -> Result<Message, LookupError> {
+    async fn ask(&self, name: &Name, kind: RecordType, servers: &[DnsServer]) -> Result<Message, LookupError> {
         let asked = question(name, kind);
         let sent = asked.to_vec().map_err(|_| LookupError::Name(name.to_ascii()))?;
-        let servers = self.servers_in_order();
         let mut fault = LookupError::NotFound(name.to_ascii());
         for _ in 0..self.settings.attempts {
-            for server in &servers {
+            for server in servers {
                 match self.exchange(server, &sent).await {
                     Ok(answer) => match answer.response_code {
                         ResponseCode::NoError if answer.answers.iter().any(|it| it.record_type() == kind) => {

@@ -86,6 +86,27 @@ fn world(message: &mut Message) -> bool {
     true
 }
 
+// RFC 8305 §3: the resolver queries both families at once, and the addresses of one do not depend on an answer for the other.
+#[tokio::test]
+async fn one_family_does_not_wait_for_the_other() {
+    let is_asked = Arc::new(Mutex::new(false));
+    let (server, asked) = server(move |message| {
+        let kind = message.queries[0].query_type();
+        let mut is_asked = is_asked.lock().unwrap();
+        *is_asked |= kind == RecordType::AAAA;
+        if kind == RecordType::A {
+            push(message, "a.test.", RData::A(A::new(127, 0, 0, 2)));
+        }
+        // Never for AAAA, and for A only once the server has seen that question.
+        kind == RecordType::A && *is_asked
+    })
+    .await;
+    let mut resolver = resolver(&[server.to_string()]);
+    resolver.settings.attempts = 2;
+    assert_eq!(resolver.addresses("a.test.", Families::Both).await.unwrap(), [IpAddr::from([127, 0, 0, 2])]);
+    assert!(asked.lock().unwrap().iter().any(|it| it == "a.test. AAAA"));
+}
+
 /// A resolver with short limits for these servers.
 fn resolver(servers: &[String]) -> Resolver {
     let servers = servers.iter().map(|text| {
