@@ -161,6 +161,10 @@ enum Use {
     No,
 }
 
+/// Fields with which some applications respond as to another method or URI. Its response must not be stored for this one.
+const OVERRIDES: [&str; 5] =
+    ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-Original-URL", "X-Rewrite-URL"];
+
 impl CacheRules {
     /// Returns why the cache does not handle the request.
     fn bypass(&self, cx: &Context) -> Option<Forwarded> {
@@ -174,6 +178,7 @@ impl CacheRules {
         let names_fields = |option: &[u8]| !usual.iter().any(|usual| option.eq_ignore_ascii_case(usual.as_bytes()));
         let is_excluded = cx.arrival().upgrade
             || fields.list(names::CONNECTION).any(names_fields)
+            || fields.unregistered().any(|name| OVERRIDES.iter().any(|field| name.eq_ignore_ascii_case(field)))
             || cx.body_len() != Some(0)
             // RFC 9111 §4.3.2: these conditions are for the origin.
             || fields.contains(names::IF_MATCH)

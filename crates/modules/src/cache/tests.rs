@@ -894,6 +894,9 @@ fn settings() {
     assert!(hits(json!({}), "", "Connection: close, Keep-Alive, TE", 0));
     // RFC 9110 §7.6.1: a proxy removes such a field, so that the origin's response is one to a request without it.
     assert!(!hits(json!({}), "", "Connection: close, Accept", 0));
+    // A response to another method, or about another URI, in applications with such fields.
+    assert!(!hits(json!({}), "", "x-http-method-override: PUT", 0));
+    assert!(!hits(json!({}), "", "X-Original-URL: /b", 0));
     assert!(!hits(json!({ "regex": { "exclude": "^/$" } }), "", "", 0));
     assert!(hits(json!({ "regex": { "exclude": "^/x" } }), "", "", 0));
     let mut bench = bench(json!({ "default_cache_control": "max-age=50" }));
