@@ -30,7 +30,8 @@ fn a_request_and_its_answer_on_one_connection_after_another() {
     origin.end();
 }
 
-// RFC 9112 §7.1.2: trailers of chunked content are forwarded. SECURITY.md: names that a backend could confuse are not.
+// RFC 9112 §7.1.2: trailers of chunked content are forwarded; those of a request if `Trailer` lists them (RFC 9110 §6.6.2). SECURITY.md: names
+// that a backend could confuse are not.
 #[test]
 fn chunked_both_ways_with_trailers() {
     let server = TestServer::start(|_| {});
@@ -41,11 +42,14 @@ fn chunked_both_ways_with_trailers() {
         peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-T: v\r\n\r\n");
     }]);
     let mut client = server.client();
-    let head = format!("POST {} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", origin.target());
+    let head = format!(
+        "POST {} HTTP/1.1\r\nHost: a\r\nTrailer: x-s, x-t\r\nTransfer-Encoding: chunked\r\n\r\n",
+        origin.target()
+    );
     // The head alone, so that forwarding starts before the body is complete.
     client.send(head);
     std::thread::sleep(std::time::Duration::from_millis(20));
-    client.send("3\r\nabc\r\n0\r\nX_T: 1\r\nX-T: v\r\nX.T: 2\r\n\r\n");
+    client.send("3\r\nabc\r\n0\r\nX_T: 1\r\nX-T: v\r\nRemote-User: admin\r\nX.T: 2\r\n\r\n");
     let answer = client.head();
     assert_eq!((answer.status, answer.field("transfer-encoding")), (200, Some("chunked")));
     assert_eq!(client.exactly(20), b"2\r\nhi\r\n0\r\nX-T: v\r\n\r\n".as_slice());

@@ -101,6 +101,8 @@ pub enum CallFault {
     Tls(String),
     /// The connection limit is reached, and the queue of waiting calls is full.
     Busy,
+    /// This process, or the system, has as many descriptors open as it may (EMFILE, ENFILE).
+    NoDescriptors,
     /// The upstream reported that it lacks a resource for the request (FastCGI's FCGI_OVERLOADED).
     Overloaded,
     /// The upstream did not process the request: by REFUSED_STREAM, or a GOAWAY with an earlier last stream (RFC 9113 §8.7).
@@ -130,13 +132,13 @@ impl CallFault {
     /// head had arrived.
     pub fn kind(&self, is_headed: bool) -> Option<FailureKind> {
         Some(match self {
-            // What the client sent cannot be forwarded, so it would count against an upstream that never got it.
+            // A request that cannot be forwarded would count against an upstream that never got it.
             Self::RequestBody(_) | Self::Request => return None,
             _ if is_headed => FailureKind::BrokenOff,
             Self::Resolve(_) | Self::Connect(_) | Self::ConnectTimedOut | Self::NetworkProxy(_) | Self::Tls(_) => {
                 FailureKind::Unreachable
             }
-            Self::Busy | Self::Overloaded => FailureKind::Unavailable,
+            Self::Busy | Self::NoDescriptors | Self::Overloaded => FailureKind::Unavailable,
             Self::HeadTimedOut | Self::Stalled => FailureKind::TimedOut,
             Self::Unprocessed | Self::Closed | Self::Reset(_) | Self::Aborted(_) | Self::Malformed | Self::TooLarge => {
                 FailureKind::NoAnswer
@@ -156,6 +158,7 @@ impl fmt::Display for CallFault {
             Self::NetworkProxy(reason) => write!(f, "the network proxy: {reason}"),
             Self::Tls(reason) => write!(f, "TLS handshake: {reason}"),
             Self::Busy => f.write_str("too many connections and waiting calls"),
+            Self::NoDescriptors => f.write_str("this server has too many files and connections open"),
             Self::Overloaded => f.write_str("the upstream is overloaded"),
             Self::Unprocessed => f.write_str("the upstream refused the request without processing it"),
             Self::Closed => f.write_str("the connection closed before the response"),

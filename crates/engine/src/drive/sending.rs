@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context as Task, Waker};
 use std::time::Instant;
 
-use causeway_message::{StreamId, WriteList};
+use causeway_message::{FieldMap, StreamId, WriteList, names};
 use causeway_pipeline::{Body, BodyFault};
 
 use super::OUTPUT_BYTES_MAX;
@@ -32,6 +32,8 @@ pub(crate) struct Sending {
     turn_start: u64,
     /// Bytes of content that the head announced; 0 if it announced no length.
     announced: u64,
+    /// The value of the head's `Trailer` field, if only its trailers may be sent.
+    declared: Option<Box<[u8]>>,
 }
 
 enum Phase {
@@ -62,12 +64,19 @@ pub(super) enum Turn {
 impl Sending {
     /// Before the head.
     pub(super) fn new() -> Self {
-        Self { phase: Phase::NotBegun, sent: 0, turn_start: 0, announced: 0 }
+        Self { phase: Phase::NotBegun, sent: 0, turn_start: 0, announced: 0, declared: None }
     }
 
     /// Sets the length that the head announces.
     pub(super) fn announce(&mut self, bytes: u64) {
         self.announced = bytes;
+    }
+
+    /// Restricts the trailers to those that a `Trailer` field of the head lists.
+    pub(super) fn declare_trailers(&mut self, fields: &FieldMap) {
+        let mut declared = Vec::new();
+        fields.write_joined(names::TRAILER.into(), &mut declared);
+        self.declared = Some(declared.into());
     }
 
     /// Counts content that was sent with the head.
@@ -193,7 +202,16 @@ impl Sending {
                     *since = clock::now();
                     content.keep(chunk);
                 }
-                Ok(Pull::Trailers(fields)) => machine.send_trailers(stream, &fields, out),
+                Ok(Pull::Trailers(mut fields)) => {
+                    if let Some(declared) = &self.declared {
+                        fields.retain(|name, _| {
+                            let is_name =
+                                |listed: &[u8]| listed.trim_ascii().eq_ignore_ascii_case(name.as_str().as_bytes());
+                            declared.split(|&byte| byte == b',').any(is_name)
+                        });
+                    }
+                    machine.send_trailers(stream, &fields, out);
+                }
                 Ok(Pull::Pending) => return Turn::Open,
                 // Content beyond the announced length was cut by the machine, so it does not matter here; missing content does.
                 Ok(Pull::End) if self.sent >= self.announced => {

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use causeway_pipeline::worker::{DnsRecord, Families, Question, Resolver, Work, WorkKind, offload};
 use causeway_pipeline::{CallFault, Transport, Versions};
+use rustix::io::Errno;
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
@@ -98,7 +99,7 @@ async fn reach(pool: &Rc<UpstreamPool>) -> Result<(Reached, Option<SocketAddr>),
     if let Some(header) = pool.transport.proxy_header {
         // Before TLS, which the header does not belong to.
         let sent = stream.write_all(&proxy_protocol::encode(header)).await;
-        sent.map_err(|error| CallFault::Connect(error.kind()))?;
+        sent.map_err(|error| connect_fault(&error))?;
     }
     // A Unix socket is always reached directly.
     if remote.is_some()
@@ -196,7 +197,7 @@ async fn in_turn(addresses: &[SocketAddr], transport: &Transport) -> Result<(Tcp
     for &address in addresses.iter().filter(|address| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4())) {
         match connect_from(local, address).await {
             Ok(stream) => return Ok((stream, address)),
-            Err(error) => fault = CallFault::Connect(error.kind()),
+            Err(error) => fault = connect_fault(&error),
         }
     }
     Err(fault)
@@ -211,10 +212,17 @@ async fn connect_from(local: Option<SocketAddr>, address: SocketAddr) -> io::Res
     socket.connect(address).await
 }
 
+fn connect_fault(error: &io::Error) -> CallFault {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::MFILE | Errno::NFILE) => CallFault::NoDescriptors,
+        _ => CallFault::Connect(error.kind()),
+    }
+}
+
 /// Connects to a Unix socket. The result is a [`TcpStream`] because that type only needs a stream socket: with one
 /// type, connections and TLS exist once for both networks. Options of TCP are never set on it.
 async fn connect_socket(path: &str) -> Result<TcpStream, CallFault> {
-    let fault = |error: &io::Error| CallFault::Connect(error.kind());
+    let fault = connect_fault;
     // The abstract namespace: in the kernel's form the name begins with a zero byte.
     let address = match path.strip_prefix('@') {
         Some(name) => SockAddr::unix(format!("\0{name}")),

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use causeway_message::{FieldMap, FieldName, NameRef, names};
+use causeway_message::{FieldMap, FieldName, KnownName, NameRef, names};
 use causeway_pipeline::{Build, BuildError, Call, Context, Fault, StateId, Template};
 
 use super::{HeaderOpsConfig, HeaderReplacementConfig};
@@ -139,7 +139,34 @@ impl Ops {
             });
             result?;
         }
+        if matches!(side, Side::Request | Side::Call(_)) {
+            self.unlist(cx, side);
+        }
         Ok(())
+    }
+
+    /// Removes the names of the changed fields from the client's `Connection` and `Trailer`: with the first the client could remove a field
+    /// that was set for the upstream, and with the second it could send one again that was removed.
+    fn unlist(&self, cx: &mut Context, side: Side<'_>) {
+        if !side.edit(cx, |fields| LISTS.iter().any(|list| fields.contains(*list))) {
+            return;
+        }
+        if self.clear {
+            side.edit(cx, |fields| unlist(fields, |_| true));
+        }
+        let replaced = self.replace.iter().filter_map(|replacement| replacement.name.as_ref());
+        for name in self.add.iter().chain(&self.set).map(|(name, _)| name).chain(replaced) {
+            name.with(cx, |cx, name| {
+                let is_it = |listed: &[u8]| listed.eq_ignore_ascii_case(name.as_str().as_bytes());
+                side.edit(cx, |fields| unlist(fields, is_it));
+            });
+        }
+        for pattern in &self.delete {
+            cx.rendered(pattern, |cx, pattern| {
+                let pattern = Affix::of(pattern);
+                side.edit(cx, |fields| unlist(fields, |listed| pattern.matches_any_case(listed)));
+            });
+        }
     }
 
     /// Replaces in the values of one field, or of all fields. The map is rebuilt from a copy, but only if a value
@@ -219,6 +246,27 @@ fn append(cx: &mut Context, side: Side<'_>, name: NameRef<'_>, values: &[FieldTe
         value.with(cx, |cx, value| {
             side.edit(cx, |fields| if replaces { fields.insert(name, value) } else { fields.append(name, value) });
         });
+    }
+}
+
+/// The fields that list names of other fields (RFC 9110 §6.6.2, §7.6.1).
+const LISTS: [KnownName; 2] = [names::CONNECTION, names::TRAILER];
+
+/// Removes from both lists the names that are meant, apart from the options of the connection itself.
+fn unlist(fields: &mut FieldMap, is_meant: impl Fn(&[u8]) -> bool) {
+    let is_option = |listed: &[u8]| {
+        [&b"close"[..], b"keep-alive", b"upgrade", b"te"].iter().any(|option| listed.eq_ignore_ascii_case(option))
+    };
+    let is_removed = |listed: &[u8]| is_meant(listed) && !is_option(listed);
+    for list in LISTS {
+        if !fields.list(list).any(is_removed) {
+            continue;
+        }
+        let left: Vec<_> = fields.list(list).filter(|listed| !is_removed(listed)).map(<[u8]>::to_vec).collect();
+        fields.remove(list);
+        if !left.is_empty() {
+            with_field_value(&left.join(&b", "[..]), |left| fields.insert(list, left));
+        }
     }
 }
 

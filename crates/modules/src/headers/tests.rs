@@ -17,6 +17,31 @@ fn send(mut handler: Value, request: &Request) -> TestResponse {
     Kit::new(&registry(), &json!([{ "handle": [handler, respond] }])).send(request)
 }
 
+// RFC 9110 §6.6.2, §7.6.1: a client may name fields that a proxy removes, and fields that follow as trailers. It must not undo the operations
+// on a field in this way, for example by a trailer with the name of the user that `forward_auth` has removed.
+#[test]
+fn lists_of_the_client() {
+    let show = "{http.request.header.Connection}|{http.request.header.Trailer}";
+    let request = Request::get("/")
+        .field("Connection", "X-A, close, Upgrade")
+        .field("Trailer", "x-a,X-B")
+        .field("Trailer", "Y-C");
+    for (ops, want) in [
+        (json!({}), "X-A, close, Upgrade|x-a,X-B,Y-C"),
+        (json!({ "set": { "X-A": ["1"], "Upgrade": ["x"] } }), "close, Upgrade|X-B, Y-C"),
+        (json!({ "add": { "X-B": ["1"] } }), "X-A, close, Upgrade|x-a, Y-C"),
+        (json!({ "delete": ["X-*"] }), "close, Upgrade|Y-C"),
+        (json!({ "delete": ["X-*", "y-c"] }), "close, Upgrade|"),
+        (json!({ "replace": { "x-a": [{ "search": "a", "replace": "b" }] } }), "close, Upgrade|X-B, Y-C"),
+        (json!({ "set": { "{http.request.uri.query}": ["1"] } }), "X-A, close, Upgrade|x-a,X-B,Y-C"),
+    ] {
+        let handlers = json!([
+            { "handler": "headers", "request": ops.clone() }, { "handler": "static_response", "body": show },
+        ]);
+        assert_eq!(Kit::new(&registry(), &json!([{ "handle": handlers }])).send(&request).text(), want, "{ops}");
+    }
+}
+
 // Caddy, http.handlers.headers: operations on the request affect the following handlers.
 #[test]
 fn request_operations() {

@@ -231,7 +231,11 @@ fn take_content(
         (Switch::None, Some(body)) if !body.is_empty() => {
             // HTTP in gRPC puts the head into the content, so an attempt's content is of no use to the next one.
             // Over HTTP/2 the upstream can state that it has not processed a request of which it has part of the content.
-            let may_be_unprocessed = plan.transport.versions != Versions::Http1;
+            let may_be_unprocessed = match plan.transport.versions {
+                Versions::Http1 => false,
+                Versions::Http2 => true,
+                Versions::Negotiated => plan.transport.tls.is_some(),
+            };
             if plan.carriage.sends_own_content()
                 && plan.balancing.retries.as_ref().is_some_and(|retries| may_be_unprocessed || retries.keeps_body(cx))
             {
@@ -334,9 +338,9 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
             let Some(kind) = fault.kind(false) else { return Step::Fail(failed(&asked.place, fault, is_late)) };
             let now = cx.worker().now();
             report_failure(&asked.place.address.name, kind, took, &fault, now);
-            // Busy is our own limit, and a server that ends a connection in good order leaves requests unprocessed: no failures of the
-            // upstream.
-            if !matches!(fault, CallFault::Busy | CallFault::Unprocessed) {
+            // The first two are our own limits, and a server that ends a connection in good order leaves requests unprocessed: no failures
+            // of the upstream.
+            if !matches!(fault, CallFault::Busy | CallFault::NoDescriptors | CallFault::Unprocessed) {
                 asked.settle(cx, CallEnd::Failed);
                 if let Some(checks) = &plan.passive {
                     checks.failed(asked.backend.facts(plan).status(), now);
@@ -432,7 +436,7 @@ fn failed(place: &AddressPool, fault: CallFault, is_late: bool) -> Fault {
         CallFault::RequestBody(fault) => return Fault::body(*fault),
         CallFault::HeadTimedOut => StatusCode::GATEWAY_TIMEOUT,
         CallFault::Closed | CallFault::Reset(_) if is_late => StatusCode::GATEWAY_TIMEOUT,
-        CallFault::Busy | CallFault::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+        CallFault::Busy | CallFault::NoDescriptors | CallFault::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_GATEWAY,
     };
     Fault { status, reason: Reason::Text(format!("upstream {}: {fault}", place.address.name).into()) }

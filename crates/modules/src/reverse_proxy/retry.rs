@@ -156,6 +156,7 @@ impl Attempt {
             | CallFault::NetworkProxy(_)
             | CallFault::Tls(_)
             | CallFault::Busy
+            | CallFault::NoDescriptors
             | CallFault::Unprocessed
             // FastCGI 1.0 §5.5: with FCGI_OVERLOADED the application rejects the request.
             | CallFault::Overloaded => Self::NotSent,

@@ -121,6 +121,9 @@ impl UpstreamCall {
             }
             Framing::Stream => sending.begin(body),
         }
+        // RFC 9110 §6.6.2. A handler that sets or removes a field also removes its name from the list: a server that merges trailers
+        // with the head would otherwise take the client's value.
+        sending.declare_trailers(call.request().fields());
         let is_connect = call.request().method() == Method::Connect;
         // No wakeup has happened yet, and the first turn must look at the call.
         wake.mark();

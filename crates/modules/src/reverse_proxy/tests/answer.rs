@@ -193,6 +193,7 @@ fn faults() {
         (CallFault::Malformed, 502, "upstream 10.0.0.1:80: the upstream violated the protocol"),
         (CallFault::Request, 502, "upstream 10.0.0.1:80: the request cannot be expressed in the upstream's protocol"),
         (CallFault::Busy, 503, "upstream 10.0.0.1:80: too many connections and waiting calls"),
+        (CallFault::NoDescriptors, 503, "upstream 10.0.0.1:80: this server has too many files and connections open"),
         (CallFault::HeadTimedOut, 504, "upstream 10.0.0.1:80: the response did not start in time"),
         (CallFault::RequestBody(BodyFault::TooLarge), 413, "reading the request body: the body is too large"),
         (CallFault::RequestBody(BodyFault::TimedOut), 408, "reading the request body: no data arrived in time"),

@@ -49,6 +49,7 @@ fn failures_within_a_time() {
     assert_eq!(asked(&mut kit), "a:1", "the first failure is forgotten");
     // Our own limit of connections is no failure of the upstream; nor is a mistake of the client.
     fail(&mut kit, CallFault::Busy);
+    fail(&mut kit, CallFault::NoDescriptors);
     fail(&mut kit, CallFault::RequestBody(causeway_pipeline::BodyFault::PeerGone));
     // Nor is a request that cannot be sent, as with `header_up Host {query.x}` and a space in it, or one that a server did not process
     // because it ended its connection in good order.
