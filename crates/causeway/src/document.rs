@@ -128,7 +128,7 @@ impl Document {
     ) -> Result<AdaptedDocument, Mistake> {
         match self.language {
             Language::Json => {
-                let json = serde_json::from_str(&self.text).map_err(|error| self.no_json(&error))?;
+                let json = causeway_config::json::parse(self.text.as_bytes()).map_err(|error| self.no_json(&error))?;
                 Ok(AdaptedDocument::of(json))
             }
             Language::Caddyfile => {

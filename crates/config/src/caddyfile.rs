@@ -58,6 +58,7 @@ use serde_json::{Map, Value, json};
 
 pub use arguments::{FromAddress, ToAddress};
 pub use dispenser::{Dispenser, Lines};
+pub(crate) use error::write_plugin;
 pub use error::{Error, ErrorKind, NameTable};
 pub use format::{format, unformatted_at};
 pub use locate::{SourceLine, locate};

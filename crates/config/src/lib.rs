@@ -2,11 +2,13 @@
 //!
 //! - [`caddyfile`]: adapts a Caddyfile to Caddy's JSON structure. Every error has its file, line and column.
 //! - `dns`: the DNS providers, for both
+//! - [`json`]: parses that JSON
 //! - [`plan`]: compiles Caddy's JSON to the frozen [`Plan`](causeway_pipeline::Plan), its listeners, and the
 //!   certificates they need.
 
 pub mod caddyfile;
 mod dns;
+pub mod json;
 mod names;
 pub mod plan;
 

@@ -29,10 +29,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use causeway_pipeline::build::trust_pool::{CertificateList, EndpointTls};
-use causeway_pipeline::build::{Problem, ServerSpec, Shape};
+use causeway_pipeline::build::{DurationConfig, Problem, ServerSpec, Shape};
 use causeway_pipeline::{Build, BuildError, ListenerSpec, MetricsSpec, Plan, Protocols, Registry};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+
+use crate::caddyfile::write_plugin;
 
 pub use admin::{
     Admin, AdminAddress, ConfigPull, HttpLoader, Identity, LoaderCredentials, RemoteAccess, RemoteAdmin,
@@ -48,7 +50,6 @@ pub use https::{OnDemand, SignedName};
 pub use ip_sources::RangeFetch;
 pub use storage::{RedisCompression, RedisRoots, RedisServer, RedisTlsSettings, Secret, Storage};
 
-use causeway_pipeline::build::DurationConfig;
 use server::{Prepared, ServerConfig};
 use trusted::TrustedSources;
 
@@ -169,7 +170,18 @@ const NOT_READ: &str = "the configuration is compiled without its certificates";
 impl std::fmt::Display for LoadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Build(error) => error.fmt(f),
+            Self::Build(error) => {
+                error.fmt(f)?;
+                match (&error.problem, error.path.strip_prefix("apps.")) {
+                    (Problem::UnknownModule { name, .. }, _) => write_plugin(f, name),
+                    // An app is a module too.
+                    (Problem::Shape(words), Some(app)) if words.starts_with("unknown field") && !app.contains('.') => {
+                        f.write_str(" (docs/refused.md)")?;
+                        write_plugin(f, app)
+                    }
+                    _ => Ok(()),
+                }
+            }
             Self::NeedsDns { site } => {
                 write!(
                     f,

@@ -17,8 +17,9 @@ const PLACEHOLDERS: &str = "http.intercept.";
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InterceptConfig {
-    #[serde(rename = "handle_response")]
-    _handle_response: Option<IgnoredAny>,
+    /// Only the shape is checked here; [`ResponseRoutes`] reads the entries without a copy.
+    #[serde(default, rename = "handle_response")]
+    _handle_response: Vec<IgnoredAny>,
 }
 
 struct Intercept {
@@ -208,9 +209,10 @@ mod tests {
     fn bad_configurations_name_the_place() {
         for (value, want) in [
             (json!({ "handle_response": [{ "status_code": "x" }] }), "handle_response[0].status_code"),
+            (json!({ "handle_response": { "routes": [] } }), "handle_response: found an object, expected a list"),
             (
                 json!({ "handle_response": [{ "match": { "status": [1] } }] }),
-                "handle_response[0]: unknown field `status`",
+                "handle_response[0].match.status: unknown field `status`",
             ),
             (json!({ "respond": 1 }), "respond"),
         ] {

@@ -176,7 +176,9 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         }
     }
     if written.upstreams.is_empty() && dynamic.is_none() {
-        return build.at("upstreams", |build| Err(build.refuse("none", "at least one upstream")));
+        // Automation may empty the list and fill it again, so this is no mistake.
+        let at = build.location();
+        build.note(format!("{at}: reverse_proxy has no upstreams, so its requests get 503"));
     }
     let breaker = breaker::build(present(written.circuit_breaker.is_some(), "circuit_breaker"), build)?;
     let checks = HealthChecks::build(present(written.health_checks.is_some(), "health_checks"), breaker, build)?;

@@ -36,7 +36,7 @@ use trust_pool::TrustReader;
 
 pub use duration::{DurationConfig, go_duration, nanoseconds};
 use shape::ModuleShape;
-pub use shape::Shape;
+pub use shape::{Shape, mistyped};
 
 /// Creates a handler from its JSON object, including the `handler` key.
 pub type HandlerMaker = Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> + Send + Sync>;
@@ -331,16 +331,25 @@ impl<'r> Build<'r> {
     /// `handler` key, which names the module, is skipped.
     ///
     /// # Errors
-    /// [`Problem::Shape`].
+    /// [`Problem::Shape`], with the path of the value that has it.
     pub fn parse<T: DeserializeOwned>(&self, value: &Value) -> Result<T, BuildError> {
         let read = match value {
             // Skipped without a copy: the object may contain nested routes as long as the rest of the configuration.
             Value::Object(members) if members.contains_key("handler") => {
-                T::deserialize(ModuleShape { members, name: "handler" })
+                serde_path_to_error::deserialize(ModuleShape { members, name: "handler" })
             }
-            _ => T::deserialize(Shape(value)),
+            _ => serde_path_to_error::deserialize(Shape(value)),
         };
-        read.map_err(|error: serde_json::Error| self.error(Problem::Shape(error.to_string())))
+        read.map_err(|error: serde_path_to_error::Error<serde_json::Error>| {
+            let mut path = self.location();
+            let inner = error.path().to_string();
+            let problem = Problem::Shape(error.into_inner().to_string());
+            if inner != "." {
+                path.push_str(if path.is_empty() || inner.starts_with('[') { "" } else { "." });
+                path.push_str(&inner);
+            }
+            BuildError { path, problem }
+        })
     }
 
     /// Compiles a placeholder string; unknown placeholders render as no text.
@@ -640,6 +649,8 @@ impl<'r> Build<'r> {
         let mut matchers = Vec::with_capacity(set.len());
         for (name, value) in set {
             matchers.push(self.at(name, |build| match build.registry.matchers.get(name) {
+                // In most matchers null would be a condition that every request meets.
+                Some(_) if value.is_null() => Err(build.refuse("null", "the value of this matcher")),
                 Some(make) => make(value, build),
                 None => Err(build.error(Problem::UnknownModule { kind: "matcher", name: name.clone() })),
             })?);

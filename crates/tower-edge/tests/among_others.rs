@@ -124,7 +124,7 @@ fn its_configuration_is_checked() {
     };
     assert_eq!(handler(json!({ "connect_info": true })), None);
     let error = handler(json!({ "conect_info": true })).unwrap();
-    assert!(error.contains("handle[0]: unknown field `conect_info`"), "{error}");
+    assert!(error.contains("handle[0].conect_info: unknown field `conect_info`"), "{error}");
     let error = handler(json!({ "connect_info": 1 })).unwrap();
     assert!(error.contains("expected a boolean"), "{error}");
 }

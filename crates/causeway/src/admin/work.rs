@@ -429,7 +429,7 @@ fn certificate(status: &CertificateStatus) -> Value {
 
 /// Parses a request's body.
 fn json_of(text: &[u8]) -> Result<Value, String> {
-    serde_json::from_slice(text).map_err(|error| format!("decoding request body: {error}, expected JSON"))
+    causeway_config::json::parse(text).map_err(|error| format!("decoding request body: {error}, expected JSON"))
 }
 
 /// Whether a directive that is known but not supported is refused.

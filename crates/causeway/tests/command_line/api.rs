@@ -177,7 +177,7 @@ fn changes_that_are_refused() {
             "PUT /config/apps/http/servers/b/listen/x".into(),
             "{}",
             500,
-            "loading new config: apps.http.servers.b.listen: invalid type: map, expected a sequence".into(),
+            "loading new config: apps.http.servers.b.listen: found an object, expected a list".into(),
         ),
         (
             "PATCH /id/r0/handle/0/handler".into(),

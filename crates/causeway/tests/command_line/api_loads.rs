@@ -373,7 +373,7 @@ fn a_list_is_no_configuration() {
     {
         let answer = load(admin, "application/json", config);
         assert_eq!(answer.status, 400, "{config}");
-        let want = format!("{place}: invalid type: sequence, expected an object");
+        let want = format!("{place}: found a list, expected an object");
         assert!(answer.body.contains(&want), "{config}: {}", answer.body);
         assert_eq!(get(site, "/").body, "old");
     }

@@ -335,8 +335,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// Names the plugin of a directive or a global option, if it is known.
-fn write_plugin(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+/// Names the plugin of a directive, a global option or a module, if it is known.
+pub(crate) fn write_plugin(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
     match hint::of_a_plugin(name) {
         Some((plugin, instead)) => write!(f, " (of the plugin {plugin}, which is not built in; here: {instead})"),
         None => Ok(()),

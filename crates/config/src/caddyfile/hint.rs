@@ -97,13 +97,13 @@ pub(crate) fn of_another_server(directive: &str) -> Option<&'static str> {
     HINTS.iter().find(|(names, _)| names.contains(&directive)).map(|(_, hint)| *hint)
 }
 
-/// The plugin of Caddy that a directive or a global option belongs to, and our alternative.
+/// The plugin of Caddy that a directive, a global option or a module belongs to, and our alternative.
 pub(crate) fn of_a_plugin(name: &str) -> Option<(&'static str, &'static str)> {
     const PLUGINS: &[(&[&str], &str, &str)] = &[
         (&["php_server", "php", "frankenphp"], "FrankenPHP", "php_fastcgi, with PHP-FPM"),
         (&["mercure"], "Mercure", "reverse_proxy to a Mercure hub"),
         (&["vulcain"], "Vulcain", "reverse_proxy to a Vulcain gateway"),
-        (&["coraza_waf"], "Coraza", "no equivalent"),
+        (&["coraza_waf", "waf"], "Coraza", "no equivalent"),
         (&["crowdsec", "appsec"], "CrowdSec", "its bouncer for firewalls, which reads the access log"),
         (&["webdav"], "WebDAV", "reverse_proxy to a WebDAV server"),
         (&["security", "authenticate", "authorize", "authp"], "caddy-security", "forward_auth, or basic_auth"),
@@ -113,7 +113,7 @@ pub(crate) fn of_a_plugin(name: &str) -> Option<(&'static str, &'static str)> {
         (&["dynamic_dns"], "dynamicdns", "a program that updates the DNS record"),
         (&["cgi"], "caddy-cgi", "reverse_proxy with `transport fastcgi`"),
         (&["exec", "supervisor"], "exec or supervisor", "a unit of systemd"),
-        (&["replace"], "replace-response", "no equivalent"),
+        (&["replace", "replace_response"], "replace-response", "no equivalent"),
         (&["realip"], "realip", "trusted_proxies in the global option servers"),
         (&["geoip", "geo_ip", "maxmind_geolocation"], "MaxMind GeoIP", "no equivalent"),
         (&["s3proxy"], "s3-proxy", "reverse_proxy to the bucket's address"),

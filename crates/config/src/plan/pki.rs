@@ -92,8 +92,11 @@ pub(super) fn serve(
 ) -> Result<(), BuildError> {
     for server in handlers("acme_server", json) {
         let id = server["ca"].as_str().filter(|id| !id.is_empty()).unwrap_or(LOCAL);
-        if !authorities.iter().any(|known| known.id == id) {
-            authorities.push(CertificateAuthority::new(id));
+        if id == LOCAL {
+            add_local(authorities);
+        } else if !authorities.iter().any(|known| known.id == id) {
+            let expected = "local, or the id of an authority that apps.pki configures";
+            return build.at("acme_server.ca", |build| Err(build.refuse(id, expected)));
         }
         let authority = authorities.iter().find(|known| known.id == id);
         let own = authority.filter(|authority| authority.intermediate.is_none());

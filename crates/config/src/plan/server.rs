@@ -7,13 +7,13 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_pipeline::build::ServerSpec;
+use causeway_pipeline::build::{DurationConfig, ServerSpec, Shape};
 use causeway_pipeline::{
     Build, BuildError, Confusable, HeadLimits, Http2, ListenerSpec, ListeningSocket, Protocols, TcpProbes, Timeouts,
     TlsPolicy, TlsSpec, Trust,
 };
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
 use super::certificates::CertificateSelection;
@@ -21,7 +21,6 @@ use super::ip_sources::{IpSources, RangeFetch};
 use super::policy::ConnectionPolicyConfig;
 use super::wrappers::Wrappers;
 use super::{MetricsConfig, address, https, refuse};
-use causeway_pipeline::build::DurationConfig;
 
 /// Default of `client_ip_headers`: the fields in which a trusted proxy sends the client's address.
 const CLIENT_IP_HEADERS: &[&str] = &["X-Forwarded-For"];
@@ -120,6 +119,9 @@ struct ServerErrorsConfig {
     _routes: IgnoredAny,
 }
 
+/// The timeout of a limit that is switched off: a hundred years.
+const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// A server's `logs`. Its presence enables access logging.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -140,26 +142,31 @@ struct ServerLogsConfig {
 }
 
 /// The loggers of a host. Caddy also accepts one name without a list, as its earlier versions wrote it.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum LoggerNames {
-    List(Vec<String>),
-    One(String),
-}
+struct LoggerNames(Vec<String>);
 
-impl LoggerNames {
-    fn list(&self) -> &[String] {
-        match self {
-            Self::List(names) => names,
-            Self::One(name) => std::slice::from_ref(name),
+impl<'de> Deserialize<'de> for LoggerNames {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::String(name) => Ok(Self(vec![name])),
+            value => Vec::deserialize(Shape(&value)).map(Self).map_err(D::Error::custom),
         }
     }
 }
 
 impl ServerLogsConfig {
+    /// Hosts are compared without their ports, so a name with one would match no request.
+    fn check(&self, build: &mut Build<'_>) -> Result<(), BuildError> {
+        // An IPv6 address has several colons.
+        let with_port = self.logger_names.keys().find(|host| host.matches(':').count() == 1 || host.contains("]:"));
+        match with_port {
+            Some(host) => build.at("logger_names", |build| Err(build.refuse(host, "a host without a port"))),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the handler `name` that writes the server's records to `logs`.
     fn handler(&self, name: &str, logs: &Map<String, Value>) -> Value {
-        let names: BTreeMap<_, _> = self.logger_names.iter().map(|(host, names)| (host, names.list())).collect();
+        let names: BTreeMap<_, _> = self.logger_names.iter().map(|(host, names)| (host, &names.0)).collect();
         json!({
             "handler": name,
             "default": self.default_logger_name,
@@ -212,6 +219,9 @@ impl ServerConfig {
                 }
                 None => None,
             };
+            if let Some(logs) = &self.logs {
+                build.at("logs", |build| logs.check(build))?;
+            }
             let (timeouts, confusable) = (self.timeouts(build)?, self.confusable(build)?);
             let (trust, range_fetches) = self.trust(build)?;
             let wrappers = Wrappers::read(self.listener_wrappers.as_deref().unwrap_or_default(), build)?;
@@ -331,20 +341,28 @@ impl ServerConfig {
 
     fn timeouts(&self, build: &mut Build<'_>) -> Result<Timeouts, BuildError> {
         let mut timeouts = Timeouts::default();
-        let mut set = |key: &str, span: &Option<DurationConfig>, timeout: &mut Duration| {
-            if let Some(span) = span {
-                *timeout = build.at(key, |build| span.duration(build))?;
+        // As in Caddy, zero is the default, and a negative value is no limit. `None`: no limit on the whole, so that on idle time stays.
+        let mut set = |key: &str, span: &Option<DurationConfig>, negative: Option<Duration>, timeout: &mut Duration| {
+            let Some(span) = span else { return Ok::<_, BuildError>(()) };
+            let written = build.at(key, |build| span.signed(build))?;
+            match u64::try_from(written) {
+                Ok(0) => {}
+                Ok(nanoseconds) => *timeout = Duration::from_nanos(nanoseconds),
+                Err(_) => *timeout = negative.unwrap_or(*timeout),
             }
-            Ok::<_, BuildError>(())
+            Ok(())
         };
-        set("read_header_timeout", &self.read_header_timeout, &mut timeouts.head)?;
-        set("idle_timeout", &self.idle_timeout, &mut timeouts.keep_alive)?;
-        set("linger_timeout", &self.linger_timeout, &mut timeouts.linger)?;
+        let no_limit = Some(NO_LIMIT);
+        set("read_header_timeout", &self.read_header_timeout, no_limit, &mut timeouts.head)?;
+        set("idle_timeout", &self.idle_timeout, no_limit, &mut timeouts.keep_alive)?;
         // Caddy's limits on a whole request or response apply as idle limits here, unless the idle limits are set too.
-        set("read_timeout", &self.read_timeout, &mut timeouts.body.idle)?;
-        set("write_timeout", &self.write_timeout, &mut timeouts.write.idle)?;
-        set("read_idle_timeout", &self.read_idle_timeout, &mut timeouts.body.idle)?;
-        set("write_idle_timeout", &self.write_idle_timeout, &mut timeouts.write.idle)?;
+        set("read_timeout", &self.read_timeout, None, &mut timeouts.body.idle)?;
+        set("write_timeout", &self.write_timeout, None, &mut timeouts.write.idle)?;
+        set("read_idle_timeout", &self.read_idle_timeout, no_limit, &mut timeouts.body.idle)?;
+        set("write_idle_timeout", &self.write_idle_timeout, no_limit, &mut timeouts.write.idle)?;
+        if let Some(span) = &self.linger_timeout {
+            timeouts.linger = build.at("linger_timeout", |build| span.duration(build))?;
+        }
         // As in Caddy, a rate of zero or less is none.
         let rate = |written: i64| u64::try_from(written).ok().and_then(NonZeroU64::new);
         timeouts.body.bytes_per_second = rate(self.read_min_rate);

@@ -125,6 +125,23 @@ fn protocols_of_each_address() {
 fn what_is_not_known_is_named_with_its_path() {
     let got = outcome(&json!({ "apps": { "http": { "servers": { "s": { "lissten": [] } } } } }));
     assert!(got.starts_with("apps.http.servers.s.lissten: unknown field `lissten`"), "{got}");
+    // An app and a module of a plugin are refused with an alternative.
+    for (app, end) in [
+        ("events", "`pki` (docs/refused.md)"),
+        (
+            "layer4",
+            " (docs/refused.md) (of the plugin layer4, which is not built in; here: no equivalent: this server carries HTTP only)",
+        ),
+    ] {
+        let got = outcome(&json!({ "apps": { app: {} } }));
+        assert!(got.ends_with(end), "{got}");
+    }
+    let routes = json!([{ "handle": [{ "handler": "webdav" }] }]);
+    let got = outcome(&json!({ "apps": { "http": { "servers": { "s": { "listen": [":80"], "routes": routes } } } } }));
+    assert!(
+        got.ends_with("(of the plugin WebDAV, which is not built in; here: reverse_proxy to a WebDAV server)"),
+        "{got}"
+    );
     let route = json!([{ "handle": [{ "handler": "teapot" }] }]);
     let want = "apps.http.servers.s.routes[0].handle[0]: no handler module 'teapot' is built into this version (docs/refused.md)";
     check("an unknown handler", json!({ "listen": [":80"], "routes": route }), want);
@@ -292,11 +309,46 @@ fn fields_of_a_server() {
     ] {
         check("a field", server, &want);
     }
+    for host in ["a.test:8080", "[::1]:80"] {
+        let want = format!("{place}.logs.logger_names: found '{host}', expected a host without a port");
+        check("a logger's host", json!({ "logs": { "logger_names": { host: ["a"] } } }), &want);
+    }
+    let acme = json!([{ "handle": [{ "handler": "acme_server", "ca": "typo" }] }]);
+    let got = outcome(&json!({ "apps": { "http": { "servers": { "s": { "listen": [":80"], "routes": acme } } } } }));
+    assert!(
+        got.ends_with(
+            "acme_server.ca: found 'typo', expected local, or the id of an authority that apps.pki configures"
+        ),
+        "{got}"
+    );
     let config = json!({ "apps": { "http": { "servers": { "s": {
         "listen": [":80"], "read_timeout": "9s", "read_idle_timeout": "7s", "write_idle_timeout": "8s" } } } } });
     let loaded = load(&config, &Registry::default()).unwrap_or_else(|error| panic!("{error}"));
     let timeouts = loaded.listeners[0].timeouts;
     assert_eq!((timeouts.body.idle.as_secs(), timeouts.write.idle.as_secs()), (7, 8));
+}
+
+// Caddy, http.servers: zero is the default, and a negative value no limit; that on the whole request leaves the one on idle time.
+#[test]
+fn no_timeout() {
+    let timeouts = |server: Value| {
+        let mut server = server;
+        server["listen"] = json!([":80"]);
+        let config = json!({ "apps": { "http": { "servers": { "s": server } } } });
+        load(&config, &Registry::default()).unwrap_or_else(|error| panic!("{error}")).listeners[0].timeouts
+    };
+    let usual = timeouts(json!({}));
+    let each = |value: &Value| {
+        let names = ["read_header_timeout", "idle_timeout", "read_timeout", "write_timeout"];
+        let names = names.into_iter().chain(["read_idle_timeout", "write_idle_timeout"]);
+        Value::Object(names.map(|name| (name.to_owned(), value.clone())).collect())
+    };
+    assert_eq!(timeouts(each(&json!(0))), usual);
+    let none = timeouts(each(&json!("-1s")));
+    for limit in [none.head, none.keep_alive, none.body.idle, none.write.idle] {
+        assert_eq!(limit.as_secs() / (365 * 24 * 3600), 100, "years");
+    }
+    assert_eq!(timeouts(json!({ "read_timeout": -1, "write_timeout": "-1s" })), usual);
 }
 
 #[test]

@@ -3,18 +3,30 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
-use super::{Build, BuildError};
+use super::{Build, BuildError, mistyped};
 
 /// A duration in the JSON: an integer in nanoseconds, or a text that [`nanoseconds`] can parse.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone)]
 pub enum DurationConfig {
     /// Nanoseconds.
     Nanoseconds(i64),
     /// A text in Go's notation.
     Text(String),
+}
+
+impl<'de> Deserialize<'de> for DurationConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::String(text) => Ok(Self::Text(text)),
+            value => match value.as_i64() {
+                Some(nanoseconds) => Ok(Self::Nanoseconds(nanoseconds)),
+                None => Err(mistyped(&value, "a duration such as \"90s\", or a whole number of nanoseconds")),
+            },
+        }
+    }
 }
 
 impl DurationConfig {

@@ -1,5 +1,6 @@
-//! Deserialises JSON to the types of a configuration, as serde does, with two exceptions.
+//! Deserialises JSON to the types of a configuration, as serde does, with three exceptions.
 //!
+//! - A value of another type is an error in JSON's words, not in Rust's: `found a list, expected an object`.
 //! - A list is never accepted for a struct. Serde would fill the fields in order, so `[]` would be a configuration
 //!   that serves no requests.
 //! - `null` is an absent value, as in Go, whose programs write it for every unset pointer, slice and map. A struct's
@@ -8,9 +9,11 @@
 //!   matcher.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
-use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};
+use serde::de::{Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::{Error, Map, Value};
+
+use super::kind_of;
 
 /// A deserialiser of a JSON value with the rules of this module, which apply to nested values too.
 #[derive(Clone, Copy)]
@@ -56,14 +59,33 @@ impl<'v> Deserializer<'v> for ModuleShape<'v> {
     }
 }
 
-/// Implements methods that map `null` to the empty value of the requested type, and any other value to itself.
-macro_rules! null_is_empty {
-    ($($method:ident => $empty:expr;)*) => {$(
+/// The error for a value that is not of the expected type.
+pub fn mistyped<E: serde::de::Error>(found: &Value, expected: &str) -> E {
+    let (kind, value) = match found {
+        Value::Number(number) => ("the number ", number.to_string()),
+        Value::String(text) => ("the string ", format!("'{}'", text.escape_debug())),
+        other => (kind_of(other), String::new()),
+    };
+    E::custom(format_args!("found {kind}{value}, expected {expected}"))
+}
+
+/// Implements methods for types: the values that they accept, their name in errors, and the empty value, which `null` is.
+macro_rules! types {
+    ($($method:ident: $is:expr, $expected:literal, $empty:expr;)*) => {$(
         fn $method<V: Visitor<'v>>(self, visitor: V) -> Result<V::Value, Error> {
             let empty: fn(V) -> Result<V::Value, Error> = $empty;
-            if self.0.is_null() { empty(visitor) } else { self.deserialize_any(visitor) }
+            let is: fn(&Value) -> bool = $is;
+            match self.0 {
+                Value::Null => empty(visitor),
+                value if is(value) => self.deserialize_any(visitor),
+                other => Err(mistyped(other, $expected)),
+            }
         }
     )*};
+}
+
+fn is_whole(value: &Value) -> bool {
+    value.is_i64() || value.is_u64()
 }
 
 impl<'v> IntoDeserializer<'v, Error> for Shape<'v> {
@@ -104,11 +126,10 @@ impl<'v> Deserializer<'v> for Shape<'v> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         match self.0 {
-            // serde's derived visitors would accept a list here.
-            Value::Array(_) => Err(Error::invalid_type(Unexpected::Seq, &"an object")),
             Value::Object(members) => visit_members(members.iter().filter(|(_, value)| !value.is_null()), visitor),
             Value::Null => visit_members(std::iter::empty(), visitor),
-            _ => self.deserialize_any(visitor),
+            // Among them a list, which serde's derived visitors would accept.
+            other => Err(mistyped(other, "an object")),
         }
     }
 
@@ -121,22 +142,23 @@ impl<'v> Deserializer<'v> for Shape<'v> {
         self.0.deserialize_enum(name, variants, visitor)
     }
 
-    null_is_empty! {
-        deserialize_bool => |visitor| visitor.visit_bool(false);
-        deserialize_i8 => |visitor| visitor.visit_i8(0);
-        deserialize_i16 => |visitor| visitor.visit_i16(0);
-        deserialize_i32 => |visitor| visitor.visit_i32(0);
-        deserialize_i64 => |visitor| visitor.visit_i64(0);
-        deserialize_u8 => |visitor| visitor.visit_u8(0);
-        deserialize_u16 => |visitor| visitor.visit_u16(0);
-        deserialize_u32 => |visitor| visitor.visit_u32(0);
-        deserialize_u64 => |visitor| visitor.visit_u64(0);
-        deserialize_f32 => |visitor| visitor.visit_f32(0.0);
-        deserialize_f64 => |visitor| visitor.visit_f64(0.0);
-        deserialize_str => |visitor| visitor.visit_str("");
-        deserialize_string => |visitor| visitor.visit_str("");
-        deserialize_seq => |visitor| visitor.visit_seq(SeqDeserializer::new(std::iter::empty::<Shape<'v>>()));
-        deserialize_map => |visitor| visit_members(std::iter::empty(), visitor);
+    types! {
+        deserialize_bool: Value::is_boolean, "true or false", |visitor| visitor.visit_bool(false);
+        deserialize_i8: is_whole, "a whole number", |visitor| visitor.visit_i8(0);
+        deserialize_i16: is_whole, "a whole number", |visitor| visitor.visit_i16(0);
+        deserialize_i32: is_whole, "a whole number", |visitor| visitor.visit_i32(0);
+        deserialize_i64: is_whole, "a whole number", |visitor| visitor.visit_i64(0);
+        deserialize_u8: is_whole, "a whole number", |visitor| visitor.visit_u8(0);
+        deserialize_u16: is_whole, "a whole number", |visitor| visitor.visit_u16(0);
+        deserialize_u32: is_whole, "a whole number", |visitor| visitor.visit_u32(0);
+        deserialize_u64: is_whole, "a whole number", |visitor| visitor.visit_u64(0);
+        deserialize_f32: Value::is_number, "a number", |visitor| visitor.visit_f32(0.0);
+        deserialize_f64: Value::is_number, "a number", |visitor| visitor.visit_f64(0.0);
+        deserialize_str: Value::is_string, "a string", |visitor| visitor.visit_str("");
+        deserialize_string: Value::is_string, "a string", |visitor| visitor.visit_str("");
+        deserialize_seq: Value::is_array, "a list",
+            |visitor| visitor.visit_seq(SeqDeserializer::new(std::iter::empty::<Shape<'v>>()));
+        deserialize_map: Value::is_object, "an object", |visitor| visit_members(std::iter::empty(), visitor);
     }
 
     forward_to_deserialize_any! {
@@ -223,6 +245,24 @@ mod tests {
         assert_eq!(read(&json!({ "other": null })), Ok(absent()));
     }
 
+    // Each type in JSON's words.
+    #[test]
+    fn a_value_of_another_type() {
+        for (key, value, want) in [
+            ("truth", json!("yes"), "found the string 'yes', expected true or false"),
+            ("number", json!("7"), "found the string '7', expected a whole number"),
+            ("number", json!(7.5), "found the number 7.5, expected a whole number"),
+            ("number", json!(70_000), "invalid value: integer `70000`, expected u16"),
+            ("ratio", json!(true), "found a boolean, expected a number"),
+            ("text", json!(["a"]), "found a list, expected a string"),
+            ("list", json!("a\nb"), "found the string 'a\\nb', expected a list"),
+            ("map", json!([]), "found a list, expected an object"),
+        ] {
+            let json = json!({ key: value });
+            assert_eq!(Kinds::deserialize(Shape(&json)).unwrap_err().to_string(), want, "{json}");
+        }
+    }
+
     fn read(value: &Value) -> Result<Outer, String> {
         Outer::deserialize(Shape(value)).map_err(|error| error.to_string())
     }
@@ -237,10 +277,12 @@ mod tests {
                 json!({ "inner": { "text": "x" }, "list": [{ "text": "x" }] }),
                 Ok(Outer { inner: Some(inner()), list: vec![inner()], pair: (0, 0.0) }),
             ),
-            (json!([]), Err("invalid type: sequence, expected an object")),
-            (json!({ "inner": [] }), Err("invalid type: sequence, expected an object")),
-            (json!({ "inner": ["x"] }), Err("invalid type: sequence, expected an object")),
-            (json!({ "list": [["x"]] }), Err("invalid type: sequence, expected an object")),
+            (json!([]), Err("found a list, expected an object")),
+            (json!({ "inner": [] }), Err("found a list, expected an object")),
+            (json!({ "inner": ["x"] }), Err("found a list, expected an object")),
+            (json!({ "list": [["x"]] }), Err("found a list, expected an object")),
+            (json!({ "list": {} }), Err("found an object, expected a list")),
+            (json!({ "inner": { "text": 1.5 } }), Err("found the number 1.5, expected a string")),
             (json!({ "pair": [1, 2, 3] }), Err("invalid length 3, expected 2 elements in sequence")),
         ] {
             assert_eq!(read(&value), want.map_err(str::to_owned), "{value}");

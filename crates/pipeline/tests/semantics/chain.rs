@@ -199,7 +199,12 @@ fn refused_configurations_say_where() {
             "routes[0].handle[0]: found 'an object', expected an object with a 'handler' key",
         ),
         (json!([{}, { "match": [{ "nope": 1 }] }]), "routes[1].match[0].nope: no matcher module 'nope'"),
-        (json!([{ "hendle": [] }]), "unknown field `hendle`"),
+        // Caddy: a module's value cannot be null. A matcher without a condition would match every request.
+        (
+            json!([{ "match": [{ "paths": null }] }]),
+            "routes[0].match[0].paths: found 'null', expected the value of this matcher",
+        ),
+        (json!([{ "hendle": [] }]), "routes[0].hendle: unknown field `hendle`"),
         (
             json!([{ "handle": [with("a", json!({ "routes": [{ "handle": [probe("b"), json!(5)] }] }))] }]),
             "found 'a number'",

@@ -325,7 +325,7 @@ fn sources_of_trusted_certificates() {
             json!({ "provider": "http", "endpoints": [], "tls": { "renegotiation": "once" } }),
             ".tls.renegotiation: found 'once', expected `never`: renegotiation is not built into this version (docs/refused.md)",
         ),
-        (json!({ "provider": "system", "x": 1 }), ": unknown field `x`, expected `provider`"),
+        (json!({ "provider": "system", "x": 1 }), ".x: unknown field `x`, expected `provider`"),
         (
             json!({ "provider": "combined", "sources": [{ "provider": "system" }, {}] }),
             ".sources[1]: found '{}', expected an object with the member 'provider', such as file",
@@ -359,7 +359,7 @@ fn what_is_refused() {
         ),
         (
             json!({ "certificate_selection": { "serial_number": [5] } }),
-            format!("{at}.certificate_selection.serial_number[0]: invalid type: integer `5`, expected a string"),
+            format!("{at}.certificate_selection.serial_number[0]: found the number 5, expected a string"),
         ),
         (
             json!({ "certificate_selection": { "public_key_algorithm": "ed25519" } }),

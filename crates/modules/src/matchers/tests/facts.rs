@@ -56,7 +56,13 @@ fn tls() {
             (json!({ "handshake_complete": null }), get().secure(), true),
         ],
     );
-    refused("tls", &[(json!({ "early_data": true }), "unknown field"), (json!("early_data"), "invalid type")]);
+    refused(
+        "tls",
+        &[
+            (json!({ "early_data": true }), "early_data: unknown field"),
+            (json!("early_data"), "found the string 'early_data', expected an object"),
+        ],
+    );
 }
 
 fn from(peer: &str) -> Request {
@@ -102,7 +108,7 @@ fn remote_ip() {
             (ranges(&["10.0.0.0/33"]), "ranges[0]: found '10.0.0.0/33', expected an IP address"),
             (ranges(&["{http.request.host}"]), "ranges[0]: found '{http.request.host}', expected a range without"),
             (ranges(&["fe80::1%nosuchinterface"]), "ranges[0]: found 'fe80::1%nosuchinterface', expected a zone"),
-            (json!({ "range": [] }), "unknown field"),
+            (json!({ "range": [] }), "range: unknown field"),
         ],
     );
     let mut registry = registry();

@@ -38,7 +38,7 @@ fn path_regexp() {
                 "pattern: found 'a(?=b)', expected a regular expression: an unknown group type at character 2",
             ),
             (json!({ "name": "-", "pattern": "" }), "name: found '-', expected a name"),
-            (json!({ "patern": "" }), "unknown field"),
+            (json!({ "patern": "" }), "patern: unknown field"),
         ],
     );
 }

@@ -137,7 +137,7 @@ fn mistakes() {
         "url_pattern",
         &[
             (json!({ "pattern": "/a", "base_url": "b" }), "base_url: found 'b', expected an absolute URL: "),
-            (json!({ "pathname": "/a" }), "unknown field"),
+            (json!({ "pathname": "/a" }), "pathname: unknown field"),
         ],
     );
 }
