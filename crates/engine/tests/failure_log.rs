@@ -64,7 +64,7 @@ fn answers_that_break_off() {
                 peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n");
                 peer.rest();
             }),
-            Some("the upstream violated the protocol"),
+            Some("the upstream violated the protocol: an invalid chunk size"),
         ),
         (
             Box::new(move |peer| {

@@ -38,3 +38,28 @@ pub enum FastCgiFault {
     /// The response ended within its head, or before its Content-Length.
     Truncated,
 }
+
+impl FastCgiFault {
+    /// A short description of the fault, for a log.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Version => "a record of another version of FastCGI",
+            Self::RecordType => "a record that only a web server sends",
+            Self::RequestId => "a record of a request that is not open",
+            Self::EndRequest => "a record END_REQUEST of another length than 8",
+            Self::Overloaded => "no resource for the request",
+            Self::Refused => "the request was rejected",
+            Self::FieldName => "an invalid field name, or a line without a colon",
+            Self::FieldValue => "a control character in a field value",
+            Self::Folded => "a line that begins with white space",
+            Self::TooManyFields => "too many fields",
+            Self::HeadTooLong => "a head that is too long",
+            Self::Status => "an invalid Status",
+            Self::ContentLength => "an invalid Content-Length, or several",
+            Self::TransferEncoding => "a Transfer-Encoding other than chunked, or one beside Content-Length",
+            Self::Chunk => "an invalid chunk",
+            Self::Truncated => "an end within the response",
+        }
+    }
+}

@@ -91,6 +91,42 @@ impl HeadFault {
         }
     }
 
+    /// A short description of the fault, for a log.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Method => "an invalid method",
+            Self::MethodTooLong => "a method that is too long",
+            Self::Target => "an invalid target",
+            Self::TargetTooLong => "a target that is too long",
+            Self::RequestLine => "an invalid request line",
+            Self::Version => "another version than HTTP/1",
+            Self::LineEnd => "a line end other than CR LF",
+            Self::FieldName => "an invalid field name, or a space before its colon",
+            Self::FieldValue => "a control character in a field value",
+            Self::Folded => "a line that begins with white space",
+            Self::TooManyFields => "too many fields",
+            Self::HeadTooLong => "a head that is too long",
+            Self::HostCount => "no Host, or several",
+            Self::HostValue => "an invalid Host",
+            Self::ContentLength => "an invalid Content-Length, or several",
+            Self::TransferEncoding => "an invalid Transfer-Encoding",
+            Self::TransferCoding => "a transfer coding other than chunked",
+            Self::LengthAndCoding => "both Content-Length and Transfer-Encoding",
+            Self::Expectation => "an unknown expectation",
+            Self::ChunkSize => "an invalid chunk size",
+            Self::ChunkExtension => "an invalid chunk extension",
+            Self::ChunkEnd => "a chunk of another length than its size",
+            Self::TrailersTooLong => "trailers that are too long",
+            Self::TooSlow => "a head that did not arrive in time",
+            Self::Truncated => "an end within a message",
+            Self::StatusLine => "an invalid status line",
+            Self::TooManyInformational => "too many interim responses",
+            Self::Switch => "a switch of protocols that was not offered",
+            Self::Unasked => "bytes without a request",
+        }
+    }
+
     /// The extent of the fault; in HTTP/1 always the connection.
     #[must_use]
     pub const fn scope(self) -> Scope {

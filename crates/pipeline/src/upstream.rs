@@ -115,8 +115,8 @@ pub enum CallFault {
     Aborted(String),
     /// The upstream sent none of an awaited body, or accepted none of a request, for too long.
     Stalled,
-    /// The upstream violated the protocol.
-    Malformed,
+    /// The upstream violated the protocol, by this.
+    Malformed(&'static str),
     /// The response's head or trailers exceed the limit.
     TooLarge,
     /// The response's head did not arrive in time.
@@ -140,9 +140,12 @@ impl CallFault {
             }
             Self::Busy | Self::NoDescriptors | Self::Overloaded => FailureKind::Unavailable,
             Self::HeadTimedOut | Self::Stalled => FailureKind::TimedOut,
-            Self::Unprocessed | Self::Closed | Self::Reset(_) | Self::Aborted(_) | Self::Malformed | Self::TooLarge => {
-                FailureKind::NoAnswer
-            }
+            Self::Unprocessed
+            | Self::Closed
+            | Self::Reset(_)
+            | Self::Aborted(_)
+            | Self::Malformed(_)
+            | Self::TooLarge => FailureKind::NoAnswer,
         })
     }
 }
@@ -166,7 +169,7 @@ impl fmt::Display for CallFault {
             Self::Aborted(reason) => write!(f, "the connection closed before the response: {reason}"),
             Self::Stalled => f.write_str("no data was transferred in time"),
             Self::TooLarge => f.write_str("the response's head or trailers exceed the limit"),
-            Self::Malformed => f.write_str("the upstream violated the protocol"),
+            Self::Malformed(fault) => write!(f, "the upstream violated the protocol: {fault}"),
             Self::HeadTimedOut => f.write_str("the response did not start in time"),
             Self::Request => f.write_str("the request cannot be expressed in the upstream's protocol"),
             Self::RequestBody(fault) => write!(f, "reading the request body: {fault}"),
@@ -611,7 +614,7 @@ impl Carried {
     /// [`BodyFault::PeerGone`].
     pub fn fail(&self, fault: CallFault) {
         if self.is_headed() {
-            let is_malformed = matches!(fault, CallFault::Malformed | CallFault::TooLarge);
+            let is_malformed = matches!(fault, CallFault::Malformed(_) | CallFault::TooLarge);
             let broken = if is_malformed { BodyFault::Malformed } else { BodyFault::PeerGone };
             return self.mailbox().fail(broken);
         }

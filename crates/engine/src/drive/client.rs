@@ -287,7 +287,7 @@ impl<T: Transport> ClientConnection<T> {
     fn handle_event(&mut self, event: ClientEvent, out: &mut WriteList) {
         let stream = match &event {
             ClientEvent::GoAway { .. } => return,
-            ClientEvent::Broken { fault } => return self.fail_all(fault.as_ref().unwrap_or(&CallFault::Malformed)),
+            ClientEvent::Broken { fault } => return self.fail_all(fault.as_ref().unwrap_or(&CallFault::Closed)),
             ClientEvent::Unprocessed { stream } => return self.unprocessed(*stream),
             ClientEvent::Informational { stream }
             | ClientEvent::Head { stream, .. }
@@ -314,7 +314,7 @@ impl<T: Transport> ClientConnection<T> {
             ClientEvent::Informational { .. } => {
                 if call.count_interim().is_break() {
                     machine.reset(stream, out);
-                    call.fail(CallFault::Malformed);
+                    call.fail(CallFault::Malformed("too many interim responses"));
                 } else if head.status() != StatusCode::CONTINUE {
                     // RFC 9110 §15.2.1: a 100 is for this hop. The client has received its own.
                     call.call.put_interim(head.status(), std::mem::take(head.fields_mut()));

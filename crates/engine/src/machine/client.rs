@@ -247,7 +247,7 @@ fn of_http1(event: h1::ClientEvent) -> ClientEvent {
     event.map_fault(|fault| match fault {
         // Distinguished, because the operator can raise these limits; a malformed response is the upstream's defect.
         HeadFault::HeadTooLong | HeadFault::TooManyFields | HeadFault::TrailersTooLong => CallFault::TooLarge,
-        _ => CallFault::Malformed,
+        fault => CallFault::Malformed(fault.reason()),
     })
 }
 
@@ -256,7 +256,7 @@ fn of_http2(event: h2::ClientEvent) -> ClientEvent {
         h2::ClientEvent::Reset { stream, fault } => {
             ClientEvent::Reset { stream, fault: CallFault::Reset(fault.name()) }
         }
-        event => event.map_fault(|_| CallFault::Malformed),
+        event => event.map_fault(|fault| CallFault::Malformed(fault.name())),
     }
 }
 
@@ -266,6 +266,6 @@ fn of_fastcgi(event: fastcgi::FastCgiEvent) -> ClientEvent {
         fastcgi::FastCgiFault::Overloaded => CallFault::Overloaded,
         // A process that dies is more common than a wrong response.
         fastcgi::FastCgiFault::Truncated => CallFault::Closed,
-        _ => CallFault::Malformed,
+        fault => CallFault::Malformed(fault.reason()),
     })
 }

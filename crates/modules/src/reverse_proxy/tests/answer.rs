@@ -190,7 +190,11 @@ fn faults() {
         (CallFault::Closed, 502, "upstream 10.0.0.1:80: the connection closed before the response"),
         (CallFault::Reset("HTTP_1_1_REQUIRED"), 502, "upstream 10.0.0.1:80: the stream was reset: HTTP_1_1_REQUIRED"),
         (CallFault::Unprocessed, 502, "upstream 10.0.0.1:80: the upstream refused the request without processing it"),
-        (CallFault::Malformed, 502, "upstream 10.0.0.1:80: the upstream violated the protocol"),
+        (
+            CallFault::Malformed("an invalid status line"),
+            502,
+            "upstream 10.0.0.1:80: the upstream violated the protocol: an invalid status line",
+        ),
         (CallFault::Request, 502, "upstream 10.0.0.1:80: the request cannot be expressed in the upstream's protocol"),
         (CallFault::Busy, 503, "upstream 10.0.0.1:80: too many connections and waiting calls"),
         (CallFault::NoDescriptors, 503, "upstream 10.0.0.1:80: this server has too many files and connections open"),

@@ -56,10 +56,10 @@ fn failures_within_a_time() {
     fail(&mut kit, CallFault::Request);
     fail(&mut kit, CallFault::Unprocessed);
     assert_eq!(asked(&mut kit), "a:1");
-    fail(&mut kit, CallFault::Malformed);
+    fail(&mut kit, CallFault::Malformed("a line end"));
     assert_eq!(asked(&mut kit), "b:1");
-    fail(&mut kit, CallFault::Malformed);
-    fail(&mut kit, CallFault::Malformed);
+    fail(&mut kit, CallFault::Malformed("a line end"));
+    fail(&mut kit, CallFault::Malformed("a line end"));
     assert_eq!(kit.send(&Request::get("/")).status, 503, "none is left");
 }
 
