@@ -298,17 +298,11 @@ impl Server {
         // A response to HEAD ends with its head, but keeps the declared length.
         entry.local = if is_head && local != Local::Tunnel { Local::Ended } else { local };
         entry.kind.expects_continue = false;
-        // curl before 8 waits forever for the end of a response without content if its upload is unfinished and the
-        // HEADERS carry END_STREAM; with an empty DATA frame it ends at once.
-        let is_early = entry.local == Local::Ended && entry.remote != Remote::Done;
-        let end = if entry.local == Local::Ended && !is_early { EndStream::Stream } else { EndStream::Open };
+        let end = if entry.local == Local::Ended { EndStream::Stream } else { EndStream::Open };
         let frame = HeadersFrame::begin(stream.0, out);
         let switches = framing == Framing::Tunnel && status.is_informational();
         encode::response_head(head, if switches { StatusCode::OK } else { status }, length, date, encoder, repeat, out);
         frame.end(end, peer.frame_max, out);
-        if is_early {
-            out.put(&frame::header(0, frame::kind::DATA, frame::flag::END_STREAM, stream.0));
-        }
         // HTTP/2 has no such field: a handler that closes the connection shuts it down gracefully, as in Go.
         if head.fields().has_token(names::CONNECTION, "close") {
             self.drain(out);
