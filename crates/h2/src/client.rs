@@ -178,7 +178,7 @@ impl Client {
             Framing::Tunnel => Local::Tunnel,
         };
         self.connection.note_opened(id);
-        self.connection.open(id, kind, Remote::Open(None), local, Priority::default());
+        self.connection.open(id, (kind, 0), Remote::Open(None), local, Priority::default());
         Ok(StreamId(id))
     }
 

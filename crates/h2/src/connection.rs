@@ -370,7 +370,14 @@ impl Connection {
 
     /// Adds a stream to the table, with the current initial windows.
     #[inline]
-    pub(crate) fn open(&mut self, id: u32, kind: RequestKind, remote: Remote, local: Local, priority: Priority) {
+    pub(crate) fn open(
+        &mut self,
+        id: u32,
+        (kind, head_bytes): (RequestKind, u32),
+        remote: Remote,
+        local: Local,
+        priority: Priority,
+    ) {
         self.streams.open(Stream {
             id,
             send: Window::new(self.peer.initial_window),
@@ -381,6 +388,7 @@ impl Connection {
             remote,
             local,
             kind,
+            head_bytes,
         });
     }
 

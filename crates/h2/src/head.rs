@@ -35,6 +35,8 @@ pub(crate) struct RequestSummary {
     pub(crate) declared: Option<u64>,
     pub(crate) kind: RequestKind,
     pub(crate) priority: Option<Priority>,
+    /// The size of the head, with 32 bytes added per field (RFC 9113 §6.5.2).
+    pub(crate) head_bytes: u32,
 }
 
 /// Field names with a rule of their own in the protocol.
@@ -137,6 +139,7 @@ mod seen {
 /// Receives a request's fields (RFC 9113 §8.3.1).
 pub(crate) struct RequestSink<'a> {
     head: &'a mut Head,
+    bytes_max: u32,
     room: Room,
     target_max: usize,
     extended_connect: bool,
@@ -153,6 +156,7 @@ impl<'a> RequestSink<'a> {
         head.clear();
         Self {
             head,
+            bytes_max: settings.head_bytes_max,
             room: Room { bytes: settings.head_bytes_max, fields: settings.fields_max },
             target_max: settings.target_bytes_max as usize,
             extended_connect: settings.extended_connect,
@@ -310,7 +314,8 @@ impl<'a> RequestSink<'a> {
             }
             kind.expects_continue = !end_stream;
         }
-        Ok(RequestSummary { body, declared: length, kind, priority: self.priority })
+        let head_bytes = self.bytes_max - self.room.bytes;
+        Ok(RequestSummary { body, declared: length, kind, priority: self.priority, head_bytes })
     }
 }
 

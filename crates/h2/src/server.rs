@@ -75,7 +75,7 @@ impl Server {
         server.connection.apply(peer_settings)?;
         server.connection.note_opened(1);
         let kind = RequestKind { is_head: request.method() == Method::Head, ..RequestKind::default() };
-        server.connection.open(1, kind, Remote::Done, Local::Owed, Priority::default());
+        server.connection.open(1, (kind, 0), Remote::Done, Local::Owed, Priority::default());
         Ok(server)
     }
 

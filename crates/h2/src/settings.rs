@@ -22,6 +22,9 @@ pub struct Settings {
     /// Size of a decoded head, with 32 bytes added per field (RFC 9113 §6.5.2); 32 KiB
     /// (SETTINGS_MAX_HEADER_LIST_SIZE).
     pub head_bytes_max: u32,
+    /// Size of the decoded heads of all open streams, beyond which a new one is refused; 1 MiB. A compressed head is a hundredth of its
+    /// decoded size or less, so that a client could fill much memory with few bytes.
+    pub heads_bytes_max: u32,
     /// Number of fields in a head, and in a trailer section; 100. A Cookie that is split into pieces counts once.
     pub fields_max: u16,
     /// Length of the request target; 8 KiB.
@@ -61,6 +64,7 @@ impl Default for Settings {
             header_table_bytes: TABLE_BYTES_DEFAULT,
             encoder_table_bytes: TABLE_BYTES_DEFAULT,
             head_bytes_max: 32 * 1024,
+            heads_bytes_max: 1024 * 1024,
             fields_max: 100,
             target_bytes_max: 8 * 1024,
             trailers_bytes_max: 8 * 1024,

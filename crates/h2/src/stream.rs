@@ -35,6 +35,8 @@ pub(crate) struct Stream {
     pub(crate) remote: Remote,
     pub(crate) local: Local,
     pub(crate) kind: RequestKind,
+    /// Size of the decoded request head; 0 in the client's role.
+    pub(crate) head_bytes: u32,
 }
 
 /// The peer's half of a stream.
@@ -89,6 +91,8 @@ impl Stream {
 pub(crate) struct Streams {
     all: Vec<Stream>,
     hint: std::cell::Cell<u32>,
+    /// The sum of their heads' sizes.
+    heads_bytes: u64,
 }
 
 /// An idle connection keeps memory for this many streams, 2.3 KB: about one page's requests, so that the next page
@@ -125,6 +129,7 @@ impl Streams {
     pub(crate) fn open(&mut self, stream: Stream) {
         // The new stream is usually looked up next.
         self.hint.set(self.all.len() as u32);
+        self.heads_bytes += u64::from(stream.head_bytes);
         self.all.push(stream);
     }
 
@@ -132,6 +137,7 @@ impl Streams {
         let at = self.find(id)?;
         // The order of the table has no meaning; see `Turns` for the order of sending.
         let stream = self.all.swap_remove(at);
+        self.heads_bytes -= u64::from(stream.head_bytes);
         if self.all.is_empty() && self.all.capacity() > IDLE_MAX {
             self.all = Vec::new();
         }
@@ -140,6 +146,12 @@ impl Streams {
 
     pub(crate) fn clear(&mut self) {
         self.all = Vec::new();
+        self.heads_bytes = 0;
+    }
+
+    /// The sum of the decoded heads' sizes in bytes.
+    pub(crate) fn heads_bytes(&self) -> u64 {
+        self.heads_bytes
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -150,6 +150,20 @@ fn streams_beyond_the_limit_are_refused() {
     assert_eq!(peer.server.streams(), 3);
 }
 
+// §10.5.1: a field that is in the table costs one byte in each head. The decoded heads of open streams have a common bound.
+#[test]
+fn heads_of_open_streams() {
+    // `get` has four pseudo-fields with 32 bytes each, and about 40 bytes of text.
+    let own = Settings { heads_bytes_max: 300, ..Settings::default() };
+    let mut peer = Peer::met(own);
+    peer.feed(&[get(1), get(3), get(5)].concat());
+    assert_eq!(peer.take(), "< 1 GET / host=a.test\n< 3 GET / host=a.test\n> 5 RST_STREAM REFUSED_STREAM");
+    peer.answer(1, 204, "");
+    peer.take();
+    peer.feed(&[get(7), get(9)].concat());
+    assert_eq!(peer.take(), "< 7 GET / host=a.test\n> 9 RST_STREAM REFUSED_STREAM");
+}
+
 // §5.4.2, §8.1: the code of an owner's reset: an error before the response is complete, NO_ERROR after it, no frame
 // if all is over.
 #[test]

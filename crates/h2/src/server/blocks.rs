@@ -52,10 +52,10 @@ impl Server {
 
     #[inline]
     fn begin(&mut self, id: u32, request: RequestSummary, end_stream: bool) -> Event {
-        let RequestSummary { body, declared, kind, priority } = request;
+        let RequestSummary { body, declared, kind, priority, head_bytes } = request;
         let priority = self.priority_of(id, priority);
         let remote = if end_stream { Remote::Done } else { Remote::Open(declared) };
-        self.connection.open(id, kind, remote, Local::Owed, priority);
+        self.connection.open(id, (kind, head_bytes), remote, Local::Owed, priority);
         Event::Head { stream: StreamId(id), body, upgrade: kind.is_connect }
     }
 
@@ -89,6 +89,7 @@ impl Server {
             // RFC 9113 §6.8: streams after the last one are ignored.
             Life::Last(last) if id > last => Some(Refusal::Silent),
             _ if streams.len() >= streams_max && streams.counted() >= streams_max => Some(Refusal::Told),
+            _ if streams.heads_bytes() >= u64::from(self.connection.settings.heads_bytes_max) => Some(Refusal::Told),
             _ => None,
         }
     }
@@ -132,7 +133,7 @@ impl Server {
             // The stream is opened so that the owner can send an error response.
             Problem::Refused(status) => {
                 let remote = if end_stream { Remote::Done } else { Remote::Open(None) };
-                self.connection.open(id, RequestKind::default(), remote, Local::Owed, Priority::default());
+                self.connection.open(id, (RequestKind::default(), 0), remote, Local::Owed, Priority::default());
                 Ok(Some(Event::Fault { stream: Some(StreamId(id)), fault: status }))
             }
         }
