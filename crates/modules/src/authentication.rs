@@ -190,9 +190,10 @@ impl Basic {
             };
         };
         cx.with_scratch(|cx, key| {
-            // All unknown names share one cache entry for each password, separate from those of real accounts.
-            let number = account.map_or(u32::MAX, |account| account as u32);
-            key.extend_from_slice(&number.to_le_bytes());
+            // With the name, also of an unknown account: otherwise a password that was tried with one unknown name would be refused at
+            // once with another, but not with that of an account.
+            key.extend_from_slice(&(name.len() as u64).to_le_bytes());
+            key.extend_from_slice(name);
             key.extend_from_slice(password);
             let flight = match cache.find(key) {
                 CacheLookup::Known(same) => Err(self.conclude(cx, account, Some(same))),
