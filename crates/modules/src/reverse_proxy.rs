@@ -89,8 +89,7 @@ struct ReverseProxyConfig {
     #[serde(default)]
     trusted_proxies: Vec<String>,
     /// Accepted without effect: the body is forwarded without buffering.
-    #[serde(rename = "flush_interval")]
-    _flush_interval: Option<DurationConfig>,
+    flush_interval: Option<DurationConfig>,
     stream_timeout: Option<DurationConfig>,
     stream_close_delay: Option<DurationConfig>,
     /// Accepted without effect: data is forwarded in the blocks that it was read into.
@@ -224,6 +223,9 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         let routes = &value["handle_response"][index];
         response_routes
             .push(build.at(format!("handle_response[{index}]"), |build| ResponseRoutes::build(routes, build))?);
+    }
+    if let Some(interval) = &written.flush_interval {
+        build.at("flush_interval", |build| interval.signed(build))?;
     }
     let duration = |key: &str, written: &Option<DurationConfig>, build: &mut Build<'_>| match written {
         Some(limit) => build.at(key, |build| limit.read(build)),

@@ -539,6 +539,14 @@ fn mistakes() {
             "writer: no log writer module 'syslog' is built into this version (docs/refused.md)".to_owned(),
         ),
         (
+            json!({ "writer": { "output": 5 } }),
+            "writer: found 'no output', expected an object with an 'output' key that names one".into(),
+        ),
+        (
+            json!({ "encoder": { "time_format": "unix" } }),
+            "encoder: found 'no format', expected an object with a 'format' key that names one".into(),
+        ),
+        (
             json!({ "writer": { "output": "stdout", "mode": "1" } }),
             "writer: found 'mode', expected no options of this output".into(),
         ),

@@ -72,20 +72,22 @@ struct NetOutputConfig {
 /// An unknown output or option, or a value out of range.
 pub(super) fn read(written: Option<&Map<String, Value>>, build: &mut Build<'_>) -> Result<OutputSpec, BuildError> {
     let Some(written) = written else { return Ok(OutputSpec::Stderr) };
-    let name = written.get("output").and_then(Value::as_str);
+    let Some(name) = written.get("output").and_then(Value::as_str) else {
+        return Err(build.refuse("no output", "an object with an 'output' key that names one"));
+    };
     let plain = match name {
-        Some("stderr") | None => OutputSpec::Stderr,
-        Some("stdout") => OutputSpec::Stdout,
-        Some("discard") => OutputSpec::Discard,
-        Some("file") => {
+        "stderr" => OutputSpec::Stderr,
+        "stdout" => OutputSpec::Stdout,
+        "discard" => OutputSpec::Discard,
+        "file" => {
             let config: FileOutputConfig = build.parse(&Value::Object(written.clone()))?;
             return config.read(build).map(OutputSpec::File);
         }
-        Some("net") => {
+        "net" => {
             let config: NetOutputConfig = build.parse(&Value::Object(written.clone()))?;
             return config.read(build).map(OutputSpec::Net);
         }
-        Some(name) => return Err(build.error(Problem::UnknownModule { kind: "log writer", name: name.to_owned() })),
+        name => return Err(build.error(Problem::UnknownModule { kind: "log writer", name: name.to_owned() })),
     };
     match written.keys().find(|key| *key != "output") {
         Some(option) => Err(build.refuse(option, "no options of this output")),

@@ -176,14 +176,21 @@ impl Format {
         build: &mut Build<'_>,
     ) -> Result<(Base, Options), BuildError> {
         let nothing = Map::new();
+        let name = match written {
+            Some(written) => match written.get("format").and_then(Value::as_str) {
+                Some(name) => name,
+                None => return Err(build.refuse("no format", "an object with a 'format' key that names one")),
+            },
+            None if default == DefaultFormat::Console => "console",
+            None => "json",
+        };
         let written = written.unwrap_or(&nothing);
         let without_format = |written: &Map<String, Value>| {
             let mut rest = written.clone();
             rest.shift_remove("format");
             Value::Object(rest)
         };
-        let name = written.get("format").and_then(Value::as_str);
-        match name.unwrap_or(if default == DefaultFormat::Console { "console" } else { "json" }) {
+        match name {
             "console" => Ok((Base::Console, Options::read(written, DefaultFormat::Console, output, build)?)),
             "json" => {
                 let options = Options::read(written, DefaultFormat::Json, output, build)?;
