@@ -104,6 +104,7 @@ impl Client {
         let max = match (self.connection.peer.streams_max as usize).min(STREAMS_MAX) {
             _ if self.is_last() => 0,
             max if self.met => max,
+            // More would be a guess: servers in use allow from one stream to thousands.
             max => max.min(STREAMS_EARLY),
         };
         max.saturating_sub(self.connection.streams.counted())

@@ -89,6 +89,7 @@ impl Server {
             // RFC 9113 §6.8: streams after the last one are ignored.
             Life::Last(last) if id > last => Some(Refusal::Silent),
             _ if streams.len() >= streams_max && streams.counted() >= streams_max => Some(Refusal::Told),
+            // Tested before the block is decoded, so the sum exceeds its bound by one head at most.
             _ if streams.heads_bytes() >= u64::from(self.connection.settings.heads_bytes_max) => Some(Refusal::Told),
             _ => None,
         }

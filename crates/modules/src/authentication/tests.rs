@@ -170,7 +170,7 @@ fn cache() {
         assert_eq!(kit.send(&with("mallory:x")).status, 401);
         assert_eq!(kit.send(&with("alice:no")).status, 401);
     }
-    // A password that one unknown name has tried is hashed for another too, as for a name that exists: the time tells nothing.
+    // A refused password is hashed again for another unknown name, as for the name of an account: the times are equal.
     assert_eq!(kit.send(&with("trudy:x")).status, 401);
     kit.reload(&registry(), &routes(basic), &Value::Null);
     assert_eq!(kit.send(&with("alice:x")).status, 200);
