@@ -13,9 +13,17 @@ pub(crate) fn compiled(expression: &str) -> Result<regex::Regex, String> {
 
 /// Whether an expression of nginx matches a text; `false` for one that is not carried over.
 pub(crate) fn is_match(expression: &str, text: &str) -> bool {
+    test(expression)(text)
+}
+
+/// The test of texts by an expression, as [`is_match`].
+pub(crate) fn test(expression: &str) -> impl Fn(&str) -> bool {
     let WithoutLookAhead { expression, except } = without_look_ahead(expression);
-    let matches = |expression: &str| compiled(expression).is_ok_and(|regex| regex.is_match(text));
-    matches(&expression) && !except.is_some_and(|except| matches(&except))
+    let (regex, except) = (compiled(&expression).ok(), except.and_then(|except| compiled(&except).ok()));
+    move |text| {
+        let matches = |regex: &Option<regex::Regex>| regex.as_ref().is_some_and(|regex| regex.is_match(text));
+        matches(&regex) && !matches(&except)
+    }
 }
 
 /// The names of an expression's groups.

@@ -221,7 +221,7 @@ impl<'a> Level<'a> {
 
 impl<'a> Location<'a> {
     /// Whether it has `^~`: nginx does not look at the expressions beside it.
-    fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         matches!(self.pattern, Pattern::Prefix { last: true, .. })
     }
 

@@ -5,6 +5,7 @@
 //! - `error_pages`: `error_page`
 //! - `listens`, `hosts`: the addresses and names of a server
 //! - `locations`: the order of locations, and the rules after which nginx chooses one anew
+//! - `folders`: the redirect to a folder's slash, and its index
 //! - `rules`: `rewrite`, `if`, `set` and `return`
 //! - `raw_uri`: rules that remove a prefix from the URI as the client sent it
 //! - `content`: a location: files and fields
@@ -26,6 +27,7 @@ mod connections;
 mod content;
 mod error_pages;
 mod fastcgi;
+mod folders;
 mod geo;
 mod hosts;
 mod listens;
@@ -88,7 +90,9 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
         has_real_ip: false,
         is_in_accel: false,
         fields_are_shared: false,
+        programs: Vec::new(),
         case: locations::PathCase::Ignored,
+        kept: Vec::new(),
         named: Vec::new(),
         location_pages: Vec::new(),
         options: Vec::new(),
@@ -175,8 +179,12 @@ struct Translator<'a> {
     is_in_accel: bool,
     /// The site that is being written has the fields of all its locations.
     fields_are_shared: bool,
+    /// The endings of files that the site that is being written does not send, as they are programs.
+    programs: Vec<&'static str>,
     /// How the paths of the site that is being written are compared.
     case: locations::PathCase,
+    /// The locations that a `break` of the rules written last may keep, with their names.
+    kept: Vec<(crate::location::Location<'a>, Names)>,
     /// The named locations around the lines that are being written.
     named: Vec<String>,
     /// The error pages of the locations of the site that is being written.

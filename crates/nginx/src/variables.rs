@@ -54,6 +54,12 @@ pub(crate) struct Names {
     pub(crate) maps: Vec<String>,
     /// Variables of `set`.
     pub(crate) set: Vec<String>,
+    /// The name of the location whose rules these are, if a `break` among them keeps it; empty without one.
+    pub(crate) kept: String,
+    /// Another location than that of these rules may be kept.
+    pub(crate) was_kept: bool,
+    /// The name of the location for paths with two slashes at their start, if one of the rules makes such a path; empty without one.
+    pub(crate) doubled: String,
     /// The first name of the server.
     pub(crate) server_name: String,
     /// The names of the server that are no expressions.

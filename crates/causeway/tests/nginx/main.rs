@@ -112,6 +112,7 @@ const MEANT: &[(&str, &str, u16, u16, &str)] = &[
     ("map_redirect", "*", 301, 301, "a target from a variable stays relative"),
     ("laravel", "/favicon.ico", 502, 404, "an error page of a program is not carried over, and named"),
     ("laravel", "/", 405, 404, "a folder without an index; Caddy does not tell it from a missing file"),
+    ("program_indexes", "/", 405, 404, "a folder without an index; Caddy does not tell it from a missing file"),
     ("auth_request", "/secret/", 500, 502, "the status for an upstream that refuses"),
     ("*", "*", 301, 308, "the redirect to a folder's slash: Caddy's status, and a relative target"),
     ("map_path", "/", 405, 403, "other methods than GET meet the access rules first"),

@@ -89,6 +89,18 @@ fn rules_after_a_flag_equal_those_of_nginx() {
     compare("rules_end", &["location"], &cases);
 }
 
+/// nginx's documentation of `rewrite`: after `break` the request stays in its location, even if other rules have changed the path.
+#[test]
+fn a_break_beside_other_rules_equals_that_of_nginx() {
+    let paths = "/closed/x /closed/old/x /closed/index.html /leaves/index.html /leaves/one/index.html /asked/index.html /asked/index.html?a=1 \
+                 /asked/index.html?b=1 /asked/index.html?b=1&c=1 /asked/index.html?c=1 /asked/two/index.html /ended/index.html /more/page.html \
+                 /more/old/page.html /more/b/ /more/b /more /up/x?y=1 /up/old/x /named/one/ /named/x?y=1 /named/x /twice/x?y=1 /twice/ /view/x \
+                 /page.html /opened/ /opened/index.html /opened/none /within/index.html /within/index.html?a=1 /answer/x?a=1 /answer/y?a=1 \
+                 /answer/x /tried/index.html /tried/ /tried/away /tried/none";
+    let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    compare("kept", &["location", "x-kind"], &cases);
+}
+
 /// nginx's documentation of `location`: the path is compared without encoding, dot segments and double slashes.
 #[test]
 fn paths_in_conditions_equal_those_of_nginx() {
@@ -261,7 +273,8 @@ fn hosts_of_patterns_equal_those_of_nginx() {
 /// Rules of Gitea's documentation, with which the upstream gets the URI as it was sent, without a prefix.
 #[test]
 fn a_prefix_of_the_uri_as_sent_is_removed_as_by_nginx() {
-    let paths = "/git/ /git /git/a%2Fb?c=%20d /git/a%20b /git/%C3%A4 /rest/a%2Fb /other/x%2Fy?z /git/moved";
+    let paths = "/git/ /git /git/a%2Fb?c=%20d /git/a%20b /git/%C3%A4 /rest/a%2Fb /other/x%2Fy?z /git/moved \
+                 /gitea/ /gitea /gitea?a=1 /gitea/a%2Fb?c=%20d /gitea/%C3%A4 /v2/x%2Fy?z=1 /v2";
     let cases: Vec<_> = paths.split(' ').map(|path| ("GET", path, "")).collect();
     compare("uri_as_sent", &["location"], &cases);
 }
@@ -273,6 +286,9 @@ fn paths_in_another_case_equal_those_of_nginx() {
                  /outer/x /OUTER/x /outer/exact /outer/EXACT /Outer/exact /outer/x.php /OUTER/x.php /Admin /admin /ADMIN";
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
     compare("path_case", &[], &cases);
+    let paths = "/x /public/x /PUBLIC/x /Public/x /exact /EXACT /%50UBLIC/x";
+    let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    compare("access_case", &[], &cases);
 }
 
 /// A negative look-ahead in one of several alternatives, and in a rule.

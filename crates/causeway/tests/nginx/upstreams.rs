@@ -170,7 +170,7 @@ fn scripts_equal_those_of_nginx() {
     });
     let paths = "/ /x/y?z=1 /index.php /index.php/a/b?c=1 /login.php /login.php/x /checked/a.php /checked/a.php/i /checked/b.php \
                  /checked/b.php/i /front/ /front/x?y /folder/ /folder/x.php /tool/ /tool/index.php /tool/b/x.php /tool/a.txt /closed/ \
-                 /closed/index.php /closed/a.txt /sub/ /page.html /sub /sub?x=y /a%20b%25 /a%20b%25/ /new.php /new.php/x/y?z /old.php /old.php/x \
+                 /closed/index.php /closed/a.txt /page.html /sub /sub?x=y /a%20b%25 /a%20b%25/ /new.php /new.php/x/y?z /old.php /old.php/x \
                  /loose/admin.php /loose/admin.php. /loose/admin.php~ /loose/admin.php%20 /loose/admin.phpx /loose/admin.php/x.php \
                  /loose/admin.php/ /checked/a.phpx/b.php /checked/a.php~ /index.php/a.phpx/b.php/c%20d%3Fe";
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
@@ -189,6 +189,68 @@ fn scripts_equal_those_of_nginx() {
     let posts = [chunked(1000), chunked(200_000)];
     let cases: Vec<_> = posts.iter().map(|lines| ("POST", "/index.php", lines.as_str())).collect();
     compare_in(&folder, "php_scripts", &[], &cases);
+}
+
+/// Answers requests for programs with the names of their scripts.
+fn naming_program(folder: &ShapeFolder) {
+    let listener = UnixListener::bind(folder.0.join("php.sock")).unwrap();
+    std::thread::spawn(move || {
+        program(&listener, |of| {
+            let names = ["REQUEST_METHOD", "SCRIPT_FILENAME", "SCRIPT_NAME", "PATH_INFO", "REQUEST_URI"].map(of);
+            format!("Content-Type: text/html\r\n\r\n{}\n", names.join(" "))
+        });
+    });
+}
+
+/// nginx's documentation of `index`: the location of the index is chosen anew. Where nginx runs no program, the source is not sent.
+#[test]
+fn indexes_that_are_programs_equal_those_of_nginx() {
+    let folder = ShapeFolder::new("indexes");
+    let in_www = ["one", "one/x", "two", "none", "three", "four", "five", "source", "shown", "free"];
+    for file in in_www.iter().map(|name| format!("www/{name}")).chain(["data".to_owned(), "data/b".to_owned()]) {
+        std::fs::create_dir_all(folder.0.join(&file)).unwrap();
+        std::fs::write(folder.0.join(file).join("index.php"), "source").unwrap();
+    }
+    naming_program(&folder);
+    let paths = "/one/ /one /one?a=b /one/x/ /one/x /one/index.php /two/ /two /two/index.php /mail/ /mail/b/ /mail/b /mail/index.php \
+                 /mail/a.txt /three/ /three/index.php /four/ /four/index.php?a=b /five/ /five/index.php /six/ /six /six/x/ /six/x /tool /tool?a=b \
+                 /tool/ /tool/b /tool/b/ /tool/index.php /tool/a.txt /shown/index.php /one/none/ /page.html";
+    let mut cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    cases.push(("POST", "/mail/", "Content-Length: 0\r\n"));
+    compare_in(&folder, "program_indexes", &["location"], &cases);
+    let Some(nginx) = installed_nginx() else { return };
+    let ([theirs, ours], _servers) = both(nginx, &shape("program_indexes"), &folder, [1, 1]);
+    for path in ["/source/", "/source/index.php", "/none/", "/none/index.php", "/free/", "/free/index.php"] {
+        let bodies = [theirs, ours].map(|port| request(port, "GET", "example.com", path).body);
+        assert_eq!(bodies, ["source", ""], "{path}: nginx, then causeway");
+    }
+}
+
+/// nginx's documentation of `error_page`: the query of a URI has no part in the choice of the location.
+#[test]
+fn pages_of_programs_equal_those_of_nginx() {
+    let folder = ShapeFolder::new("pages");
+    std::fs::write(folder.0.join("www/index.php"), "source").unwrap();
+    naming_program(&folder);
+    let paths = "/none/x /none/x?a=b /closed/x /closed/x?a=b /gone/ /changed/x /changed/closed/x?a=b /x /page.html /index.php?a=b";
+    let mut cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    cases.extend(["/none/x", "/closed/x", "/changed/x"].map(|path| ("POST", path, "Content-Length: 0\r\n")));
+    compare_in(&folder, "program_pages", &[], &cases);
+    std::fs::write(folder.0.join("www/403.html"), "forbidden\n").unwrap();
+    compare_in(&folder, "program_pages", &[], &["/closed/x", "/closed/x?a=b"].map(|path| ("GET", path, "")));
+}
+
+/// nginx's documentation of `client_max_body_size` and `add_header`.
+#[test]
+fn sizes_and_fields_beside_upstreams_equal_those_of_nginx() {
+    let content = |bytes: usize| format!("Content-Length: {bytes}\r\n\r\n{}", "x".repeat(bytes));
+    let contents = [10, 1500, 5000].map(content);
+    let paths = ["/large/x", "/page/x", "/small/x"];
+    let cases: Vec<_> =
+        paths.iter().flat_map(|path| contents.iter().map(move |lines| ("POST", *path, lines.as_str()))).collect();
+    compare("body_named", &[], &cases);
+    let paths = ["/max-age", "/plain", "/404", "/empty"].map(|path| ("GET", path, ""));
+    compare("upstream_fields", &["x-kind", "x-inner", "x-outer", "x-always"], &paths);
 }
 
 /// A lifetime of the configuration is not for requests with a cookie: unlike nginx, and named.
@@ -271,7 +333,8 @@ fn redirects_of_an_upstream_equal_those_of_nginx() {
 #[test]
 fn targets_with_variables_equal_those_of_nginx() {
     let paths = "/const/x?y=1 /const/ /group/x?y=1 /map/x?to=two /map/x?q=1 /uri/x?y=1 /uri/x /request/x?y=1 /request/%41 \
-                 /request/a%2Fb?x=1 /elsewhere/a?x=1 /set/x /other/x?y=1 /a/x.txt /args/x?y=1 /args/x /re/a/b /plain/0200?to=two /plain/0200";
+                 /request/a%2Fb?x=1 /elsewhere/a?x=1 /set/x /other/x?y=1 /a/x.txt /args/x?y=1 /args/x /re/a/b /query/index?y=1 /query/x?y=1 \
+                 /query/x /rest /rest?y=1 /rest/x?y=1 /rest/x /path/x?y=1 /path/a%20b /plain/0200?to=two /plain/0200";
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
     compare("proxy_variables", &[], &cases);
 }

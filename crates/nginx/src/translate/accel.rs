@@ -1,6 +1,7 @@
 //! `X-Accel-Redirect`: an upstream leaves a response to a location with `internal`, as for files whose access it decides.
 
 use super::content::is_internal;
+use super::error_pages::path_of;
 use super::{Translator, inherited, own};
 use crate::location::{Location, Locations};
 use crate::parse::Directive;
@@ -54,6 +55,7 @@ impl<'a> Translator<'a> {
 
 /// Whether a path is that of an error page or of `auth_request`.
 fn has_page(block: &Directive, path: &str) -> bool {
-    let is_path = |name: &str| own(block, name).iter().any(|d| d.arguments.last().is_some_and(|last| last == path));
+    let is_path =
+        |name: &str| own(block, name).iter().any(|d| d.arguments.last().is_some_and(|last| path_of(last) == path));
     is_path("error_page") || is_path("auth_request") || block.block().iter().any(|inner| has_page(inner, path))
 }

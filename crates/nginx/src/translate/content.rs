@@ -48,6 +48,7 @@ impl<'a> Translator<'a> {
         let own_block = location.own();
         let in_location = !location.is_server();
         let mut names = names.clone();
+        let is_kept = !std::mem::take(&mut names.kept).is_empty();
         if in_location {
             let is_read = |d: &&Directive| d.name == "location" || has_no_types(d);
             for directive in own_block.block().iter().filter(|d| !is_read(d)) {
@@ -85,11 +86,18 @@ impl<'a> Translator<'a> {
         {
             out.push("log_skip".to_owned());
         }
-        self.body_limit(&mut out, blocks);
+        // nginx compares the length of the content in the location that the path chooses, and not in a named one.
+        if !matches!(location.pattern, Pattern::Named(_)) {
+            self.body_limit(&mut out, blocks);
+        }
         // The other methods do not reach the rules.
         self.other_methods(&mut out, own_block);
         if in_location {
-            let rules = self.staying_rules(blocks, &mut names);
+            let mut rules = Vec::new();
+            self.paths_of_maps(&mut rules, own_block);
+            let staying = self.staying_rules(blocks, &mut names);
+            // After a `break` they have applied already, and only their variables count.
+            rules.extend(staying.into_iter().filter(|_| !is_kept));
             if always_answers(own_block) && rules_of(own_block).len() == 1 {
                 out.extend(rules);
                 return in_written_order(out);
@@ -193,6 +201,9 @@ impl<'a> Translator<'a> {
                 self.note(out, field, &format!("the map of ${map} is about the response, which it precedes here"));
                 continue;
             }
+            if self.field_of_response(out, field, &text, blocks, status) {
+                continue;
+            }
             let always = field.argument(2) == "always" || is_added == Some(true);
             if !always && is_added.is_some() {
                 continue;
@@ -249,6 +260,42 @@ impl<'a> Translator<'a> {
             // The field is added when the response's status is known.
             block(out, "header", sometimes);
         }
+    }
+
+    /// Writes a field whose value has that of a field of the response, which an answer with a known status has not. Returns `false` for other
+    /// values.
+    fn field_of_response(
+        &mut self,
+        out: &mut Vec<String>,
+        field: &Directive,
+        text: &str,
+        blocks: &[&Directive],
+        status: Option<u16>,
+    ) -> bool {
+        let value = field.argument(1);
+        let of_upstream = |name: &str| name.strip_prefix("upstream_http_").map(|name| name.replace('_', "-"));
+        let Some(name) = variables(value).into_iter().find_map(of_upstream) else { return false };
+        let hidden = ["proxy_hide_header", "fastcgi_hide_header"].into_iter().flat_map(|hide| inherited(blocks, hide));
+        if hidden.into_iter().any(|hide| hide.argument(0).eq_ignore_ascii_case(&name)) {
+            self.note(out, field, "the field of the upstream is hidden, and absent here");
+            return true;
+        }
+        let text = text.replace("{rp.header.", "{http.response.header.");
+        let mut lines = vec![format!("+{} {}", field.argument(0), quote(&text))];
+        let mut conditions = Vec::new();
+        // nginx adds no empty field.
+        conditions.extend(only_variable(value).map(|_| format!("header {name} *")));
+        if field.argument(2) != "always" {
+            conditions.push(format!("status {ADDED}"));
+        }
+        match conditions.is_empty() {
+            true => lines.push("defer".to_owned()),
+            false => block(&mut lines, "match", conditions),
+        }
+        if status.is_none() {
+            block(out, "header", lines);
+        }
+        true
     }
 
     /// The variable in a text whose map is about the response.
@@ -419,6 +466,7 @@ impl<'a> Translator<'a> {
         if value(blocks, "gzip_static") == Some("on") {
             lines.push("precompressed gzip".to_owned());
         }
+        lines.extend(self.hidden(Some(location)));
         block(out, "file_server", lines);
     }
 }

@@ -1,6 +1,7 @@
 //! `error_page`: the pages of a server, and those of a location, which replace all of its server's.
 
-use super::locations::{PASSES, refuses};
+use super::content::in_written_order;
+use super::locations::{PASSES, refuses, with_query};
 use super::rules::{always_answers, choose_anew, is_url, rules_of};
 use super::{Translator, inherited, own};
 use crate::location::{Location, Locations, deeper};
@@ -25,6 +26,9 @@ pub(super) struct LocationPages<'a> {
 
 /// The variable that names the location whose error pages count.
 const PAGES: &str = "error_pages";
+
+/// A variable: the URI of the request when its location began.
+const PAGE_URI: &str = "page_uri";
 
 /// Without `=` the status of the error replaces that of the page.
 const ERROR_STATUS: &str = "{err.status_code}";
@@ -111,6 +115,10 @@ impl<'a> Translator<'a> {
             out.push(format!("vars {PAGES} \"\""));
             return;
         };
+        let is_named = returns_to_named(owner);
+        if is_named {
+            out.push(format!("vars {PAGE_URI} {{uri}}"));
+        }
         if let Some(known) = self.location_pages.iter().find(|of| std::ptr::eq(of.owner, owner)) {
             out.push(format!("vars {PAGES} {}", known.name));
             return;
@@ -121,8 +129,18 @@ impl<'a> Translator<'a> {
         let at = self.location_pages.len();
         self.location_pages.push(LocationPages { owner, name, pages: Vec::new() });
         for page in own(owner, "error_page") {
-            let page = self.error_page(out, page, &blocks[..2], names);
-            self.location_pages[at].pages.extend(page);
+            let mut made = self.error_page(out, page, &blocks[..2], names);
+            if let Some(made) = made.as_mut().filter(|_| is_named && is_of_name(page)) {
+                // An error brings back the URI of the client, which the index of a folder or a rule has changed.
+                let changed = self.fresh("changed");
+                let content = std::mem::take(&mut made.lines);
+                let matcher =
+                    vec![format!("vars_regexp {PAGE_URI} ^/"), format!("not vars {{uri}} {{vars.{PAGE_URI}}}")];
+                block(&mut made.lines, &format!("@{changed}"), matcher);
+                made.lines.push(format!("rewrite @{changed} {{vars.{PAGE_URI}}}"));
+                block(&mut made.lines, "handle", content);
+            }
+            self.location_pages[at].pages.extend(made);
         }
     }
 
@@ -166,34 +184,83 @@ impl<'a> Translator<'a> {
             return Some(ErrorPage { codes, lines: vec![format!("redir * {} {status}", quote(&text))] });
         }
         let all = Locations::of(blocks);
-        let chosen = all.chosen(target);
-        // The error itself leads to an internal location.
-        let refuses = |d: &Directive| d.name != "internal" && refuses(d) && d.name != "return";
-        if chosen.is_some_and(|l| l.deeper().iter().any(|block| block.block().iter().any(refuses))) {
+        let chosen = all.chosen(path_of(target));
+        if chosen.is_some_and(has_access_rules) {
             self.note(out, page, "only pages of a location without access rules are carried over");
             return None;
         }
-        if let Some(chosen) = chosen.filter(|l| !l.is_server() && (passes(l.own()) || always_answers(l.own()))) {
+        if let Some(chosen) = chosen.filter(|chosen| makes_pages(chosen)) {
             let status = status.unwrap_or_else(|| ERROR_STATUS.to_owned());
-            // nginx requests the page with GET, and without the query of the request.
-            let other = self.fresh("other_method");
-            let mut rules = vec![format!("@{other} not method GET HEAD"), format!("method @{other} GET")];
-            rules.push(rewrite(&if text.contains('?') { text } else { text + "?" }));
+            let rules = self.request_of_page(&with_query(&text));
             let lines = self.page_of(out, page, rules, chosen, &all, names, &status)?;
             return Some(ErrorPage { codes, lines });
         }
+        let lines = self.page_of_file(out, page, (text, status), chosen, &all, blocks, names);
+        Some(ErrorPage { codes, lines })
+    }
+
+    /// Returns the page that is a file, in the location that its path chooses.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one page")]
+    fn page_of_file(
+        &mut self,
+        out: &mut Vec<String>,
+        page: &Directive,
+        (text, status): (String, Option<String>),
+        chosen: Option<&Location<'a>>,
+        all: &Locations<'a>,
+        blocks: &[&'a Directive],
+        names: &Names,
+    ) -> Vec<String> {
         let mut lines = Vec::new();
         // The location of the error may have another root.
         let around = chosen.map_or(blocks, |chosen| &*chosen.blocks);
         let has_roots = all.ordered.iter().any(|l| l.deeper().iter().any(|b| has_folder(b)));
         self.root(&mut lines, if has_roots { around } else { &around[2..] }, names);
-        lines.push(format!("rewrite * {}", quote(&text)));
+        let made = match chosen {
+            Some(chosen) => self.page_without_file(out, page, chosen, all, names, status.as_deref()),
+            None => Vec::new(),
+        };
+        lines.push(format!("rewrite * {}", quote(&if made.is_empty() { text } else { with_query(&text) })));
+        lines.extend(made);
         // `=` alone takes the status of the page.
-        match status.map(|status| if status.is_empty() { "200".to_owned() } else { status }) {
-            Some(status) => block(&mut lines, "file_server", vec![format!("status {status}")]),
-            None => lines.push("file_server".to_owned()),
+        let status = status.map(|status| format!("status {}", if status.is_empty() { "200" } else { &*status }));
+        let options: Vec<_> = status.into_iter().chain(self.hidden(chosen)).collect();
+        match options.is_empty() {
+            true => lines.push("file_server".to_owned()),
+            false => block(&mut lines, "file_server", options),
         }
-        Some(ErrorPage { codes, lines })
+        in_written_order(lines)
+    }
+
+    /// Returns the lines that make a request of a page: nginx sends GET, and not the query of the request.
+    fn request_of_page(&mut self, target: &str) -> Vec<String> {
+        let other = self.fresh("other_method");
+        vec![format!("@{other} not method GET HEAD"), format!("method @{other} GET"), rewrite(target)]
+    }
+
+    /// Returns the page of a file that is missing, if `try_files` of its location leads to a location that makes one.
+    fn page_without_file(
+        &mut self,
+        out: &mut Vec<String>,
+        page: &Directive,
+        location: &Location<'a>,
+        all: &Locations<'a>,
+        names: &Names,
+        status: Option<&str>,
+    ) -> Vec<String> {
+        let mut lines = Vec::new();
+        let Some(files) = own(location.own(), "try_files").first().copied() else { return lines };
+        let Some((last, candidates)) = files.arguments.split_last() else { return lines };
+        let next = all.chosen(path_of(last)).filter(|next| makes_pages(next) && !has_access_rules(next));
+        let Some(next) = next.filter(|_| !path_of(last).contains('$')) else { return lines };
+        let candidates = self.candidates(out, files, candidates, names);
+        if let (Some(candidates), Some(last)) = (candidates, self.expand(out, files, names, last)) {
+            let missing = self.missing(&mut lines, &candidates);
+            let rules = self.request_of_page(&with_query(&last));
+            let made = self.page_of(out, page, rules, next, all, names, status.unwrap_or(ERROR_STATUS));
+            block(&mut lines, &format!("handle @{missing}"), made.unwrap_or_default());
+        }
+        lines
     }
 
     /// Returns the page of a named location whose only rule leads to a path without variables, and so to one location.
@@ -207,7 +274,7 @@ impl<'a> Translator<'a> {
         status: &str,
     ) -> Option<Vec<String>> {
         let path = match &rules_of(named.own())[..] {
-            [rule] if rule.name == "rewrite" => rule.argument(1).split('?').next(),
+            [rule] if rule.name == "rewrite" => Some(path_of(rule.argument(1))),
             _ => None,
         };
         let path = path.filter(|path| path.starts_with('/') && !path.contains('$'));
@@ -253,33 +320,63 @@ fn passes(location: &Directive) -> bool {
     PASSES.iter().any(|name| !own(location, name).is_empty())
 }
 
+/// Whether a location leaves its requests to a named one by an error of its own, as with `error_page 418 = @app; return 418;`.
+fn returns_to_named(owner: &Directive) -> bool {
+    let returns = |rule: &Directive| rule.name == "return" || !own(rule, "return").is_empty();
+    own(owner, "error_page").into_iter().any(is_of_name) && rules_of(owner).into_iter().any(returns)
+}
+
+/// Whether an error page is that of a named location.
+fn is_of_name(page: &Directive) -> bool {
+    page.arguments.last().is_some_and(|target| target.starts_with('@'))
+}
+
 /// The location whose own error pages count in the innermost of these blocks.
 fn owner_of_pages<'a>(blocks: &[&'a Directive]) -> Option<&'a Directive> {
     deeper(blocks).iter().rev().copied().find(|block| !own(block, "error_page").is_empty())
 }
 
-/// Gives the response of a location this status, unless it is empty. Returns whether the lines have a response.
+/// Gives the responses of a location this status, unless it is empty. Returns whether the lines have a response.
 fn replace_status(lines: &mut Vec<String>, status: &str) -> bool {
     let is_answer =
         |line: &String| ["respond * ", "reverse_proxy ", "file_server"].iter().any(|head| line.starts_with(head));
-    let Some(at) = lines.iter().position(is_answer) else { return false };
-    if status.is_empty() {
-        return true;
+    let answers: Vec<usize> = (0..lines.len()).filter(|at| is_answer(&lines[*at])).collect();
+    // From the last one, as lines are added.
+    for at in answers.iter().rev().copied().filter(|_| !status.is_empty()) {
+        let line = &mut lines[at];
+        if line.starts_with("respond") {
+            let end = line.rfind(' ').expect("it has arguments");
+            line.replace_range(end + 1.., status);
+            continue;
+        }
+        let option = if line.starts_with("reverse_proxy") { "replace_status" } else { "status" };
+        if line.ends_with('{') {
+            lines.insert(at + 1, format!("{option} {status}"));
+        } else {
+            *line += " {";
+            lines.splice(at + 1..=at, [format!("{option} {status}"), "}".to_owned()]);
+        }
     }
-    let line = &mut lines[at];
-    if line.starts_with("respond") {
-        let end = line.rfind(' ').expect("it has arguments");
-        line.replace_range(end + 1.., status);
-        return true;
-    }
-    let option = if line.starts_with("reverse_proxy") { "replace_status" } else { "status" };
-    if line.ends_with('{') {
-        lines.insert(at + 1, format!("{option} {status}"));
-    } else {
-        *line += " {";
-        lines.splice(at + 1..=at, [format!("{option} {status}"), "}".to_owned()]);
-    }
-    true
+    !answers.is_empty()
+}
+
+/// The path of a target that may have a query, which has no part in the choice of a location.
+pub(super) fn path_of(target: &str) -> &str {
+    target.split('?').next().unwrap_or_default()
+}
+
+/// Whether the pages of a location come from an upstream or a rule, also by way of a named location.
+fn makes_pages(location: &Location<'_>) -> bool {
+    let block = location.own();
+    let leads_to_named = |files: &&Directive| files.arguments.last().is_some_and(|last| last.starts_with('@'));
+    let has_named = own(block, "try_files").first().is_some_and(leads_to_named);
+    !location.is_server() && (passes(block) || always_answers(block) || has_named)
+}
+
+/// Whether a location, or one around it, has access rules. The error itself leads to an internal location.
+fn has_access_rules(location: &Location<'_>) -> bool {
+    let is_rule = |d: &Directive| !matches!(&*d.name, "internal" | "return") && refuses(d);
+    location.deeper().iter().any(|block| block.block().iter().any(is_rule))
 }
 
 /// Whether a block has a folder of its own.

@@ -1,13 +1,21 @@
 //! The locations of a server: their matchers, and the rules after which nginx chooses one anew.
 
-use super::content::{alias_of, elsewhere, has_equal_fields, in_written_order, is_internal};
-use super::rules::{always_answers, choose_anew, has_break};
+use super::content::{alias_of, elsewhere, in_written_order, is_internal};
+use super::folders::{leaves_folders, serves_folders};
+use super::rules::{KEPT, always_answers, choose_anew, doubles_slash, has_break, may_keep, rules_of};
 use super::{Translator, inherited, own, value};
 use crate::expressions::{WithoutLookAhead, compiled, groups, without_assertions, without_look_ahead};
 use crate::location::{Location, Locations, PathConditions, Pattern, pattern};
 use crate::parse::Directive;
 use crate::variables::{Names, variables};
 use crate::write::{block, cel_text, quote, rewrite};
+
+/// A location as one of several blocks `handle`, of which the first that takes a request counts.
+struct Taker<'a> {
+    location: Location<'a>,
+    head: String,
+    names: Names,
+}
 
 /// The directives with which a location leaves the response to an upstream.
 pub(super) const PASSES: &[&str] = &["proxy_pass", "fastcgi_pass", "grpc_pass", "uwsgi_pass", "scgi_pass"];
@@ -54,7 +62,25 @@ impl<'a> Translator<'a> {
             route.push(format!("@{name} vars_regexp {{path}} {}", quote(r"(?:^|/)\.\.(?:/|$)")));
             route.push(format!("error @{name} 400"));
         }
-        // nginx redirects a path whose last slash is missing to its location of a proxy, and to a folder.
+        self.slashes(route, &all, names);
+        let mut takers: Vec<Taker<'_>> = Vec::new();
+        for (location, (head, capture)) in all.ordered.iter().zip(heads) {
+            takers.push(Taker { location: location.clone(), head, names: location.names(names, &capture) });
+        }
+        let rules = takers.iter().map(|taker| self.choosing_rules(taker, &all)).collect();
+        pass(route, "# Rules after which nginx chooses the location anew.", &takers, rules);
+        takers.splice(0..0, self.kept(out));
+        let files = takers.iter().map(|taker| self.choosing_files(taker, &all)).collect();
+        pass(route, "# Paths of another location, for missing files and for folders.", &takers, files);
+        takers.splice(0..0, self.kept(out));
+        for Taker { location, head, names } in takers {
+            let lines = self.content(&location, &all, &names);
+            block(route, &head, lines);
+        }
+    }
+
+    /// Writes the redirects of paths whose last slash is missing: to their location of a proxy, and to a folder.
+    fn slashes(&mut self, route: &mut Vec<String>, all: &Locations<'a>, names: &Names) {
         for location in &all.ordered {
             let is_usual = |stem: &&str| !stem.is_empty() && is_plain_path(stem);
             let Some(stem) = location.prefix().strip_suffix('/').filter(is_usual) else {
@@ -76,34 +102,57 @@ impl<'a> Translator<'a> {
                 }
                 continue;
             }
+            let matcher = self.only(route, stem);
             if is_internal(location) {
-                route.push(format!("error {stem} 404"));
+                route.push(format!("error {matcher} 404"));
                 continue;
             }
             let mut lines = Vec::new();
             self.fields(&mut lines, &location.blocks, names, Some(301));
             let target = format!("{{scheme}}://{{hostport}}{}{{?query}} 301", location.prefix());
             if lines.is_empty() {
-                route.push(format!("redir {stem} {target}"));
+                route.push(format!("redir {matcher} {target}"));
             } else {
                 lines.push(format!("redir * {target}"));
-                block(route, &format!("route {stem}"), lines);
+                block(route, &format!("route {matcher}"), lines);
             }
         }
-        let rules =
-            all.ordered.iter().zip(&heads).map(|(l, (_, capture))| self.choosing_rules(l, names, capture)).collect();
-        pass(route, "# Rules after which nginx chooses the location anew.", &all.ordered, &heads, rules);
-        let files = all
-            .ordered
-            .iter()
-            .zip(&heads)
-            .map(|(l, (_, capture))| self.choosing_files(l, &all, names, capture))
-            .collect();
-        pass(route, "# Paths of another location, for missing files and for folders.", &all.ordered, &heads, files);
-        for (location, (head, capture)) in all.ordered.iter().zip(&heads) {
-            let lines = self.content(location, &all, &location.names(names, capture));
-            block(route, head, lines);
+    }
+
+    /// Returns the word that selects a path: the path itself, or a matcher where its case counts.
+    fn only(&mut self, out: &mut Vec<String>, path: &str) -> String {
+        if let Some(path) = self.case.plain(path) {
+            return path.to_owned();
         }
+        let name = self.fresh("stem");
+        out.push(format!("@{name} {}", self.case.matcher(path, "$")));
+        format!("@{name}")
+    }
+
+    /// Returns the locations that a `break` of the rules written last keeps, and defines their matchers. They come before those that a
+    /// path chooses.
+    fn kept(&mut self, out: &mut Vec<String>) -> Vec<Taker<'a>> {
+        let kept = std::mem::take(&mut self.kept).into_iter().map(|(location, names)| {
+            out.push(format!("@{} vars {KEPT} {}", names.kept, names.kept));
+            Taker { location, head: format!("handle @{}", names.kept), names }
+        });
+        kept.collect()
+    }
+
+    /// The names for the rules of a location that may choose another one.
+    pub(super) fn names_of_rules(&mut self, location: &Location<'a>, all: &Locations<'a>, outer: &Names) -> Names {
+        let mut names = Names { kept: String::new(), ..outer.clone() };
+        if may_keep(location.own()) {
+            names.kept = self.fresh("kept");
+            self.kept.push((location.clone(), names.clone()));
+        }
+        // nginx joins the slashes of a request's path, and not those of a rule's.
+        let next = all.chosen("//").filter(|next| rules_of(next.own()).is_empty());
+        if let Some(next) = next.filter(|_| location.own().block().iter().any(doubles_slash)) {
+            names.doubled = self.fresh("doubled");
+            self.kept.push((next.clone(), Names { kept: names.doubled.clone(), ..outer.clone() }));
+        }
+        names
     }
 
     /// Defines the matcher of a location; returns the head of its block and the name of the expression's groups.
@@ -186,24 +235,21 @@ impl<'a> Translator<'a> {
     }
 
     /// The rules of a location after which nginx chooses again.
-    fn choosing_rules(&mut self, location: &Location<'a>, names: &Names, capture: &str) -> Vec<String> {
+    fn choosing_rules(&mut self, taker: &Taker<'a>, all: &Locations<'a>) -> Vec<String> {
+        let Taker { location, names, .. } = taker;
         let owner = location.own();
         let mut lines = Vec::new();
-        if location.is_server() || !choose_anew(owner) {
+        if location.is_server() || !rules_come_first(location, all) {
             return lines;
         }
         self.internal(&mut lines, location);
         self.with_root(&mut lines, location, names, |this, out| {
-            let mut names = names.clone();
-            capture.clone_into(&mut names.capture);
+            let mut names = this.names_of_rules(location, all, names);
             this.script_names(out, location, &mut names);
             // The other methods do not reach the rules.
             this.other_methods(out, owner);
             let rules = this.rules(&location.blocks, &mut names);
             block(out, "route", rules);
-            for rule in own(owner, "rewrite").into_iter().filter(|rule| rule.argument(2) == "break") {
-                this.note(out, rule, "its location is chosen anew, as after the rules with 'last' beside it");
-            }
         });
         lines
     }
@@ -235,15 +281,9 @@ impl<'a> Translator<'a> {
     }
 
     /// The lines that lead requests of a location to another one: those for missing files and for folders.
-    fn choosing_files(
-        &mut self,
-        location: &Location<'a>,
-        all: &Locations<'a>,
-        names: &Names,
-        capture: &str,
-    ) -> Vec<String> {
-        let mut names = names.clone();
-        capture.clone_into(&mut names.capture);
+    fn choosing_files(&mut self, taker: &Taker<'a>, all: &Locations<'a>) -> Vec<String> {
+        let location = &taker.location;
+        let mut names = taker.names.clone();
         let mut scripts = Vec::new();
         self.script_names(&mut scripts, location, &mut names);
         let mut lines = Vec::new();
@@ -264,49 +304,10 @@ impl<'a> Translator<'a> {
         if !location.is_server() && always_answers(own_block) {
             return;
         }
-        let index = inherited(&location.blocks, "index").last().copied();
-        let (absolute, indexes): (Vec<String>, Vec<String>) =
-            index.iter().flat_map(|index| index.arguments.clone()).partition(|file| file.starts_with('/'));
-        let alias = alias_of(location);
-        let has_alias = alias.is_some();
-        let has_pass = |block: &Directive| PASSES.iter().any(|name| !own(block, name).is_empty());
-        // Of the locations of index files only those count that refuse requests or leave them to an upstream, and those of one file.
-        let base = location.prefix().trim_end_matches('/');
-        let chosen = |index: &str| {
-            all.chosen(&format!("{base}/{index}")).filter(|chosen| !std::ptr::eq(chosen.own(), own_block))
-        };
-        let program =
-            indexes.iter().any(|index| chosen(index).is_some_and(|chosen| has_pass(chosen.own()) || restricts(chosen)));
-        let usual = ["index.html".to_owned()];
-        let names_of_files = if indexes.is_empty() { &usual[..] } else { &indexes };
-        let of_one_file = |index: &String| {
-            chosen(index).filter(|chosen| {
-                matches!(chosen.pattern, Pattern::Exact(_)) && !has_equal_fields(&chosen.blocks, &location.blocks)
-            })
-        };
-        let serves = !has_pass(own_block) && alias.is_none_or(|(_, pattern)| matches!(pattern, Pattern::Prefix { .. }));
+        self.folder_steps(out, location, all, names);
+        let has_alias = alias_of(location).is_some();
         let files = own(own_block, "try_files").first().copied();
         let parts = files.and_then(|files| files.arguments.split_last());
-        let tests_folders = parts.is_none_or(|(_, candidates)| candidates.iter().any(|path| path == "$uri/"));
-        let is_file = matches!(&location.pattern, Pattern::Exact(path) if !path.ends_with('/'));
-        let leaves_folders = program && serves && tests_folders && !is_file;
-        if let (Some(index), true) = (index, serves && !absolute.is_empty() && !leaves_folders) {
-            self.note(out, index, "an absolute path is not carried over");
-        }
-        if leaves_folders {
-            let last = absolute.last().zip(index).and_then(|(last, index)| self.expand(out, index, names, last));
-            self.folders(out, location, &indexes, last.as_deref(), names);
-        } else if serves
-            && tests_folders
-            && !is_file
-            && !has_alias
-            && names_of_files.iter().any(|i| of_one_file(i).is_some())
-        {
-            let name = self.fresh("index");
-            let files: Vec<_> = names_of_files.iter().map(|index| format!("{base}/{index}")).collect();
-            block(out, &format!("@{name}"), vec![format!("path {base}/"), format!("file {}", files.join(" "))]);
-            self.guarded(out, location, names, &name, vec!["rewrite * {file_match.relative}".to_owned()]);
-        }
         let named = parts.and_then(|(last, _)| all.named(last.strip_prefix('@')?));
         if let (Some(files), Some((last, _)), true) = (files, parts, has_alias) {
             let leaves = !last.starts_with('=') && (last.starts_with('@') || elsewhere(last, location, all));
@@ -318,15 +319,14 @@ impl<'a> Translator<'a> {
         {
             if let Some(named) = named.filter(|named| choose_anew(named.own())) {
                 let missing = self.missing(out, &candidates);
-                let rules = self.rules(&named.blocks, &mut names.clone());
+                let mut of_named = self.names_of_rules(named, all, names);
+                of_named.was_kept = !names.kept.is_empty();
+                let rules = self.rules(&named.blocks, &mut of_named);
                 self.guarded(out, location, names, &missing, rules);
             } else if !last.starts_with(['=', '@'])
                 && elsewhere(last, location, all)
                 && let Some(last) = self.expand(out, files, names, last)
             {
-                if has_break(own_block) {
-                    self.remark(out, files, "the files are those of the path before the rule with 'break'");
-                }
                 let last = with_query(&last);
                 let missing = self.missing(out, &candidates);
                 if candidates.split(' ').any(|pattern| pattern != "{path}" && pattern != "{path}/") {
@@ -334,101 +334,13 @@ impl<'a> Translator<'a> {
                     let found = vec!["rewrite * {file_match.relative}".to_owned()];
                     self.guarded(out, location, names, &format!("found_{missing}"), found);
                 }
-                self.guarded(out, location, names, &missing, vec![rewrite(&last)]);
+                self.guarded(out, location, names, &missing, anew(names, rewrite(&last)));
             }
-        }
-    }
-
-    /// Writes the redirect from the path `stem` to the location's listing, if the location has one.
-    fn redirect_to_listing(&mut self, route: &mut Vec<String>, location: &Location<'a>, stem: &str, names: &Names) {
-        let lists = value(&location.blocks, "autoindex") == Some("on") && alias_of(location).is_none();
-        let roots = inherited(&location.blocks, "root");
-        let Some(root) = roots.last().filter(|_| lists && !is_internal(location)) else { return };
-        let Some(root) = self.expand(route, root, names, root.argument(0)) else { return };
-        self.redirect_to_folder(route, stem, &root, stem);
-    }
-
-    /// Writes the redirect from a location without a slash at its end to its folder, which an `alias` names.
-    fn redirect_to_alias(&mut self, route: &mut Vec<String>, location: &Location<'a>, names: &Names) {
-        let (path, block) = (location.prefix(), location.own());
-        let answers = PASSES.iter().chain(&["return", "rewrite", "try_files"]).any(|name| !own(block, name).is_empty());
-        let Some(alias) = own(block, "alias").last().copied() else { return };
-        if !location.is_prefix() || !is_plain_path(path) || answers || is_internal(location) || restricts(location) {
-            return;
-        }
-        // The matcher `file` finds no folder for `/`, so it looks for the folder's name in the one around it.
-        let folder = alias.argument(0).trim_end_matches('/');
-        let Some((around, name)) = folder.rfind('/').map(|at| folder.split_at(at)) else { return };
-        let Some(around) = self.expand(route, alias, names, around) else { return };
-        if !name.contains('$') && is_plain_path(name) {
-            self.redirect_to_folder(route, path, &format!("{around}/"), name);
-        }
-    }
-
-    /// Writes the redirect of a path to its slash, which applies if the root has the folder.
-    fn redirect_to_folder(&mut self, route: &mut Vec<String>, path: &str, root: &str, folder: &str) {
-        let name = self.fresh("folder");
-        let mut lines = vec![format!("path {path}")];
-        block(&mut lines, "file", vec![format!("root {}", quote(root)), format!("try_files {folder}/")]);
-        block(route, &format!("@{name}"), lines);
-        route.push(format!("redir @{name} {{scheme}}://{{hostport}}{path}/{{?query}} 301"));
-    }
-
-    /// Writes nginx's steps for a folder whose index another location may serve: a redirect to its slash, and the index as the path,
-    /// or, without an index, the path `last`.
-    fn folders(
-        &mut self,
-        out: &mut Vec<String>,
-        location: &Location<'a>,
-        indexes: &[String],
-        last: Option<&str>,
-        names: &Names,
-    ) {
-        let mut lines = Vec::new();
-        let (mut root, mut path, mut prefix) = (None, "{path}".to_owned(), "");
-        let alias = alias_of(location);
-        let inside = self.fresh("inside");
-        if let Some((alias, Pattern::Prefix { prefix: of_alias, .. })) = &alias {
-            prefix = of_alias.trim_end_matches('/');
-            path = format!("{{re.{inside}.1}}");
-            out.push(format!("@{inside} path_regexp {inside} {}", quote(&format!("^{}(.*)$", regex::escape(prefix)))));
-            root = self.expand(out, alias, names, alias.argument(0));
-        }
-        // The lines of a matcher for files in the folder of the location.
-        let files = |paths: &str| match &root {
-            None => vec![format!("file {paths}")],
-            Some(root) => {
-                let mut lines = Vec::new();
-                block(&mut lines, "file", vec![format!("root {}", quote(root)), format!("try_files {paths}")]);
-                lines
-            }
-        };
-        let folder = self.fresh("folder");
-        // The path as it was sent, with its encoding.
-        let sent = format!("vars_regexp {folder} {{uri}} {}", quote(r"^([^?]*[^/?])(?:\?|$)"));
-        block(&mut lines, &format!("@{folder}"), [files(&format!("{path}/")), vec![sent]].concat());
-        let mut redirect = Vec::new();
-        self.fields(&mut redirect, &location.blocks, names, Some(301));
-        redirect.push(format!("redir * {{scheme}}://{{hostport}}{{re.{folder}.1}}/{{?query}} 301"));
-        self.guarded(&mut lines, location, names, &folder, redirect);
-        let index = self.fresh("index");
-        let candidates: Vec<_> = indexes.iter().map(|index| format!("{path}{index}")).collect();
-        block(&mut lines, &format!("@{index}"), [vec!["path */".to_owned()], files(&candidates.join(" "))].concat());
-        self.guarded(&mut lines, location, names, &index, vec![format!("rewrite * {prefix}{{file_match.relative}}")]);
-        if let Some(last) = last {
-            // A folder without an index: its path still ends in a slash.
-            let name = self.fresh("no_index");
-            block(&mut lines, &format!("@{name}"), [vec!["path */".to_owned()], files(&format!("{path}/"))].concat());
-            self.guarded(&mut lines, location, names, &name, vec![rewrite(&with_query(last))]);
-        }
-        match alias {
-            None => out.extend(lines),
-            Some(_) => block(out, &format!("route @{inside}"), lines),
         }
     }
 
     /// Writes lines for a matcher. As in nginx, the rules of the location apply before the request leaves the location.
-    fn guarded(
+    pub(super) fn guarded(
         &mut self,
         out: &mut Vec<String>,
         location: &Location<'a>,
@@ -439,7 +351,7 @@ impl<'a> Translator<'a> {
         let mut all = Vec::new();
         self.body_limit(&mut all, location.deeper());
         self.other_methods(&mut all, location.own());
-        if !location.is_server() && !choose_anew(location.own()) {
+        if !location.is_server() && !choose_anew(location.own()) && names.kept.is_empty() {
             let rules = self.rules(&location.blocks, &mut names.clone());
             if !rules.is_empty() {
                 block(&mut all, "route", rules);
@@ -460,6 +372,25 @@ impl<'a> Translator<'a> {
     }
 }
 
+/// The lines after which the path chooses the location, even if a `break` has kept one before.
+pub(super) fn anew(names: &Names, rewrite: String) -> Vec<String> {
+    let unkept = (!names.kept.is_empty()).then(|| format!("vars {KEPT} \"\""));
+    [rewrite].into_iter().chain(unkept).collect()
+}
+
+/// Whether the rules of a location apply before the steps for files of all locations: they may choose another one, or change the path of
+/// those files.
+fn rules_come_first(location: &Location<'_>, all: &Locations<'_>) -> bool {
+    let owner = location.own();
+    let last = own(owner, "try_files").first().and_then(|files| files.arguments.last()).map_or("=", String::as_str);
+    let leaves_files = || match last.strip_prefix('@') {
+        Some(name) => all.named(name).is_some_and(|named| choose_anew(named.own())),
+        None => !last.starts_with('=') && elsewhere(last, location, all),
+    };
+    let leaves = || leaves_folders(location, all) || leaves_files();
+    choose_anew(owner) || has_break(owner) && leaves()
+}
+
 /// Whether a path with `$request_uri` in it becomes the request's, in a block or within it.
 fn joins_request_uri(block: &Directive) -> bool {
     let joins = |word: &String| word.starts_with('/') && word.contains("$request_uri");
@@ -468,7 +399,7 @@ fn joins_request_uri(block: &Directive) -> bool {
 }
 
 /// The target of a new URI, which has no query unless it names one.
-fn with_query(uri: &str) -> String {
+pub(super) fn with_query(uri: &str) -> String {
     let uri = uri.replace("{?query}", "?{query}");
     if uri.contains('?') { uri } else { format!("{uri}?") }
 }
@@ -486,7 +417,7 @@ impl Location<'_> {
 }
 
 /// Whether no character of a path has a meaning in a pattern of `path`, or ends a word.
-fn is_plain_path(path: &str) -> bool {
+pub(super) fn is_plain_path(path: &str) -> bool {
     path.starts_with('/') && path.chars().all(|c| !c.is_whitespace() && !"*?[]\\%{}\"`".contains(c))
 }
 
@@ -495,12 +426,26 @@ fn path_test(path: &str, end: &str) -> String {
     format!("path_regexp({})", cel_text(&format!("^{}{end}", regex::escape(path))))
 }
 
+/// Whether some locations of a server have access rules that others lack: by another case a path must not come from one to the other.
+fn has_unequal_access(locations: &Locations<'_>) -> bool {
+    const INHERITED: [&str; 7] =
+        ["allow", "deny", "satisfy", "auth_basic", "auth_basic_user_file", "auth_request", "limit_req"];
+    let mut rules = locations.ordered.iter().map(|location| {
+        let of_name = |name: &&str| inherited(&location.blocks, name);
+        let is_own = |rule: &&Directive| refuses(rule) && !INHERITED.contains(&&*rule.name);
+        let own: Vec<_> = location.deeper().iter().flat_map(|block| block.block()).filter(is_own).collect();
+        (INHERITED.iter().flat_map(of_name).collect::<Vec<_>>(), own)
+    });
+    let Some(first) = rules.next() else { return false };
+    rules.any(|other| other != first)
+}
+
 /// Whether the matchers of a server's paths may ignore case, as `path` does. nginx compares them with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PathCase {
-    /// All of the server's rules are about prefixes and exact paths: they concern a path in another case as well.
+    /// All locations have the same access rules, and all rules are about prefixes and exact paths: they concern a path in another case as well.
     Ignored,
-    /// Other rules compare the case, such as an expression that refuses a path within a prefix.
+    /// Locations have different access rules, or other rules compare the case, such as an expression that refuses a path within a prefix.
     Compared,
 }
 
@@ -519,7 +464,7 @@ impl PathCase {
         let maps = http.block().iter().filter(|d| d.name == "map" && of_path(d.argument(0)));
         let mut names: Vec<&str> = PATHS.to_vec();
         names.extend(maps.map(|map| map.argument(1).trim_start_matches('$')));
-        let is_compared = lower.len() < all || has_rules_of_case(server, &names);
+        let is_compared = lower.len() < all || has_rules_of_case(server, &names) || has_unequal_access(locations);
         if is_compared { Self::Compared } else { Self::Ignored }
     }
 
@@ -530,7 +475,7 @@ impl PathCase {
     }
 
     /// The matcher for a path, or for a prefix with an empty `end`.
-    fn matcher(self, path: &str, end: &str) -> String {
+    pub(super) fn matcher(self, path: &str, end: &str) -> String {
         match self.plain(path) {
             Some(path) => format!("path {path}{}", if end.is_empty() { "*" } else { "" }),
             None if is_plain_path(path) => format!("path_regexp ^{}{end}", regex::escape(path)),
@@ -576,26 +521,23 @@ fn has_rules_of_case(block: &Directive, names: &[&str]) -> bool {
     })
 }
 
-/// Whether a location responds with a folder's redirect to its slash: it serves files, and `try_files` admits folders.
-fn serves_folders(location: &Location<'_>) -> bool {
-    let leaves = PASSES.iter().chain(&["return", "rewrite"]).any(|name| !own(location.own(), name).is_empty());
-    let tried = inherited(&location.blocks, "try_files");
-    !leaves && tried.last().is_none_or(|files| files.arguments.iter().any(|file| file == "$uri/"))
+/// Whether a location, or one around it, has rules that refuse requests.
+pub(super) fn restricts(location: &Location<'_>) -> bool {
+    location.deeper().iter().any(|block| block.block().iter().any(refuses))
 }
 
-/// Whether a location, or one around it, has rules that refuse requests.
-fn restricts(location: &Location<'_>) -> bool {
-    location.deeper().iter().any(|block| block.block().iter().any(refuses))
+/// Whether the addresses of no client may request a location.
+pub(super) fn denies_all(location: &Directive) -> bool {
+    let denies = own(location, "deny").iter().any(|deny| deny.argument(0) == "all");
+    denies && own(location, "allow").is_empty() && value(&[location], "satisfy") != Some("any")
 }
 
 /// Whether a location refuses all requests.
 fn closes(location: &Directive) -> bool {
-    let denies =
-        own(location, "deny").iter().any(|deny| deny.argument(0) == "all") && own(location, "allow").is_empty();
     let returns = own(location, "return");
     let answers =
         returns.first().is_some_and(|answer| answer.argument(0).parse().is_ok_and(|status: u16| status >= 400));
-    denies && value(&[location], "satisfy") != Some("any") || answers || !own(location, "internal").is_empty()
+    denies_all(location) || answers || !own(location, "internal").is_empty()
 }
 
 /// Whether a rule may refuse requests.
@@ -610,19 +552,13 @@ pub(super) fn refuses(rule: &Directive) -> bool {
 }
 
 /// Writes a route with the lines of each location, if one has any. A location without lines keeps its requests from later ones.
-fn pass(
-    route: &mut Vec<String>,
-    comment: &str,
-    locations: &[Location<'_>],
-    heads: &[(String, String)],
-    lines: Vec<Vec<String>>,
-) {
+fn pass(route: &mut Vec<String>, comment: &str, takers: &[Taker<'_>], lines: Vec<Vec<String>>) {
     let has_lines: Vec<bool> = lines.iter().map(|lines| !lines.is_empty()).collect();
     let mut out = vec![comment.to_owned()];
     for (index, lines) in lines.into_iter().enumerate() {
-        let keeps = |later: usize| has_lines[later] && may_overlap(&locations[index], &locations[later]);
-        if has_lines[index] || (index + 1..locations.len()).any(keeps) {
-            block(&mut out, &heads[index].0, in_written_order(lines));
+        let keeps = |later: usize| has_lines[later] && may_overlap(&takers[index], &takers[later]);
+        if has_lines[index] || (index + 1..takers.len()).any(keeps) {
+            block(&mut out, &takers[index].head, in_written_order(lines));
         }
     }
     if out.len() > 1 {
@@ -630,8 +566,11 @@ fn pass(
     }
 }
 
-/// Whether the matchers of two locations, which ignore case, may take one path. Two expressions may.
-fn may_overlap(one: &Location<'_>, other: &Location<'_>) -> bool {
-    let [one, other] = [one, other].map(|location| location.prefix().to_ascii_lowercase());
+/// Whether the matchers of two locations, which ignore case, may take one path. Two expressions may, and a kept location has any path.
+fn may_overlap(one: &Taker<'_>, other: &Taker<'_>) -> bool {
+    if !one.names.kept.is_empty() {
+        return true;
+    }
+    let [one, other] = [one, other].map(|taker| taker.location.prefix().to_ascii_lowercase());
     one.starts_with(&other) || other.starts_with(&one)
 }

@@ -12,7 +12,7 @@ use crate::write::{block, cel_text, quote, quote_scalar, rewrite};
 /// Whether a `rewrite`, or one within an `if`, lets nginx choose the location anew.
 fn chooses_anew(directive: &Directive) -> bool {
     if directive.name == "if" {
-        return directive.block().iter().any(chooses_anew);
+        return choose_anew(directive);
     }
     directive.name == "rewrite"
         && !matches!(directive.argument(2), "break" | "redirect" | "permanent")
@@ -21,6 +21,8 @@ fn chooses_anew(directive: &Directive) -> bool {
 
 /// A variable: a rule with `break` has changed the path.
 pub(super) const CHANGED: &str = "path_changed";
+/// A variable: the location whose rules a `break` has ended, although they may choose another one.
+pub(super) const KEPT: &str = "location_kept";
 /// A variable: an `if` has set fields, in the place of those of its location.
 pub(super) const OWN_FIELDS: &str = "own_fields";
 
@@ -40,6 +42,22 @@ pub(super) fn rules_of(owner: &Directive) -> Vec<&Directive> {
 /// Whether rules of a block let nginx choose the location anew.
 pub(super) fn choose_anew(owner: &Directive) -> bool {
     rules_of(owner).into_iter().any(chooses_anew)
+}
+
+/// Whether a `break` may end the rules of a block without a choice of the location.
+pub(super) fn may_keep(owner: &Directive) -> bool {
+    rules_of(owner).into_iter().any(|rule| match &*rule.name {
+        "if" => may_keep(rule),
+        name => name == "break" || name == "rewrite" && rule.argument(2) == "break",
+    })
+}
+
+/// Whether a rule, or one within it, writes a slash before a whole path, which begins with one.
+pub(super) fn doubles_slash(rule: &Directive) -> bool {
+    let whole = ["(.*)", "(.+)", "(/"];
+    let expression = rule.argument(0).trim_start_matches('^');
+    rule.name == "rewrite" && rule.argument(1).starts_with("/$1") && whole.iter().any(|w| expression.starts_with(w))
+        || rule.name != "location" && rule.block().iter().any(doubles_slash)
 }
 
 /// Whether the rules of a block answer all requests.
@@ -64,6 +82,14 @@ fn may_end(rule: &Directive) -> bool {
         "rewrite" => !rule.argument(2).is_empty() || is_url(rule.argument(1)),
         _ => false,
     }
+}
+
+/// Whether some rules of an `if` come after a `rewrite` without a flag, before which others may have ended them. `is_last`: no rules come
+/// after the `if`.
+fn go_on_after_end(rules: &[&Directive], is_last: bool) -> bool {
+    let may_have_ended = |at: usize| rules[..at].iter().any(|rule| may_end(rule));
+    let is_without_end = |at: &usize| rules[*at].name == "rewrite" && !may_end(rules[*at]) && may_have_ended(*at);
+    (0..rules.len()).find(is_without_end).is_some_and(|at| !is_last || at + 1 < rules.len())
 }
 
 /// Whether a rule is written as blocks `handle` alone, of which only one runs.
@@ -124,7 +150,7 @@ impl Translator<'_> {
             }
             match &*rule.name {
                 "set" => self.set(out, rule, names, None),
-                "rewrite" => self.rewrite(out, rule, blocks, names, &[]),
+                "rewrite" => self.rewrite(out, rule, blocks, names, &[], false),
                 "return" => {
                     let lines = self.answer(out, rule, blocks, names);
                     if may_have_ended {
@@ -133,7 +159,9 @@ impl Translator<'_> {
                         out.extend(lines);
                     }
                 }
-                "if" => self.condition(out, rule, blocks, names, may_have_ended),
+                "if" => self.condition(out, rule, blocks, names, may_have_ended, index + 1 == rules.len()),
+                "break" if names.kept.is_empty() => {}
+                "break" => block(out, "handle", vec![keep(names)]),
                 _ => {}
             }
             may_have_ended |= may_end(rule);
@@ -144,11 +172,8 @@ impl Translator<'_> {
     /// `return` apply once more, as the path may be another one now, and another location may have led here.
     pub(super) fn staying_rules(&mut self, blocks: &[&Directive], names: &mut Names) -> Vec<String> {
         let [around @ .., owner] = blocks else { return Vec::new() };
-        let mut out = Vec::new();
-        self.paths_of_maps(&mut out, owner);
         if !choose_anew(owner) {
-            out.extend(self.rules(blocks, names));
-            return out;
+            return self.rules(blocks, names);
         }
         let mut staying = Directive::clone(owner);
         let rules = staying.block.get_or_insert_default();
@@ -162,8 +187,7 @@ impl Translator<'_> {
             let is_empty = is_condition && rule.block().is_empty();
             !is_empty && !matches!(&*rule.name, "rewrite" | "break")
         });
-        out.extend(self.rules(&[around, &[&staying]].concat(), names));
-        out
+        self.rules(&[around, &[&staying]].concat(), names)
     }
 
     fn set(&mut self, out: &mut Vec<String>, directive: &Directive, names: &mut Names, matcher: Option<&str>) {
@@ -191,7 +215,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Writes a `rewrite` of the last of the blocks; within `if`, `condition` has the lines of its matcher.
+    /// Writes a `rewrite` of the last of the blocks; within `if`, `condition` has the lines of its matcher. `may_have_ended`: a rule of the same
+    /// `if` may have ended the rules.
     fn rewrite(
         &mut self,
         out: &mut Vec<String>,
@@ -199,6 +224,7 @@ impl Translator<'_> {
         blocks: &[&Directive],
         names: &Names,
         condition: &[String],
+        may_have_ended: bool,
     ) {
         let (expression, replacement, flag) = (directive.argument(0), directive.argument(1), directive.argument(2));
         let WithoutLookAhead { expression, except } = without_look_ahead(expression);
@@ -263,23 +289,47 @@ impl Translator<'_> {
             }
         } else {
             lines.push(rewrite_to(&path));
-            if flag == "break" && replaces_prefix(blocks[blocks.len() - 1]) {
-                lines.push(format!("vars {CHANGED} yes"));
-            }
+            self.after_rewrite(out, &mut lines, directive, blocks, &names);
         }
         // Only one of several blocks `handle` in a row runs, as only one rule with a flag does.
-        let kind = if flag.is_empty() && !external { "route" } else { "handle" };
+        let kind = if flag.is_empty() && !external && !may_have_ended { "route" } else { "handle" };
         block(out, &format!("{kind} @{name}"), lines);
     }
 
-    /// Writes an `if` of the last of the blocks. `may_have_ended`: an earlier rule may have ended the rules.
+    /// Writes the variables that tell the location of a path which a rule has written.
+    fn after_rewrite(
+        &mut self,
+        out: &mut Vec<String>,
+        lines: &mut Vec<String>,
+        rule: &Directive,
+        blocks: &[&Directive],
+        names: &Names,
+    ) {
+        let is_last = rule.argument(2) == "break";
+        if is_last && replaces_prefix(blocks[blocks.len() - 1]) {
+            lines.push(format!("vars {CHANGED} yes"));
+        }
+        if is_last && !names.kept.is_empty() {
+            lines.push(keep(names));
+        } else if !is_last && doubles_slash(rule) {
+            match names.doubled.is_empty() {
+                true => self.remark(out, rule, "the locations compare this path without its double slash"),
+                false => lines.push(format!("vars {KEPT} {}", names.doubled)),
+            }
+        } else if !is_last && names.was_kept {
+            lines.push(format!("vars {KEPT} \"\""));
+        }
+    }
+
+    /// Writes an `if` of the last of the blocks. `may_have_ended`: an earlier rule may have ended the rules. `is_last`: no rule comes after it.
     fn condition(
         &mut self,
         out: &mut Vec<String>,
         directive: &Directive,
         blocks: &[&Directive],
         names: &mut Names,
-        may_have_ended: bool,
+        mut may_have_ended: bool,
+        is_last: bool,
     ) {
         self.keep_values(out, directive, names);
         let words = condition_words(directive);
@@ -303,12 +353,9 @@ impl Translator<'_> {
             return self.note(out, directive, "a condition of a form that has no matcher; all requests are refused");
         };
         let before = out.len();
-        // A `rewrite` has a matcher of its own.
-        if !directive.block().iter().all(|inner| matches!(&*inner.name, "rewrite" | "#")) {
-            match &*matcher {
-                [one] => out.push(format!("@{name} {one}")),
-                _ => block(out, &format!("@{name}"), matcher.clone()),
-            }
+        match &*matcher {
+            [one] => out.push(format!("@{name} {one}")),
+            _ => block(out, &format!("@{name}"), matcher.clone()),
         }
         let matcher_lines = out.len() - before;
         let answers = !own(directive, "return").is_empty();
@@ -318,14 +365,25 @@ impl Translator<'_> {
             fields.push(format!("vars {OWN_FIELDS} yes"));
             block(out, &format!("route @{name}"), fields);
         }
-        for rule in directive.block() {
+        let rules = rules_of(directive);
+        if go_on_after_end(&rules, is_last) {
+            out.push(format!("error @{name} 500"));
+            let reason =
+                "a 'rewrite' without a flag after one with it; requests for which the condition holds fail with 500";
+            return self.note(out, directive, reason);
+        }
+        let is_after_end = |rule: &Directive| {
+            matches!(&*rule.name, "set" | "rewrite" | "return" | "break")
+                && !rules.iter().any(|r| std::ptr::eq(*r, rule))
+        };
+        for rule in directive.block().iter().filter(|rule| !is_after_end(rule)) {
             match &*rule.name {
                 "#" => out.push(format!("# {}", rule.argument(0))),
                 "set" => {
                     self.set(out, rule, &mut inner_names, Some(&name));
                     names.set.clone_from(&inner_names.set);
                 }
-                "rewrite" => self.rewrite(out, rule, blocks, &inner_names, &matcher),
+                "rewrite" => self.rewrite(out, rule, blocks, &inner_names, &matcher, may_have_ended),
                 "return" => {
                     let lines = self.answer(out, rule, &inner, &inner_names);
                     match &*lines {
@@ -337,7 +395,11 @@ impl Translator<'_> {
                 }
                 "add_header" => {}
                 // A block `handle` that runs, so that none after it does.
-                "break" => block(out, &format!("handle @{name}"), vec!["# No rule after it applies.".to_owned()]),
+                "break" => {
+                    let kept = (!names.kept.is_empty()).then(|| keep(names));
+                    let line = kept.unwrap_or_else(|| "# No rule after it applies.".to_owned());
+                    block(out, &format!("handle @{name}"), vec![line]);
+                }
                 "access_log" if rule.argument(0) == "off" => out.push(format!("log_skip @{name}")),
                 _ => {
                     self.note(
@@ -347,6 +409,7 @@ impl Translator<'_> {
                     );
                 }
             }
+            may_have_ended |= may_end(rule);
         }
         let uses = out[before + matcher_lines..].iter().any(|line| line.contains(&format!("@{name}")));
         if !uses {
@@ -402,6 +465,11 @@ impl Translator<'_> {
             }
         })
     }
+}
+
+/// The line after which the location of the rules serves the request, also if its path is that of another one.
+fn keep(names: &Names) -> String {
+    format!("vars {KEPT} {}", names.kept)
 }
 
 /// Whether a block, or a location within it, has a `proxy_pass` with a URI, which replaces the location's prefix unless a rule has changed

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::cache::{CACHE_STATUS, cache_status};
 use super::content::{has_no_types, has_shared_fields};
 use super::error_pages::ErrorPage;
+use super::folders::programs;
 use super::hosts::{HostOrder, HostPattern, host_groups_all, host_pattern, is_host, server_names};
 use super::listens::{Defaults, Listen, SiteAddresses, site_addresses};
 use super::locations::PathCase;
@@ -275,7 +276,9 @@ impl<'a> Translator<'a> {
         capture: Option<(&str, &[String])>,
     ) -> SiteText {
         let blocks = [http, server];
-        self.case = PathCase::of(http, server, &Locations::of(&blocks));
+        let all = Locations::of(&blocks);
+        self.case = PathCase::of(http, server, &all);
+        self.programs = programs(server, &all);
         let mut text = SiteText::default();
         let out = &mut text.body;
         for directive in server.block() {

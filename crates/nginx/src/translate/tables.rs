@@ -14,6 +14,7 @@ pub(super) const READ: &[&str] = &[
     "return",
     "if",
     "set",
+    "break",
     "error_page",
     "internal",
     "limit_except",

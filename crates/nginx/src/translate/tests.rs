@@ -337,6 +337,11 @@ fn addresses_of_upstreams() {
         ("proxy_pass http://$host;", &["reverse_proxy {host}:80"]),
         ("proxy_pass https://$host$request_uri;", &["reverse_proxy {host}:443"]),
         ("proxy_pass http://$host:81$uri;", &["rewrite * {path}?", "reverse_proxy {host}:81"]),
+        ("set $x $arg_a; proxy_pass http://a:1$x;", &["vars uri_3 {vars.nginx_x}", "reverse_proxy a:1 {"]),
+        (
+            "set $x $arg_a; proxy_pass http://up$x$is_args$args;",
+            &["vars uri_3 {vars.nginx_x}{?query}", "reverse_proxy c:3"],
+        ),
         ("proxy_pass http://a:$server_port;", &["reverse_proxy a:{http.request.local.port}"]),
     ] {
         check(&server(lines), parts, "");
@@ -480,4 +485,126 @@ fn a_unix_socket() {
     let Translation { caddyfile, notes } = translate(both, "nginx.conf", &NoFiles).unwrap();
     assert_eq!(notes.len(), 1);
     assert!(caddyfile.contains("write a second site with `bind unix//run/a.sock`"), "{caddyfile}");
+}
+
+// nginx's documentation of `rewrite` and `break`: with `break` the request stays in its location, even if other rules have changed the path.
+#[test]
+fn rules_that_keep_their_location() {
+    let server = |lines: &str| format!("server {{ root /a; location /p/ {{ deny all; {lines} }} location /d/ {{ }} }}");
+    let kept =
+        ["@kept_5 vars location_kept kept_5", "vars location_kept kept_5\n", "handle @kept_5 {\n\t\t\terror 403"];
+    for lines in [
+        "rewrite ^/p/old /p/new; rewrite ^/p/(.*) /d/$1 break;",
+        "rewrite ^/p/old /p/new last; rewrite ^/p/(.*) /d/$1 break;",
+        "rewrite ^/p/(.*) /d/$1; break;",
+        "if ($arg_a) { break; } rewrite ^/p/(.*) /d/$1 last;",
+    ] {
+        check(&server(lines), &kept, "");
+    }
+    // A `break` before all rules that choose, and one that stands alone, need no name.
+    for lines in
+        ["break; rewrite ^ /d/ last;", "rewrite ^/p/(.*) /d/$1 break;", "if ($arg_a) { break; rewrite ^ /d/; }"]
+    {
+        let (caddyfile, notes) = translated(&format!("http {{ {} }}", server(lines)));
+        assert!(!caddyfile.contains("kept") && notes.is_empty(), "{lines}: {caddyfile}{notes}");
+    }
+    let on = "if ($arg_a) { rewrite ^/p/(.*) /d/$1 break; rewrite ^ /d/; } return 402;";
+    check(&server(on), &["error @if_6 500"], "a 'rewrite' without a flag after one with it");
+    let twice = "location /v { if (!-f $request_filename) { rewrite (.*) /$1 last; } }";
+    check(&format!("server {{ root /a; {twice} }}"), &["vars location_kept doubled_3", "handle @doubled_3"], "");
+    check(
+        &format!("server {{ root /a; {twice} location / {{ return 402; }} }}"),
+        &["rewrite * /{re"],
+        "without its double slash",
+    );
+}
+
+// Where nginx sends the source of a program, as of an index that no location runs, no source is sent.
+#[test]
+fn sources_of_programs() {
+    let fastcgi = "fastcgi_pass a:1;";
+    for (server, want) in [
+        (format!("location = /index.php {{ {fastcgi} }}"), "hide *.php\n"),
+        (format!("location /a/ {{ location ~ x {{ {fastcgi} }} }}"), "hide *.php\n"),
+        (format!("location @p {{ {fastcgi} }}"), "hide *.php\n"),
+        ("location ~ \\.php$ { proxy_pass http://a:1; }".to_owned(), "hide *.php\n"),
+        ("location ~ \\.(php|phtml)$ { deny all; }".to_owned(), "hide *.php *.phtml\n"),
+        ("location ~* \\.(cgi|pl)$ { return 403; }".to_owned(), "hide *.cgi *.pl\n"),
+        ("error_page 404 /404.php; location ~ \\.cgi$ { deny all; }".to_owned(), "file_server {\n\t\t\thide *.cgi"),
+    ] {
+        check(&format!("server {{ root /a; {server} }}"), &[want], "");
+    }
+    let (caddyfile, _) = translated("http { server { root /a; location ~ \\.php$ { expires 1d; } } }");
+    assert!(!caddyfile.contains("hide"), "{caddyfile}");
+    let shown = format!("location ~ ^/shown/.*\\.php$ {{ }} location = /x.php {{ {fastcgi} }}");
+    let (caddyfile, _) = translated(&format!("http {{ server {{ root /a; {shown} }} }}"));
+    assert_eq!((caddyfile.matches("file_server").count(), caddyfile.matches("hide").count()), (2, 1), "{caddyfile}");
+}
+
+// nginx's documentation of `index`: the location of the index is chosen anew, with its access rules.
+#[test]
+fn indexes_of_other_locations() {
+    let folder = "rewrite @index_";
+    for (rest, want) in [
+        ("location ~ ^/docs/.*\\.html$ { deny all; }", true),
+        ("location = /x/index.html { proxy_pass http://a:1; }", true),
+        ("location ~ \\.html$ { try_files /none @a; } location @a { proxy_pass http://a:1; }", true),
+        ("location ~ \\.html$ { rewrite ^ /b last; }", true),
+        ("location ~ \\.html$ { expires 1d; }", false),
+        ("location ~ \\W$ { deny all; } location ~ x|\\.css$ { deny all; } location ~ (l|\\.css)$ { deny all; }", true),
+        ("location ~ \\d$ { deny all; }", false),
+        ("location ~ \\.(css|js)$ { deny all; }", false),
+        ("location ~ /\\. { deny all; }", false),
+        ("location /x/ { deny all; }", false),
+    ] {
+        let (caddyfile, notes) = translated(&format!("http {{ server {{ root /a; location / {{ }} {rest} }} }}"));
+        assert!(caddyfile.contains(folder) == want && notes.is_empty(), "{rest}: {caddyfile}{notes}");
+    }
+    // The path of a file never ends in a slash, and nginx does not look at expressions beside `^~`.
+    for own in ["~ \\.(css|js)$", "~ \\.css$", "^~ /x/", "= /x"] {
+        let rest = "location / { return 402; } location ~ \\.php$ { fastcgi_pass a:1; }";
+        let (caddyfile, _) =
+            translated(&format!("http {{ server {{ index index.php; root /a; location {own} {{ }} {rest} }} }}"));
+        assert!(!caddyfile.contains(folder), "{own}: {caddyfile}");
+    }
+}
+
+// nginx's documentation of `error_page`: a query has no part in the choice of the location.
+#[test]
+fn pages_with_a_query() {
+    let php = "location ~ \\.php$ { fastcgi_pass a:1; }";
+    let page = ["rewrite * /e.php?a=404\n", "reverse_proxy a:1 {\n\t\t\t\t\treplace_status {err.status_code}"];
+    check(&format!("server {{ root /a; error_page 404 /e.php?a=404; {php} }}"), &page, "");
+    let named = "location ~ \\.php$ { try_files /none @p; } location @p { fastcgi_pass a:1; }";
+    check(&format!("server {{ root /a; error_page 404 /e.php; {named} }}"), &["replace_status {err.status_code}"], "");
+    let front = "location / { try_files $uri /index.php?$args; }";
+    check(
+        &format!("server {{ root /a; error_page 403 /403.html; {front} {php} }}"),
+        &["rewrite * /403.html?\n", "handle @missing_4 {\n"],
+        "",
+    );
+}
+
+// nginx's documentation of `client_max_body_size`, `add_header` and `location`.
+#[test]
+fn limits_fields_and_case_beside_upstreams() {
+    let named = "location / { try_files /none @a; } location @a { client_max_body_size 1k; proxy_pass http://a:1; }";
+    let (caddyfile, _) = translated(&format!("http {{ server {{ root /a; {named} }} }}"));
+    assert!(!caddyfile.contains("request_body"), "{caddyfile}");
+    let field = |lines: &str| format!("server {{ location / {{ proxy_pass http://a:1; {lines} }} }}");
+    let matcher = "+X-A {http.response.header.x-b}\n\t\t\t\tmatch {\n\t\t\t\t\theader x-b *";
+    check(&field("add_header X-A $upstream_http_x_b;"), &[matcher, "status 200 201"], "");
+    check(
+        &field("add_header X-A b$upstream_http_x_b always;"),
+        &["+X-A b{http.response.header.x-b}\n\t\t\t\tdefer"],
+        "",
+    );
+    check(&field("proxy_hide_header X-B; add_header X-A $upstream_http_x_b;"), &[], "is hidden, and absent here");
+    let closed =
+        |lines: &str| format!("server {{ root /a; location / {{ {lines} }} location /open/ {{ expires 1d; }} }}");
+    check(&closed(""), &["path /open/*"], "");
+    for rule in ["deny 10.0.0.1;", "auth_request /open/x;", "internal;", "return 403;"] {
+        let (caddyfile, _) = translated(&format!("http {{ {} }}", closed(rule)));
+        assert!(caddyfile.contains("path_regexp ^/open/"), "{rule}: {caddyfile}");
+    }
 }

@@ -40,7 +40,7 @@ impl<'a> Translator<'a> {
                 let (path, uri) = path.split_once(':').map_or((path, None), |(path, uri)| (path, Some(uri)));
                 (format!("unix:{path}"), uri)
             }
-            None => split_host(rest, &location.pattern),
+            None => split_host(rest, &location.pattern, |name| self.shared.upstreams.contains_key(name)),
         };
         let usual = if scheme == "https" { 443 } else { 80 };
         let mut names = outer_names.clone();
@@ -68,6 +68,8 @@ impl<'a> Translator<'a> {
             let is_unchanged = uri == "$request_uri" && !location.blocks[1..].iter().any(|block| rewrites(block));
             if is_unchanged {
                 // The request's own URI.
+            } else if uri.starts_with('$') && !begins_with_slash(uri, &location.pattern) {
+                self.uri_of_variables(out, pass, &names, uri);
             } else if pass.argument(0).contains('$') {
                 if let Some(text) = self.expand(out, pass, &names, uri) {
                     // nginx sends this URI as it is, without the request's query.
@@ -123,6 +125,21 @@ impl<'a> Translator<'a> {
         } else {
             block(out, &format!("reverse_proxy {}", hosts.join(" ")), lines);
         }
+    }
+
+    /// Writes the URI of a `proxy_pass` that begins with a variable: a path, a query, for which nginx sends the path `/`, or nothing, for which
+    /// it sends the request's own URI.
+    fn uri_of_variables(&mut self, out: &mut Vec<String>, pass: &Directive, names: &Names, uri: &str) {
+        let Some(text) = self.expand(out, pass, names, uri) else { return };
+        let [of, path, query] = ["uri", "path", "query"].map(|kind| self.fresh(kind));
+        let lines = vec![
+            format!("vars {of} {}", quote(&text)),
+            format!("@{path} vars_regexp {of} ^/"),
+            format!("rewrite @{path} {{vars.{of}}}?"),
+            format!("@{query} vars_regexp {of} ^\\?"),
+            format!("rewrite @{query} /{{vars.{of}}}"),
+        ];
+        block(out, "route", lines);
     }
 
     /// Writes the connections to an upstream: TLS, time limits, and those kept open.
@@ -528,19 +545,33 @@ fn constant<'a>(name: &str, blocks: &[&'a Directive]) -> Option<&'a str> {
     Some(set.argument(1)).filter(|value| !value.contains('$'))
 }
 
-/// Splits the text after `http://` into the address and the URI, which begins with a slash or with a variable that does.
-fn split_host<'t>(rest: &'t str, pattern: &Pattern) -> (String, Option<&'t str>) {
-    let starts = ["/", "$request_uri", "$uri", "$document_uri", "${request_uri}", "${uri}"];
-    let mut at = starts.iter().filter_map(|start| rest.find(start)).min();
-    if let Pattern::Regexp(expression) = pattern {
-        // The groups that begin with a slash.
-        let groups = expression.match_indices('(').filter(|(at, _)| !expression[at + 1..].starts_with('?'));
-        for (index, (open, _)) in groups.enumerate() {
-            let group = rest.find(&format!("${}", index + 1)).filter(|_| expression[open + 1..].starts_with('/'));
-            at = at.into_iter().chain(group).min();
-        }
-    }
-    match at {
+/// Variables whose values begin with a slash.
+const PATHS: [&str; 5] = ["$request_uri", "$uri", "$document_uri", "${request_uri}", "${uri}"];
+
+/// Whether a URI begins with a slash: it is one, or its first variable has one.
+fn begins_with_slash(uri: &str, pattern: &Pattern) -> bool {
+    uri.starts_with('/')
+        || PATHS.iter().any(|path| uri.starts_with(path))
+        || groups_with_slash(pattern).iter().any(|group| uri.starts_with(group))
+}
+
+/// The groups of a location's expression that begin with a slash.
+fn groups_with_slash(pattern: &Pattern) -> Vec<String> {
+    let Pattern::Regexp(expression) = pattern else { return Vec::new() };
+    let groups = expression.match_indices('(').filter(|(at, _)| !expression[at + 1..].starts_with('?'));
+    let has_slash = |open: usize| expression[open + 1..].starts_with('/');
+    groups.enumerate().filter(|(_, (open, _))| has_slash(*open)).map(|(index, _)| format!("${}", index + 1)).collect()
+}
+
+/// Splits the text after `http://` into the address and the URI. It begins with a slash, with a variable that does, or with any variable
+/// after a port or the name of an upstream.
+fn split_host<'t>(rest: &'t str, pattern: &Pattern, is_upstream: impl Fn(&str) -> bool) -> (String, Option<&'t str>) {
+    let groups = groups_with_slash(pattern);
+    let starts = ["/"].into_iter().chain(PATHS).chain(groups.iter().map(String::as_str));
+    let is_port = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let is_whole = |host: &str| is_upstream(host) || host.rsplit_once(':').is_some_and(|(_, port)| is_port(port));
+    let after_whole = rest.find('$').filter(|at| is_whole(&rest[..*at]));
+    match starts.filter_map(|start| rest.find(start)).chain(after_whole).min() {
         Some(at) => (rest[..at].to_owned(), Some(&rest[at..])),
         None => (rest.to_owned(), None),
     }

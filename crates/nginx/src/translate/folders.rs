@@ -1,0 +1,396 @@
+//! Folders: the redirect to a folder's slash, and its index, for which nginx chooses the location anew.
+
+use super::content::{alias_of, has_equal_fields, in_written_order, is_internal};
+use super::locations::{PASSES, anew, denies_all, is_plain_path, restricts, with_query};
+use super::rules::{KEPT, choose_anew, has_break};
+use super::{Translator, inherited, own, value};
+use crate::expressions::{is_match, test};
+use crate::location::{Location, Locations, Pattern};
+use crate::parse::Directive;
+use crate::variables::Names;
+use crate::write::{block, quote, rewrite};
+
+/// Endings of programs' names.
+const PROGRAMS: &[&str] = &["php", "php3", "php4", "php5", "php7", "php8", "phtml", "phar", "cgi", "pl", "py"];
+
+impl<'a> Translator<'a> {
+    /// Writes the steps for the folders of a location whose index another location may serve.
+    pub(super) fn folder_steps(
+        &mut self,
+        out: &mut Vec<String>,
+        location: &Location<'a>,
+        all: &Locations<'a>,
+        names: &Names,
+    ) {
+        let Indexes { line, files, absolute } = Indexes::of(location);
+        let has_folders = has_folders(location);
+        let leaves_folders = leaves_folders(location, all);
+        if let (Some(line), true) = (line, has_folders && absolute.is_some() && !leaves_folders) {
+            self.note(out, line, "an absolute path is not carried over");
+        }
+        let base = location.prefix().trim_end_matches('/');
+        let chosen = |index: &String| {
+            all.chosen(&format!("{base}/{index}")).filter(|chosen| !std::ptr::eq(chosen.own(), location.own()))
+        };
+        if leaves_folders {
+            let last = absolute.zip(line).and_then(|(last, line)| self.expand(out, line, names, last));
+            self.folders(out, location, &files, last.as_deref(), names);
+            return self.rules_of_indexes(out, location, all, &files, names);
+        }
+        let of_one_file = |index: &String| {
+            chosen(index).is_some_and(|chosen| {
+                matches!(chosen.pattern, Pattern::Exact(_)) && !has_equal_fields(&chosen.blocks, &location.blocks)
+            })
+        };
+        if has_folders && alias_of(location).is_none() && files.iter().any(of_one_file) {
+            let name = self.fresh("index");
+            let files: Vec<_> = files.iter().map(|index| format!("{base}/{index}")).collect();
+            block(out, &format!("@{name}"), vec![format!("path {base}/"), format!("file {}", files.join(" "))]);
+            self.guarded(out, location, names, &name, anew(names, "rewrite * {file_match.relative}".to_owned()));
+        }
+    }
+
+    /// The line that keeps `file_server` from sending the source of programs, in a location or in none.
+    pub(super) fn hidden(&self, location: Option<&Location<'a>>) -> Option<String> {
+        let is_sent = |ending: &str| {
+            // An application permits such a file, and no expression counts for it.
+            let is_permitted = |location: &Location<'_>| self.is_in_accel && location.is_last();
+            location.is_some_and(|location| sends_source(location, ending) || is_permitted(location))
+        };
+        let hidden: Vec<_> =
+            self.programs.iter().filter(|ending| !is_sent(ending)).map(|ending| format!(" *.{ending}")).collect();
+        (!hidden.is_empty()).then(|| format!("hide{}", hidden.concat()))
+    }
+
+    /// Writes the rules that choose a location anew for an index, as its path is that of another location now.
+    fn rules_of_indexes(
+        &mut self,
+        out: &mut Vec<String>,
+        location: &Location<'a>,
+        all: &Locations<'a>,
+        indexes: &[String],
+        names: &Names,
+    ) {
+        let takes = |other: &&Location<'a>| indexes.iter().any(|index| may_take_index(other, location, index));
+        let others = all.ordered.iter().filter(|other| !std::ptr::eq(other.own(), location.own()));
+        let mut lines = Vec::new();
+        for other in others.filter(|other| choose_anew(other.own())).filter(takes) {
+            let (head, capture) = self.location_matcher(&mut lines, other);
+            let mut names = self.names_of_rules(other, all, &other.names(names, &capture));
+            let rules = self.rules(&other.blocks, &mut names);
+            block(&mut lines, &head, in_written_order(rules));
+        }
+        if names.kept.is_empty() || lines.is_empty() {
+            return out.extend(lines);
+        }
+        let name = self.fresh("left");
+        out.push(format!("@{name} not vars {KEPT} {}", names.kept));
+        block(out, &format!("route @{name}"), lines);
+    }
+
+    /// Writes the redirect from the path `stem` to the location's listing, if the location has one.
+    pub(super) fn redirect_to_listing(
+        &mut self,
+        route: &mut Vec<String>,
+        location: &Location<'a>,
+        stem: &str,
+        names: &Names,
+    ) {
+        let lists = value(&location.blocks, "autoindex") == Some("on") && alias_of(location).is_none();
+        let roots = inherited(&location.blocks, "root");
+        let Some(root) = roots.last().filter(|_| lists && !is_internal(location)) else { return };
+        let Some(root) = self.expand(route, root, names, root.argument(0)) else { return };
+        self.redirect_to_folder(route, stem, &root, stem);
+    }
+
+    /// Writes the redirect from a location without a slash at its end to its folder, which an `alias` names.
+    pub(super) fn redirect_to_alias(&mut self, route: &mut Vec<String>, location: &Location<'a>, names: &Names) {
+        let (path, block) = (location.prefix(), location.own());
+        let answers = PASSES.iter().chain(&["return", "rewrite"]).any(|name| !own(block, name).is_empty());
+        let Some(alias) = own(block, "alias").last().copied() else { return };
+        let answers = answers || !tests_folders(location);
+        if !location.is_prefix() || !is_plain_path(path) || answers || is_internal(location) || restricts(location) {
+            return;
+        }
+        // The matcher `file` finds no folder for `/`, so it looks for the folder's name in the one around it.
+        let folder = alias.argument(0).trim_end_matches('/');
+        let Some((around, name)) = folder.rfind('/').map(|at| folder.split_at(at)) else { return };
+        let Some(around) = self.expand(route, alias, names, around) else { return };
+        if !name.contains('$') && is_plain_path(name) {
+            self.redirect_to_folder(route, path, &format!("{around}/"), name);
+        }
+    }
+
+    /// Writes the redirect of a path to its slash, which applies if the root has the folder.
+    fn redirect_to_folder(&mut self, route: &mut Vec<String>, path: &str, root: &str, folder: &str) {
+        let name = self.fresh("folder");
+        let mut lines = vec![self.case.matcher(path, "$")];
+        block(&mut lines, "file", vec![format!("root {}", quote(root)), format!("try_files {folder}/")]);
+        block(route, &format!("@{name}"), lines);
+        route.push(format!("redir @{name} {{scheme}}://{{hostport}}{path}/{{?query}} 301"));
+    }
+
+    /// Writes nginx's steps for a folder whose index another location may serve: a redirect to its slash, and the index as the path,
+    /// or, without an index, the path `last`.
+    fn folders(
+        &mut self,
+        out: &mut Vec<String>,
+        location: &Location<'a>,
+        indexes: &[String],
+        last: Option<&str>,
+        names: &Names,
+    ) {
+        let Some(place) = self.folder_place(out, location, names) else { return };
+        let mut lines = Vec::new();
+        self.redirect_alias_itself(&mut lines, location, names);
+        let folder = self.fresh("folder");
+        let itself = place.files(&[format!("{}/", place.path)]);
+        // The path as it was sent, with its encoding.
+        let sent = format!("vars_regexp {folder} {{uri}} {}", quote(r"^([^?]*[^/?])(?:\?|$)"));
+        block(&mut lines, &format!("@{folder}"), [&itself[..], &[sent]].concat());
+        let mut redirect = Vec::new();
+        self.fields(&mut redirect, &location.blocks, names, Some(301));
+        redirect.push(format!("redir * {{scheme}}://{{hostport}}{{re.{folder}.1}}/{{?query}} 301"));
+        self.guarded(&mut lines, location, names, &folder, redirect);
+        let with_slash = ["path */".to_owned()];
+        for indexes in indexes.chunks(if place.has_own_names { 1 } else { indexes.len().max(1) }) {
+            let name = self.fresh("index");
+            let candidates: Vec<_> = indexes.iter().map(|index| format!("{}{index}", place.path)).collect();
+            block(&mut lines, &format!("@{name}"), [&with_slash[..], &place.files(&candidates)].concat());
+            let found = match place.has_own_names {
+                true => quote(&format!("{{path}}{}", indexes[0])),
+                false => format!("{}{{file_match.relative}}", place.prefix),
+            };
+            self.guarded(&mut lines, location, names, &name, anew(names, format!("rewrite * {found}")));
+        }
+        if let Some(last) = last {
+            // A folder without an index: its path still ends in a slash.
+            let name = self.fresh("no_index");
+            block(&mut lines, &format!("@{name}"), [&with_slash[..], &itself].concat());
+            self.guarded(&mut lines, location, names, &name, anew(names, rewrite(&with_query(last))));
+        }
+        match place.matcher {
+            Some(matcher) => block(out, &format!("route @{matcher}"), lines),
+            None => out.extend(lines),
+        }
+    }
+
+    /// Returns the place of a location's folders in the file system.
+    fn folder_place(&mut self, out: &mut Vec<String>, location: &Location<'a>, names: &Names) -> Option<FolderPlace> {
+        let whole = FolderPlace {
+            root: None,
+            path: "{path}".to_owned(),
+            prefix: String::new(),
+            matcher: None,
+            has_own_names: false,
+        };
+        match alias_of(location) {
+            None => Some(whole),
+            Some((alias, Pattern::Prefix { prefix, .. })) => {
+                let (inside, prefix) = (self.fresh("inside"), prefix.trim_end_matches('/').to_owned());
+                let expression = format!("^{}(.*)$", regex::escape(&prefix));
+                out.push(format!("@{inside} path_regexp {inside} {}", quote(&expression)));
+                let root = self.expand(out, alias, names, alias.argument(0));
+                Some(FolderPlace { root, path: format!("{{re.{inside}.1}}"), prefix, matcher: Some(inside), ..whole })
+            }
+            Some((alias, _)) => {
+                let path = self.expand(out, alias, names, alias.argument(0))?;
+                Some(FolderPlace { root: Some("/".to_owned()), path, has_own_names: true, ..whole })
+            }
+        }
+    }
+
+    /// Writes the redirect of the prefix of an `alias` to its slash, after the access rules: the matcher `file` finds no folder for `/`.
+    fn redirect_alias_itself(&mut self, out: &mut Vec<String>, location: &Location<'a>, names: &Names) {
+        let Some((_, Pattern::Prefix { prefix, .. })) = alias_of(location) else { return };
+        if !prefix.ends_with('/') && restricts(location) {
+            let name = self.fresh("stem");
+            out.push(format!("@{name} {}", self.case.matcher(&prefix, "$")));
+            let redirect = format!("redir * {{scheme}}://{{hostport}}{prefix}/{{?query}} 301");
+            self.guarded(out, location, names, &name, vec![redirect]);
+        }
+    }
+}
+
+/// The place of a location's folders in the file system.
+struct FolderPlace {
+    /// The folder of an `alias`.
+    root: Option<String>,
+    /// The path of a request below the root.
+    path: String,
+    /// The part of a request's path before that.
+    prefix: String,
+    /// The matcher whose group the path is.
+    matcher: Option<String>,
+    /// The names of files are those of an expression's groups, and not parts of the path.
+    has_own_names: bool,
+}
+
+impl FolderPlace {
+    /// The lines of a matcher for files.
+    fn files(&self, paths: &[String]) -> Vec<String> {
+        let paths = paths.iter().map(|path| quote(path)).collect::<Vec<_>>().join(" ");
+        let Some(root) = &self.root else { return vec![format!("file {paths}")] };
+        let mut lines = Vec::new();
+        block(&mut lines, "file", vec![format!("root {}", quote(root)), format!("try_files {paths}")]);
+        lines
+    }
+}
+
+/// The line `index` of a location.
+struct Indexes<'a> {
+    line: Option<&'a Directive>,
+    /// Names of files in a folder.
+    files: Vec<String>,
+    /// A path, which counts for a folder without any of them.
+    absolute: Option<&'a str>,
+}
+
+impl<'a> Indexes<'a> {
+    fn of(location: &Location<'a>) -> Self {
+        let Some(line) = inherited(&location.blocks, "index").last().copied() else {
+            return Self { line: None, files: vec!["index.html".to_owned()], absolute: None };
+        };
+        let (absolute, files): (Vec<&str>, Vec<&str>) =
+            line.arguments.iter().map(String::as_str).partition(|file| file.starts_with('/'));
+        let files = files.into_iter().map(str::to_owned).collect();
+        Self { line: Some(line), files, absolute: absolute.last().copied() }
+    }
+}
+
+/// Whether a location needs the steps for folders: another one may serve the index of its folders in its own way.
+pub(super) fn leaves_folders(location: &Location<'_>, all: &Locations<'_>) -> bool {
+    let Indexes { files, .. } = Indexes::of(location);
+    let others = || all.ordered.iter().filter(|other| !std::ptr::eq(other.own(), location.own()) && !is_plain(other));
+    has_folders(location) && files.iter().any(|index| others().any(|other| may_take_index(other, location, index)))
+}
+
+/// Whether a location serves files, and so folders, to some clients.
+fn has_folders(location: &Location<'_>) -> bool {
+    let block = location.own();
+    let has_pass = PASSES.iter().any(|name| !own(block, name).is_empty());
+    let may_be_folder = match &location.pattern {
+        Pattern::Exact(path) => path.ends_with('/'),
+        Pattern::Regexp(expression) => ends(expression).is_none(),
+        _ => true,
+    };
+    let has_names = match alias_of(location) {
+        Some((_, Pattern::Exact(_) | Pattern::Named(_))) => false,
+        // Its groups are in the target.
+        Some((alias, Pattern::Regexp(_))) => alias.argument(0).contains('$') && own(block, "try_files").is_empty(),
+        _ => true,
+    };
+    !has_pass && !denies_all(block) && may_be_folder && has_names && tests_folders(location)
+}
+
+/// Whether the `try_files` of a location, if it has one, admits folders.
+fn tests_folders(location: &Location<'_>) -> bool {
+    let files = own(location.own(), "try_files").first().copied();
+    let candidates = files.and_then(|files| files.arguments.split_last()).map(|(_, candidates)| candidates);
+    candidates.is_none_or(|candidates| candidates.iter().any(|path| path == "$uri/"))
+}
+
+/// The texts, in lower case, with one of which each path ends that an expression matches; `None` for those of other forms.
+fn ends(expression: &str) -> Option<Vec<String>> {
+    let before = expression.strip_suffix('$')?;
+    let (head, texts) = match before.strip_suffix(')') {
+        Some(group) => group.rsplit_once('(').map(|(head, texts)| (head, texts.trim_start_matches("?:")))?,
+        None => before.split_at(before.rfind(|c: char| !c.is_ascii_alphanumeric()).map_or(0, |at| at + 1)),
+    };
+    let is_text = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric());
+    let mut depth = 0;
+    let has_others = head.chars().any(|c| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        c == '|' && depth == 0
+    });
+    // The letter after a backslash is no text.
+    let is_whole = !has_others && !head.ends_with('\\') && texts.split('|').all(is_text);
+    is_whole.then(|| texts.split('|').map(str::to_ascii_lowercase).collect())
+}
+
+/// Whether a location only sends files, to all clients.
+fn is_plain(location: &Location<'_>) -> bool {
+    let block = location.own();
+    let answers = PASSES.iter().chain(&["return", "try_files"]).any(|name| !own(block, name).is_empty());
+    !answers && !choose_anew(block) && !has_break(block) && !restricts(location)
+}
+
+/// Whether a location may take the index of a folder of another location. Where that is unclear it may: the steps for folders lead to the
+/// location that nginx chooses in any case.
+fn may_take_index(other: &Location<'_>, location: &Location<'_>, index: &str) -> bool {
+    // After a rule with `break` the folder may be any one.
+    let is_any = has_break(location.own());
+    let base = if is_any { "" } else { location.prefix().trim_end_matches('/') };
+    let is_exact = !is_any && matches!(location.pattern, Pattern::Exact(_));
+    let is_within = other.blocks.iter().any(|block| std::ptr::eq(*block, location.own()));
+    match &other.pattern {
+        _ if is_exact => other.takes(&format!("{base}/{index}")),
+        Pattern::Exact(path) => path.starts_with(base) && path.ends_with(&format!("/{index}")),
+        Pattern::Prefix { prefix, .. } => {
+            let last = prefix.rsplit('/').next().unwrap_or_default();
+            is_any || prefix.starts_with(base) && !last.is_empty() && index.starts_with(last)
+        }
+        // nginx does not look at the expressions beside `^~`.
+        Pattern::Regexp(_) if location.is_last() && !is_within && !is_any => false,
+        Pattern::Regexp(expression) => {
+            if ends(expression).is_some_and(|ends| !ends.iter().any(|end| index.to_ascii_lowercase().ends_with(end))) {
+                return false;
+            }
+            let ending = index.rsplit('.').next().unwrap_or(index);
+            let start: String =
+                expression.trim_start_matches('^').chars().take_while(|c| is_text_of_path(*c)).collect();
+            let folders = [format!("{base}/"), format!("{base}/x/"), "/".to_owned(), "/x/".to_owned(), start];
+            expression.contains(ending) || {
+                let matches = test(expression);
+                folders.iter().any(|folder| matches(&format!("{folder}{index}")))
+            }
+        }
+        Pattern::Named(_) => false,
+    }
+}
+
+/// Whether a character of an expression stands for itself in a path.
+fn is_text_of_path(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '~')
+}
+
+/// The endings of the programs of a server. nginx sends the source of a program that no location runs; here no location sends it, unless its
+/// own expression is about such files.
+pub(super) fn programs(server: &Directive, all: &Locations<'_>) -> Vec<&'static str> {
+    let runs = |ending: &str| {
+        let is_about = |other: &Location<'_>| !is_plain(other) && names_files(&other.pattern, ending);
+        all.ordered.iter().any(is_about)
+    };
+    let is_program = |ending: &str| ending == "php" && has_programs(server) || runs(ending);
+    PROGRAMS.iter().copied().filter(|ending| is_program(ending)).collect()
+}
+
+/// Whether a location sends the source of programs with this ending on purpose.
+fn sends_source(location: &Location<'_>, ending: &str) -> bool {
+    is_plain(location) && names_files(&location.pattern, ending)
+}
+
+/// Whether a pattern is about files with this ending, and not about all files.
+fn names_files(pattern: &Pattern, ending: &str) -> bool {
+    match pattern {
+        Pattern::Exact(path) | Pattern::Prefix { prefix: path, .. } => path.ends_with(&format!(".{ending}")),
+        Pattern::Regexp(expression) => {
+            let matches = |ending: &str| is_match(expression, &format!("/x.{ending}"));
+            expression.contains(ending)
+                && (expression.contains(&format!(r"\.{ending}")) || matches(ending) && !matches("other"))
+        }
+        Pattern::Named(_) => false,
+    }
+}
+
+/// Whether a block has a `fastcgi_pass`, at any depth.
+fn has_programs(block: &Directive) -> bool {
+    block.block().iter().any(|directive| directive.name == "fastcgi_pass" || has_programs(directive))
+}
+
+/// Whether a location responds with a folder's redirect to its slash: it serves files, and `try_files` admits folders.
+pub(super) fn serves_folders(location: &Location<'_>) -> bool {
+    let leaves = PASSES.iter().chain(&["return", "rewrite"]).any(|name| !own(location.own(), name).is_empty());
+    let tried = inherited(&location.blocks, "try_files");
+    !leaves && tried.last().is_none_or(|files| files.arguments.iter().any(|file| file == "$uri/"))
+}
