@@ -126,5 +126,5 @@ fn its_configuration_is_checked() {
     let error = handler(json!({ "conect_info": true })).unwrap();
     assert!(error.contains("handle[0].conect_info: unknown field `conect_info`"), "{error}");
     let error = handler(json!({ "connect_info": 1 })).unwrap();
-    assert!(error.contains("expected a boolean"), "{error}");
+    assert!(error.contains("connect_info: found the number 1, expected true or false"), "{error}");
 }
