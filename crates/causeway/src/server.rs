@@ -249,6 +249,7 @@ impl Server {
         let engine = engine.map_err(LoadFault::Sites)?;
         custody.serve();
         let metrics = fixed.registry.metrics();
+        control.observe(engine.observer());
         measures::install(metrics, engine.observer());
         measures::install_certificates(metrics, custody.store());
         metrics.loaded(true);
@@ -342,7 +343,6 @@ impl Server {
                 Command::Read(path, reply) => drop(reply.send(self.read(&path))),
                 Command::Resolve(path, reply) => drop(reply.send(self.resolve(&path))),
                 Command::Authority(id, reply) => drop(reply.send(self.custody.authority(id).await)),
-                Command::Status(reply) => drop(reply.send(self.status())),
                 Command::Certificates(reply) => drop(reply.send(self.certificates())),
                 Command::Follows(reply) => drop(reply.send(self.follows.clone())),
                 Command::Upgrade(binary, reply) => match self.upgrade(binary, &mut deferred).await {
@@ -418,7 +418,6 @@ impl Server {
             match command {
                 Command::Read(path, reply) => drop(reply.send(self.read(&path))),
                 Command::Resolve(path, reply) => drop(reply.send(self.resolve(&path))),
-                Command::Status(reply) => drop(reply.send(self.status())),
                 Command::Certificates(reply) => drop(reply.send(self.certificates())),
                 Command::Follows(reply) => drop(reply.send(self.follows.clone())),
                 command => {
@@ -485,11 +484,6 @@ impl Server {
         names.extend(self.identity.iter().flat_map(Custody::names));
         names.sort_by(|one, other| one.record.name.cmp(&other.record.name));
         names
-    }
-
-    fn status(&self) -> Status {
-        let engine = &self.engine;
-        Status { connections: engine.connections(), live_plans: engine.live_plans(), panics: engine.panics() }
     }
 
     fn read(&self, path: &str) -> Result<Excerpt, ChangeFault> {

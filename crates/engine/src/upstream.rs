@@ -43,6 +43,8 @@ pub(crate) struct UpstreamPool {
     waiting: RefCell<VecDeque<WaitingCall>>,
     /// The upstream chose HTTP/2 in the last handshake.
     speaks_http2: Cell<bool>,
+    /// The limit of streams that the upstream has set on the last HTTP/2 connection.
+    streams_max: Cell<Option<usize>>,
     /// The TLS client, from the first handshake on.
     connector: RefCell<Option<Rc<Connector>>>,
     /// The profiler's span, from the first call during a profile on.
@@ -71,6 +73,7 @@ impl UpstreamPool {
             speaks_http2: Cell::new(transport.versions == Versions::Http2),
             transport,
             links: Links::default(),
+            streams_max: Cell::default(),
             waiting: RefCell::default(),
             connector: RefCell::default(),
             span: OnceCell::new(),
@@ -97,6 +100,14 @@ impl UpstreamPool {
 
     pub(crate) fn links(&self) -> &Links {
         &self.links
+    }
+
+    pub(crate) fn streams_max(&self) -> Option<usize> {
+        self.streams_max.get()
+    }
+
+    pub(crate) fn set_streams_max(&self, max: usize) {
+        self.streams_max.set(Some(max));
     }
 
     pub(crate) fn has_waiting(&self) -> bool {

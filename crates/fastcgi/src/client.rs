@@ -254,7 +254,7 @@ impl FastCgiClient {
             }
             ResponsePart::Head if !self.has_stdout => {
                 self.close();
-                Some(FastCgiEvent::Unprocessed { stream: STREAM })
+                Some(FastCgiEvent::Unprocessed { stream: STREAM, fault: None })
             }
             // §5.5: an application sends END_REQUEST, but without it the content is complete all the same if its own
             // end, or all of its announced bytes, have arrived.

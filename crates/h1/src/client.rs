@@ -284,7 +284,7 @@ impl Client {
             }
             Inbound::Head { .. } if !self.answered => {
                 self.end();
-                Some(ClientEvent::Unprocessed { stream })
+                Some(ClientEvent::Unprocessed { stream, fault: None })
             }
             Inbound::UntilClose => {
                 self.inbound = Inbound::Done;

@@ -29,9 +29,9 @@ const _: () = assert!(size_of::<Client>() <= 512);
 /// `Settings::client`).
 const STREAMS_MAX: usize = 4096;
 
-/// Number of streams that may be opened before the server's SETTINGS arrive. The server may allow any number (RFC 9113 §6.5.2), and
-/// refuses the streams beyond it, with requests that cannot be repeated among them.
-const STREAMS_EARLY: usize = 1;
+/// Number of streams that may be opened before the server's SETTINGS arrive. RFC 9113 §6.5.2 recommends at least this
+/// limit.
+const STREAMS_EARLY: usize = 100;
 
 const LIVENESS_PING: [u8; 8] = *b"liveness";
 
@@ -48,6 +48,8 @@ pub struct Client {
     eof: bool,
     // Whether the server's SETTINGS have been received.
     met: bool,
+    // Number of streams that may be opened before.
+    early: usize,
 }
 
 impl Client {
@@ -55,7 +57,7 @@ impl Client {
     #[must_use]
     pub fn new(settings: Rc<Settings>) -> Self {
         let connection = Connection::new(settings, Role::Client);
-        Self { connection, bound: STREAM_MAX, draining: false, eof: false, met: false }
+        Self { connection, bound: STREAM_MAX, draining: false, eof: false, met: false, early: STREAMS_EARLY }
     }
 
     /// The input that the connection waits for: the server's SETTINGS, the rest of a frame, or, without open streams,
@@ -92,20 +94,29 @@ impl Client {
         self.connection.streams.is_empty()
     }
 
-    /// Whether the server's SETTINGS have arrived.
+    /// Opens at most `streams` streams before the server's SETTINGS arrive, in place of 100: the limit that it has set on an earlier
+    /// connection.
     #[must_use]
-    pub fn is_met(&self) -> bool {
-        self.met
+    pub fn with_early_streams(mut self, streams: usize) -> Self {
+        // One shows whether the limit is still 0.
+        self.early = streams.clamp(1, STREAMS_EARLY);
+        self
     }
 
-    /// Number of streams that may be opened now; before the server's SETTINGS at most one.
+    /// Number of streams that the server allows at once; `None` before its SETTINGS.
+    #[must_use]
+    pub fn streams_max(&self) -> Option<usize> {
+        self.met.then_some(self.connection.peer.streams_max as usize)
+    }
+
+    /// Number of streams that may be opened now.
     #[must_use]
     pub fn room(&self) -> usize {
         let max = match (self.connection.peer.streams_max as usize).min(STREAMS_MAX) {
             _ if self.is_last() => 0,
             max if self.met => max,
-            // More would be a guess: servers in use allow from one stream to thousands.
-            max => max.min(STREAMS_EARLY),
+            // A guess, or the limit of an earlier connection.
+            max => max.min(self.early),
         };
         max.saturating_sub(self.connection.streams.counted())
     }
@@ -305,7 +316,7 @@ impl Client {
         let id = self.connection.streams.iter().map(|stream| stream.id).find(|id| *id > self.bound)?;
         self.connection.ignore_from_now(id);
         self.connection.forget(id, out);
-        Some(ClientEvent::Unprocessed { stream: StreamId(id) })
+        Some(ClientEvent::Unprocessed { stream: StreamId(id), fault: None })
     }
 
     #[cold]
@@ -322,7 +333,7 @@ fn reset(stream: u32, code: ErrorCode) -> ClientEvent {
     let stream = StreamId(stream);
     match code {
         // RFC 9113 §8.7: the server has not processed the request.
-        ErrorCode::RefusedStream => ClientEvent::Unprocessed { stream },
+        ErrorCode::RefusedStream => ClientEvent::Unprocessed { stream, fault: Some(code) },
         fault => ClientEvent::Reset { stream, fault },
     }
 }

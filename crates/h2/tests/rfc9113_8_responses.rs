@@ -108,7 +108,7 @@ impl UpstreamPeer {
             ClientEvent::Trailers { stream } => format!("< {} trailers{fields}", stream.0),
             ClientEvent::End { stream } => format!("< {} end", stream.0),
             ClientEvent::Reset { stream, fault } => format!("< {} reset {fault:?}", stream.0),
-            ClientEvent::Unprocessed { stream } => format!("< {} unprocessed", stream.0),
+            ClientEvent::Unprocessed { stream, .. } => format!("< {} unprocessed", stream.0),
             ClientEvent::GoAway { fault } => format!("< goaway {fault:?}"),
             ClientEvent::Broken { .. } => "< broken".to_owned(),
             ClientEvent::Diagnostics { .. } => panic!("HTTP/2 has no such event"),
@@ -364,7 +364,7 @@ fn what_a_server_may_not_do() {
     assert!(upstream.take().ends_with(&broken("PROTOCOL_ERROR")));
 }
 
-// §5.1.2: at most as many streams as the server allows; one before its SETTINGS arrive.
+// §5.1.2: at most as many streams as the server allows; before its SETTINGS arrive at most a hundred, or as many as on an earlier connection.
 #[test]
 fn the_servers_limit() {
     let mut upstream = UpstreamPeer::met(&[(3, 2)]);
@@ -379,10 +379,18 @@ fn the_servers_limit() {
     assert!(upstream.take().ends_with("> 3 RST_STREAM CANCEL"));
     upstream.feed(&[status(3, 0, &[]), data(3, 0, b"late")].concat());
     assert_eq!(upstream.take(), "", "the frames crossed the reset");
-    let mut fresh = Client::new(Rc::new(Settings::client()));
-    let opened =
-        (0..200).take_while(|_| fresh.open(&get, Scheme::Http, Framing::Empty, &mut upstream.out).is_ok()).count();
-    assert_eq!((opened, fresh.is_met()), (1, false));
+    assert_eq!(upstream.client.streams_max(), Some(2));
+    let fresh = || Client::new(Rc::new(Settings::client()));
+    for (mut fresh, want) in [
+        (fresh(), 100),
+        (fresh().with_early_streams(7), 7),
+        (fresh().with_early_streams(0), 1),
+        (fresh().with_early_streams(9999), 100),
+    ] {
+        let opened =
+            (0..200).take_while(|_| fresh.open(&get, Scheme::Http, Framing::Empty, &mut upstream.out).is_ok()).count();
+        assert_eq!((opened, fresh.streams_max()), (want, None));
+    }
 }
 
 // §6.8: streams beyond the last one were not processed and may be retried; the others are still answered.

@@ -178,10 +178,12 @@ impl Output {
     /// # Errors
     /// The file cannot be opened, the collector cannot be reached (without a soft start), or the system refuses a thread.
     pub fn open(spec: &OutputSpec) -> io::Result<Arc<Self>> {
-        // The lock is held while the output is opened, so that two threads cannot open it twice.
-        let mut outputs = lock(&OUTPUTS);
-        let key = spec.key();
-        if let Some(open) = outputs.get(&key).and_then(Weak::upgrade) {
+        // Two threads must not open an output twice. The table itself is not locked meanwhile: a file on a server that does not respond may
+        // block for ever, and the other outputs are still listed and flushed.
+        static OPENING: Mutex<()> = Mutex::new(());
+        let _opening = lock(&OPENING);
+        let open = lock(&OUTPUTS).get(&spec.key()).and_then(Weak::upgrade);
+        if let Some(open) = open {
             return Ok(open);
         }
         let sink = match spec {
@@ -192,6 +194,7 @@ impl Output {
             OutputSpec::Net(net) => Sink::Net(Collector::open(net.clone())?),
         };
         let output = Arc::new(Self::start(spec, sink)?);
+        let mut outputs = lock(&OUTPUTS);
         outputs.retain(|_, output| output.strong_count() > 0);
         // The file exists now, so that its folder has a canonical name.
         outputs.insert(spec.key(), Arc::downgrade(&output));

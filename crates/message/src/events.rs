@@ -117,6 +117,8 @@ pub enum ClientEvent<F> {
     Unprocessed {
         /// The exchange that failed.
         stream: StreamId,
+        /// The reason of a reset that states it; `None` by GOAWAY, or because the connection ended.
+        fault: Option<F>,
     },
     /// The server is shutting the connection down: no further exchange can be opened. It still responds to those it has accepted.
     GoAway {
@@ -159,7 +161,7 @@ impl<F> ClientEvent<F> {
             Self::End { stream } => ClientEvent::End { stream },
             Self::Diagnostics { stream, range } => ClientEvent::Diagnostics { stream, range },
             Self::Reset { stream, fault } => ClientEvent::Reset { stream, fault: map(fault) },
-            Self::Unprocessed { stream } => ClientEvent::Unprocessed { stream },
+            Self::Unprocessed { stream, fault } => ClientEvent::Unprocessed { stream, fault: fault.map(map) },
             Self::GoAway { fault } => ClientEvent::GoAway { fault: map(fault) },
             Self::Broken { fault } => ClientEvent::Broken { fault: fault.map(map) },
         }

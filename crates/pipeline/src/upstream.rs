@@ -105,7 +105,7 @@ pub enum CallFault {
     NoDescriptors,
     /// The upstream reported that it lacks a resource for the request (FastCGI's FCGI_OVERLOADED).
     Overloaded,
-    /// The upstream did not process the request: by REFUSED_STREAM, or a GOAWAY with an earlier last stream (RFC 9113 §8.7).
+    /// The upstream did not process the request: a GOAWAY with an earlier last stream (RFC 9113 §8.7).
     Unprocessed,
     /// The upstream closed the connection before its response.
     Closed,
@@ -163,7 +163,7 @@ impl fmt::Display for CallFault {
             Self::Busy => f.write_str("too many connections and waiting calls"),
             Self::NoDescriptors => f.write_str("this server has too many files and connections open"),
             Self::Overloaded => f.write_str("the upstream is overloaded"),
-            Self::Unprocessed => f.write_str("the upstream refused the request without processing it"),
+            Self::Unprocessed => f.write_str("the upstream ended the connection without processing the request"),
             Self::Closed => f.write_str("the connection closed before the response"),
             Self::Reset(code) => write!(f, "the stream was reset: {code}"),
             Self::Aborted(reason) => write!(f, "the connection closed before the response: {reason}"),

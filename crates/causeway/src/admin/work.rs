@@ -100,8 +100,8 @@ pub(super) async fn perform(
         AdminCommand::Read { path } => return context.read(path).await,
         AdminCommand::Authority { id, form } => return context.authority(id, form).await,
         AdminCommand::Stop => return context.stop().await,
-        AdminCommand::Status => return context.status().await,
-        AdminCommand::Variables => return context.variables().await,
+        AdminCommand::Status => return context.status(),
+        AdminCommand::Variables => return context.variables(),
         AdminCommand::Certificates => return context.certificates().await,
         AdminCommand::Upstreams => return context.upstreams(),
         AdminCommand::CacheUsage => context.cache_usage().await,
@@ -237,8 +237,8 @@ impl CommandContext {
         Ok(AdminResponse::json(&json!({ "purged": purged.responses, "files": purged.files })))
     }
 
-    async fn status(&self) -> AdminResponse {
-        match self.state.control.status().await {
+    fn status(&self) -> AdminResponse {
+        match self.state.control.status() {
             Some(Status { connections, live_plans, panics }) => {
                 AdminResponse::json(&json!({ "connections": connections, "live_plans": live_plans, "panics": panics }))
             }
@@ -248,9 +248,9 @@ impl CommandContext {
 
     /// The variables of Go's package `expvar`, as far as a program that is not in Go has them: the arguments of the process. Those of
     /// the server take the place of `memstats`.
-    async fn variables(&self) -> AdminResponse {
+    fn variables(&self) -> AdminResponse {
         let arguments: Vec<_> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
-        match self.state.control.status().await {
+        match self.state.control.status() {
             Some(Status { connections, live_plans, panics }) => AdminResponse::json(&json!({
                 "cmdline": arguments,
                 "connections": connections,

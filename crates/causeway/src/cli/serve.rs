@@ -164,6 +164,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         // Register signal handlers before the first output: a supervisor may send a signal as soon as it sees that
         // output.
         let (mut end, mut reload, mut upgrade) = signals::listen()?;
+        force_end(flags.pidfile.clone())?;
         let source = serving.follows.as_ref().map(|followed| followed.source.clone());
         let server = Server::start(settings, serving.adapted.json.clone(), source).await;
         let mut server = server.map_err(|fault| explain(&fault, &serving))?;
@@ -261,6 +262,36 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
             () = ends => Ok(()),
         }
     })
+}
+
+/// Time in which the process ends in good order after a signal that ends it at once.
+const FORCED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Starts a thread that ends the process after SIGQUIT or a second signal, if it has not ended by itself. The main thread cannot while it
+/// loads a configuration that blocks, for example on a log file whose file server does not respond.
+fn force_end(pidfile: Option<PathBuf>) -> anyhow::Result<()> {
+    let watch = move || -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(async {
+            let mut end = StopSignals::listen()?;
+            if end.next().await == StopKind::Graceful {
+                end.next().await;
+            }
+            std::thread::sleep(FORCED_WITHIN);
+            if let Some(pidfile) = pidfile {
+                // Best effort, as the process ends.
+                let _ = std::fs::remove_file(pidfile);
+            }
+            std::process::exit(FORCED)
+        })
+    };
+    let report = move || {
+        if let Err(error) = watch() {
+            tracing::warn!("a second signal will not end a load that blocks: {error:#}");
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(report).context("starting the thread for signals")?;
+    Ok(())
 }
 
 /// Removes the code that loading has executed from the resident memory. Not in a debug build, since the breakpoints of a debugger

@@ -312,8 +312,8 @@ impl Running {
     }
 
     /// Returns the server's counters; `None` after the admin API has stopped it.
-    pub async fn status(&self) -> Option<Status> {
-        self.control.status().await
+    pub fn status(&self) -> Option<Status> {
+        self.control.status()
     }
 
     /// Serves another configuration. Connections and in-flight exchanges continue. A refused configuration changes

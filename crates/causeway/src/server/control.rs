@@ -1,9 +1,11 @@
 //! The command channel to the server: a cloneable sender, with one reply per command.
 
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use causeway_config::caddyfile::Warning;
+use causeway_engine::Observer;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
@@ -21,7 +23,11 @@ pub(crate) const CONFIG_BYTES_MAX: usize = 64 << 20;
 
 /// A handle to a running server. The server executes commands one at a time, in the order of their arrival.
 #[derive(Clone)]
-pub struct Control(mpsc::Sender<Command>);
+pub struct Control {
+    commands: mpsc::Sender<Command>,
+    /// Set once the engine has started.
+    engine: Arc<OnceLock<Observer>>,
+}
 
 /// A request to load a configuration.
 #[derive(Debug)]
@@ -143,7 +149,6 @@ pub(super) enum Command {
     /// Resolves `/id/NAME` to a path below `/config`.
     Resolve(String, Reply<Result<String, ChangeFault>>),
     Authority(String, Reply<Result<Option<AuthorityFacts>, causeway_certs::Error>>),
-    Status(Reply<Status>),
     Certificates(Reply<Vec<CertificateStatus>>),
     Follows(Reply<Option<ConfigFile>>),
     /// Hands over to another process, of this program or the one at the path.
@@ -155,7 +160,13 @@ pub(super) enum Command {
 impl Control {
     pub(super) fn channel() -> (Self, mpsc::Receiver<Command>) {
         let (sender, commands) = mpsc::channel(WAITING_MAX);
-        (Self(sender), commands)
+        (Self { commands: sender, engine: Arc::default() }, commands)
+    }
+
+    /// Sets the engine whose counters [`status`](Self::status) returns.
+    pub(super) fn observe(&self, engine: Observer) {
+        // The engine starts once.
+        let _ = self.engine.set(engine);
     }
 
     pub(super) fn stopping(delay: Duration, grace: Duration) -> (oneshot::Sender<()>, Stopping) {
@@ -219,9 +230,15 @@ impl Control {
         self.ask(Command::Certificates).await
     }
 
-    /// Returns the server's counters; `None` when the server is gone.
-    pub async fn status(&self) -> Option<Status> {
-        self.ask(Command::Status).await
+    /// Returns the server's counters, also while it loads a configuration; `None` when the server is gone.
+    pub fn status(&self) -> Option<Status> {
+        let engine = self.engine.get().filter(|_| !self.is_stopping())?;
+        let mut status = Status { connections: 0, live_plans: engine.live_plans(), panics: 0 };
+        for worker in engine.workers() {
+            status.connections += worker.connections;
+            status.panics += worker.panics;
+        }
+        Some(status)
     }
 
     /// Returns the file that the configuration was read from; `None` after the API has loaded another configuration.
@@ -250,12 +267,12 @@ impl Control {
 
     /// Returns whether the server accepts no command any more: it stops, or another process has taken its place.
     pub fn is_stopping(&self) -> bool {
-        self.0.is_closed()
+        self.commands.is_closed()
     }
 
     async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Option<T> {
         let (reply, answer) = oneshot::channel();
-        self.0.send(command(reply)).await.ok()?;
+        self.commands.send(command(reply)).await.ok()?;
         answer.await.ok()
     }
 }

@@ -71,7 +71,7 @@ impl fmt::Display for LoadFault {
             Self::Shared(site, admin) => {
                 write!(f, "listening on {site}: the admin API is on {admin}; move one of them first")
             }
-            Self::Stopping => f.write_str("the server is stopping"),
+            Self::Stopping => f.write_str("the server is stopping, or another process has taken its place"),
             Self::Broken => f.write_str("compiling the configuration failed inside the server"),
         }
     }

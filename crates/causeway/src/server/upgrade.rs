@@ -66,7 +66,7 @@ impl fmt::Display for UpgradeFault {
             Self::Embedded => f.write_str("this server is part of another program, which starts no new process"),
             Self::Sockets(error) => write!(f, "duplicating the listening sockets: {error}"),
             Self::Successor(words) => f.write_str(words),
-            Self::Stopping => f.write_str("the server is stopping"),
+            Self::Stopping => f.write_str("the server is stopping, or another process has taken its place"),
         }
     }
 }

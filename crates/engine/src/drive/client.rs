@@ -96,7 +96,7 @@ impl<T: Transport> ClientConnection<T> {
         let spec = Arc::clone(pool.transport());
         Self {
             line: Line::new(Rc::clone(pool.core()), transport),
-            machine: ClientMachine::new(is_http2, &spec, pool.address()),
+            machine: ClientMachine::new(is_http2, &spec, pool.address(), pool.streams_max()),
             head: ResponseHead::new(StatusCode::OK),
             calls: Vec::new(),
             origin: Origin { pool: Rc::downgrade(pool), link, address: Rc::clone(pool.address()), spec, remote },
@@ -137,9 +137,8 @@ impl<T: Transport> ClientConnection<T> {
             self.handle_input(task, out);
             self.produce(out);
             self.flush(task, out);
-            // Calls that waited for the stream of a finished one, or for the upstream's SETTINGS, begin now, because no wakeup announces it.
-            let is_waited_for = self.machine.is_multiplexed() && self.machine.room() > 0 && self.has_next();
-            let begun = (self.retire() || is_waited_for) && {
+            // Calls that waited for the stream of a finished one begin now, because no wakeup announces the free stream.
+            let begun = self.retire() && {
                 self.begin_calls(task, out)?;
                 !self.calls.is_empty()
             };
@@ -232,13 +231,11 @@ impl<T: Transport> ClientConnection<T> {
         let handed = self.origin.link.inbox.borrow().len();
         let room = self.machine.room().saturating_sub(handed);
         let is_idle = self.calls.is_empty() && handed == 0;
+        if let (Some(max), Some(pool)) = (self.machine.streams_max(), self.origin.pool.upgrade()) {
+            pool.set_streams_max(max);
+        }
         let ends = self.machine.is_last() || self.ended.read || self.ended.write_failed;
-        self.set_state(match ends {
-            true => LinkState::Ending,
-            // Before the SETTINGS of an HTTP/2 upstream it may have room for many calls or for none.
-            false if !self.machine.is_met() => LinkState::Connecting,
-            false => LinkState::Open { room, is_idle },
-        });
+        self.set_state(if ends { LinkState::Ending } else { LinkState::Open { room, is_idle } });
     }
 
     fn set_state(&self, state: LinkState) {
@@ -288,7 +285,7 @@ impl<T: Transport> ClientConnection<T> {
         let stream = match &event {
             ClientEvent::GoAway { .. } => return,
             ClientEvent::Broken { fault } => return self.fail_all(fault.as_ref().unwrap_or(&CallFault::Closed)),
-            ClientEvent::Unprocessed { stream } => return self.unprocessed(*stream),
+            ClientEvent::Unprocessed { stream, fault } => return self.unprocessed(*stream, fault.as_ref()),
             ClientEvent::Informational { stream }
             | ClientEvent::Head { stream, .. }
             | ClientEvent::Data { stream, .. }
@@ -347,7 +344,7 @@ impl<T: Transport> ClientConnection<T> {
 
     /// Retries a call on another connection, if that is allowed: the upstream reported that it did not process the request, or closed a reused
     /// connection without a response.
-    fn unprocessed(&mut self, stream: StreamId) {
+    fn unprocessed(&mut self, stream: StreamId, fault: Option<&CallFault>) {
         let Some(at) = self.calls.iter().position(|call| call.stream == stream && !call.is_over()) else { return };
         let is_known = self.machine.is_multiplexed();
         let again = (is_known || self.is_used) && self.calls[at].may_retry(is_known);
@@ -359,10 +356,17 @@ impl<T: Transport> ClientConnection<T> {
                 call.put_body(Body::Empty);
                 // The pool must not choose this connection again.
                 self.set_state(LinkState::Ending);
-                pool.place(WaitingCall { call, is_retry: true });
+                let waiting = WaitingCall { call, is_retry: true };
+                match is_known {
+                    true => pool.place(waiting),
+                    // When this connection has closed, its place is free for a new one, also if the pool is full.
+                    false => self.origin.link.inbox.borrow_mut().push_back(waiting),
+                }
             }
-            _ if is_known => self.calls[at].fail(CallFault::Unprocessed),
-            _ => self.calls[at].fail(self.fault.clone()),
+            _ => {
+                let of_connection = if is_known { CallFault::Unprocessed } else { self.fault.clone() };
+                self.calls[at].fail(fault.cloned().unwrap_or(of_connection));
+            }
         }
     }
 

@@ -39,8 +39,8 @@ macro_rules! each {
 }
 
 impl ClientMachine {
-    /// `address` is the upstream's, `host:port`.
-    pub(crate) fn new(is_http2: bool, transport: &Transport, address: &str) -> Self {
+    /// `address` is the upstream's, `host:port`. `streams_max` is its limit of streams on an earlier HTTP/2 connection.
+    pub(crate) fn new(is_http2: bool, transport: &Transport, address: &str, streams_max: Option<usize>) -> Self {
         let (head_bytes_max, trailers_bytes_max) = (transport.head_bytes_max, transport.trailers_bytes_max);
         // Boxed, so that a connection is not as large as the largest of the machines.
         if transport.fastcgi.is_some() {
@@ -49,7 +49,11 @@ impl ClientMachine {
         } else if is_http2 {
             let settings =
                 h2::Settings { head_bytes_max, trailers_bytes_max, fields_max: FIELDS_MAX, ..h2::Settings::client() };
-            Self::Http2(Box::new(h2::Client::new(Rc::new(settings))))
+            let machine = h2::Client::new(Rc::new(settings));
+            Self::Http2(Box::new(match streams_max {
+                Some(max) => machine.with_early_streams(max),
+                None => machine,
+            }))
         } else {
             // The configured limits apply to both versions, so a fallback to HTTP/1.1 changes none of them.
             let limits =
@@ -78,11 +82,11 @@ impl ClientMachine {
         }
     }
 
-    /// Returns whether it is known how many exchanges the upstream accepts.
-    pub(crate) fn is_met(&self) -> bool {
+    /// Returns how many streams an HTTP/2 upstream allows at once; `None` before it has told.
+    pub(crate) fn streams_max(&self) -> Option<usize> {
         match self {
-            Self::Http2(machine) => machine.is_met(),
-            Self::Http1(_) | Self::FastCgi(_) => true,
+            Self::Http2(machine) => machine.streams_max(),
+            Self::Http1(_) | Self::FastCgi(_) => None,
         }
     }
 
@@ -255,6 +259,9 @@ fn of_http2(event: h2::ClientEvent) -> ClientEvent {
     match event {
         h2::ClientEvent::Reset { stream, fault } => {
             ClientEvent::Reset { stream, fault: CallFault::Reset(fault.name()) }
+        }
+        h2::ClientEvent::Unprocessed { stream, fault } => {
+            ClientEvent::Unprocessed { stream, fault: fault.map(|fault| CallFault::Reset(fault.name())) }
         }
         event => event.map_fault(|fault| CallFault::Malformed(fault.name())),
     }

@@ -345,11 +345,16 @@ fn an_upstream_that_takes_no_streams() {
     all_home(&server);
 }
 
-// RFC 9113 §5.1.2: a burst to an upstream whose limit is not known yet. One request is sent, and the others wait for its SETTINGS.
+// RFC 9113 §5.1.2: the limit of streams that an upstream has set counts for its next connection, before its SETTINGS arrive there.
 #[test]
-fn a_burst_waits_for_the_settings() {
+fn a_limit_of_streams_is_remembered() {
     let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![
+        |p| {
+            p.preface(&[(3, 1)]);
+            let stream = p.request();
+            p.respond(stream, "good");
+        },
         |p| {
             p.exactly(24);
             let stream = p.request();
@@ -362,10 +367,36 @@ fn a_burst_waits_for_the_settings() {
         },
         good,
     ]);
+    assert_eq!(ask(&server, &target(&origin)), whole(200, "good"));
     let mut clients = [server.client(), server.client()];
     clients.iter_mut().for_each(|client| client.ask(&target(&origin)));
     for client in &mut clients {
         assert_eq!(read(client), whole(200, "good"));
+    }
+    origin.end();
+    drop(clients);
+    all_home(&server);
+}
+
+// An upstream that accepts connections and is silent, as a stopped process is: each call has its own limit of time.
+#[test]
+fn an_upstream_without_settings() {
+    let server = TestServer::start(|_| {});
+    let silent: Act = |p| drop(p.rest());
+    let origin = Origin::new(vec![silent, silent]);
+    wish(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+        transport.versions = causeway_pipeline::Versions::Http2;
+        transport.head_timeout = Some(Duration::from_millis(100));
+        transport.idle_timeout = Duration::from_millis(400);
+    });
+    let mut clients: Vec<_> = (0..4).map(|_| server.client()).collect();
+    for _ in 0..2 {
+        clients.iter_mut().for_each(|client| client.ask(&target(&origin)));
+        for client in &mut clients {
+            assert_eq!(read(client), whole(504, ""));
+        }
+        // The next round has another connection.
+        std::thread::sleep(Duration::from_millis(600));
     }
     origin.end();
     drop(clients);

@@ -165,7 +165,7 @@ impl Application {
                 return self.errors.extend_from_slice(&input[range]);
             }
             FastCgiEvent::End { stream: ONE } => "end".to_owned(),
-            FastCgiEvent::Unprocessed { stream: ONE } => "unprocessed".to_owned(),
+            FastCgiEvent::Unprocessed { stream: ONE, .. } => "unprocessed".to_owned(),
             FastCgiEvent::Broken { fault: Some(fault) } => format!("{fault:?}"),
             other => panic!("{other:?}"),
         };

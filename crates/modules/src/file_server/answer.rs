@@ -5,6 +5,7 @@ use std::rc::Rc;
 use causeway_message::syntax::trim_ows;
 use causeway_message::{FieldValue, Method, StatusCode, names, path};
 use causeway_pipeline::{Body, BodyPart, Context, Fault, FileSlice, Response, Step};
+use percent_encoding::percent_decode_str;
 
 use super::entry::{FileContent, FileEntry, Version};
 use super::{FileServerPlan, made};
@@ -47,10 +48,14 @@ fn choose<'e>(site: &FileServerPlan, cx: &Context, entry: &'e Rc<FileEntry>) -> 
 
 /// Responds with a file: whole, in part, or without content, depending on the request's conditions and range.
 pub(super) fn give(site: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry>) -> Step {
-    if site.canonical
-        && let Some(step) = canonical(cx, entry.seen.is_index)
-    {
-        return step;
+    if site.canonical {
+        if let Some(step) = canonical(cx, entry.seen.is_index) {
+            return step;
+        }
+        // DEVIATES from Caddy, which sends the file: no matcher of the file's path holds for a path with a slash that a rewrite has made.
+        if !entry.seen.is_index && cx.path().ends_with(b"/") {
+            return Step::Fail(Fault::status(StatusCode::NOT_FOUND));
+        }
     }
     // As in Caddy, sent even without compressed variants, since a later handler may compress the response.
     cx.response_mut().append(names::VARY, VARY);
@@ -169,7 +174,8 @@ fn part(version: &Version, range: &Range) -> BodyPart {
 /// Only if the last segment is still the client's: a rewrite of it was intended.
 fn canonical(cx: &mut Context, is_folder: bool) -> Option<Step> {
     let asked = cx.original().target().path();
-    if last_segment(asked) == last_segment(cx.head().target().path()) { redirect(cx, is_folder) } else { None }
+    let is_same = has_same_file_name(asked, cx.head().target().path());
+    if is_same { redirect(cx, is_folder) } else { None }
 }
 
 /// The redirect that a listing needs even without `canonical_uris`, so that its relative links resolve inside the
@@ -216,6 +222,10 @@ fn without_last_slashes(path: &str) -> &str {
     rest
 }
 
-fn last_segment(path: &str) -> &str {
-    path.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
+/// Compares the last segments as they are decoded, since a rewrite writes them without the client's encoding.
+fn has_same_file_name(asked: &str, path: &str) -> bool {
+    let last = |path| without_last_slashes(path).rsplit('/').next().unwrap_or_default();
+    let (asked, path) = (last(asked), last(path));
+    // Most paths are not rewritten.
+    asked == path || percent_decode_str(asked).eq(percent_decode_str(path))
 }

@@ -158,6 +158,8 @@ impl Attempt {
             | CallFault::Busy
             | CallFault::NoDescriptors
             | CallFault::Unprocessed
+            // RFC 9113 §8.7: with this code the request was not processed either.
+            | CallFault::Reset("REFUSED_STREAM")
             // FastCGI 1.0 §5.5: with FCGI_OVERLOADED the application rejects the request.
             | CallFault::Overloaded => Self::NotSent,
             _ => Self::Sent,

@@ -405,9 +405,19 @@ impl<'a> Translator<'a> {
     ) -> Option<String> {
         let mut patterns = Vec::new();
         for candidate in candidates {
+            // The matcher `file` would find other files by such a pattern.
+            if candidate.contains(['?', '*', '[']) {
+                self.remark(
+                    out,
+                    files,
+                    &format!("'{candidate}' is a file's name with that character, and is left out"),
+                );
+                continue;
+            }
             patterns.push(quote(&self.expand(out, files, names, candidate)?));
         }
-        Some(patterns.join(" "))
+        // Without any the matcher would look for the path.
+        Some(if patterns.is_empty() { "/no/such/file".to_owned() } else { patterns.join(" ") })
     }
 
     /// The handler that makes the response.

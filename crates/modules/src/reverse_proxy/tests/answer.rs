@@ -189,7 +189,11 @@ fn faults() {
         (CallFault::Tls("unknown issuer".into()), 502, "upstream 10.0.0.1:80: TLS handshake: unknown issuer"),
         (CallFault::Closed, 502, "upstream 10.0.0.1:80: the connection closed before the response"),
         (CallFault::Reset("HTTP_1_1_REQUIRED"), 502, "upstream 10.0.0.1:80: the stream was reset: HTTP_1_1_REQUIRED"),
-        (CallFault::Unprocessed, 502, "upstream 10.0.0.1:80: the upstream refused the request without processing it"),
+        (
+            CallFault::Unprocessed,
+            502,
+            "upstream 10.0.0.1:80: the upstream ended the connection without processing the request",
+        ),
         (
             CallFault::Malformed("an invalid status line"),
             502,

@@ -203,7 +203,9 @@ fn requests_that_were_not_processed() {
     assert_eq!(text(&first), "to be kept");
     let (second, pending) = again(&mut kit, first, pending, CallFault::Unprocessed).unwrap();
     assert_eq!(text(&second), "to be kept");
-    assert_eq!(again(&mut kit, second, pending, CallFault::Closed).err().unwrap().status, 502);
+    let (third, pending) = again(&mut kit, second, pending, CallFault::Reset("REFUSED_STREAM")).unwrap();
+    assert_eq!(text(&third), "to be kept");
+    assert_eq!(again(&mut kit, third, pending, CallFault::Reset("CANCEL")).err().unwrap().status, 502);
 }
 
 // Caddy, `lb_retry_match`: a request that matches is sent again although an upstream may have acted on it, with its content.
