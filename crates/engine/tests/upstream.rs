@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use causeway_pipeline::{TlsPolicy, TlsSpec};
+use support::forward::wish;
 use support::http2::RequestBody;
 use support::origin::{Act, Origin, OriginConnection};
 use support::tls::{Authority, Store};
@@ -119,9 +120,17 @@ fn a_stale_connection_is_replaced() {
 // RFC 9112 §9.3.1.1: the retry gets a new connection. When a host was restarted, all idle connections to it have ended.
 #[test]
 fn no_stale_connection_after_another() {
+    check_stale(None);
+    // The place of the connection that ended is free for it.
+    check_stale(Some(2));
+}
+
+fn check_stale(connections_max: Option<usize>) {
     let server = TestServer::start(|_| {});
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let target = format!("/forward/{}", listener.local_addr().unwrap().port());
+    let port = listener.local_addr().unwrap().port();
+    wish(port, &format!("127.0.0.1:{port}"), |transport| transport.connections_max = connections_max);
+    let target = format!("/forward/{port}");
     let origin = std::thread::spawn(move || {
         let open = || OriginConnection::new(listener.accept().unwrap().0);
         // Two at once, so that both are idle afterwards.
