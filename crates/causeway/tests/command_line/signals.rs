@@ -2,13 +2,14 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use causeway_testkit::ports::free_port;
 use rustix::process::Signal;
 
-use crate::client::{connect, get};
-use crate::process::{Folder, ServerProcess};
+use crate::client::{connect, get, send};
+use crate::process::{Folder, ServerProcess, wait_until};
 
 /// More bytes than socket buffers hold: such a response stays in flight until the peer reads it.
 const LARGE: usize = 64 << 20;
@@ -69,6 +70,38 @@ fn quit_ends_it_at_once() {
     assert_eq!(server.status().code(), Some(2));
     assert!(!folder.path("pid").exists());
     drop(stream);
+}
+
+/// Opening a log file may block for ever, as on a file server that does not respond; here it is a pipe without a reader. Meanwhile the
+/// metrics and the status are there, and a second signal ends the process.
+#[test]
+fn a_load_that_blocks() {
+    let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n")]);
+    let made = Command::new("mkfifo").arg(folder.path("pipe")).status().unwrap();
+    assert!(made.success());
+    let mut server = folder.start(&["run", "--pidfile", "pid"]);
+    let admin = server.admin_port();
+    let host = format!("Host: localhost:{admin}");
+    let caddyfile = format!(":0\nlog {{\n\toutput file {}\n}}\n", folder.path("pipe").display());
+    let mut load = connect(admin);
+    let head =
+        format!("POST /load HTTP/1.1\r\n{host}\r\nContent-Type: text/caddyfile\r\nContent-Length: {}", caddyfile.len());
+    load.write_all(format!("{head}\r\n\r\n{caddyfile}").as_bytes()).unwrap();
+    // Commands are executed in their order, so a later one waits for the load.
+    wait_until("the load blocks", || {
+        let mut later = connect(admin);
+        later.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        later.write_all(format!("GET /config/ HTTP/1.1\r\n{host}\r\n\r\n").as_bytes()).unwrap();
+        later.read(&mut [0]).is_err()
+    });
+    for path in ["/metrics", "/causeway/status"] {
+        assert_eq!(send(admin, &format!("GET {path}"), &[&host]).status, 200, "{path}");
+    }
+    assert_eq!(get(server.port(), "/").body, "hi");
+    server.signal(Signal::TERM);
+    server.signal(Signal::INT);
+    assert_eq!(server.status().code(), Some(2));
+    assert!(!folder.path("pid").exists());
 }
 
 #[test]
