@@ -86,6 +86,7 @@ where
         }
         First::Trailed(chunk, trailers) => Body::Stream(Box::new(Outgoing::trailed(place, chunk, trailers, places))),
         First::Frame(frame) => Body::Stream(Box::new(Outgoing::new(place, Some(frame), len, places))),
+        First::Failed(frame) => Body::Stream(Box::new(Outgoing::failed(place, frame, len, places))),
         First::Nothing => Body::Stream(Box::new(Outgoing::new(place, None, len, places))),
     }
 }

@@ -146,6 +146,51 @@ impl Service<Request<EdgeBody>> for Acting {
     }
 }
 
+/// A body that promises four bytes, has these frames, and panics if it is polled after its end or its failure.
+struct Fused(Vec<Option<Result<&'static str, io::Error>>>);
+
+impl http_body::Body for Fused {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<http_body::Frame<Bytes>>>> {
+        let next = self.0.remove(0);
+        Poll::Ready(next.map(|frame| frame.map(|text| http_body::Frame::data(Bytes::from_static(text.as_bytes())))))
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(4)
+    }
+}
+
+// http-body, Body::poll_frame: after `None`, or an error, the body is not polled again.
+#[test]
+fn an_ended_body_is_not_polled() {
+    let bodies = |number: usize| {
+        let failed = || Some(Err(io::Error::other("it fails")));
+        Fused(match number {
+            0 => vec![Some(Ok("four")), None],
+            1 => vec![None],
+            2 => vec![failed()],
+            3 => vec![Some(Ok("four")), failed()],
+            4 => vec![Some(Ok("two")), None],
+            _ => vec![Some(Ok("two")), failed()],
+        })
+    };
+    let respond = move |axum::extract::Path(number): axum::extract::Path<usize>| async move {
+        Response::new(axum::body::Body::new(bodies(number)))
+    };
+    let running = start(Router::new().route("/{number}", get(respond)));
+    assert_eq!(client(&running).get("/0").text(), "four");
+    for number in 1..6 {
+        let mut client = client(&running);
+        client.ask(&format!("/{number}"));
+        let (bytes, close) = client.rest();
+        assert!(close == support::Close::Reset, "{number}: {}", String::from_utf8_lossy(&bytes));
+    }
+    assert_eq!(running.engine().panics(), 0);
+}
+
 #[test]
 fn errors_and_panics_are_500_and_end_nothing_else() {
     let service = Acting::default();

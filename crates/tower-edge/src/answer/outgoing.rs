@@ -60,7 +60,9 @@ pub(super) enum First {
     Trailed(Chunk, Frame),
     /// A frame of several.
     Frame(Frame),
-    /// No frame yet, or a failure, which the next poll reports again.
+    /// A failure, after this frame if there is one.
+    Failed(Option<Frame>),
+    /// No frame yet, or none at all.
     Nothing,
 }
 
@@ -77,10 +79,12 @@ where
         Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if chunk.len() as u64 == len => match pull(place, task) {
             Poll::Ready(None) => First::Whole(chunk),
             Poll::Ready(Some(Ok(trailers @ Frame::Trailers(_)))) => First::Trailed(chunk, trailers),
+            Poll::Ready(Some(Err(_))) => First::Failed(Some(Frame::Chunk(chunk))),
             _ => First::Frame(Frame::Chunk(chunk)),
         },
         Poll::Ready(Some(Ok(frame))) => First::Frame(frame),
-        _ => First::Nothing,
+        Poll::Ready(Some(Err(_))) => First::Failed(None),
+        Poll::Ready(None) | Poll::Pending => First::Nothing,
     }
 }
 
@@ -88,7 +92,7 @@ fn is_over<B: Body>(place: &PinnedBody<B>) -> bool {
     (**place).as_ref().is_none_or(Body::is_end_stream)
 }
 
-/// Polls for the next frame.
+/// Polls for the next frame. After the end, or a failure, the body is dropped: it may panic if it is polled again.
 fn pull<B>(place: &mut PinnedBody<B>, task: &mut Task<'_>) -> Looked
 where
     B: Body<Error: Into<BoxError>>,
@@ -96,9 +100,13 @@ where
     let Some(body) = place.as_mut().as_pin_mut() else { return Poll::Ready(None) };
     let frame = match body.poll_frame(task) {
         Poll::Pending => return Poll::Pending,
-        Poll::Ready(None) => return Poll::Ready(None),
+        Poll::Ready(None) => {
+            place.set(None);
+            return Poll::Ready(None);
+        }
         Poll::Ready(Some(Ok(frame))) => frame,
         Poll::Ready(Some(Err(error))) => {
+            place.set(None);
             let error: BoxError = error.into();
             tracing::error!(%error, "a service's content failed under way");
             return Poll::Ready(Some(Err(BodyFault::Source)));
@@ -124,6 +132,8 @@ pub(super) struct Outgoing<B> {
     first: Option<Frame>,
     /// The trailers after it, if they are known already.
     trailers: Option<Frame>,
+    /// The body has failed; reported after the first frame.
+    has_failed: bool,
     /// Bytes that remain, if known.
     left: Option<u64>,
 }
@@ -131,13 +141,20 @@ pub(super) struct Outgoing<B> {
 impl<B> Outgoing<B> {
     pub(super) fn new(place: PinnedBody<B>, first: Option<Frame>, left: Option<u64>, home: &BodyStorage<B>) -> Self {
         let home = BodyStorage(Rc::clone(&home.0));
-        Self { place: Some(place), home, first, trailers: None, left }
+        Self { place: Some(place), home, first, trailers: None, has_failed: false, left }
     }
 
     /// A body whose content and trailers are known. It has no announced length, after which no trailers could follow.
     pub(super) fn trailed(place: PinnedBody<B>, chunk: Chunk, trailers: Frame, home: &BodyStorage<B>) -> Self {
         let mut outgoing = Self::new(place, Some(Frame::Chunk(chunk)), None, home);
         outgoing.trailers = Some(trailers);
+        outgoing
+    }
+
+    /// A body that failed in the first poll, perhaps after a frame.
+    pub(super) fn failed(place: PinnedBody<B>, first: Option<Frame>, left: Option<u64>, home: &BodyStorage<B>) -> Self {
+        let mut outgoing = Self::new(place, first, left, home);
+        outgoing.has_failed = true;
         outgoing
     }
 
@@ -160,6 +177,7 @@ where
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Looked {
         let frame = match (self.first.take().or_else(|| self.trailers.take()), &mut self.place) {
             (Some(frame), _) => frame,
+            (None, _) if std::mem::take(&mut self.has_failed) => return Poll::Ready(Some(Err(BodyFault::Source))),
             (None, Some(place)) => match pull(place, task) {
                 Poll::Ready(Some(Ok(frame))) => frame,
                 other => return other,
