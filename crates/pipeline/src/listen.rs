@@ -9,6 +9,7 @@ mod tls;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU64;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -334,6 +335,22 @@ pub struct Http2 {
     pub header_table_bytes: u32,
     /// Bytes of our own HPACK table, at most the size that the peer allows; default 4096, at most 64 KiB - 1.
     pub encoder_table_bytes: u32,
+}
+
+impl Http2 {
+    /// Returns the first setting that is out of its range: its name, its value, and the range.
+    pub fn out_of_range(&self) -> Option<(&'static str, u32, RangeInclusive<u32>)> {
+        const WINDOW_MAX: u32 = (1 << 31) - 1;
+        const TABLE_MAX: u32 = (1 << 16) - 1;
+        let settings = [
+            ("streams_max", self.streams_max, 1..=4096),
+            ("stream_window_bytes", self.stream_window_bytes, 0..=WINDOW_MAX),
+            ("connection_window_bytes", self.connection_window_bytes, (1 << 16) - 1..=WINDOW_MAX),
+            ("header_table_bytes", self.header_table_bytes, 0..=TABLE_MAX),
+            ("encoder_table_bytes", self.encoder_table_bytes, 0..=TABLE_MAX),
+        ];
+        settings.into_iter().find(|(_, value, range)| !range.contains(value))
+    }
 }
 
 impl Default for Http2 {

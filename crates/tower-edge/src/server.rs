@@ -84,6 +84,15 @@ pub enum ServeError {
         /// The invalid text.
         found: String,
     },
+    /// A setting is out of its range.
+    Setting {
+        /// The setting.
+        name: &'static str,
+        /// The invalid value.
+        found: u64,
+        /// The valid values.
+        expected: String,
+    },
     /// A certificate or its key cannot be used.
     Certificate {
         /// The cause.
@@ -100,6 +109,7 @@ impl fmt::Display for ServeError {
             Self::Address { found } => {
                 write!(f, "found '{found}' to listen on, expected HOST:PORT or :PORT with a host that has an address")
             }
+            Self::Setting { name, found, expected } => write!(f, "{name}: found {found}, expected {expected}"),
             Self::Certificate { problem } => write!(f, "the certificates: {problem}"),
             Self::Start(error) => error.fmt(f),
         }
@@ -212,6 +222,7 @@ impl Builder {
     /// # Errors
     /// If a setting is invalid or an address cannot be bound; no address is bound then.
     pub fn start<S: Servable>(self, service: S) -> Result<Running, ServeError> {
+        self.check()?;
         let (plan, server) = plan(service, &json!({ "handler": "tower", "connect_info": self.connect_info }));
         let mut sockets = self.sockets;
         for found in &self.listen {
@@ -253,6 +264,17 @@ impl Builder {
             blocking: BlockingSpec::default(),
         });
         Ok(Running { engine: engine.map_err(ServeError::Start)?, grace: self.grace })
+    }
+
+    fn check(&self) -> Result<(), ServeError> {
+        if let Some((name, found, range)) = self.http2.out_of_range() {
+            let expected = format!("a number from {} to {}", range.start(), range.end());
+            return Err(ServeError::Setting { name, found: found.into(), expected });
+        }
+        match self.workers {
+            Some(0) => Err(ServeError::Setting { name: "workers", found: 0, expected: "one at least".to_owned() }),
+            _ => Ok(()),
+        }
     }
 
     /// Returns a future that binds and serves while it is awaited: until the

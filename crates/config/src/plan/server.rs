@@ -525,19 +525,7 @@ fn read_policies(
 
 /// Checks the limits that the documentation of `Http2` states.
 fn check_http2(http2: Http2, build: &mut Build<'_>) -> Result<(), BuildError> {
-    const WINDOW_MAX: u32 = (1 << 31) - 1;
-    const TABLE_MAX: u32 = (1 << 16) - 1;
-    for (key, value, least, most) in [
-        ("streams_max", http2.streams_max, 1, 4096),
-        ("stream_window_bytes", http2.stream_window_bytes, 0, WINDOW_MAX),
-        ("connection_window_bytes", http2.connection_window_bytes, (1 << 16) - 1, WINDOW_MAX),
-        ("header_table_bytes", http2.header_table_bytes, 0, TABLE_MAX),
-        ("encoder_table_bytes", http2.encoder_table_bytes, 0, TABLE_MAX),
-    ] {
-        if !(least..=most).contains(&value) {
-            let expected = format!("a number from {least} to {most}");
-            return build.at(key, |build| Err(build.refuse(value.to_string(), expected)));
-        }
-    }
-    Ok(())
+    let Some((key, value, range)) = http2.out_of_range() else { return Ok(()) };
+    let expected = format!("a number from {} to {}", range.start(), range.end());
+    build.at(key, |build| Err(build.refuse(value.to_string(), expected)))
 }

@@ -16,6 +16,13 @@ fn what_cannot_be_served_is_said() {
     refused(builder().listen("127.0.0.1:70000"), "found '127.0.0.1:70000'");
     let listen = || builder().listen("127.0.0.1:0");
     refused(listen().tls("", ""), "the certificates: found no certificate in PEM");
+    let http2 = |streams_max, stream_window_bytes| Http2 { streams_max, stream_window_bytes, ..Http2::default() };
+    refused(listen().http2(http2(0, 1)), "streams_max: found 0, expected a number from 1 to 4096");
+    refused(
+        listen().http2(http2(1, u32::MAX)),
+        "stream_window_bytes: found 4294967295, expected a number from 0 to 2147483647",
+    );
+    refused(listen().workers(0), "workers: found 0, expected one at least");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     refused(builder().listen(taken.local_addr().unwrap().to_string()), "listening on 127.0.0.1:");
 }
