@@ -30,4 +30,6 @@ pub use causeway_pipeline::{
 };
 pub use edge::{Edge, Servable, handler, register};
 pub use facts::{ConnectInfo, Tls};
+/// The networks of [`ProxyProtocol`].
+pub use ipnet::IpNet;
 pub use server::{Builder, Running, ServeError, Server, Serving, certified_key};

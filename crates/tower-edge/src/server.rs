@@ -348,7 +348,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Returns the bound IP addresses, with the ports that the system chose. A Unix socket has none.
+    /// Returns the bound IP addresses, with the ports that the system chose: those of inherited sockets, then the others in the order in
+    /// which they were added. A Unix socket has none.
     pub fn addresses(&self) -> &[SocketAddr] {
         self.engine.addresses()
     }
