@@ -166,7 +166,7 @@ fn ask(source: &mut FuzzInput<'_>) {
                     assert!(open.contains(&stream) && !range.is_empty() && range.end <= handled.consumed);
                 }
                 Some(ClientEvent::Trailers { stream } | ClientEvent::End { stream }) => assert!(open.contains(&stream)),
-                Some(ClientEvent::Reset { stream, .. } | ClientEvent::Unprocessed { stream }) => {
+                Some(ClientEvent::Reset { stream, .. } | ClientEvent::Unprocessed { stream, .. }) => {
                     assert!(open.remove(&stream))
                 }
                 Some(ClientEvent::Broken { .. }) => open.clear(),
