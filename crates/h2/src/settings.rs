@@ -22,8 +22,8 @@ pub struct Settings {
     /// Size of a decoded head, with 32 bytes added per field (RFC 9113 §6.5.2); 32 KiB
     /// (SETTINGS_MAX_HEADER_LIST_SIZE).
     pub head_bytes_max: u32,
-    /// Size of the decoded heads of all open streams, beyond which a new one is refused; 1 MiB. A compressed head is a hundredth of its
-    /// decoded size or less, so that a client could fill much memory with few bytes.
+    /// Size of the decoded heads of all open streams, beyond which a new one is refused; 1 MiB. A compressed head can be a hundredth of
+    /// its decoded size, so a client could fill much memory with few bytes.
     pub heads_bytes_max: u32,
     /// Number of fields in a head, and in a trailer section; 100. A Cookie that is split into pieces counts once.
     pub fields_max: u16,

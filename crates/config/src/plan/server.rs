@@ -341,7 +341,8 @@ impl ServerConfig {
 
     fn timeouts(&self, build: &mut Build<'_>) -> Result<Timeouts, BuildError> {
         let mut timeouts = Timeouts::default();
-        // As in Caddy, zero is the default, and a negative value is no limit. `None`: no limit on the whole, so that on idle time stays.
+        // As in Caddy, zero is the default, and a negative value is no limit. `negative` is `None` for a limit on the whole request or
+        // response: without it the idle limit stays.
         let mut set = |key: &str, span: &Option<DurationConfig>, negative: Option<Duration>, timeout: &mut Duration| {
             let Some(span) = span else { return Ok::<_, BuildError>(()) };
             let written = build.at(key, |build| span.signed(build))?;

@@ -82,7 +82,7 @@ impl ClientMachine {
         }
     }
 
-    /// Returns how many streams an HTTP/2 upstream allows at once; `None` before it has told.
+    /// Returns how many streams an HTTP/2 upstream allows at once; `None` before its SETTINGS have arrived.
     pub(crate) fn streams_max(&self) -> Option<usize> {
         match self {
             Self::Http2(machine) => machine.streams_max(),

@@ -1,6 +1,7 @@
 //! Deserialises JSON to the types of a configuration, as serde does, with three exceptions.
 //!
-//! - A value of another type is an error in JSON's words, not in Rust's: `found a list, expected an object`.
+//! - A value of another type is an error in JSON's words, not in Rust's: `found a list, expected an object`. A number out of its type's range
+//!   still has serde's words.
 //! - A list is never accepted for a struct. Serde would fill the fields in order, so `[]` would be a configuration
 //!   that serves no requests.
 //! - `null` is an absent value, as in Go, whose programs write it for every unset pointer, slice and map. A struct's
