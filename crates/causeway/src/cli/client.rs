@@ -25,6 +25,10 @@ const DEFAULT_ADDRESS: &str = "localhost:2019";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for `status`: the server answers without other work.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause before a command is sent again to the process that takes a server's place.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// Most times that it is sent again. A server that only stops responds in the same way.
+const RETRIES_MAX: u32 = 10;
 /// The port of [`DEFAULT_ADDRESS`].
 const DEFAULT_PORT: u16 = 2019;
 /// Largest response that is read. A profile's report may hold many stacks.
@@ -89,7 +93,7 @@ impl UpgradeCommand {
         };
         let body = serde_json::json!({ "binary": binary }).to_string();
         let fields = [("Content-Type", "application/json")];
-        let answer = AdminEndpoint::of(&address).ask("POST /causeway/upgrade", &fields, body.as_bytes())?;
+        let answer = AdminEndpoint::of(&address).command("POST /causeway/upgrade", &fields, body.as_bytes())?;
         answer.good().map_err(|words| anyhow!("the server on {address} continues to serve: {words}"))?;
         let answer: Value = serde_json::from_str(&answer.body).unwrap_or_default();
         output::print(&format!("Process {} serves now; the former one ends with its last request", answer["pid"]))
@@ -121,7 +125,7 @@ impl StopCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let config = configured(self.address.as_deref(), self.config, self.adapter)?;
         let address = address(self.address.as_deref(), &config)?;
-        let answer = AdminEndpoint::of(&address).ask("POST /stop", &[], b"")?;
+        let answer = AdminEndpoint::of(&address).command("POST /stop", &[], b"")?;
         answer.good().map_err(|words| anyhow!("the server on {address} does not stop: {words}"))
     }
 }
@@ -143,7 +147,7 @@ impl Reload {
         if self.force {
             fields.push(("Cache-Control", "must-revalidate"));
         }
-        let answer = AdminEndpoint::of(&address).ask("POST /load", &fields, adapted.json.to_string().as_bytes())?;
+        let answer = AdminEndpoint::of(&address).command("POST /load", &fields, adapted.json.to_string().as_bytes())?;
         answer.good().map_err(|words| match source.validate(&adapted) {
             // The local check names the line in the file; the server saw only the JSON.
             Err(error) => error,
@@ -279,6 +283,24 @@ impl AdminEndpoint {
         // For a remote server the configured listen address is unknown.
         let origin = socket.ip().is_loopback().then(|| format!("http://{host}"));
         Ok(Self { name: text.to_owned(), socket: AdminSocket::Tcp(socket), host, origin, patience })
+    }
+
+    /// As [`ask`](Self::ask), for requests that change the server. During an upgrade the former process has status 503 for them
+    /// and has not executed them; it closes its listener, so the new process accepts the next connection.
+    fn command(&self, line: &str, fields: &[(&str, &str)], body: &[u8]) -> anyhow::Result<ApiResponse> {
+        let mut answer = self.ask(line, fields, body)?;
+        for _ in 0..RETRIES_MAX {
+            if answer.status != 503 {
+                break;
+            }
+            std::thread::sleep(RETRY_PAUSE);
+            match self.ask(line, fields, body) {
+                Ok(next) => answer = next,
+                // No other process: the server was stopping.
+                Err(_) => break,
+            }
+        }
+        Ok(answer)
     }
 
     /// Sends one request on a connection of its own and returns the response.

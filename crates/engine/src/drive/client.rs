@@ -126,6 +126,9 @@ impl<T: Transport> ClientConnection<T> {
             self.publish();
             flow = self.watch(task, &mut out);
         }
+        if let (Some(max), Some(pool)) = (self.machine.streams_max(), self.origin.pool.upgrade()) {
+            pool.set_streams_max(max);
+        }
         self.line.end_turn(out);
         flow
     }
@@ -231,9 +234,6 @@ impl<T: Transport> ClientConnection<T> {
         let handed = self.origin.link.inbox.borrow().len();
         let room = self.machine.room().saturating_sub(handed);
         let is_idle = self.calls.is_empty() && handed == 0;
-        if let (Some(max), Some(pool)) = (self.machine.streams_max(), self.origin.pool.upgrade()) {
-            pool.set_streams_max(max);
-        }
         let ends = self.machine.is_last() || self.ended.read || self.ended.write_failed;
         self.set_state(if ends { LinkState::Ending } else { LinkState::Open { room, is_idle } });
     }
