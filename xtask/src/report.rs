@@ -80,7 +80,8 @@ pub(crate) struct SummaryRow {
 
 pub(crate) enum Verdict {
     Passed(String),
-    Failed,
+    /// One line with the reason, for readers who have only the end of the output.
+    Failed(String),
     Skipped(String),
 }
 
@@ -88,12 +89,25 @@ impl fmt::Display for SummaryRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (word, text) = match &self.verdict {
             Verdict::Passed(detail) => ("ok", detail.as_str()),
-            Verdict::Failed => ("FAILED", ""),
+            Verdict::Failed(why) => ("FAILED", why.as_str()),
             Verdict::Skipped(why) => ("skipped", why.as_str()),
         };
         let line = format!("{word:<8}{:<12}{:>6.1} s  {text}", self.step, self.took.as_secs_f64());
         f.write_str(line.trim_end())
     }
+}
+
+/// Returns one line about a step's output: the tests that failed, or else the last line that names an error, or else the last one.
+pub(crate) fn reason(output: &str) -> String {
+    let tests = output.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
+    let tests: Vec<&str> = tests.collect();
+    if !tests.is_empty() {
+        return tests.join(", ");
+    }
+    let mut lines = output.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+    let last = lines.clone().next();
+    let error = lines.find(|line| ["error", "Error", "E: "].iter().any(|start| line.starts_with(start)));
+    error.or(last).unwrap_or_default().to_owned()
 }
 
 /// Sums the steps and their tests; a failed test counts in addition to its failed step.
@@ -105,7 +119,7 @@ pub(crate) fn total(rows: &[SummaryRow]) -> Tally {
         sum.skipped += row.tally.skipped;
         match row.verdict {
             Verdict::Passed(_) => sum.passed += 1,
-            Verdict::Failed => sum.failed += 1,
+            Verdict::Failed(_) => sum.failed += 1,
             Verdict::Skipped(_) => sum.skipped += 1,
         }
     }
@@ -126,11 +140,23 @@ mod tests {
     }
 
     #[test]
+    fn one_line_tells_why() {
+        for (output, why) in [
+            ("test a::b ... ok\ntest a::c ... FAILED\ntest d ... FAILED\nerror: test failed\n", "a::c, d"),
+            ("error: first\nerror: second\n  more\n", "error: second"),
+            ("curl: (7) refused\n\n", "curl: (7) refused"),
+            ("", ""),
+        ] {
+            assert_eq!(reason(output), why);
+        }
+    }
+
+    #[test]
     fn a_total_counts_steps_and_tests() {
         let row = |verdict, tally| SummaryRow { step: "x", verdict, took: Duration::ZERO, tally };
         let rows = [
             row(Verdict::Passed(String::new()), Tally { passed: 3, failed: 0, skipped: 1 }),
-            row(Verdict::Failed, Tally { passed: 0, failed: 2, skipped: 0 }),
+            row(Verdict::Failed(String::new()), Tally { passed: 0, failed: 2, skipped: 0 }),
             row(Verdict::Skipped("no tool".into()), Tally::default()),
         ];
         assert_eq!(total(&rows), Tally { passed: 4, failed: 3, skipped: 2 });

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::report::{Done, Halt, SummaryRow, Tally, Verdict, total};
+use crate::report::{Done, Halt, SummaryRow, Tally, Verdict, reason, total};
 use crate::stage::Stage;
 use crate::{
     conformance, crates, dependents, differential, fuzz, h2spec, interop, layering, package, pages, prose, tools,
@@ -228,11 +228,11 @@ fn run(step: &'static TestStep, house: &House, ci: bool) -> SummaryRow {
         Ok(done) => (Verdict::Passed(done.detail), done.tally),
         Err(Halt::Failed(output)) => {
             println!("{}", output.trim_end());
-            (Verdict::Failed, Tally::of(&output))
+            (Verdict::Failed(reason(&output)), Tally::of(&output))
         }
         Err(Halt::Lacks(why)) if ci => {
             println!("{why}; with CI=true that is a failure");
-            (Verdict::Failed, Tally::default())
+            (Verdict::Failed(why), Tally::default())
         }
         Err(Halt::Lacks(why) | Halt::Nothing(why)) => (Verdict::Skipped(why), Tally::default()),
     };

@@ -42,6 +42,9 @@ pub(crate) const LINTIAN: Tool = Tool { program: "lintian", packages: &["lintian
 /// The peer of the tests that move configurations over, and a front of Unix sockets.
 pub(crate) const NGINX: Tool = Tool { program: "nginx", packages: &["nginx-light"] };
 
+/// Patient with a mirror that fails now and then, and with another apt that runs on a fresh machine.
+const APT: &[&str] = &["apt-get", "-o", "Acquire::Retries=5", "-o", "DPkg::Lock::Timeout=120"];
+
 impl Tool {
     /// Returns the program's path, after installing it if allowed.
     pub(crate) fn need(&self, stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
@@ -53,8 +56,8 @@ impl Tool {
         });
         let prefix: &[&str] = if root { &[] } else { &["sudo"] };
         let commands = [
-            [prefix, &["apt-get", "update"]].concat(),
-            [prefix, &["apt-get", "install", "-y", "--no-install-recommends"], self.packages].concat(),
+            [prefix, APT, &["update"]].concat(),
+            [prefix, APT, &["install", "-y", "--no-install-recommends"], self.packages].concat(),
         ];
         if find("apt-get").is_none() {
             return Err(Halt::Lacks(format!("needs {}, and there is no apt-get to install it with", self.program)));

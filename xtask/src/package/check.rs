@@ -197,7 +197,14 @@ fn clean_debian(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
         stage.note("making a clean Debian");
         let part = archive.with_extension("part.tar");
         let mut make = Command::new(mmdebstrap);
-        make.args(["--quiet", "--variant=essential", &format!("--include={PACKAGES}"), suite]).arg(&part);
+        make.args([
+            "--quiet",
+            "--variant=essential",
+            "--aptopt=Acquire::Retries \"5\"",
+            &format!("--include={PACKAGES}"),
+            suite,
+        ])
+        .arg(&part);
         // The machine's own sources, since its network may reach no other.
         if let Some(sources) = sources() {
             make.arg(sources);
