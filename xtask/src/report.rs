@@ -80,7 +80,7 @@ pub(crate) struct SummaryRow {
 
 pub(crate) enum Verdict {
     Passed(String),
-    /// One line with the reason, for readers who have only the end of the output.
+    /// One line with the reason: the end of the output must suffice to find it.
     Failed(String),
     Skipped(String),
 }

@@ -6,31 +6,36 @@
 //!   the link's task:  connect ─► drive ───────┴─► idle ─► … ─► closed
 //! ```
 //! A pool is one address as one worker sees it. Each of its connections is a task ([`drive`](crate::drive)); the pool and the task share a
-//! [`Link`]. No state is shared between workers.
+//! [`Link`]. The only state shared between workers is a limit of connections.
 //!
 //! - `connect`: from an address to a connection; `network_proxy`: through a proxy
 //! - `links`: the pool's connections, and which of them accept calls
+//! - `queue`: the calls that wait, and for how long
 
 mod connect;
 mod links;
 pub(crate) mod network_proxy;
+mod queue;
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use causeway_pipeline::upstream::{Calls, Carried, Upstream};
+use causeway_pipeline::upstream::{Calls, Carried, ConnectionSlot, PoolShare, Upstream};
 use causeway_pipeline::{CallFault, Transport, Versions};
 use progress::Span;
 
+use crate::clock;
 use crate::tls::Connector;
 use crate::worker::Core;
 use links::Links;
 pub(crate) use links::{Link, LinkState};
+use queue::CallQueue;
 
-/// Calls that may wait for a connection; further ones fail.
-const WAITING_MAX: usize = 1024;
+/// How much longer a call on another worker must have waited for a connection than each call here, to get one of those here. Moving a
+/// connection costs a handshake.
+const YIELD_AFTER: Duration = Duration::from_millis(50);
 /// Calls that wait for one connection while it is being opened, if it can carry many.
 const GATHERED_MAX: usize = 100;
 
@@ -40,7 +45,9 @@ pub(crate) struct UpstreamPool {
     address: Rc<str>,
     transport: Arc<Transport>,
     links: Links,
-    waiting: RefCell<VecDeque<WaitingCall>>,
+    /// The part in the limit of connections, if there is one.
+    share: Option<PoolShare>,
+    waiting: CallQueue,
     /// The upstream chose HTTP/2 in the last handshake.
     speaks_http2: Cell<bool>,
     /// The limit of streams that the upstream has set on the last HTTP/2 connection.
@@ -57,6 +64,14 @@ pub(crate) struct WaitingCall {
     pub(crate) call: Carried,
     /// It was sent before, on a connection that ended without processing it.
     pub(crate) is_retry: bool,
+    /// When it was handed to the pool.
+    pub(crate) since: Instant,
+}
+
+impl WaitingCall {
+    pub(crate) fn new(call: Carried, is_retry: bool) -> Self {
+        Self { call, is_retry, since: clock::now() }
+    }
 }
 
 impl UpstreamPool {
@@ -67,14 +82,21 @@ impl UpstreamPool {
         } else {
             Arc::clone(transport)
         };
+        let is_http2 = transport.versions == Versions::Http2;
+        let share = transport.connection_limits.as_ref().map(|limits| limits.join(address));
+        // Over TLS only a handshake tells.
+        if let Some(share) = share.as_ref().filter(|_| is_http2) {
+            share.set_multiplexed(true);
+        }
         Rc::new_cyclic(|this| Self {
             core,
             address: address.into(),
-            speaks_http2: Cell::new(transport.versions == Versions::Http2),
+            speaks_http2: Cell::new(is_http2),
             transport,
             links: Links::default(),
             streams_max: Cell::default(),
-            waiting: RefCell::default(),
+            share,
+            waiting: CallQueue::default(),
             connector: RefCell::default(),
             span: OnceCell::new(),
             this: this.clone(),
@@ -110,69 +132,92 @@ impl UpstreamPool {
         self.streams_max.set(Some(max));
     }
 
+    /// Sets which version the upstream has chosen in a handshake.
+    fn set_http2(&self, is_http2: bool) {
+        self.speaks_http2.set(is_http2);
+        if let Some(share) = &self.share {
+            share.set_multiplexed(is_http2);
+        }
+    }
+
+    /// Returns whether a connection that becomes free has another call here.
     pub(crate) fn has_waiting(&self) -> bool {
-        !self.waiting.borrow().is_empty()
+        !self.waiting.is_empty() && !self.must_yield()
     }
 
     /// Takes the call that has waited longest.
     pub(crate) fn next_waiting(&self) -> Option<WaitingCall> {
-        self.waiting.borrow_mut().pop_front()
+        self.waiting.pop()
+    }
+
+    /// Returns whether an idle connection must close, because a call on another worker has waited longer for one than all calls here.
+    pub(crate) fn must_yield(&self) -> bool {
+        let Some(claimed) = self.share.as_ref().and_then(PoolShare::claimed_since) else { return false };
+        self.waiting.since().is_none_or(|own| claimed + YIELD_AFTER < own)
     }
 
     /// Hands the call to a connection, opens one for it, or queues it.
     pub(crate) fn place(&self, waiting: WaitingCall) {
         // The connections that became idle with the one that ended may have ended too, for example when the upstream's host was restarted.
-        if waiting.is_retry && !self.speaks_http2.get() && !self.is_full() {
-            return self.connect(waiting);
+        if waiting.is_retry
+            && !self.speaks_http2.get()
+            && let Some(slot) = self.slot()
+        {
+            return self.connect(waiting, slot);
         }
         // An open connection first: a new one costs a round trip, with TLS two or more.
         let Some(waiting) = self.links.hand_over(waiting) else { return };
-        let connecting = self.links.connecting();
-        let mut queue = self.waiting.borrow_mut();
-        // An HTTP/2 connection that is being opened will take many calls, so a burst does not open one for each.
-        let gathers = self.speaks_http2.get() && queue.len() < connecting * GATHERED_MAX;
-        if !gathers && !self.is_full() {
-            drop(queue);
-            return self.connect(waiting);
+        if self.waiting.len() >= self.gathered()
+            && let Some(slot) = self.slot()
+        {
+            return self.connect(waiting, slot);
         }
-        // Calls whose client has gone make room before a live one is refused. Rare, since the queue must be full.
-        if queue.len() == WAITING_MAX {
-            queue.retain(|waiting| !waiting.call.is_given_up());
+        if let Err(refused) = self.waiting.push(waiting) {
+            refused.call.fail(CallFault::Busy);
         }
-        if queue.len() < WAITING_MAX {
-            queue.push_back(waiting);
-        } else {
-            waiting.call.fail(CallFault::Busy);
-        }
+        self.watch_queue();
     }
 
-    /// Returns whether the limit of connections is reached.
-    fn is_full(&self) -> bool {
-        self.transport.connections_max.is_some_and(|max| self.links.len() >= max)
+    /// Returns the number of waiting calls that connections in progress will take. An HTTP/2 connection takes many calls, so a burst does
+    /// not open one for each.
+    fn gathered(&self) -> usize {
+        if self.speaks_http2.get() { self.links.connecting() * GATHERED_MAX } else { 0 }
+    }
+
+    /// Returns the right to open a connection; `None` if the limit is reached.
+    fn slot(&self) -> Option<ConnectionSlot> {
+        let Some(share) = &self.share else { return Some(ConnectionSlot::unlimited()) };
+        // Calls of all workers could share one HTTP/2 connection, but no worker can use another's. So each one may have one.
+        let is_first = share.is_multiplexed() && self.links.len() == 0;
+        share.take().or_else(|| is_first.then(ConnectionSlot::unlimited))
     }
 
     /// Opens further connections for queued calls, after a connection turned out to accept no more of them.
     pub(crate) fn open_more(&self) {
-        loop {
-            let connecting = self.links.connecting();
-            // As in `place`: connections that are being opened will take this many of the waiting calls.
-            let gathered = if self.speaks_http2.get() { connecting * GATHERED_MAX } else { 0 };
-            if self.waiting.borrow().len() <= gathered || self.is_full() {
-                return;
-            }
-            let next = self.waiting.borrow_mut().pop_front();
-            let Some(next) = next else { return };
+        while self.waiting.len() > self.gathered()
+            && let Some(slot) = self.slot()
+            && let Some(next) = self.waiting.pop()
+        {
             if !next.call.is_given_up() {
-                self.connect(next);
+                self.connect(next, slot);
             }
         }
     }
 
-    fn connect(&self, first: WaitingCall) {
-        let link = self.links.begin(first);
+    fn connect(&self, first: WaitingCall, slot: ConnectionSlot) {
+        let link = self.links.begin(first, slot);
+        // Other workers may claim the connection.
+        self.watch_queue();
         // The task holds the pool while it connects, so the pool outlives the attempt.
         let Some(this) = self.this.upgrade() else { return };
         tokio::task::spawn_local(connect::run(this, link));
+    }
+
+    /// Starts the task of the queue, if there is a limit of connections.
+    fn watch_queue(&self) {
+        if self.share.is_some() && self.waiting.begin() {
+            tokio::task::spawn_local(queue::watch(Rc::clone(&self.core), Weak::clone(&self.this)));
+        }
     }
 
     /// A connection has closed: its place is free for waiting calls.
@@ -185,10 +230,8 @@ impl UpstreamPool {
             let Some(left) = left else { break };
             self.place(left);
         }
-        let next = self.waiting.borrow_mut().pop_front();
-        if let Some(next) = next {
-            self.place(next);
-        }
+        // With a limit, another worker may have got the slot; then the queue's task claims the next one.
+        self.open_more();
     }
 
     /// A connection could not be opened: fails the calls handed to it, and all waiting calls if there is no other connection. Otherwise opens
@@ -198,8 +241,10 @@ impl UpstreamPool {
         let handed = std::mem::take(&mut *link.inbox.borrow_mut());
         // While another connection works, the address is reachable after all, and the waiting calls keep their chance.
         let is_last = self.links.len() == 0;
-        let waiting = if is_last { std::mem::take(&mut *self.waiting.borrow_mut()) } else { VecDeque::new() };
-        for WaitingCall { call, .. } in handed.into_iter().chain(waiting) {
+        for WaitingCall { call, .. } in handed {
+            call.fail(fault.clone());
+        }
+        while is_last && let Some(WaitingCall { call, .. }) = self.waiting.pop() {
             call.fail(fault.clone());
         }
         if !self.core.lifecycle.is_closed() {
@@ -210,7 +255,7 @@ impl UpstreamPool {
 
 impl Upstream for UpstreamPool {
     fn carry(&self, call: Carried) {
-        self.place(WaitingCall { call, is_retry: false });
+        self.place(WaitingCall::new(call, false));
     }
 
     fn calls(&self) -> &Rc<Calls> {
@@ -220,7 +265,8 @@ impl Upstream for UpstreamPool {
 
 impl Drop for UpstreamPool {
     fn drop(&mut self) {
-        // Idle connections hold no strong reference to the pool; each closes when it sees that the pool is gone.
+        // Idle connections and the queue's task hold no strong reference to the pool; each ends when it sees that the pool is gone.
         self.links.wake_all();
+        self.waiting.wake();
     }
 }

@@ -6,6 +6,7 @@ mod support;
 use std::net::TcpListener;
 use std::sync::Arc;
 
+use causeway_pipeline::upstream::ConnectionLimits;
 use causeway_pipeline::{TlsPolicy, TlsSpec};
 use support::forward::wish;
 use support::http2::RequestBody;
@@ -129,7 +130,9 @@ fn check_stale(connections_max: Option<usize>) {
     let server = TestServer::start(|_| {});
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    wish(port, &format!("127.0.0.1:{port}"), |transport| transport.connections_max = connections_max);
+    wish(port, &format!("127.0.0.1:{port}"), |transport| {
+        transport.connection_limits = connections_max.map(|max| Arc::new(ConnectionLimits::new(max)));
+    });
     let target = format!("/forward/{port}");
     let origin = std::thread::spawn(move || {
         let open = || OriginConnection::new(listener.accept().unwrap().0);

@@ -70,7 +70,7 @@ use dynamic::DynamicUpstreams;
 use handle_response::ResponseRoutes;
 use health::{Checker, HealthChecks, PassiveChecks};
 use placeholders::Named;
-use policy::{LoadBalancing, Turn};
+use policy::LoadBalancing;
 use retry::Retries;
 
 /// The JSON's shape. Nested values are parsed in place, so that an error names their position.
@@ -146,7 +146,6 @@ struct ReverseProxyPlan {
 /// The handler's state on one worker. A pending call holds this `Rc`, so that workers share no reference count.
 struct Local {
     plan: Arc<ReverseProxyPlan>,
-    turn: Turn,
     named: OnceCell<Named>,
 }
 
@@ -262,8 +261,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         response_routes: response_routes.into(),
         placeholders: build.family(placeholders::PREFIX),
     });
-    let local =
-        build.state(move |_| Rc::new(Local { plan: Arc::clone(&plan), turn: Turn::default(), named: OnceCell::new() }));
+    let local = build.state(move |_| Rc::new(Local { plan: Arc::clone(&plan), named: OnceCell::new() }));
     Ok(Box::new(ReverseProxy { local }))
 }
 

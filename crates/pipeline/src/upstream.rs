@@ -12,8 +12,10 @@
 //! - `report`: log lines for failed calls
 //! - `status`: the state of an upstream that all workers share
 //! - `breaker`: an upstream's circuit breaker, part of that state
+//! - `limit`: the limit of connections to an address, of all workers
 
 mod breaker;
+mod limit;
 mod report;
 mod status;
 mod transport;
@@ -36,6 +38,7 @@ use crate::handler::Step;
 pub use breaker::{
     BreakerChange, BreakerPhase, BreakerSettings, CallOutcome, CircuitBreaker, LatencyLimit, Permit, SHARE_WHOLE,
 };
+pub use limit::{ConnectionLimits, ConnectionSlot, PoolShare};
 pub use report::{FailureKind, StderrLevel, report_failure, report_stderr};
 pub(crate) use status::UpstreamTable;
 pub use status::{CheckStatus, FAILURES_MAX, RequestCount, UpstreamStatus};
@@ -101,6 +104,8 @@ pub enum CallFault {
     Tls(String),
     /// The connection limit is reached, and the queue of waiting calls is full.
     Busy,
+    /// The connection limit is reached, and the call has waited as long as it may.
+    QueueTimedOut,
     /// This process, or the system, has as many descriptors open as it may (EMFILE, ENFILE).
     NoDescriptors,
     /// The upstream reported that it lacks a resource for the request (FastCGI's FCGI_OVERLOADED).
@@ -138,7 +143,7 @@ impl CallFault {
             Self::Resolve(_) | Self::Connect(_) | Self::ConnectTimedOut | Self::NetworkProxy(_) | Self::Tls(_) => {
                 FailureKind::Unreachable
             }
-            Self::Busy | Self::NoDescriptors | Self::Overloaded => FailureKind::Unavailable,
+            Self::Busy | Self::QueueTimedOut | Self::NoDescriptors | Self::Overloaded => FailureKind::Unavailable,
             Self::HeadTimedOut | Self::Stalled => FailureKind::TimedOut,
             Self::Unprocessed
             | Self::Closed
@@ -161,6 +166,7 @@ impl fmt::Display for CallFault {
             Self::NetworkProxy(reason) => write!(f, "the network proxy: {reason}"),
             Self::Tls(reason) => write!(f, "TLS handshake: {reason}"),
             Self::Busy => f.write_str("too many connections and waiting calls"),
+            Self::QueueTimedOut => f.write_str("no connection became free in time"),
             Self::NoDescriptors => f.write_str("this server has too many files and connections open"),
             Self::Overloaded => f.write_str("the upstream is overloaded"),
             Self::Unprocessed => f.write_str("the upstream ended the connection without processing the request"),

@@ -64,6 +64,16 @@ fn a_response_of_many_header_lines() {
     assert_eq!(get(server.port(), "/").status, 502, "beyond the limit");
 }
 
+// Caddy, `round_robin`: each upstream in turn, whichever worker has the client's connection.
+#[test]
+fn each_in_turn() {
+    let (folder, ports) = (Folder::new(), [free_port(), free_port()]);
+    let _upstreams = [upstream(&folder, "a", ports[0]), upstream(&folder, "b", ports[1])];
+    let server = proxy(&folder, ports, "lb_policy round_robin");
+    let names: Vec<_> = (0..40).map(|_| get(server.port(), "/").body).collect();
+    assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+}
+
 // Caddy, `lb_retries` and `fail_duration`: of two upstreams one is killed under load and returns. No client sees a failure.
 #[test]
 fn an_upstream_that_is_killed_under_load() {

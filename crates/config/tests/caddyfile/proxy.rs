@@ -296,12 +296,13 @@ fn transports() {
         ("transport http", json!({})),
         ("transport http {\ndial_timeout 0\n}", json!({})),
         (
-            "transport http {\nread_buffer 8KiB\nwrite_buffer 16KiB\nmax_response_header 1MB\nmax_conns_per_host 4\n}",
+            "transport http {\nread_buffer 8KiB\nwrite_buffer 16KiB\nmax_response_header 1MB\nmax_conns_per_host 4\nqueue_timeout 5s\n}",
             http(json!({
                 "read_buffer_size": 8192,
                 "write_buffer_size": 16384,
                 "max_response_header_size": 1_000_000,
                 "max_conns_per_host": 4,
+                "queue_timeout": 5_000_000_000u64,
             })),
         ),
         (

@@ -176,7 +176,7 @@ impl<T: Transport> ClientConnection<T> {
                 self.handle_input(task, out);
                 continue;
             }
-            let Some(WaitingCall { call, is_retry }) = self.next_call() else { break };
+            let Some(WaitingCall { call, is_retry, since }) = self.next_call() else { break };
             // It waited in a queue, and its client has gone meanwhile.
             if call.is_given_up() {
                 continue;
@@ -203,7 +203,7 @@ impl<T: Transport> ClientConnection<T> {
                 Err(Unopened::Full | Unopened::Ending) => {
                     call.put_body(body);
                     // To the front, so that its place in the order stays.
-                    self.origin.link.inbox.borrow_mut().push_front(WaitingCall { call, is_retry });
+                    self.origin.link.inbox.borrow_mut().push_front(WaitingCall { call, is_retry, since });
                     break;
                 }
             }
@@ -356,7 +356,7 @@ impl<T: Transport> ClientConnection<T> {
                 call.put_body(Body::Empty);
                 // The pool must not choose this connection again.
                 self.set_state(LinkState::Ending);
-                let waiting = WaitingCall { call, is_retry: true };
+                let waiting = WaitingCall::new(call, true);
                 match is_known {
                     true => pool.place(waiting),
                     // When this connection has closed, its place is free for a new one, also if the pool is full.
@@ -567,7 +567,8 @@ impl<T: Transport> ClientConnection<T> {
         let Self { calls, machine, origin, .. } = self;
         let spec = &origin.spec;
         if calls.is_empty() && machine.waits_for() != WaitsFor::Nothing {
-            let is_surplus = origin.pool.upgrade().is_none_or(|pool| pool.links().idle() > spec.idle_max);
+            let is_surplus =
+                origin.pool.upgrade().is_none_or(|pool| pool.links().idle() > spec.idle_max || pool.must_yield());
             let deadline = self.line.since + spec.idle_timeout;
             if is_surplus || now >= deadline {
                 // The protocol's last message, if it has one.

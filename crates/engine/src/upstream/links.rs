@@ -5,10 +5,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::Waker;
 
+use causeway_pipeline::upstream::ConnectionSlot;
+
 use super::WaitingCall;
 
 /// State shared by a pool and one of its connections.
 pub(crate) struct Link {
+    /// `None` when the connection has closed.
+    slot: Cell<Option<ConnectionSlot>>,
     state: Cell<LinkState>,
     /// It is in `Links::ready`; it may have stopped accepting calls since.
     is_listed: Cell<bool>,
@@ -79,8 +83,9 @@ impl Links {
     }
 
     /// Adds a connection that is being opened; `first` is its first call.
-    pub(super) fn begin(&self, first: WaitingCall) -> Rc<Link> {
+    pub(super) fn begin(&self, first: WaitingCall, slot: ConnectionSlot) -> Rc<Link> {
         let link = Rc::new(Link {
+            slot: Cell::new(Some(slot)),
             state: Cell::new(LinkState::Connecting),
             is_listed: Cell::new(false),
             inbox: RefCell::new(VecDeque::from([first])),
@@ -130,9 +135,17 @@ impl Links {
         None
     }
 
-    /// Removes a closed connection.
+    /// Wakes the task of an idle connection, if there is one, so that it sees that another worker claims its slot.
+    pub(super) fn wake_idle(&self) {
+        if let Some(link) = self.ready.borrow().iter().find(|link| link.state.get().is_idle()) {
+            link.wake();
+        }
+    }
+
+    /// Removes a closed connection, and gives its slot back.
     pub(super) fn remove(&self, link: &Rc<Link>) {
         self.set(link, LinkState::Ending);
+        drop(link.slot.take());
         // The only walk over all links, once in a connection's life.
         let is_other = |known: &Rc<Link>| !Rc::ptr_eq(known, link);
         self.all.borrow_mut().retain(is_other);
@@ -171,7 +184,7 @@ mod tests {
         let call = queue.calls().take();
         call.send(Body::Empty, &queue);
         let carried = queue.1.borrow_mut().pop().unwrap();
-        (call, WaitingCall { call: carried, is_retry: false })
+        (call, WaitingCall::new(carried, false))
     }
 
     const IDLE: LinkState = LinkState::Open { room: 1, is_idle: true };
@@ -182,7 +195,8 @@ mod tests {
         let calls: Vec<_> = (0..4).map(|_| waiting()).collect();
         let (_held, mut calls): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
         let mut next = || calls.pop().unwrap();
-        let (one, other) = (links.begin(next()), links.begin(next()));
+        let (one, other) =
+            (links.begin(next(), ConnectionSlot::unlimited()), links.begin(next(), ConnectionSlot::unlimited()));
         assert_eq!((links.len(), links.connecting(), links.idle()), (2, 2, 0));
         links.set(&one, IDLE);
         links.set(&other, IDLE);
@@ -198,7 +212,7 @@ mod tests {
     fn one_with_room_for_many_stays() {
         let links = Links::default();
         let (_held, mut calls): (Vec<_>, Vec<_>) = (0..5).map(|_| waiting()).unzip();
-        let link = links.begin(calls.pop().unwrap());
+        let link = links.begin(calls.pop().unwrap(), ConnectionSlot::unlimited());
         links.set(&link, LinkState::Open { room: 3, is_idle: false });
         for room in [2, 1, 0] {
             assert!(links.hand_over(calls.pop().unwrap()).is_none());

@@ -59,7 +59,7 @@ impl Timers {
     }
 
     /// Polls a handler's sleep. `key` identifies it after the first poll.
-    pub(super) fn poll_sleep(&self, deadline: Instant, key: &mut Option<u64>, task: &mut Task<'_>) -> Poll<()> {
+    pub(crate) fn poll_sleep(&self, deadline: Instant, key: &mut Option<u64>, task: &mut Task<'_>) -> Poll<()> {
         let mut sleepers = self.sleepers.borrow_mut();
         // Before anything is registered: a sleep whose time has passed needs no timer.
         if clock::now() >= deadline {
@@ -82,7 +82,7 @@ impl Timers {
         Poll::Pending
     }
 
-    pub(super) fn cancel_sleep(&self, key: u64) {
+    pub(crate) fn cancel_sleep(&self, key: u64) {
         self.sleepers.borrow_mut().cancel(key);
     }
 

@@ -2,8 +2,11 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use causeway_pipeline::upstream::ConnectionLimits;
 use causeway_pipeline::{Transport, Versions};
 
 use crate::support::forward::wish;
@@ -38,7 +41,7 @@ fn calls_wait_for_the_one_connection_that_there_may_be() {
         peer.end();
     }]);
     tuned(&origin, |transport| {
-        transport.connections_max = Some(1);
+        transport.connection_limits = Some(Arc::new(ConnectionLimits::new(1)));
         transport.idle_timeout = SHORT;
     });
     let mut clients = Vec::new();
@@ -65,7 +68,7 @@ fn what_was_to_be_sent_goes_home_when_its_client_goes() {
         peer.answer("first");
     }]);
     tuned(&origin, |transport| {
-        transport.connections_max = Some(1);
+        transport.connection_limits = Some(Arc::new(ConnectionLimits::new(1)));
         transport.head_timeout = None;
     });
     let mut first = server.client();
@@ -103,7 +106,7 @@ fn more_calls_than_may_wait_are_refused() {
         peer.answer("held");
     })]);
     tuned(&origin, |transport| {
-        transport.connections_max = Some(1);
+        transport.connection_limits = Some(Arc::new(ConnectionLimits::new(1)));
         transport.head_timeout = None;
     });
     let mut first = asking(&server, &origin.target());
@@ -129,6 +132,111 @@ fn more_calls_than_may_wait_are_refused() {
     assert_eq!(read(&mut next).status(), 502);
     origin.end();
     drop((first, next));
+    all_home(&server);
+}
+
+/// An HTTP/1.1 upstream that responds to any number of connections at once. Returns its port, and the most requests at once so far.
+fn counting_upstream() -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (requests, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&most);
+    std::thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            let (requests, most) = (Arc::clone(&requests), Arc::clone(&counted));
+            std::thread::spawn(move || {
+                let mut peer = OriginConnection::new(stream);
+                while peer.try_head().is_some() {
+                    most.fetch_max(requests.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    std::thread::sleep(Duration::from_millis(2));
+                    requests.fetch_sub(1, Ordering::SeqCst);
+                    peer.answer("good");
+                }
+            });
+        }
+    });
+    (port, most)
+}
+
+// Go, MaxConnsPerHost: the limit is the process's, not a worker's. No worker keeps all connections while calls wait on another one.
+#[test]
+fn a_limit_of_all_workers() {
+    for max in [1, 2] {
+        let server = TestServer::start(|setup| setup.workers = 2);
+        let (port, most) = counting_upstream();
+        wish(port, &format!("127.0.0.1:{port}"), |transport| {
+            transport.connection_limits = Some(Arc::new(ConnectionLimits::new(max)));
+            (transport.head_timeout, transport.idle_timeout) = (None, Duration::from_secs(3600));
+        });
+        let target = format!("/forward/{port}");
+        std::thread::scope(|scope| {
+            for _ in 0..24 {
+                scope.spawn(|| {
+                    let mut client = server.client();
+                    for _ in 0..20 {
+                        client.ask(&target);
+                        assert_eq!(read(&mut client), whole(200, "good"));
+                    }
+                });
+            }
+        });
+        assert_eq!(most.load(Ordering::SeqCst), max);
+        // One after the other: the connection that is idle on one worker closes when the other one needs it.
+        for _ in 0..20 {
+            assert_eq!(ask(&server, &target), whole(200, "good"));
+        }
+        assert_eq!(most.load(Ordering::SeqCst), max);
+    }
+}
+
+// docs/reverse-proxy.md, `max_conns_per_host`: calls of one worker cannot use another worker's connection, so that each worker may have one
+// connection that carries many calls.
+#[test]
+fn each_worker_has_a_connection_for_many_calls() {
+    let server = TestServer::start(|setup| setup.workers = 2);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    wish(port, &format!("127.0.0.1:{port}"), |transport| {
+        transport.versions = Versions::Http2;
+        transport.connection_limits = Some(Arc::new(ConnectionLimits::new(1)));
+    });
+    let clients: Vec<_> = (0..32).map(|_| asking(&server, &format!("/forward/{port}"))).collect();
+    let peers = [(); 2].map(|()| {
+        let mut peer = OriginConnection::new(listener.accept().unwrap().0);
+        peer.preface(&[]);
+        peer.request();
+        peer
+    });
+    drop((clients, peers));
+    all_home(&server);
+}
+
+// docs/reverse-proxy.md, `queue_timeout`: calls that wait for too long get 503; the others are not affected.
+#[test]
+fn a_call_waits_for_a_limited_time() {
+    let server = TestServer::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        peer.head();
+        std::thread::sleep(4 * SHORT);
+        peer.answer("first");
+        peer.head();
+        peer.answer("last");
+    }]);
+    tuned(&origin, |transport| {
+        transport.connection_limits = Some(Arc::new(ConnectionLimits::new(1)));
+        (transport.head_timeout, transport.queue_timeout) = (None, Some(SHORT));
+    });
+    let mut first = asking(&server, &origin.target());
+    std::thread::sleep(SHORT / 4);
+    let (mut late, gone) = (asking(&server, &origin.target()), asking(&server, &origin.target()));
+    std::thread::sleep(SHORT / 4);
+    gone.reset();
+    let mut later = asking(&server, &origin.target());
+    assert_eq!((read(&mut late).status(), read(&mut later).status()), (503, 503));
+    assert_eq!(read(&mut first), whole(200, "first"));
+    assert_eq!(ask(&server, &origin.target()), whole(200, "last"));
+    origin.end();
+    drop((first, late, later));
     all_home(&server);
 }
 
@@ -207,7 +315,7 @@ fn what_waits_tries_itself_where_a_connection_does_not_come_about() {
     let (hole, held) = blackhole();
     let port = hole.local_addr().unwrap().port();
     wish(port, &format!("127.0.0.1:{port}"), |transport| {
-        transport.connections_max = Some(2);
+        transport.connection_limits = Some(Arc::new(ConnectionLimits::new(2)));
         (transport.connect_timeout, transport.head_timeout) = (SHORT, None);
     });
     let target = format!("/forward/{port}");

@@ -126,7 +126,7 @@ fn wait(cx: &mut Context, call: Call) -> Step {
             let status = match &fault {
                 CallFault::RequestBody(fault) => return Step::Fail(Fault::body(*fault)),
                 CallFault::HeadTimedOut | CallFault::ConnectTimedOut => StatusCode::GATEWAY_TIMEOUT,
-                CallFault::Busy | CallFault::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+                CallFault::Busy | CallFault::QueueTimedOut | CallFault::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
                 _ => StatusCode::BAD_GATEWAY,
             };
             Step::Fail(Fault { status, reason: Reason::Text(fault.to_string().into()) })

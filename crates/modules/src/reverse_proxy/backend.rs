@@ -227,14 +227,6 @@ impl Backends<'_> {
         }
     }
 
-    /// Number of requests to an upstream in progress on this worker.
-    pub(super) fn requests(self, cx: &Context, index: usize) -> u32 {
-        match self {
-            Self::Configured(backends) => cx.generation().state(backends[index].load).0.get(),
-            Self::Found(backends) => backends[index].load.0.get(),
-        }
-    }
-
     pub(super) fn chosen(self, index: usize) -> Chosen {
         match self {
             Self::Configured(_) => Chosen::Configured(index),

@@ -126,7 +126,7 @@ fn select(cx: &mut Context, local: &Local, backends: Backends<'_>) -> Option<(us
     // Another worker may get the only probe of an upstream between the selection and the breaker; then the upstream is
     // not available any more, so each round but the last one has fewer of them.
     for _ in 0..=backends.len() {
-        let number = local.plan.balancing.select(cx, backends, &local.turn)?;
+        let number = local.plan.balancing.select(cx, backends)?;
         if let Some(admission) = backends[number].admit(cx) {
             return Some((number, admission));
         }
@@ -338,9 +338,12 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
             let Some(kind) = fault.kind(false) else { return Step::Fail(failed(&asked.place, fault, is_late)) };
             let now = cx.worker().now();
             report_failure(&asked.place.address.name, kind, took, &fault, now);
-            // The first two are our own limits, and a server that ends a connection in good order leaves requests unprocessed: no failures
+            // The first three are our own limits, and a server that ends a connection in good order leaves requests unprocessed: no failures
             // of the upstream.
-            if !matches!(fault, CallFault::Busy | CallFault::NoDescriptors | CallFault::Unprocessed) {
+            if !matches!(
+                fault,
+                CallFault::Busy | CallFault::QueueTimedOut | CallFault::NoDescriptors | CallFault::Unprocessed
+            ) {
                 asked.settle(cx, CallEnd::Failed);
                 if let Some(checks) = &plan.passive {
                     checks.failed(asked.backend.facts(plan).status(), now);
@@ -436,7 +439,9 @@ fn failed(place: &AddressPool, fault: CallFault, is_late: bool) -> Fault {
         CallFault::RequestBody(fault) => return Fault::body(*fault),
         CallFault::HeadTimedOut => StatusCode::GATEWAY_TIMEOUT,
         CallFault::Closed | CallFault::Reset(_) if is_late => StatusCode::GATEWAY_TIMEOUT,
-        CallFault::Busy | CallFault::NoDescriptors | CallFault::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+        CallFault::Busy | CallFault::QueueTimedOut | CallFault::NoDescriptors | CallFault::Overloaded => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         _ => StatusCode::BAD_GATEWAY,
     };
     Fault { status, reason: Reason::Text(format!("upstream {}: {fault}", place.address.name).into()) }

@@ -1,9 +1,9 @@
 //! Selects the upstream for a request (Caddy's selection policies).
 
-use std::cell::Cell;
 use std::hash::Hasher as _;
 use std::io::Write as _;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use causeway_message::{FieldName, NameRef, names};
 use causeway_pipeline::build::DurationConfig;
@@ -21,9 +21,8 @@ pub(super) enum SelectionPolicy {
     Random,
     /// The one with the fewest requests among this number of random upstreams.
     RandomChoose(usize),
-    RoundRobin,
-    /// The weight of each upstream, and the sum of the weights.
-    WeightedRoundRobin(Box<[u32]>, u32),
+    RoundRobin(Turn),
+    WeightedRoundRobin(UpstreamWeights, Turn),
     First,
     LeastConn,
     /// By hash of a key: a key keeps its upstream while that is available.
@@ -43,16 +42,21 @@ pub(super) enum Key {
     Query(Template),
 }
 
-/// The round-robin position on one worker.
+/// The position of a round robin, which all workers advance.
 #[derive(Default)]
-pub(super) struct Turn(Cell<u32>);
+pub(super) struct Turn(AtomicU32);
 
 impl Turn {
     fn next(&self) -> u32 {
-        let next = self.0.get().wrapping_add(1);
-        self.0.set(next);
-        next
+        self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
+}
+
+/// The weight of each upstream.
+pub(super) struct UpstreamWeights {
+    each: Box<[u32]>,
+    /// Above 0.
+    sum: u32,
 }
 
 #[derive(Deserialize, Default)]
@@ -111,8 +115,8 @@ impl LoadBalancing {
     }
 
     /// Returns the index of the selected upstream, or `None` if none is available.
-    pub(super) fn select(&self, cx: &mut Context, backends: Backends<'_>, turn: &Turn) -> Option<usize> {
-        self.policy.select(cx, backends, turn, self.slow_start)
+    pub(super) fn select(&self, cx: &mut Context, backends: Backends<'_>) -> Option<usize> {
+        self.policy.select(cx, backends, self.slow_start)
     }
 }
 
@@ -146,7 +150,7 @@ impl SelectionPolicy {
                 choose @ 2.. => Self::RandomChoose(choose),
                 choose => return build.at("choose", |build| Err(build.refuse(choose.to_string(), "2 or more"))),
             },
-            "round_robin" => Self::RoundRobin,
+            "round_robin" => Self::RoundRobin(Turn::default()),
             "weighted_round_robin" => build.at("weights", |build| weighted(&weights.unwrap_or_default(), build))?,
             "first" => Self::First,
             "least_conn" => Self::LeastConn,
@@ -180,13 +184,7 @@ impl SelectionPolicy {
         })
     }
 
-    fn select(
-        &self,
-        cx: &mut Context,
-        backends: Backends<'_>,
-        turn: &Turn,
-        slow_start: Option<SlowStart>,
-    ) -> Option<usize> {
+    fn select(&self, cx: &mut Context, backends: Backends<'_>, slow_start: Option<SlowStart>) -> Option<usize> {
         // The cookie policy must also set its cookie, so it takes no shortcut.
         if backends.len() == 1 && !matches!(self, Self::Cookie(..)) {
             return backends[0].is_available(cx).then_some(0);
@@ -198,9 +196,9 @@ impl SelectionPolicy {
                 weighted_random(cx, available.map(|number| (number, u64::from(shares.of(number)))))
             }
             Self::RandomChoose(choose) => random_choose(cx, backends, *choose, &Shares::new(cx, backends, slow_start)),
-            Self::RoundRobin => round_robin(cx, backends, turn, &Shares::new(cx, backends, slow_start)),
-            Self::WeightedRoundRobin(weights, sum) => {
-                weighted_turn(cx, backends, weights, *sum, turn, &Shares::new(cx, backends, slow_start))
+            Self::RoundRobin(turn) => round_robin(cx, backends, turn, &Shares::new(cx, backends, slow_start)),
+            Self::WeightedRoundRobin(weights, turn) => {
+                weighted_turn(cx, backends, weights, turn, &Shares::new(cx, backends, slow_start))
             }
             Self::First => (0..backends.len()).find(|&number| backends[number].is_available(cx)),
             Self::LeastConn => least(cx, backends, 0..backends.len(), &Shares::new(cx, backends, slow_start)),
@@ -208,11 +206,11 @@ impl SelectionPolicy {
             Self::KeyOr(key, fallback) => {
                 match key.with(cx, |cx, key| (!key.is_empty()).then(|| by_hash(cx, backends, key))) {
                     Some(chosen) => chosen,
-                    None => fallback.select(cx, backends, turn, slow_start),
+                    None => fallback.select(cx, backends, slow_start),
                 }
             }
             Self::Cookie(cookie, fallback) => cookie.backend_of_cookie(cx, backends).or_else(|| {
-                let chosen = fallback.select(cx, backends, turn, slow_start)?;
+                let chosen = fallback.select(cx, backends, slow_start)?;
                 cookie.set_cookie(cx, backends, chosen);
                 Some(chosen)
             }),
@@ -236,7 +234,10 @@ fn weighted(written: &[i64], build: &mut Build<'_>) -> Result<SelectionPolicy, B
             let expected = "one at least: weighted_round_robin requires at least one upstream with a positive weight";
             Err(build.refuse("no weight above 0", expected))
         }
-        sum => Ok(SelectionPolicy::WeightedRoundRobin(weights.into(), sum)),
+        sum => {
+            let weights = UpstreamWeights { each: weights.into(), sum };
+            Ok(SelectionPolicy::WeightedRoundRobin(weights, Turn::default()))
+        }
     }
 }
 
@@ -245,11 +246,11 @@ fn weighted(written: &[i64], build: &mut Build<'_>) -> Result<SelectionPolicy, B
 fn weighted_turn(
     cx: &Context,
     backends: Backends<'_>,
-    weights: &[u32],
-    sum: u32,
+    weights: &UpstreamWeights,
     turn: &Turn,
     shares: &Shares<'_>,
 ) -> Option<usize> {
+    let UpstreamWeights { each: weights, sum } = weights;
     if weights.len() < 2 {
         return (backends.len() > 0 && backends[0].is_available(cx)).then_some(0);
     }

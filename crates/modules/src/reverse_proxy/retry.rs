@@ -156,6 +156,7 @@ impl Attempt {
             | CallFault::NetworkProxy(_)
             | CallFault::Tls(_)
             | CallFault::Busy
+            | CallFault::QueueTimedOut
             | CallFault::NoDescriptors
             | CallFault::Unprocessed
             // RFC 9113 §8.7: with this code the request was not processed either.

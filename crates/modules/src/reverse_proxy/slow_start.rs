@@ -79,7 +79,7 @@ impl<'b> Shares<'b> {
     /// twice as many. The fraction is rounded at random, so that an upstream without requests is equal to others without
     /// any with the probability of its share.
     pub(super) fn requests(&self, cx: &Context, number: usize) -> u64 {
-        let requests = u64::from(self.backends.requests(cx, number));
+        let requests = u64::from(self.backends[number].status().requests());
         let share = self.of(number);
         if share == FULL {
             return requests;

@@ -20,6 +20,7 @@ use super::carriage::{Carriage, Protocol};
 use super::dynamic::resolver::{self, ResolverConfig};
 use super::{fastcgi, httpgrpc, tls};
 use causeway_pipeline::build::DurationConfig;
+use causeway_pipeline::upstream::ConnectionLimits;
 
 /// A compiled `transport`.
 pub(super) struct Built {
@@ -54,6 +55,8 @@ struct ProxyTransportConfig {
     /// The former name of `network_proxy` with `url`.
     forward_proxy_url: String,
     max_conns_per_host: i64,
+    /// Not in Caddy.
+    queue_timeout: Option<DurationConfig>,
     max_response_header_size: i64,
     /// Accepted without effect: the client's Accept-Encoding is forwarded unchanged. In Go's client, compression
     /// between proxy and upstream is invisible to the client.
@@ -129,7 +132,9 @@ fn read(
     transport.head_timeout = [head_timeout, transport.read_timeout].into_iter().flatten().min();
     duration("expect_continue_timeout", &written.expect_continue_timeout)?;
     transport.write_timeout = duration("write_timeout", &written.write_timeout)?;
-    transport.connections_max = usize::try_from(written.max_conns_per_host).ok().filter(|&max| max > 0);
+    let connections_max = usize::try_from(written.max_conns_per_host).ok().filter(|&max| max > 0);
+    transport.connection_limits = connections_max.map(|max| Arc::new(ConnectionLimits::new(max)));
+    transport.queue_timeout = duration("queue_timeout", &written.queue_timeout)?.filter(|limit| !limit.is_zero());
     if let Some(bytes) = u32::try_from(written.max_response_header_size).ok().filter(|&bytes| bytes > 0) {
         transport.head_bytes_max = bytes.min(HEAD_BYTES_MAX);
     } else if written.max_response_header_size > 0 {

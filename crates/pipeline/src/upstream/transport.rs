@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::ConnectionLimits;
 use crate::worker::{Families, Resolver};
 
 /// The transport to an upstream. Created at load, shared by all workers.
@@ -49,8 +50,10 @@ pub struct Transport {
     pub idle_timeout: Duration,
     /// Idle connections kept per worker; 32.
     pub idle_max: usize,
-    /// Open connections per worker; `None` is no limit. Further calls wait for a connection.
-    pub connections_max: Option<usize>,
+    /// Limit of open connections; `None` is no limit. Further calls wait for a connection.
+    pub connection_limits: Option<Arc<ConnectionLimits>>,
+    /// Time limit for this wait; `None` is no limit.
+    pub queue_timeout: Option<Duration>,
     /// Bytes of a response head; 32 KiB.
     pub head_bytes_max: u32,
     /// Bytes of a response's trailers; 8 KiB.
@@ -78,7 +81,8 @@ impl Default for Transport {
             write_timeout: None,
             idle_timeout: Duration::from_secs(120),
             idle_max: 32,
-            connections_max: None,
+            connection_limits: None,
+            queue_timeout: None,
             head_bytes_max: 32 * 1024,
             trailers_bytes_max: 8 * 1024,
         }

@@ -113,6 +113,7 @@ const HTTP: &[Setting] = &[
     duration("response_header_timeout", "response_header_timeout"),
     duration("expect_continue_timeout", "expect_continue_timeout"),
     number("max_conns_per_host", "max_conns_per_host"),
+    duration("queue_timeout", "queue_timeout"),
     text("local_address", "local_address"),
 ];
 
@@ -146,6 +147,7 @@ pub(in super::super) const HTTP_OPTIONS: &[&str] = &[
     "max_response_header",
     "network_proxy",
     "proxy_protocol",
+    "queue_timeout",
     "read_buffer",
     "read_timeout",
     "resolvers",

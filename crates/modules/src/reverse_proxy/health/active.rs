@@ -218,7 +218,9 @@ impl Checker {
         transport: &Arc<Transport>,
         build: &mut Build<'_>,
     ) -> Arc<Self> {
-        let checker = Arc::new(Self { checks, targets: targets.into(), transport: Arc::clone(transport) });
+        // Checks do not wait for a connection: an upstream is not unhealthy because all its connections are in use.
+        let transport = Arc::new(Transport { connection_limits: None, ..Transport::clone(transport) });
+        let checker = Arc::new(Self { checks, targets: targets.into(), transport });
         let (launched, is_running) = (Arc::downgrade(&checker), AtomicBool::new(false));
         build.state(move |worker| {
             if is_running.swap(true, Ordering::Relaxed) {

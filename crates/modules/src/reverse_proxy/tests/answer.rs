@@ -201,6 +201,7 @@ fn faults() {
         ),
         (CallFault::Request, 502, "upstream 10.0.0.1:80: the request cannot be expressed in the upstream's protocol"),
         (CallFault::Busy, 503, "upstream 10.0.0.1:80: too many connections and waiting calls"),
+        (CallFault::QueueTimedOut, 503, "upstream 10.0.0.1:80: no connection became free in time"),
         (CallFault::NoDescriptors, 503, "upstream 10.0.0.1:80: this server has too many files and connections open"),
         (CallFault::HeadTimedOut, 504, "upstream 10.0.0.1:80: the response did not start in time"),
         (CallFault::RequestBody(BodyFault::TooLarge), 413, "reading the request body: the body is too large"),

@@ -279,7 +279,8 @@ fn transports() {
         (plain.versions, plain.connect_timeout, plain.head_timeout),
         (Versions::Negotiated, Duration::from_secs(3), None)
     );
-    assert_eq!((plain.idle_timeout, plain.idle_max, plain.connections_max), (Duration::from_secs(120), 32, None));
+    assert_eq!((plain.idle_timeout, plain.idle_max, plain.queue_timeout), (Duration::from_secs(120), 32, None));
+    assert!(plain.connection_limits.is_none());
     assert!(plain.tls.is_none());
     let managed = |name: &str| {
         let tls = json!({ "client_certificate_automate": name });
@@ -291,7 +292,7 @@ fn transports() {
     let all = carried(json!({
         "dial_timeout": 1_000_000_000, "response_header_timeout": "2s", "read_timeout": "3s", "write_timeout": "4s",
         "keep_alive": { "idle_timeout": "5s", "max_idle_conns_per_host": 7, "max_idle_conns": 6 },
-        "max_conns_per_host": 8, "max_response_header_size": 9000, "versions": ["1.1"], "compression": false,
+        "max_conns_per_host": 8, "queue_timeout": "6s", "max_response_header_size": 9000, "versions": ["1.1"], "compression": false,
         "tls": { "server_name": "a.test", "insecure_skip_verify": true, "handshake_timeout": "1s", "root_ca_pool": ["MAED"] },
     }));
     assert_eq!((all.connect_timeout, all.head_timeout), (Duration::from_secs(2), Some(Duration::from_secs(2))));
@@ -302,7 +303,9 @@ fn transports() {
     assert_eq!(head_timeout(json!({ "read_timeout": "1s", "response_header_timeout": "2s" })), second);
     assert_eq!(head_timeout(json!({ "read_timeout": "3s", "response_header_timeout": "2s" })), seconds);
     assert_eq!((all.read_timeout, all.write_timeout), (Some(Duration::from_secs(3)), Some(Duration::from_secs(4))));
-    assert_eq!((all.idle_timeout, all.idle_max, all.connections_max), (Duration::from_secs(5), 6, Some(8)));
+    assert_eq!((all.idle_timeout, all.idle_max), (Duration::from_secs(5), 6));
+    assert_eq!(all.connection_limits.as_ref().map(|limits| limits.max()), Some(8));
+    assert_eq!(all.queue_timeout, Some(Duration::from_secs(6)));
     assert_eq!((all.head_bytes_max, all.versions), (9000, Versions::Http1));
     let tls = all.tls.as_ref().expect("it has TLS");
     assert_eq!((tls.server_name.as_deref(), tls.insecure), (Some("a.test"), true));

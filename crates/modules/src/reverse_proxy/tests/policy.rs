@@ -100,6 +100,16 @@ fn the_fewest_requests() {
         assert_eq!(next.0.address, call.address, "the one with none");
         held.push(next);
     }
+    // Those of other workers count too.
+    let (registry, policy) = (super::registry(), json!({ "policy": "least_conn" }));
+    let upstreams = [json!({ "dial": "a:1" }), json!({ "dial": "b:1" })];
+    let proxy = super::proxy(json!({ "upstreams": upstreams, "load_balancing": { "selection_policy": policy } }));
+    let routes = json!([{ "handle": [proxy] }]);
+    let (mut one, mut other) = (Kit::new(&registry, &routes), Kit::new(&registry, &routes));
+    let (busy, _held) = ask(&mut one, &Request::get("/"));
+    for _ in 0..10 {
+        assert_ne!(chosen(&mut other, &Request::get("/")), &*busy.address);
+    }
 }
 
 // Rendezvous hashing with xxHash of address and key, as in Caddy: every machine of a fleet selects the same upstream.

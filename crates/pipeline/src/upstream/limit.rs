@@ -1,0 +1,315 @@
+//! The limit of connections to an address, which the pools of all workers share.
+//!
+//! A pool takes a slot for each connection. When no slot is free, a pool whose calls wait claims the next one. Each other pool then gives
+//! up an idle connection, and a busy one after its call unless calls of its own have waited longer, so that no worker keeps all
+//! connections for itself.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Waker;
+use std::time::Instant;
+
+/// The limits of a transport: at most so many connections to each address.
+pub struct ConnectionLimits {
+    max: usize,
+    by_address: Mutex<HashMap<Box<str>, Weak<ConnectionLimit>>>,
+}
+
+impl ConnectionLimits {
+    /// `max` is the number of connections to each address, of all workers together.
+    pub fn new(max: usize) -> Self {
+        Self { max, by_address: Mutex::default() }
+    }
+
+    /// Returns the number of connections to each address.
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
+    /// Adds a pool of connections to `address` (`host:port`).
+    pub fn join(&self, address: &str) -> PoolShare {
+        let mut by_address = locked(&self.by_address);
+        let limit = match by_address.get(address).and_then(Weak::upgrade) {
+            Some(limit) => limit,
+            None => {
+                by_address.retain(|_, limit| limit.strong_count() > 0);
+                let limit = Arc::new(ConnectionLimit::new(self.max));
+                by_address.insert(address.into(), Arc::downgrade(&limit));
+                limit
+            }
+        };
+        limit.join()
+    }
+}
+
+impl fmt::Debug for ConnectionLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectionLimits").field("max", &self.max).finish_non_exhaustive()
+    }
+}
+
+/// The slots of one address.
+struct ConnectionLimit {
+    state: Mutex<LimitState>,
+    /// Number of pools with a claim: lets a pool see without a lock that there is none.
+    claims: AtomicUsize,
+    is_multiplexed: AtomicBool,
+}
+
+struct LimitState {
+    /// Above 0 only while no pool has a claim.
+    free: usize,
+    pools: Vec<PoolState>,
+    next_id: u64,
+}
+
+struct PoolState {
+    id: u64,
+    claim: Claim,
+    waker: Waker,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    None,
+    /// The time since which the pool's first call waits.
+    Since(Instant),
+    /// The pool has a slot, and has not taken it yet.
+    Granted,
+}
+
+impl Claim {
+    fn since(self) -> Option<Instant> {
+        match self {
+            Self::Since(since) => Some(since),
+            Self::None | Self::Granted => None,
+        }
+    }
+}
+
+impl ConnectionLimit {
+    fn new(max: usize) -> Self {
+        let state = LimitState { free: max, pools: Vec::new(), next_id: 0 };
+        Self { state: Mutex::new(state), claims: AtomicUsize::new(0), is_multiplexed: AtomicBool::new(false) }
+    }
+
+    fn join(self: &Arc<Self>) -> PoolShare {
+        let mut state = locked(&self.state);
+        let id = state.next_id;
+        state.next_id += 1;
+        state.pools.push(PoolState { id, claim: Claim::None, waker: Waker::noop().clone() });
+        PoolShare { limit: Arc::clone(self), id }
+    }
+
+    /// Gives a slot back: to the pool whose call has waited longest, if any waits.
+    fn release(&self) {
+        let mut state = locked(&self.state);
+        let waiting = state.pools.iter_mut().filter_map(|pool| Some((pool.claim.since()?, pool)));
+        match waiting.min_by_key(|(since, _)| *since) {
+            Some((_, pool)) => {
+                pool.claim = Claim::Granted;
+                pool.waker.wake_by_ref();
+                self.count(&state);
+            }
+            None => state.free += 1,
+        }
+    }
+
+    fn count(&self, state: &LimitState) {
+        let claims = state.pools.iter().filter(|pool| pool.claim.since().is_some()).count();
+        self.claims.store(claims, Ordering::Relaxed);
+    }
+}
+
+/// A pool's part in the limit of its address. Dropping it withdraws the pool's claim.
+pub struct PoolShare {
+    limit: Arc<ConnectionLimit>,
+    id: u64,
+}
+
+impl PoolShare {
+    /// Takes a free slot.
+    pub fn take(&self) -> Option<ConnectionSlot> {
+        let mut state = locked(&self.limit.state);
+        state.free = state.free.checked_sub(1)?;
+        Some(self.slot())
+    }
+
+    /// Returns a slot that was granted or is free. Otherwise claims the next one for a call that waits since `since`; `None` withdraws
+    /// the claim. `waker` is woken when a slot is granted, and when another pool begins to claim one.
+    pub fn claim(&self, since: Option<Instant>, waker: &Waker) -> Option<ConnectionSlot> {
+        let mut state = locked(&self.limit.state);
+        let is_free = since.is_some() && state.free > 0;
+        let pool = state.pools.iter_mut().find(|pool| pool.id == self.id)?;
+        pool.waker.clone_from(waker);
+        let former = std::mem::replace(&mut pool.claim, since.map_or(Claim::None, Claim::Since));
+        if former == Claim::Granted || is_free {
+            pool.claim = Claim::None;
+            if former != Claim::Granted {
+                state.free -= 1;
+            }
+            self.limit.count(&state);
+            return Some(self.slot());
+        }
+        if former.since().is_none() && since.is_some() {
+            state.pools.iter().filter(|pool| pool.id != self.id).for_each(|pool| pool.waker.wake_by_ref());
+        }
+        self.limit.count(&state);
+        None
+    }
+
+    /// Returns the time since which the first call of another pool waits for a slot.
+    pub fn claimed_since(&self) -> Option<Instant> {
+        // Relaxed: a claim that is not visible here yet wakes this pool afterwards.
+        if self.limit.claims.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let state = locked(&self.limit.state);
+        state.pools.iter().filter(|pool| pool.id != self.id).filter_map(|pool| pool.claim.since()).min()
+    }
+
+    /// Sets whether a connection to the address can carry many calls.
+    pub fn set_multiplexed(&self, is_multiplexed: bool) {
+        self.limit.is_multiplexed.store(is_multiplexed, Ordering::Relaxed);
+    }
+
+    /// Returns whether a connection to the address can carry many calls, as far as is known.
+    pub fn is_multiplexed(&self) -> bool {
+        self.limit.is_multiplexed.load(Ordering::Relaxed)
+    }
+
+    fn slot(&self) -> ConnectionSlot {
+        ConnectionSlot(Some(Arc::clone(&self.limit)))
+    }
+}
+
+impl Drop for PoolShare {
+    fn drop(&mut self) {
+        let mut state = locked(&self.limit.state);
+        let Some(at) = state.pools.iter().position(|pool| pool.id == self.id) else { return };
+        let pool = state.pools.swap_remove(at);
+        self.limit.count(&state);
+        drop(state);
+        if pool.claim == Claim::Granted {
+            self.limit.release();
+        }
+    }
+}
+
+/// The right to have a connection. Dropping it gives it back.
+pub struct ConnectionSlot(Option<Arc<ConnectionLimit>>);
+
+impl ConnectionSlot {
+    /// A slot that counts for no limit.
+    pub fn unlimited() -> Self {
+        Self(None)
+    }
+}
+
+impl Drop for ConnectionSlot {
+    fn drop(&mut self) {
+        if let Some(limit) = &self.0 {
+            limit.release();
+        }
+    }
+}
+
+/// Ignores poisoning: no code that runs under the locks panics between two changes.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+    use std::task::Wake;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicU32);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A pool with a waker that counts.
+    struct Pool {
+        share: PoolShare,
+        wakes: Arc<Wakes>,
+    }
+
+    impl Pool {
+        fn of(limits: &ConnectionLimits) -> Self {
+            let pool = Self { share: limits.join("a:1"), wakes: Arc::default() };
+            assert!(pool.claim(None).is_none());
+            pool
+        }
+
+        fn claim(&self, since: Option<Instant>) -> Option<ConnectionSlot> {
+            self.share.claim(since, &Waker::from(Arc::clone(&self.wakes)))
+        }
+
+        fn wakes(&self) -> u32 {
+            self.wakes.0.swap(0, Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn the_limit_is_of_all_pools_of_an_address() {
+        let limits = ConnectionLimits::new(2);
+        let (one, other) = (Pool::of(&limits), Pool::of(&limits));
+        let slots = [one.share.take().unwrap(), other.share.take().unwrap()];
+        assert!(one.share.take().is_none() && other.share.take().is_none());
+        assert!(limits.join("b:1").take().is_some(), "another address");
+        drop(slots);
+        assert!(one.share.take().is_some());
+        // The address has no pool any more, and then one with all slots.
+        drop((one, other));
+        let next = Pool::of(&limits);
+        let slots = [next.share.take(), next.share.take(), next.share.take()].map(|slot| slot.is_some());
+        assert_eq!(slots, [true, true, false]);
+    }
+
+    #[test]
+    fn a_slot_goes_to_the_oldest_claim() {
+        let limits = ConnectionLimits::new(1);
+        let pools = [Pool::of(&limits), Pool::of(&limits), Pool::of(&limits)];
+        let now = Instant::now();
+        let slot = pools[0].share.take().unwrap();
+        assert!(pools[1].claim(Some(now)).is_none());
+        assert_eq!((pools[0].wakes(), pools[1].wakes(), pools[2].wakes()), (1, 0, 1));
+        assert!(pools[2].claim(Some(now - Duration::from_secs(1))).is_none());
+        assert_eq!(pools[0].share.claimed_since(), Some(now - Duration::from_secs(1)));
+        assert_eq!(pools[2].share.claimed_since(), Some(now));
+        drop(slot);
+        assert_eq!((pools[1].wakes(), pools[2].wakes()), (1, 1), "by the other's claim; and by the grant");
+        assert!(pools[0].share.take().is_none(), "the slot is granted");
+        let slot = pools[2].claim(None).expect("the slot that was granted");
+        assert_eq!(pools[0].share.claimed_since(), Some(now));
+        // A claim that is withdrawn gets none.
+        assert!(pools[1].claim(None).is_none());
+        assert_eq!(pools[0].share.claimed_since(), None);
+        drop(slot);
+        assert_eq!(pools[1].wakes(), 0);
+        assert!(pools[1].claim(Some(now)).is_some(), "a free one");
+    }
+
+    #[test]
+    fn a_pool_that_is_dropped_leaves_its_slot() {
+        let limits = ConnectionLimits::new(1);
+        let (one, other, next) = (Pool::of(&limits), Pool::of(&limits), Pool::of(&limits));
+        let slot = one.share.take().unwrap();
+        assert!(other.claim(Some(Instant::now())).is_none());
+        drop(slot);
+        assert!(next.claim(Some(Instant::now())).is_none());
+        drop(other);
+        assert!(next.claim(None).is_some());
+        assert!(one.share.take().is_some());
+    }
+}
