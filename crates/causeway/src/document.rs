@@ -168,11 +168,11 @@ impl Document {
         let (line, column) = (error.line(), error.column());
         let words = error.to_string();
         let words = words.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&words);
-        // serde_json reports an unexpected end as column 0 of the line after the last.
         // The options of a Caddyfile begin with a brace too.
         let inner = self.text.trim_start().strip_prefix('{').map(str::trim_start);
         let is_object = inner.is_some_and(|inner| inner.is_empty() || inner.starts_with(['"', '}']));
         let hint = if is_object { "" } else { "; is it a Caddyfile? --adapter caddyfile" };
+        // serde_json reports an unexpected end as column 0 of the line after the last.
         Mistake::Json(format!("{}:{line}:{}: {words}, expected JSON{hint}", self.name, column.max(1)))
     }
 
@@ -221,10 +221,10 @@ impl Document {
         };
         // Every position in the text at which `word` is written.
         let found = |word: &str| self.locate(word);
-        // Search the text for the refused value, or else for the option or directive: most keep their names in the
-        // JSON's path.
         // A value may have its fault after it: `/file: No such file`, `tls1.3 above tls1.2`.
         let begins = [": ", " "].map(|end| word.split(end).next().filter(|begin| begin.len() > 4));
+        // Search the text for the refused value, or else for the option or directive: most keep their names in the
+        // JSON's path.
         let steps = std::iter::once(word)
             .chain(begins.into_iter().flatten())
             .flat_map(options_of)
@@ -331,7 +331,6 @@ fn options_of(step: &str) -> Vec<&str> {
         "network_proxy" => vec!["network_proxy", "forward_proxy_url"],
         "keep_alive" => vec!["keepalive"],
         "template_file" => vec!["browse"],
-        "get_certificate" => vec!["get_certificate"],
         "encrypted_client_hello" => vec!["ech"],
         "listen_protocols" => vec!["bind"],
         step if step.starts_with("listen[") => vec!["bind", "default_bind"],

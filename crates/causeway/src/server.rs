@@ -7,7 +7,9 @@
 //! - `tree`: reads and changes one value of the configuration
 //! - `ids`: configuration objects addressed by `@id`
 //! - `certificates`: the certificates of the current configuration, obtained and renewed
-//! - `acme`: those of public authorities; `on_demand`: those for which a handshake waits
+//! - `acme`: those of public authorities; `on_demand`: those for which a handshake waits; `getters`: those of other servers, which
+//!   handshakes query; `staples`: their OCSP responses
+//! - `tickets`: the keys of session tickets; `trust_endpoint`: authorities that other servers send
 //! - `storage`: opens the storage of certificates
 //! - `pull`: pulls configurations from another server
 //! - `range_fetches`: fetches the networks of trusted proxies
@@ -16,6 +18,7 @@
 //! - `autosave`: the path of the last loaded configuration, for the next start
 //! - `admins`: the listeners of the admin API
 //! - `conflicts`: detects address conflicts between sites and the admin API
+//! - `upgrade`: the handover to another process
 //! - `fault`: the reasons for refusing a configuration
 //!
 //! The admin API uses [`Control`] like every other caller. This module holds its listener only because the

@@ -294,7 +294,7 @@ async fn heard(
         Ok(Ok(Start::Absent | Start::Incomplete)) | Err(_) => None,
     };
     if let Some(found) = refused {
-        tracing::debug!(peer = %ends, found, "closing a connection by the PROXY protocol");
+        tracing::debug!(peer = %ends, found, "closing a connection: PROXY protocol");
         return;
     }
     let stream = match is_reported {

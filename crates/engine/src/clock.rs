@@ -1,6 +1,8 @@
-//! A worker's cached clock. It is read when the reactor wakes, after every 32 connection polls, when a call to an upstream
-//! fails, when a handler requests it, as for each access record, and at the end of each request that is measured; without
-//! these, not once per request.
+//! A worker's cached clock, so that a request needs no system call for the time. The clock is read:
+//! - when the reactor wakes, and after every 32 connection polls
+//! - when a call to an upstream fails
+//! - when a handler requests the exact time, as the access log does for each record
+//! - at the end of each request whose duration the metrics measure
 //!
 //! A saturated runtime never parks, so reading only at wakeups would let the cached time become stale; the count of polls
 //! bounds its age.

@@ -1,9 +1,9 @@
 //! The life of a connection, in either role: one task, one future, one write per turn.
 //!
 //! ```text
-//!            ┌──────────────────────────── a turn ────────────────────────────┐
+//!            ┌──────────────────────────────── a turn ───────────────────────────────┐
 //!  wakeup ──►│ resume woken exchanges ─► bytes to events ─► produce ─► write ─► read │──► deadline, sleep
-//!            └────────────────────────────────────────────────────────────────┘
+//!            └───────────────────────────────────────────────────────────────────────┘
 //! ```
 //! The two roles are two types whose turns differ; each holds the same parts:
 //!

@@ -34,7 +34,7 @@ struct Timer {
     filed: u32,
     /// The neighbours in that bucket's list.
     before: u32,
-    behind: u32,
+    next: u32,
     waker: Waker,
 }
 
@@ -56,7 +56,7 @@ impl Wheel {
 
     /// Adds a connection, without a deadline. Panics beyond 2^32 connections.
     pub(crate) fn add(&mut self, waker: Waker) -> TimerKey {
-        let key = self.timers.insert(Timer { deadline: NEVER, filed: NEVER, before: END, behind: END, waker });
+        let key = self.timers.insert(Timer { deadline: NEVER, filed: NEVER, before: END, next: END, waker });
         TimerKey(u32::try_from(key).expect("fewer connections than 2^32"))
     }
 
@@ -89,7 +89,7 @@ impl Wheel {
         }
         while self.tick <= until {
             let bucket = self.tick as usize % BUCKETS;
-            // `look_at` never files a timer back into this bucket, so the loop ends.
+            // `wake_or_refile` never files a timer back into this bucket, so the loop ends.
             while self.buckets[bucket] != END {
                 self.wake_or_refile(self.buckets[bucket]);
             }
@@ -114,12 +114,12 @@ impl Wheel {
     fn file(&mut self, key: u32, tick: u32) {
         // A tick beyond one turn goes to the last bucket of this turn, and is refiled from there.
         let tick = tick.clamp(self.tick, self.tick + BUCKETS as u32 - 1);
-        let behind = std::mem::replace(&mut self.buckets[tick as usize % BUCKETS], key);
-        if behind != END {
-            self.timers[behind as usize].before = key;
+        let next = std::mem::replace(&mut self.buckets[tick as usize % BUCKETS], key);
+        if next != END {
+            self.timers[next as usize].before = key;
         }
         let timer = &mut self.timers[key as usize];
-        (timer.filed, timer.before, timer.behind) = (tick, END, behind);
+        (timer.filed, timer.before, timer.next) = (tick, END, next);
     }
 
     /// Unlinks a timer from its bucket, if it is in one. O(1).
@@ -129,13 +129,13 @@ impl Wheel {
         if filed == NEVER {
             return;
         }
-        let (before, behind) = (timer.before, timer.behind);
+        let (before, next) = (timer.before, timer.next);
         match before {
-            END => self.buckets[filed as usize % BUCKETS] = behind,
-            before => self.timers[before as usize].behind = behind,
+            END => self.buckets[filed as usize % BUCKETS] = next,
+            before => self.timers[before as usize].next = next,
         }
-        if behind != END {
-            self.timers[behind as usize].before = before;
+        if next != END {
+            self.timers[next as usize].before = before;
         }
     }
 

@@ -6,6 +6,7 @@
 //! - [`Functions`], [`Signature`], [`Type`], [`Call`]: the functions, and their resources
 //! - [`ExecutionLimits`], [`Budget`], [`Exhausted`]: the bounds of an execution; [`NESTING_MAX`], [`TEXT_BYTES_MAX`]
 //! - `lex`, `parse`, `tree`: from a text to a tree, and its source in normal form
+//! - `bounds`, `budget`, `error`, `functions`, `set`, `value`: the modules of the items above
 //! - `execute`, `evaluate`: nodes, and the values of pipelines
 //! - `builtins`, `print`: Go's functions, and its `fmt`; `sprig`: functions of Sprig
 //! - `format`: Go's forms of strings and characters

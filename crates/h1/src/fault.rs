@@ -2,15 +2,8 @@
 
 use causeway_message::StatusCode;
 
-/// The extent of a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// The connection: the start of the next message is unknown or cannot be trusted.
-    Connection,
-}
-
 /// A protocol violation by the peer. A server sends one error response and closes the connection; a client closes at
-/// once.
+/// once: the start of the next message is unknown or cannot be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HeadFault {
@@ -125,11 +118,5 @@ impl HeadFault {
             Self::Switch => "a switch of protocols that was not offered",
             Self::Unasked => "bytes without a request",
         }
-    }
-
-    /// The extent of the fault; in HTTP/1 always the connection.
-    #[must_use]
-    pub const fn scope(self) -> Scope {
-        Scope::Connection
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! # In reading order
 //! - [`Limits`]: the bounds on a peer's input
-//! - [`HeadFault`], [`Scope`]: the protocol errors of a peer, and their response status
+//! - [`HeadFault`]: the protocol errors of a peer, and their response status
 //! - [`Event`], [`Handled`]: the results of parsing in the server's role
 //! - [`Server`]: one connection in the server's role
 //! - [`Client`], [`ClientEvent`], [`ClientHandled`]: one connection in the client's role, and its results
@@ -22,7 +22,7 @@ mod server;
 
 pub use client::{Client, ForwardProxy};
 pub use event::{ClientEvent, ClientHandled, Event, Handled};
-pub use fault::{HeadFault, Scope};
+pub use fault::HeadFault;
 pub use limits::Limits;
 pub use parse::{Parsed, parse_head, parse_response_head};
 pub use server::Server;

@@ -2,7 +2,7 @@
 //!
 //! Two state machines run side by side. When both have completed an exchange, the next request may begin.
 //! ```text
-//! inbound:   Head ──whole──► Body ──► Done ──(outbound Done)──► Head
+//! inbound:   Head ──whole──► Body ──► Done ──(outbound Idle)──► Head
 //!              │ fault, close  └─ fault ─┐ └──(outbound Tunnel)──► Tunnel ──eof──► Closed
 //!              └─────────────────────────┴──► Closed
 //! outbound:  Idle ──request──► Open ──send_head──► Sized │ Chunked │ UntilClose │ Silent │ Tunnel ──finish──► Idle

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! life:  Open ──drain──► Draining ──PING acknowledged, timeout, too many requests──► Last ──no stream──► wants_close
-//!          └────────── a fault, a timeout, or the peer is gone ──► Over
+//!          └────────── a fault, a timeout, or the peer is gone ──► the input ends (`InputState::Over`)
 //! ```
 //! - `blocks`: handles header blocks
 

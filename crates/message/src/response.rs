@@ -33,12 +33,6 @@ impl ResponseHead {
         Self { fields: FieldMap::new(), status, scratch: Vec::new() }
     }
 
-    /// Makes a head from a field map, which is moved and not copied.
-    #[must_use]
-    pub const fn from_fields(status: StatusCode, fields: FieldMap) -> Self {
-        Self { fields, status, scratch: Vec::new() }
-    }
-
     /// Replaces the fields by a copy of `fields` and reuses the memory of the old ones.
     pub fn copy_from(&mut self, fields: &FieldMap) {
         self.fields.copy_from(fields);

@@ -97,8 +97,7 @@ struct FileServer(Arc<FileServerPlan>);
 /// Compiles the handler from its JSON.
 ///
 /// # Errors
-/// If an option is unknown, invalid or not supported by this version: an `fs` other than the default,
-/// `browse.template_file`, `browse.plain_time_format`.
+/// If an option is unknown, invalid or not supported by this version, as an `fs` other than the default.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: FileServerConfig = build.parse(value)?;
     refuse_fs(&written.fs, build)?;

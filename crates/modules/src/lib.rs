@@ -24,6 +24,7 @@
 //! - `fresh`, `single_flight`: a per-worker cache of file system lookups, and single-flight for concurrent lookups
 //! - `accept_encoding`: the choice of a coding by the request
 //! - `conditional`, `range`, `partial`: conditional requests and range requests for content that is here
+//! - `unsent`: content without a length for responses to HEAD
 //! - `field_name`: field names as Caddy shows them
 //! - `glob`, `pattern`, `regexp`, `rendered`: patterns and strings shared by the modules above
 //!

@@ -483,9 +483,8 @@ impl Mail {
             return self.announced;
         }
         // A body of unknown length that ends without content has no known length, even after its end. A proxy must
-        // forward that
-        // end as a separate event: gRPC starts calls without messages this way, and grpc-go hangs if the head carries
-        // the end.
+        // forward that end as a separate event: gRPC starts calls without messages this way, and grpc-go hangs if the
+        // head carries the end.
         bytes(&self.frames).filter(|bytes| *bytes > 0 || !self.is_unsized)
     }
 }

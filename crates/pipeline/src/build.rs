@@ -273,7 +273,7 @@ impl<'r> Build<'r> {
         }
     }
 
-    /// Returns the warnings so far.
+    /// Removes and returns the warnings so far.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }

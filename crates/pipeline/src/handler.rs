@@ -160,8 +160,6 @@ pub enum Reason {
     Body(BodyFault),
     /// The deadline of the exchange passed.
     Deadline,
-    /// A handler panicked.
-    Panic,
     /// The queue of blocking work is full.
     Busy,
     /// The request exceeded [`crate::route::ENTERED_MAX`] handlers or [`crate::route::CALLS_MAX`] nested route lists.
@@ -176,7 +174,6 @@ impl fmt::Display for Reason {
             Self::Io(kind) => kind.fmt(f),
             Self::Body(fault) => write!(f, "reading the request body: {fault}"),
             Self::Deadline => f.write_str("the deadline for the response has passed"),
-            Self::Panic => f.write_str("a handler panicked"),
             Self::Busy => f.write_str("the queue of blocking work is full"),
             Self::TooDeep => f.write_str("too many handlers or nested routes"),
         }

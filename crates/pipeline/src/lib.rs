@@ -7,7 +7,7 @@
 //! - [`route`]: the frozen [`Plan`] and the interpreter that runs it
 //! - [`wait`]: how a handler waits for a future without borrowing the context
 //! - [`async_handler()`]: handlers that are `async` functions
-//! - [`body`]: frames, request and response bodies
+//! - [`body`]: frames, request and response bodies; `read_body`: reads a whole body within a bound
 //! - [`template`]: placeholder strings, compiled at load
 //! - [`trust`]: which request fields the server trusts
 //! - [`upstream`]: calls to other servers

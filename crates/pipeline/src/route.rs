@@ -673,8 +673,8 @@ fn recover(cx: &mut Context, fault: Fault) -> Result<(), Response> {
     flow.is_unanswered = false;
     flow.calls.clear();
     flow.direction = Direction::In;
-    flow.back.extend(flow.awaits.take());
     // `failed` ran for every handler; put the one that waits for the response back on the response pass.
+    flow.back.extend(flow.awaits.take());
     // Taken, so that a fault in the error routes does not run them again.
     match flow.errors.take() {
         Some(list) => {

@@ -3,6 +3,7 @@
 //! - `signals`: the signals that the server handles
 //! - `follow`: reloads the configuration's file
 //! - `service_manager`: messages to systemd
+//! - `handover`: the sockets and the configuration, from one process to the next
 //! - `code_pages`: the memory of the program's code
 //! - `log`: the server's own messages, as entries of the configuration's logs
 

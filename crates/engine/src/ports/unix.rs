@@ -60,7 +60,7 @@ impl Drop for Owned {
         if identity(&self.path).is_ok_and(|identity| identity == self.identity)
             && let Err(error) = fs::remove_file(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "a Unix socket's file stays");
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove the Unix socket's file");
         }
     }
 }

@@ -131,7 +131,7 @@ async fn connector(pool: &Rc<UpstreamPool>) -> Result<Rc<Connector>, CallFault> 
         Connector::new(spec, transport.versions, host)
     });
     let made = making.map_err(|_| CallFault::Busy)?.await;
-    let made = Rc::new(made.unwrap_or(Err("its making panicked".into())).map_err(CallFault::Tls)?);
+    let made = Rc::new(made.unwrap_or(Err("creating the TLS client panicked".into())).map_err(CallFault::Tls)?);
     *pool.connector.borrow_mut() = Some(Rc::clone(&made));
     Ok(made)
 }

@@ -338,8 +338,8 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
             let Some(kind) = fault.kind(false) else { return Step::Fail(failed(&asked.place, fault, is_late)) };
             let now = cx.worker().now();
             report_failure(&asked.place.address.name, kind, took, &fault, now);
-            // The first three are our own limits, and a server that ends a connection in good order leaves requests unprocessed: no failures
-            // of the upstream.
+            // These are no failures of the upstream. The first three are limits of this server. The last one is normal when an upstream ends
+            // a connection in good order.
             if !matches!(
                 fault,
                 CallFault::Busy | CallFault::QueueTimedOut | CallFault::NoDescriptors | CallFault::Unprocessed

@@ -60,11 +60,6 @@ impl Context {
         self.0.response.held = Some((call, owner));
     }
 
-    /// Returns the held response.
-    pub fn held_answer(&self) -> Option<&Call> {
-        self.0.response.held.as_ref().map(|(call, _)| call)
-    }
-
     /// Takes the held response, with the handler that can forward it.
     pub fn take_held_answer(&mut self) -> Option<(Call, Rc<dyn Finish>)> {
         self.0.response.held.take()
