@@ -30,6 +30,7 @@ pub(crate) fn unsatisfiable(cx: &mut Context, len: u64) -> Response {
 
 fn one(cx: &mut Context, range: Range, len: u64, part: impl Fn(&Range) -> BodyPart) -> Response {
     content_range(cx, Some(&range), len);
+    cx.response_mut().fields_mut().insert_number(names::CONTENT_LENGTH, range.end - range.start);
     Response { status: StatusCode::PARTIAL_CONTENT, body: part(&range).into() }
 }
 
@@ -57,9 +58,13 @@ fn several(cx: &mut Context, ranges: &[Range], len: u64, part: impl Fn(&Range) -
         line_end = "\r\n";
     }
     parts.push_back(BodyPart::Chunk(Chunk::from(format!("\r\n--{boundary}--\r\n").into_bytes())));
+    let body = Body::Parts(parts);
+    if let Some(len) = body.len() {
+        cx.response_mut().fields_mut().insert_number(names::CONTENT_LENGTH, len);
+    }
     let kind = format!("multipart/byteranges; boundary={boundary}");
     with_field_value(kind.as_bytes(), |kind| cx.response_mut().set(names::CONTENT_TYPE, kind));
-    Response { status: StatusCode::PARTIAL_CONTENT, body: Body::Parts(parts) }
+    Response { status: StatusCode::PARTIAL_CONTENT, body }
 }
 
 /// Sets Content-Range without allocating.

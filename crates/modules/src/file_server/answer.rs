@@ -99,10 +99,6 @@ pub(super) fn give(site: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
         }
         _ => RequestedRanges::Whole,
     };
-    // An empty body has no length of its own, so that a response to HEAD needs the field.
-    if version.len == 0 && cx.head().method() == Method::Head {
-        cx.response_mut().set(names::CONTENT_LENGTH, FieldValue::from_static("0"));
-    }
     match asked {
         RequestedRanges::Whole => whole(cx, StatusCode::OK, version, coding),
         RequestedRanges::Unsatisfiable => Step::Respond(partial::unsatisfiable(cx, version.len)),
@@ -153,6 +149,8 @@ fn set_coding(cx: &mut Context, coding: SentCoding) {
 
 fn whole(cx: &mut Context, status: StatusCode, version: &Version, coding: SentCoding) -> Step {
     set_coding(cx, coding);
+    // The engine knows the length from the body; the field is for placeholders, the access log, and HEAD of an empty file.
+    cx.response_mut().fields_mut().insert_number(names::CONTENT_LENGTH, version.len);
     let body = match &version.content {
         FileContent::Small(chunk) => Body::Chunk(chunk.clone()),
         FileContent::Large(slice) => Body::File(slice.clone()),
@@ -213,19 +211,29 @@ fn redirect(cx: &mut Context, is_folder: bool) -> Option<Step> {
     Some(Step::Respond(Response::empty(StatusCode::PERMANENT_REDIRECT)))
 }
 
+/// A slash, and its encoded forms.
+const SLASHES: [&str; 3] = ["/", "%2f", "%2F"];
+
 /// Removes slashes at the end, encoded ones too.
 fn without_last_slashes(path: &str) -> &str {
     let mut rest = path;
-    while let Some(shorter) = ["/", "%2f", "%2F"].iter().find_map(|slash| rest.strip_suffix(slash)) {
+    while let Some(shorter) = SLASHES.iter().find_map(|slash| rest.strip_suffix(slash)) {
         rest = shorter;
     }
     rest
 }
 
-/// Compares the last segments as they are decoded, since a rewrite writes them without the client's encoding.
+/// Returns the part after the last slash, apart from slashes at the end.
+fn file_name(path: &str) -> &str {
+    let path = without_last_slashes(path);
+    let after_last = SLASHES.iter().filter_map(|slash| Some(path.rfind(slash)? + slash.len())).max();
+    &path[after_last.unwrap_or(0)..]
+}
+
+/// Compares the last segments of the decoded paths: a rewrite writes them without the client's encoding, and `handle_path /a/*` strips the
+/// prefix of `/a%2fb` too.
 fn has_same_file_name(asked: &str, path: &str) -> bool {
-    let last = |path| without_last_slashes(path).rsplit('/').next().unwrap_or_default();
-    let (asked, path) = (last(asked), last(path));
+    let (asked, path) = (file_name(asked), file_name(path));
     // Most paths are not rewritten.
     asked == path || percent_decode_str(asked).eq(percent_decode_str(path))
 }

@@ -177,6 +177,14 @@ fn canonical_paths() {
     }
     assert_eq!(kit.send(&Request::get("/x/f.txt")).status, 404);
     assert_eq!(kit.send(&Request::get("/other/")).status, 404);
+    // Without the redirect, the index of a folder would be sent for a path that no matcher of the folder's path expects.
+    let strip = json!([{ "handle": [{ "handler": "rewrite", "strip_path_prefix": "/x" }, folder.handler(json!({}))] }]);
+    let mut kit = Kit::new(&registry(), &strip);
+    for (target, want) in
+        [("/x%2Fd", "/x%2Fd/"), ("/x%2fd?q", "/x%2fd/?q"), ("/x/%64", "/x/%64/"), ("/x/d%2f..%2fd", "/x/d%2f..%2fd/")]
+    {
+        assert_eq!(kit.send(&Request::get(target)).field("location"), Some(want), "{target}");
+    }
 }
 
 // Caddy, `hide`: a pattern without a slash applies to each component, one with a slash to a path and everything below;

@@ -219,7 +219,8 @@ fn together_with_encode_and_stored_variants() {
     both["precompressed"] = json!({ "gzip": {} });
     let mut kit = Kit::new(&registry(), &json!([{ "handle": [encode, folder.handler(both)] }]));
     let answer = made(&mut kit, &get("/a.txt", "gzip"));
-    assert_eq!((decoded(&answer), answer.field("content-length")), (text(5000), None));
+    assert_eq!(decoded(&answer), text(5000));
+    assert_eq!(answer.field("content-length"), Some(&*answer.body.len().to_string()));
     let etag = answer.field("etag").unwrap().to_owned();
     assert_eq!((&*etag, answer.field("vary")), ("\"7lieexzx4kxs-3uw-gzip\"", Some("Accept-Encoding")));
     assert_eq!(kit.send(&get("/a.txt", "gzip").field("If-None-Match", &etag)).status, 304);

@@ -147,6 +147,9 @@ fn rfc9110_14_2_single_ranges() {
     ] {
         let answer = kit.send(&Request::get("/ten.txt").field("Range", range));
         assert_eq!((summary(&answer), answer.field("content-range")), ((status, body), content_range), "{range}");
+        // Placeholders and the access log contain the length.
+        let length = body.len().to_string();
+        assert_eq!(answer.field("content-length"), (status != 416).then_some(&*length), "{range}");
         let kind = (status != 416).then_some("text/plain; charset=utf-8");
         let ranges = (status != 416).then_some("bytes");
         assert_eq!((answer.field("accept-ranges"), answer.field("content-type")), (ranges, kind));
@@ -161,7 +164,7 @@ fn rfc9110_14_2_single_ranges() {
     let answer = Kit::new(&registry(), &routes).send(&Request::get("/ten.txt").field("Range", "bytes=10-"));
     assert_eq!((answer.status, answer.field("cache-control")), (416, None));
     let answer = kit.send(&Request::new("HEAD", "/ten.txt").field("Range", "bytes=0-3"));
-    assert_eq!((answer.status, answer.length), (200, Some(10)));
+    assert_eq!((answer.status, answer.length, answer.field("content-length")), (200, Some(10), Some("10")));
 }
 
 // §14.6 and §15.3.7.2: each part has its type and range; the response itself has no Content-Range.
@@ -180,6 +183,7 @@ fn rfc9110_14_6_multiple_ranges() {
     };
     assert_eq!(answer.text(), format!("{}{}--{boundary}--\r\n", part("8-9", "89"), part("0-1", "01")));
     assert_eq!(answer.length, Some(answer.body.len() as u64));
+    assert_eq!(answer.field("content-length"), Some(&*answer.body.len().to_string()));
     let greedy = kit.send(&Request::get("/ten.txt").field("Range", "bytes=0-,0-,0-"));
     assert_eq!(summary(&greedy), (200, "0123456789"));
 }
