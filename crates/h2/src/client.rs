@@ -42,8 +42,8 @@ const LIVENESS_PING: [u8; 8] = *b"liveness";
 #[derive(Debug)]
 pub struct Client {
     connection: Connection,
-    // The last stream that the server will answer, from its GOAWAY.
-    bound: u32,
+    // The last stream that the server will answer, from its GOAWAY. A server that begins to shut down sends the largest number first.
+    bound: Option<u32>,
     draining: bool,
     eof: bool,
     // Whether the server's SETTINGS have been received.
@@ -57,7 +57,7 @@ impl Client {
     #[must_use]
     pub fn new(settings: Rc<Settings>) -> Self {
         let connection = Connection::new(settings, Role::Client);
-        Self { connection, bound: STREAM_MAX, draining: false, eof: false, met: false, early: STREAMS_EARLY }
+        Self { connection, bound: None, draining: false, eof: false, met: false, early: STREAMS_EARLY }
     }
 
     /// The input that the connection waits for: the server's SETTINGS, the rest of a frame, or, without open streams,
@@ -85,7 +85,7 @@ impl Client {
     #[must_use]
     pub fn is_last(&self) -> bool {
         let is_spent = self.connection.last > STREAM_MAX - 2;
-        self.connection.is_over() || self.draining || self.eof || self.bound < STREAM_MAX || is_spent
+        self.connection.is_over() || self.draining || self.eof || self.bound.is_some() || is_spent
     }
 
     /// Whether no stream is open.
@@ -225,7 +225,7 @@ impl Client {
                 Ok(InputStep::Reset(stream, code)) => Some(reset(stream, code)),
                 Ok(InputStep::GoAway { last, code }) => {
                     // RFC 9113 §6.8: a later GOAWAY may lower the last stream, but not raise it.
-                    self.bound = self.bound.min(last);
+                    self.bound = Some(self.bound.map_or(last, |bound| bound.min(last)));
                     Some(ClientEvent::GoAway { fault: code })
                 }
                 Err(fault) => return self.fail(fault, input, out),
@@ -310,10 +310,8 @@ impl Client {
     // RFC 9113 §6.8: the server has not processed the streams after its last one.
     #[inline]
     fn next_unprocessed(&mut self, out: &mut WriteList) -> Option<ClientEvent> {
-        if self.bound >= self.connection.last {
-            return None;
-        }
-        let id = self.connection.streams.iter().map(|stream| stream.id).find(|id| *id > self.bound)?;
+        let bound = self.bound.filter(|bound| *bound < self.connection.last)?;
+        let id = self.connection.streams.iter().map(|stream| stream.id).find(|id| *id > bound)?;
         self.connection.ignore_from_now(id);
         self.connection.forget(id, out);
         Some(ClientEvent::Unprocessed { stream: StreamId(id), fault: None })

@@ -393,7 +393,8 @@ fn the_servers_limit() {
     }
 }
 
-// §6.8: streams beyond the last one were not processed and may be retried; the others are still answered.
+// §6.8: after a GOAWAY, also one with the largest number, no stream is opened. Those beyond the last one were not processed and may be
+// retried; the others are still answered.
 #[test]
 fn goaway_in() {
     let mut upstream = UpstreamPeer::met(&[]);
@@ -402,6 +403,8 @@ fn goaway_in() {
     upstream.take();
     upstream.feed(&goaway(0x7fff_ffff, 0));
     assert_eq!(upstream.take(), "< goaway NoError");
+    assert_eq!(upstream.open(&get, Framing::Empty), Err(Unopened::Ending));
+    assert!(upstream.client.is_last() && !upstream.client.wants_close());
     upstream.feed(&[goaway(3, 0), status(5, END_STREAM, &[]), status(3, END_STREAM, &[])].concat());
     assert_eq!(upstream.take(), "< goaway NoError\n< 5 unprocessed\n< 7 unprocessed\n< 3 200");
     assert_eq!(upstream.open(&get, Framing::Empty), Err(Unopened::Ending));

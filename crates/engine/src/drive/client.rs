@@ -218,6 +218,11 @@ impl<T: Transport> ClientConnection<T> {
         ControlFlow::Continue(())
     }
 
+    /// Takes the next call that was handed to this link.
+    fn take_handed(&self) -> Option<WaitingCall> {
+        self.origin.link.inbox.borrow_mut().pop_front()
+    }
+
     fn has_next(&self) -> bool {
         let is_handed = !self.origin.link.inbox.borrow().is_empty();
         is_handed || self.origin.pool.upgrade().is_some_and(|pool| pool.has_waiting())
@@ -225,8 +230,7 @@ impl<T: Transport> ClientConnection<T> {
 
     /// Takes the next call: one handed to this link first, then one that waits for any link.
     fn next_call(&self) -> Option<WaitingCall> {
-        let handed = self.origin.link.inbox.borrow_mut().pop_front();
-        handed.or_else(|| self.origin.pool.upgrade()?.next_waiting())
+        self.take_handed().or_else(|| self.origin.pool.upgrade()?.next_waiting())
     }
 
     /// Reports to the pool how many calls it may hand over.
@@ -236,6 +240,14 @@ impl<T: Transport> ClientConnection<T> {
         let is_idle = self.calls.is_empty() && handed == 0;
         let ends = self.machine.is_last() || self.ended.read || self.ended.write_failed;
         self.set_state(if ends { LinkState::Ending } else { LinkState::Open { room, is_idle } });
+        // The calls that it was handed do not wait for its close, since its streams may last for hours.
+        while ends
+            && self.machine.is_multiplexed()
+            && let Some(pool) = self.origin.pool.upgrade()
+            && let Some(left) = self.take_handed()
+        {
+            pool.place(left);
+        }
     }
 
     fn set_state(&self, state: LinkState) {

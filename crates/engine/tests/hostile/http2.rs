@@ -378,6 +378,37 @@ fn a_limit_of_streams_is_remembered() {
     all_home(&server);
 }
 
+// RFC 9113 §6.8: a server that shuts down sends GOAWAY with the largest stream number, then PING. When the acknowledgement arrives it
+// sends the last number, and discards streams after it, as grpc-go does with MaxConnectionAge.
+#[test]
+fn no_request_follows_the_first_goaway() {
+    let server = TestServer::start(|_| {});
+    let origin = Origin::new(vec![
+        |p| {
+            let stream = begin(p);
+            p.frame(kind::GOAWAY, flag::NONE, 0, &goaway(0x7fff_ffff));
+            p.frame(kind::PING, flag::NONE, 0, b"goaway!!");
+            // The second request has arrived at the proxy too.
+            std::thread::sleep(Duration::from_millis(100));
+            p.respond(stream, "last");
+            assert_eq!(p.frames_to_the_end(), [0; 0]);
+        },
+        good,
+    ]);
+    wish(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+        transport.versions = causeway_pipeline::Versions::Http2;
+    });
+    let mut clients = [server.client(), server.client()];
+    let [first, second] = &mut clients;
+    first.ask(&target(&origin));
+    std::thread::sleep(Duration::from_millis(50));
+    second.post(&target(&origin), b"abc");
+    assert_eq!((read(first), read(second)), (whole(200, "last"), whole(200, "good")));
+    origin.end();
+    drop(clients);
+    all_home(&server);
+}
+
 // An upstream that accepts connections and is silent, as a stopped process is: each call has its own limit of time.
 #[test]
 fn an_upstream_without_settings() {
