@@ -20,9 +20,9 @@ pub(super) fn print_as_is(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Prints a line on standard error, ignoring failures.
+/// Prints a line on standard error, ignoring failures. One write, since another process may write to the same file.
 pub(super) fn note(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Handles clap's errors: prints help and version, and returns a mistake as one line.

@@ -617,12 +617,16 @@ impl<T: Transport> Future for ClientConnection<T> {
 
 impl<T: Transport> Drop for ClientConnection<T> {
     fn drop(&mut self) {
-        let fault = std::mem::replace(&mut self.fault, CallFault::Closed);
-        self.fail_all(&fault);
+        // A worker that ends has cut the clients' connections too: the log must not blame the upstream.
+        let is_end = self.line.core.lifecycle.is_closed();
+        if !is_end {
+            let fault = std::mem::replace(&mut self.fault, CallFault::Closed);
+            self.fail_all(&fault);
+        }
         if !self.machine.is_multiplexed() && self.calls.iter().any(UpstreamCall::is_cut) {
             self.line.transport.reset_on_close();
         }
-        if let Some(pool) = self.origin.pool.upgrade().filter(|_| !self.line.core.lifecycle.is_closed()) {
+        if let Some(pool) = self.origin.pool.upgrade().filter(|_| !is_end) {
             pool.closed(&self.origin.link);
         }
     }
