@@ -149,9 +149,11 @@ impl Writer<'_> {
         let flushes = std::mem::take(&mut self.flushes);
         let has_written = self.queue.take(&mut self.batch);
         self.write_batch();
-        if std::mem::take(&mut self.is_ending) {
+        if self.is_ending {
             self.report();
         }
+        // A request that came within this round is for the next one, with the lines that were queued before it.
+        self.is_ending &= !self.flushes.is_empty();
         for done in flushes {
             // The caller may have given up.
             let _ = done.send(());
