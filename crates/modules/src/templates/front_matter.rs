@@ -1,9 +1,16 @@
 //! `splitFrontMatter`: the data before a document, in YAML, TOML or JSON.
+//!
+//! - `yaml`: the values of YAML
+
+mod yaml;
 
 use std::rc::Rc;
 
 use causeway_go_template::{Call, Failure, IntegerType, Object, Value};
 use serde_json::Value as Json;
+use toml::Value as Toml;
+
+use super::dates;
 
 /// Splits a document into its front matter (`.Meta`) and the rest (`.Body`).
 pub(super) fn split(document: &str, call: &mut Call<'_>) -> Result<Value, Failure> {
@@ -27,35 +34,49 @@ pub(super) fn split(document: &str, call: &mut Call<'_>) -> Result<Value, Failur
     let end = line_end + at + 1;
     let matter = &document[line_end..end];
     let meta = match fence {
-        "---" => serde_saphyr::from_str::<Option<Json>>(matter)
-            .map_err(|error| format!("yaml: {error}"))?
-            .unwrap_or_default(),
-        "+++" => toml::from_str::<Json>(matter).map_err(|error| format!("toml: {error}"))?,
-        _ => serde_json::from_str(&format!("{{{matter}}}")).map_err(|error| format!("json: {error}"))?,
+        "---" => yaml::parse(matter).map_err(|error| format!("yaml: {error}"))?,
+        "+++" => of_toml(Toml::Table(matter.parse().map_err(|error| format!("toml: {error}"))?)),
+        _ => of_json(serde_json::from_str(&format!("{{{matter}}}")).map_err(|error| format!("json: {error}"))?),
     };
     let meta = match meta {
-        Json::Object(_) => value(meta),
-        Json::Null => nothing(),
+        Value::Map(_) => meta,
+        Value::Nil => nothing(),
         _ => return Err(format!("the front matter is no list of keys with values: {matter:?}").into()),
     };
     made(meta, &document[end + len..])
 }
 
-/// Converts data; JSON's numbers are floats, as in Go.
-fn value(json: Json) -> Value {
+/// Converts JSON, whose numbers are floats, as in Go.
+fn of_json(json: Json) -> Value {
     match json {
         Json::Null => Value::Nil,
         Json::Bool(value) => value.into(),
-        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(number), _) => Value::Int(number),
-            (None, Some(number)) => number.into(),
-            (None, None) => Value::Integer(0, IntegerType::Int64),
-        },
+        Json::Number(number) => number.as_f64().unwrap_or_default().into(),
         Json::String(text) => text.into(),
-        Json::Array(items) => Value::list(items.into_iter().map(value).collect()),
-        Json::Object(members) => Value::map(members.into_iter().map(|(name, member)| (name, value(member)))),
+        Json::Array(items) => Value::list(items.into_iter().map(of_json).collect()),
+        Json::Object(members) => Value::map(members.into_iter().map(|(name, member)| (name, of_json(member)))),
     }
 }
+
+/// Converts TOML. As in Go, a time without a zone is in the server's.
+fn of_toml(toml: Toml) -> Value {
+    match toml {
+        Toml::String(text) => text.into(),
+        Toml::Integer(number) => Value::Integer(number, IntegerType::Int64),
+        Toml::Float(number) => number.into(),
+        Toml::Boolean(value) => value.into(),
+        Toml::Datetime(time) => {
+            let text = time.to_string();
+            dates::by_layouts(&TOML_TIMES, &text, None).unwrap_or_else(|| text.into())
+        }
+        Toml::Array(items) => Value::list(items.into_iter().map(of_toml).collect()),
+        Toml::Table(members) => Value::map(members.into_iter().map(|(name, member)| (name, of_toml(member)))),
+    }
+}
+
+/// TOML's forms of times (TOML 1.0, sections on dates and times), as layouts of Go.
+const TOML_TIMES: [&str; 4] =
+    ["2006-01-02T15:04:05.999999999Z07:00", "2006-01-02T15:04:05.999999999", "2006-01-02", "15:04:05.999999999"];
 
 #[derive(Debug)]
 struct Document {

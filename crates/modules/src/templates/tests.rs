@@ -112,6 +112,18 @@ fn values_and_functions() {
             "{{if gt (now.Year) 2020}}{{now | date \"2006\" | len}}{{end}} {{default \"d\" \"\"}} {{list 1 2 | join \"-\"}}",
             "4 d 1-2",
         ),
+        // The types of yaml.v3: times, words that YAML 1.1 took for booleans, octal numbers.
+        (
+            "{{with splitFrontMatter \"---\\nd: 2020-01-02\\nt: 2020-01-02T03:04:05+01:00\\nq: '2020-01-02'\\nw: no\\no: 010\\ni: .inf\\nyes: 1\\nl: [2020-1-2, off]\\n---\\n\"}}\
+             {{.Meta.d | date \"2 Jan 2006\"}} {{.Meta.t.Format \"15:04 -0700\"}} {{printf \"%T\" .Meta.q}} {{.Meta.w}} {{.Meta.o}} {{.Meta.i}} {{.Meta.yes}} \
+             {{.Meta.l}}{{end}}",
+            "2 Jan 2020 03:04 +0100 string no 8 +Inf 1 [2020-01-02 00:00:00 +0000 UTC off]",
+        ),
+        (
+            "{{with splitFrontMatter \"+++\\nd = 2020-01-02\\nt = 2020-01-02T03:04:05Z\\ni = inf\\n+++\\n\"}}\
+             {{.Meta.d.Format \"2 Jan 2006\"}} {{.Meta.t.Hour}} {{.Meta.i}}{{end}}",
+            "2 Jan 2020 3 +Inf",
+        ),
         ("{{with splitFrontMatter \"no front matter\"}}{{.Meta}}{{.Body}}{{end}}", "map[]no front matter"),
     ] {
         check(&mut kit, template, want);
