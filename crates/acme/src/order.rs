@@ -233,7 +233,7 @@ async fn download(issuer: &Issuer, connection: &Connection, order: &mut Order) -
         }
         downloads += 1;
         let pause = issuer.timing.download_pause.max(asked);
-        tracing::debug!(%error, ?pause, "the certificate has not arrived");
+        tracing::debug!(%error, pause = pause.as_secs_f64(), "the certificate has not arrived");
         tokio::time::sleep(pause).await;
     }
 }

@@ -181,7 +181,18 @@ impl Metrics {
     fn expose(&self, page: &mut Exposition) {
         let help = "Total number of scrapes by HTTP status code.";
         let scrapes = self.scrapes.load(Ordering::Relaxed);
-        page.family("promhttp_metric_handler_requests_total", Kind::Counter, help).sample(&[("code", "200")], scrapes);
+        let family = page.family("promhttp_metric_handler_requests_total", Kind::Counter, help);
+        // This server's scrapes do not fail; the other codes are there for dashboards made for Go's servers.
+        for (code, count) in [("200", scrapes), ("500", 0), ("503", 0)] {
+            family.sample(&[("code", code)], count);
+        }
+        // As in Go, the scrape itself is the one in flight.
+        page.single(
+            "promhttp_metric_handler_requests_in_flight",
+            Kind::Gauge,
+            "Current number of scrapes being served.",
+            1_u64,
+        );
         let help = "Whether the last configuration reload attempt was successful.";
         let is_good = self.is_last_load_good.load(Ordering::Relaxed);
         page.single("caddy_config_last_reload_successful", Kind::Gauge, help, is_good);

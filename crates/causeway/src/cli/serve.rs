@@ -131,7 +131,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = flags.workers.map_or(cores, usize::from);
     let grace = flags.grace;
-    tracing::debug!(workers, ?grace, ?descriptors, "starting with these bounds");
+    tracing::debug!(workers, grace = grace.map(|grace| grace.as_secs_f64()), descriptors, "starting with these bounds");
     let environment = Arc::clone(&serving.environment);
     let registry = source::registry(&serving.environment);
     let handed = predecessor.as_mut().map(Predecessor::take_sockets).unwrap_or_default();

@@ -106,13 +106,7 @@ fn pascal(text: &[u8]) -> Vec<u8> {
         match rest.next() {
             Some(letter) if connects(letter) => push(&mut out, letter),
             Some(letter) => break letter,
-            // Xstrings writes the last one twice.
-            None => {
-                if let Some(last) = letters(text).last() {
-                    push(&mut out, last);
-                }
-                return out;
-            }
+            None => return out,
         }
     };
     let mut in_capitals = UPPER.contains(first);

@@ -70,7 +70,7 @@ fn integer(value: i64) -> Value {
 pub(super) fn int64(value: &Value) -> i64 {
     match value {
         Value::String(text) => {
-            std::str::from_utf8(text).ok().and_then(|text| number::signed(without_zero_fraction(text))).unwrap_or(0)
+            std::str::from_utf8(text).ok().and_then(|text| number::signed(without_fraction(text))).unwrap_or(0)
         }
         // The processors of most servers convert a float out of range to the smallest integer.
         Value::Float(value) if !(-9.3e18..9_223_372_036_854_775_808.0).contains(value) => i64::MIN,
@@ -81,11 +81,11 @@ pub(super) fn int64(value: &Value) -> i64 {
     }
 }
 
-/// Removes `.0`, also with more zeros, from the end.
-fn without_zero_fraction(text: &str) -> &str {
-    let digits = text.trim_end_matches('0');
-    match digits.strip_suffix('.') {
-        Some(whole) if digits.len() < text.len() => whole,
+/// Removes the fraction of a decimal number, as Go's package `cast` does since version 1.8.
+fn without_fraction(text: &str) -> &str {
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.split_once('.') {
+        Some((whole, fraction)) if is_digits(fraction) && is_digits(whole.trim_start_matches(['+', '-'])) => whole,
         _ => text,
     }
 }

@@ -24,7 +24,7 @@ pub(super) static ROWS: &[Row] = &[
         call.spend(text(&args[0]).len().saturating_mul(16))?;
         let constraints = constraints(&string(&args[0])?)?;
         let version = Semver::parse(&string(&args[1])?)?;
-        let holds = constraints.iter().any(|all| all.iter().all(|constraint| constraint.holds(&version)));
+        let holds = constraints.iter().any(|all| all_hold(all, &version));
         Ok(Value::Bool(holds))
     }),
 ];
@@ -208,6 +208,13 @@ fn constraints(text: &str) -> Result<Vec<Vec<Constraint>>, Failure> {
     rewritten.split("||").map(alternative).collect()
 }
 
+/// Returns whether all constraints of an alternative hold. A prerelease satisfies only an alternative that has one.
+fn all_hold(all: &[Constraint], version: &Semver) -> bool {
+    let may_hold =
+        version.prerelease.is_empty() || all.iter().any(|constraint| !constraint.version.prerelease.is_empty());
+    may_hold && all.iter().all(|constraint| constraint.holds(version))
+}
+
 impl Constraint {
     fn parse(text: &str) -> Result<Self, Failure> {
         let improper = || format!("improper constraint: {text}");
@@ -244,11 +251,6 @@ impl Constraint {
 
     fn holds(&self, version: &Semver) -> bool {
         let (wanted, order) = (&self.version, version.compare(&self.version));
-        // A prerelease satisfies only a constraint that has one.
-        let is_unwanted = !version.prerelease.is_empty() && wanted.prerelease.is_empty();
-        if is_unwanted && (self.operator != Operator::NotEqual || self.is_open) {
-            return false;
-        }
         match self.operator {
             Operator::Caret => self.caret(version, order),
             Operator::Equal if !self.is_open => order == Ordering::Equal,
