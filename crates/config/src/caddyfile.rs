@@ -150,7 +150,12 @@ impl<'a> Session<'a> {
 
     /// Records a warning about accepted input.
     pub(crate) fn warn(&self, token: &Token, message: String) {
-        self.warnings.borrow_mut().push(Warning { at: token.at.clone(), message });
+        self.warn_at(&token.at, message);
+    }
+
+    /// As [`warn`](Self::warn), about a directive that was evaluated before.
+    pub(crate) fn warn_at(&self, at: &Position, message: String) {
+        self.warnings.borrow_mut().push(Warning { at: at.clone(), message });
     }
 
     /// Records the error for an unread word, unless an earlier one is recorded.

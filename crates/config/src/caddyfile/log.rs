@@ -18,6 +18,7 @@ use super::dispenser::Dispenser;
 use super::error::{Error, ErrorKind};
 use super::quantity::integer;
 use super::registry::Output;
+use super::{EvaluatedSite, Session};
 use causeway_pipeline::build::nanoseconds;
 
 /// The logger for all entries that no other logger includes.
@@ -181,6 +182,22 @@ fn sampling(d: &Dispenser<'_>) -> Result<Value, Error> {
         }
     }
     Ok(sampling.into())
+}
+
+/// Warns of loggers without effect: as in Caddy, a site without host names uses only its last logger.
+pub(super) fn warn_of_unused(site: &EvaluatedSite, session: &Session<'_>) {
+    if site.addresses.iter().all(|address| !address.host.is_empty()) {
+        return;
+    }
+    let of_site = site.outputs.iter().filter_map(|placed| match &placed.output {
+        Output::Log(logger) if logger.reach == Reach::Hosts && logger.hosts.is_empty() => Some(&placed.at),
+        _ => None,
+    });
+    let mut unused = Vec::from_iter(of_site);
+    unused.pop();
+    for at in unused {
+        session.warn_at(at, "a site without host names uses only its last log, so this one has no effect".to_owned());
+    }
 }
 
 /// A server's `logs`, while its sites are added.

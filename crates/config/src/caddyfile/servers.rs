@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::address::{self, Address};
 use super::error::{Error, ErrorKind, NAMED_ROUTE};
-use super::log::ServerLogs;
+use super::log::{self, ServerLogs};
 use super::matcher::MatcherSet;
 use super::options::Options;
 use super::position::Position;
@@ -183,6 +183,7 @@ pub(crate) fn http_app(
     options: &Options,
     session: &Session<'_>,
 ) -> Result<Map<String, Value>, Error> {
+    sites.iter().for_each(|site| log::warn_of_unused(site, session));
     let mut servers = Map::new();
     let mut http = options.http_json();
     for (index, pairing) in pairings.iter().enumerate() {

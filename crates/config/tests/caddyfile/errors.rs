@@ -603,6 +603,16 @@ fn words_of_other_servers() {
     ] {
         assert_eq!(read(text).unwrap_err().to_string(), format!("Caddyfile:{want}"));
     }
+    for (text, want) in [
+        (":80 {\n\tlog a {\n\t\toutput stdout\n\t}\n\tlog b {\n\t\toutput stderr\n\t}\n}\n", 1),
+        ("a.test {\n\tlog a {\n\t\toutput stdout\n\t}\n\tlog b {\n\t\toutput stderr\n\t}\n}\n", 0),
+        (":80 {\n\tlog a {\n\t\tno_hostname\n\t}\n\tlog b {\n\t\thostnames a.test\n\t}\n\tlog\n}\n", 0),
+    ] {
+        let warnings = read(text).unwrap().warnings;
+        let found = Vec::from_iter(warnings.iter().map(|warning| format!("{}: {}", warning.at, warning.message)));
+        let message = "Caddyfile:2:2: a site without host names uses only its last log, so this one has no effect";
+        assert_eq!(found, vec![message; want], "{text}");
+    }
     let warnings = read(":80 {\n\theader -A b\n}\n").unwrap().warnings;
     let found = Vec::from_iter(warnings.iter().map(|warning| format!("{}: {}", warning.at, warning.message)));
     assert_eq!(found, ["Caddyfile:2:12: 'b' has no effect: -A deletes the field, whatever its value"]);
