@@ -166,7 +166,7 @@ impl Respond {
         }
         let config = config(servers);
         serve_generated(
-            serving(SiteKind::Answer, "one answer", format!("respond --listen {}", self.listen), config),
+            serving(SiteKind::Answer, "a fixed response", format!("respond --listen {}", self.listen), config),
             &self.serve,
         )
     }
