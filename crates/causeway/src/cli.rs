@@ -254,18 +254,15 @@ impl RunFlags {
         let adapted = source.adapt()?;
         source::warn_before_load(&source.document, &adapted);
         // Only a configuration from a file can be reloaded by SIGUSR1 or a watch.
-        let follows = source.file.clone().map(|file| {
-            let adapter = source.document.language.adapter().to_owned();
-            let watch = if self.watch { Watch::EverySecond } else { Watch::No };
-            serve::followed(&self.config, server::ConfigFile { file, adapter }, watch)
-        });
-        let follows = match &predecessor {
-            Some(predecessor) => predecessor.follows().map(|file| {
-                let watch = if self.watch { Watch::EverySecond } else { Watch::No };
-                serve::followed(&self.config, file, watch)
+        let file = match &predecessor {
+            Some(predecessor) => predecessor.follows(),
+            None => source.file.clone().map(|file| {
+                let adapter = source.document.language.adapter().to_owned();
+                server::ConfigFile { file, adapter }
             }),
-            None => follows,
         };
+        let watch = if self.watch { Watch::EverySecond } else { Watch::No };
+        let follows = file.map(|file| serve::followed(&self.config, file, watch));
         // A former process has sent its last word to the `start` that waits for it.
         let pingback = pingback.filter(|_| predecessor.is_none());
         if self.watch && follows.is_none() && predecessor.is_none() {

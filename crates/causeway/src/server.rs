@@ -164,7 +164,7 @@ pub struct Server {
     range_fetches: RangeFetches,
     /// That of the current configuration.
     generation: Generation,
-    fixed: Fixed,
+    fixed: ServerSettings,
     control: Control,
     commands: mpsc::Receiver<Command>,
 }
@@ -174,20 +174,6 @@ pub(crate) type BoundAddresses = Vec<(BoundAddress, bool)>;
 
 /// Maps an `@id` to the path of its object.
 type Ids = BTreeMap<String, String>;
-
-/// Settings that no configuration changes.
-struct Fixed {
-    grace: Option<Duration>,
-    registry: Arc<Registry>,
-    directives: Arc<Directives>,
-    environment: Environment,
-    admin: Option<AdminAddress>,
-    data: PathBuf,
-    autosave: Option<PathBuf>,
-    logs: LogsReceiver,
-    stages: StageReceiver,
-    successor: Option<SuccessorStart>,
-}
 
 /// A configuration that passed every check possible without binding an address.
 struct Compiled {
@@ -212,25 +198,12 @@ impl Server {
     /// # Errors
     /// Returns the reason when `config` cannot be served.
     pub async fn start(
-        settings: ServerSettings,
+        mut settings: ServerSettings,
         config: Value,
         follows: Option<ConfigFile>,
     ) -> Result<Self, LoadFault> {
-        let ServerSettings {
-            workers,
-            grace,
-            registry,
-            directives,
-            environment,
-            admin,
-            data,
-            autosave,
-            logs,
-            stages,
-            successor,
-            handed,
-        } = settings;
-        let fixed = Fixed { grace, registry, directives, environment, admin, data, autosave, logs, stages, successor };
+        let (workers, handed) = (settings.workers, std::mem::take(&mut settings.handed));
+        let fixed = settings;
         let (control, commands) = Control::channel();
         let Compiled { ids, loaded, remote, logs, certificates } = fixed.compile(config.clone()).await?;
         let identity = fixed.identity(&loaded, None).await?;
@@ -626,7 +599,7 @@ impl Server {
     }
 }
 
-impl Fixed {
+impl ServerSettings {
     /// Compiles on a blocking thread: other callers wait for the server's task, and workers must not stall.
     async fn compile(&self, config: Value) -> Result<Compiled, LoadFault> {
         let registry = Arc::clone(&self.registry);
