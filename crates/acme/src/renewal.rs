@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_that_are_no_advice() {
+    async fn malformed_renewal_information() {
         let leaf = leaf();
         let backwards = r#"{"suggestedWindow": {"start": "2026-01-03T04:00:00Z", "end": "2026-01-02T04:00:00Z"}}"#;
         let no_date = r#"{"suggestedWindow": {"start": "tomorrow", "end": "2026-01-02T04:00:00Z"}}"#;

@@ -157,8 +157,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read() {
-        let asked = read("500ms, budget=2%,target=encode,target=span b,mode=screen,seed=7,out=x.json,wait").unwrap();
+    fn settings_are_parsed() {
+        let settings_text =
+            read("500ms, budget=2%,target=encode,target=span b,mode=screen,seed=7,out=x.json,wait").unwrap();
         let want = Profiler::builder()
             .duration(Duration::from_millis(500))
             .budget(0.02)
@@ -166,15 +167,15 @@ mod tests {
             .target("span b")
             .mode(Modes::Screen)
             .seed(7);
-        assert_eq!(format!("{:?}", asked.builder), format!("{want:?}"));
-        assert_eq!((asked.out, asked.waits), (PathBuf::from("x.json"), true));
+        assert_eq!(format!("{:?}", settings_text.builder), format!("{want:?}"));
+        assert_eq!((settings_text.out, settings_text.waits), (PathBuf::from("x.json"), true));
         for (value, want) in [("30s", 30_000), ("2m", 120_000), ("1.5", 1500), ("250ms", 250), ("1h", 3_600_000)] {
             assert_eq!(duration(value), Some(Duration::from_millis(want)), "{value}");
         }
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn errors_name_the_invalid_setting() {
         for (value, word, expected) in [
             ("soon", "soon", "a duration first"),
             ("-3s", "-3s", "a duration first"),

@@ -154,17 +154,17 @@ mod tests {
 
     // Two pairs that share an entry and alternate would take the lock each time.
     #[test]
-    fn what_a_server_meets_hardly_shares_places() {
+    fn the_kinds_of_a_server_rarely_collide_in_the_cache() {
         let mut places = vec![0; 1 << CACHE_BITS];
         // Span numbers are consecutive, and so are kind numbers, within each of a few threads.
-        let met = (0..4_u32).flat_map(|thread| (0..32).map(move |at| (1 + 40 * thread + at / 2, 2 * at)));
-        met.for_each(|(kind, step)| places[place(kind, step)] += 1);
+        let accesses = (0..4_u32).flat_map(|thread| (0..32).map(move |at| (1 + 40 * thread + at / 2, 2 * at)));
+        accesses.for_each(|(kind, step)| places[place(kind, step)] += 1);
         let shared: u32 = places.iter().filter(|&&count| count > 1).sum();
         assert!(shared < 40, "{shared} of 128");
     }
 
     #[test]
-    fn spans_nest_and_meetings_replace_each_other() {
+    fn spans_nest_and_events_replace_each_other() {
         let worker = of_thread(&Account::new(0, "worker-7"));
         assert_eq!(worker, of_thread(&Account::new(1, "worker-12")));
         let (a, b) = (Span::named("kinds a"), Span::named("kinds b"));

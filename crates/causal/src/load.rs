@@ -191,7 +191,7 @@ mod tests {
 
     /// The kernel's accounting has precedence over habits, and neither changes the result of probes.
     #[test]
-    fn what_sets_the_pace_is_the_generator_where_it_has_no_time_left() {
+    fn a_saturated_generator_limits_the_load() {
         let verdict = |kind| Verdict { kind, elasticity: Some(0.0), half_width: 0.1, blocks: 4, wants_longer: false };
         let peer = |busy| PeerProcess { name: "wrk".into(), process: 7, busy };
         for (kind, peer, utilisation, want) in [
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_is_known_by_what_it_gives_up() {
+    fn the_elasticity_determines_the_load_kind() {
         for (elasticity, kind) in [
             (1.0, LoadKind::Closed),
             (0.9, LoadKind::Closed),
@@ -252,12 +252,12 @@ mod tests {
     /// and the noise is 11. Six blocks are nearly always enough, and with fewer the result is "unknown" rather than
     /// wrong.
     #[test]
-    fn a_crowd_is_not_taken_for_clients_who_wait() {
+    fn an_open_load_is_not_mistaken_for_a_closed_one() {
         for (elasticity, right, wrong) in
             [(0.0, LoadKind::Limited, LoadKind::Closed), (1.0, LoadKind::Closed, LoadKind::Limited)]
         {
             for (count, least) in [(4, 500), (6, 900), (12, 970)] {
-                let (mut told, mut misled) = (0, 0);
+                let (mut judged, mut misjudged) = (0, 0);
                 for seed in 0..1000 {
                     let mut dice = Dice::new(seed);
                     let mut came = |units: f64| units + units.sqrt() * dice.normal();
@@ -269,10 +269,13 @@ mod tests {
                     };
                     let blocks: Vec<_> = (0..count).map(block).collect();
                     let verdict = judge(&blocks, 0.6, Habit::default());
-                    told += u32::from(verdict.blocks > 0 && verdict.kind == right);
-                    misled += u32::from(verdict.blocks > 0 && verdict.kind == wrong);
+                    judged += u32::from(verdict.blocks > 0 && verdict.kind == right);
+                    misjudged += u32::from(verdict.blocks > 0 && verdict.kind == wrong);
                 }
-                assert!(told > least && misled < 5, "{elasticity}, {count} blocks: {told} told, {misled} wrong");
+                assert!(
+                    judged > least && misjudged < 5,
+                    "{elasticity}, {count} blocks: {judged} right, {misjudged} wrong"
+                );
             }
         }
     }
@@ -280,7 +283,7 @@ mod tests {
     /// Connections used in turns, each after the same fraction of a window. Messages held at its end are missing with
     /// any load, and do not count as a closed loop. If they are nearly all of the pause, there is no result.
     #[test]
-    fn what_is_held_when_windows_end_tells_nothing() {
+    fn messages_held_at_window_ends_are_no_evidence() {
         let block = |part: f64, elasticity| {
             let pause = PROBE * 25_000.0;
             let missing = pause * (part + (1.0 - part) * elasticity);
@@ -291,13 +294,13 @@ mod tests {
                 held: 2.0 * pause * (part - part * part / 2.0),
             }
         };
-        for (part, is_told) in [(0.0, true), (0.2, true), (0.5, true), (0.69, true), (0.71, false), (1.0, false)] {
+        for (part, is_judged) in [(0.0, true), (0.2, true), (0.5, true), (0.69, true), (0.71, false), (1.0, false)] {
             for (elasticity, kind) in [(0.0, LoadKind::Limited), (1.0, LoadKind::Closed)] {
                 let verdict = judge(&[block(part, elasticity); 6], 0.5, Habit::default());
                 assert_eq!(verdict.wants_longer, part > PROBE_PENDING_MUCH, "{part}: {verdict:?}");
-                if is_told {
+                if is_judged {
                     assert_eq!((verdict.kind, verdict.is_known()), (kind, true), "{part}, {elasticity}: {verdict:?}");
-                    assert!(verdict.elasticity.is_some_and(|told| (told - elasticity).abs() < 1e-6), "{verdict:?}");
+                    assert!(verdict.elasticity.is_some_and(|judged| (judged - elasticity).abs() < 1e-6), "{verdict:?}");
                 } else {
                     assert_eq!(
                         (verdict.kind, verdict.blocks),
@@ -309,9 +312,9 @@ mod tests {
         }
     }
 
-    /// Probes that were too short are ignored beside the longer ones that followed.
+    /// Probes that were too short are ignored once longer ones have followed.
     #[test]
-    fn longer_probes_are_not_spoiled_by_short_ones() {
+    fn short_probes_do_not_distort_longer_ones() {
         let of = |held, came: f64| ProbeBlock {
             control: [100_000.0, 2e8],
             paused: [came, 1e8],
@@ -323,9 +326,9 @@ mod tests {
         assert_eq!((verdict.kind, verdict.blocks), (LoadKind::Limited, 6), "{verdict:?}");
     }
 
-    /// If the host is slow in two blocks, an open loop looks like a closed one. So probing goes on.
+    /// If the host is slow in two blocks, an open loop looks like a closed one. So probing continues.
     #[test]
-    fn few_that_agree_do_not_end_it() {
+    fn few_consistent_blocks_are_not_sufficient() {
         for count in 2..8 {
             let verdict = judge(&blocks(1, count, 0.8, 0.0), 0.6, Habit::default());
             assert_eq!((verdict.kind, verdict.is_known()), (LoadKind::Closed, count >= 4), "{verdict:?}");
@@ -334,7 +337,7 @@ mod tests {
 
     /// At 96 % of its capacity an open-loop load gives up five sixths of the pause, because it must.
     #[test]
-    fn what_is_forced_is_not_taken_for_consideration() {
+    fn a_saturated_open_load_is_not_mistaken_for_a_closed_one() {
         let forced: f64 = (1.0 - (1.0 - PROBE) / 0.96) / PROBE;
         assert_eq!(judge(&blocks(1, 12, forced, 0.002), 0.96, Habit::default()).kind, LoadKind::Limited);
         assert_eq!(judge(&blocks(1, 12, 1.0, 0.002), 0.96, Habit::default()).kind, LoadKind::Closed);
@@ -344,14 +347,14 @@ mod tests {
 
     /// Three units in all: none in the windows with the pause may be chance.
     #[test]
-    fn few_units_tell_nothing() {
+    fn few_units_give_no_verdict() {
         let none = ProbeBlock { control: [1.0, 2e8], paused: [0.0, 1e8], pauses: 2e7, held: 0.0 };
         let verdict = judge(&[none; 6], 0.1, Habit::default());
         assert_eq!((verdict.kind, verdict.is_known(), verdict.blocks), (LoadKind::Closed, false, 0), "{verdict:?}");
     }
 
     #[test]
-    fn without_probes_nothing_is_claimed() {
+    fn without_probes_there_is_no_verdict() {
         let quiet = ProbeBlock { paused: [0.0, 1e8], control: [0.0, 2e8], pauses: 2e7, held: 0.0 };
         let one = [vec![ProbeBlock { control: [3.0, 2e8], paused: [2.0, 1e8], ..quiet }], vec![quiet; 3]].concat();
         for blocks in [vec![], vec![ProbeBlock::default(); 5], blocks(3, 1, 0.0, 0.0), vec![quiet; 5], one] {

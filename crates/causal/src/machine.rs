@@ -23,7 +23,7 @@ mod tests {
 
     /// Linux shows the CPUID bit as the flag `hypervisor` in `/proc/cpuinfo`.
     #[test]
-    fn the_kernel_says_the_same() {
+    fn the_kernel_reports_the_same() {
         let known = std::fs::read_to_string("/proc/cpuinfo").unwrap();
         let flags = known.lines().find(|line| line.starts_with("flags")).unwrap();
         assert_eq!(is_virtual(), flags.split_whitespace().any(|flag| flag == "hypervisor"));

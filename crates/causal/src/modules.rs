@@ -131,9 +131,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_and_its_library_are_there() {
+    fn the_program_and_its_library_are_listed() {
         let modules = list(|_, _| true);
-        let here = the_program_and_its_library_are_there as fn() as usize;
+        let here = the_program_and_its_library_are_listed as fn() as usize;
         let program = &modules[0];
         assert!(program.is_program && program.text.contains(&here), "{:x?} {here:x}", program.text);
         assert!(program.unwind.as_ref().is_some_and(|(_, bytes)| bytes.len() > 1000));

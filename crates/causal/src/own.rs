@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_thread_takes_is_counted_once() {
+    fn the_time_of_a_thread_is_counted_once() {
         // Threads of other tests add to the total concurrently, so only lower bounds are checked.
         let before = TAKEN.load(Relaxed);
         let took = std::thread::spawn(|| {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn who_rests_goes_on_when_the_window_is_over() {
+    fn a_resting_thread_continues_after_the_window() {
         rest();
         for _ in 0..200 {
             let_rest();

@@ -174,7 +174,7 @@ mod tests {
     /// Lines with the columns of proc(5), as written on a little-endian machine.
     #[test]
     #[cfg(target_endian = "little")]
-    fn connections_are_read_as_the_kernel_writes_them() {
+    fn connections_are_parsed_in_the_format_of_the_kernel() {
         let head = "0:";
         let tail = "00000000:00000000 00:00000000 00000000  1000        0";
         for (why, line, want) in [

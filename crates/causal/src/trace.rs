@@ -242,7 +242,7 @@ mod tests {
     /// The excess is carried over, however large. Nothing is taken off an empty stretch, and never more than a stretch
     /// has.
     #[test]
-    fn hooks_take_what_they_owe_and_no_more_than_there_is() {
+    fn hook_time_is_deducted_and_bounded_by_the_stretch() {
         let mut hooks = Hooks::new(25.0);
         let taken = [20.0, 0.0, -1.0, 10.0, 5.0, 100.0, 100.0].map(|worked| hooks.take(worked));
         assert_eq!(taken, [20.0, 0.0, 0.0, 10.0, 5.0, 65.0, 25.0]);
@@ -275,7 +275,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_written_down_is_what_is_read() {
+    fn events_round_trip() {
         let mut entries = Vec::new();
         for (at, event) in (100..).zip(EVENTS) {
             let (entry, more) = event.encode(at);

@@ -8,7 +8,7 @@ use progress::{Attention, attend, install, thread};
 static RECORDER: Recorder = Recorder::new();
 
 #[test]
-fn a_thread_is_at_nothing_before_its_begin_and_after_its_end() {
+fn a_thread_has_no_kind_before_its_begin_and_after_its_end() {
     assert!(install(&RECORDER).is_ok(), "the first policy of the process");
     attend(Attention::Everything);
     RECORDER.open(Rule::Record);

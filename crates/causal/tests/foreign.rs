@@ -6,7 +6,7 @@ use causal::{Profiler, StartError};
 static OTHER: Recorder = Recorder::new();
 
 #[test]
-fn hooks_that_belong_to_another_policy_are_left_alone() {
+fn hooks_of_another_policy_are_not_replaced() {
     assert!(progress::install(&OTHER).is_ok());
     for _ in 0..2 {
         let error = Profiler::builder().start().unwrap_err();

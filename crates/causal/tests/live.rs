@@ -13,7 +13,7 @@ use progress::{progress, span, thread};
 static ONE: Mutex<()> = Mutex::new(());
 
 /// Runs `profile` while another thread performs units of work.
-fn beside_work(profile: impl FnOnce() -> Report) -> Report {
+fn during_work(profile: impl FnOnce() -> Report) -> Report {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -44,10 +44,10 @@ fn codes(report: &Report) -> Vec<ReasonCode> {
 }
 
 #[test]
-fn a_profile_runs_once_and_again() {
+fn a_profile_runs_repeatedly() {
     let _one = ONE.lock();
     for modes in [Modes::Both, Modes::Screen, Modes::Confirm] {
-        let report = beside_work(|| {
+        let report = during_work(|| {
             let builder = Profiler::builder().duration(Duration::from_millis(1500)).mode(modes).progress("live unit");
             let profiler = builder.program("a test").seed(1).start().unwrap();
             assert!(progress::is_active());
@@ -69,9 +69,9 @@ fn a_profile_runs_once_and_again() {
 }
 
 #[test]
-fn it_is_stopped_and_still_reports() {
+fn a_stopped_profile_has_a_report() {
     let _one = ONE.lock();
-    let report = beside_work(|| {
+    let report = during_work(|| {
         let profiler = Profiler::builder().duration(Duration::from_secs(3600)).start().unwrap();
         while profiler.status().report.progress.is_empty() {
             assert!(matches!(profiler.status().phase, Phase::Screening | Phase::Confirming));
@@ -95,7 +95,7 @@ fn it_is_stopped_and_still_reports() {
 }
 
 #[test]
-fn when_one_is_finished_another_can_begin() {
+fn a_profile_can_follow_another() {
     let _one = ONE.lock();
     for _ in 0..5 {
         let profiler = Profiler::builder().duration(Duration::from_millis(20)).start().unwrap();
@@ -110,7 +110,7 @@ fn when_one_is_finished_another_can_begin() {
 #[test]
 fn an_unknown_target_is_named() {
     let _one = ONE.lock();
-    let report = beside_work(|| {
+    let report = during_work(|| {
         let builder = Profiler::builder().duration(Duration::from_millis(800)).target("live works");
         builder.start().unwrap().finish()
     });

@@ -50,7 +50,7 @@ fn profile(stopped: bool) -> Report {
 /// The first profile reads the program's unwind rules and allocates each thread's logs; both are kept for later
 /// profiles. After that the memory of a profile is bounded and released, whether it runs to its end or is stopped.
 #[test]
-fn a_profile_holds_no_more_than_it_says_and_gives_all_back() {
+fn the_memory_of_a_profile_is_bounded_and_freed() {
     on_freed(|| {
         FREED.fetch_add(1, Relaxed);
     });

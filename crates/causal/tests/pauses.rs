@@ -46,7 +46,7 @@ fn window(experiment: &Experiment<'_>) -> (WindowOutcome, Spent) {
 }
 
 #[test]
-fn whoever_is_not_the_target_is_paused() {
+fn all_threads_but_the_target_are_paused() {
     assert!(install(&RECORDER).is_ok(), "the first policy of the process");
     attend(Attention::Everything);
     let (target, other, point) = (Span::named("target"), Span::named("other"), Point::named("item"));
@@ -93,7 +93,7 @@ fn whoever_is_not_the_target_is_paused() {
 }
 
 #[test]
-fn what_came_at_a_time_that_is_not_known_is_not_held() {
+fn messages_without_an_arrival_time_are_not_held() {
     static ALONE: Recorder = Recorder::new();
     let account: &Account = Box::leak(Box::new(Account::new(0, "worker")));
     ALONE.open_experiment(&Experiment { weights: None, speedup: 0.0 });

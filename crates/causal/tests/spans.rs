@@ -39,7 +39,7 @@ fn window(work: impl FnOnce()) -> Vec<Vec<u32>> {
 
 /// Whether the first event in a window is the begin of a span or the end of one.
 #[test]
-fn what_began_before_a_window_is_known_in_it() {
+fn spans_opened_before_a_window_count_in_it() {
     assert!(install(&RECORDER).is_ok(), "the first policy of the process");
     attend(Attention::Spans);
     let [a, b, c] = ["a", "b", "c"].map(Span::named);

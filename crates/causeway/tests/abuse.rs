@@ -61,7 +61,7 @@ impl Drop for AttackedServer {
 
 /// Runs one attack and returns how its first connections ended.
 #[track_caller]
-fn suffer(attack: &Attack) -> Vec<AttackOutcome> {
+fn run_attack(attack: &Attack) -> Vec<AttackOutcome> {
     let server = AttackedServer::start(&attack.name.replace([' ', ':', ','], "-"));
     let target = server.target;
     // Warm up, so that one-time allocations are not counted as growth.
@@ -79,7 +79,7 @@ fn suffer(attack: &Attack) -> Vec<AttackOutcome> {
             }
             served
         });
-        let attackers: Vec<_> = (0..ATTACKERS).map(|_| scope.spawn(move || persist(attack, target))).collect();
+        let attackers: Vec<_> = (0..ATTACKERS).map(|_| scope.spawn(move || repeat_attack(attack, target))).collect();
         let outcomes: Vec<_> = attackers.into_iter().map(|attacker| attacker.join().unwrap()).collect();
         over.store(true, Ordering::Relaxed);
         assert!(visits.join().unwrap() > 0, "{}: the visitor was not served", attack.name);
@@ -93,7 +93,7 @@ fn suffer(attack: &Attack) -> Vec<AttackOutcome> {
     outcomes
 }
 
-fn persist(attack: &Attack, target: AttackTarget) -> AttackOutcome {
+fn repeat_attack(attack: &Attack, target: AttackTarget) -> AttackOutcome {
     let begun = std::time::Instant::now();
     let first = attack.run(target, EFFORT).unwrap();
     while begun.elapsed() < EFFORT {
@@ -105,7 +105,7 @@ fn persist(attack: &Attack, target: AttackTarget) -> AttackOutcome {
 #[test]
 fn each_attack_is_ended_or_absorbed() {
     for attack in ATTACKS {
-        for outcome in suffer(attack) {
+        for outcome in run_attack(attack) {
             let fine = match outcome {
                 AttackOutcome::CALM | AttackOutcome::Absorbed | AttackOutcome::Stopped => true,
                 AttackOutcome::Closed => !attack.reads,
@@ -136,7 +136,7 @@ fn verdict(target: AttackTarget, block: &[u8]) -> Result<u8, u32> {
 // RFC 9113 §8.2.1, §8.2.2, §8.3.1, §10.3: a field that an HTTP/1 backend would split, or parse differently, makes the
 // request malformed.
 #[test]
-fn what_a_backend_would_split_is_refused() {
+fn requests_that_enable_splitting_are_refused() {
     const OK: u8 = 0x88;
     const BAD_REQUEST: u8 = 0x8c;
     const PROTOCOL_ERROR: u32 = 1;
@@ -197,8 +197,8 @@ fn what_a_backend_would_split_is_refused() {
     }
     bad.push(pseudo(b"/short", b"localhost", b"ht tp"));
     for block in &bad {
-        let said = verdict(target, block);
+        let outcome = verdict(target, block);
         let text = String::from_utf8_lossy(block).into_owned();
-        assert!(matches!(said, Err(PROTOCOL_ERROR) | Ok(BAD_REQUEST)), "{text:?}: {said:?}");
+        assert!(matches!(outcome, Err(PROTOCOL_ERROR) | Ok(BAD_REQUEST)), "{text:?}: {outcome:?}");
     }
 }

@@ -57,7 +57,7 @@ fn the_example() {
 
 // A mistake in a custom directive is reported with its position, like any other.
 #[test]
-fn mistakes_have_their_place() {
+fn errors_contain_their_position() {
     run(async {
         for (from, to, want) in [
             (
@@ -79,7 +79,7 @@ fn mistakes_have_their_place() {
 }
 
 #[test]
-fn a_root_that_cannot_be_read_is_warned_of() {
+fn an_unreadable_root_causes_a_warning() {
     run(async {
         let server = embed::start(":0 {\n\tbind 127.0.0.1\n\troot nowhere\n\tfile_server\n}\n").await.unwrap();
         let [warning] = server.warnings() else { panic!("{:?}", server.warnings()) };
@@ -143,7 +143,7 @@ fn until_a_signal() {
 }
 
 #[test]
-fn what_is_refused() {
+fn refused_settings() {
     let syntax = || Syntax::Handler(|_| Ok(Value::Null));
     run(async {
         let cases = [
@@ -184,8 +184,8 @@ fn async_handlers_and_variables() {
         let server = Server::builder()
             .handler("greet", |_, _| {
                 Ok(Box::new(async_handler(|request| async move {
-                    let who = request.head().target().query().unwrap_or("nobody").to_owned();
-                    Ok(format!("hello {who}\n"))
+                    let name = request.head().target().query().unwrap_or("nobody").to_owned();
+                    Ok(format!("hello {name}\n"))
                 })))
             })
             .directive("greet", Order::Last, Syntax::Handler(|_| Ok(json!({ "handler": "greet" }))))

@@ -41,7 +41,7 @@ impl SiteFolder {
         let mut kit = self.kit(directives);
         for (target, want) in cases {
             for _ in 0..2 {
-                assert_eq!(told(&kit.send(&Request::get(target))), *want, "{target} of\n{directives}");
+                assert_eq!(summary(&kit.send(&Request::get(target))), *want, "{target} of\n{directives}");
             }
         }
     }
@@ -54,7 +54,7 @@ impl Drop for SiteFolder {
 }
 
 /// Formats the content of a 200, or else the status with its location or content.
-fn told(answer: &TestResponse) -> String {
+fn summary(answer: &TestResponse) -> String {
     match (answer.status, answer.field("location")) {
         (200, _) => answer.text().to_owned(),
         (status, Some(to)) => format!("{status} {to}"),
@@ -185,7 +185,7 @@ fn file_server_browse() {
     let mut kit = site.kit("root ROOT\nfile_server {\nbrowse {\nfile_limit 2\n}\n}");
     assert_eq!(names(&mut kit, "/files/").len(), 2);
     let mut kit = site.kit("root ROOT\nfile_server browse");
-    assert_eq!(told(&kit.send(&Request::get("/files"))), "308 /files/");
+    assert_eq!(summary(&kit.send(&Request::get("/files"))), "308 /files/");
     assert!(kit.send(&Request::get("/files/")).text().contains("a-long-name.txt"));
 }
 
@@ -199,8 +199,8 @@ fn try_files() {
             for _ in 0..2 {
                 let answer = kit.send(&Request::get(target));
                 // After a failure the `header` directive does not run.
-                let told_of = (told(&answer), answer.field("x-target").unwrap_or("failed"));
-                assert_eq!(told_of, ((*want).to_owned(), *left), "{target}: {tries}");
+                let result = (summary(&answer), answer.field("x-target").unwrap_or("failed"));
+                assert_eq!(result, ((*want).to_owned(), *left), "{target}: {tries}");
             }
         }
     };

@@ -109,7 +109,7 @@ mod tests {
     // A process killed during a replacement leaves the old file whole and a partial temporary file next to it. The
     // temporary file does not stop the next replacement, regardless of its process number, and is removed later.
     #[test]
-    fn what_a_killed_process_left_is_removed() {
+    fn files_of_a_killed_process_are_removed() {
         let folder = Folder::new();
         let path = folder.path("a.key");
         replace(&path, b"old", Lasting::Yes).unwrap();

@@ -135,7 +135,7 @@ mod tests {
     use super::{NAMES, PROVIDERS};
 
     #[test]
-    fn the_names_are_those_of_the_table() {
+    fn the_names_match_the_table() {
         assert!(PROVIDERS.iter().map(|provider| provider.name).eq(NAMES.iter().copied()) && NAMES.is_sorted());
         for provider in PROVIDERS {
             assert!(provider.argument.is_empty() || provider.form(provider.argument).is_some(), "{}", provider.name);

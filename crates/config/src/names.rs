@@ -93,7 +93,7 @@ mod tests {
 
     // RFC 6125 §6.4.3, extended: a wildcard can stand for several labels, leftmost first, one `*` each.
     #[test]
-    fn a_pattern_covers() {
+    fn names_covered_by_patterns() {
         for (pattern, name, want) in [
             ("a.test", "A.test", true),
             ("*.test", "a.test", true),
@@ -113,7 +113,7 @@ mod tests {
 
     // Caddy's documentation, "Hostname requirements" of automatic HTTPS, and the certmagic rules that implement it.
     #[test]
-    fn who_certifies() {
+    fn kinds_of_authorities_for_names() {
         for (name, certifiable, internal, public) in [
             ("a.test", true, false, true),
             ("*.a.test", true, false, true),

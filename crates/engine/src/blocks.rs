@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_come_home_from_their_own_and_from_foreign_threads() {
+    fn blocks_return_to_their_pool_from_any_thread() {
         let blocks = Blocks::new(7, 64, Arc::default());
         let block = blocks.take();
         let chunk = block.share(0..3);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_is_freed_by_and_by() {
+    fn unused_blocks_are_freed_gradually() {
         let blocks = Blocks::new(8, 64, Arc::default());
         drop((0..8).map(|_| blocks.take()).collect::<Vec<_>>());
         assert_eq!(blocks.free(), 8);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_many_bodies_needed_is_freed_when_they_are_gone() {
+    fn blocks_of_a_burst_of_bodies_are_freed_afterwards() {
         let blocks = Blocks::new(10, 8, Arc::default());
         drop((0..4 * KEPT_IDLE).map(|_| blocks.take()).collect::<Vec<_>>());
         assert_eq!(blocks.free(), 4 * KEPT_IDLE, "kept for the next body");

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stands_still_until_polled_often_enough() {
+    fn the_clock_is_read_once_in_several_polls() {
         refresh();
         let before = now();
         std::thread::sleep(Duration::from_millis(2));

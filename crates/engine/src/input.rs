@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_held_only_while_there_are_bytes() {
+    fn a_block_is_held_only_while_it_has_bytes() {
         let blocks = Blocks::new(70, 64, std::sync::Arc::default());
         let mut input = Input::default();
         filled(&mut input, &blocks, b"abc");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_of_which_chunks_are_out_is_not_written_to() {
+    fn a_block_with_shared_chunks_is_not_written_to() {
         let blocks = Blocks::new(71, 64, std::sync::Arc::default());
         let mut input = Input::default();
         filled(&mut input, &blocks, b"bodyrest");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn unused_bytes_move_to_the_front_when_room_gets_short() {
+    fn unused_bytes_move_to_the_front_when_space_runs_short() {
         let blocks = Blocks::new(72, 2 * ROOM_MIN, std::sync::Arc::default());
         let mut input = Input::default();
         let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(2 * ROOM_MIN - 1).collect();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_full_of_unused_bytes_has_no_room() {
+    fn a_block_full_of_unused_bytes_has_no_space() {
         let blocks = Blocks::new(73, 64, std::sync::Arc::default());
         let mut input = Input::default();
         filled(&mut input, &blocks, &[7; 64]);
@@ -300,7 +300,7 @@ mod tests {
 
     // Requests after a body may fill the rest of a long block; they move to another block when the body's chunk is not written yet.
     #[test]
-    fn more_unused_bytes_than_a_normal_block_holds_move_to_a_long_one() {
+    fn unused_bytes_beyond_a_normal_block_move_to_a_long_one() {
         let blocks = Blocks::new(77, BLOCK_BYTES_MIN, std::sync::Arc::default());
         let mut input = Input::default();
         read(&mut input, &blocks, BlockSize::Long, BLOCK_BYTES_MIN);

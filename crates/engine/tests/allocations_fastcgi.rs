@@ -11,7 +11,7 @@ use causeway_pipeline::FastCgi;
 use causeway_testkit::counting::CountingAllocator;
 use causeway_testkit::counting::everywhere::{allocations_during, exempt_this_thread};
 use support::TestServer;
-use support::forward::wish;
+use support::forward::override_transport;
 
 #[global_allocator]
 static COUNTING: CountingAllocator = CountingAllocator;
@@ -48,7 +48,7 @@ fn a_connection_for_each_request() {
         exempt_this_thread();
         listener.incoming().for_each(|stream| serve(stream.unwrap()));
     });
-    wish(address.port(), &address.to_string(), |transport| {
+    override_transport(address.port(), &address.to_string(), |transport| {
         transport.fastcgi = Some(FastCgi::default());
         transport.idle_timeout = Duration::ZERO;
     });

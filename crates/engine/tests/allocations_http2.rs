@@ -22,7 +22,7 @@ struct StreamClient {
 
 impl StreamClient {
     fn connect(server: &TestServer) -> Self {
-        // SETTINGS_INITIAL_WINDOW_SIZE is large; `ask` enlarges the connection's window as content arrives.
+        // SETTINGS_INITIAL_WINDOW_SIZE is large; `send_request` enlarges the connection's window as content arrives.
         let mut wire = Wire::connect(server.address(), &[(4, 1 << 20)]).unwrap();
         wire.put(kind::SETTINGS, flag::ACK, 0, &[]);
         Self { wire, next: 1 }
@@ -30,7 +30,7 @@ impl StreamClient {
 
     /// Requests each path on a stream of its own, every third with `content`, and reads all responses. Returns the number of
     /// content bytes received.
-    fn ask(&mut self, paths: &[String], content: &[u8]) -> usize {
+    fn send_request(&mut self, paths: &[String], content: &[u8]) -> usize {
         for (index, path) in paths.iter().enumerate() {
             let mut block = get(path);
             literal(&mut block, b"x-unobserved", b"1");
@@ -74,7 +74,7 @@ impl StreamClient {
                 (0..STREAMS).map(|at| if at == 0 { &*first } else { "/fixed" }.to_owned()).collect();
             let content = support::bytes(number * 61 % 16_000);
             let want = len + (STREAMS as usize - 1) * "fixed".len();
-            assert_eq!(self.ask(&paths, &content), want);
+            assert_eq!(self.send_request(&paths, &content), want);
         }
     }
 }
@@ -85,7 +85,7 @@ fn requests_by_http2() {
     let server = TestServer::start(|_| {});
     let mut client = StreamClient::connect(&server);
     // Checks that the counter covers the worker: a streamed response boxes its stream.
-    let seen = allocations_during(|| assert_eq!(client.ask(&["/chunks/1".to_owned()], &[]), 1));
+    let seen = allocations_during(|| assert_eq!(client.send_request(&["/chunks/1".to_owned()], &[]), 1));
     assert!(seen > 0, "the allocator is not counting");
     // The pools' growth depends on timing, so steady state is reached when several rounds in a row allocate no memory.
     let counts: Vec<u64> = (0..30).map(|_| allocations_during(|| client.round(200))).collect();

@@ -38,7 +38,7 @@ fn settles(why: &str, mut round: impl FnMut()) {
 }
 
 #[test]
-fn requests_that_are_sent_on() {
+fn proxied_requests() {
     exempt_this_thread();
     let (proxy, origin) = (TestServer::start(|_| {}), TestServer::start(|_| {}));
     let port = origin.address().port();
@@ -86,7 +86,7 @@ fn requests_that_are_sent_on() {
             assert!(client.answer().body == long);
         }
     });
-    assert!(SCRIBE.heard() > 1000);
+    assert!(SCRIBE.hook_calls() > 1000);
     progress::attend(progress::Attention::Nothing);
     let target = format!("/forward/{port}/fixed");
     let mut wire = causeway_testkit::http2::Wire::connect(proxy.address(), &[]).unwrap();

@@ -45,7 +45,7 @@ fn await_rests(count: usize) {
 }
 
 #[test]
-fn accepting_rests_and_resumes_while_what_is_open_is_served() {
+fn accepting_pauses_without_descriptors_and_resumes() {
     tracing::subscriber::set_global_default(Rests).unwrap();
     let server = TestServer::start(|_| ());
     let mut open = server.client();
@@ -53,13 +53,13 @@ fn accepting_rests_and_resumes_while_what_is_open_is_served() {
     // The client's end of the waiting connection gets the last descriptor, so the server's end finds none.
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(256), ..limit }).unwrap();
-    let mut hoard = Vec::new();
+    let mut open_files = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
-        hoard.push(file);
+        open_files.push(file);
     }
-    hoard.pop();
+    open_files.pop();
     let mut waiting = TestClient::connect(server.address());
-    waiting.ask("/fixed");
+    waiting.send_request("/fixed");
     for count in 1..=4 {
         await_rests(count);
         assert_eq!(open.get("/fixed").text(), "fixed", "open connections are still served");
@@ -68,6 +68,6 @@ fn accepting_rests_and_resumes_while_what_is_open_is_served() {
     let rests = RESTS.lock().unwrap().clone();
     let shortest = rests.windows(2).map(|pair| pair[1] - pair[0]).min();
     assert!(shortest >= Some(Duration::from_millis(200)), "{shortest:?}");
-    drop(hoard);
+    drop(open_files);
     assert_eq!(waiting.answer().text(), "fixed", "accepting resumes");
 }

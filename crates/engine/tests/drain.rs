@@ -14,7 +14,7 @@ use support::server::loopback;
 use support::{PATIENCE, ProbeEvent, TestClient, TestServer};
 
 #[test]
-fn draining_ends_idle_connections_and_lets_exchanges_end() {
+fn draining_closes_idle_connections_and_completes_exchanges() {
     let mut server = TestServer::start(|setup| setup.workers = 2);
     let address = server.address();
     let probe = server.probe.clone();
@@ -25,7 +25,7 @@ fn draining_ends_idle_connections_and_lets_exchanges_end() {
     let mut fresh = server.client();
     let mut busy: Vec<_> = (0..4).map(|_| server.client()).collect();
     for client in &mut busy {
-        client.ask("/hold");
+        client.send_request("/hold");
     }
     probe.await_held(4);
     server.await_connections(9);
@@ -50,7 +50,7 @@ fn draining_drops_what_exceeds_the_grace() {
     let mut server = TestServer::start(|_| ());
     let probe = server.probe.clone();
     let mut client = server.client();
-    client.ask("/hold");
+    client.send_request("/hold");
     probe.await_held(1);
     server.drain(Duration::from_millis(100)).join().unwrap();
     client.closed();
@@ -59,10 +59,10 @@ fn draining_drops_what_exceeds_the_grace() {
 }
 
 #[test]
-fn a_streamed_answer_ends_whole_while_draining() {
+fn a_streamed_response_completes_while_draining() {
     let mut server = TestServer::start(|_| ());
     let mut client = server.client();
-    client.ask("/chunks/20000000");
+    client.send_request("/chunks/20000000");
     assert_eq!(client.exactly(9), b"HTTP/1.1 ");
     let drained = server.drain(PATIENCE);
     let (rest, _) = client.rest();

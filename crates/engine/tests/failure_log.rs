@@ -12,7 +12,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use support::TestServer;
-use support::forward::wish;
+use support::forward::override_transport;
 use support::origin::{Deed, Origin, OriginConnection};
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -49,7 +49,7 @@ impl Subscriber for Lines {
 }
 
 #[test]
-fn answers_that_break_off() {
+fn responses_that_break_off() {
     tracing::subscriber::set_global_default(Lines).unwrap();
     let server = TestServer::start(|_| {});
     let sized = |peer: &mut OriginConnection| {
@@ -85,11 +85,11 @@ fn answers_that_break_off() {
     for (act, want) in cases {
         LINES.lock().unwrap().clear();
         let origin = Origin::with(vec![act]);
-        wish(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+        override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
             transport.read_timeout = Some(Duration::from_millis(100));
         });
         let mut client = server.client();
-        client.ask(&format!("{}/a?secret", origin.target()));
+        client.send_request(&format!("{}/a?secret", origin.target()));
         assert_eq!(client.head().status, 200);
         if want.is_some() {
             client.rest();
@@ -114,7 +114,7 @@ fn answers_that_break_off() {
         peer.rest();
     }) as Deed]);
     let mut client = server.client();
-    client.ask(&origin.target());
+    client.send_request(&origin.target());
     assert_eq!(client.head().status, 200);
     client.reset();
     origin.end();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use causeway_pipeline::FastCgi;
 use support::TestServer;
-use support::forward::wish;
+use support::forward::override_transport;
 use support::origin::{Act, Origin, OriginConnection};
 
 const STDIN: u8 = 5;
@@ -58,7 +58,7 @@ fn request(peer: &mut OriginConnection) -> (Vec<u8>, Vec<u8>) {
 fn application(acts: Vec<Act>) -> (Origin, String) {
     let origin = Origin::new(acts);
     let target = origin.target();
-    wish(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+    override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
         transport.fastcgi = Some(FastCgi::default());
         transport.idle_timeout = Duration::ZERO;
     });
@@ -66,7 +66,7 @@ fn application(acts: Vec<Act>) -> (Origin, String) {
 }
 
 #[test]
-fn a_request_on_a_connection_of_its_own() {
+fn a_request_on_its_own_connection() {
     let server = TestServer::start(|_| {});
     let hello: Act = |peer| {
         let (parameters, content) = request(peer);
@@ -107,7 +107,7 @@ fn content_in_both_directions() {
 }
 
 #[test]
-fn faults_of_applications_have_their_statuses() {
+fn statuses_for_faults_of_applications() {
     let server = TestServer::start(|_| {});
     let cases: Vec<(Act, u16)> = vec![
         (|peer| drop(request(peer)), 502),
@@ -176,9 +176,9 @@ fn a_response_that_breaks_off() {
     origin.end();
 }
 
-// The client goes while the script runs: the connection is closed, which aborts the script (FastCGI, §5.4).
+// The client disconnects while the script runs: the connection is closed, which aborts the script (FastCGI, §5.4).
 #[test]
-fn a_client_that_goes_takes_its_request_with_it() {
+fn a_request_is_aborted_when_its_client_disconnects() {
     let server = TestServer::start(|_| {});
     let (origin, target) = application(vec![|peer| {
         request(peer);

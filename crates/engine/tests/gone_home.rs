@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use causeway_pipeline::{TlsPolicy, TlsSpec};
 use causeway_testkit::http2::{Wire, flag, get, kind};
 use causeway_testkit::random::Random;
-use support::forward::wish;
+use support::forward::override_transport;
 use support::http2::RequestBody;
 use support::origin::OriginConnection;
 use support::tls::{Authority, Store};
@@ -45,7 +45,7 @@ impl DisconnectFixture {
             setup.certificates = Some(store);
         });
         let hostile = hostile();
-        wish(hostile, &format!("127.0.0.1:{hostile}"), |transport| {
+        override_transport(hostile, &format!("127.0.0.1:{hostile}"), |transport| {
             (transport.head_timeout, transport.read_timeout) =
                 (Some(Duration::from_millis(200)), Some(Duration::from_millis(200)));
         });
@@ -77,14 +77,14 @@ impl DisconnectFixture {
         ];
         let name = ORIGINS[random.below(8) as usize];
         if random.below(2) == 0 {
-            return format!("/forward/{}/{}/{}", self.hostile, random.below(DEEDS), random.below(1000));
+            return format!("/forward/{}/{}/{}", self.hostile, random.below(CLIENT_ACTS), random.below(1000));
         }
         let echo = self.echo(random);
         format!("{}/{name}", echo.trim_end_matches("/echo"))
     }
 
     /// Waits until no server holds a call or a block.
-    fn all_home(&self, seed: u64) {
+    fn assert_all_returned(&self, seed: u64) {
         let end = Instant::now() + PATIENCE;
         for (name, server) in [("proxy", &self.proxy), ("origin", &self.origin), ("protected", &self.protected)] {
             loop {
@@ -107,7 +107,7 @@ impl DisconnectFixture {
 }
 
 /// The number of the hostile origin's behaviours.
-const DEEDS: u64 = 11;
+const CLIENT_ACTS: u64 = 11;
 
 /// Starts an origin whose behaviour is selected by the path's second segment.
 fn hostile() -> u16 {
@@ -125,10 +125,10 @@ fn hostile() -> u16 {
 fn misbehave(mut peer: OriginConnection) {
     let Some(head) = peer.try_head() else { return };
     let mut segments = head.split(['/', ' ']).filter_map(|word| word.parse::<u64>().ok());
-    let (deed, size) = (segments.next().unwrap(), segments.next().unwrap() as usize * 97);
+    let (act, size) = (segments.next().unwrap(), segments.next().unwrap() as usize * 97);
     let sized = |len: usize| format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n");
     let mut send = |bytes: &[u8]| peer.0.write_all(bytes).is_ok();
-    match deed {
+    match act {
         // Stalls before the response, or within it.
         0 => std::thread::sleep(Duration::from_millis(250)),
         1 => {
@@ -280,10 +280,10 @@ fn under_faults_of_either_side() {
             _ => break_off_streams(&bench, random),
         }
         if seed % 10 == 9 {
-            bench.all_home(seed);
+            bench.assert_all_returned(seed);
         }
     }
     // After the faults, valid exchanges still succeed.
     (0..20).for_each(|seed| echo(&bench, &mut Random::new(SEEDS + seed), SEEDS + seed));
-    bench.all_home(SEEDS);
+    bench.assert_all_returned(SEEDS);
 }

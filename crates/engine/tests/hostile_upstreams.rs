@@ -42,9 +42,9 @@ fn whole(status: u16, text: &str) -> ClientResult {
 
 /// Sends a request over HTTP/1.1 on a new connection and reads the response.
 #[track_caller]
-fn ask(server: &TestServer, target: &str) -> ClientResult {
+fn send_request(server: &TestServer, target: &str) -> ClientResult {
     let mut client = server.client();
-    client.ask(target);
+    client.send_request(target);
     read(&mut client)
 }
 
@@ -73,7 +73,7 @@ fn read(client: &mut TestClient) -> ClientResult {
 
 /// Waits until the server holds no calls, blocks or connections, except for the one of this check.
 #[track_caller]
-fn all_home(server: &TestServer) {
+fn assert_all_returned(server: &TestServer) {
     let end = Instant::now() + PATIENCE;
     loop {
         let calls = server.client().get("/calls-lent").text().to_owned();

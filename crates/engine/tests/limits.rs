@@ -75,7 +75,7 @@ fn a_second_head_that_does_not_end_in_time_is_408() {
 }
 
 #[test]
-fn an_idle_connection_ends_without_a_word() {
+fn an_idle_connection_ends_without_a_response() {
     let server = TestServer::start(|setup| setup.timeouts.keep_alive = SHORT);
     server.client().closed();
     let mut client = server.client();
@@ -85,7 +85,7 @@ fn an_idle_connection_ends_without_a_word() {
 }
 
 #[test]
-fn a_body_that_pauses_too_long_is_told_to_its_reader() {
+fn the_reader_of_a_stalled_body_gets_an_error() {
     let server = TestServer::start(|setup| setup.timeouts.body.idle = SHORT);
     let mut client = server.client();
     client.send("POST /collect HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nabc");
@@ -96,7 +96,7 @@ fn a_body_that_pauses_too_long_is_told_to_its_reader() {
 }
 
 #[test]
-fn a_body_that_pauses_too_long_and_that_nobody_reads_ends_the_connection() {
+fn a_stalled_unread_body_ends_the_connection() {
     let server = TestServer::start(|setup| setup.timeouts.body.idle = SHORT);
     let mut client = server.client();
     client.send("POST /fixed HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nabc");
@@ -106,7 +106,7 @@ fn a_body_that_pauses_too_long_and_that_nobody_reads_ends_the_connection() {
 }
 
 #[test]
-fn a_handler_that_does_not_read_owes_the_time_itself() {
+fn the_body_timeout_excludes_the_time_of_a_slow_handler() {
     for rate in [None, NonZeroU64::new(100_000_000)] {
         let server = TestServer::start(|setup| {
             setup.timeouts.body = TransferLimit { idle: SHORT, bytes_per_second: rate };
@@ -161,7 +161,7 @@ fn a_response_below_the_minimum_rate() {
         setup.timeouts.write = TransferLimit { idle: SHORT, bytes_per_second: NonZeroU64::new(1_000_000_000) };
     });
     let mut client = server.client();
-    client.ask("/bytes/1000000000");
+    client.send_request("/bytes/1000000000");
     let mut read = 0;
     while let Ok(1..) = client.stream.read(&mut [0; 64 * 1024]) {
         read += 1;
@@ -182,7 +182,7 @@ fn a_response_that_waits_is_not_below_the_minimum_rate() {
         setup.timeouts.body.idle = SHORT;
     });
     let mut client = server.client();
-    client.ask("/hold");
+    client.send_request("/hold");
     server.probe.await_held(1);
     let mut other = server.client();
     other.send("POST /collect HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nabc");
@@ -195,7 +195,7 @@ fn a_response_that_waits_is_not_below_the_minimum_rate() {
 fn a_peer_that_reads_nothing_is_reset() {
     let server = TestServer::start(|setup| setup.timeouts.write.idle = SHORT);
     let mut client = server.client();
-    client.ask("/bytes/100000000");
+    client.send_request("/bytes/100000000");
     let outcome = server.probe.outcome("/bytes/100000000");
     assert_eq!(outcome.ending, Ending::TimedOut);
     let (bytes, close) = client.rest();
@@ -204,7 +204,7 @@ fn a_peer_that_reads_nothing_is_reset() {
 }
 
 #[test]
-fn a_peer_that_does_not_close_is_not_waited_for() {
+fn lingering_for_a_peer_that_does_not_close_is_bounded() {
     let server = TestServer::start(|setup| setup.timeouts.linger = SHORT);
     let mut client = server.client();
     client.send("GARBAGE\r\n\r\n");
@@ -217,7 +217,7 @@ fn a_peer_that_does_not_close_is_not_waited_for() {
 fn a_silent_response_ends_after_its_client() {
     let server = TestServer::start(|setup| setup.timeouts.linger = SHORT);
     let mut client = server.client();
-    client.ask("/silent-stream");
+    client.send_request("/silent-stream");
     assert_eq!(client.head().status, 200);
     client.end();
     assert_eq!(server.probe.outcome("/silent-stream").ending, Ending::PeerGone);
@@ -225,7 +225,7 @@ fn a_silent_response_ends_after_its_client() {
 }
 
 #[test]
-fn a_response_that_makes_progress_continues_after_its_clients_half() {
+fn a_progressing_response_continues_after_a_client_half_close() {
     const PIECES: usize = 10;
     let origin = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = origin.local_addr().unwrap().port();
@@ -242,7 +242,7 @@ fn a_response_that_makes_progress_continues_after_its_clients_half() {
     });
     let server = TestServer::start(|setup| setup.timeouts.linger = linger);
     let mut client = server.client();
-    client.ask(&format!("/forward/{port}/"));
+    client.send_request(&format!("/forward/{port}/"));
     client.end();
     assert_eq!(client.answer().text(), "x".repeat(PIECES));
     client.closed();
@@ -251,7 +251,7 @@ fn a_response_that_makes_progress_continues_after_its_clients_half() {
 #[track_caller]
 fn refused(tweak: fn(&mut HeadLimits), within: &str, beyond: &str, status: u16) {
     let server = TestServer::start(|setup| tweak(&mut setup.head));
-    let ask = |bytes: &str| -> ClientResponse {
+    let send_request = |bytes: &str| -> ClientResponse {
         let mut client = server.client();
         client.send(bytes);
         let answer = client.answer();
@@ -260,9 +260,9 @@ fn refused(tweak: fn(&mut HeadLimits), within: &str, beyond: &str, status: u16) 
         }
         answer
     };
-    let answer = ask(within);
+    let answer = send_request(within);
     assert_eq!((answer.status, answer.closes()), (200, false), "{within:?}");
-    let answer = ask(beyond);
+    let answer = send_request(beyond);
     assert_eq!((answer.status, answer.closes()), (status, true), "{beyond:?}");
 }
 
@@ -312,7 +312,7 @@ fn long_trailers_are_400() {
 
 // RFC 9112 §9.6: a reset could destroy the response before the client has read it. The server reads no more, but waits.
 #[test]
-fn a_client_that_sends_on_gets_the_response_of_a_closing_connection() {
+fn a_client_that_keeps_sending_gets_the_last_response() {
     let server = TestServer::start(|setup| setup.timeouts.linger = Duration::from_secs(30));
     let mut client = server.client();
     client.send("POST /fixed HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000000\r\n\r\n");
@@ -329,16 +329,16 @@ fn a_client_that_sends_on_gets_the_response_of_a_closing_connection() {
 fn a_long_unwanted_body_ends_the_connection() {
     let server = TestServer::start(|setup| setup.head.discard_bytes_max = 1000);
     // Bytes in the mailbox before the response do not count, so the head is sent alone, and the body after the response.
-    let ask = |len: usize| {
+    let send_request = |len: usize| {
         let mut client = server.client();
         client.send("POST /fixed HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000\r\n\r\n");
         assert_eq!(client.answer().text(), "fixed");
         client.send(bytes(len));
         client
     };
-    let mut client = ask(1001);
+    let mut client = send_request(1001);
     client.closed();
-    let mut client = ask(1000);
+    let mut client = send_request(1000);
     // Within the bound the server waits for the rest of the body.
     client.end();
     client.closed();

@@ -24,7 +24,7 @@ fn no_block_is_lent(server: &TestServer) {
 
 // RFC 9112 §9.3.2: responses have the order of their requests. The second request is in the block that ends the first one's body.
 #[test]
-fn a_request_after_a_long_body_is_answered_after_it() {
+fn a_request_after_a_long_body_is_served_after_it() {
     let (server, origin) = (TestServer::start(|_| {}), TestServer::start(|_| {}));
     let target = format!("/forward/{}", origin.address().port());
     let body = support::bytes(LEN);
@@ -48,7 +48,7 @@ fn a_request_after_a_long_body_is_answered_after_it() {
 
 // A block of a body that broke off serves the next one: none of the first one's bytes may show up in it.
 #[test]
-fn no_byte_of_a_body_that_broke_off_reaches_the_next_one() {
+fn an_incomplete_body_does_not_leak_into_the_next_one() {
     let (server, origin) = (TestServer::start(|_| {}), TestServer::start(|_| {}));
     let target = format!("/forward/{}/echo", origin.address().port());
     let secret = vec![b'S'; LEN];
@@ -76,7 +76,7 @@ fn a_response_that_breaks_off_within_a_long_block_is_incomplete() {
         })]);
         let server = TestServer::start(|_| {});
         let mut client = server.client();
-        client.ask(&origin.target());
+        client.send_request(&origin.target());
         assert_eq!(client.head().field("Content-Length"), Some(LEN.to_string().as_str()));
         let (body, _) = client.rest();
         assert!(body.len() <= len && body[..] == support::bytes(len)[..body.len()], "{} of {len}", body.len());

@@ -39,12 +39,12 @@ fn read_slowly(client: &mut TestClient, len: u64) {
 }
 
 #[test]
-fn a_slow_reader_of_a_large_answer_costs_no_memory() {
+fn a_slow_reader_of_a_large_response_needs_no_memory() {
     let server = TestServer::start(|_| ());
     forget_peak();
     let before = peak_bytes();
     let mut client = server.client();
-    client.ask(&format!("/bytes/{LARGE}"));
+    client.send_request(&format!("/bytes/{LARGE}"));
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {

@@ -16,7 +16,7 @@ use support::{ProbeEvent, TestClient, TestServer};
 const PAUSE: Duration = Duration::from_millis(4);
 
 #[track_caller]
-fn heard(lines: &[String], want: &[&str]) {
+fn assert_hooks(lines: &[String], want: &[&str]) {
     assert_eq!(lines, want, "{lines:#?}");
 }
 
@@ -39,13 +39,14 @@ fn settled(server: &TestServer) -> TestClient {
     client
 }
 
-/// Repeats `ask` until the kernel reports timestamps: it turns them on asynchronously for the first socket that enables them.
+/// Repeats `send_request` until the kernel reports timestamps: it turns them on asynchronously for the first socket
+/// that enables them.
 #[track_caller]
-fn until_known(recording: &Recording<'_>, mut ask: impl FnMut()) {
+fn until_known(recording: &Recording<'_>, mut send_request: impl FnMut()) {
     let end = Instant::now() + support::PATIENCE;
     while recording.times().last().is_none_or(|at| *at == 0) {
         assert!(Instant::now() < end, "the kernel reports no timestamps");
-        ask();
+        send_request();
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -66,7 +67,7 @@ fn requests_on_a_connection() {
     assert_eq!(lines, want);
     assert_eq!(client.get("/fixed").text(), "fixed");
     let recording = Recording::new(&alone);
-    heard(&recording.stop(), &[]);
+    assert_hooks(&recording.stop(), &[]);
 }
 
 #[test]
@@ -111,7 +112,7 @@ fn two_streams_of_one_connection() {
     let first = lines.iter().position(|line| line == "visit v1").expect("a request");
     // One read may also contain the acknowledgement of our SETTINGS, which counts as an arrival.
     assert_eq!(lines[first - 1], "arrived c1", "{lines:#?}");
-    heard(
+    assert_hooks(
         &lines[first..],
         &[
             "visit v1",
@@ -128,26 +129,26 @@ fn two_streams_of_one_connection() {
 }
 
 #[test]
-fn a_handler_that_sleeps_goes_on_because_of_its_timer() {
+fn a_sleeping_handler_resumes_with_its_timer() {
     let alone = alone();
     let server = TestServer::start(|_| {});
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
     assert_eq!(client.get("/sleep/5").text(), "slept");
-    heard(
+    assert_hooks(
         &recording.after(1),
         &["arrived c1", "visit v1", "sleep t1", "slept t1", "written c1", "end v1 request", "end v1 route at sleep"],
     );
 }
 
 #[test]
-fn work_elsewhere_is_two_messages() {
+fn work_on_another_thread_is_two_messages() {
     let alone = alone();
     let server = TestServer::start(|_| {});
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
     assert_eq!(client.get("/compute").status, 200);
-    heard(
+    assert_hooks(
         &recording.after(1),
         &[
             "arrived c1",
@@ -164,7 +165,7 @@ fn work_elsewhere_is_two_messages() {
 }
 
 #[test]
-fn a_body_that_is_waited_for_is_a_message() {
+fn waiting_for_a_body_is_a_message() {
     let alone = alone();
     let server = TestServer::start(|_| {});
     let mut client = settled(&server);
@@ -174,7 +175,7 @@ fn a_body_that_is_waited_for_is_a_message() {
     client.send("body");
     assert_eq!(client.answer().status, 200);
     let lines = recording.after(1);
-    heard(
+    assert_hooks(
         &lines,
         &[
             "arrived c1",
@@ -193,7 +194,7 @@ fn a_body_that_is_waited_for_is_a_message() {
 }
 
 #[test]
-fn a_request_that_is_sent_on() {
+fn a_proxied_request() {
     let alone = alone();
     let server = TestServer::start(|_| {});
     for is_http2 in [false, true] {
@@ -224,7 +225,7 @@ fn a_request_that_is_sent_on() {
         let first = lines.iter().position(|line| line == "visit v1").expect("a request");
         assert_eq!(lines[first - 1], "arrived c1", "{lines:#?}");
         let upstream = format!("called u1 upstream 127.0.0.1:{}", origin.port);
-        heard(
+        assert_hooks(
             &lines[first..],
             &[
                 "visit v1",
@@ -245,7 +246,7 @@ fn a_request_that_is_sent_on() {
 
 /// A response in two parts, and a missing one: each wait for the upstream has an end hook.
 #[test]
-fn an_upstream_is_waited_for_again_and_not_for_ever() {
+fn each_wait_for_an_upstream_has_an_end() {
     let alone = alone();
     let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
@@ -273,7 +274,7 @@ fn an_upstream_is_waited_for_again_and_not_for_ever() {
 }
 
 #[test]
-fn answers_of_upstreams_are_held_and_nothing_is_lost() {
+fn responses_of_upstreams_are_held_and_complete() {
     let alone = alone();
     let server = TestServer::start(|_| {});
     let origin = TestServer::start(|_| {});
@@ -295,7 +296,7 @@ fn answers_of_upstreams_are_held_and_nothing_is_lost() {
 
 /// An idle tunnel does not count as a wait for the upstream.
 #[test]
-fn a_tunnel_is_no_wait_for_an_upstream() {
+fn a_tunnel_is_not_a_wait_for_an_upstream() {
     let alone = alone();
     let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
@@ -324,7 +325,7 @@ fn a_tunnel_is_no_wait_for_an_upstream() {
 }
 
 #[test]
-fn over_tls_a_handshake_is_the_connections_first_exchange() {
+fn a_tls_handshake_is_the_first_exchange_of_a_connection() {
     let alone = alone();
     use support::tls::{Authority, Store, VERSIONS, connect};
     let authority = Authority::new();
@@ -386,12 +387,12 @@ fn spans_of_a_request() {
 }
 
 #[test]
-fn a_reload_in_the_middle() {
+fn a_reload_during_an_exchange() {
     let alone = alone();
     let mut server = TestServer::start(|_| {});
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
-    client.ask("/hold");
+    client.send_request("/hold");
     server.probe.await_held(1);
     let listen = causeway_pipeline::ListenAddress { port: server.address().port(), ..support::server::loopback() };
     server.reload(|setup| setup.listen = vec![listen]).unwrap();
@@ -409,7 +410,7 @@ fn a_reload_in_the_middle() {
 
 /// A server whose requests do not count as progress: hooks are called, but no unit of progress ends.
 #[test]
-fn answers_of_a_server_of_the_programs_own_are_no_progress() {
+fn responses_of_an_internal_server_are_no_progress() {
     let alone = alone();
     let server = TestServer::start(|setup| setup.is_progress = false);
     let mut client = settled(&server);
@@ -417,16 +418,16 @@ fn answers_of_a_server_of_the_programs_own_are_no_progress() {
     assert_eq!(client.get("/fixed").text(), "fixed");
     assert_eq!(client.get("/nowhere").status, 404);
     let want = ["arrived c1", "visit v1", "written c1", "arrived c1", "visit v2", "written c1"];
-    heard(&recording.stop(), &want);
+    assert_hooks(&recording.stop(), &want);
 }
 
 #[test]
-fn a_client_that_goes_away_is_no_progress() {
+fn an_aborted_request_is_no_progress() {
     let alone = alone();
     let server = TestServer::start(|_| {});
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
-    client.ask("/hold");
+    client.send_request("/hold");
     server.probe.await_held(1);
     client.reset();
     server.await_connections(0);
@@ -437,7 +438,7 @@ fn a_client_that_goes_away_is_no_progress() {
 }
 
 #[test]
-fn the_kernels_time_is_between_the_send_and_now() {
+fn kernel_timestamps_are_between_send_and_now() {
     let alone = alone();
     let now = || u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap();
     let server = TestServer::start(|_| {});
@@ -446,10 +447,10 @@ fn the_kernels_time_is_between_the_send_and_now() {
     until_known(&recording, || assert_eq!(client.get("/fixed").text(), "fixed"));
     // A request while the worker is busy with a second connection.
     let mut other = server.client();
-    other.ask("/burn/20000000");
+    other.send_request("/burn/20000000");
     std::thread::sleep(Duration::from_millis(2));
     let before = now();
-    client.ask("/fixed");
+    client.send_request("/fixed");
     let sent = now();
     assert_eq!(client.answer().text(), "fixed");
     let answered = now();
@@ -462,7 +463,7 @@ fn the_kernels_time_is_between_the_send_and_now() {
 }
 
 #[test]
-fn what_is_held_comes_later_and_nothing_is_lost() {
+fn held_requests_are_delayed_and_complete() {
     let alone = alone();
     let server = TestServer::start(|_| {});
     let mut client = settled(&server);
@@ -491,7 +492,7 @@ fn what_is_held_comes_later_and_nothing_is_lost() {
 
 /// Each byte of the head is held, and the holds do not extend the head's timeout.
 #[test]
-fn a_head_that_drips_is_not_let_off_by_holds() {
+fn holds_do_not_extend_the_head_timeout() {
     let alone = alone();
     let server = TestServer::start(|setup| setup.timeouts.head = 50 * PAUSE);
     let mut client = settled(&server);
@@ -514,30 +515,30 @@ fn a_head_that_drips_is_not_let_off_by_holds() {
 }
 
 #[test]
-fn answers_leave_while_requests_are_held() {
+fn responses_are_sent_while_requests_are_held() {
     let alone = alone();
     let server = TestServer::start(|_| {});
     let mut client = settled(&server);
     let recording = Recording::new(&alone);
-    client.ask("/bytes/3000000");
+    client.send_request("/bytes/3000000");
     client.head();
     recording.hold(PAUSE);
     // This request is held while the response before it is still being sent.
-    client.ask("/fixed");
+    client.send_request("/fixed");
     assert_eq!(client.exactly(3_000_000), support::bytes(3_000_000));
     assert_eq!(client.answer().text(), "fixed");
     recording.stop();
 }
 
 #[test]
-fn a_server_ends_with_what_it_holds() {
+fn a_server_stops_while_requests_are_held() {
     let alone = alone();
     for grace in [Duration::from_secs(10), Duration::ZERO] {
         let mut server = TestServer::start(|_| {});
         let mut clients: Vec<_> = (0..5).map(|_| settled(&server)).collect();
         let recording = Recording::new(&alone);
         recording.hold(4 * PAUSE);
-        clients.iter_mut().for_each(|client| client.ask("/fixed"));
+        clients.iter_mut().for_each(|client| client.send_request("/fixed"));
         let end = Instant::now() + support::PATIENCE;
         while recording.held() < 5 {
             assert!(Instant::now() < end);
@@ -564,11 +565,11 @@ fn a_hold_ends_with_its_connection() {
     recording.hold(PAUSE);
     for _ in 0..20 {
         let mut client = server.client();
-        client.ask("/fixed");
+        client.send_request("/fixed");
         client.reset();
     }
     server.await_connections(0);
     drop(recording);
     assert_eq!(server.client().get("/fixed").text(), "fixed");
-    server.probe.tell(ProbeEvent::Happened("over"));
+    server.probe.report(ProbeEvent::Happened("over"));
 }

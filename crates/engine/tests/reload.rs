@@ -49,7 +49,7 @@ fn has_ipv6() -> bool {
 }
 
 #[test]
-fn an_idle_connection_survives_and_meets_the_next_plan() {
+fn an_idle_connection_survives_and_uses_the_next_plan() {
     for workers in [1, 2] {
         let mut server = TestServer::start(|setup| setup.workers = workers);
         let address = server.address();
@@ -73,7 +73,7 @@ fn an_idle_connection_survives_and_meets_the_next_plan() {
 }
 
 #[test]
-fn a_request_that_was_begun_meets_the_plan_of_its_end() {
+fn a_partial_request_uses_the_plan_at_its_completion() {
     let mut server = TestServer::start(|_| ());
     let mut client = server.client();
     client.send("GET /plan HTTP/1.1\r\nHo");
@@ -85,11 +85,11 @@ fn a_request_that_was_begun_meets_the_plan_of_its_end() {
 }
 
 #[test]
-fn an_exchange_that_waits_ends_under_its_own_plan() {
+fn a_waiting_exchange_completes_under_its_own_plan() {
     for workers in [1, 2] {
         let mut server = TestServer::start(|setup| setup.workers = workers);
         let mut old = server.client();
-        old.ask("/outlive");
+        old.send_request("/outlive");
         server.probe.await_held(1);
         server.reload(named("next")).unwrap();
         let mut new = server.client();
@@ -111,8 +111,8 @@ fn an_exchange_that_waits_ends_under_its_own_plan() {
 fn pipelined_requests_each_have_the_plan_of_their_start() {
     let mut server = TestServer::start(|_| ());
     let mut client = server.client();
-    client.ask("/outlive");
-    client.ask("/plan");
+    client.send_request("/outlive");
+    client.send_request("/plan");
     server.probe.await_held(1);
     server.reload(named("next")).unwrap();
     server.probe.release();
@@ -120,7 +120,7 @@ fn pipelined_requests_each_have_the_plan_of_their_start() {
 }
 
 #[test]
-fn a_body_on_its_way_in_goes_on() {
+fn an_upload_continues_across_a_reload() {
     let mut server = TestServer::start(|_| ());
     let body = bytes(300_000);
     let mut client = server.client();
@@ -145,11 +145,11 @@ fn a_body_on_its_way_in_goes_on() {
 }
 
 #[test]
-fn an_answer_on_its_way_out_goes_on() {
+fn a_response_continues_across_a_reload() {
     let mut server = TestServer::start(|_| ());
     let mut client = server.client();
     // More than the sockets' buffers, so the response is unfinished until the client reads it.
-    client.ask("/bytes/30000000");
+    client.send_request("/bytes/30000000");
     let mut answer = client.head();
     server.reload(named("next")).unwrap();
     assert_eq!(server.engine().live_plans(), 2);
@@ -160,7 +160,7 @@ fn an_answer_on_its_way_out_goes_on() {
 }
 
 #[test]
-fn a_switched_connection_goes_on() {
+fn a_tunnel_continues_across_a_reload() {
     let mut server = TestServer::start(|_| ());
     let mut client = server.client();
     client.send("GET /switch HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
@@ -179,7 +179,7 @@ fn a_switched_connection_goes_on() {
 }
 
 #[test]
-fn listeners_come_and_go() {
+fn listeners_are_added_and_removed() {
     for workers in [1, 2] {
         let mut server = TestServer::start(|setup| (setup.workers, setup.listen) = (workers, vec![host(1)]));
         let first = server.address();
@@ -194,7 +194,7 @@ fn listeners_come_and_go() {
         let mut on_second = TestClient::connect(second);
         assert_eq!(on_first.get("/fixed").text(), "fixed");
         assert_eq!(on_second.get("/fixed").text(), "fixed");
-        busy.ask("/outlive");
+        busy.send_request("/outlive");
         begun.send("GET /plan HTTP/1.1\r\nHo");
         server.probe.await_held(1);
         server.await_connections(5);
@@ -225,7 +225,7 @@ fn listeners_come_and_go() {
 }
 
 #[test]
-fn a_port_in_use_leaves_all_as_it_was() {
+fn a_port_in_use_leaves_the_server_unchanged() {
     let mut server = TestServer::start(|setup| setup.workers = 2);
     let address = server.address();
     let mut idle = server.client();
@@ -253,7 +253,7 @@ fn a_port_in_use_leaves_all_as_it_was() {
 }
 
 #[test]
-fn a_state_that_cannot_be_made_leaves_all_as_it_was() {
+fn a_state_that_cannot_be_built_leaves_the_server_unchanged() {
     let mut server = TestServer::start(|setup| setup.workers = 2);
     let mut idle = server.client();
     assert_eq!(idle.get("/plan").text(), "test");
@@ -274,7 +274,7 @@ fn a_state_that_cannot_be_made_leaves_all_as_it_was() {
 }
 
 #[test]
-fn a_reload_that_is_given_up_leaves_one_whole_plan() {
+fn an_abandoned_reload_leaves_one_complete_plan() {
     let mut server = TestServer::start(|setup| setup.workers = 2);
     let mut idle = server.client();
     for _ in 0..20 {
@@ -296,7 +296,7 @@ fn a_reload_that_is_given_up_leaves_one_whole_plan() {
 
 // The kernel refuses a wildcard and a specific address on one port, unless all their sockets have SO_REUSEPORT: ours do.
 #[test]
-fn a_listener_may_take_the_port_of_one_that_goes() {
+fn a_listener_may_reuse_the_port_of_a_removed_one() {
     for workers in [1, 2] {
         let any = |port| ListenAddress { host: None, port };
         let mut server = TestServer::start(|setup| (setup.workers, setup.listen) = (workers, vec![any(0)]));
@@ -335,14 +335,14 @@ fn a_listener_may_take_the_port_of_one_that_goes() {
 }
 
 #[test]
-fn a_port_may_be_left_and_taken_again_and_again() {
+fn a_port_may_be_released_and_reused_repeatedly() {
     let mut server = TestServer::start(|setup| (setup.workers, setup.listen) = (2, vec![host(1), host(2)]));
     let [_, second] = *server.engine().addresses() else { panic!("two addresses") };
     let again = ListenAddress { port: second.port(), ..host(2) };
     for round in 0..30 {
         // A connection in the backlog of a removed listener is still answered.
         let mut waiting = TestClient::connect(second);
-        waiting.ask("/fixed");
+        waiting.send_request("/fixed");
         server.reload(|setup| setup.listen = vec![host(1)]).unwrap();
         assert_eq!(waiting.answer().text(), "fixed", "round {round}");
         waiting.closed();
@@ -353,7 +353,7 @@ fn a_port_may_be_left_and_taken_again_and_again() {
 }
 
 #[test]
-fn the_next_request_meets_the_next_limits() {
+fn the_next_limits_apply_to_the_next_request() {
     let mut server = TestServer::start(|_| ());
     let mut client = server.client();
     let mut begun = server.client();
@@ -391,7 +391,7 @@ fn the_next_request_meets_the_next_limits() {
 }
 
 #[test]
-fn idle_connections_meet_the_next_timeouts_and_exchanges_under_way_do_not() {
+fn the_next_timeouts_apply_only_to_idle_connections() {
     let mut server = TestServer::start(|_| ());
     let mut idle = server.client();
     assert_eq!(idle.get("/fixed").text(), "fixed");
@@ -399,7 +399,7 @@ fn idle_connections_meet_the_next_timeouts_and_exchanges_under_way_do_not() {
     uploading.send("POST /collect HTTP/1.1\r\nHost: test\r\nContent-Length: 6\r\n\r\nsix");
     server.await_connections(2);
     let mut began = server.client();
-    began.ask("/outlive");
+    began.send_request("/outlive");
     server.probe.await_held(1);
     server
         .reload(|setup| {
@@ -417,13 +417,13 @@ fn idle_connections_meet_the_next_timeouts_and_exchanges_under_way_do_not() {
 }
 
 #[test]
-fn draining_ends_what_reloads_left() {
+fn draining_ends_connections_of_earlier_plans() {
     let mut server = TestServer::start(|setup| (setup.workers, setup.listen) = (2, vec![host(1), host(2)]));
     let [first, second] = *server.engine().addresses() else { panic!("two addresses") };
     let mut idle = TestClient::connect(first);
     assert_eq!(idle.get("/fixed").text(), "fixed");
     let mut busy = TestClient::connect(second);
-    busy.ask("/outlive");
+    busy.send_request("/outlive");
     server.probe.await_held(1);
     server.reload(|setup| setup.listen = vec![host(1)]).unwrap();
     let probe = server.probe.clone();

@@ -38,7 +38,7 @@ struct Clients {
 
 impl Clients {
     /// Sends requests until the test stops it. A failure panics and surfaces when the thread is joined.
-    fn ask(&self, address: SocketAddr, keeps: bool) {
+    fn send_request(&self, address: SocketAddr, keeps: bool) {
         let mut kept = keeps.then(|| TestClient::connect(address));
         while !self.stop.load(Ordering::Relaxed) {
             let mut fresh;
@@ -75,7 +75,7 @@ fn two_hundred_reloads_under_load_fail_no_request() {
     std::thread::scope(|scope| {
         let clients = &clients;
         let threads: Vec<_> = (0..KEEPING + CONNECTING)
-            .map(|number| scope.spawn(move || clients.ask(address, number < KEEPING)))
+            .map(|number| scope.spawn(move || clients.send_request(address, number < KEEPING)))
             .collect();
         let mut idle = TestClient::connect(address);
         let mut held = server.client();
@@ -84,7 +84,7 @@ fn two_hundred_reloads_under_load_fail_no_request() {
         for round in 1..=RELOADS {
             // Each plan has different numbers; every second one has one more listener and larger heads.
             let name = NAMES[round % NAMES.len()];
-            held.ask("/outlive");
+            held.send_request("/outlive");
             server.probe.await_held(1);
             server
                 .reload(|setup| {

@@ -66,10 +66,10 @@ fn serves(client: &mut TlsClient) {
 /// Asserts that the handshake fails. Returns the client's error.
 #[track_caller]
 fn refused(mut client: TlsClient) -> String {
-    let asked =
+    let received_alert =
         client.stream.write_all(b"GET /fixed HTTP/1.1\r\nHost: test\r\n\r\n").and_then(|()| client.stream.flush());
     // In TLS 1.3 the client finishes its handshake before the server verifies the client's certificate.
-    let result = asked.and_then(|()| client.stream.read(&mut [0]));
+    let result = received_alert.and_then(|()| client.stream.read(&mut [0]));
     match result {
         Ok(0) => "closed".into(),
         Ok(_) => panic!("it was served"),

@@ -186,7 +186,7 @@ fn the_upstreams_half_ends_first() {
 }
 
 #[test]
-fn large_halves_are_whole() {
+fn large_halves_arrive_complete() {
     let bench = TunnelFixture::new(|_| {});
     let bytes = support::bytes(4_000_000);
     for by in BOTH {
@@ -246,7 +246,7 @@ fn a_request_and_its_end_at_once() {
 
 // A reset in one direction must not look like a normal end in the opposite direction.
 #[test]
-fn a_break_is_no_end() {
+fn a_broken_connection_is_not_a_regular_end() {
     let bench = TunnelFixture::new(|_| {});
     for by in BOTH {
         let origin = origin(move |peer| {
@@ -276,7 +276,7 @@ fn a_break_is_no_end() {
 
 // When only one direction is open and idle, the connection's idle timeout ends it.
 #[test]
-fn a_half_that_nobody_ends() {
+fn a_half_without_an_end_times_out() {
     let bench = TunnelFixture::new(|setup| setup.timeouts.keep_alive = Duration::from_millis(300));
     for by in BOTH {
         let silent = origin(|peer| {
@@ -332,10 +332,10 @@ fn halves_of_a_stream() {
     });
     let mut client = bench.clear.http2();
     let mut open = |origin: &Origin| {
-        let asked = client.connect_to("x", &origin.target());
-        let response = client.wait(asked.response).unwrap();
+        let connect = client.connect_to("x", &origin.target());
+        let response = client.wait(connect.response).unwrap();
         assert_eq!(response.status(), 200);
-        (asked.content, response.into_body())
+        (connect.content, response.into_body())
     };
 
     // The client's direction ends first.
@@ -386,7 +386,7 @@ fn halves_of_a_stream() {
 // RFC 6455 §7.1.1: the server of a WebSocket closes the connection, and the client waits for it. A client that then leaves its
 // own direction open must not hold the upstream's connection, or its stream, for as long as it likes.
 #[test]
-fn a_websocket_is_over_after_its_server() {
+fn a_websocket_ends_after_its_server_closes() {
     let bench = TunnelFixture::new(|setup| setup.timeouts.linger = Duration::from_millis(300));
     let closing = || {
         origin(|peer| {
@@ -406,9 +406,9 @@ fn a_websocket_is_over_after_its_server() {
     }
     let mut client = bench.clear.http2();
     let origin = closing();
-    let asked = client.connect_to("websocket", &origin.target());
-    let response = client.wait(asked.response).unwrap();
-    let (mut content, mut body) = (asked.content, response.into_body());
+    let connect = client.connect_to("websocket", &origin.target());
+    let response = client.wait(connect.response).unwrap();
+    let (mut content, mut body) = (connect.content, response.into_body());
     assert_eq!(client.wait(exactly(&mut body, 3)), b"bye");
     assert!(client.wait(is_ended(&mut body)));
     content.send_data("late".into(), false).unwrap();

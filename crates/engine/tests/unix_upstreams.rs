@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use causeway_pipeline::{NetworkProxy, NetworkProxyProtocol, Roots, TlsClient, TlsPolicy, TlsSpec, Versions};
 use socket2::{Domain, SockAddr, Socket, Type};
 use support::TestServer;
-use support::forward::wish;
+use support::forward::override_transport;
 use support::origin::{Act, on_socket};
 use support::tls::{Authority, Store};
 
@@ -42,10 +42,10 @@ impl Drop for Place {
     }
 }
 
-/// Returns a target that the server forwards to this address: the port of no listener stands for it.
+/// Returns a target that the server forwards to this address, which a port without a listener represents.
 fn target(way: &str, address: &str, tweak: impl FnOnce(&mut causeway_pipeline::Transport)) -> String {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    wish(port, address, tweak);
+    override_transport(port, address, tweak);
     format!("/{way}/{port}")
 }
 
@@ -178,7 +178,7 @@ fn fill_queue(place: &Place) -> Vec<Socket> {
 
 // unix(7): connecting to a socket whose queue is full fails with EAGAIN at once; the server tries again.
 #[test]
-fn a_full_queue_is_waited_for() {
+fn connecting_waits_for_a_full_backlog() {
     let (server, place) = (TestServer::start(|_| {}), Place::new());
     let listener = place.listen();
     rustix::net::listen(&listener, 0).unwrap();

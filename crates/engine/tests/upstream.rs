@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use causeway_pipeline::upstream::ConnectionLimits;
 use causeway_pipeline::{TlsPolicy, TlsSpec};
-use support::forward::wish;
+use support::forward::override_transport;
 use support::http2::RequestBody;
 use support::origin::{Act, Origin, OriginConnection};
 use support::tls::{Authority, Store};
 use support::{TestClient, TestServer};
 
 #[test]
-fn a_request_and_its_answer_on_one_connection_after_another() {
+fn exchanges_in_sequence_on_one_connection() {
     let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         for _ in 0..3 {
@@ -59,7 +59,7 @@ fn chunked_both_ways_with_trailers() {
 }
 
 #[test]
-fn faults_of_upstreams_have_their_statuses() {
+fn statuses_for_faults_of_upstreams() {
     let server = TestServer::start(|_| {});
     let cases: Vec<(Act, u16)> = vec![
         (|peer| drop(peer.head()), 502),
@@ -92,8 +92,8 @@ fn faults_of_upstreams_have_their_statuses() {
         assert_eq!(client.get(&origin.target()).status, status);
         origin.end();
     }
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    assert_eq!(server.client().get(&format!("/forward/{nobody}")).status, 502);
+    let unused_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    assert_eq!(server.client().get(&format!("/forward/{unused_port}")).status, 502);
 }
 
 // RFC 9112 §9.3.1: an idle connection may be closed at any time; an idempotent request is retried once.
@@ -120,7 +120,7 @@ fn a_stale_connection_is_replaced() {
 
 // RFC 9112 §9.3.1.1: the retry gets a new connection. When a host was restarted, all idle connections to it have ended.
 #[test]
-fn no_stale_connection_after_another() {
+fn a_retry_uses_no_other_stale_connection() {
     check_stale(None);
     // The place of the connection that ended is free for it.
     check_stale(Some(2));
@@ -130,7 +130,7 @@ fn check_stale(connections_max: Option<usize>) {
     let server = TestServer::start(|_| {});
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    wish(port, &format!("127.0.0.1:{port}"), |transport| {
+    override_transport(port, &format!("127.0.0.1:{port}"), |transport| {
         transport.connection_limits = connections_max.map(|max| Arc::new(ConnectionLimits::new(max)));
     });
     let target = format!("/forward/{port}");
@@ -149,9 +149,9 @@ fn check_stale(connections_max: Option<usize>) {
         ended
     });
     let mut clients = [server.client(), server.client()];
-    clients.iter_mut().for_each(|client| client.ask(&target));
+    clients.iter_mut().for_each(|client| client.send_request(&target));
     clients.iter_mut().for_each(|client| assert_eq!(client.answer().text(), "old"));
-    clients[0].ask(&target);
+    clients[0].send_request(&target);
     assert_eq!(clients[0].answer().text(), "new");
     drop(clients);
     drop(server);
@@ -160,7 +160,7 @@ fn check_stale(connections_max: Option<usize>) {
 }
 
 #[test]
-fn a_client_that_goes_takes_its_call_with_it() {
+fn a_call_is_cancelled_when_its_client_disconnects() {
     let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         peer.head();
@@ -168,7 +168,7 @@ fn a_client_that_goes_takes_its_call_with_it() {
         peer.end();
     }]);
     let mut client = server.client();
-    client.ask(&origin.target());
+    client.send_request(&origin.target());
     client.head();
     client.reset();
     origin.end();
@@ -176,7 +176,7 @@ fn a_client_that_goes_takes_its_call_with_it() {
 
 // RFC 9110 §7.8, §15.2.
 #[test]
-fn interim_answers_and_a_switch() {
+fn interim_responses_and_an_upgrade() {
     let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         let head = peer.head();

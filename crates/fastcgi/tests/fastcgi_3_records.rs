@@ -130,7 +130,7 @@ fn the_connection_ends() {
     assert_eq!(application.take(), "room");
     application.eof();
     assert_eq!(application.take(), "close");
-    assert_eq!(application.ask(Method::Get, Framing::Empty), Err(Unopened::Ending));
+    assert_eq!(application.start_request(Method::Get, Framing::Empty), Err(Unopened::Ending));
 }
 
 /// §3.5: an application sends nothing of its own accord.

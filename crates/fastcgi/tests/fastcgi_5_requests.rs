@@ -13,7 +13,7 @@ use causeway_message::{Chunk, Framing, Method, StreamId, Unopened};
 #[test]
 fn a_request_without_content() {
     let mut application = Application::new(Limits::default());
-    assert_eq!(application.ask(Method::Get, Framing::Empty), Ok(ONE));
+    assert_eq!(application.start_request(Method::Get, Framing::Empty), Ok(ONE));
     let want = [
         (BEGIN_REQUEST, vec![0, 1, 0, 0, 0, 0, 0, 0]),
         (PARAMS, parameters(&[("A", "1")])),
@@ -27,7 +27,11 @@ fn a_request_without_content() {
     application.send(b"x");
     application.client.finish(ONE, &mut application.out);
     assert!(application.out.is_empty());
-    assert_eq!(application.ask(Method::Get, Framing::Empty), Err(Unopened::Ending), "one request for each connection");
+    assert_eq!(
+        application.start_request(Method::Get, Framing::Empty),
+        Err(Unopened::Ending),
+        "one request for each connection"
+    );
 
     let mut application = Application::new(Limits::default());
     application.client.open(b"", Method::Get, Framing::Empty, &mut application.out).unwrap();
@@ -39,7 +43,7 @@ fn a_request_without_content() {
 #[test]
 fn the_content_of_a_request() {
     for framing in [Framing::Sized(70_005), Framing::Stream] {
-        let mut application = Application::asked(Method::Post, framing);
+        let mut application = Application::with_request(Method::Post, framing);
         application.out.clear();
         let large = vec![b'x'; 70_000];
         application.send(b"he");
@@ -63,14 +67,14 @@ fn the_content_of_a_request() {
 
 /// RFC 3875 §4.2: the content has the announced length.
 #[test]
-fn sized_content_is_cut_and_must_be_whole() {
-    let mut application = Application::asked(Method::Post, Framing::Sized(3));
+fn sized_content_is_truncated_and_must_be_complete() {
+    let mut application = Application::with_request(Method::Post, Framing::Sized(3));
     application.out.clear();
     application.send(b"hello");
     application.client.finish(ONE, &mut application.out);
     assert_eq!(application.sent(), [(STDIN, b"hel".to_vec()), (STDIN, Vec::new())]);
 
-    let mut application = Application::asked(Method::Post, Framing::Sized(3));
+    let mut application = Application::with_request(Method::Post, Framing::Sized(3));
     application.out.clear();
     application.send(b"he");
     application.client.finish(ONE, &mut application.out);
@@ -238,7 +242,7 @@ fn the_end_of_a_request() {
 /// §6.2: a response may come before the end of the request; the rest of the request has no purpose.
 #[test]
 fn a_response_before_the_end_of_the_request() {
-    let mut application = Application::asked(Method::Post, Framing::Sized(5));
+    let mut application = Application::with_request(Method::Post, Framing::Sized(5));
     application.out.clear();
     application.feed(&stdout("\r\nok"));
     application.send(b"hel");
@@ -255,7 +259,7 @@ fn a_response_before_the_end_of_the_request() {
 /// §5.4: an abort is the end of the connection.
 #[test]
 fn a_reset() {
-    let mut application = Application::asked(Method::Post, Framing::Stream);
+    let mut application = Application::with_request(Method::Post, Framing::Stream);
     application.client.reset(StreamId(2));
     application.client.send(StreamId(2), &mut Chunk::from_static(b"x"), &mut application.out);
     application.client.finish(StreamId(2), &mut application.out);
@@ -273,9 +277,9 @@ fn a_reset() {
 #[test]
 fn no_tunnel() {
     let mut application = Application::new(Limits::default());
-    assert_eq!(application.ask(Method::Get, Framing::Tunnel), Err(Unopened::Head));
+    assert_eq!(application.start_request(Method::Get, Framing::Tunnel), Err(Unopened::Head));
     assert!(application.out.is_empty());
     application.client.drain();
     assert_eq!(application.take(), "close");
-    assert_eq!(application.ask(Method::Get, Framing::Empty), Err(Unopened::Ending));
+    assert_eq!(application.start_request(Method::Get, Framing::Empty), Err(Unopened::Ending));
 }

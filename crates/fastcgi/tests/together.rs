@@ -30,7 +30,7 @@ fn records_and_reads_may_be_cut_anywhere() {
         }
         input.extend(end(random.below(9) as u32, 0));
 
-        let mut application = Application::asked(Method::Get, Framing::Empty);
+        let mut application = Application::with_request(Method::Get, Framing::Empty);
         let mut rest = &*input;
         while !rest.is_empty() {
             let (piece, later) = rest.split_at(rest.len().min(1 + random.below(90) as usize));

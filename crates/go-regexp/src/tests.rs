@@ -10,7 +10,7 @@ fn regex(pattern: &str) -> Regex {
 
 // Go, package regexp/syntax: constructs that the regex crate reads differently or rejects.
 #[test]
-fn go_means() {
+fn patterns_match_like_go() {
     for (pattern, text, want) in [
         (r"^\d$", "٣", false),
         (r"^\D$", "٣", true),
@@ -66,7 +66,7 @@ fn go_means() {
 }
 
 #[test]
-fn go_refuses() {
+fn patterns_that_go_refuses() {
     for (pattern, want) in [
         ("a**", "a repetition operator after a repetition at character 3"),
         ("a+?*", "a repetition operator after a repetition at character 4"),
@@ -102,7 +102,7 @@ fn go_refuses() {
 
 // Go, package unicode/utf8: a byte that is not part of a valid character is U+FFFD, one byte wide.
 #[test]
-fn what_is_no_utf8() {
+fn text_that_is_not_utf8() {
     let text = b"a\xffb\xe2\x82c\xc3\xa4\x80";
     let mut repaired = Vec::new();
     let read = as_characters(text, &mut repaired).to_vec();

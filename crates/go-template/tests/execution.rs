@@ -46,7 +46,7 @@ fn execute_with(functions: &Functions, text: &[u8], limits: ExecutionLimits) -> 
 
 // text/template, "Actions", "Pipelines", "Functions"; fmt, "Printing": the output of each template, and the message if it fails.
 #[test]
-fn go_executes_the_same() {
+fn templates_execute_like_go() {
     assert_eq!(TEMPLATES.lines().count(), EXPECTED.lines().count());
     let mut faults = Vec::new();
     for (template, expected) in TEMPLATES.lines().zip(EXPECTED.lines()) {
@@ -62,7 +62,7 @@ fn go_executes_the_same() {
 
 // Sprig's documentation: its functions. Messages are ours.
 #[test]
-fn sprig_executes_the_same() {
+fn sprig_functions_execute_like_go() {
     assert_eq!(SPRIG.lines().count(), SPRIG_EXPECTED.lines().count());
     let mut faults = Vec::new();
     for (template, expected) in SPRIG.lines().zip(SPRIG_EXPECTED.lines()) {
@@ -79,7 +79,7 @@ fn sprig_executes_the_same() {
 // Sprig, `TxtFuncMap`: each function is there but those that need a clock, random numbers, the environment, a resolver, or
 // much time.
 #[test]
-fn sprig_has_the_same_functions() {
+fn the_function_names_equal_those_of_sprig() {
     let left_to_the_caller = [
         "ago",
         "bcrypt",
@@ -129,7 +129,7 @@ fn sprig_has_the_same_functions() {
 
 // Sprig: `set` changes a dictionary for all that refer to it. One within itself would never be freed.
 #[test]
-fn a_dictionary_is_not_within_itself() {
+fn a_dictionary_cannot_contain_itself() {
     for template in [
         "{{$d := dict}}{{$_ := set $d \"a\" $d}}",
         "{{$d := dict}}{{$_ := set $d \"a\" (list 1 (dict \"b\" $d))}}",
@@ -165,7 +165,7 @@ fn bounds() {
 
 // Functions whose results or work grow faster than their arguments keep the bounds too.
 #[test]
-fn sprig_keeps_the_bounds() {
+fn sprig_functions_respect_the_bounds() {
     let limits = ExecutionLimits { steps_max: 1_000_000, memory_bytes_max: 6 << 20, ..ExecutionLimits::default() };
     for (template, want) in [
         ("{{untilStep 0 9223372036854775807 1}}", "need more memory"),
@@ -355,7 +355,7 @@ fn argument() -> impl Strategy<Value = &'static str> {
 proptest! {
     // Any function with any arguments ends without a panic, within its limits.
     #[test]
-    fn any_call_ends(name in prop::sample::select(SPRIG_NAMES.lines().collect::<Vec<_>>()), arguments in prop::collection::vec(argument(), 0..5)) {
+    fn any_call_terminates(name in prop::sample::select(SPRIG_NAMES.lines().collect::<Vec<_>>()), arguments in prop::collection::vec(argument(), 0..5)) {
         let limits = ExecutionLimits { steps_max: 20_000, memory_bytes_max: 200_000, output_bytes_max: 20_000 };
         let call = format!("{{{{{name} {}}}}}", arguments.join(" "));
         let (kind, output) = execute(call.as_bytes(), limits);
@@ -364,7 +364,7 @@ proptest! {
 
     // Any template ends, with an output or an error, within its limits.
     #[test]
-    fn any_template_ends(text in pieces()) {
+    fn any_template_terminates(text in pieces()) {
         let limits = ExecutionLimits { steps_max: 10_000, memory_bytes_max: 100_000, output_bytes_max: 10_000 };
         let (kind, output) = execute(text.as_bytes(), limits);
         prop_assert!(kind != "output" || output.len() <= 10_000);

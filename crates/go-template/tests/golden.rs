@@ -26,7 +26,7 @@ fn shown(text: &[u8]) -> (&'static str, String) {
 // text/template, "Text and spaces", "Actions", "Arguments", "Pipelines", "Variables", "Nested template definitions": the
 // tree of a correct template, and the message for another.
 #[test]
-fn go_parses_the_same() {
+fn templates_parse_like_go() {
     assert_eq!(TEMPLATES.lines().count(), EXPECTED.lines().count());
     let mut faults = Vec::new();
     for (template, expected) in TEMPLATES.lines().zip(EXPECTED.lines()) {
@@ -42,7 +42,7 @@ fn go_parses_the_same() {
 
 // A part of a template may be anything: the parser answers it with a tree or an error.
 #[test]
-fn every_part_of_a_template_has_an_answer() {
+fn any_part_of_a_template_parses_or_is_refused() {
     for template in TEMPLATES.lines().map(unquoted) {
         for end in 0..template.len() {
             let _ = parse(&template[..end]);
@@ -83,7 +83,7 @@ fn an_empty_template_replaces_no_other() {
 
 // Nesting beyond the bound is refused, and the recursion up to it fits into the stack of a test.
 #[test]
-fn bounds_are_kept() {
+fn bounds_are_respected() {
     for (open, inner, close) in [("{{if .}}", "", "{{end}}"), ("", "", ""), ("{{range .}}", "x", "{{end}}")] {
         for deep in [NESTING_MAX as usize, NESTING_MAX as usize + 1, 100_000] {
             let text = format!("{}{inner}{}", open.repeat(deep), close.repeat(deep));
@@ -113,7 +113,7 @@ fn complex_constants_are_refused() {
 proptest! {
     // The parser ends without a panic for any bytes, and its normal form is a template with the same normal form.
     #[test]
-    fn any_bytes_have_an_answer(pieces in proptest::collection::vec(piece(), 0..12)) {
+    fn any_bytes_parse_or_are_refused(pieces in proptest::collection::vec(piece(), 0..12)) {
         let text = pieces.concat();
         if let Ok(set) = parse(&text) {
             let normal = set.source("t").unwrap();

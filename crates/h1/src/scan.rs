@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_at_every_place_is_judged_as_by_a_loop() {
+    fn each_byte_at_each_position_matches_a_plain_loop() {
         for byte in 0..=255u8 {
             for (at, len) in (0..40).flat_map(|at| [(at, 40), (at, 37), (at, 9)]).filter(|(at, len)| at < len) {
                 for fill in [b'a', b'\t', 0x80] {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_the_end() {
+    fn the_end_of_input_is_none() {
         assert_eq!(
             (value_end(b"", 0), visible_end(b"ab", 2), find(b"ab", 2, b'a'), find(b"", 0, b'a')),
             (0, 2, None, None)

@@ -77,7 +77,7 @@ struct ClientExchange {
 }
 
 impl ClientExchange {
-    fn ask(&mut self) {
+    fn start_request(&mut self) {
         for (framing, answer) in [
             (Framing::Empty, &b"HTTP/1.1 200 OK\r\nServer: x\r\nX-Own: y\r\nContent-Length: 5\r\n\r\nhello"[..]),
             (
@@ -121,14 +121,14 @@ fn a_request_allocates_nothing_in_steady_state() {
     let trailers = request.fields().clone();
     let (head, out) = (ResponseHead::default(), WriteList::new());
     let mut asking = ClientExchange { client: Client::new(Rc::new(Limits::default())), request, trailers, head, out };
-    assert!(allocations_during(|| asking.ask()) > 0, "the counter counts");
-    asking.ask();
-    assert_eq!(allocations_during(|| (0..1000).for_each(|_| asking.ask())), 0);
+    assert!(allocations_during(|| asking.start_request()) > 0, "the counter counts");
+    asking.start_request();
+    assert_eq!(allocations_during(|| (0..1000).for_each(|_| asking.start_request())), 0);
     assert_eq!(asking.client.room(), 1);
 }
 
 #[test]
-fn what_is_new_is_empty() {
+fn new_connections_allocate_nothing() {
     let limits = Rc::new(Limits::default());
     let made = allocations_during(|| {
         let machines = (Server::new(Rc::clone(&limits)), Client::new(limits));

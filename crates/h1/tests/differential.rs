@@ -223,7 +223,7 @@ proptest! {
 
     /// A reused head behaves as a new one.
     #[test]
-    fn a_used_head_is_a_fresh_one(a in prop_oneof![pieces(), mutated()], b in mutated()) {
+    fn a_reused_head_equals_a_new_one(a in prop_oneof![pieces(), mutated()], b in mutated()) {
         let (mut used, mut fresh) = (Head::new(), Head::new());
         ours(&a, &mut used);
         prop_assert_eq!(ours(&b, &mut used), ours(&b, &mut fresh));
@@ -247,7 +247,7 @@ proptest! {
     }
 
     #[test]
-    fn a_used_response_head_is_a_fresh_one(
+    fn a_reused_response_head_equals_a_new_one(
         a in prop_oneof![pieces(), mutated_response()],
         b in prop_oneof![pieces(), mutated_response()],
     ) {

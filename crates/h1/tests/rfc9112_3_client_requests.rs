@@ -182,7 +182,7 @@ fn a_connection_for_one_request() {
 
 /// The types allow any string as a name or method, so these are checked.
 #[test]
-fn nothing_malformed_goes_out() {
+fn malformed_requests_are_not_sent() {
     let good = || request("GET", "/", &[("Host", "a")]);
     for bad in ["", "a b", "X: y\r\nEvil", "é", "X\0"] {
         let mut named = good();
@@ -209,7 +209,7 @@ fn nothing_malformed_goes_out() {
     ] {
         fields.append(name, FieldValue::from_static(value));
     }
-    let mut upstream = UpstreamPeer::asked("POST", Framing::Stream);
+    let mut upstream = UpstreamPeer::with_request("POST", Framing::Stream);
     upstream.client.send_trailers(ONE, &fields, &mut upstream.out);
     assert!(upstream.written().ends_with("\r\n\r\n0\r\nX-Sum: 2\r\nETag: 3\r\n\r\n"));
 }
@@ -228,7 +228,7 @@ fn content() {
         (Framing::Stream, false, "5|hello|4| you|0||", "nothing"),
         (Framing::Stream, true, "5|hello|4| you|0|X-T: 1||", "nothing"),
     ] {
-        let mut upstream = UpstreamPeer::asked("POST", framing);
+        let mut upstream = UpstreamPeer::with_request("POST", framing);
         for piece in [&b"hello"[..], b"", b" you"] {
             upstream.send(ONE, piece);
         }
@@ -245,7 +245,7 @@ fn content() {
         assert_eq!((content, upstream.take().as_str()), (want.replace('|', "\r\n").as_str(), state), "{framing:?}");
     }
     // Large chunks are written by reference, and a chunk for another exchange is ignored.
-    let mut upstream = UpstreamPeer::asked("POST", Framing::Stream);
+    let mut upstream = UpstreamPeer::with_request("POST", Framing::Stream);
     upstream.written();
     let mut chunk = Chunk::from(vec![b'x'; 5000]);
     upstream.client.send(StreamId(2), &mut chunk.clone(), &mut upstream.out);
@@ -257,13 +257,13 @@ fn content() {
 /// RFC 9112 §9.3: one exchange at a time.
 #[test]
 fn one_exchange_at_a_time() {
-    let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
+    let mut upstream = UpstreamPeer::with_request("GET", Framing::Empty);
     let SentRequest(method, framing) = upstream::GET;
-    assert_eq!(upstream.ask(method, framing), Err(Unopened::Full));
+    assert_eq!(upstream.start_request(method, framing), Err(Unopened::Full));
     upstream.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    assert_eq!(upstream.ask(method, framing), Ok(StreamId(2)));
+    assert_eq!(upstream.start_request(method, framing), Ok(StreamId(2)));
     upstream.client.drain();
-    assert_eq!(upstream.ask(method, framing), Err(Unopened::Ending));
+    assert_eq!(upstream.start_request(method, framing), Err(Unopened::Ending));
     upstream.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(upstream.take(), "200; 200; close");
 }

@@ -165,7 +165,7 @@ fn host() {
 
 /// §3.2.2: an absolute target's authority overrides Host.
 #[test]
-fn the_target_s_authority_wins() {
+fn the_target_authority_overrides_the_host_field() {
     let mut head = causeway_message::Head::new();
     let parse = |text: &str, head: &mut causeway_message::Head| {
         causeway_h1::parse_head(text.as_bytes(), &Limits::default(), head).expect("a head");

@@ -5,7 +5,7 @@ mod upstream;
 
 use causeway_h1::Limits;
 use causeway_message::Framing;
-use upstream::{GET, NEXT, SentRequest, Then, UpstreamPeer, check, check_asked, check_bytes};
+use upstream::{GET, NEXT, SentRequest, Then, UpstreamPeer, check, check_after_request, check_bytes};
 
 /// §4: version, a space, three digits, and optionally a space and a reason phrase.
 #[test]
@@ -130,16 +130,16 @@ fn incomplete_heads() {
     let whole = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Other: value\r\n\r\n";
     for len in 1..whole.len() {
         check(&[("part", &whole[..len], "head")]);
-        check_asked(GET, Then::Closes, &[("part", &whole[..len], "Truncated; close")]);
+        check_after_request(GET, Then::Closes, &[("part", &whole[..len], "Truncated; close")]);
     }
     check(&[("nothing", "", "nothing")]);
-    check_asked(GET, Then::Closes, &[("nothing", "", "unprocessed; close")]);
+    check_after_request(GET, Then::Closes, &[("nothing", "", "unprocessed; close")]);
 }
 
 /// RFC 9110 §15.2: interim responses precede the final one, up to a limit, and never replace it; §15.2.2, §7.8: 101
 /// only on request.
 #[test]
-fn answers_before_the_answer() {
+fn interim_responses() {
     const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
     let hints = "HTTP/1.1 103 Early Hints\r\nX-Link: a\r\n\r\n";
     check(&[
@@ -163,8 +163,12 @@ fn answers_before_the_answer() {
         ("a switch", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n", "Switch; close"),
         ("a late switch", &format!("{hints}HTTP/1.1 101 X\r\n\r\n{NEXT}"), "informational 103 x-link=a; Switch; close"),
     ]);
-    check_asked(GET, Then::Closes, &[("no final response", hints, "informational 103 x-link=a; Truncated; close")]);
-    check_asked(
+    check_after_request(
+        GET,
+        Then::Closes,
+        &[("no final response", hints, "informational 103 x-link=a; Truncated; close")],
+    );
+    check_after_request(
         SentRequest("CONNECT", Framing::Tunnel),
         Then::Waits,
         &[("another switch than CONNECT's", "HTTP/1.1 101 X\r\nUpgrade: x\r\n\r\n", "Switch; close")],
@@ -177,11 +181,11 @@ fn answers_before_the_answer() {
     // The limit is per request.
     let mut upstream = UpstreamPeer::new(bounded);
     for _ in 0..3 {
-        upstream.ask("GET", Framing::Empty).unwrap();
+        upstream.start_request("GET", Framing::Empty).unwrap();
         upstream.feed(many(2).as_bytes());
         assert_eq!(upstream.take(), format!("{two}200; room"));
     }
-    let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
+    let mut upstream = UpstreamPeer::with_request("GET", Framing::Empty);
     upstream.feed(many(101).as_bytes());
     assert!(upstream.take().ends_with("; informational 102; TooManyInformational; close"), "by default 100");
 }

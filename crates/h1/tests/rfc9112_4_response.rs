@@ -111,7 +111,7 @@ fn fields() {
 
 /// RFC 9110 §15.2: interim responses to 1.1 only; §10.1.1: one 100; without it the connection closes.
 #[test]
-fn interim_answers() {
+fn interim_responses() {
     let post = |version: &str| {
         format!("POST / HTTP/{version}\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
     };
@@ -161,14 +161,15 @@ fn tunnels() {
     conn.server.finish(ONE, &mut conn.out);
     assert!(conn.server.wants_close() && conn.server.is_idle());
 
-    // §7.8: with an expectation, 100 comes before 101. Another response needs none.
-    let asked = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\nExpect: 100-continue\r\n\r\n";
+    // §7.8: with an expectation, 100 precedes 101. Another response needs none.
+    let upgrade_request =
+        b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\nExpect: 100-continue\r\n\r\n";
     for (status, framing, want) in [
         (101, Framing::Tunnel, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 101 Switching Protocols\r\n"),
         (200, Framing::Empty, "HTTP/1.1 200 OK\r\n"),
     ] {
         let mut conn = Conn::new();
-        conn.feed(asked);
+        conn.feed(upgrade_request);
         conn.server.send_head(ONE, &head(status), framing, DATE, &mut conn.out);
         let text = conn.written();
         assert!(text.starts_with(want) && !text.contains("Connection: close"), "{text}");

@@ -5,7 +5,7 @@ mod upstream;
 
 use causeway_h1::Limits;
 use causeway_message::Framing;
-use upstream::{GET, NEXT, SentRequest, Then, check, check_asked, check_bytes};
+use upstream::{GET, NEXT, SentRequest, Then, check, check_after_request, check_bytes};
 
 fn answer(status: &str, fields: &str, content: &str) -> String {
     format!("HTTP/1.1 {status} X\r\n{fields}\r\n{content}")
@@ -15,7 +15,7 @@ fn answer(status: &str, fields: &str, content: &str) -> String {
 fn check_answers(asking: SentRequest, then: Then, cases: &[(&str, &str, &str, &str)]) {
     for (status, fields, content, want) in cases {
         let input = answer(status, fields, content);
-        check_asked(asking, then, &[(status, &input, want)]);
+        check_after_request(asking, then, &[(status, &input, want)]);
     }
 }
 
@@ -24,7 +24,7 @@ const CHUNKED: &str = "Transfer-Encoding: chunked\r\n";
 
 /// §6.3, 1: no content in responses to HEAD, and with 204 and 304, even if the head declares a length.
 #[test]
-fn none_by_method_and_status() {
+fn methods_and_statuses_without_content() {
     let head = SentRequest("HEAD", Framing::Empty);
     check_answers(
         head,
@@ -80,7 +80,7 @@ fn tunnels_by_connect() {
 fn tunnels_by_upgrade() {
     let asking = SentRequest("GET", Framing::Tunnel);
     let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\nContent-Length: 3\r\n\r\n";
-    check_asked(
+    check_after_request(
         asking,
         Then::Closes,
         &[

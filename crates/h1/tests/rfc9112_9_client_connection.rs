@@ -5,7 +5,7 @@ mod upstream;
 
 use causeway_h1::{Client, Limits};
 use causeway_message::{Chunk, Framing, StreamId, Unopened, Version, WaitsFor};
-use upstream::{GET, NEXT, Then, UpstreamPeer, check, check_asked};
+use upstream::{GET, NEXT, Then, UpstreamPeer, check, check_after_request};
 
 const ONE: StreamId = StreamId(1);
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -15,7 +15,7 @@ const SEEN: &str = "200 +2; [ok] end";
 /// case-insensitive list.
 #[test]
 fn persistence() {
-    for (version, field, goes_on) in [
+    for (version, field, is_kept) in [
         ("1.1", "X: y", true),
         ("1.1", "Connection: keep-alive", true),
         ("1.1", "Connection: foo", true),
@@ -31,7 +31,7 @@ fn persistence() {
         ("1.0", "Proxy-Connection: keep-alive", false),
     ] {
         let input = format!("HTTP/{version} 200 OK\r\nContent-Length: 2\r\n{field}\r\n\r\nok");
-        let want = format!("{SEEN}; {}", if goes_on { "room" } else { "close" });
+        let want = format!("{SEEN}; {}", if is_kept { "room" } else { "close" });
         check(&[(field, &input, &want)]);
     }
 }
@@ -39,24 +39,24 @@ fn persistence() {
 /// §9.2, §11.1: unsolicited bytes would be parsed as the next response: before the first request, between two, after
 /// a response.
 #[test]
-fn what_nobody_asked_for() {
+fn unsolicited_responses() {
     for unasked in [NEXT, "\r\n", "\n", "x", "HTTP/1.1 408 Request Timeout\r\n\r\n"] {
         let mut upstream = UpstreamPeer::new(Limits::default());
         upstream.feed(unasked.as_bytes());
         assert_eq!(upstream.take(), "Unasked; close");
-        assert_eq!(upstream.ask("GET", Framing::Empty), Err(Unopened::Ending));
+        assert_eq!(upstream.start_request("GET", Framing::Empty), Err(Unopened::Ending));
 
-        let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
+        let mut upstream = UpstreamPeer::with_request("GET", Framing::Empty);
         upstream.feed(OK);
         assert_eq!(upstream.take(), format!("{SEEN}; room"));
         upstream.feed(unasked.as_bytes());
         assert_eq!(upstream.take(), "Unasked; close");
-        assert_eq!(upstream.ask("GET", Framing::Empty), Err(Unopened::Ending));
+        assert_eq!(upstream.start_request("GET", Framing::Empty), Err(Unopened::Ending));
         upstream.feed(OK);
         assert_eq!(upstream.take(), "close", "no further input is parsed");
 
-        let behind = format!("{}{unasked}", std::str::from_utf8(OK).unwrap());
-        check(&[("after a response", &behind, &format!("{SEEN}; Unasked; close"))]);
+        let with_excess = format!("{}{unasked}", std::str::from_utf8(OK).unwrap());
+        check(&[("after a response", &with_excess, &format!("{SEEN}; Unasked; close"))]);
     }
 }
 
@@ -64,22 +64,22 @@ fn what_nobody_asked_for() {
 /// idempotent.
 #[test]
 fn the_server_closes() {
-    let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
+    let mut upstream = UpstreamPeer::with_request("GET", Framing::Empty);
     upstream.feed(OK);
     upstream.eof();
     assert_eq!(upstream.take(), format!("{SEEN}; close"));
     assert_eq!(upstream.client.handle_eof(), None, "reported once");
 
-    let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
+    let mut upstream = UpstreamPeer::with_request("GET", Framing::Empty);
     upstream.feed(OK);
-    upstream.ask("POST", Framing::Stream).unwrap();
+    upstream.start_request("POST", Framing::Stream).unwrap();
     upstream.send(StreamId(2), b"hello");
     upstream.eof();
     assert_eq!(upstream.take(), format!("{SEEN}; unprocessed; close"));
     assert!(!upstream.client.writable(StreamId(2)));
 
     // One byte is the begin of a response.
-    check_asked(GET, Then::Closes, &[("one byte", "H", "Truncated; close")]);
+    check_after_request(GET, Then::Closes, &[("one byte", "H", "Truncated; close")]);
 }
 
 /// §8, §9.8: a connection that is lost, not closed, completes no content; a request without a byte of a response is
@@ -100,7 +100,7 @@ fn the_connection_is_lost() {
         ("GET", Framing::Empty, "HTTP/1.1 204 X\r\n\r\n", "204; close"),
         ("POST", Framing::Stream, "HTTP/1.1 204 X\r\n\r\n", "204; Truncated; close"),
     ] {
-        let mut upstream = UpstreamPeer::asked(method, framing);
+        let mut upstream = UpstreamPeer::with_request(method, framing);
         upstream.feed(came.as_bytes());
         upstream.lose();
         assert_eq!(upstream.take(), want, "{came:?}");
@@ -111,9 +111,9 @@ fn the_connection_is_lost() {
 /// §9.3, §9.5: a response may precede the end of its request; the connection may be reused once the request is
 /// complete.
 #[test]
-fn an_answer_before_the_content() {
+fn a_response_before_the_content() {
     // The request continues and is completed.
-    let mut upstream = UpstreamPeer::asked("POST", Framing::Sized(5));
+    let mut upstream = UpstreamPeer::with_request("POST", Framing::Sized(5));
     upstream.send(ONE, b"he");
     upstream.feed(OK);
     assert_eq!(upstream.take(), format!("{SEEN}; nothing"));
@@ -125,7 +125,7 @@ fn an_answer_before_the_content() {
 
     // The request is reset.
     for framing in [Framing::Sized(5), Framing::Stream] {
-        let mut upstream = UpstreamPeer::asked("POST", framing);
+        let mut upstream = UpstreamPeer::with_request("POST", framing);
         upstream.send(ONE, b"he");
         upstream.feed(OK);
         upstream.take();
@@ -134,14 +134,14 @@ fn an_answer_before_the_content() {
     }
 
     // The request is finished before its declared length.
-    let mut upstream = UpstreamPeer::asked("POST", Framing::Sized(5));
+    let mut upstream = UpstreamPeer::with_request("POST", Framing::Sized(5));
     upstream.feed(OK);
     upstream.client.finish(ONE, &mut upstream.out);
     assert_eq!(upstream.take(), format!("{SEEN}; close"));
 
     // §9.6: a server that closes after its response reads no more: the rest of the request is dropped, and sending
     // does not block.
-    let mut upstream = UpstreamPeer::asked("POST", Framing::Stream);
+    let mut upstream = UpstreamPeer::with_request("POST", Framing::Stream);
     upstream.written();
     upstream.feed(b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(upstream.take(), "413; close");
@@ -151,11 +151,11 @@ fn an_answer_before_the_content() {
     assert!(upstream.client.is_idle() && upstream.written().is_empty());
 
     // The server closes, or sends further bytes, instead of reading the rest.
-    let mut upstream = UpstreamPeer::asked("POST", Framing::Sized(5));
+    let mut upstream = UpstreamPeer::with_request("POST", Framing::Sized(5));
     upstream.feed(OK);
     upstream.eof();
     assert_eq!(upstream.take(), format!("{SEEN}; Truncated; close"));
-    let mut upstream = UpstreamPeer::asked("POST", Framing::Sized(5));
+    let mut upstream = UpstreamPeer::with_request("POST", Framing::Sized(5));
     upstream.feed(OK);
     upstream.feed(NEXT.as_bytes());
     assert_eq!(upstream.take(), format!("{SEEN}; Unasked; close"));
@@ -163,9 +163,9 @@ fn an_answer_before_the_content() {
 
 /// RFC 9110 §7.6.3: a proxy's Via field names the version of the response.
 #[test]
-fn the_version_of_an_answer() {
+fn the_version_of_a_response() {
     for (version, want) in [("1.0", Version::Http10), ("1.1", Version::Http11), ("1.2", Version::Http11)] {
-        let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
+        let mut upstream = UpstreamPeer::with_request("GET", Framing::Empty);
         upstream.feed(format!("HTTP/{version} 200 OK\r\nContent-Length: 0\r\n\r\n").as_bytes());
         assert_eq!(upstream.client.version(), want, "{version}");
     }
@@ -178,7 +178,7 @@ fn tunnels() {
     for (method, answer) in
         [("GET", "HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), ("CONNECT", "HTTP/1.1 200 OK\r\n\r\n")]
     {
-        let mut upstream = UpstreamPeer::asked(method, Framing::Tunnel);
+        let mut upstream = UpstreamPeer::with_request(method, Framing::Tunnel);
         upstream.written();
         let mut early = Chunk::from_static(b"early");
         upstream.client.send(ONE, &mut early, &mut upstream.out);
@@ -198,7 +198,7 @@ fn tunnels() {
         assert!(upstream.client.is_idle() && upstream.written().is_empty());
 
         // Our direction ends first.
-        let mut upstream = UpstreamPeer::asked(method, Framing::Tunnel);
+        let mut upstream = UpstreamPeer::with_request(method, Framing::Tunnel);
         upstream.feed(answer.as_bytes());
         upstream.client.finish(ONE, &mut upstream.out);
         assert_eq!(upstream.take(), format!("{status} tunnel; nothing"));
@@ -208,17 +208,17 @@ fn tunnels() {
         assert_eq!(upstream.take(), "[late] end; close");
         assert!(upstream.client.is_idle() && !upstream.client.is_half_closed());
         // A loss is not an orderly end, whichever direction is still open.
-        let mut upstream = UpstreamPeer::asked(method, Framing::Tunnel);
+        let mut upstream = UpstreamPeer::with_request(method, Framing::Tunnel);
         upstream.feed(answer.as_bytes());
         upstream.client.finish(ONE, &mut upstream.out);
         upstream.lose();
         assert_eq!(upstream.take(), format!("{status} tunnel; Truncated; close"));
         // The caller finishes before the response.
-        let mut upstream = UpstreamPeer::asked(method, Framing::Tunnel);
+        let mut upstream = UpstreamPeer::with_request(method, Framing::Tunnel);
         upstream.client.finish(ONE, &mut upstream.out);
         assert_eq!(upstream.take(), "close");
         // The server declines, and the connection persists.
-        let mut upstream = UpstreamPeer::asked(method, Framing::Tunnel);
+        let mut upstream = UpstreamPeer::with_request(method, Framing::Tunnel);
         upstream.feed(b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n");
         assert!(!upstream.client.is_tunnel(ONE) && !upstream.client.writable(ONE));
         upstream.send(ONE, b"dropped");
@@ -230,18 +230,18 @@ fn tunnels() {
 /// A reset aborts an open exchange; a late reset or other late call does not affect the connection's next one.
 #[test]
 fn resets() {
-    let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
+    let mut upstream = UpstreamPeer::with_request("GET", Framing::Empty);
     upstream.feed(&OK[..OK.len() - 1]);
     upstream.client.reset(ONE);
     assert_eq!(upstream.take(), "200 +2; [o]; close");
     upstream.feed(b"k");
     assert_eq!(upstream.take(), "close");
 
-    let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
+    let mut upstream = UpstreamPeer::with_request("GET", Framing::Empty);
     upstream.feed(OK);
     upstream.client.reset(ONE);
     assert_eq!(upstream.take(), format!("{SEEN}; room"));
-    upstream.ask("POST", Framing::Stream).unwrap();
+    upstream.start_request("POST", Framing::Stream).unwrap();
     upstream.written();
     upstream.client.reset(ONE);
     upstream.send(ONE, b"late");
@@ -259,14 +259,14 @@ fn timeouts_and_drains() {
     assert_eq!(upstream.take(), "close");
 
     // The driver bounds the time until a response begins; a response that has begun must be completed in time.
-    let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
+    let mut upstream = UpstreamPeer::with_request("GET", Framing::Empty);
     upstream.time_out();
     assert_eq!(upstream.take(), "nothing");
     upstream.feed(b"HTTP/1.1 200");
     upstream.time_out();
     assert_eq!(upstream.take(), "TooSlow; close");
 
-    let mut upstream = UpstreamPeer::asked("GET", Framing::Empty);
+    let mut upstream = UpstreamPeer::with_request("GET", Framing::Empty);
     upstream.feed(&OK[..OK.len() - 1]);
     upstream.time_out();
     upstream.client.drain();
@@ -276,7 +276,7 @@ fn timeouts_and_drains() {
     assert_eq!(upstream.take(), "[k] end; close");
 
     // After the response, but within the request.
-    let mut upstream = UpstreamPeer::asked("POST", Framing::Stream);
+    let mut upstream = UpstreamPeer::with_request("POST", Framing::Stream);
     upstream.client.drain();
     upstream.feed(OK);
     assert_eq!(upstream.take(), format!("{SEEN}; nothing"));

@@ -13,7 +13,7 @@ use causeway_message::{FieldValue, Framing, Head, ResponseHead, StatusCode, Stre
 /// case-insensitive list.
 #[test]
 fn persistence() {
-    for (version, field, goes_on) in [
+    for (version, field, is_kept) in [
         ("1.1", "X: y", true),
         ("1.1", "Connection: keep-alive", true),
         ("1.1", "Connection: Keep-Alive", true),
@@ -31,11 +31,11 @@ fn persistence() {
         ("1.0", "Connection: upgrade\r\nUpgrade: foo", false),
     ] {
         let input = format!("GET / HTTP/{version}\r\nHost: a\r\n{field}\r\n\r\n{NEXT}");
-        check(&[(field, &input, if goes_on { "GET /; GET /next; keep-alive" } else { "GET /; close" })]);
+        check(&[(field, &input, if is_kept { "GET /; GET /next; keep-alive" } else { "GET /; close" })]);
         let text = String::from_utf8(run([input.as_bytes()], Limits::default(), false).written).unwrap();
         let first = text.split("\r\n\r\n").next().unwrap();
-        assert_eq!(first.contains("Connection: close"), !goes_on, "{version} {field}");
-        assert_eq!(first.contains("Connection: keep-alive"), goes_on && version == "1.0", "{version} {field}");
+        assert_eq!(first.contains("Connection: close"), !is_kept, "{version} {field}");
+        assert_eq!(first.contains("Connection: keep-alive"), is_kept && version == "1.0", "{version} {field}");
     }
 }
 
@@ -88,7 +88,7 @@ fn upgrades() {
 
 /// §9.6: a server that is going to close sends `close`; here the handler sets it in the response's Connection field.
 #[test]
-fn the_owner_closes_by_its_connection_field() {
+fn a_connection_field_of_the_owner_closes_the_connection() {
     for (value, closes) in [("close", true), ("keep-alive", false), ("x, Close", true)] {
         let mut server = Server::new(Rc::new(Limits::default()));
         let (mut head, mut out) = (Head::new(), WriteList::new());

@@ -61,7 +61,7 @@ fn trailers(fields: &FieldMap) -> Vec<(String, Vec<u8>)> {
     fields.iter().map(|(name, value)| (name.as_str().to_ascii_lowercase(), value.to_vec())).collect()
 }
 
-fn hear(server: &mut Server, bytes: &[u8], cut: usize) -> ReceivedMessage {
+fn feed_server(server: &mut Server, bytes: &[u8], cut: usize) -> ReceivedMessage {
     let (mut head, mut out, mut got, mut pending) =
         (Head::new(), WriteList::new(), ReceivedMessage::default(), Vec::new());
     for piece in bytes.chunks(cut) {
@@ -90,7 +90,7 @@ fn hear(server: &mut Server, bytes: &[u8], cut: usize) -> ReceivedMessage {
     got
 }
 
-fn listen(client: &mut Client, bytes: &[u8], cut: usize) -> ReceivedMessage {
+fn feed_client(client: &mut Client, bytes: &[u8], cut: usize) -> ReceivedMessage {
     let (mut head, mut out, mut got, mut pending) =
         (ResponseHead::default(), WriteList::new(), ReceivedMessage::default(), Vec::new());
     for piece in bytes.chunks(cut) {
@@ -122,33 +122,33 @@ proptest! {
 
     /// Three exchanges on one connection.
     #[test]
-    fn requests_and_answers_arrive(
+    fn requests_and_responses_arrive(
         exchanges in proptest::collection::vec((content(), content(), "[A-Z]{1,8}", "/[a-z]{0,9}", 200..600u16, "[!-~]{1,30}"), 3),
         cut in 1..3000usize,
     ) {
         let limits = Rc::new(Limits::default());
         let (mut client, mut server) = (Client::new(Rc::clone(&limits)), Server::new(limits));
-        for (asked, answered, method, target, status, own) in exchanges {
+        for (is_requested, answered, method, target, status, own) in exchanges {
             prop_assume!(method != "CONNECT");
             let mut out = WriteList::new();
             let mut head = request("GET", &target, &[("Host", "a.test")]);
             head.set_method(causeway_message::Method::parse(method.as_bytes()).unwrap());
             head.fields_mut().append(NameRef::Other("X-Own"), FieldValue::parse(own.as_bytes()).unwrap());
-            let stream = client.open(&head, asked.framing, &mut out).unwrap();
-            for piece in &asked.pieces {
+            let stream = client.open(&head, is_requested.framing, &mut out).unwrap();
+            for piece in &is_requested.pieces {
                 client.send(stream, &mut Chunk::from(piece.clone()), &mut out);
             }
-            if asked.trailer.is_some() {
-                client.send_trailers(stream, &asked.trailers(), &mut out);
+            if is_requested.trailer.is_some() {
+                client.send_trailers(stream, &is_requested.trailers(), &mut out);
             }
             client.finish(stream, &mut out);
             let want = ReceivedMessage {
                 line: format!("{method} {target} {own}"),
-                bytes: asked.bytes(),
-                trailers: trailers(&asked.trailers()),
+                bytes: is_requested.bytes(),
+                trailers: trailers(&is_requested.trailers()),
                 complete: true,
             };
-            prop_assert_eq!(hear(&mut server, &written(&out), cut), want);
+            prop_assert_eq!(feed_server(&mut server, &written(&out), cut), want);
 
             let mut out = WriteList::new();
             let mut response = ResponseHead::new(StatusCode::new(status).unwrap());
@@ -168,7 +168,7 @@ proptest! {
                 trailers: if is_bare { Vec::new() } else { trailers(&answered.trailers()) },
                 complete: true,
             };
-            prop_assert_eq!(listen(&mut client, &written(&out), cut), want);
+            prop_assert_eq!(feed_client(&mut client, &written(&out), cut), want);
             prop_assert_eq!((client.room(), server.is_idle()), (1, true));
         }
     }
@@ -176,7 +176,7 @@ proptest! {
 
 /// One machine parses a thousand responses of every kind, each as a new machine would.
 #[test]
-fn a_used_client_is_a_fresh_one() {
+fn a_reused_client_equals_a_new_one() {
     const FIELDS: &str = "Server: x\r\nX-Own: y\r\nSet-Cookie: a=b\r\n";
     let long = format!("X-Long: {}\r\n", "z".repeat(3000));
     let cases: Vec<(SentRequest, String)> = [
@@ -200,7 +200,7 @@ fn a_used_client_is_a_fresh_one() {
     .into();
     let exchange = |upstream: &mut UpstreamPeer, case: &(SentRequest, String), cut: usize| {
         let (SentRequest(method, framing), answer) = case;
-        let stream = upstream.ask(method, *framing).unwrap();
+        let stream = upstream.start_request(method, *framing).unwrap();
         if !matches!(framing, Framing::Empty | Framing::Tunnel) {
             upstream.send(stream, b"abc");
             upstream.client.finish(stream, &mut upstream.out);

@@ -187,7 +187,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_bucket_runs_out_and_fills_with_time() {
+    fn a_bucket_runs_out_and_refills_over_time() {
         let budgets = Budgets { resets: 3, resets_a_second: 2, ..Budgets::default() };
         let (mut meter, start) = (Meter::new(&budgets), Instant::now());
         let run = |meter: &mut Meter, milliseconds| {

@@ -189,12 +189,12 @@ mod tests {
 
     // RFC 7541 §4.2: a peer may use all of the announced table, so the announced size must not exceed the decoder's.
     #[test]
-    fn a_table_that_is_announced_is_there() {
-        for (written, said) in [(4096, None), (0, Some(0)), (65_535, Some(65_535)), (65_536, Some(65_535))] {
+    fn the_announced_table_size_is_within_the_decoder_limit() {
+        for (written, announced) in [(4096, None), (0, Some(0)), (65_535, Some(65_535)), (65_536, Some(65_535))] {
             let settings = Settings { header_table_bytes: written, ..Settings::default() };
             let (entries, count) = settings.entries(Role::Server);
             let found = entries[..count].iter().find(|(id, _)| *id == id::HEADER_TABLE_SIZE).map(|(_, value)| *value);
-            assert_eq!((found, settings.decoder_table_bytes()), (said, said.unwrap_or(written)), "{written}");
+            assert_eq!((found, settings.decoder_table_bytes()), (announced, announced.unwrap_or(written)), "{written}");
         }
     }
 }

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_is_announced_by_halves() {
+    fn window_updates_are_sent_for_half_a_window() {
         let mut receive = Receive::new(100);
         assert_eq!(receive.take(101, 0), Err(Fault::FLOW_CONTROL));
         assert_eq!((receive.take(100, 0), receive.take(1, 0)), (Ok(()), Err(Fault::FLOW_CONTROL)));

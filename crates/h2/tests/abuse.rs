@@ -23,17 +23,17 @@ fn until_broken(peer: &mut Peer, max: u32, mut make: impl FnMut(u32) -> Vec<u8>)
     None
 }
 
-fn met() -> Peer {
-    Peer::met(Settings::default())
+fn connected() -> Peer {
+    Peer::connected(Settings::default())
 }
 
 // CVE-2023-44487: a request and its reset, repeatedly.
 #[test]
 fn rapid_reset() {
     let make = |at: u32| [get(at * 2 + 1), rst_stream(at * 2 + 1, 8)].concat();
-    assert_eq!(until_broken(&mut met(), 1000, make), Some(200));
+    assert_eq!(until_broken(&mut connected(), 1000, make), Some(200));
     // At a moderate rate it may continue without end.
-    let mut peer = met();
+    let mut peer = connected();
     for at in 0..3000 {
         peer.after(31);
         peer.feed(&make(at));
@@ -45,14 +45,14 @@ fn rapid_reset() {
 // leaves after their response began, are no attack.
 #[test]
 fn resets_of_a_shared_connection() {
-    let mut peer = met();
+    let mut peer = connected();
     for at in 0..3000 {
         let id = at * 4 + 1;
         peer.feed(&[get(id), get(id + 2), rst_stream(id + 2, 8)].concat());
         peer.answer(id, 200, "four");
         assert!(!peer.take().contains("broken"), "{at}");
     }
-    let mut peer = met();
+    let mut peer = connected();
     for at in 0..1000 {
         let id = at * 2 + 1;
         peer.feed(&get(id));
@@ -61,7 +61,7 @@ fn resets_of_a_shared_connection() {
         assert!(!peer.take().contains("broken"), "{at}");
     }
     // Complete responses give back no more than the burst.
-    let mut peer = met();
+    let mut peer = connected();
     for at in 0..1000 {
         peer.feed(&get(at * 2 + 1));
         peer.answer(at * 2 + 1, 200, "four");
@@ -86,27 +86,27 @@ fn made_you_reset() {
         |id| [get(id), frame(0x2, 0, id, &[0])].concat(),
     ];
     for way in ways {
-        assert_eq!(until_broken(&mut met(), 1000, |at| way(at * 2 + 1)), Some(200));
+        assert_eq!(until_broken(&mut connected(), 1000, |at| way(at * 2 + 1)), Some(200));
     }
-    assert_eq!(until_broken(&mut met(), 1000, |at| ways[at as usize % 7](at * 2 + 1)), Some(200));
+    assert_eq!(until_broken(&mut connected(), 1000, |at| ways[at as usize % 7](at * 2 + 1)), Some(200));
 }
 
 // Streams beyond the limit are refused up to a budget.
 #[test]
 fn refused_streams() {
-    let mut peer = Peer::met(Settings { streams_max: 1, ..Settings::default() });
+    let mut peer = Peer::connected(Settings { streams_max: 1, ..Settings::default() });
     assert_eq!(until_broken(&mut peer, 1000, |at| get(at * 2 + 1)), Some(201));
 }
 
 // CVE-2019-9512, CVE-2019-9515: acknowledgements that the peer does not read.
 #[test]
-fn answers_that_are_not_taken() {
+fn unread_acknowledgements() {
     for bytes in [ping(0, b"12345678"), settings(&[])] {
-        let mut peer = met();
+        let mut peer = connected();
         let much = bytes.repeat(1001);
         peer.feed(&much[..bytes.len() * 1000]);
         assert!(!peer.take().contains("broken"), "up to its bound");
-        let mut peer = met();
+        let mut peer = connected();
         peer.feed(&much);
         assert!(peer.take().ends_with("> GOAWAY 0 ENHANCE_YOUR_CALM\n< broken"));
     }
@@ -126,11 +126,11 @@ fn control_frames() {
         |_| frame(0x77, 0, 0, &[0; 5]),
     ];
     for way in ways {
-        let broken = until_broken(&mut met(), 3000, way);
+        let broken = until_broken(&mut connected(), 3000, way);
         assert!(broken.is_some_and(|at| (1990..=2000).contains(&at)), "{broken:?}");
     }
     // With requests and responses they are part of the work.
-    let mut peer = met();
+    let mut peer = connected();
     for at in 0..1000u32 {
         let id = at * 2 + 1;
         peer.feed(&[get(id), window_update(0, 4), priority(id, 0), ping(0, b"12345678")].concat());
@@ -143,7 +143,7 @@ fn control_frames() {
 // A download whose reader announces every frame of it may last without end.
 #[test]
 fn window_updates_of_a_long_download() {
-    let mut peer = met();
+    let mut peer = connected();
     peer.feed(&get(1));
     peer.send_head(1, &[], 200, Framing::Stream);
     for at in 0..5000 {
@@ -156,13 +156,13 @@ fn window_updates_of_a_long_download() {
 // CVE-2019-9518: DATA without content.
 #[test]
 fn empty_data() {
-    let mut peer = met();
+    let mut peer = connected();
     peer.feed(&post(1));
     assert_eq!(until_broken(&mut peer, 1000, |_| data(1, 0, b"")), Some(100));
-    let mut peer = met();
+    let mut peer = connected();
     peer.feed(&post(1));
     assert_eq!(until_broken(&mut peer, 1000, |_| data(1, PADDED, &[3, 0, 0, 0])), Some(100));
-    let mut peer = met();
+    let mut peer = connected();
     peer.feed(&post(1));
     peer.reset(1);
     assert_eq!(until_broken(&mut peer, 1000, |_| data(1, 0, b"")), Some(100), "on a stream that is gone");
@@ -172,11 +172,11 @@ fn empty_data() {
 #[test]
 fn continuations() {
     for fragment in [vec![], block(&[("x", "y")])] {
-        let mut peer = met();
+        let mut peer = connected();
         peer.feed(&frame(0x1, END_STREAM, 1, &block(GET_FIELDS)));
         assert_eq!(until_broken(&mut peer, 100, |_| continuation(1, 0, &fragment)), Some(8));
     }
-    let mut peer = met();
+    let mut peer = connected();
     peer.feed(&frame(0x1, END_STREAM, 1, &block(GET_FIELDS)));
     let most = block(&[("x", &"y".repeat(16_000))]);
     assert_eq!(until_broken(&mut peer, 100, |_| continuation(1, 0, &most)), Some(3));
@@ -185,7 +185,7 @@ fn continuations() {
 // A frame of thousands of settings.
 #[test]
 fn many_settings() {
-    let mut peer = met();
+    let mut peer = connected();
     peer.feed(&settings(&[(4, 1); 64]));
     assert_eq!(peer.take(), "> SETTINGS ACK");
     assert_eq!(until_broken(&mut peer, 1, |_| settings(&[(4, 1); 65])), Some(0));
@@ -195,7 +195,7 @@ fn many_settings() {
 // messages to a reader that is late.
 #[test]
 fn tiny_data() {
-    let mut peer = met();
+    let mut peer = connected();
     peer.reads = false;
     peer.feed(&post(1));
     assert_eq!(until_broken(&mut peer, 20_000, |_| data(1, 0, b"x")), None);
@@ -211,7 +211,7 @@ fn hpack_bomb() {
     let mut refer = block(GET_FIELDS);
     refer.extend_from_slice(&[0xbe; 10_000]);
     let head = |stream, block: &[u8]| frame(0x1, END_STREAM | END_HEADERS, stream, block);
-    let mut peer = met();
+    let mut peer = connected();
     peer.feed(&[head(1, &insert), head(3, &refer)].concat());
     assert!(peer.take().ends_with("< 3 fault 431"));
     assert!(peer.head.bytes() <= 32 * 1024);
@@ -221,10 +221,10 @@ fn hpack_bomb() {
 #[test]
 fn budgets_are_settings() {
     let budgets = Budgets { resets: 1, resets_a_second: 0, ..Budgets::default() };
-    let mut peer = Peer::met(Settings { budgets, ..Settings::default() });
+    let mut peer = Peer::connected(Settings { budgets, ..Settings::default() });
     assert_eq!(until_broken(&mut peer, 10, |at| [get(at * 2 + 1), rst_stream(at * 2 + 1, 8)].concat()), Some(1));
     let budgets = Budgets { early_priorities: 0, ..Budgets::default() };
-    let mut peer = Peer::met(Settings { budgets, ..Settings::default() });
+    let mut peer = Peer::connected(Settings { budgets, ..Settings::default() });
     peer.feed(&[priority_update(1, "u=0"), get(1)].concat());
     assert_eq!(peer.server.rank(StreamId(1)) >> 61, 3);
 }

@@ -90,7 +90,7 @@ fn an_exchange_allocates_nothing_in_steady_state() {
 }
 
 #[test]
-fn a_clients_exchange_allocates_nothing_in_steady_state() {
+fn a_client_exchange_allocates_nothing_in_steady_state() {
     let mut client = Client::new(Rc::new(Settings::client()));
     let (mut head, mut out, now) = (ResponseHead::new(StatusCode::OK), WriteList::new(), Instant::now());
     let mut request = Head::new();
@@ -132,7 +132,7 @@ fn a_clients_exchange_allocates_nothing_in_steady_state() {
 }
 
 #[test]
-fn what_is_new_is_empty() {
+fn new_connections_allocate_nothing() {
     let settings = Rc::new(Settings::default());
     let made = allocations_during(|| {
         std::hint::black_box((Server::new(Rc::clone(&settings)), Client::new(settings)));

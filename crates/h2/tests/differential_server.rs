@@ -36,7 +36,7 @@ struct ResponseSpec {
     with_trailers: bool,
 }
 
-fn asked(head: &Head) -> ResponseSpec {
+fn requested_response(head: &Head) -> ResponseSpec {
     let path = head.target().path().trim_start_matches('/').to_owned();
     let mut parts = path.split('/').map(|part| part.parse::<usize>().unwrap());
     let mut next = || parts.next().unwrap();
@@ -57,7 +57,7 @@ async fn serve(io: DuplexStream, settings: Settings, mut random: Random) {
             match handled.event {
                 Some(Event::Head { stream, body, .. }) => {
                     let complete = body == BodyLength::None;
-                    let answer = asked(&head);
+                    let answer = requested_response(&head);
                     let left = Some(Chunk::from(content(answer.number, answer.len)));
                     let exchange =
                         Exchange { received: Vec::new(), complete, answer, sent_head: false, left, unread: 0 };
@@ -153,7 +153,7 @@ fn progress(
     true
 }
 
-async fn ask(mut client: h2::client::SendRequest<Bytes>, number: usize, mut random: Random) {
+async fn send_request(mut client: h2::client::SendRequest<Bytes>, number: usize, mut random: Random) {
     client = client.ready().await.expect("a ready connection");
     let (len, up) = (random.size(), if random.one_in(2) { random.size() } else { 0 });
     let (streamed, with_trailers) = (random.below(2), random.below(2));
@@ -246,7 +246,7 @@ fn our_server_and_their_client() {
             let exchanges: Vec<_> = (0..30)
                 .map(|number| {
                     random.below(9);
-                    tokio::task::spawn_local(ask(client.clone(), number, random.clone()))
+                    tokio::task::spawn_local(send_request(client.clone(), number, random.clone()))
                 })
                 .collect();
             for exchange in exchanges {

@@ -62,7 +62,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_we_encode_both_decode(bound in prop_oneof![Just(4096), 0u32..9000], blocks in blocks()) {
+    fn our_encoding_decodes_with_both_decoders(bound in prop_oneof![Just(4096), 0u32..9000], blocks in blocks()) {
         let mut encoder = Encoder::new(bound);
         let (mut ours, mut theirs) = (Decoder::new(4096), ::hpack::Decoder::new());
         for (size, fields) in blocks {
@@ -77,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn what_they_encode_we_decode(blocks in blocks()) {
+    fn their_encoding_decodes_with_ours(blocks in blocks()) {
         let mut encoder = ::hpack::Encoder::new();
         let mut ours = Decoder::new(4096);
         for (_, fields) in blocks {

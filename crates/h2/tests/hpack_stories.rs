@@ -34,14 +34,14 @@ fn fields(case: &Value) -> Fields {
 }
 
 #[test]
-fn every_story_is_understood_and_told_again() {
+fn hpack_stories_round_trip() {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/peer-suite");
     let suite = std::env::var_os("PEER_SUITE").map_or_else(beside, PathBuf::from).join("hpack");
     let Ok(folders) = std::fs::read_dir(&suite) else {
         println!("skipped: no stories in ../shared/peer-suite/hpack or $PEER_SUITE/hpack");
         return;
     };
-    let (mut told, mut blocks) = (0, 0);
+    let (mut story_count, mut blocks) = (0, 0);
     for folder in folders.map(|folder| folder.expect("a folder").path()).filter(|path| path.is_dir()) {
         for (path, story) in stories(&folder) {
             let (mut theirs, mut ours, mut encoder) = (Decoder::new(4096), Decoder::new(4096), Encoder::new(4096));
@@ -56,9 +56,9 @@ fn every_story_is_understood_and_told_again() {
                 assert_eq!(decoded(&mut ours, &block), Ok(want), "{place}, encoded by us");
                 blocks += 1;
             }
-            told += 1;
+            story_count += 1;
         }
     }
-    assert!(told > 0, "a suite without stories");
-    println!("{told} stories, {blocks} blocks");
+    assert!(story_count > 0, "a suite without stories");
+    println!("{story_count} stories, {blocks} blocks");
 }

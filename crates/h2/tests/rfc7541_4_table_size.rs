@@ -67,7 +67,7 @@ fn rfc7541_4_1_size_of_an_entry() {
 // §4.2: the encoder sets a size within the settings; §6.3: a larger one is an error.
 #[test]
 fn rfc7541_4_2_a_size_is_within_the_settings() {
-    for (why, ours, said, want) in [
+    for (why, ours, new_size, want) in [
         ("as large as allowed", 4096, 4096, Ok(vec![])),
         ("smaller", 4096, 0, Ok(vec![])),
         ("one more", 4096, 4097, Err(HpackFault::SizeTooLarge)),
@@ -75,23 +75,23 @@ fn rfc7541_4_2_a_size_is_within_the_settings() {
         ("more than that", 8192, 8193, Err(HpackFault::SizeTooLarge)),
         ("the default, before the peer has received a smaller limit", 256, 4096, Ok(vec![])),
     ] {
-        assert_eq!(decoded(&mut Decoder::new(ours), &size_update(said)), want, "{why}");
+        assert_eq!(decoded(&mut Decoder::new(ours), &size_update(new_size)), want, "{why}");
     }
 }
 
 // §4.2: once the peer has acknowledged a smaller size, its next block must begin with a size.
 #[test]
-fn rfc7541_4_2_an_acknowledged_size_has_to_be_told() {
-    let told = |block: &[u8]| {
+fn rfc7541_4_2_an_acknowledged_smaller_size_must_be_signalled() {
+    let outcome_of = |block: &[u8]| {
         let mut decoder = Decoder::new(256);
         decoder.decode(&[0x82], &mut FieldCollector::default()).expect("before the acknowledgement");
         decoder.handle_acknowledged(256);
         decoded(&mut decoder, block).map(|fields| fields.len())
     };
-    assert_eq!(told(&[0x82]), Err(HpackFault::SizeMissing));
-    assert_eq!(told(&[&size_update(257)[..], &[0x82]].concat()), Err(HpackFault::SizeTooLarge));
-    assert_eq!(told(&[&size_update(256)[..], &[0x82]].concat()), Ok(1));
-    assert_eq!(told(&[&size_update(0)[..], &size_update(256)[..], &[0x82]].concat()), Ok(1));
+    assert_eq!(outcome_of(&[0x82]), Err(HpackFault::SizeMissing));
+    assert_eq!(outcome_of(&[&size_update(257)[..], &[0x82]].concat()), Err(HpackFault::SizeTooLarge));
+    assert_eq!(outcome_of(&[&size_update(256)[..], &[0x82]].concat()), Ok(1));
+    assert_eq!(outcome_of(&[&size_update(0)[..], &size_update(256)[..], &[0x82]].concat()), Ok(1));
     let mut same = Decoder::new(4096);
     same.handle_acknowledged(4096);
     assert!(decoded(&mut same, &[0x82]).is_ok());
@@ -159,7 +159,7 @@ fn rfc7541_4_4_a_name_that_is_evicted_for_its_own_field() {
 
 // §4.2, in the encoder: the size updates after the peer's settings change, once or several times between two blocks.
 #[test]
-fn rfc7541_4_2_what_our_encoder_tells() {
+fn rfc7541_4_2_size_updates_of_our_encoder() {
     for (why, bound, settings, want) in [
         ("nothing changed", 4096, &[][..], ""),
         ("the default", 4096, &[4096], ""),
@@ -185,7 +185,7 @@ fn rfc7541_4_2_what_our_encoder_tells() {
 
 // §4.2: after the size updates, a decoder with that size decodes the encoder's blocks.
 #[test]
-fn rfc7541_4_2_our_encoder_keeps_to_what_it_told() {
+fn rfc7541_4_2_our_encoder_respects_its_size_updates() {
     let (mut encoder, mut decoder) = (Encoder::new(4096), Decoder::new(4096));
     let fields = [("server", "Causeway"), ("vary", "Accept"), ("x-own", "some value"), ("content-type", "text/html")];
     for bytes in [4096, 100, 0, 4096, 50, 64, 150, 10_000] {

@@ -33,7 +33,7 @@ fn rfc7541_6_2_literals() {
 
 // §7.1.3: secrets are sent as never indexed, and are never inserted into our table, however often they repeat.
 #[test]
-fn rfc7541_7_1_3_our_secrets() {
+fn rfc7541_7_1_3_sensitive_fields_are_never_indexed() {
     let mut encoder = Encoder::new(4096);
     let mut out = WriteList::new();
     for (name, value, secret) in [
@@ -64,7 +64,7 @@ fn rfc7541_7_1_3_our_secrets() {
 
 // §6: a field that repeats costs one byte from its second occurrence on; a field that changes is not inserted.
 #[test]
-fn what_repeats_is_one_byte() {
+fn a_repeated_field_is_one_byte() {
     let mut encoder = Encoder::new(4096);
     let repeats = [
         (":status", "200"),
@@ -90,7 +90,7 @@ fn what_repeats_is_one_byte() {
 // A name whose values do not repeat is paused, so that it does not evict other fields; when they repeat, it is
 // resumed.
 #[test]
-fn a_name_that_never_repeats_is_given_up() {
+fn a_name_whose_values_never_repeat_is_paused() {
     let mut encoder = Encoder::new(4096);
     let mut decoder = Decoder::new(4096);
     let mut block_of = |value: u32| {
@@ -107,7 +107,7 @@ fn a_name_that_never_repeats_is_given_up() {
 
 // An unregistered name is inserted when the field repeats, in any case of the name.
 #[test]
-fn another_name_is_put_in_when_it_comes_again() {
+fn another_name_is_indexed_at_its_second_occurrence() {
     let mut encoder = Encoder::new(4096);
     let mut out = WriteList::new();
     for (name, first, len) in

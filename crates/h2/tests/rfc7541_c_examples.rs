@@ -103,7 +103,7 @@ fn rfc7541_c_5_and_c_6_responses() {
 // C.4 and C.6, encoded. Where the examples insert values that change, our encoder does not; `hpack_differential`
 // covers the rest.
 #[test]
-fn rfc7541_c_what_we_encode_alike() {
+fn rfc7541_c_examples_that_our_encoder_reproduces() {
     let mut encoder = Encoder::new(4096);
     let mut request = FIRST.to_vec();
     assert_eq!(hpack::encoded(&mut encoder, &request), unhex("8286 8441 8cf1 e3c2 e5f2 3a6b a0ab 90f4 ff"));

@@ -19,7 +19,7 @@ const WEBSOCKET: &[(&str, &str)] = &[
 // §4, §5: the request names a protocol and a path; a handler gets the Upgrade field that HTTP/1 has.
 #[test]
 fn a_websocket() {
-    let mut peer = Peer::met(Settings::default());
+    let mut peer = Peer::connected(Settings::default());
     peer.feed(&headers(1, 0, WEBSOCKET));
     assert_eq!(peer.take(), "< 1 CONNECT /chat upgrade=websocket host=a.test sec-websocket-version=13 +? upgrade");
     // HTTP/1's 101 is sent as 200, without the connection-specific fields.
@@ -40,7 +40,7 @@ fn a_websocket() {
 }
 
 #[test]
-fn what_belongs_to_it() {
+fn malformed_extended_connects() {
     let without = |name: &str| -> Vec<(&str, &str)> { WEBSOCKET.iter().copied().filter(|(n, _)| *n != name).collect() };
     let refused = "> 1 RST_STREAM PROTOCOL_ERROR";
     check(&[

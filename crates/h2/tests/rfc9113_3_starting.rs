@@ -51,7 +51,7 @@ fn a_wrong_preface_ends_the_connection() {
 
 // §3.4, §6.5: only values that differ from the defaults are sent.
 #[test]
-fn our_settings_are_said() {
+fn our_settings_are_sent() {
     let own = Settings {
         streams_max: 7,
         stream_window: 1000,
@@ -68,7 +68,7 @@ fn our_settings_are_said() {
 
 // RFC 7540 §3.2: the upgrading request is stream 1, half-closed; its settings apply from the start.
 #[test]
-fn an_upgraded_connection_answers_stream_1() {
+fn an_upgraded_connection_responds_on_stream_1() {
     let mut request = Head::new();
     request.set_method(Method::Get);
     let window_5 = [0, 4, 0, 0, 0, 5];

@@ -9,7 +9,7 @@ use peer::*;
 // §4.1: frames of unknown types are discarded, and unknown flags and the reserved bit are ignored; §5.5: but not
 // within a field block.
 #[test]
-fn what_is_unknown_is_ignored() {
+fn unknown_frames_are_ignored() {
     let mut reserved = get(1);
     reserved[5] |= 0x80;
     check(&[
@@ -60,7 +60,7 @@ fn a_block_that_cannot_be_decoded_ends_the_connection() {
 
 // §4.3: every block updates the decoder's table, even if its stream is refused or closed.
 #[test]
-fn blocks_of_refused_streams_are_decoded_too() {
+fn field_blocks_of_refused_streams_are_decoded() {
     // Inserts x-a: b into the table; the next blocks refer to it by index 62.
     let insert = [&block(GET_FIELDS)[..], &[0x40, 3, b'x', b'-', b'a', 1, b'b']].concat();
     let refer = |stream| frame(0x1, END_STREAM | END_HEADERS, stream, &[&block(GET_FIELDS)[..], &[0xbe]].concat());
@@ -104,7 +104,7 @@ fn field_blocks_in_pieces() {
 
 // While a frame other than DATA is incomplete, the deadline of a head applies; its expiry ends the connection.
 #[test]
-fn an_incomplete_frame_is_waited_for_like_a_head() {
+fn an_incomplete_frame_has_the_timeout_of_a_head() {
     let whole = get(1);
     for (why, input, state) in [
         ("nothing", vec![], "keep-alive"),
@@ -115,7 +115,7 @@ fn an_incomplete_frame_is_waited_for_like_a_head() {
         ("all of it", whole.clone(), "nothing"),
         ("content", [post(1), data(1, 0, b"hello")[..11].to_vec()].concat(), "nothing"),
     ] {
-        let mut peer = Peer::met(Settings::default());
+        let mut peer = Peer::connected(Settings::default());
         peer.feed(&input);
         assert_eq!(peer.state(), state, "{why}");
         if state == "head" {

@@ -10,7 +10,7 @@ const BROKEN: &str = "> GOAWAY 0 PROTOCOL_ERROR\n< broken";
 
 // §5.1 idle: only HEADERS and PRIORITY are allowed; §5.1.1: a client's streams are odd.
 #[test]
-fn nothing_but_a_head_opens_a_stream() {
+fn only_headers_open_a_stream() {
     check(&[
         ("DATA", data(1, 0, b"x"), BROKEN),
         ("DATA without content", data(1, END_STREAM, b""), BROKEN),
@@ -28,7 +28,7 @@ fn nothing_but_a_head_opens_a_stream() {
 
 // §5.1.1: identifiers increase; skipped ones are closed and cannot be used any more.
 #[test]
-fn identifiers_rise() {
+fn stream_identifiers_increase() {
     check(&[
         (
             "with gaps",
@@ -46,7 +46,7 @@ fn identifiers_rise() {
 
 // §5.1 half-closed (remote): content or another head is a stream error STREAM_CLOSED; other frames are allowed.
 #[test]
-fn a_complete_request_takes_no_more() {
+fn a_complete_request_accepts_no_further_frames() {
     let opened = "< 1 GET / host=a.test";
     let refused = format!("{opened}\n> 1 RST_STREAM STREAM_CLOSED\n< 1 reset");
     check(&[
@@ -70,7 +70,7 @@ fn a_complete_request_takes_no_more() {
 #[test]
 fn a_stream_that_both_have_ended_is_closed() {
     let late = |bytes: Vec<u8>| {
-        let mut peer = Peer::met(Settings::default());
+        let mut peer = Peer::connected(Settings::default());
         peer.feed(&get(1));
         peer.answer(1, 204, "");
         peer.take();
@@ -109,9 +109,9 @@ fn a_stream_that_the_peer_reset_is_closed() {
 // §5.1 closed: frames on a stream that we reset may have been in flight; they are ignored, and count for the
 // connection window.
 #[test]
-fn frames_under_way_to_a_stream_that_we_reset_are_ignored() {
+fn frames_in_flight_to_a_reset_stream_are_ignored() {
     let own = Settings { connection_window: 65_535, ..Settings::default() };
-    let mut peer = Peer::met(own);
+    let mut peer = Peer::connected(own);
     peer.feed(&[post(1), data(1, 0, b"some")].concat());
     peer.reset(1);
     assert_eq!(peer.take(), "< 1 POST /up host=a.test +?\n< 1 data some\n> 1 RST_STREAM INTERNAL_ERROR");
@@ -135,7 +135,7 @@ fn frames_under_way_to_a_stream_that_we_reset_are_ignored() {
 #[test]
 fn streams_beyond_the_limit_are_refused() {
     let own = Settings { streams_max: 2, ..Settings::default() };
-    let mut peer = Peer::met(own);
+    let mut peer = Peer::connected(own);
     peer.feed(&[get(1), post(3), get(5)].concat());
     assert_eq!(peer.take(), "< 1 GET / host=a.test\n< 3 POST /up host=a.test +?\n> 5 RST_STREAM REFUSED_STREAM");
     peer.answer(3, 200, "");
@@ -155,7 +155,7 @@ fn streams_beyond_the_limit_are_refused() {
 fn heads_of_open_streams() {
     // `get` has four pseudo-fields with 32 bytes each, and about 40 bytes of text.
     let own = Settings { heads_bytes_max: 300, ..Settings::default() };
-    let mut peer = Peer::met(own);
+    let mut peer = Peer::connected(own);
     peer.feed(&[get(1), get(3), get(5)].concat());
     assert_eq!(peer.take(), "< 1 GET / host=a.test\n< 3 GET / host=a.test\n> 5 RST_STREAM REFUSED_STREAM");
     peer.answer(1, 204, "");
@@ -167,8 +167,8 @@ fn heads_of_open_streams() {
 // §5.4.2, §8.1: the code of an owner's reset: an error before the response is complete, NO_ERROR after it, no frame
 // if all is over.
 #[test]
-fn an_owners_reset() {
-    let mut peer = Peer::met(Settings::default());
+fn a_reset_by_the_owner() {
+    let mut peer = Peer::connected(Settings::default());
     peer.feed(&[post(1), post(3), get(5), get(7)].concat());
     peer.take();
     peer.reset(1);

@@ -14,7 +14,7 @@ fn small() -> Settings {
 // §6.9.1: exceeding a stream's window is a stream error, exceeding the connection's a connection error; padding
 // counts.
 #[test]
-fn the_peer_keeps_to_the_windows() {
+fn a_peer_that_exceeds_a_window_is_an_error() {
     let opened = "< 1 POST /up host=a.test +?\n";
     let full = format!("{opened}< 1 data {}", "x".repeat(1000));
     let refused = format!("{opened}> 1 RST_STREAM FLOW_CONTROL_ERROR\n< 1 reset");
@@ -24,17 +24,17 @@ fn the_peer_keeps_to_the_windows() {
         ("padding too", [post(1), padded].concat(), refused),
     ];
     for (_, bytes, want) in &mut cases {
-        let mut peer = Peer::met(small());
+        let mut peer = Peer::connected(small());
         peer.reads = false;
         peer.feed(bytes);
         assert_eq!(&peer.take(), want);
         assert_eq!(peer.state(), "keep-alive");
     }
-    let mut peer = Peer::met(small());
+    let mut peer = Peer::connected(small());
     peer.reads = false;
     peer.feed(&[post(1), data(1, 0, &[b'x'; 1000])].concat());
     assert_eq!(peer.take(), full);
-    let mut peer = Peer::met(Settings { connection_window: 65_535, ..Settings::default() });
+    let mut peer = Peer::connected(Settings { connection_window: 65_535, ..Settings::default() });
     peer.reads = false;
     peer.feed(&post(1));
     (0..4).for_each(|_| peer.feed(&data(1, 0, &[b'x'; 16_000])));
@@ -45,7 +45,7 @@ fn the_peer_keeps_to_the_windows() {
 
 // §6.9.3: until the peer has acknowledged a smaller window it may use the old one.
 #[test]
-fn a_smaller_window_holds_once_it_is_acknowledged() {
+fn a_smaller_window_applies_once_acknowledged() {
     let begin = |acknowledged: bool| {
         let mut peer = Peer::new(small());
         peer.reads = false;
@@ -62,8 +62,8 @@ fn a_smaller_window_holds_once_it_is_acknowledged() {
 
 // §5.2: bytes that were read are announced in steps of half a window, for the stream and for the connection.
 #[test]
-fn what_was_read_is_given_back_by_halves() {
-    let mut peer = Peer::met(Settings { stream_window: 1000, connection_window: 65_535, ..Settings::default() });
+fn window_updates_follow_half_a_window_of_content() {
+    let mut peer = Peer::connected(Settings { stream_window: 1000, connection_window: 65_535, ..Settings::default() });
     peer.reads = false;
     peer.feed(&[post(1), data(1, 0, &[b'x'; 900])].concat());
     peer.take();
@@ -85,9 +85,9 @@ fn what_was_read_is_given_back_by_halves() {
 
 // §6.1: padding counts and is never read, so it is released at once; its bytes may have any value.
 #[test]
-fn padding_is_given_back_at_once() {
+fn padding_is_returned_to_the_window_at_once() {
     let padded = data(1, PADDED, &[&[255][..], b"hi", &[7; 255]].concat());
-    let mut peer = Peer::met(Settings { stream_window: 512, ..Settings::default() });
+    let mut peer = Peer::connected(Settings { stream_window: 512, ..Settings::default() });
     peer.reads = false;
     peer.feed(&[&post(1)[..], &padded].concat());
     assert_eq!(peer.take(), "< 1 POST /up host=a.test +?\n> 1 WINDOW_UPDATE 256\n< 1 data hi");
@@ -95,20 +95,20 @@ fn padding_is_given_back_at_once() {
 
 // A stream whose rest of declared content fits its window gets no announcement.
 #[test]
-fn no_announcement_that_nobody_needs() {
-    let mut peer = Peer::met(small());
+fn no_unnecessary_window_updates() {
+    let mut peer = Peer::connected(small());
     let declared = |bytes: &'static str| headers(1, 0, &with(POST_FIELDS, &[("content-length", bytes)]));
     peer.feed(&[declared("1000"), data(1, 0, &[b'x'; 600]), data(1, END_STREAM, &[b'x'; 400])].concat());
     assert!(!peer.take().contains("WINDOW_UPDATE"));
-    let mut peer = Peer::met(small());
+    let mut peer = Peer::connected(small());
     peer.feed(&[declared("1001"), data(1, 0, &[b'x'; 600])].concat());
     assert!(peer.take().contains("> 1 WINDOW_UPDATE 600"));
 }
 
 // §6.9.1: sending respects the peer's stream and connection windows, and continues when they open.
 #[test]
-fn content_keeps_to_the_peers_windows() {
-    let mut peer = Peer::met(Settings::default());
+fn content_respects_the_windows_of_the_peer() {
+    let mut peer = Peer::connected(Settings::default());
     peer.feed(&[settings(&[(4, 10)]), get(1), get(3)].concat());
     peer.send_head(1, &[], 200, Framing::Sized(30));
     peer.take();

@@ -136,7 +136,7 @@ fn window_update_frames() {
 // with it.
 #[test]
 fn draining() {
-    let mut peer = Peer::met(Settings::default());
+    let mut peer = Peer::connected(Settings::default());
     peer.feed(&get(1));
     peer.server.drain(&mut peer.out);
     peer.server.drain(&mut peer.out);
@@ -176,7 +176,7 @@ fn draining() {
 // A response with `Connection: close` begins a graceful shutdown: HTTP/2 has no such field. Other options of the field do not.
 #[test]
 fn a_response_that_closes() {
-    let mut peer = Peer::met(Settings::default());
+    let mut peer = Peer::connected(Settings::default());
     peer.feed(&get(1));
     peer.take();
     peer.send_head(1, &[("connection", "x"), ("x-a", "b")], 200, Framing::Empty);
@@ -191,8 +191,8 @@ fn a_response_that_closes() {
 // §6.8: the number of requests in flight after the GOAWAY is bounded by the stream limit, even if the peer does not
 // acknowledge.
 #[test]
-fn draining_beside_a_peer_that_does_not_listen() {
-    let mut peer = Peer::met(Settings { streams_max: 2, ..Settings::default() });
+fn draining_with_a_peer_that_ignores_goaway() {
+    let mut peer = Peer::connected(Settings { streams_max: 2, ..Settings::default() });
     peer.feed(&get(1));
     peer.answer(1, 200, "");
     peer.server.drain(&mut peer.out);
@@ -207,7 +207,7 @@ fn draining_beside_a_peer_that_does_not_listen() {
 // §6.8: an idle connection ends with NO_ERROR.
 #[test]
 fn an_idle_connection_that_times_out() {
-    let mut peer = Peer::met(Settings::default());
+    let mut peer = Peer::connected(Settings::default());
     peer.feed(&get(1));
     peer.answer(1, 200, "");
     peer.take();
@@ -218,8 +218,8 @@ fn an_idle_connection_that_times_out() {
 
 // §5.4.1: after a connection error all input is ignored.
 #[test]
-fn behind_the_end_there_is_nothing() {
-    let mut peer = Peer::met(Settings::default());
+fn input_after_a_connection_error_is_ignored() {
+    let mut peer = Peer::connected(Settings::default());
     peer.feed(&[get(1), frame(0x6, 0, 1, b"12345678"), get(3)].concat());
     assert!(peer.take().ends_with("< broken"));
     peer.feed(&get(5));
@@ -247,14 +247,14 @@ fn the_peer_closes_its_side() {
         ),
         ("within a frame", get(1)[..12].to_vec(), "", "close"),
     ] {
-        let mut peer = Peer::met(Settings::default());
+        let mut peer = Peer::connected(Settings::default());
         peer.feed(&input);
         if let Some(event) = peer.server.handle_eof() {
             peer.note(event, &[]);
         }
         assert_eq!((peer.take().as_str(), peer.state()), (event, state), "{why}");
     }
-    let mut peer = Peer::met(Settings::default());
+    let mut peer = Peer::connected(Settings::default());
     peer.feed(&get(1));
     peer.server.handle_eof();
     peer.answer(1, 200, "x");
@@ -264,7 +264,7 @@ fn the_peer_closes_its_side() {
 // §6.5.2: the announced table size is the one that the decoder accepts; otherwise a peer that uses all of it would
 // cause an error.
 #[test]
-fn the_largest_table_is_announced_as_it_is() {
+fn the_largest_table_size_is_announced_unchanged() {
     let settings = Settings { header_table_bytes: 65_536, encoder_table_bytes: 65_536, ..Settings::default() };
     let mut server = causeway_h2::Server::new(std::rc::Rc::new(settings));
     let (mut head, mut out) = (causeway_message::Head::new(), causeway_message::WriteList::new());
@@ -273,8 +273,8 @@ fn the_largest_table_is_announced_as_it_is() {
     server.handle_bytes(now, &[PREFACE, &theirs, &frame(0x4, ACK, 0, b"")].concat(), &mut head, &mut out);
     let mut slices = [std::io::IoSlice::new(b""); 4];
     let used = out.slices(&mut slices);
-    let said: Vec<u8> = slices[..used].iter().flat_map(|slice| slice.iter().copied()).collect();
-    let table = said[9..].as_chunks::<6>().0.iter().find(|entry| entry[..2] == [0, 1]).unwrap();
+    let sent: Vec<u8> = slices[..used].iter().flat_map(|slice| slice.iter().copied()).collect();
+    let table = sent[9..].as_chunks::<6>().0.iter().find(|entry| entry[..2] == [0, 1]).unwrap();
     assert_eq!(u32::from_be_bytes([table[2], table[3], table[4], table[5]]), 65_535);
     // A size update to exactly that, then a request.
     let fields = [&[0x3f, 0xe0, 0xff, 0x03][..], &block(GET_FIELDS)].concat();

@@ -83,7 +83,7 @@ fn host_and_authority() {
         ("two beside it", &[M, S, A, P, ("host", "a.test"), ("host", "b.test")], MALFORMED),
         ("no host", &[M, S, P, ("host", "b test")], MALFORMED),
     ]);
-    let mut peer = Peer::met(Settings::default());
+    let mut peer = Peer::connected(Settings::default());
     peer.feed(&headers(1, END_STREAM, &[M, S, P, ("x", "y"), ("host", "a.test")]));
     assert_eq!(peer.head.authority(), Some("a.test"));
 }
@@ -114,7 +114,7 @@ fn fields() {
 
 // §8.2.2: connection-specific fields of HTTP/1 are malformed; TE may only be `trailers`.
 #[test]
-fn fields_of_connections() {
+fn connection_specific_fields() {
     let get = |field| [M, S, A, P, field];
     requests(&[
         ("connection", &get(("connection", "close")), MALFORMED),
@@ -147,7 +147,7 @@ fn cookies_are_joined() {
     // The pieces do not count as fields of their own, but their bytes count.
     let own = Settings { fields_max: 5, ..Settings::default() };
     let pieces = vec![("cookie", "a=b"); 50];
-    let mut peer = Peer::met(own);
+    let mut peer = Peer::connected(own);
     peer.feed(&headers(1, END_STREAM, &with(GET_FIELDS, &pieces)));
     assert!(peer.take().starts_with("< 1 GET / host=a.test cookie=a=b; a=b; "));
 }
@@ -230,7 +230,7 @@ fn trailers() {
 // RFC 9110 §15.5: a request that is too large or has an unknown expectation gets an error response; its stream is
 // open for that.
 #[test]
-fn requests_that_are_answered_and_not_served() {
+fn requests_that_are_rejected_with_a_response() {
     let long = "x".repeat(8200);
     let path = format!("/{long}");
     let many: Vec<(&str, &str)> = [GET_FIELDS, &[("x", "y"); 100]].concat();
@@ -243,7 +243,7 @@ fn requests_that_are_answered_and_not_served() {
         ("a method", &[(":method", &method), S, A, P], "< 1 fault 501"),
         ("an expectation", &[M, S, A, P, ("expect", "tea")], "< 1 fault 417"),
     ]);
-    let mut peer = Peer::met(Settings::default());
+    let mut peer = Peer::connected(Settings::default());
     peer.feed(&headers(1, 0, &large));
     peer.answer(1, 431, "");
     peer.reset(1);

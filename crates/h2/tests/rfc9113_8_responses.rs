@@ -35,7 +35,7 @@ fn request(method: &'static str, target: &str, fields: &[(&str, &'static str)]) 
 
 impl UpstreamPeer {
     /// Returns a connection on which the server has sent these settings.
-    fn met(entries: &[(u16, u32)]) -> Self {
+    fn connected(entries: &[(u16, u32)]) -> Self {
         let client = Client::new(Rc::new(Settings::client()));
         let (head, out, decoder) = (ResponseHead::default(), WriteList::new(), Decoder::new(4096));
         let mut upstream = Self { client, head, out, decoder, pending: Vec::new(), lines: Vec::new() };
@@ -48,8 +48,8 @@ impl UpstreamPeer {
     }
 
     /// Returns a connection with one open request of this method.
-    fn asked(method: &'static str) -> Self {
-        let mut upstream = Self::met(&[]);
+    fn with_request(method: &'static str) -> Self {
+        let mut upstream = Self::connected(&[]);
         upstream.open(&request(method, "/", &[("host", "b.test")]), Framing::Empty).unwrap();
         upstream.take();
         upstream
@@ -120,9 +120,9 @@ impl UpstreamPeer {
         let bytes = written(&self.out);
         self.out.advance(bytes.len());
         let mut rest = &bytes[..];
-        if let Some(behind) = rest.strip_prefix(PREFACE) {
+        if let Some(after_preface) = rest.strip_prefix(PREFACE) {
             self.lines.push("> PRI".to_owned());
-            rest = behind;
+            rest = after_preface;
         }
         print_frames(rest, &mut self.decoder, &mut self.lines);
     }
@@ -143,7 +143,7 @@ fn check(method: &'static str, cases: &[(&str, Vec<u8>, &str)]) {
     for (why, bytes, want) in cases {
         let want: Vec<&str> = want.lines().map(str::trim).collect();
         for step in [bytes.len().max(1), 1] {
-            let mut upstream = UpstreamPeer::asked(method);
+            let mut upstream = UpstreamPeer::with_request(method);
             bytes.chunks(step).for_each(|piece| upstream.feed(piece));
             assert_eq!(upstream.take().lines().collect::<Vec<_>>(), want, "{why}, {step} at a time");
         }
@@ -153,7 +153,7 @@ fn check(method: &'static str, cases: &[(&str, Vec<u8>, &str)]) {
 // §8.3.1, §8.2.2: pseudo-fields first, the authority from Host, no connection-specific field of HTTP/1.
 #[test]
 fn requests_out() {
-    let mut upstream = UpstreamPeer::met(&[]);
+    let mut upstream = UpstreamPeer::connected(&[]);
     let cases: &[(Head, Framing, &str)] = &[
         (
             request(
@@ -224,7 +224,7 @@ fn requests_out() {
 // §8.1: content and trailers are sent as a server sends them.
 #[test]
 fn content_out() {
-    let mut upstream = UpstreamPeer::met(&[(4, 5)]);
+    let mut upstream = UpstreamPeer::connected(&[(4, 5)]);
     let id = upstream.open(&request("POST", "/", &[("host", "b.test")]), Framing::Sized(8)).unwrap();
     let mut chunk = Chunk::from_static(b"12345678");
     upstream.client.send(id, &mut chunk, &mut upstream.out);
@@ -241,7 +241,7 @@ fn content_out() {
 // received there.
 #[test]
 fn trailers_out() {
-    let mut upstream = UpstreamPeer::met(&[]);
+    let mut upstream = UpstreamPeer::connected(&[]);
     let id = upstream.open(&request("POST", "/", &[("host", "b.test")]), Framing::Stream).unwrap();
     upstream.take();
     let hostile = ["host", "content-length", "te", "trailer", "authorization", "cookie", "x-forwarded-for", "x-sum"];
@@ -253,9 +253,9 @@ fn trailers_out() {
 // §6.9.1: streams of one connection belong to many readers; the unread bytes of slow ones do not block other
 // responses.
 #[test]
-fn streams_that_nobody_reads_leave_room_for_others() {
+fn unread_streams_leave_window_for_others() {
     let settings = Settings::client();
-    let mut upstream = UpstreamPeer::met(&[(3, u32::MAX)]);
+    let mut upstream = UpstreamPeer::connected(&[(3, u32::MAX)]);
     assert!(upstream.client.room() as u64 * u64::from(settings.stream_window) <= u64::from(settings.connection_window));
     assert!(upstream.client.room() > 1000, "as many as servers allow");
     upstream.open(&request("GET", "/", &[("host", "b.test")]), Framing::Empty).unwrap();
@@ -339,7 +339,7 @@ fn responses_without_content() {
 
 // §5.1, §6.6, §8.4, RFC 9218 §7.1: frames that a server must not send.
 #[test]
-fn what_a_server_may_not_do() {
+fn frames_that_a_server_must_not_send() {
     let broken = |code| format!("> GOAWAY 0 {code}\n< broken");
     check(
         "GET",
@@ -358,7 +358,7 @@ fn what_a_server_may_not_do() {
         ],
     );
     // §3.4: the server's SETTINGS must be first.
-    let mut upstream = UpstreamPeer::asked("GET");
+    let mut upstream = UpstreamPeer::with_request("GET");
     upstream.client = Client::new(Rc::new(Settings::client()));
     upstream.feed(&ping(0, b"12345678"));
     assert!(upstream.take().ends_with(&broken("PROTOCOL_ERROR")));
@@ -367,7 +367,7 @@ fn what_a_server_may_not_do() {
 // §5.1.2: at most as many streams as the server allows; before its SETTINGS arrive at most a hundred, or as many as on an earlier connection.
 #[test]
 fn the_servers_limit() {
-    let mut upstream = UpstreamPeer::met(&[(3, 2)]);
+    let mut upstream = UpstreamPeer::connected(&[(3, 2)]);
     let get = request("GET", "/", &[("host", "b.test")]);
     assert_eq!(upstream.client.room(), 2);
     assert_eq!(upstream.open(&get, Framing::Empty), Ok(StreamId(1)));
@@ -397,7 +397,7 @@ fn the_servers_limit() {
 // retried; the others are still answered.
 #[test]
 fn goaway_in() {
-    let mut upstream = UpstreamPeer::met(&[]);
+    let mut upstream = UpstreamPeer::connected(&[]);
     let get = request("GET", "/", &[("host", "b.test")]);
     (0..4).for_each(|_| assert!(upstream.open(&get, Framing::Empty).is_ok()));
     upstream.take();
@@ -416,16 +416,16 @@ fn goaway_in() {
 // Ends by a drain of the client, and by the peer's end of stream.
 #[test]
 fn endings() {
-    let mut upstream = UpstreamPeer::asked("GET");
+    let mut upstream = UpstreamPeer::with_request("GET");
     upstream.client.drain(&mut upstream.out);
     assert_eq!(upstream.take(), "> GOAWAY 0 NO_ERROR");
     assert!(!upstream.client.wants_close());
     upstream.feed(&status(1, END_STREAM, &[]));
     assert!(upstream.client.wants_close());
-    let mut upstream = UpstreamPeer::asked("GET");
+    let mut upstream = UpstreamPeer::with_request("GET");
     assert_eq!(upstream.client.handle_eof(), Some(ClientEvent::Broken { fault: None }));
     assert!(upstream.client.wants_close() && upstream.client.handle_eof().is_none());
-    let mut idle = UpstreamPeer::met(&[]);
+    let mut idle = UpstreamPeer::connected(&[]);
     assert_eq!(idle.client.handle_eof(), None);
     assert!(idle.client.wants_close());
 }

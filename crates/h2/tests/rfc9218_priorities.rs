@@ -7,11 +7,11 @@ use causeway_h2::Settings;
 use causeway_message::{Framing, StreamId};
 use peer::*;
 
-fn asked(stream: u32, priority: &str) -> Vec<u8> {
+fn get_with_priority(stream: u32, priority: &str) -> Vec<u8> {
     headers(stream, END_STREAM, &with(GET_FIELDS, &[("priority", priority)]))
 }
 
-/// Lets the streams send one turn at a time, as a driver does, and returns the order.
+/// Runs the streams one turn at a time, as a driver does, and returns the order.
 fn order(peer: &mut Peer, streams: &[u32], turns: usize) -> String {
     let mut order = String::new();
     for _ in 0..turns {
@@ -23,7 +23,7 @@ fn order(peer: &mut Peer, streams: &[u32], turns: usize) -> String {
 }
 
 fn open(requests: &[Vec<u8>]) -> Peer {
-    let mut peer = Peer::met(Settings::default());
+    let mut peer = Peer::connected(Settings::default());
     peer.feed(&requests.concat());
     (0..requests.len() as u32).for_each(|at| peer.send_head(at * 2 + 1, &[], 200, Framing::Stream));
     peer
@@ -33,14 +33,14 @@ fn open(requests: &[Vec<u8>]) -> Peer {
 // take turns, and neither kind starves the other.
 #[test]
 fn turns() {
-    let mut peer = open(&[get(1), asked(3, "u=5"), asked(5, "u=1"), get(7)]);
+    let mut peer = open(&[get(1), get_with_priority(3, "u=5"), get_with_priority(5, "u=1"), get(7)]);
     assert_eq!(order(&mut peer, &[1, 3, 5, 7], 3), "555");
     assert_eq!(order(&mut peer, &[1, 3, 7], 3), "111");
     assert_eq!(order(&mut peer, &[3, 7], 2), "77");
     assert_eq!(order(&mut peer, &[3], 1), "3");
-    let mut peer = open(&[asked(1, "i"), asked(3, "i"), asked(5, "i")]);
+    let mut peer = open(&[get_with_priority(1, "i"), get_with_priority(3, "i"), get_with_priority(5, "i")]);
     assert_eq!(order(&mut peer, &[1, 3, 5], 7), "1351351");
-    let mut peer = open(&[asked(1, "i"), get(3), asked(5, "i"), get(7)]);
+    let mut peer = open(&[get_with_priority(1, "i"), get(3), get_with_priority(5, "i"), get(7)]);
     assert_eq!(order(&mut peer, &[1, 3, 5, 7], 9), "135135135", "3 and 7 take turns as one group");
     assert_eq!((peer.server.quantum(StreamId(1)), peer.server.quantum(StreamId(3))), (16_384, 65_536));
 }
@@ -54,8 +54,14 @@ fn priority_updates() {
     peer.feed(&priority_update(3, "u=0"));
     assert_eq!(order(&mut peer, &[1, 3], 1), "3");
     peer.feed(
-        &[priority_update(7, "u=0, i"), priority_update(7, "u=1"), priority_update(5, "i"), get(5), asked(7, "u=7")]
-            .concat(),
+        &[
+            priority_update(7, "u=0, i"),
+            priority_update(7, "u=1"),
+            priority_update(5, "i"),
+            get(5),
+            get_with_priority(7, "u=7"),
+        ]
+        .concat(),
     );
     for (stream, urgency, quantum) in [(5, 3, 16_384), (7, 1, 65_536)] {
         assert_eq!(peer.server.rank(StreamId(stream)) >> 61, urgency);
@@ -69,7 +75,7 @@ fn priority_updates() {
 
 // §7.1: the number of stored priorities is limited: the oldest one is dropped.
 #[test]
-fn few_are_remembered() {
+fn stored_priority_updates_are_bounded() {
     let mut peer = open(&[get(1)]);
     (0..100u32).for_each(|at| peer.feed(&priority_update(at * 2 + 3, "u=0")));
     peer.feed(&[get(3), get(201)].concat());

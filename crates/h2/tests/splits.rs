@@ -40,7 +40,7 @@ fn recorded() -> Vec<u8> {
     .concat()
 }
 
-fn said(pieces: &[&[u8]]) -> String {
+fn output_of(pieces: &[&[u8]]) -> String {
     let mut peer = Peer::new(Settings::default());
     pieces.iter().for_each(|piece| peer.feed(piece));
     peer.take()
@@ -49,14 +49,14 @@ fn said(pieces: &[&[u8]]) -> String {
 #[test]
 fn a_connection_cut_at_every_point() {
     let bytes = recorded();
-    let whole = said(&[&bytes]);
+    let whole = output_of(&[&bytes]);
     let last: Vec<&str> = whole.lines().rev().take(4).collect();
     assert_eq!(last, ["< broken", "> GOAWAY 9 PROTOCOL_ERROR", "< 1 reset", "> 1 RST_STREAM STREAM_CLOSED"], "{whole}");
     for at in 0..=bytes.len() {
         let (first, second) = bytes.split_at(at);
-        assert_eq!(said(&[first, second]), whole, "cut at {at}");
-        assert_eq!(said(&[first, b"", second, b""]), whole, "cut at {at}, with an empty piece between");
+        assert_eq!(output_of(&[first, second]), whole, "cut at {at}");
+        assert_eq!(output_of(&[first, b"", second, b""]), whole, "cut at {at}, with an empty piece between");
     }
     let single: Vec<&[u8]> = bytes.chunks(1).collect();
-    assert_eq!(said(&single), whole);
+    assert_eq!(output_of(&single), whole);
 }

@@ -207,7 +207,7 @@ mod tests {
 
     // gRPC over HTTP/2, "Responses": Status-Message is percent-encoded.
     #[test]
-    fn messages_survive_as_field_values() {
+    fn messages_round_trip_as_field_values() {
         for (message, wire) in [
             ("", ""),
             ("plain", "plain"),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_say_how_a_call_ended() {
+    fn the_status_in_trailers() {
         let (mut trailers, mut scratch) = (FieldMap::new(), Vec::new());
         assert_eq!(Status::of(&trailers).code, Code::UNKNOWN);
         let status = Status::new(Code::NOT_FOUND, "no such\nthing");

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_not_shorter() {
+    fn a_printed_timeout_is_never_shorter() {
         let mut into = [0; 9];
         for (timeout, want) in [
             (Duration::ZERO, "0n"),

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_end_with_the_first_fault() {
+    fn parsing_stops_at_the_first_malformed_field() {
         type ParsedNumber = Result<u32, DecodeFault>;
         let cases: &[(&str, &[u8], &[ParsedNumber])] = &[
             ("none", b"", &[]),

@@ -37,9 +37,9 @@ fn check(mut once: impl FnMut()) {
 fn cut(bytes: &[u8], sizes: &[usize], lender: &Lender, mut each: impl FnMut(Chunk)) {
     let (mut rest, mut at) = (bytes, 0);
     while !rest.is_empty() {
-        let (some, behind) = rest.split_at(sizes[at % sizes.len()].min(rest.len()));
+        let (some, remaining) = rest.split_at(sizes[at % sizes.len()].min(rest.len()));
         each(lender.chunk(some));
-        (rest, at) = (behind, at + 1);
+        (rest, at) = (remaining, at + 1);
     }
 }
 
@@ -121,7 +121,7 @@ fn a_stream_allocates_nothing_in_steady_state() {
 }
 
 #[test]
-fn what_is_new_is_empty() {
+fn new_decoders_and_encoders_allocate_nothing() {
     let made = allocations_during(|| {
         std::hint::black_box((
             RequestDecoder::new(Limits::default()),

@@ -20,15 +20,15 @@ fn encoded(fields: &FieldMap, body: &[u8]) -> FieldMap {
 
 #[test]
 fn a_message_is_text_and_short() {
-    let mut said = FieldMap::new();
-    said.append(NameRef::Other(ERROR_MESSAGE), FieldValue::from_static("for people"));
+    let mut with_message = FieldMap::new();
+    with_message.append(NameRef::Other(ERROR_MESSAGE), FieldValue::from_static("for people"));
     let mut empty = FieldMap::new();
     empty.append(NameRef::Other(ERROR_MESSAGE), FieldValue::from_static(""));
     let none = FieldMap::new();
     let long = "x".repeat(4095) + "ü and more";
     for (why, fields, body, want) in [
         ("the body's text", &none, &b"gone"[..], "gone"),
-        ("the field's text", &said, b"gone", "for people"),
+        ("the field's text", &with_message, b"gone", "for people"),
         ("an empty field", &empty, b"gone", "gone"),
         ("invalid UTF-8", &none, b"a\xffb", "a\u{fffd}b"),
         ("cut between characters", &none, long.as_bytes(), &long[..4095]),
@@ -47,7 +47,7 @@ fn a_message_is_text_and_short() {
 }
 
 #[test]
-fn what_does_not_fit_is_said_and_nothing_set() {
+fn an_error_above_the_limit_sets_no_trailers() {
     let (mut encoder, mut trailers) = (ErrorEncoder::new(), FieldMap::new());
     let body = [Chunk::from(vec![b'%'; 3000])];
     let mut needed = 0;
@@ -114,7 +114,7 @@ fn details_that_are_no_response() {
 }
 
 #[test]
-fn what_dskit_says_by_an_error() {
+fn statuses_that_dskit_sends_as_errors() {
     let errors: Vec<u16> = (100..1000).filter(|&code| is_error(StatusCode::new(code).unwrap())).collect();
     assert_eq!(errors, (500..600).collect::<Vec<_>>());
 }

@@ -107,7 +107,7 @@ fn protobuf() {
 
 // RFC 9110 §5.1, §5.5, §9.1; RFC 9112 §3.2: a message passes the checks of a request received over HTTP/1.
 #[test]
-fn nothing_malformed_enters_a_head() {
+fn malformed_heads_are_rejected() {
     use DecodeFault::*;
     let all = |parts: &[&[u8]]| parts.concat();
     for (why, message, want) in [
@@ -144,7 +144,7 @@ fn nothing_malformed_enters_a_head() {
 }
 
 #[test]
-fn what_is_odd_and_not_wrong() {
+fn unusual_but_valid_requests() {
     type ExpectedRequest<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
     let cases: &[(&str, Vec<u8>, ExpectedRequest<'_>)] = &[
         ("Go sends no method for GET", TARGET.to_vec(), ("GET", "/", &[])),
@@ -199,7 +199,7 @@ fn what_is_odd_and_not_wrong() {
 
 // RFC 9110 §8.6: a response to HEAD carries the length of the content that GET would return.
 #[test]
-fn responses_say_the_length_of_what_is_not_there() {
+fn responses_keep_the_length_of_omitted_content() {
     let lender = Lender::default();
     let ok = b"\x08\xc8\x01";
     for (why, message, want) in [
@@ -260,7 +260,7 @@ fn gzip_members() {
 }
 
 #[test]
-fn a_bomb_is_bounded_and_takes_turns() {
+fn a_decompression_bomb_is_bounded_and_yields() {
     let lender = Lender::default();
     let too_long = Err(DecodeFault::InflatedTooLong { max: 4 << 20 });
     let some = field(4, &vec![0; 4 << 18]);

@@ -45,7 +45,7 @@ fn fields(fields: &FieldMap) -> Vec<(String, String)> {
     fields.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
-fn said(all: &[(&str, &str)]) -> Vec<(String, String)> {
+fn owned(all: &[(&str, &str)]) -> Vec<(String, String)> {
     all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
@@ -65,7 +65,7 @@ fn check_request(bytes: Vec<u8>, encoding: Encoding) {
         ("X-Scope-Orgid", "tenant"),
         ("Content-Length", "5"),
     ];
-    assert_eq!(fields(got.head.fields()), said(&want));
+    assert_eq!(fields(got.head.fields()), owned(&want));
     assert_eq!(got.body.chunks().concat_bytes(), b"hello");
 }
 
@@ -80,7 +80,7 @@ impl Concat for [Chunk] {
 }
 
 #[test]
-fn requests_are_said_as_go_says_them() {
+fn requests_are_encoded_as_by_go() {
     let mut out = b"before".to_vec();
     encode_request(&request(), 5, &mut out).unwrap();
     out.extend_from_slice(b"hello");
@@ -93,13 +93,13 @@ fn requests_are_said_as_go_says_them() {
 }
 
 #[test]
-fn gos_requests_are_understood() {
+fn requests_encoded_by_go_are_decoded() {
     check_request(from_hex(REQUEST), Encoding::Identity);
     check_request(from_hex(GZIP), Encoding::Gzip);
 }
 
 #[test]
-fn responses_are_said_and_understood() {
+fn responses_match_the_encoding_of_go_in_both_directions() {
     let mut response = FieldMap::new();
     response.append(names::ETAG, FieldValue::from_static("\"x\""));
     response.append(NameRef::Other("X-OWN"), FieldValue::from_static("a"));
@@ -116,7 +116,7 @@ fn responses_are_said_and_understood() {
     let got = decoder.message();
     assert_eq!(got.head.status(), StatusCode::NOT_FOUND);
     let want = [("ETag", "\"x\""), ("X-Own", "a"), ("X-Own", "b"), ("Content-Length", "200")];
-    assert_eq!(fields(got.head.fields()), said(&want));
+    assert_eq!(fields(got.head.fields()), owned(&want));
     assert_eq!(got.body.chunks().concat_bytes(), [b'x'; 200]);
 
     decoder.clear();
@@ -125,24 +125,24 @@ fn responses_are_said_and_understood() {
 }
 
 #[test]
-fn a_response_as_an_error_is_said_and_understood() {
+fn error_responses_match_the_encoding_of_go_in_both_directions() {
     let (mut response, mut trailers) = (FieldMap::new(), FieldMap::new());
     response.append(NameRef::Other("X-Own"), FieldValue::from_static("1"));
     let body = [Chunk::from_static(b"gone\n"), Chunk::from_static(b"fishing")];
     ErrorEncoder::new().encode(StatusCode::SERVICE_UNAVAILABLE, &response, &body, 8192, &mut trailers).unwrap();
     let want = [("Grpc-Status", "503"), ("Grpc-Message", "gone%0Afishing"), ("grpc-status-details-bin", DETAILS)];
-    assert_eq!(fields(&trailers), said(&want));
+    assert_eq!(fields(&trailers), owned(&want));
 
     let (mut decoder, lender) = (ResponseDecoder::new(Limits::default()), Lender::default());
     assert!(decode_error(&trailers, &mut decoder, &mut || lender.take()));
     let got = decoder.message();
     assert_eq!(got.head.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(fields(got.head.fields()), said(&[("X-Own", "1"), ("Content-Length", "12")]));
+    assert_eq!(fields(got.head.fields()), owned(&[("X-Own", "1"), ("Content-Length", "12")]));
     assert_eq!(got.body.chunks().concat_bytes(), b"gone\nfishing");
 }
 
 #[test]
-fn frames_of_a_stream_are_said_as_protobufs_library_says_them() {
+fn stream_frames_are_encoded_as_by_the_protobuf_library() {
     let (mut scratch, mut out) = (Vec::new(), Vec::new());
     let mut head = Head::new();
     head.set_method(Method::Put);

@@ -66,7 +66,7 @@ fn is_plain(name: &str) -> bool {
 
 proptest! {
     #[test]
-    fn requests_go_round(
+    fn requests_round_trip(
         method in "[A-Z]{1,10}",
         target in "/[a-z0-9/]{0,30}(\\?[a-z=&]{0,30})?",
         all in vec((name(), value()), 0..12),
@@ -92,7 +92,11 @@ proptest! {
     }
 
     #[test]
-    fn responses_go_round(code in 200..1000u16, all in vec((name(), value()), 0..12), body in vec(any::<u8>(), 0..300)) {
+    fn responses_round_trip(
+        code in 200..1000u16,
+        all in vec((name(), value()), 0..12),
+        body in vec(any::<u8>(), 0..300),
+    ) {
         prop_assume!(all.iter().all(|(name, _)| is_plain(name)));
         let mut map = FieldMap::new();
         for (name, value) in &all {
@@ -113,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_the_same_at_every_cut(message in vec(any::<u8>(), 0..60), size in 1..20usize) {
+    fn any_bytes_decode_the_same_at_every_cut(message in vec(any::<u8>(), 0..60), size in 1..20usize) {
         let bytes = framed(&[&message[..], b"\x12\x01/"].concat());
         let mut decoder = RequestDecoder::new(Limits::default());
         let whole = run(&mut decoder, &bytes, bytes.len());
@@ -138,7 +142,7 @@ fn messages() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn every_cut_is_the_same() {
+fn a_message_decodes_the_same_at_every_cut() {
     for bytes in messages() {
         let whole = run(&mut RequestDecoder::new(Limits::default()), &bytes, bytes.len());
         let sizes = if bytes.len() > 1000 { vec![1, 2, 3, 1000, 8191] } else { (1..bytes.len()).collect() };
@@ -158,7 +162,7 @@ fn every_cut_is_the_same() {
 }
 
 #[test]
-fn a_decoder_that_was_used_is_as_a_new_one() {
+fn a_reused_decoder_equals_a_new_one() {
     let lender = Lender::default();
     for hostile in messages() {
         for cut in (0..=hostile.len()).filter(|&at| at < 100 || at % 997 == 0 || at == hostile.len()) {
@@ -177,7 +181,7 @@ fn a_decoder_that_was_used_is_as_a_new_one() {
 }
 
 #[test]
-fn what_is_cleared_lets_its_blocks_go() {
+fn a_cleared_decoder_releases_its_blocks() {
     let (mut decoder, lender) = (RequestDecoder::new(Limits::default()), Lender::default());
     let bytes = framed(&[field(2, b"/"), field(4, &[b'x'; 90_000])].concat());
     for some in bytes[..80_000].chunks(20_000) {

@@ -95,7 +95,7 @@ fn trailers(all: &[(&str, &str)]) -> Vec<u8> {
 
 #[test]
 fn an_exchange_at_every_cut() {
-    let asked = [
+    let messages = [
         request(&[("Host", "a.test:8"), ("X-Own", "1"), ("Upgrade", "x")]),
         chunk("hello"),
         chunk(""),
@@ -114,8 +114,8 @@ fn an_exchange_at_every_cut() {
     .concat();
     let content = format!("hello{}", " world".repeat(30));
     let want = format!("PUT /a?b X-Own=1 Host=a.test:8\n{content}\ntrailers X-Sum=9");
-    for size in 1..asked.len() + 1 {
-        assert_eq!(requests(&asked, size, Encoding::Identity).as_deref(), Ok(&*want), "chunks of {size}");
+    for size in 1..messages.len() + 1 {
+        assert_eq!(requests(&messages, size, Encoding::Identity).as_deref(), Ok(&*want), "chunks of {size}");
         let got = responses(&answered, size, Encoding::Identity);
         assert_eq!(got.as_deref(), Ok("103 Link=</x>\n200 ETag=\"x\"\nwell\ntrailers"), "chunks of {size}");
     }
@@ -131,15 +131,15 @@ fn frames_may_be_compressed_one_by_one() {
         out
     };
     let long = "long ".repeat(50_000);
-    let asked = [gzip(request(&[])), chunk("plain "), gzip(chunk(&long))].concat();
+    let messages = [gzip(request(&[])), chunk("plain "), gzip(chunk(&long))].concat();
     for size in [1, 7, 1000, 32 * 1024] {
-        let got = requests(&asked, size, Encoding::Gzip);
+        let got = requests(&messages, size, Encoding::Gzip);
         assert!(got.as_deref() == Ok(&*format!("PUT /a?b\nplain {long}")), "chunks of {size}");
     }
 }
 
 #[test]
-fn what_may_not_stand_there() {
+fn malformed_streams() {
     use DecodeFault::{
         ContentLength, FieldName, Host, Method, NoMessage, Order, Target, TargetTooLong, Truncated, WireType,
     };
@@ -199,7 +199,7 @@ fn a_frame_of_content_fits_every_receiver() {
 }
 
 #[test]
-fn a_call_after_another_is_as_the_first() {
+fn a_second_call_equals_the_first() {
     let (mut decoder, lender) = (RequestStreamDecoder::new(Limits::default()), Lender::default());
     let whole = [request(&[("Content-Length", "2")]), chunk("ab"), trailers(&[("A", "b")])].concat();
     for cut in 0..=whole.len() {

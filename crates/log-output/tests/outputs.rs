@@ -67,7 +67,7 @@ fn lines(path: &Path) -> Vec<String> {
     std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-// Every line is in exactly one file, whole, while files are rolled and opened anew, and threads write at once.
+// Each complete line is in exactly one file, while files are rolled and reopened, and threads write concurrently.
 #[test]
 fn no_line_is_lost_or_torn() {
     let folder = LogFolder::new("soak");
@@ -207,7 +207,7 @@ fn a_collector_over_udp() {
     assert!(Output::open(&net(Network::Unix, "/none/collector.sock", true)).is_ok());
 }
 
-/// A device that is always full stands for a full disk: each line is counted as lost, and the next one is tried again.
+/// A device that is always full represents a full disk: each line is counted as lost, and the next one is tried again.
 #[test]
 fn lost_lines_are_counted() {
     let full = FileSpec { path: "/dev/full".into(), mode: None, folder_mode: FolderMode::Private, roll: None };

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9110_5_5_values_hold_no_control_byte_and_no_white_space_at_the_ends() {
+    fn rfc9110_5_5_no_control_bytes_or_surrounding_white_space() {
         for (value, want) in [
             (&b""[..], true),
             (b"a\tb c", true),

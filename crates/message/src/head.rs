@@ -274,7 +274,7 @@ mod tests {
     use crate::FieldValue;
 
     #[test]
-    fn a_rewritten_head_says_what_it_was_last_told() {
+    fn a_rewritten_head_returns_the_last_values() {
         let mut head = Head::new();
         head.set_method(Method::Other("BREW"));
         head.set_target("/a?b").unwrap();
@@ -291,18 +291,18 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_as_the_first_whatever_was_there_before() {
+    fn a_copy_replaces_any_earlier_contents() {
         let bytes = b"BREW /pot HTTP/1.1\r\nA: b\r\n\r\n";
         let mut read = Head::new();
         read.fields_mut().index_other(20, 1, 23, 1);
         read.fill(bytes, 20, 0..4, 5..9, Version::Http11).unwrap();
-        let mut told = Head::new();
-        told.set_method(Method::Other("OTHER"));
-        told.set_target("http://x.test/c?d").unwrap();
-        told.set_version(Version::Http10);
-        told.fields_mut().insert(names::HOST, FieldValue::from_static("y.test"));
+        let mut changed = Head::new();
+        changed.set_method(Method::Other("OTHER"));
+        changed.set_target("http://x.test/c?d").unwrap();
+        changed.set_version(Version::Http10);
+        changed.fields_mut().insert(names::HOST, FieldValue::from_static("y.test"));
         let mut copy = Head::new();
-        for from in [&read, &told, &read, &Head::new(), &told] {
+        for from in [&read, &changed, &read, &Head::new(), &changed] {
             copy.copy_from(from);
             let all = |head: &Head| {
                 let fields: Vec<_> = head.fields().iter().map(|(n, v)| (n.as_str().to_owned(), v.to_vec())).collect();

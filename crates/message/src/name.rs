@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_found_in_every_case_and_nowhere_else() {
+    fn each_name_is_found_in_any_case_and_no_other_text_is() {
         for (index, &lower) in LOWER.iter().enumerate() {
             let known = KnownName(index as u8);
             assert_eq!(known.as_str().to_ascii_lowercase(), lower);

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rfc3986_2_1_percent_decoding_goes_once() {
+    fn rfc3986_2_1_percent_decoding_is_applied_once() {
         for (raw, want) in [
             ("/a%20b", Ok(&b"/a b"[..])),
             ("/%2e%2E/%2f", Ok(b"/..//")),

@@ -162,7 +162,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn rfc9110_15_4_5_no_length_where_there_is_no_content() {
+    fn rfc9110_15_4_5_no_content_length_without_content() {
         let mut head = ResponseHead::new(StatusCode::OK);
         head.set(names::CONTENT_TYPE, FieldValue::from_static("text/plain"));
         head.fields_mut().insert_number(names::CONTENT_LENGTH, 5);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copied_map_stays_its_owners() {
+    fn changes_to_a_copy_leave_the_original_map_unchanged() {
         let mut theirs = FieldMap::new();
         theirs.insert(names::SERVER, FieldValue::from_static("a"));
         let mut head = ResponseHead::new(StatusCode::OK);

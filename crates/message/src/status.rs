@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rfc9110_15_codes_have_three_digits_and_1xx_204_304_no_content() {
+    fn rfc9110_15_three_digits_and_statuses_without_content() {
         assert_eq!(StatusCode::new(99), None);
         assert_eq!(StatusCode::new(1000), None);
         assert_eq!(StatusCode::new(404), Some(StatusCode::NOT_FOUND));

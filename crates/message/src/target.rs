@@ -330,7 +330,7 @@ mod tests {
 
     // RFC 9110 §9.3.6: the target of CONNECT has a port other than 0.
     #[test]
-    fn where_a_tunnel_leads() {
+    fn destinations_of_tunnels() {
         for (text, want) in
             [("a.test:443", true), ("[::1]:1", true), ("a.test:0", false), ("/:443", false), ("http://a:1", false)]
         {

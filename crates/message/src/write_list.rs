@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_comes_out_in_order_however_it_is_taken() {
+    fn bytes_keep_their_order_for_any_size_of_reads() {
         for step in [1, 7, 100, 1024, 1025, 5000, 100_000] {
             let (mut list, mut want) = (WriteList::new(), Vec::new());
             for round in 0..60usize {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_is_patched_or_cut_out() {
+    fn earlier_bytes_can_be_patched_or_removed() {
         let mut list = WriteList::new();
         list.put(b"written");
         list.put_chunk(Chunk::from(vec![b'x'; 2000]));

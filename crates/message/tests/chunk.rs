@@ -1,4 +1,4 @@
-//! A block returns to its home exactly once, from any thread, and never while a chunk can still read it.
+//! A block returns to its lender exactly once, from any thread, and never while a chunk can still read it.
 #![allow(missing_docs, reason = "a test")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,15 +40,15 @@ impl PoisoningHome {
     }
 }
 
-fn home() -> (Arc<PoisoningHome>, Weak<dyn Home>) {
-    let home = Arc::new(PoisoningHome::default());
-    let weak: Weak<dyn Home> = Arc::downgrade(&(home.clone() as Arc<dyn Home>));
-    (home, weak)
+fn lender() -> (Arc<PoisoningHome>, Weak<dyn Home>) {
+    let lender = Arc::new(PoisoningHome::default());
+    let weak: Weak<dyn Home> = Arc::downgrade(&(lender.clone() as Arc<dyn Home>));
+    (lender, weak)
 }
 
 #[test]
-fn goes_home_with_its_last_holder_and_not_before() {
-    let (home, weak) = home();
+fn a_block_returns_to_its_lender_with_its_last_holder() {
+    let (lender, weak) = lender();
     let mut block = Block::new(64, weak).into_mut().unwrap();
     assert!(block.is_unique());
     block.as_mut_slice()[..5].copy_from_slice(b"hello");
@@ -58,32 +58,32 @@ fn goes_home_with_its_last_holder_and_not_before() {
     rest.advance(4);
     drop(chunk);
     drop(block);
-    assert_eq!((home.back.load(Ordering::SeqCst), part.as_slice(), rest.as_slice()), (0, &b"el"[..], &b"o"[..]));
+    assert_eq!((lender.back.load(Ordering::SeqCst), part.as_slice(), rest.as_slice()), (0, &b"el"[..], &b"o"[..]));
     drop(part);
     drop(rest);
-    assert_eq!(home.back.load(Ordering::SeqCst), 1);
-    let block = home.pop().unwrap();
+    assert_eq!(lender.back.load(Ordering::SeqCst), 1);
+    let block = lender.pop().unwrap();
     assert!(block.as_slice().iter().all(|&byte| byte == POISON));
     let chunk = block.freeze(0..64);
     drop(chunk);
-    assert_eq!(home.back.load(Ordering::SeqCst), 2);
+    assert_eq!(lender.back.load(Ordering::SeqCst), 2);
 }
 
 #[test]
 #[should_panic(expected = "while no chunk shares it")]
-fn is_not_written_to_while_shared() {
-    let (_home, weak) = home();
+fn a_shared_block_is_not_written_to() {
+    let (_home, weak) = lender();
     let mut block = Block::new(8, weak).into_mut().unwrap();
     let _chunk = block.share(0..1);
     block.as_mut_slice();
 }
 
 #[test]
-fn without_a_home_it_is_freed() {
-    let (home, weak) = home();
+fn a_block_without_a_lender_is_freed() {
+    let (lender, weak) = lender();
     let block = Block::new(8, weak).into_mut().unwrap();
     let chunk = block.freeze(0..8);
-    drop(home);
+    drop(lender);
     assert_eq!(chunk.as_slice(), [0; 8]);
 }
 
@@ -98,12 +98,12 @@ fn vectors_and_statics_are_chunks_too() {
 }
 
 #[test]
-fn from_many_threads_each_block_comes_back_once_and_unread() {
+fn each_block_returns_once_and_unread_from_many_threads() {
     const ROUNDS: usize = 2000;
-    let (home, weak) = home();
+    let (lender, weak) = lender();
     let mut lent = 0;
     for round in 0..ROUNDS {
-        let mut block = match home.pop() {
+        let mut block = match lender.pop() {
             Some(block) => block,
             None => Block::new(256, weak.clone()).into_mut().unwrap(),
         };
@@ -128,15 +128,15 @@ fn from_many_threads_each_block_comes_back_once_and_unread() {
             for reader in readers {
                 reader.join().unwrap();
             }
-            assert_eq!(home.back.load(Ordering::SeqCst), lent);
+            assert_eq!(lender.back.load(Ordering::SeqCst), lent);
         } else {
-            let other = home.pop();
+            let other = lender.pop();
             lent += usize::from(other.is_some());
             for reader in readers {
                 reader.join().unwrap();
             }
             drop(other);
-            assert_eq!(home.back.load(Ordering::SeqCst), lent);
+            assert_eq!(lender.back.load(Ordering::SeqCst), lent);
         }
     }
 }
@@ -157,7 +157,7 @@ impl Drop for Owner {
 }
 
 #[test]
-fn what_another_owner_holds_is_shared_without_copying_and_let_go_once() {
+fn foreign_bytes_are_shared_without_copying_and_dropped_once() {
     let dropped = Arc::new(AtomicUsize::new(0));
     let bytes: Vec<u8> = (0..100).collect();
     let place = bytes.as_ptr();

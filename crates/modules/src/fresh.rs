@@ -200,7 +200,7 @@ mod tests {
         Fresh::new(Cost { bytes: 1 << 20, open: 16 })
     }
 
-    fn is_there(fresh: &mut Fresh<Thing>, key: &str, now: Instant) -> bool {
+    fn is_cached(fresh: &mut Fresh<Thing>, key: &str, now: Instant) -> bool {
         !matches!(fresh.find(key.as_bytes(), now), CachedValue::Nothing)
     }
 
@@ -220,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_within_its_bounds_and_keeps_what_is_used() {
+    fn the_cache_is_bounded_and_keeps_used_entries() {
         let (mut fresh, now) = (fresh(), Instant::now());
         fresh.put(b"/kept", thing(1000, 0), now);
         fresh.put(b"/kept-open", thing(10, 1), now);
         for round in 0..2000 {
-            assert!(is_there(&mut fresh, "/kept", now) && is_there(&mut fresh, "/kept-open", now), "round {round}");
+            assert!(is_cached(&mut fresh, "/kept", now) && is_cached(&mut fresh, "/kept-open", now), "round {round}");
             fresh.put(format!("/{round}").as_bytes(), thing(4000 * (round % 3), round % 3), now);
             check(&fresh);
         }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn one_looks_again_while_others_get_what_was_there() {
+    fn one_caller_refreshes_while_others_get_the_old_value() {
         let (mut fresh, now) = (fresh(), Instant::now());
         fresh.put(b"/a", thing(1, 0), now);
         assert!(matches!(fresh.find(b"/a", now + Duration::from_millis(999)), CachedValue::Fresh(_)));

@@ -181,7 +181,7 @@ mod tests {
 
     // A failure passes by: it is no response. One of the routes themselves replaces the response.
     #[test]
-    fn failures_pass_by() {
+    fn failures_are_not_intercepted() {
         let fail = json!({ "handler": "error", "status_code": 507 });
         let mut kit =
             kit(json!({ "handle_response": [{ "match": { "status_code": [404] }, "routes": routes(json!([fail])) }] }));

@@ -210,7 +210,7 @@ mod tests {
     // Caddy: "Mapped placeholders are not evaluated until they are used"; of two maps with one destination the first
     // applies.
     #[test]
-    fn worked_out_when_asked_for() {
+    fn outputs_are_computed_on_demand() {
         let of_path = |output: &str| {
             map(json!({
                 "source": "{http.request.uri.path}{http.vars.later}", "destinations": ["{m}"],
@@ -230,7 +230,7 @@ mod tests {
 
     // Caddy would recurse until its stack overflows.
     #[test]
-    fn one_that_names_itself_ends() {
+    fn a_self_reference_terminates() {
         let own = map(
             json!({ "source": "x{a}", "destinations": ["{a}"], "mappings": [{ "input": "x", "outputs": ["y{a}"] }] }),
         );

@@ -286,7 +286,7 @@ mod tests {
     // Go, regexp: a byte that is not part of a valid character is matched as one U+FFFD; unmatched bytes and captured
     // bytes are copied unchanged.
     #[test]
-    fn bytes_that_are_no_text() {
+    fn bytes_that_are_not_utf8() {
         for (source, text, with, want) in [
             (".", &b"a\xff\xfeb"[..], &b"<$0>"[..], Some(&b"<a><\xff><\xfe><b>"[..])),
             ("^(.*)$", b"\xff\xc3", b"$1-$1", Some(b"\xff\xc3-\xff\xc3")),

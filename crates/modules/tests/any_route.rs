@@ -45,7 +45,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn the_index_finds_what_walking_finds(
+    fn the_index_finds_the_same_routes_as_a_walk(
         lists in prop::collection::vec(sets(), 8..40),
         asked in prop::collection::vec((host(), path()), 1..12),
     ) {

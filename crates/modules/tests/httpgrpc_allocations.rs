@@ -72,7 +72,7 @@ fn a_call_that_is_served() {
         (0..10).for_each(|_| kit.run(&request));
         let count = allocations_during(|| (0..100).for_each(|_| kit.run(&request)));
         assert!(count <= 500, "{count} in 100 calls of {bytes} bytes");
-        // A call leaves no allocation behind.
+        // No allocation of a call remains.
         assert_eq!(bytes_kept_by(|| (0..10).for_each(|_| kit.run(&request))), 0, "{bytes}");
     }
 }
@@ -102,7 +102,7 @@ fn answerer(bytes: usize) -> impl FnMut(FakeCall) + 'static {
 
 // Three of the allocations are the trailers that the test makes on behalf of the upstream.
 #[test]
-fn a_call_that_is_passed_on() {
+fn a_forwarded_call() {
     for bytes in SIZES {
         let mut registry = Registry::default();
         causeway_modules::register(&mut registry);

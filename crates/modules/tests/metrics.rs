@@ -53,8 +53,8 @@ const COUNTS: &[&str] = &[
 
 // Caddy 2.11 counts a request once for each route of the server's list that it takes, under the module of the route's
 // first handler; routes within routes and error routes are not counted. A fault is an error with the fault's status,
-// whatever the error routes respond. A request that no handler answers has status 200 and no response time. An aborted
-// exchange only was in flight. A method that is not the standard's is OTHER.
+// whatever the error routes respond. A request without a response of a handler has status 200 and no response time. An
+// aborted exchange only was in flight. A method that is not the standard's is OTHER.
 #[test]
 fn routes_of_a_server_are_counted() {
     let subroute = |routes: Value| json!({ "handler": "subroute", "routes": routes });

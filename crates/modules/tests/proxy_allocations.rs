@@ -50,7 +50,7 @@ fn get() -> Request {
 }
 
 #[test]
-fn as_it_is() {
+fn without_options() {
     check(json!({}), &get());
     check(json!({}), &get().field("Connection", "keep-alive").field("TE", "trailers").secure());
     check(json!({}), &Request::get("http://a.test/x?y"));
@@ -132,7 +132,7 @@ fn over_fastcgi() {
 
 // A response that runs routes, one of which forwards it.
 #[test]
-fn routes_for_answers() {
+fn routes_for_responses() {
     let routes = json!([{ "handle": [{ "handler": "headers", "response": { "set": { "X-T": ["t"] } } }, { "handler": "copy_response" }] }]);
     check(json!({ "handle_response": [{ "match": { "status_code": [2] }, "routes": routes }] }), &get());
 }

@@ -22,18 +22,18 @@ impl Handler for Tell {
 }
 
 /// Returns all modules and `tell`, and the list of its records.
-fn telling() -> (Registry, Arc<Mutex<Vec<String>>>) {
-    let told = Arc::new(Mutex::new(Vec::new()));
+fn recording_registry() -> (Registry, Arc<Mutex<Vec<String>>>) {
+    let recorded = Arc::new(Mutex::new(Vec::new()));
     let mut registry = Registry::default();
     causeway_modules::register(&mut registry);
-    let telling = Arc::clone(&told);
-    registry.handler("tell", move |_, _| Ok(Box::new(Tell(Arc::clone(&telling)))));
-    (registry, told)
+    let recording_registry = Arc::clone(&recorded);
+    registry.handler("tell", move |_, _| Ok(Box::new(Tell(Arc::clone(&recording_registry)))));
+    (registry, recorded)
 }
 
 #[test]
-fn an_answer_is_its_innermost_routes() {
-    let (registry, told) = telling();
+fn a_response_belongs_to_its_innermost_route() {
+    let (registry, recorded) = recording_registry();
     let respond = json!({ "handler": "static_response", "body": "x" });
     // As Caddy adapts a site with two `handle`s, a named route, and errors.
     let site = json!([
@@ -63,21 +63,21 @@ fn an_answer_is_its_innermost_routes() {
         (Request::new("GET", "/nothing"), "route localhost"),
     ] {
         kit.send(&request.field("Host", "localhost"));
-        assert_eq!(told.lock().unwrap().pop().as_deref(), Some(want));
+        assert_eq!(recorded.lock().unwrap().pop().as_deref(), Some(want));
     }
     kit.send(&Request::get("/").field("Host", "elsewhere"));
-    assert_eq!(told.lock().unwrap().pop().as_deref(), Some("route *"));
+    assert_eq!(recorded.lock().unwrap().pop().as_deref(), Some("route *"));
 }
 
 /// As for the admin API: a profile must not show its routes as those of a site.
 #[test]
-fn routes_of_a_server_of_the_programs_own_are_called_after_it() {
-    let (registry, told) = telling();
+fn routes_of_an_internal_server_have_its_name() {
+    let (registry, recorded) = recording_registry();
     let routes = json!([{ "handle": [{ "handler": "tell" }, { "handler": "static_response", "body": "x" }] }]);
     for (is_progress, want) in [(true, "route *"), (false, "route own")] {
         let spec = ServerSpec { is_progress, ..ServerSpec::new("own", &routes) };
         let mut kit = Kit::of(&registry, &spec).unwrap_or_else(|error| panic!("{error}"));
         kit.send(&Request::get("/"));
-        assert_eq!(told.lock().unwrap().pop().as_deref(), Some(want));
+        assert_eq!(recorded.lock().unwrap().pop().as_deref(), Some(want));
     }
 }

@@ -43,8 +43,8 @@ fn subroute() {
     let healing = sub(json!({ "routes": failing, "errors": own }));
     check(json!([healing]), server.clone(), &get, (403, "own 403 Forbidden"));
     // The handlers after the subroute are compiled into it.
-    let behind = json!([sub(json!({ "errors": own })), { "handler": "error" }]);
-    check(behind, server.clone(), &get, (500, "own 500 Internal Server Error"));
+    let with_errors = json!([sub(json!({ "errors": own })), { "handler": "error" }]);
+    check(with_errors, server.clone(), &get, (500, "own 500 Internal Server Error"));
     let twice = json!({ "routes": [{ "handle": [{ "handler": "error", "status_code": 418 }] }] });
     check(json!([sub(json!({ "routes": failing, "errors": twice }))]), server, &get, (418, "server 418"));
 }

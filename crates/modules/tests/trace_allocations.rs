@@ -17,7 +17,7 @@ const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0";
 
 fn kit(sampler: &'static str, queue: &'static str) -> Kit {
     let mut registry = Registry::default();
-    // Nothing listens there.
+    // No server listens on this address.
     let endpoint = format!("http://127.0.0.1:{}", free_port());
     registry.environment(move |name| match name {
         "OTEL_TRACES_SAMPLER" => Some(sampler.into()),

@@ -364,7 +364,7 @@ mod tests {
 
     // nginx's documentation of `location`, and its `ngx_http_core_find_location` for locations within others.
     #[test]
-    fn the_first_that_takes_a_path_is_that_of_nginx() {
+    fn the_first_matching_location_is_that_of_nginx() {
         let mut random = Numbers(1);
         for _ in 0..3000 {
             let mut text = "server { ".to_owned();

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn included_files_stand_in_their_directives_place() {
+    fn included_files_replace_their_directive() {
         let files = Fixed(&[("c/a.conf", "x 1;"), ("c/b.conf", "y 2;")]);
         let parsed = parse("include *.conf;\nz;", "c/nginx.conf", &files).unwrap();
         let names: Vec<String> = parsed.iter().map(|d| format!("{} {}", d.place, d.name)).collect();

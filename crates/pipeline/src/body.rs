@@ -585,7 +585,7 @@ mod tests {
 
     // gRPC over HTTP/2, "Requests": a call without messages ends with an empty frame, which a proxy has to forward.
     #[test]
-    fn content_that_is_none_is_not_no_content() {
+    fn empty_content_differs_from_no_content() {
         let body = |prepare: fn(&Mailbox)| {
             let mailbox = Mailbox::default();
             prepare(&mailbox);
@@ -633,7 +633,7 @@ mod tests {
     // The driver abandons an exchange while its output is still queued: the unread request body must not stay queued
     // with it.
     #[test]
-    fn what_nobody_can_read_is_dropped() {
+    fn frames_without_a_reader_are_dropped() {
         let mailbox = Mailbox::default();
         let chunk = || Frame::Chunk(Chunk::from(vec![0; 1000]));
         let reader = mailbox.reader();

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_a_second_with_the_number_of_those_left_out() {
+    fn one_line_a_second_with_the_number_of_omitted_lines() {
         let limit = LogLimit::new();
         let seconds = [0, 0, 0, 1, 1, 7, 8];
         assert_eq!(

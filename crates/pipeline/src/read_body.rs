@@ -148,19 +148,19 @@ mod tests {
     }
 
     #[test]
-    fn what_came_pins_no_block() {
-        let home = Arc::new(BlockCounter::default());
+    fn received_bytes_pin_no_block() {
+        let counter = Arc::new(BlockCounter::default());
         let mailbox = Mailbox::default();
         let mut whole = ReadBody::new(mailbox.reader(), TEXT_BYTES_MAX);
         let mut task = Task::from_waker(Waker::noop());
         for byte in b"slow" {
-            let lender: Weak<BlockCounter> = Arc::downgrade(&home);
+            let lender: Weak<BlockCounter> = Arc::downgrade(&counter);
             let mut block = Block::new(1024, lender).into_mut().unwrap_or_else(|_| unreachable!("it is new"));
             block.as_mut_slice()[0] = *byte;
             mailbox.push(Frame::Chunk(block.freeze(0..1)));
             assert!(Pin::new(&mut whole).poll(&mut task).is_pending());
         }
-        assert_eq!(home.0.load(Ordering::Relaxed), 4, "every block was returned after its byte was copied");
+        assert_eq!(counter.0.load(Ordering::Relaxed), 4, "every block was returned after its byte was copied");
         mailbox.complete();
         let Poll::Ready(read) = Pin::new(&mut whole).poll(&mut task) else { panic!("the body is there") };
         assert!(read.bytes == b"slow" && matches!(read.end, ReadEnd::Whole));

@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn the_client_behind_a_unix_socket() {
         const XFF: &str = "X-Forwarded-For";
-        for (unix, strict, told, want) in [
+        for (unix, strict, forwarded_for, want) in [
             (false, false, "1.1.1.1", Client { ip: None, proxied: false }),
             (true, false, "1.1.1.1, 0.0.0.9", Client { ip: Some([1, 1, 1, 1].into()), proxied: true }),
             (true, true, "1.1.1.1, 0.0.0.9", Client { ip: Some([1, 1, 1, 1].into()), proxied: true }),
@@ -256,7 +256,11 @@ mod tests {
             (true, false, "unknown", Client { ip: None, proxied: true }),
         ] {
             let trust = Trust::new(networks(&["0.0.0.0/8"]), &[XFF], strict).unwrap().with_unix(unix);
-            assert_eq!(trust.client(None, &fields(&[(XFF, told)])), want, "unix={unix} strict={strict} {told}");
+            assert_eq!(
+                trust.client(None, &fields(&[(XFF, forwarded_for)])),
+                want,
+                "unix={unix} strict={strict} {forwarded_for}"
+            );
         }
     }
 
@@ -272,8 +276,8 @@ mod tests {
         let ranges = FetchedTable::default().get(&[], || networks(&["10.0.0.0/8"]));
         let trust = Trust::new(networks(&["127.0.0.1/32"]), &[XFF], true).unwrap();
         let trust = trust.with_fetched(vec![Arc::clone(&ranges)]);
-        let told = fields(&[(XFF, "1.1.1.1, 10.0.0.7, 172.16.0.7, 127.0.0.1")]);
-        let client = |peer: [u8; 4]| trust.client(Some(peer.into()), &told).ip.unwrap().to_string();
+        let forwarded_for = fields(&[(XFF, "1.1.1.1, 10.0.0.7, 172.16.0.7, 127.0.0.1")]);
+        let client = |peer: [u8; 4]| trust.client(Some(peer.into()), &forwarded_for).ip.unwrap().to_string();
         assert_eq!(
             [client([127, 0, 0, 1]), client([10, 0, 0, 1]), client([9, 9, 9, 9])],
             ["172.16.0.7", "172.16.0.7", "9.9.9.9"]

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_are_apart_and_bounded() {
+    fn the_two_halves_are_separate_and_bounded() {
         let log = Log::new();
         assert!(log.push(2, Entry(1, 2)));
         assert!(log.push(3, Entry(3, 4)));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_two_windows_late_spoils_nothing() {
+    fn a_writer_two_windows_late_changes_nothing() {
         let log = Log::new();
         for at in 0..10 {
             assert!(log.push(2, Entry(at, 0)));

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_is_what_the_thread_is_in_whatever_is_closed_first() {
+    fn open_spans_are_tracked_in_any_closing_order() {
         let thread = Thread::new();
         let orders: [(&[usize], &[u32]); 6] = [
             (&[2, 1, 0], &[12, 1, 0]),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn hand_over_hand_stays_one_deep() {
+    fn overlapping_spans_stay_one_deep() {
         let thread = Thread::new();
         let mut held = thread.open(1);
         for _ in 0..1000 {
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meeting_lasts_until_the_next_one_or_the_end_of_its_span() {
+    fn an_event_lasts_until_the_next_one_or_the_end_of_its_span() {
         let open = Open::new(0);
         let enter = |span| open.open(Span::of(span), |_| 0).expect("it is not deep");
         let leave = |token| open.pop(token);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_anew_from_the_outermost_on() {
+    fn kinds_are_reported_again_from_the_outermost_span() {
         let open = Open::new(0);
         open.meet(Span::of(5));
         let token = open.open(Span::of(2), |_| 0).expect("it is not deep");
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn too_deep_is_not_told() {
+    fn spans_beyond_the_maximum_depth_are_ignored() {
         let thread = Thread::new();
         let tokens: Vec<_> = (0..DEPTH_MAX).map(|_| thread.open(0)).collect();
         assert_eq!(thread.open(1), None);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_begin_again_without_0() {
+    fn tokens_wrap_around_without_0() {
         let thread = Thread::new();
         thread.open.given.store(u32::MAX, Relaxed);
         let token = thread.open(1);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_hears_of_ends_in_any_order_too() {
+    fn unreported_spans_may_end_in_any_order() {
         let open = Open::new(0);
         let enter = |span| open.push(Span::of(span)).expect("it is not deep");
         let (a, b, c) = (enter(1), enter(2), enter(3));

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_has_a_span_for_each_thing_that_is_done_there() {
+    fn a_place_has_a_span_for_each_operation() {
         let place = here();
         let lock = span(Deed::Lock, place);
         assert_eq!(lock, span(Deed::Lock, place));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_is_right_too() {
+    fn a_full_table_is_correct() {
         // Leaked copies of a location, twice as many as the table holds.
         let places: Vec<&'static Location<'static>> =
             (0..2 * SLOTS).map(|_| &*Box::leak(Box::new(*Location::caller()))).collect();

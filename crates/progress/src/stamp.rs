@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_means_something_in_its_window_only() {
+    fn a_stamp_is_valid_in_its_window_only() {
         assert_eq!(Stamp::default().value(0), None);
         assert_eq!(Stamp::default().value(1), None);
         assert_eq!(Stamp::new(7, 5).value(7), Some(5));

@@ -44,7 +44,7 @@ impl RedisProcess {
     }
 
     /// Sends a command by a connection of its own.
-    fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+    fn run_command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
         redis::cmd(words[0]).arg(&words[1..]).query(&mut client.get_connection().unwrap()).unwrap()
     }
@@ -150,14 +150,14 @@ fn two_counters_share_their_counts() {
     // Without events it is only a question.
     one.count(7, 0);
     wait_until("the first one has both", || one.known(7).is_some_and(|(now, before)| now + before == 5));
-    let keys: Vec<String> = redis.ask(&["KEYS", "*"]);
+    let keys: Vec<String> = redis.run_command(&["KEYS", "*"]);
     let period = one.state().known[&7].period;
     assert!(
         keys.iter().any(|key| *key == format!("p/z/3600000/0000000000000007{}/{period}", "ff".repeat(8))),
         "{keys:?}"
     );
     for key in keys {
-        let left: i64 = redis.ask(&["PTTL", &key]);
+        let left: i64 = redis.run_command(&["PTTL", &key]);
         assert!((0..=7_200_000).contains(&left), "{key}: {left}");
     }
     let elsewhere = Counter::start(&redis.server(), "p/y");
@@ -183,7 +183,7 @@ fn permissions_of_a_user() {
     let Some(redis) = RedisProcess::start(&[]) else { return };
     let commands = ["+set", "+incrby", "+get", "+time", "+select"];
     let user = ["ACL", "SETUSER", "limits", "on", ">s3cret", "~causeway/rate_limit/*"];
-    let _: String = redis.ask(&[&user[..], &commands].concat());
+    let _: String = redis.run_command(&[&user[..], &commands].concat());
     let login = RedisServer { username: "limits".into(), password: "s3cret".into(), db: 1, ..redis.server() };
     let counter = Counter::start(&login, "causeway/rate_limit/z");
     counter.count(1, 4);
@@ -193,7 +193,7 @@ fn permissions_of_a_user() {
     other.count(1, 1);
     wait_until("the events are restored", || other.state().restored > 0);
     assert_eq!(other.known(1), None);
-    let _: String = redis.ask(&["ACL", "SETUSER", "limits", "~*"]);
+    let _: String = redis.run_command(&["ACL", "SETUSER", "limits", "~*"]);
     wait_until("the events are counted", || other.known(1).is_some_and(|(now, before)| now + before == 1));
 }
 
@@ -205,7 +205,7 @@ fn a_closed_connection() {
     for events in 1..=3 {
         counter.count(1, 1);
         wait_until("the event is counted", || counter.known(1).is_some_and(|(now, before)| now + before == events));
-        let _: redis::Value = redis.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
+        let _: redis::Value = redis.run_command(&["CLIENT", "KILL", "TYPE", "normal"]);
     }
     assert_eq!(counter.state().restored, 0);
 }

@@ -26,7 +26,7 @@ struct PredictionRow {
     latency_confirmed: f64,
     /// The loss of units while confirming pauses the program.
     slow_down: f64,
-    /// The part of the time by which confirming lets effects precede their causes.
+    /// The part of the time by which effects precede their causes when confirming.
     ahead: f64,
 }
 
@@ -67,8 +67,8 @@ const KNOWN: &[KnownError] = &[
     // an open load by its load probe, and does not confirm.
     KnownError(Mode::Confirmed, "open, 10 k/s", [3.5, 9.0, 19.0], "confirming assumes a closed load"),
     KnownError(Mode::Confirmed, "open, 16 k/s", [8.0, 17.0, 33.0], "confirming assumes a closed load"),
-    // A sleep overshoots by about 65 µs, which is long beside this lock, so threads arrive at it in another order. B's
-    // error is always too small a gain, never too large; `ahead` shows it.
+    // A sleep overshoots by about 65 µs, which is long compared with this lock, so threads arrive at it in another
+    // order. B's error is always too small a gain, never too large; `ahead` shows it.
     KnownError(
         Mode::Confirmed,
         "lock, 4 threads, target inside",
@@ -235,7 +235,7 @@ fn false_alarms() {
 // The load probe pauses everything for a part of the time: a closed load loses that part of its units, an open one
 // loses none.
 #[test]
-fn a_probe_tells_a_closed_load_from_an_open_one() {
+fn a_probe_distinguishes_a_closed_load_from_an_open_one() {
     let plan = WindowPlan { warm_up: 20 * MS, window: 125 * MS, rest: 10 * MS, windows: 2 };
     let time = (plan.windows as u64 * plan.window) as f64;
     let cases = [

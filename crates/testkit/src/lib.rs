@@ -1,4 +1,4 @@
-//! Runs handlers and matchers without a server: a JSON array of routes and a request go in, a response comes out.
+//! Runs handlers and matchers without a server: takes a JSON array of routes and a request, and returns a response.
 //!
 //! Exchanges take the engine's path: a head is filled by ranges, [`causeway_pipeline::Spare::prepare`] creates the
 //! context, [`causeway_pipeline::route`] runs it, and the storage is recycled for the next request. Only the

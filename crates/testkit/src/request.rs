@@ -137,7 +137,7 @@ impl Request {
         self
     }
 
-    /// Lets the body fail here with `fault`.
+    /// Makes the body fail here with `fault`.
     #[must_use]
     pub fn body_fails(mut self, fault: BodyFault) -> Self {
         self.ending = BodyEnding::Failed(fault);
@@ -158,7 +158,7 @@ impl Request {
         self
     }
 
-    /// Lets the request arrive over the Unix socket with this path.
+    /// Makes the request arrive over the Unix socket with this path.
     #[must_use]
     pub fn over_unix(mut self, path: &str) -> Self {
         self.ends = Ends::Unix(path.into());

@@ -95,7 +95,7 @@ impl FakeWorker {
         self.shutdown_at.set(Some(at));
     }
 
-    /// Lets the server's shutdown come to a phase. Waiting tasks notice it at their next poll.
+    /// Advances the server's shutdown to a phase. Waiting tasks notice it at their next poll.
     pub fn enter_phase(&self, phase: ShutdownPhase) {
         self.shutdown_phase.set(Some(phase));
     }

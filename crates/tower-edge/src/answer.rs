@@ -121,7 +121,7 @@ mod tests {
 
     // RFC 9110 §5.5; the values of one name stay together and in order.
     #[test]
-    fn a_service_replaces_what_was_set_before_and_adds_cookies() {
+    fn a_service_replaces_earlier_fields_and_adds_cookies() {
         let mut map = HeaderMap::new();
         map.append("server", HeaderValue::from_static("own"));
         map.append("x-twice", HeaderValue::from_static(" one "));

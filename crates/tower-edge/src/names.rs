@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_registered_name_is_the_same_there_and_back() {
+    fn each_registered_name_round_trips() {
         assert_eq!(registered().len(), KnownName::COUNT);
         for known in KnownName::all() {
             let there = &registered()[known.index()];

@@ -55,20 +55,20 @@ const UPLOAD: &str = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\n
 #[track_caller]
 fn each(running: &Running, request: &str) -> f64 {
     let mut client: TestClient = client(running);
-    let mut ask = || {
+    let mut send_request = || {
         client.send(request);
         assert_eq!(client.answer().text(), "Hello, World!");
     };
     for _ in 0..REQUESTS {
-        ask();
+        send_request();
     }
-    let count = allocations_during(|| (0..REQUESTS).for_each(|_| ask()));
+    let count = allocations_during(|| (0..REQUESTS).for_each(|_| send_request()));
     count as f64 / REQUESTS as f64
 }
 
 // One test only: the counter counts all threads.
 #[test]
-fn a_request_costs_what_its_service_allocates() {
+fn only_the_service_allocates_for_a_request() {
     exempt_this_thread();
     let bare = start(Hello);
     for (name, request, most) in [("minimal", MINIMAL, 2.1), ("browser-like", BROWSER, 2.1), ("upload", UPLOAD, 3.1)] {

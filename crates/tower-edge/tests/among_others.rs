@@ -87,7 +87,7 @@ fn routes(handlers: Value) -> Value {
 }
 
 #[test]
-fn it_sees_what_was_before_it_and_stands_beside_it() {
+fn a_service_sees_the_changes_of_earlier_handlers() {
     let mut kit = Kit::new(&registry(), &routes(json!([{ "handler": "before" }, { "handler": "app" }])));
     for _ in 0..3 {
         let answer = kit.send(&Ask::get("/original"));
@@ -99,14 +99,14 @@ fn it_sees_what_was_before_it_and_stands_beside_it() {
 
 // RFC 9110 §9.3.2: the response to HEAD has the length of that to GET, also if another message carries the HEAD.
 #[test]
-fn a_carried_head_has_the_length_of_the_service() {
+fn a_head_request_has_the_length_of_the_service() {
     let mut kit = Kit::new(&registry(), &routes(json!([{ "handler": "carrier" }, { "handler": "length" }])));
     let answer = kit.send(&Ask::new("POST", "/"));
     assert_eq!((answer.status, answer.field("Content-Length")), (200, Some("6")));
 }
 
 #[test]
-fn what_it_fails_with_is_the_error_routes_to_handle() {
+fn error_routes_handle_errors_of_the_service() {
     let broken = routes(json!([{ "handler": "broken" }]));
     let mut kit = Kit::with_errors(&registry(), &broken, &routes(json!([{ "handler": "told" }])));
     let answer = kit.send(&Ask::get("/"));
@@ -116,7 +116,7 @@ fn what_it_fails_with_is_the_error_routes_to_handle() {
 }
 
 #[test]
-fn its_configuration_is_checked() {
+fn the_configuration_is_checked() {
     let handler = |extra: Value| {
         let mut handler = json!({ "handler": "app" });
         handler.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());

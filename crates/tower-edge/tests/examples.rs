@@ -24,7 +24,7 @@ fn curl(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn no_example_is_forgotten() {
+fn each_example_has_a_test() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
     let mut names: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();

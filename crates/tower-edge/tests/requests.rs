@@ -28,7 +28,7 @@ async fn seen(request: Request) -> String {
 }
 
 #[test]
-fn a_head_is_told_as_it_came() {
+fn a_service_gets_the_head_as_received() {
     let running = start(Router::new().fallback(seen));
     let mut client = client(&running);
     let long = "v".repeat(9000);
@@ -56,7 +56,7 @@ fn a_head_is_told_as_it_came() {
 
 // http's map holds at most 24 576 fields. With higher limits a head or trailers may exceed it.
 #[test]
-fn more_fields_than_http_has_room_for() {
+fn more_fields_than_a_header_map_holds() {
     async fn read(body: Body) -> StatusCode {
         if body.collect().await.is_ok() { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY }
     }
@@ -74,7 +74,7 @@ fn more_fields_than_http_has_room_for() {
 
 // A map moves from a response to a later request, which must not see the response's fields.
 #[test]
-fn no_field_of_an_earlier_message_is_seen_in_a_later_one() {
+fn no_field_of_a_message_appears_in_a_later_one() {
     async fn fields(request: Request) -> Response {
         let own = seen(request).await;
         let number = own.len();
@@ -107,13 +107,13 @@ fn no_field_of_an_earlier_message_is_seen_in_a_later_one() {
 }
 
 #[test]
-fn who_asks_is_told_where_that_was_wanted() {
-    async fn told(AxumConnectInfo(peer): AxumConnectInfo<SocketAddr>, request: Request) -> String {
+fn connect_info_is_available_when_enabled() {
+    async fn connect_info(AxumConnectInfo(peer): AxumConnectInfo<SocketAddr>, request: Request) -> String {
         let info = request.extensions().get::<ConnectInfo>().unwrap();
         assert_eq!((info.peer, info.tls.is_none()), (peer, true));
         format!("{peer} {}", info.local)
     }
-    let router = Router::new().route("/", get(told));
+    let router = Router::new().route("/", get(connect_info));
     let running = builder().with_connect_info().start(router.clone()).unwrap();
     let mut with = client(&running);
     let want = format!("{} {}", with.stream.local_addr().unwrap(), with.stream.peer_addr().unwrap());
@@ -123,7 +123,7 @@ fn who_asks_is_told_where_that_was_wanted() {
 }
 
 #[test]
-fn tasks_and_timers_work_as_ever() {
+fn spawned_tasks_and_timers_work() {
     async fn work(request: Request) -> String {
         let body = request.into_body();
         // The task runs on the worker's thread, so it may read the body.
@@ -237,7 +237,7 @@ fn an_upload_waits_for_its_reader() {
 
 // RFC 9110 §10.1.1: 100 (Continue) is sent when the service reads the content, not earlier.
 #[test]
-fn a_client_that_waits_is_told_to_go_on_by_the_first_look() {
+fn the_first_read_of_a_body_sends_continue() {
     async fn reads(body: Bytes) -> Bytes {
         body
     }
@@ -245,22 +245,22 @@ fn a_client_that_waits_is_told_to_go_on_by_the_first_look() {
         StatusCode::FORBIDDEN
     }
     let running = start(Router::new().route("/reads", any(reads)).route("/refuses", any(refuses)));
-    let ask = |client: &mut TestClient, path: &str| {
+    let send_request = |client: &mut TestClient, path: &str| {
         client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"));
     };
     let mut first = client(&running);
-    ask(&mut first, "/reads");
+    send_request(&mut first, "/reads");
     assert_eq!(first.head().status, 100);
     first.send("hello");
     assert_eq!(first.answer().text(), "hello");
     let mut second = client(&running);
-    ask(&mut second, "/refuses");
+    send_request(&mut second, "/refuses");
     assert_eq!(second.head().status, 403);
 }
 
 // RFC 9110 §6.5: trailers, in both directions.
 #[test]
-fn trailers_come_and_go() {
+fn trailers_in_both_directions() {
     async fn swap(request: Request) -> Response {
         let is_announced = request.uri().path() == "/announced";
         let whole = request.into_body().collect().await.unwrap();
@@ -292,7 +292,7 @@ fn trailers_come_and_go() {
 
 // RFC 9110 §9.3.2, §15.3.5, §15.4.5, §8.6.
 #[test]
-fn answers_without_content_have_none() {
+fn responses_without_content() {
     async fn status(request: Request) -> Response {
         let code: u16 = request.uri().path()[1..].parse().unwrap();
         let mut answer = Response::new(Body::from("some content"));
@@ -331,8 +331,8 @@ fn pieces(pieces: &'static [&'static str]) -> Body {
 // RFC 9112 §6.3, §8: the content has the announced length, or the response is truncated in a way that the peer can
 // detect.
 #[test]
-fn a_length_that_lies_is_not_believed_and_not_sent_for_true() {
-    async fn lies(request: Request) -> Response {
+fn a_wrong_length_is_not_sent() {
+    async fn wrong_length(request: Request) -> Response {
         let (body, length) = match request.uri().path() {
             "/known-shorter" => (Body::from("12345"), 10),
             "/known-longer" => (Body::from("12345"), 3),
@@ -344,7 +344,7 @@ fn a_length_that_lies_is_not_believed_and_not_sent_for_true() {
         answer.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         answer
     }
-    let running = start(Router::new().fallback(lies));
+    let running = start(Router::new().fallback(wrong_length));
     for path in ["/known-shorter", "/known-longer", "/true"] {
         let mut client = client(&running);
         let answer = client.get(path);
@@ -353,7 +353,7 @@ fn a_length_that_lies_is_not_believed_and_not_sent_for_true() {
     }
     for (path, most) in [("/shorter", "12345"), ("/longer", "123")] {
         let mut client = client(&running);
-        client.ask(path);
+        client.send_request(path);
         let head = client.head();
         let (body, close) = client.rest();
         assert_eq!(head.status, 200);
@@ -363,7 +363,7 @@ fn a_length_that_lies_is_not_believed_and_not_sent_for_true() {
 }
 
 #[test]
-fn large_content_and_content_that_comes_slowly() {
+fn large_content_and_slow_content() {
     const LENGTH: usize = 5 << 20;
     async fn slowly() -> Body {
         let (mut sender, body) = http_body_util::channel::Channel::<Bytes>::new(1);
@@ -387,7 +387,7 @@ fn large_content_and_content_that_comes_slowly() {
 }
 
 #[test]
-fn an_answer_before_the_content_was_read() {
+fn a_response_before_the_content_is_read() {
     let running = start(Router::new().fallback(async || (StatusCode::PAYLOAD_TOO_LARGE, "too much")));
     let mut client = client(&running);
     // Within the limit for discarded content, the connection stays open.
@@ -398,7 +398,7 @@ fn an_answer_before_the_content_was_read() {
 }
 
 #[test]
-fn what_handlers_set_is_what_is_sent() {
+fn the_fields_of_a_handler_are_sent() {
     async fn fields() -> Response {
         let mut fields = HeaderMap::new();
         for (name, value) in
@@ -422,7 +422,7 @@ fn what_handlers_set_is_what_is_sent() {
 
 // Pipelined requests are handled in the order of their arrival.
 #[test]
-fn pipelined_requests_are_answered_in_order() {
+fn responses_to_pipelined_requests_are_in_order() {
     async fn path(request: Request) -> String {
         if request.uri().path() == "/slow" {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;

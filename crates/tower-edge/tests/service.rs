@@ -80,18 +80,18 @@ impl Service<Request<EdgeBody>> for OneAtATime {
 }
 
 #[test]
-fn whoever_finds_a_service_busy_waits_for_it() {
+fn requests_wait_for_a_busy_service() {
     let running = builder().workers(2).start(OneAtATime::new()).unwrap();
     let mut clients: Vec<_> = (0..20).map(|_| client(&running)).collect();
     for _ in 0..3 {
-        clients.iter_mut().for_each(|client| client.ask("/"));
+        clients.iter_mut().for_each(|client| client.send_request("/"));
         for client in &mut clients {
             assert_eq!(client.answer().text(), "done");
         }
     }
     // A client that disconnects while it waits does not keep the permit.
     for _ in 0..5 {
-        clients.iter_mut().for_each(|client| client.ask("/"));
+        clients.iter_mut().for_each(|client| client.send_request("/"));
         clients.split_off(10).into_iter().for_each(TestClient::reset);
         clients.iter_mut().for_each(|client| assert_eq!(client.answer().text(), "done"));
         clients.extend((0..10).map(|_| client(&running)));
@@ -184,7 +184,7 @@ fn an_ended_body_is_not_polled() {
     assert_eq!(client(&running).get("/0").text(), "four");
     for number in 1..6 {
         let mut client = client(&running);
-        client.ask(&format!("/{number}"));
+        client.send_request(&format!("/{number}"));
         let (bytes, close) = client.rest();
         assert!(close == support::Close::Reset, "{number}: {}", String::from_utf8_lossy(&bytes));
     }
@@ -192,7 +192,7 @@ fn an_ended_body_is_not_polled() {
 }
 
 #[test]
-fn errors_and_panics_are_500_and_end_nothing_else() {
+fn errors_and_panics_are_500_and_affect_one_request() {
     let service = Acting::default();
     let running = start(service.clone());
     let mut client = client(&running);
@@ -208,11 +208,11 @@ fn errors_and_panics_are_500_and_end_nothing_else() {
 }
 
 #[test]
-fn a_peer_that_goes_takes_its_future_with_it() {
+fn the_future_is_dropped_when_its_peer_disconnects() {
     let service = Acting::default();
     let running = start(service.clone());
     let mut client = client(&running);
-    client.ask("/never");
+    client.send_request("/never");
     until("the future exists", || service.futures.load(Ordering::Relaxed) == 1);
     client.reset();
     until("the future is dropped", || service.futures.load(Ordering::Relaxed) == 0);
@@ -229,12 +229,12 @@ fn a_peer_that_goes_takes_its_future_with_it() {
 }
 
 #[test]
-fn the_end_lets_requests_under_way_end() {
+fn a_shutdown_completes_requests_in_progress() {
     let service = Acting::default();
     let running = start(service.clone());
     let address = running.addresses()[0];
     let mut client = client(&running);
-    client.ask("/slow");
+    client.send_request("/slow");
     until("the request is in progress", || service.futures.load(Ordering::Relaxed) == 1);
     let end = std::thread::spawn(move || block_on(running.shutdown()));
     until("connections are refused", || std::net::TcpStream::connect(address).is_err());
@@ -243,11 +243,11 @@ fn the_end_lets_requests_under_way_end() {
 }
 
 #[test]
-fn what_does_not_end_within_the_grace_is_ended() {
+fn requests_beyond_the_grace_period_are_aborted() {
     let service = Acting::default();
     let running = builder().grace(Duration::from_millis(50)).start(service.clone()).unwrap();
     let mut client = client(&running);
-    client.ask("/never");
+    client.send_request("/never");
     until("the request is in progress", || service.futures.load(Ordering::Relaxed) == 1);
     block_on(running.shutdown());
     client.closed();
@@ -256,7 +256,7 @@ fn what_does_not_end_within_the_grace_is_ended() {
 
 #[test]
 fn serving_ends_with_its_signal() {
-    let (say, signal) = tokio::sync::oneshot::channel::<()>();
+    let (shut_down, signal) = tokio::sync::oneshot::channel::<()>();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let serving = tower_edge::Server::builder()
         .listen(format!("127.0.0.1:{port}"))
@@ -267,7 +267,7 @@ fn serving_ends_with_its_signal() {
     until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     let mut client = TestClient::connect(([127, 0, 0, 1], port).into());
     assert_eq!(client.get("/").text(), "hello");
-    say.send(()).unwrap();
+    shut_down.send(()).unwrap();
     served.join().unwrap().unwrap();
     assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err());
 }

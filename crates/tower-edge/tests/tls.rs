@@ -44,7 +44,7 @@ fn trusting(certificates: &[&CertifiedKey<KeyPair>]) -> ClientConfig {
 }
 
 /// Sends a request to a server of this name. Returns the response's text, or the fault of the connection.
-fn ask(address: SocketAddr, name: &'static str, config: ClientConfig) -> Result<String, String> {
+fn send_request(address: SocketAddr, name: &'static str, config: ClientConfig) -> Result<String, String> {
     let is_h2 = config.alpn_protocols.first().is_some_and(|protocol| protocol == b"h2");
     block_on(async {
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -77,7 +77,7 @@ fn both_versions_by_alpn() {
     for (protocol, version) in [("h2", "HTTP/2.0"), ("http/1.1", "HTTP/1.1")] {
         let mut config = trusting(&[&made]);
         config.alpn_protocols = vec![protocol.into()];
-        let text = ask(running.addresses()[0], "localhost", config).unwrap();
+        let text = send_request(running.addresses()[0], "localhost", config).unwrap();
         assert_eq!(text, format!("tls1.3 {protocol} localhost 0 {version}"));
     }
 }
@@ -114,12 +114,12 @@ fn certificates_by_name_and_renewed() {
     source.put("two.test", &two);
     let running = builder().certificates(source.clone()).with_connect_info().start(router()).unwrap();
     let address = running.addresses()[0];
-    assert!(ask(address, "one.test", trusting(&[&one])).unwrap().contains(" one.test 0 "));
-    assert!(ask(address, "two.test", trusting(&[&two])).unwrap().contains(" two.test 0 "));
-    ask(address, "three.test", trusting(&[&one, &two])).unwrap_err();
+    assert!(send_request(address, "one.test", trusting(&[&one])).unwrap().contains(" one.test 0 "));
+    assert!(send_request(address, "two.test", trusting(&[&two])).unwrap().contains(" two.test 0 "));
+    send_request(address, "three.test", trusting(&[&one, &two])).unwrap_err();
     source.put("one.test", &renewed);
-    ask(address, "one.test", trusting(&[&one])).unwrap_err();
-    assert!(ask(address, "one.test", trusting(&[&renewed])).unwrap().contains(" one.test 0 "));
+    send_request(address, "one.test", trusting(&[&one])).unwrap_err();
+    assert!(send_request(address, "one.test", trusting(&[&renewed])).unwrap().contains(" one.test 0 "));
 }
 
 #[test]
@@ -139,10 +139,10 @@ fn certificates_of_clients() {
     let running = builder().start(router()).unwrap();
     let address = running.addresses()[0];
     let want = format!(" localhost {} HTTP/1.1", client.cert.der().len());
-    assert!(ask(address, "localhost", presenting(&client)).unwrap().ends_with(&want));
+    assert!(send_request(address, "localhost", presenting(&client)).unwrap().ends_with(&want));
     // Without a certificate, and with one of another issuer.
-    ask(address, "localhost", trusting(&[&server])).unwrap_err();
-    ask(address, "localhost", presenting(&certificate_of("client.test"))).unwrap_err();
+    send_request(address, "localhost", trusting(&[&server])).unwrap_err();
+    send_request(address, "localhost", presenting(&certificate_of("client.test"))).unwrap_err();
     let error = support::builder().client_certificates(client.cert.pem(), ClientAuthenticationMode::Request);
     let error = error.start(router()).err().unwrap();
     assert_eq!(error.to_string(), "the certificates: certificates of clients require TLS");

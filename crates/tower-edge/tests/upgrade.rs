@@ -20,8 +20,8 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 /// Sends a greeting, then echoes in capitals.
 async fn capitals(mut request: Request) -> Response {
-    let asked = request.headers().get(header::UPGRADE).cloned();
-    if asked.is_none_or(|asked| asked != "capitals") {
+    let upgrade_field = request.headers().get(header::UPGRADE).cloned();
+    if upgrade_field.is_none_or(|upgrade_field| upgrade_field != "capitals") {
         return (StatusCode::UPGRADE_REQUIRED, "capitals, please").into_response();
     }
     let upgrade = hyper::upgrade::on(&mut request);
@@ -46,7 +46,7 @@ async fn capitals(mut request: Request) -> Response {
 const ASK: &str = "GET /p HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: ";
 
 #[test]
-fn bytes_go_both_ways_until_either_ends() {
+fn bytes_pass_in_both_directions_until_either_end() {
     let running = start(Router::new().route("/p", any(capitals)));
     let mut client = client(&running);
     // Bytes directly after the request belong to the new protocol.
@@ -69,7 +69,7 @@ fn bytes_go_both_ways_until_either_ends() {
 }
 
 #[test]
-fn whoever_is_not_let_in_gets_an_answer_like_any_other() {
+fn a_refused_upgrade_gets_an_ordinary_response() {
     let running = start(Router::new().route("/p", any(capitals)).fallback(async || (StatusCode::NOT_FOUND, "nothing")));
     let mut client = client(&running);
     client.send(format!("{ASK}other\r\n\r\n"));
@@ -77,7 +77,7 @@ fn whoever_is_not_let_in_gets_an_answer_like_any_other() {
     assert_eq!((answer.status, answer.text()), (426, "capitals, please"));
     client.send("GET /nowhere HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
     assert_eq!(client.answer().text(), "nothing", "the connection stays open");
-    // A request with content is not sent to hyper: RFC 9110 §7.8 lets a server ignore Upgrade.
+    // A request with content is not sent to hyper: by RFC 9110 §7.8 a server may ignore Upgrade.
     client.send(format!("{ASK}capitals\r\nContent-Length: 2\r\n\r\nab").replacen("GET", "POST", 1));
     assert_eq!(client.answer().status, 500, "101 without a protocol is a fault");
     assert_eq!(client.get("/p").status, 426);

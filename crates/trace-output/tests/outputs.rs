@@ -213,7 +213,7 @@ fn partial_success() {
 }
 
 // A collector that is absent: sending never waits, the queue is bounded, and dropped spans are counted. When the
-// collector comes, the queued spans are sent.
+// collector starts, the queued spans are sent.
 #[test]
 fn an_absent_collector() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -247,7 +247,7 @@ fn an_absent_collector() {
 
 // The limit of all attempts: then the batch is lost, and counted.
 #[test]
-fn the_end_of_attempts() {
+fn the_end_of_retries() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut variables = http(causeway_testkit::ports::free_port());
     variables.push(("OTEL_BSP_EXPORT_TIMEOUT", "200".into()));

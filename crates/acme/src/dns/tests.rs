@@ -265,7 +265,7 @@ fn providers_by_name() {
     assert_eq!(error, format!("name: found 'moon', expected one of {}", DnsProvider::NAMES.join(", ")));
     assert!(DnsProvider::NAMES.is_sorted());
     for name in DnsProvider::NAMES {
-        // Each is known, and requires settings.
+        // Each name is valid, and each provider requires settings.
         assert_eq!(DnsProvider::new(name, Map::new()).unwrap_err().setting, "", "{name}");
     }
     let settings = json!({ "api_token": "secret" }).as_object().unwrap().clone();

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
     use crate::dns::tests::servers::{server, world};
 
-    // Without configured resolvers the zone's own servers tell whether a record is visible, at port 53.
+    // Without configured resolvers, the visibility of a record is checked on the zone's own servers, at port 53.
     #[tokio::test]
     async fn witnesses() {
         let resolvers = Resolvers { addresses: vec![server(world).await], are_configured: false };

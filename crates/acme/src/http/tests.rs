@@ -10,7 +10,7 @@ use super::double::Double;
 use super::*;
 
 #[tokio::test]
-async fn a_request_arrives_whole_and_its_response_returns() {
+async fn a_request_and_its_response_are_complete() {
     let double = Double::new(&[("404 Not Found\r\nRetry-After: 7", "gone")]).await;
     let request =
         HttpRequest::new(Method::PUT, format!("{}/a?b=c", double.url)).bearer("token").json(&json!({ "a": 1 }));

@@ -435,8 +435,8 @@ async fn accounts_change() {
     let finds = Client { server: &setting.server, key: client.key, account: None };
     let answer = finds.post("/new-account", r#"{"onlyReturnExisting":true}"#);
     assert_eq!((answer.status, field(&answer, "location")), (200, Some(url)));
-    let stranger = Client::new(&setting.server, ClientKey::new());
-    refused(&stranger.post("/new-account", r#"{"onlyReturnExisting":true}"#), 400, "accountDoesNotExist");
+    let other_client = Client::new(&setting.server, ClientKey::new());
+    refused(&other_client.post("/new-account", r#"{"onlyReturnExisting":true}"#), 400, "accountDoesNotExist");
     let client = Client { account: field(&answer, "location"), ..finds };
     assert_eq!(body(&client.post(&own, r#"{"status":"deactivated"}"#))["status"], "deactivated");
     refused(&client.post(&own, ""), 401, "unauthorized");
@@ -484,11 +484,11 @@ async fn resolver(name: &'static str, value: String) -> String {
     tokio::spawn(async move {
         let mut bytes = [0; 2048];
         while let Ok((count, peer)) = socket.recv_from(&mut bytes).await {
-            let asked = Message::from_vec(&bytes[..count]).unwrap();
-            let mut answer = Message::response(asked.id, asked.op_code);
-            answer.queries.clone_from(&asked.queries);
+            let query = Message::from_vec(&bytes[..count]).unwrap();
+            let mut answer = Message::response(query.id, query.op_code);
+            answer.queries.clone_from(&query.queries);
             let name = Name::from_ascii(name).unwrap();
-            if asked.queries[0].name() == &name {
+            if query.queries[0].name() == &name {
                 answer.add_answer(Record::from_rdata(name, 60, RData::TXT(TXT::new(vec![value.clone()]))));
             }
             let _ = socket.send_to(&answer.to_vec().unwrap(), peer).await;

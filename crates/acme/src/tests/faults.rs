@@ -126,7 +126,8 @@ async fn a_fault_at_each_request() {
     }
 }
 
-// RFC 9773 §5: the order does not depend on the certificate that it replaces. Pebble calls one that it does not know an internal error.
+// RFC 9773 §5: the order does not depend on the certificate that it replaces. Pebble responds to an unknown one with an
+// internal error.
 #[tokio::test]
 async fn an_order_without_the_replaced_certificate() {
     let bench = FaultFixture::new("replaces").await;
@@ -145,7 +146,7 @@ async fn an_order_without_the_replaced_certificate() {
 
 // RFC 8555 §7.1: a member that is missing, or of another type, fails the order. No answer makes the client panic or fetch another resource.
 #[tokio::test]
-async fn answers_that_lack_members() {
+async fn responses_without_required_members() {
     let head = "200 OK\r\nReplay-Nonce: %NONCE\r\nLocation: https://localhost:1/";
     let bench = FaultFixture::new("members").await;
     bench.obtain().await.unwrap();
@@ -202,7 +203,7 @@ async fn rejected_nonces_at_each_request() {
 
 // RFC 8555 §7.4.2: an issued certificate is fetched up to four times; a new order would count towards the authority's rate limits.
 #[tokio::test]
-async fn an_issued_certificate_is_fetched_again() {
+async fn the_download_of_a_certificate_is_repeated() {
     let bench = FaultFixture::new("download").await;
     let fault =
         (AcmeStage::Certificate, InjectedFault::Answer("500 Internal Server Error\r\nReplay-Nonce: %NONCE", INTERNAL));

@@ -148,7 +148,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_page_has_every_constant_with_its_value() {
+fn the_page_lists_each_constant_with_its_value() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let path = root.join("../../docs/internals/causal-model.md");
     let page = fs::read_to_string(&path).unwrap();

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_held_against_the_run() {
+    fn windows_are_compared_with_the_run() {
         let part = |part| KindShare { part, error: 0.0 };
         let weights = Weights { parts: vec![part(0.0), part(1.0), part(0.5)], calls: None };
         let whole = Kinds::from([(1, 100), (2, 200), (3, 200)]);

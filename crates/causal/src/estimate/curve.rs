@@ -188,7 +188,7 @@ mod tests {
 
     /// If a target's time is overestimated by a tenth, all threads are paused for a tenth more.
     #[test]
-    fn what_pauses_found_is_as_uncertain_as_what_they_paused_for() {
+    fn confirmed_results_inherit_the_error_of_the_target_time() {
         let of = |samples: f64, phase| {
             let blocks = blocks(samples);
             let found = confirmed(&blocks.iter().collect::<Vec<_>>(), 0, 0.2, phase);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_sets_the_pace_is_looked_at_by_its_latency() {
+    fn an_open_load_is_judged_by_latency() {
         let curve = Curve::new(&[0.25, 0.5], 0.3, &[SURE; 2], answer);
         let mean = |load| curve.estimate(0.5, load).map(|(ratio, ..)| (ratio.mean * 100.0).round());
         assert_eq!(
@@ -230,7 +230,7 @@ mod tests {
 
     /// Replays of waiting threads are less certain than those of working threads.
     #[test]
-    fn the_more_is_waited_the_less_is_known() {
+    fn more_waiting_means_a_larger_error() {
         let of = |waiting: f64| {
             let answer = |at| {
                 let mut answer = answer(at);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn each_error_has_its_place_in_the_interval() {
+    fn each_error_widens_the_interval() {
         let instrument = |gain: f64| ALLOWANCE_ANY + ALLOWANCE_WORK * gain;
         let cases = [
             ("nothing", SURE, SURE, (0.04, instrument(0.04)), (0.2, instrument(0.2))),

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_target_is_told_what_is_called_alike() {
+    fn an_unknown_target_gets_similar_names() {
         let seen = ["serde_json::to_string", "demo::encode_frame", "demo::decode"];
         let (found, seen) = (seen.map(target), || seen.map(String::from).to_vec());
         let wanted = ["encode_frames".to_owned(), "demo".into(), "xyz".into()];
@@ -408,27 +408,27 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_progress_point_is_told_what_is_called_alike() {
+    fn an_unknown_progress_point_gets_similar_names() {
         let names = ["request", "route /api/*", "route /files/*"].map(String::from);
-        let said = |wanted: &str, names: &[String], reached: &[bool]| -> Vec<String> {
+        let reported = |wanted: &str, names: &[String], reached: &[bool]| -> Vec<String> {
             let reasons = unknown_progress(&[wanted.to_owned()], names, |point| reached[point]);
             assert!(reasons.iter().all(|reason| reason.code == ReasonCode::UnknownProgress));
             reasons.into_iter().map(|reason| reason.text).collect()
         };
         let all = [true, false, true];
-        assert!(said("request", &names, &all).is_empty());
+        assert!(reported("request", &names, &all).is_empty());
         let alike = "no progress point is called `route /api`; there are `route /api/*`, `route /files/*`";
-        assert_eq!(said("route /api", &names, &all), [alike]);
+        assert_eq!(reported("route /api", &names, &all), [alike]);
         let none = "no progress point is called `xyz`; there are `request`, `route /api/*`, `route /files/*`";
-        assert_eq!(said("xyz", &names, &all), [none]);
+        assert_eq!(reported("xyz", &names, &all), [none]);
         let idle = "the progress point `route /api/*` was not reached while windows were recorded";
-        assert_eq!(said("route /api/*", &names, &all), [idle]);
-        assert!(said("route /api/*", &names, &[false; 3]).is_empty(), "no point was reached: one reason for all");
-        assert!(said("xyz", &[], &[]).is_empty());
+        assert_eq!(reported("route /api/*", &names, &all), [idle]);
+        assert!(reported("route /api/*", &names, &[false; 3]).is_empty(), "no point was reached: one reason for all");
+        assert!(reported("xyz", &[], &[]).is_empty());
     }
 
     #[test]
-    fn what_differs_is_said_and_pauses_win() {
+    fn a_disagreement_is_reported_and_pauses_have_precedence() {
         let point =
             |speedup, gain: f64| CurvePoint { speedup, gain, low: gain - 0.02, high: gain + 0.02, expected: 0.1 };
         let mut reasons = Vec::new();
@@ -444,7 +444,7 @@ mod tests {
 
     /// A confirmed result also holds for the function's only caller: no reason for that one.
     #[test]
-    fn a_twin_of_what_was_confirmed_lacks_nothing() {
+    fn the_only_caller_of_a_confirmed_target_is_confirmed() {
         use crate::estimate::ConfirmBlock;
         use crate::target::KindShare;
         let part = |part| Weights { parts: vec![KindShare { part, error: 0.0 }], calls: None };
@@ -457,21 +457,21 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_sampled_is_said() {
+    fn lost_samples_are_reported() {
         for (samples, threads, taken, want) in
             [(0, 0, 100, 0), (1, 0, 1000, 0), (20, 0, 1000, 1), (9, 0, 0, 1), (0, 3, 1000, 1), (20, 3, 1000, 2)]
         {
-            let mut said = Vec::new();
-            let mut say = |_: &str, code, text: String| said.push((code, text));
-            lost(&mut say, &Lost { samples, threads }, taken);
-            assert_eq!(said.len(), want, "{said:?}");
-            assert!(said.iter().all(|(code, _)| *code == ReasonCode::TooMany));
+            let mut reported = Vec::new();
+            let mut report = |_: &str, code, text: String| reported.push((code, text));
+            lost(&mut report, &Lost { samples, threads }, taken);
+            assert_eq!(reported.len(), want, "{reported:?}");
+            assert!(reported.iter().all(|(code, _)| *code == ReasonCode::TooMany));
         }
     }
 
     /// Hits per half, and the expected reason; the first half has 10 ms of windows, the second `time` ms.
     #[test]
-    fn halves_that_differ_are_said_to() {
+    fn halves_that_differ_are_reported() {
         let point = progress::Point::named("reasons halves");
         for (hits, time, want) in [
             ([100, 110], 10, None),
@@ -489,17 +489,20 @@ mod tests {
                 (time * 1_000_000, all)
             };
             let evidence = Evidence { halves: [half(10, hits[0]), half(time, hits[1])], ..Evidence::default() };
-            let mut said = Vec::new();
-            changed(&mut |_, code, text| said.push((code, text)), &evidence, "reasons halves");
-            let is_right = |said: &[(ReasonCode, String)], want: &str| {
-                said.len() == 1 && said[0].0 == ReasonCode::Changed && said[0].1.contains(want)
+            let mut reported = Vec::new();
+            changed(&mut |_, code, text| reported.push((code, text)), &evidence, "reasons halves");
+            let is_right = |reported: &[(ReasonCode, String)], want: &str| {
+                reported.len() == 1 && reported[0].0 == ReasonCode::Changed && reported[0].1.contains(want)
             };
-            assert!(want.map_or(said.is_empty(), |want| is_right(&said, want)), "{hits:?}, {time}: {said:?}");
+            assert!(
+                want.map_or(reported.is_empty(), |want| is_right(&reported, want)),
+                "{hits:?}, {time}: {reported:?}"
+            );
         }
     }
 
     #[test]
-    fn a_phase_is_corrected_where_it_is_sure() {
+    fn a_phase_is_corrected_if_significant() {
         let mut reasons = Vec::new();
         assert_eq!(phase("a", None, &mut reasons), (1.0, 0.0));
         assert_eq!(phase("a", Some((1.3, 0.1)), &mut reasons), (1.0, 0.0), "that may be noise");

@@ -226,7 +226,7 @@ mod tests {
 
     /// Blocked time belongs to no kind. A block that crosses an edge of the window counts as far as it is within.
     #[test]
-    fn time_belongs_to_the_kind_at_which_it_was_spent() {
+    fn time_is_attributed_to_the_current_kind() {
         type RecordingCase<'a> = (&'a str, &'a [(u64, Event)], &'a [(u32, f64)]);
         let cases: [RecordingCase<'_>; 8] = [
             ("one kind", &[(1010, Event::Hit { point: 0 })], &[(1, 100.0)]),
@@ -259,7 +259,7 @@ mod tests {
     /// stretch is taken off the next one. A thread that had its processor all the time also has it all the time without
     /// hooks.
     #[test]
-    fn hooks_are_no_kind_of_work() {
+    fn hooks_are_not_counted_as_work() {
         let events = [(1030, Event::Kind(2)), (1032, Event::BlockBegan), (1052, Event::BlockEnded)];
         let trace = Trace { span: 1000..1100, hook: 5.0, threads: vec![thread(&events)], ..Trace::default() };
         let recording = Recording::new(&trace, |_| Some(80));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_knows_its_facts() {
+    fn the_facts_of_a_recording() {
         let events = [
             (1010, Event::Arrived { connection: 1, at: 1005 }),
             (1020, Event::Called { call: 2, whom: 9, is_first: true }),
@@ -288,7 +288,7 @@ mod tests {
     /// Only an arrival during the sleep ended it, and of these the first one. An arrival at the time of its own event
     /// does not count.
     #[test]
-    fn a_recording_knows_how_long_its_loops_took_to_be_up() {
+    fn wakeup_latencies_of_loops_are_recorded() {
         let slept = |from, until| [(from, Event::BlockBegan), (until, Event::BlockEnded)];
         let arrived = |found, came| (found, Event::Arrived { connection: 1, at: came });
         let mut events = vec![(1005, Event::BlockEnded), arrived(1006, 1001)];
@@ -308,7 +308,7 @@ mod tests {
 
     /// Each window has an equal chance to be kept, the first as well as the last, and memory is bounded.
     #[test]
-    fn those_that_are_kept_are_a_fair_sample() {
+    fn kept_recordings_are_an_unbiased_sample() {
         let mut kept = [0_u32; 100];
         for seed in 0..400 {
             let one = Recording::new(&Trace::default(), |_| None).bytes();

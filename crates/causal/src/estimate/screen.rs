@@ -251,7 +251,7 @@ mod tests {
     /// If the upstream that a thread waited for answers at once, the thread no longer waits; the time of its work in
     /// that state was not measured.
     #[test]
-    fn an_answer_knows_who_waits_before_or_after() {
+    fn a_result_has_the_waiting_before_or_after() {
         let point = |waiting| PointOutcome { hits: 10, ns_per_unit: 100.0, waiting, ..PointOutcome::default() };
         for (before, after) in [(0.5, 0.0), (0.0, 0.5), (0.2, 0.5)] {
             let mut answer = ScreenResult::default();

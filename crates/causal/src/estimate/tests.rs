@@ -21,7 +21,7 @@ fn weights(one: f64, two: f64, error: f64) -> Weights {
 
 /// The result does not depend on the number of threads or their order.
 #[test]
-fn a_crew_finds_what_one_finds() {
+fn several_threads_find_the_result_of_one() {
     let point = progress::Point::named("estimate crew").id();
     let recordings: Vec<_> = (0..9).map(|_| recording(point)).collect();
     let hot = weights(1.0, 0.0, 0.0);
@@ -72,7 +72,7 @@ fn loops(point: u32) -> [Arc<Recording>; 2] {
 /// Without the target's time the busy loop would be idle before each turn. Its wakeup latency of 20 µs is only in the
 /// other window.
 #[test]
-fn windows_tell_one_another_how_long_a_loop_takes_to_be_up() {
+fn windows_share_wakeup_latencies() {
     let point = progress::Point::named("estimate lags").id();
     let [busy, idle] = loops(point);
     assert_eq!((busy.lags.len(), Usual::of(std::slice::from_ref(&busy), None).lag), (0, None));
@@ -93,13 +93,13 @@ fn windows_tell_one_another_how_long_a_loop_takes_to_be_up() {
         );
         screen.answers[0][0].time.estimate().unwrap().mean
     };
-    let (alone, told) = (left(std::slice::from_ref(&busy)), left(&[busy, idle]));
-    assert!((alone - 110.0 / 200.0).abs() < 0.01 && (told - 130.0 / 200.0).abs() < 0.01, "{alone}, {told}");
+    let (alone, shared) = (left(std::slice::from_ref(&busy)), left(&[busy, idle]));
+    assert!((alone - 110.0 / 200.0).abs() < 0.01 && (shared - 130.0 / 200.0).abs() < 0.01, "{alone}, {shared}");
 }
 
 /// With few lags, each may be of a loop that waited for a processor: the result is at most the time of a wakeup.
 #[test]
-fn few_lags_are_believed_up_to_what_a_wake_up_takes() {
+fn few_lags_are_limited_to_the_time_of_a_wakeup() {
     let few = |lags: &[u64]| {
         let empty = Recording::new(&Trace { span: 0..10_000_000, ..Trace::default() }, |_| None);
         Usual::of(&[Arc::new(Recording { lags: lags.to_vec(), ..empty })], None).lag
@@ -113,7 +113,7 @@ fn few_lags_are_believed_up_to_what_a_wake_up_takes() {
 /// Two hooks of 5 µs in each unit of 100 µs: 90 µs remain, 25 of them the target's. Units of the other thread have one
 /// hook.
 #[test]
-fn hooks_are_nobody_s_gain() {
+fn hooks_count_toward_no_gain() {
     let [point, other] = ["estimate hooks", "estimate fewer hooks"].map(|name| progress::Point::named(name).id());
     let recordings: Vec<_> = (0..3)
         .map(|_| {
@@ -150,15 +150,15 @@ fn hooks_are_nobody_s_gain() {
         halves: [(15_000_000, vec![150; point as usize + 1]), (15_000_000, vec![150; point as usize + 1])],
         ..Evidence::default()
     };
-    let said = progress(&progress::points(), &[point], &evidence, &[100_000.0], &[[0.9, 0.8]]);
-    assert!((said[0].baseline_rate - 10_000.0 / 0.9).abs() < 1e-6, "{said:?}");
-    assert!((said[0].baseline_ns - 80_000.0).abs() < 1e-6, "{said:?}");
+    let results = progress(&progress::points(), &[point], &evidence, &[100_000.0], &[[0.9, 0.8]]);
+    assert!((results[0].baseline_rate - 10_000.0 / 0.9).abs() < 1e-6, "{results:?}");
+    assert!((results[0].baseline_ns - 80_000.0).abs() < 1e-6, "{results:?}");
 }
 
 /// 250 of 1000 µs of work are hooks. Of a utilisation of 80 %, they are 20 points: clients in a closed loop return
 /// sooner without them.
 #[test]
-fn a_thread_is_less_busy_when_nobody_listens() {
+fn utilisation_without_hooks_is_lower() {
     let one = Arc::into_inner(recording(0)).expect("the only one");
     let recordings = [Arc::new(Recording { hooks: 250_000.0, busy: 750_000.0, ..one })];
     for (recorded, follows, want) in
@@ -173,7 +173,7 @@ fn a_thread_is_less_busy_when_nobody_listens() {
 /// Delta method: an error of 10 % in the target's time gives 10 % in its gain, and errors of different kinds are
 /// independent.
 #[test]
-fn what_samples_leave_open_is_weighed_by_time() {
+fn sampling_errors_are_weighted_by_time() {
     let recordings = [recording(0)];
     let error = |one, two, error| sampling_error(&weights(one, two, error), &recordings);
     assert!((error(0.5, 0.0, 0.05) - (0.3_f64.hypot(0.7) * 0.05) / 0.15).abs() < 1e-3);
@@ -182,7 +182,7 @@ fn what_samples_leave_open_is_weighed_by_time() {
 }
 
 #[test]
-fn names_are_exact_where_there_is_such_a_one() {
+fn exact_names_have_precedence() {
     let names = ["encode".to_owned(), "encode_frame".into(), "demo::decode".into()];
     for (wanted, name, want) in [
         ("encode", "encode", true),
@@ -196,7 +196,7 @@ fn names_are_exact_where_there_is_such_a_one() {
 }
 
 #[test]
-fn targets_of_the_same_time_are_one_question() {
+fn targets_with_equal_weights_are_one_question() {
     assert!(is_same(&weights(0.5, 0.1, 0.0), &weights(0.5, 0.1, 0.0)));
     assert!(!is_same(&weights(0.5, 0.1, 0.0), &weights(0.5, 0.2, 0.0)));
     assert!(!is_same(&Weights::default(), &Weights { calls: Some(1), ..Weights::default() }));
@@ -219,7 +219,7 @@ fn points_are_chosen() {
 }
 
 #[test]
-fn speed_ups_are_compared_near_a_half() {
+fn speedups_are_compared_near_a_half() {
     assert_eq!(common(&[0.05, 0.4, 0.5, 1.0]), 0.5);
     assert_eq!(common(&[0.25, 1.0]), 0.25);
     assert_eq!(common(&[]), 0.5);
@@ -227,7 +227,7 @@ fn speed_ups_are_compared_near_a_half() {
 
 /// An event loop with units of 40 µs, one every 100 µs.
 #[test]
-fn a_replay_is_held_against_both_times() {
+fn a_replay_is_compared_with_both_times() {
     let point = progress::Point::named("estimate fidelity").id();
     let mut events = Vec::new();
     for unit in 0..100 {
@@ -272,7 +272,7 @@ fn a_misfit_counts_from_the_first_part_on() {
 
 /// The effect at one point is no evidence for another: among many points, each effect must be significant by itself.
 #[test]
-fn what_is_believed_is_believed_point_by_point() {
+fn significance_is_decided_per_point() {
     let target = Target {
         name: "a".into(),
         kind: crate::target::TargetKind::Function,
@@ -303,7 +303,7 @@ fn what_is_believed_is_believed_point_by_point() {
 /// The last look is limited by wall time, others by processor time. At least two windows are replayed, unless the
 /// result is superfluous.
 #[test]
-fn a_look_ends_when_its_time_is_over_or_nobody_waits() {
+fn an_estimate_ends_at_its_time_limit_or_when_superfluous() {
     let is_superfluous = Arc::new(AtomicBool::new(false));
     let watch = |is_final, worked: u64| {
         let effort = Effort { time: Duration::from_millis(500), is_final, crew: Crew::default() };

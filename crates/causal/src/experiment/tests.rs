@@ -107,7 +107,7 @@ const SERVER: Tempo = Tempo {
 
 /// The loss stays within the budget at every moment, at any cost of the windows.
 #[test]
-fn no_more_is_lost_than_the_budget_at_any_moment() {
+fn the_loss_never_exceeds_the_budget() {
     for seed in 0..300 {
         let budget = [0.005, 0.02, 0.03, 0.05][seed as usize % 4];
         let mut dice = Dice::new(seed);
@@ -161,7 +161,7 @@ fn blocks_are_balanced_and_fair() {
 /// A busy server is recorded for as large a fraction of the time as recording and reading may cost, and a window fits
 /// into logs and memory.
 #[test]
-fn recording_costs_no_more_than_its_part() {
+fn recording_costs_at_most_its_share() {
     let cases = [
         (0.02, 0.0, 1e-4, 1e-3),
         (0.02, 0.02, 1e-4, 1e-3),
@@ -194,7 +194,7 @@ fn recording_costs_no_more_than_its_part() {
 
 /// With slow units, or few of them, windows are longer.
 #[test]
-fn windows_are_as_long_as_progress_needs() {
+fn the_window_length_depends_on_the_rate_of_progress() {
     let slow = Tempo { hits: 1e-8, bytes: 1e-3, ..SERVER };
     let far = run(settings(1, Modes::Both, 0.05), slow, true, &[("a", 0.1)], |pause, _| 0.1 * pause.speedup);
     assert!(
@@ -230,7 +230,7 @@ fn the_control_of_a_probe_is_longer() {
 
 /// If too many messages were held at the end of short probes, further probes have the maximum length.
 #[test]
-fn probes_become_longer_where_that_is_wanted() {
+fn probes_become_longer_on_request() {
     let mut plan = ExperimentPlan::new(settings(5, Modes::Screen, 0.03), 0);
     let mut lengths = [Vec::new(), Vec::new()];
     let recorded = |plan: &mut ExperimentPlan, now, length| {
@@ -264,7 +264,7 @@ fn probes_become_longer_where_that_is_wanted() {
 /// A target for which the budget does not allow two short windows is reported as out of reach, and no window is run for
 /// it.
 #[test]
-fn what_is_too_dear_is_given_up_and_named() {
+fn targets_beyond_the_budget_are_skipped_and_reported() {
     let mut short = settings(3, Modes::Confirm, 0.001);
     short.duration = 3_000 * MS;
     let mut plan = ExperimentPlan::new(short, 0);
@@ -278,7 +278,7 @@ fn what_is_too_dear_is_given_up_and_named() {
 
 /// A short run confirms the first target rather than none of three. A target out of reach takes no other target's turn.
 #[test]
-fn the_most_worthwhile_is_confirmed_first() {
+fn the_most_promising_target_is_confirmed_first() {
     let targets = [("all of it", 1.0), ("a", 0.3), ("b", 0.2), ("c", 0.1), ("d", 0.1)];
     let mut short = settings(2, Modes::Both, 0.02);
     short.duration = 10_000 * MS;
@@ -291,7 +291,7 @@ fn the_most_worthwhile_is_confirmed_first() {
 
 /// Once the load is known to set the rate, pauses for targets end.
 #[test]
-fn nothing_is_confirmed_under_a_load_that_sets_the_pace() {
+fn nothing_is_confirmed_under_an_open_load() {
     let mut plan = ExperimentPlan::new(settings(5, Modes::Both, 0.03), 0);
     let (mut sooner, mut after) = (0, 0);
     let recorded = |plan: &mut ExperimentPlan, now, length| {
@@ -317,7 +317,7 @@ fn nothing_is_confirmed_under_a_load_that_sets_the_pace() {
 
 /// Time of the profiler's own threads leaves less for pauses, but no target is given up: the budget recovers with time.
 #[test]
-fn own_work_in_the_middle_of_a_block_is_waited_out() {
+fn a_block_waits_for_work_of_the_profiler_itself() {
     let mut plan = ExperimentPlan::new(settings(7, Modes::Confirm, 0.03), 0);
     let (mut spent, mut own, mut windows, mut recording, mut paused) = (0, 0, 0, 0, Vec::new());
     // Readings of samples now and then, with 50 ms of processor time each.
@@ -351,7 +351,7 @@ fn own_work_in_the_middle_of_a_block_is_waited_out() {
 
 /// In an idle program, windows do not follow each other endlessly.
 #[test]
-fn an_idle_program_is_recorded_now_and_then() {
+fn an_idle_program_is_recorded_occasionally() {
     let idle = Tempo { hits: 0.0, entries: 0.0, bytes: 1e-3, recording: 0.0, keeping: 0.0, ..SERVER };
     let idle = run(settings(1, Modes::Screen, 0.03), idle, false, &[], |_, _| 0.0);
     assert!(idle.records.len() < 200, "{}", idle.records.len());

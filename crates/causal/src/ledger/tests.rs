@@ -63,7 +63,7 @@ fn the_target_s_time_is_credited_by_kind() {
 }
 
 #[test]
-fn what_was_there_before_the_window_owes_all_of_it_and_what_begins_owes_nothing() {
+fn debts_of_existing_and_new_threads() {
     let ledger = opened(1.0);
     pause(&ledger, 300 * US);
     let (old, new) = (thread(&ledger, 0, 0), thread(&ledger, 1, 0));
@@ -74,7 +74,7 @@ fn what_was_there_before_the_window_owes_all_of_it_and_what_begins_owes_nothing(
 
 // A debt below a quantum is not paid yet, unless other threads wait for this one.
 #[test]
-fn debts_are_paid_when_they_are_worth_a_sleep() {
+fn debts_are_paid_from_a_minimum_on() {
     for (debt, awaited, unawaited) in [
         (DEBT_URGENT - 1, 0, 0),
         (DEBT_URGENT, DEBT_URGENT, 0),
@@ -91,7 +91,7 @@ fn debts_are_paid_when_they_are_worth_a_sleep() {
 
 // Overshoot never raises G: the excess is carried over to the next pause.
 #[test]
-fn what_was_slept_too_long_is_taken_off_the_next_pause() {
+fn oversleep_is_deducted_from_the_next_pause() {
     let ledger = opened(1.0);
     pause(&ledger, 300 * US);
     let account = thread(&ledger, 0, 0);
@@ -147,7 +147,7 @@ fn a_debt_travels_with_a_message() {
 }
 
 #[test]
-fn a_thread_that_is_new_to_the_window_goes_on_where_its_first_message_was() {
+fn a_new_thread_gets_the_delay_of_its_first_message() {
     let ledger = opened(1.0);
     pause(&ledger, 300 * US);
     let (from, to) = (thread(&ledger, 0, 0), thread(&ledger, 1, 0));
@@ -159,7 +159,7 @@ fn a_thread_that_is_new_to_the_window_goes_on_where_its_first_message_was() {
 
 // A parked worker absorbs its debt, for as long as it was parked.
 #[test]
-fn an_idle_loop_owes_nothing() {
+fn an_idle_loop_has_no_debt() {
     let ledger = opened(1.0);
     let account = thread(&ledger, 0, 0);
     ledger.block_began(&account, T0 + 100 * US);
@@ -178,7 +178,7 @@ fn an_idle_loop_owes_nothing() {
 
 // A request is due at arrival − d of the answer that it follows, and held while now − G is less.
 #[test]
-fn what_comes_from_outside_is_held_until_it_is_due() {
+fn external_messages_are_held_until_they_are_due() {
     for (why, answered, arrived, now, want) in [
         ("no pause since the answer", 300, 5000, 5005, None),
         ("100 us of pauses", 200, 5000, 5000, Some(100)),
@@ -201,7 +201,7 @@ fn what_comes_from_outside_is_held_until_it_is_due() {
 
 // Neither the message nor its receiver is paused: the receiver may be a loop with a thousand other connections.
 #[test]
-fn what_would_be_held_for_too_long_is_let_through_and_forgiven() {
+fn messages_with_too_long_a_hold_pass_and_their_debt_is_waived() {
     let now = T0 + 10 * HOLD_MAX;
     // A stamp of another window: the answer was sent before this one began.
     let old = Stamp::new(WINDOW - 4, 1);
@@ -230,7 +230,7 @@ fn what_would_be_held_for_too_long_is_let_through_and_forgiven() {
 }
 
 #[test]
-fn what_came_at_a_time_that_is_not_known_is_not_held() {
+fn messages_without_an_arrival_time_are_not_held() {
     let ledger = opened(1.0);
     pause(&ledger, 300 * US);
     let account = thread(&ledger, 0, 0);
@@ -244,7 +244,7 @@ fn what_came_at_a_time_that_is_not_known_is_not_held() {
 
 // A thread preempted within a hook while its window ended and the next one began.
 #[test]
-fn an_account_of_an_earlier_window_raises_nothing() {
+fn an_account_of_an_earlier_window_changes_no_total() {
     let ledger = opened(1.0);
     let late = thread(&ledger, 0, 1);
     ledger.credit(&late, T0 + 300 * US);
@@ -263,7 +263,7 @@ fn an_account_of_an_earlier_window_raises_nothing() {
 // A message slightly too early in virtual time, and not held: its receiver gets the rest as debt, except for the time
 // of the wakeup, which is the program's own.
 #[test]
-fn who_works_ahead_owes_it() {
+fn work_ahead_of_the_delay_is_debt() {
     let ledger = opened(1.0);
     pause(&ledger, 300 * US);
     let account = thread(&ledger, 0, 0);
@@ -281,7 +281,7 @@ fn who_works_ahead_owes_it() {
 // An upstream that is the target has d = d_sent + v·latency: its answer is due at once, and all threads get the
 // difference as debt.
 #[test]
-fn an_upstream_s_time_is_credited_while_it_is_asked() {
+fn the_time_of_an_upstream_is_credited_during_calls() {
     let ledger = opened(0.5);
     let account = thread(&ledger, 0, 0);
     let other = ledger.called(&account, WINDOW, 8, T0 + 100 * US);
@@ -303,7 +303,7 @@ fn an_upstream_s_time_is_credited_while_it_is_asked() {
 
 // Timers run on during pauses, so a sleeping thread pays nothing: deadline += ΔG.
 #[test]
-fn a_sleep_pays_nothing() {
+fn a_sleep_pays_no_debt() {
     let ledger = opened(1.0);
     let account = thread(&ledger, 0, 0);
     let timer = ledger.sent(&account, WINDOW, T0);
@@ -314,7 +314,7 @@ fn a_sleep_pays_nothing() {
 
 // Readers release a lock in any order: the next writer follows the last of them.
 #[test]
-fn a_lock_carries_its_last_reader() {
+fn a_lock_carries_the_delay_of_its_last_reader() {
     let ledger = opened(1.0);
     let (early, late) = (thread(&ledger, 0, 0), thread(&ledger, 1, 0));
     let last = ledger.unlocked(&late, WINDOW, Stamp::default(), Sharing::Shared, T0 + 200 * US);
@@ -324,7 +324,7 @@ fn a_lock_carries_its_last_reader() {
 }
 
 #[test]
-fn a_load_probe_pauses_everybody_for_a_fifth() {
+fn a_load_probe_pauses_all_threads_for_a_fifth() {
     let ledger = Ledger::new();
     ledger.open(WINDOW, &Experiment { weights: None, speedup: 1.0 }, T0);
     let account = thread(&ledger, 0, 1);
@@ -334,7 +334,7 @@ fn a_load_probe_pauses_everybody_for_a_fifth() {
 }
 
 #[test]
-fn a_window_that_lasts_too_long_stamps_no_more() {
+fn an_overlong_window_adds_no_stamps() {
     let ledger = opened(1.0);
     let account = thread(&ledger, 0, 0);
     assert_ne!(ledger.sent(&account, WINDOW, T0 + WINDOW_MAX - UNIT), Stamp::default());
@@ -345,7 +345,7 @@ fn a_window_that_lasts_too_long_stamps_no_more() {
 
 // p is virtual time per unit: here from the slope of the count, without the units beyond the window's end.
 #[test]
-fn a_window_comes_to_its_units_in_virtual_time() {
+fn units_of_a_window_are_counted_in_virtual_time() {
     let at = |at: u64, began| Unit { at: Ledger::start() + at, point: 1, began };
     let mut units: Vec<_> = (1..2000).map(|n| at(n * 50 * US, Some(Ledger::start() + n * 50 * US - 20 * US))).collect();
     // 100 ms of the clock, 10 of them pauses: units after 90 ms of virtual time are not counted.

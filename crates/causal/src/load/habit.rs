@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_wait_for_their_answers() {
+    fn clients_that_wait_for_their_responses() {
         for clients in [1, 2, 4, 8, 16] {
             for away in [20, 100, 600, 2000] {
                 let random = habit(clients, |dice, _, answered| answered + away + dice.bits() % away);
@@ -210,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn clients_with_a_pace_of_their_own() {
+    fn clients_with_a_fixed_rate() {
         let paced = habit(4, |_, request, _| (request / 4 + 1) * 700 + request % 4 * 31);
         assert!(paced.is_some_and(|elasticity| elasticity < 0.3), "{paced:?}");
     }
 
     // A free connection carries the next request, which arrives at random.
     #[test]
-    fn a_crowd_that_comes_whoever_waits() {
+    fn random_arrivals() {
         let mut at = 0;
         let random = habit(16, |dice, _, _| {
             at += (-(dice.bits() as f64 / u64::MAX as f64).max(1e-9).ln() * 200.0) as u64;
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn little_says_nothing() {
+    fn little_evidence_gives_no_result() {
         assert_eq!(Habit::default().elasticity(), None);
         assert_eq!(Habit::of(&Trace::default()).elasticity(), None);
     }

@@ -155,7 +155,7 @@ mod tests {
     const NOTHING: Stretch = Stretch { processor: 0, hits: 0 };
 
     /// A thousand units of 10 µs, each with ten hooks that take `hook` ns.
-    fn heard(hook: f64) -> (Stretch, f64) {
+    fn with_hook_cost(hook: f64) -> (Stretch, f64) {
         (Stretch { processor: 10_000_000 + (10_000.0 * hook) as u64, hits: 1000 }, 10_000.0)
     }
 
@@ -173,15 +173,15 @@ mod tests {
 
     /// The time of a window varies by 1 %, which is 10 ns per hook: after a hundred windows the error is 1 ns.
     #[test]
-    fn a_program_tells_what_its_hooks_take() {
+    fn the_cost_of_hooks_is_measured() {
         let dice = std::cell::RefCell::new(Dice::new(7));
-        let toll = after(100, QUIET, || heard(50.0 + 10.0 * dice.borrow_mut().normal()));
+        let toll = after(100, QUIET, || with_hook_cost(50.0 + 10.0 * dice.borrow_mut().normal()));
         assert!((47.0..53.0).contains(&toll.hook()), "{}", toll.hook());
     }
 
     /// If a unit has one hook, a window's measurement is noise: a microsecond in either direction.
     #[test]
-    fn what_is_expected_stays_where_nothing_better_is_known() {
+    fn the_expected_cost_remains_without_better_evidence() {
         let dice = std::cell::RefCell::new(Dice::new(3));
         let window = || {
             let varies = 100_000.0 + 1_000_000.0 * dice.borrow_mut().normal();
@@ -196,13 +196,13 @@ mod tests {
 
     /// A rare event is in every long stretch and in few windows. The windows vary accordingly, so they count little.
     #[test]
-    fn what_comes_seldom_is_no_hook() {
+    fn rare_events_are_not_attributed_to_hooks() {
         let count = std::cell::Cell::new(0);
         let quiet = Stretch { processor: 10_500_000, hits: 1000 };
         // 5 ms in every tenth window.
         let toll = after(100, quiet, || {
             count.set(count.get() + 1);
-            let (stretch, hooks) = heard(40.0);
+            let (stretch, hooks) = with_hook_cost(40.0);
             (
                 Stretch { processor: stretch.processor + if count.get() % 10 == 0 { 5_000_000 } else { 0 }, ..stretch },
                 hooks,
@@ -212,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_can_t_be_compared_tell_nothing() {
+    fn windows_that_are_not_comparable_are_ignored() {
         let few = Stretch { hits: HOOK_UNITS_MIN - 1, ..QUIET };
         type CostCase<'a> = (&'a str, Stretch, (Stretch, f64));
         let cases: [CostCase<'_>; 4] = [
             ("few units in windows", QUIET, (few, 100.0)),
-            ("few between them", Stretch { hits: HOOK_UNITS_MIN / 2 - 1, ..QUIET }, heard(90.0)),
-            ("threads that come and go", NOTHING, heard(90.0)),
-            ("no hooks", QUIET, (heard(90.0).0, 0.0)),
+            ("few between them", Stretch { hits: HOOK_UNITS_MIN / 2 - 1, ..QUIET }, with_hook_cost(90.0)),
+            ("threads that come and go", NOTHING, with_hook_cost(90.0)),
+            ("no hooks", QUIET, (with_hook_cost(90.0).0, 0.0)),
         ];
         for (why, quiet, window) in cases {
             assert_eq!(after(100, quiet, || window).told(), None, "{why}");
@@ -228,12 +228,12 @@ mod tests {
         let mut toll = Toll::new(30.0);
         for _ in 0..100 {
             toll.quiet(QUIET);
-            toll.heard(heard(50.0).0, 10_000.0);
+            toll.heard(with_hook_cost(50.0).0, 10_000.0);
             toll.quiet(NOTHING);
         }
         assert!((49.0..51.0).contains(&toll.hook()), "{}", toll.hook());
         // A window without processor time is left out entirely: its hooks do not make the others look cheaper.
-        let mut toll = after(50, QUIET, || heard(50.0));
+        let mut toll = after(50, QUIET, || with_hook_cost(50.0));
         let before = toll.hook();
         for idle in [Stretch { processor: 0, ..QUIET }, QUIET] {
             toll.heard(Stretch { processor: 0, hits: 1000 }, 10_000.0);
@@ -249,7 +249,7 @@ mod tests {
     /// By noise, or if some threads work only between windows, windows look cheaper. The lower bound holds all the
     /// same.
     #[test]
-    fn no_hook_is_cheaper_than_in_a_loop() {
+    fn the_cost_of_a_hook_in_a_loop_is_the_minimum() {
         let toll = after(100, QUIET, || (Stretch { processor: 9_000_000, hits: 1000 }, 10_000.0));
         assert_eq!(toll.hook(), 30.0 / HOOK_COST_REAL);
     }

@@ -134,7 +134,7 @@ struct Simulated {
     analyst: Analyst<Names>,
     finding: Option<Finding>,
     /// When each window with pauses ended, and its delay.
-    purse: Vec<(u64, f64)>,
+    budget_history: Vec<(u64, f64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -255,7 +255,7 @@ impl Program for Simulated {
             ns_per_unit: if hits >= 1.0 { (wall - sim.spent) / hits } else { 0.0 },
             ..PointOutcome::default()
         };
-        self.purse.push((sim.now, sim.spent));
+        self.budget_history.push((sim.now, sim.spent));
         (WindowOutcome { points, busiest: 1.0 }, Spent { delayed: sim.spent as u64, ..Spent::default() })
     }
 
@@ -310,12 +310,12 @@ fn profile(sim: Sim, builder: &Builder) -> Report {
     let (began, budget) = (sim.now, builder.budget);
     let seed = builder.seed.unwrap_or(1);
     let mut program =
-        Simulated { sim, analyst: Analyst::new(request.clone(), names), finding: None, purse: Vec::new() };
+        Simulated { sim, analyst: Analyst::new(request.clone(), names), finding: None, budget_history: Vec::new() };
     let run = RunParameters { request, duration: builder.duration, seed, until_precise: builder.until_precise };
     let phases = StdMutex::new(Vec::new());
     let report = run.carry_out(&mut program, &mut |phase, _| phases.lock().unwrap().push(phase));
     let mut lost = 0.0;
-    for (at, spent) in program.purse {
+    for (at, spent) in program.budget_history {
         lost += spent;
         assert!(lost <= BUDGET_COUNTED * budget * (at - began) as f64 + 1.0, "{lost} lost after {}", at - began);
     }
@@ -357,7 +357,7 @@ fn codes(report: &Report) -> Vec<(&str, ReasonCode)> {
 
 /// A unit is 30 % hot; half of the rest is 35 %; a target that never runs has no gain.
 #[test]
-fn screening_and_confirming_find_what_is_true() {
+fn screening_and_confirming_find_the_true_gains() {
     for seed in 0..4 {
         let report = profile(Sim::new(seed), &seconds(12).seed(seed));
         gains(&report, "hot", 0.3, 0.01);
@@ -383,7 +383,7 @@ fn screening_and_confirming_find_what_is_true() {
 
 /// A seventh of the time in windows is the hooks': both modes, and the rates, give the values without hooks.
 #[test]
-fn hooks_are_left_out_of_everything() {
+fn hooks_are_excluded_from_all_results() {
     let report = profile(Sim { hook: 16_000.0, load: Some(LoadKind::Closed), ..Sim::new(3) }, &seconds(12));
     gains(&report, "hot", 0.3, 0.015);
     for name in ["hot", "half of the rest"] {
@@ -402,7 +402,7 @@ fn hooks_are_left_out_of_everything() {
 
 /// An open loop: no gain in throughput, but a shorter latency.
 #[test]
-fn a_load_that_sets_the_pace_is_found_out() {
+fn an_open_load_is_detected() {
     let sim = Sim { load: Some(LoadKind::Limited), ..Sim::new(3) };
     let report = profile(sim, &seconds(12));
     assert_eq!(report.load.kind, LoadKind::Limited, "{:?}", report.load);
@@ -416,7 +416,7 @@ fn a_load_that_sets_the_pace_is_found_out() {
 }
 
 #[test]
-fn clients_that_wait_are_found_out() {
+fn a_closed_load_is_detected() {
     let sim = Sim { load: Some(LoadKind::Closed), ..Sim::new(3) };
     let report = profile(sim, &seconds(12));
     assert_eq!(report.load.kind, LoadKind::Closed);
@@ -426,7 +426,7 @@ fn clients_that_wait_are_found_out() {
 
 /// Where the pauses' result differs from the replay's and the replay keeps the time, the report has both, and a reason.
 #[test]
-fn a_disagreement_is_said() {
+fn a_disagreement_is_reported() {
     let report = profile(Sim { bias: 0.1, ..Sim::new(2) }, &seconds(12));
     assert!(codes(&report).contains(&("hot", ReasonCode::Disagreement)), "{:?}", report.reasons);
     let hot = target(&report, "hot");
@@ -435,7 +435,7 @@ fn a_disagreement_is_said() {
 }
 
 #[test]
-fn modes_keep_to_their_windows() {
+fn each_mode_uses_only_its_windows() {
     let screen = profile(Sim::new(1), &seconds(6).mode(Modes::Screen));
     assert_eq!(screen.perturbation.windows[1], 0);
     assert!(screen.targets.iter().all(|target| target.confirmed.is_empty() && target.mode == Mode::Screened));
@@ -447,7 +447,7 @@ fn modes_keep_to_their_windows() {
 
 /// Missing targets and points are named in a reason, with the nearest existing name.
 #[test]
-fn what_was_not_seen_is_said() {
+fn missing_targets_and_points_are_reported() {
     let unknown = profile(Sim::new(1), &seconds(4).target("hott"));
     assert_eq!(unknown.reasons[0].code, ReasonCode::UnknownTarget);
     assert!(unknown.reasons[0].text.contains("`hot`"), "{}", unknown.reasons[0].text);
@@ -468,7 +468,7 @@ fn what_was_not_seen_is_said() {
 
 /// A program that ends or becomes idle during the profile still gets a result.
 #[test]
-fn a_program_may_end_in_the_middle() {
+fn a_program_may_end_during_a_profile() {
     let report = profile(Sim { until: 4_000_000_000, ..Sim::new(5) }, &seconds(10));
     let hot = target(&report, "hot").curve.iter().find(|point| point.speedup == 0.5).unwrap();
     assert!((hot.gain - 0.15).abs() < 0.02, "{hot:?}");
@@ -477,7 +477,7 @@ fn a_program_may_end_in_the_middle() {
 }
 
 #[test]
-fn it_stops_when_told() {
+fn a_profile_can_be_stopped() {
     let report = profile(Sim { stop_at: 4_500_000_000, ..Sim::new(1) }, &seconds(30));
     assert!((3.5..3.6).contains(&report.seconds), "{}", report.seconds);
     assert!(codes(&report).contains(&("", ReasonCode::Stopped)));
@@ -488,7 +488,7 @@ fn it_stops_when_told() {
 
 /// With `until_precise` the profile ends once the best targets are known to a percentage point.
 #[test]
-fn it_ends_when_it_is_precise_if_asked_to() {
+fn a_profile_ends_at_the_requested_precision() {
     let report = profile(Sim::new(1), &seconds(60).until_precise());
     assert!((1.0..50.0).contains(&report.seconds), "{}", report.seconds);
     gains(&report, "hot", 0.3, 0.01);
@@ -498,7 +498,7 @@ fn it_ends_when_it_is_precise_if_asked_to() {
 /// Delays that grow faster than planned end their windows early; the budget holds (checked in [`profile`]), and a
 /// reason is given.
 #[test]
-fn windows_that_cost_too_much_are_ended() {
+fn too_expensive_windows_end_early() {
     let report = profile(Sim { growth: 3.0, ..Sim::new(1) }, &seconds(12).budget(0.02));
     assert!(report.perturbation.paused <= 0.02, "{:?}", report.perturbation);
     let tight = profile(Sim::new(1), &seconds(3).budget(0.0005));
@@ -506,7 +506,7 @@ fn windows_that_cost_too_much_are_ended() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_settings_are_refused() {
     let cases = [
         (Profiler::builder().duration(Duration::ZERO), "more than 0 s"),
         (Profiler::builder().duration(Duration::from_secs(1 << 20)), "at most a day"),

@@ -61,7 +61,7 @@ fn event_loop(clients: u64, away: u64, service: u64, target: u64, until: u64) ->
 
 // S = 1 - p(v)/p(0): a loop that never waits saves the target's share.
 #[test]
-fn a_saturated_loop_gains_the_target_s_share() {
+fn a_saturated_loop_gains_the_share_of_the_target() {
     let replay = Replay::new(&event_loop(32, 20 * US, 50 * US, 20 * US, 100_000 * US), None, &Cold::default());
     for speedup in [0.25, 0.5, 1.0] {
         near(gain(&replay, &target(), speedup, Pace::Closed), 0.4 * speedup);
@@ -105,7 +105,7 @@ fn crowd(seed: u64, until: u64) -> Trace {
 
 // The rate of answers is the rate of arrivals, however long an answer takes. The small rest comes from the window's edges.
 #[test]
-fn a_crowd_is_not_faster_answered_for_a_shorter_time() {
+fn faster_responses_do_not_speed_up_an_open_load() {
     let mut sum = 0.0;
     for seed in 0..200 {
         let replay = Replay::new(&crowd(seed, 80_000 * US), None, &Cold::default());
@@ -118,7 +118,7 @@ fn a_crowd_is_not_faster_answered_for_a_shorter_time() {
 // A loop handles a message to itself before it looks for other messages: the second request arrived after 50 us, and
 // waits for all of the first.
 #[test]
-fn a_turn_ends_with_what_the_loop_told_itself() {
+fn a_turn_ends_with_messages_of_the_loop_to_itself() {
     let mut events = Vec::new();
     for unit in 0..1000 {
         let (visit, message, connection) = (unit + 1, unit + 1, 1 + unit % 2);
@@ -149,7 +149,7 @@ fn a_turn_ends_with_what_the_loop_told_itself() {
 
 // Polling the kernel takes 10 us before each request, which had arrived before: the loop did not sleep.
 #[test]
-fn to_ask_for_what_is_there_is_work() {
+fn receiving_available_events_is_work() {
     let mut events = Vec::new();
     for unit in 0..1000 {
         let (at, connection) = (unit * 60 * US, 1 + unit % 8);
@@ -204,7 +204,7 @@ fn pairs(other: impl Fn(u64) -> [u64; 2]) -> Trace {
 // The second request is done 85 us after it arrived. Without the target it is done 15 us after it arrived, or 25 if the
 // loop is cold then, as it is for the first request.
 #[test]
-fn a_loop_that_sleeps_more_is_cold_more_often() {
+fn a_loop_that_sleeps_more_has_more_cold_caches() {
     let recorded = pairs(|_| [20, 10]);
     let latencies = |cold: &Cold| {
         let replay = Replay::new(&recorded, None, cold);
@@ -221,7 +221,7 @@ fn a_loop_that_sleeps_more_is_cold_more_often() {
 
 // Work that varies at random has no cold cost, nor has work that is shorter after sleep, or a loop that never sleeps.
 #[test]
-fn what_may_be_chance_is_no_cold() {
+fn insignificant_differences_are_not_attributed_to_cold_caches() {
     let random = |seed: u64| 10 + seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 40;
     let never = event_loop(32, 20 * US, 50 * US, 20 * US, 9_000 * US);
     for recorded in [pairs(|pair| [random(2 * pair), random(2 * pair + 1)]), pairs(|_| [10, 20]), never] {
@@ -232,7 +232,7 @@ fn what_may_be_chance_is_no_cold() {
 // A call sent before the window takes the rest of its time in the window, and a faster upstream answers it sooner, too.
 // A further part of an answer that was there before the loop looked for it is ready when the loop looks.
 #[test]
-fn who_was_asked_before_the_window_answers_faster_too() {
+fn calls_from_before_the_window_complete_sooner() {
     let mut events = Vec::new();
     let mut answer = |call, called, came, is_first| {
         events.extend([
@@ -265,7 +265,7 @@ fn who_was_asked_before_the_window_answers_faster_too() {
 // Two hooks are in each unit's time. Without them 40 µs remain, 15 of them the target's. The part of a hook that
 // exceeds its stretch of 20 µs is taken off the next one, too.
 #[test]
-fn what_hooks_took_is_taken_off() {
+fn the_time_of_hooks_is_deducted() {
     let recorded = event_loop(32, 20 * US, 50 * US, 20 * US, 100_000 * US);
     let replay = Replay::new(&Trace { hook: 5_000.0, ..recorded.clone() }, None, &Cold::default());
     near(gain(&replay, &target(), 0.5, Pace::Closed), 7.5 / 40.0);
@@ -284,7 +284,7 @@ fn what_hooks_took_is_taken_off() {
 // A loop that is never idle has no measured wakeup latency. When it is faster it is idle before each turn. Four clients
 // that are away for 100 µs and then served for 10 have a round of 110, or of 130 with a latency of 20.
 #[test]
-fn what_a_busy_loop_does_not_tell_others_may() {
+fn a_busy_loop_uses_the_latency_of_other_windows() {
     let busy = event_loop(4, 100 * US, 50 * US, 40 * US, 100_000 * US);
     let machine = Trace { wake_up: 10_000.0, ..busy.clone() };
     // In this order: no latency known, the machine's, that of other windows, and that of other windows with another one
@@ -301,7 +301,7 @@ fn what_a_busy_loop_does_not_tell_others_may() {
 
 // One client: the saving is part of a cycle that includes the client's own time.
 #[test]
-fn a_client_that_is_waited_for_hides_the_gain() {
+fn waiting_for_a_client_hides_the_gain() {
     let replay = Replay::new(&event_loop(1, 150 * US, 50 * US, 20 * US, 100_000 * US), None, &Cold::default());
     near(gain(&replay, &target(), 0.5, Pace::Closed), 10.0 / 200.0);
     let latency = |speedup| replay.run(&target(), speedup, Pace::Closed).point(0).latency_mean;
@@ -320,7 +320,7 @@ fn an_open_load_gains_latency_only() {
 
 // A replay depends on its own trace alone, not on the earlier contents of its memory.
 #[test]
-fn a_replay_in_the_memory_of_another_one_is_the_same() {
+fn a_replay_does_not_depend_on_reused_memory() {
     let traces = [
         event_loop(4, 150 * US, 50 * US, 20 * US, 20_000 * US),
         pairs(|_| [20, 10]),
@@ -329,13 +329,13 @@ fn a_replay_in_the_memory_of_another_one_is_the_same() {
     ];
     let cold = Cold::of(traces.iter());
     let of = |trace| Replay::new(trace, Some(9e3), &cold);
-    let said = |replay: &Replay| {
+    let windows_of = |replay: &Replay| {
         let at = |speedup| [Pace::Closed, Pace::Open].map(|pace| replay.run(&target(), speedup, pace));
         (replay.measured(Pace::Closed).clone(), at(0.0), at(0.5), replay.run_as_recorded(Pace::Closed))
     };
     for before in &traces {
         for trace in &traces {
-            assert_eq!(said(&of(before).next(trace, Some(9e3), &cold)), said(&of(trace)));
+            assert_eq!(windows_of(&of(before).next(trace, Some(9e3), &cold)), windows_of(&of(trace)));
         }
     }
 }
@@ -374,7 +374,7 @@ fn inside_a_saturated_lock_and_outside() {
 
 // A thread with no work outside a lock takes it again before the other thread is awake, until its own work is done.
 #[test]
-fn who_never_lets_go_of_a_lock_is_not_twice_as_fast() {
+fn a_thread_that_always_holds_a_lock_is_not_twice_as_fast() {
     use Sharing::Exclusive;
     let lock = 9;
     let mut threads = vec![Vec::new(), Vec::new()];
@@ -398,7 +398,7 @@ fn who_never_lets_go_of_a_lock_is_not_twice_as_fast() {
 
 // Two stages: the slow one sets the pace.
 #[test]
-fn a_pipeline_goes_at_its_slow_stage_s_pace() {
+fn the_slowest_stage_limits_a_pipeline() {
     let (mut fast, mut slow) = (Vec::new(), Vec::new());
     for item in 0..500 {
         let at = item * 40 * US;
@@ -425,7 +425,7 @@ fn a_pipeline_goes_at_its_slow_stage_s_pace() {
 
 /// A thread that takes 100 us per unit, 10 of them (kind 0) to wake a quick thread, and sends to a slow one that takes
 /// 101 us per unit (kind 3). The target has 60 us.
-fn one_that_wakes() -> Replay {
+fn waking_replay() -> Replay {
     const SLOW: u64 = 101 * US;
     let mut threads = [Vec::new(), Vec::new(), Vec::new()];
     // It has a backlog from the begin.
@@ -460,8 +460,8 @@ fn one_that_wakes() -> Replay {
 // Waking a thread takes time, as long as that thread sleeps. A sender that is 60 us sooner still finds the quick thread
 // asleep, and spends the recorded time on each wakeup. The slow thread never slept, until it is faster than its sender.
 #[test]
-fn waking_takes_time_where_somebody_sleeps() {
-    let replay = one_that_wakes();
+fn waking_a_sleeping_thread_takes_time() {
+    let replay = waking_replay();
     near(gain(&replay, &target(), 1.0, Pace::Closed), 0.6);
     let wake = Weights { parts: vec![KindShare { part: 1.0, error: 0.0 }], calls: None };
     near(gain(&replay, &wake, 1.0, Pace::Closed), 0.1);
@@ -473,23 +473,23 @@ fn waking_takes_time_where_somebody_sleeps() {
 // A sender that wakes by other means does not record the cost of waking: it is part of its work already, 10 of 100 us
 // here. Another wakeup has a recorded cost of 20 us.
 #[test]
-fn what_was_not_told_of_a_wake_is_not_added() {
+fn unreported_wakeups_are_not_added() {
     let (mut sends, mut quick, mut other) = (Vec::new(), Vec::new(), Vec::new());
     for unit in 0..500 {
-        let (at, told, untold) = (unit * 100 * US, 1 + 2 * unit, 2 + 2 * unit);
+        let (at, reported, unreported) = (unit * 100 * US, 1 + 2 * unit, 2 + 2 * unit);
         sends.extend([
             (at, Event::Kind(1)),
             (at + 50 * US, Event::Kind(2)),
-            (at + 60 * US, Event::Sent { message: untold }),
-            (at + 80 * US, Event::Sent { message: told }),
+            (at + 60 * US, Event::Sent { message: unreported }),
+            (at + 80 * US, Event::Sent { message: reported }),
             (at + 80 * US, Event::Waking(0)),
             (at + 100 * US, Event::Kind(2)),
             (at + 100 * US, Event::Hit { point: 0 }),
         ]);
         let blocked = |since: u64| if unit == 0 { since * US } else { 99 * US };
-        other.push((at + 65 * US, Event::Took { message: untold, blocked: blocked(65) }));
+        other.push((at + 65 * US, Event::Took { message: unreported, blocked: blocked(65) }));
         other.push((at + 66 * US, Event::Hit { point: 1 }));
-        quick.push((at + 85 * US, Event::Took { message: told, blocked: blocked(85) }));
+        quick.push((at + 85 * US, Event::Took { message: reported, blocked: blocked(85) }));
         quick.push((at + 86 * US, Event::Hit { point: 1 }));
     }
     let threads = vec![thread(0, false, sends), thread(1, false, quick), thread(2, false, other)];
@@ -502,7 +502,7 @@ fn what_was_not_told_of_a_wake_is_not_added() {
 
 // A receiver that cannot keep up is no longer woken.
 #[test]
-fn who_does_not_sleep_is_not_woken() {
+fn a_running_thread_is_not_woken() {
     let (mut sends, mut takes) = (Vec::new(), Vec::new());
     for unit in 0..500 {
         let at = unit * 100 * US;
@@ -554,7 +554,7 @@ fn a_full_queue_is_no_gain() {
 // Messages queued before the window need no wait: a consumer with more of them than fit into the window sets its own
 // pace.
 #[test]
-fn a_backlog_from_before_the_window_is_worked_off_sooner() {
+fn an_earlier_backlog_is_processed_sooner() {
     for is_worker in [false, true] {
         let mut events = Vec::new();
         for item in 0..500 {
@@ -577,7 +577,7 @@ fn a_backlog_from_before_the_window_is_worked_off_sooner() {
 
 // A message from before the window that woke the thread arrived at the time of the wakeup.
 #[test]
-fn what_was_waited_for_comes_no_sooner() {
+fn external_events_arrive_no_sooner() {
     let mut events = vec![(0, Event::Took { message: 0, blocked: 0 })];
     for item in 1..500 {
         let at = item * 100 * US;
@@ -617,7 +617,7 @@ fn an_upstream_that_answers_sooner() {
 
 // With events cut off by the window's end or missing from a full log, the replay still ends, with finite results.
 #[test]
-fn windows_that_make_no_sense_end() {
+fn inconsistent_windows_terminate() {
     let cases = [
         vec![],
         vec![(5, Event::Took { message: 3, blocked: 9 }), (6, Event::Hit { point: 0 })],

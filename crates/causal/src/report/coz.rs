@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_viewer_comes_to_our_gains() {
+    fn the_viewer_computes_our_gains() {
         let report = report();
         let viewed = viewed(&report.to_coz());
         let mut curves = Vec::new();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_folded_is_left_out() {
+    fn folded_targets_are_omitted() {
         let mut report = report();
         report.targets[0].folded = Some(Folded { why: FoldReason::Whole, into: String::new() });
         let file = report.to_coz();

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stack_is_a_line() {
+    fn each_stack_is_one_line() {
         let stack = |frames: &[&str], count| Stack {
             frames: frames.iter().map(|&frame| frame.to_owned()).collect(),
             count,

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn it_carries_its_report() {
+    fn the_page_contains_its_report() {
         let page = report().to_html();
         assert_eq!(Report::from_json(carried(&page)).unwrap(), report().finite().without_stacks());
         assert_eq!(page.matches("<script").count(), 2);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_script_the_table_is_there() {
+    fn the_table_needs_no_script() {
         let page = report().to_html();
         let rows = page.matches("<tr><td class=\"name\">").count();
         assert_eq!(rows, report().targets.len());
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_folded_has_a_place_of_its_own() {
+    fn folded_targets_have_their_own_section() {
         let mut report = report();
         report.targets[0].folded = Some(Folded { why: FoldReason::Caller, into: "a<b>".into() });
         let page = report.to_html();
@@ -325,7 +325,7 @@ mod tests {
 
     /// The page is opened from files and from mail, where no further resource can be loaded.
     #[test]
-    fn it_asks_for_nothing() {
+    fn the_page_loads_no_other_resource() {
         let page = report().to_html();
         let elsewhere: Vec<_> = page.match_indices("http").map(|(at, _)| &page[at..page.len().min(at + 32)]).collect();
         let known = ["http://www.w3.org/2000/svg", "http-equiv="];
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_was_seen() {
+    fn an_empty_report() {
         let page = Report::default().to_html();
         assert!(page.contains("No target was sampled yet, so there is no result."));
     }

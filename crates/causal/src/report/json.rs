@@ -110,7 +110,7 @@ mod tests {
     use crate::target::{FoldReason, Folded};
 
     #[test]
-    fn what_is_written_is_read() {
+    fn reports_round_trip() {
         let report = report();
         assert_eq!(Report::from_json(&report.to_json()).unwrap(), report.finite());
         assert_eq!(Report::from_json(&Report::default().to_json()).unwrap(), Report::default());
@@ -120,7 +120,7 @@ mod tests {
 
     /// Folded targets are last, with their reason; in a merged report a target is folded if all reports fold it.
     #[test]
-    fn what_is_folded_is_marked() {
+    fn folded_targets_are_marked() {
         let mut report = report();
         report.targets[0].folded = Some(Folded { why: FoldReason::Callee, into: "encode".into() });
         report.rank();

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn alike() {
+    fn merge_equal_reports() {
         let merged = Report::merged(vec![with_rate("a", 1000.0), with_rate("b", 3000.0)]).unwrap();
         assert_eq!((&*merged.program, merged.parts.len(), merged.progress[0].baseline_rate), ("a, b", 2, 4000.0));
         let (one, all) = (&report().targets[0], &merged.targets[0]);
@@ -245,7 +245,7 @@ mod tests {
     // One half of the work takes half the time, the second half is unchanged: 1 + 1 becomes 2 + 1 units, so a third is
     // saved.
     #[test]
-    fn what_adds_up_is_the_rate() {
+    fn rates_are_added() {
         let (mut a, mut b) = (with_rate("a", 500.0), with_rate("b", 500.0));
         a.targets.truncate(1);
         a.targets[0].curve = curve(0.5, 1.0, 0.0, 0.5);
@@ -260,7 +260,7 @@ mod tests {
 
     // Under an open load throughput cannot gain, so its noise must not decide the rank.
     #[test]
-    fn the_most_worthwhile_comes_first_by_what_counts() {
+    fn targets_are_ranked_by_the_relevant_gain() {
         let mut report = with_rate("a", 500.0);
         report.targets.truncate(2);
         let curves = [(0.01, 0.1), (0.0, 0.4)];
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn seen_in_one_only() {
+    fn targets_in_one_report_only() {
         let (a, mut b) = (with_rate("a", 100.0), with_rate("b", 300.0));
         b.targets.remove(0);
         let merged = Report::merged(vec![a, b]).unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn none_one_and_idle_ones() {
+    fn no_report_one_report_and_idle_reports() {
         assert_eq!(Report::merged(Vec::new()), None);
         assert_eq!(Report::merged(vec![report()]), Some(report()));
         let merged = Report::merged(vec![Report::default(), Report::default()]).unwrap();

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_gzip_of_a_message_with_all_names() {
+    fn the_profile_is_a_gzipped_message_with_all_names() {
         let mut bytes = Vec::new();
         flate2::read::GzDecoder::new(&report().to_pprof()[..]).read_to_end(&mut bytes).unwrap();
         let has = |text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());

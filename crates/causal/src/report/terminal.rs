@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_folded_stands_below_the_table() {
+    fn folded_targets_are_below_the_table() {
         let mut report = report();
         report.load.limit = Some(Limit::Generator);
         report.load.kind = LoadKind::Limited;
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_for_several_targets_is_said_once() {
+    fn equal_notes_of_several_targets_are_one_line() {
         let mut report = report();
         let reason = report.reasons[0].clone();
         let of = |target: &str, text: &str| Reason { target: target.into(), text: text.into(), ..reason.clone() };
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn under_a_load_that_keeps_its_pace() {
+    fn under_an_open_load() {
         let mut report = report();
         report.load.kind = LoadKind::Limited;
         let text = report.to_terminal(100);
@@ -321,14 +321,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known() {
+    fn an_unbounded_interval() {
         let wide = CurvePoint { speedup: 0.5, gain: 0.1, low: -10.0, high: 1.0, expected: 0.0 };
         assert_eq!(interval(&wide), "?");
         assert_eq!(interval(&CurvePoint { low: 0.0, high: 0.2, ..wide }), "+10 ± 10.0 %");
     }
 
     #[test]
-    fn nothing_was_seen() {
+    fn an_empty_report() {
         let text = Report::default().to_terminal(80);
         assert!(text.starts_with("The load is closed-loop"), "{text}");
     }

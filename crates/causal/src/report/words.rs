@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn under_a_load_that_keeps_its_pace() {
+    fn under_an_open_load() {
         let mut report = report();
         report.load.kind = LoadKind::Limited;
         report.targets.truncate(1);
@@ -265,7 +265,7 @@ mod tests {
 
     /// A folded target is no headline, however large its gain; if no other target would help, a sentence states that.
     #[test]
-    fn frames_around_the_work_are_no_headline() {
+    fn wrapper_frames_are_no_headline() {
         let mut report = report();
         report.targets[0].folded = Some(Folded { why: FoldReason::Whole, into: String::new() });
         let first = &report.words()[0];
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generator_at_its_limit_is_named() {
+    fn a_saturated_generator_is_named() {
         let mut report = report();
         (report.load.kind, report.load.limit) = (LoadKind::Limited, Some(Limit::Generator));
         let first = &report.words()[0];
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known() {
+    fn uncertain_results() {
         let mut report = report();
         report.targets.drain(..3);
         report.targets.truncate(1);

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_in_order_round_and_round() {
+    fn samples_are_read_in_order_across_wraps() {
         let (ring, mut steps, mut frames) = (Ring::new(), Vec::new(), Vec::new());
         for at in 1..2000_u64 {
             let depth = at as usize % (FRAMES_MAX + 10);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_loses_what_is_new_and_counts_it() {
+    fn a_full_ring_drops_and_counts_new_samples() {
         let (ring, mut steps, mut frames) = (Ring::new(), Vec::new(), Vec::new());
         let fit = (0..1000).take_while(|&at| push(&ring, at, 97)).count() as u64;
         assert!(fit > 100 && ring.lost() == 1);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_beside_the_writer_sees_whole_samples() {
+    fn a_concurrent_reader_sees_complete_samples() {
         let ring = Ring::new();
         std::thread::scope(|scope| {
             scope.spawn(|| (1..20_000_u64).for_each(|at| while !push(&ring, at, at as usize % 50) {}));

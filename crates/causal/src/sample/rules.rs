@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_knows_which_rule_holds() {
+    fn a_table_finds_the_applicable_rule() {
         let rule = |stack| Rule { stack, base: Base::Stack, ..Rule::UNKNOWN };
         // The last row at an offset applies; equal neighbours are merged.
         let rows = vec![
@@ -308,7 +308,7 @@ mod tests {
 
     /// The loader gives the bias of an unloaded object to the next one, whose code has another length.
     #[test]
-    fn an_object_at_a_reused_bias_gets_rules_of_its_own() {
+    fn an_object_at_a_reused_bias_gets_its_own_rules() {
         let program = modules::list(|_, _| true).swap_remove(0);
         let unloaded = Module { text: program.text.start..program.text.start + 16, unwind: None, ..program.clone() };
         let mut read = Vec::new();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn every_address_of_this_program_is_found_as_a_plain_search_finds_it() {
+    fn lookups_in_this_program_match_a_linear_search() {
         let module = modules::list(|_, _| true).swap_remove(0);
         let rows = rows(&module);
         let table = Table::new(module.text.clone(), rows.clone());

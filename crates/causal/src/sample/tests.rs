@@ -22,15 +22,15 @@ fn until(why: &str, mut done: impl FnMut() -> bool) {
 
 /// Spawns a registered thread that burns until `end` is set; returns its account's number.
 fn burner<'scope>(scope: &'scope thread::Scope<'scope, '_>, end: &'scope AtomicBool) -> u32 {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     scope.spawn(move || {
         progress::on_each_thread();
-        tell.send(progress::current().unwrap().number()).unwrap();
+        sender.send(progress::current().unwrap().number()).unwrap();
         while !end.load(Ordering::Relaxed) {
             burn(10_000);
         }
     });
-    told.recv().unwrap()
+    receiver.recv().unwrap()
 }
 
 /// Sets `end` when it is dropped, also if a test fails.
@@ -48,7 +48,7 @@ fn is_in(address: usize, function: usize) -> bool {
 }
 
 #[test]
-fn a_busy_thread_is_seen_where_it_is_busy() {
+fn samples_show_the_busy_function() {
     let _alone = alone();
     for rate in [Rate::Cpu, Rate::Wall] {
         let end = AtomicBool::new(false);
@@ -79,15 +79,15 @@ fn a_busy_thread_is_seen_where_it_is_busy() {
 /// Samples have equal weights, also for a thread that rests after each millisecond of work. The bounds are wide: for a
 /// while ticks may find the thread at rest more often than not.
 #[test]
-fn samples_come_to_the_time_that_a_thread_worked() {
+fn the_samples_add_up_to_the_time_worked() {
     let _alone = alone();
     let end = &AtomicBool::new(false);
     thread::scope(|scope| {
         let _ends = Ends(end);
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         scope.spawn(move || {
             progress::on_each_thread();
-            tell.send(progress::current().unwrap().number()).unwrap();
+            sender.send(progress::current().unwrap().number()).unwrap();
             for turn in 0_u64.. {
                 if end.load(Ordering::Relaxed) {
                     break;
@@ -99,7 +99,7 @@ fn samples_come_to_the_time_that_a_thread_worked() {
                 thread::sleep(Duration::from_micros(300 + turn * 53 % 900));
             }
         });
-        let worker = told.recv().unwrap();
+        let worker = receiver.recv().unwrap();
         let account = accounts().into_iter().find(|account| account.number() == worker).unwrap();
         let mut sampler = Sampler::start(Rate::Cpu).unwrap();
         let (before, mut samples) = (cpu_time(account).unwrap(), 0);
@@ -115,7 +115,7 @@ fn samples_come_to_the_time_that_a_thread_worked() {
 }
 
 #[test]
-fn there_is_one_at_a_time_and_nothing_is_left_behind() {
+fn one_sampler_at_a_time_and_no_leftovers() {
     let _alone = alone();
     let sampler = Sampler::start(Rate::Cpu).unwrap();
     assert!(matches!(Sampler::start(Rate::Cpu), Err(SampleError::Running)));
@@ -134,15 +134,15 @@ fn there_is_one_at_a_time_and_nothing_is_left_behind() {
 
 #[test]
 #[expect(unsafe_code, reason = "signals are the C library's")]
-fn a_handler_of_the_programs_own_is_left_alone() {
+fn an_existing_signal_handler_is_not_replaced() {
     let _alone = alone();
-    extern "C" fn theirs(_: libc::c_int) {}
+    extern "C" fn existing_handler(_: libc::c_int) {}
     // SAFETY: installs a handler that does nothing, or the previous one.
-    let before = unsafe { libc::signal(libc::SIGPROF, theirs as extern "C" fn(_) as libc::sighandler_t) };
+    let before = unsafe { libc::signal(libc::SIGPROF, existing_handler as extern "C" fn(_) as libc::sighandler_t) };
     let refused = Sampler::start(Rate::Cpu);
     // SAFETY: as above.
     let now = unsafe { libc::signal(libc::SIGPROF, before) };
-    assert_eq!(now, theirs as extern "C" fn(_) as libc::sighandler_t);
+    assert_eq!(now, existing_handler as extern "C" fn(_) as libc::sighandler_t);
     assert!(matches!(refused, Err(SampleError::Handler)), "{refused:?}");
     assert!(refused.unwrap_err().to_string().contains("SIGPROF"));
     // A refused start does not count as running.
@@ -150,7 +150,7 @@ fn a_handler_of_the_programs_own_is_left_alone() {
 }
 
 #[test]
-fn a_thread_that_ends_is_seen_and_its_timer_goes() {
+fn an_ended_thread_is_noticed_and_its_timer_removed() {
     let _alone = alone();
     let mut sampler = Sampler::start(Rate::Cpu).unwrap();
     let end = AtomicBool::new(false);
@@ -173,7 +173,7 @@ fn a_thread_that_ends_is_seen_and_its_timer_goes() {
 }
 
 #[test]
-fn a_hundred_threads_are_told_apart() {
+fn a_hundred_threads_are_distinguished() {
     let _alone = alone();
     let (end, turn, seen) = (AtomicBool::new(false), Mutex::new(()), Mutex::new(HashSet::new()));
     let ready = Barrier::new(101);
@@ -210,7 +210,7 @@ fn a_hundred_threads_are_told_apart() {
 }
 
 #[test]
-fn what_nobody_takes_away_is_lost_and_counted() {
+fn samples_that_are_not_collected_are_lost_and_counted() {
     let _alone = alone();
     let end = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -233,7 +233,7 @@ fn what_nobody_takes_away_is_lost_and_counted() {
 /// POSIX signal(7): read is restarted under SA_RESTART; a handler must leave errno as it was.
 #[test]
 #[expect(unsafe_code, reason = "errno and pipes are the C library's")]
-fn a_read_that_blocks_is_not_interrupted_and_errno_stays() {
+fn a_blocking_read_is_not_interrupted_and_errno_is_kept() {
     let _alone = alone();
     let mut ends = [0; 2];
     // SAFETY: the array has room for both ends.
@@ -285,19 +285,19 @@ fn a_read_that_blocks_is_not_interrupted_and_errno_stays() {
 }
 
 #[test]
-fn who_waits_is_not_sampled_by_wall_time() {
+fn a_waiting_thread_is_not_sampled_by_wall_time() {
     let _alone = alone();
     thread::scope(|scope| {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let (go, gone) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {
             progress::on_each_thread();
-            tell.send(progress::current().unwrap().number()).unwrap();
+            sender.send(progress::current().unwrap().number()).unwrap();
             // A wait that the kernel restarts, then one that it does not.
             assert!(gone.recv().is_err());
             thread::sleep(Duration::from_millis(200));
         });
-        let waits = told.recv().unwrap();
+        let waits = receiver.recv().unwrap();
         let mut sampler = Sampler::start(Rate::Wall).unwrap();
         let mut seen = 0;
         thread::sleep(Duration::from_millis(200));
@@ -311,7 +311,7 @@ fn who_waits_is_not_sampled_by_wall_time() {
 }
 
 #[test]
-fn a_hushed_wait_is_not_interrupted() {
+fn a_masked_wait_is_not_interrupted() {
     let _alone = alone();
     thread::scope(|scope| {
         let _sampler = Sampler::start(Rate::Wall).unwrap();
@@ -320,9 +320,9 @@ fn a_hushed_wait_is_not_interrupted() {
             thread_began(progress::current().unwrap());
             let interrupted = wait_50_ms();
             before_block();
-            let hushed = wait_50_ms();
+            let masked = wait_50_ms();
             after_block();
-            (interrupted, hushed, wait_50_ms())
+            (interrupted, masked, wait_50_ms())
         });
         assert_eq!(waits.join().unwrap(), (true, false, true));
     });

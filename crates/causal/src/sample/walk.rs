@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_frame_pointers_is_followed_as_far_as_it_makes_sense() {
+    fn a_chain_of_frame_pointers_is_followed_while_valid() {
         let code = here as *const () as usize;
         let all = |base: usize| vec![0, 0, base + 32, code, base + 48, code, 0, code];
         check("three callers", |base| base + 16, all, 4);

@@ -11,7 +11,7 @@ fn close(got: f64, want: f64, by: f64) {
 
 /// Values of Student's t from the usual tables, two-sided 95 %.
 #[test]
-fn quantiles_are_those_of_the_tables() {
+fn quantiles_match_published_tables() {
     for (freedom, want) in
         [(1.0, 12.7062), (2.0, 4.3027), (3.0, 3.1824), (5.0, 2.5706), (10.0, 2.2281), (30.0, 2.0423), (120.0, 1.9799)]
     {
@@ -76,7 +76,7 @@ fn a_stream_has_mean_and_variance() {
 
 /// Gelman et al., Bayesian Data Analysis, §2.6: ν₀ = 4 with σ₀ = 2 and three degrees of freedom with s = 1 give √(19/7) and seven.
 #[test]
-fn what_is_expected_of_an_error_counts_beside_what_was_seen() {
+fn a_prior_error_is_combined_with_the_observed_one() {
     let seen = Estimate { mean: 5.0, error: 1.0, freedom: 3.0 };
     let both = seen.expecting(2.0, 4.0);
     assert_eq!((both.mean, both.freedom), (5.0, 7.0));
@@ -88,7 +88,7 @@ fn what_is_expected_of_an_error_counts_beside_what_was_seen() {
 
 /// Merged results of several threads equal those of one.
 #[test]
-fn parts_are_put_together() {
+fn parts_are_combined() {
     let mut dice = Dice::new(5);
     let (mut whole, mut parts) = ((Stream::default(), Ratio::default()), [(Stream::default(), Ratio::default()); 3]);
     for at in 0..100 {
@@ -113,7 +113,7 @@ fn parts_are_put_together() {
 
 /// The worked example of the paper (Benjamini & Hochberg 1995, §4): four of fifteen.
 #[test]
-fn findings_are_believed_as_in_the_paper() {
+fn significant_results_match_the_paper() {
     let probabilities = [
         0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590,
         1.0,
@@ -125,7 +125,7 @@ fn findings_are_believed_as_in_the_paper() {
 
 /// Noisy windows of unequal length: the interval contains the truth in 95 of 100 runs, with few or many windows.
 #[test]
-fn intervals_of_ratios_hold_what_they_promise() {
+fn intervals_of_ratios_have_their_coverage() {
     for windows in [4, 12, 60] {
         let mut held = 0;
         for seed in 0..4000 {
@@ -143,7 +143,7 @@ fn intervals_of_ratios_hold_what_they_promise() {
 
 /// A window with twice the time counts twice: (2·0.5 + 1·1) / 3.
 #[test]
-fn ratios_are_weighed_by_time() {
+fn ratios_are_weighted_by_time() {
     let mut ratio = Ratio::default();
     ratio.push(2.0, 0.5);
     ratio.push(1.0, 1.0);
@@ -180,7 +180,7 @@ fn the_jackknife_holds_for_ratios_of_counts() {
 /// With a look after every observation, at most one run of twenty may be wrong. A plain interval is wrong in many more,
 /// which shows that the test can fail.
 #[test]
-fn an_interval_may_be_looked_at_again_and_again() {
+fn an_interval_remains_valid_under_repeated_checks() {
     let (mut wrong, mut plain) = (0, 0);
     // Both half-widths are proportional to the standard deviation.
     let bounds: Vec<(f64, f64)> = (0..=300)

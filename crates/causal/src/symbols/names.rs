@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_short_and_say_what_matters() {
+    fn names_are_short_and_distinctive() {
         let cases = [
             ("_ZN4main4work17h0123456789abcdefE", "main::work"),
             (

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_from_machine_to_machine_is_left_out() {
+    fn machine_dependent_parts_of_paths_are_omitted() {
         let folders = ["/home/u/app/crates/deep".to_owned(), "/home/u/app".to_owned()];
         let cases = [
             ("/home/u/app/src/main.rs", "src/main.rs", Origin::Program),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn rusts_own_functions_are_known_by_name() {
+    fn functions_of_the_standard_library_are_recognised() {
         for (name, want) in [
             ("core::fmt::write", Some(Origin::Rust)),
             ("<alloc::vec::Vec<u8> as Drop>::drop", Some(Origin::Rust)),

@@ -44,7 +44,7 @@ fn functions_of_shared_objects_have_names() {
 }
 
 #[test]
-fn what_is_no_code_has_a_name_that_says_so() {
+fn addresses_outside_code_have_a_distinct_name() {
     let mut symbols = Symbolizer::new();
     for address in [0, 1, usize::MAX] {
         let places = symbols.places(address);
@@ -53,7 +53,7 @@ fn what_is_no_code_has_a_name_that_says_so() {
 }
 
 #[test]
-fn without_line_tables_the_symbol_table_serves_and_without_both_nothing() {
+fn the_symbol_table_is_used_without_line_tables() {
     // A lookup in stripped copies of this program; skipped if `strip` is not installed.
     let here = std::env::current_exe().unwrap();
     let folder = std::env::temp_dir().join(format!("causal-symbols-{}", std::process::id()));

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn one_name_for_the_same_time() {
+    fn targets_with_the_same_time_have_one_name() {
         let times = [100.0, 100.0, 100.0];
         let mut targets = vec![
             target("core::call", TargetKind::Function, &[0.0, 0.97, 0.0]),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_stays() {
+    fn requested_targets_are_kept() {
         let mut targets =
             vec![target("write", TargetKind::Span, &[1.0]), target("app::send", TargetKind::Function, &[1.0])];
         retain(&mut targets, &[1.0], |target| target.name == "app::send");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_profiler_s_own_time_is_no_target() {
+    fn the_time_of_the_profiler_is_no_target() {
         assert!(is_ours("causal::policy::Recorder::set_kind"));
         assert!(is_ours("progress::hooks::ask"));
         assert!(is_ours("crates/causal/src/policy.rs:320"));

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_hits_by_samples_and_lean_on_their_surroundings_where_those_are_few() {
+    fn parts_with_few_samples_use_their_surroundings() {
         let close =
             |(part, error): (f64, f64), want: (f64, f64)| (part - want.0).abs() < 1e-9 && (error - want.1).abs() < 1e-3;
         let cases = [
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_whole_and_a_function_is_what_was_sampled() {
+    fn a_span_counts_fully_and_a_function_by_its_samples() {
         let kind = |parent, step| ContextKind { parent, step };
         let kinds = vec![
             kind(0, NodeStep::Root),

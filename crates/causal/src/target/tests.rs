@@ -57,7 +57,7 @@ fn profile() -> (Profile, u32, u32) {
 }
 
 #[test]
-fn functions_have_their_share_and_their_part_of_each_kind() {
+fn functions_have_a_share_and_a_part_of_each_kind() {
     let (mut profile, worker, inside) = profile();
     assert_eq!(profile.samples(), 100);
     let targets = profile.targets(&[], 40);
@@ -76,14 +76,14 @@ fn functions_have_their_share_and_their_part_of_each_kind() {
 }
 
 #[test]
-fn what_was_in_the_same_samples_is_one_target_unless_it_was_asked_for() {
+fn functions_with_equal_samples_are_one_target() {
     let (mut profile, ..) = profile();
     let targets = profile.targets(&[], 40);
     let of_hot = targets.iter().filter(|target| target.samples == 60).count();
     assert_eq!(of_hot, 1, "{:?}", names(&targets));
-    let asked = profile.targets(&["crates/causal/src/target/tests.rs:".to_owned()], 40);
-    let lines = asked.iter().filter(|target| target.kind == TargetKind::Line && target.samples == 60).count();
-    assert!(lines >= 1, "{:?}", names(&asked));
+    let requested = profile.targets(&["crates/causal/src/target/tests.rs:".to_owned()], 40);
+    let lines = requested.iter().filter(|target| target.kind == TargetKind::Line && target.samples == 60).count();
+    assert!(lines >= 1, "{:?}", names(&requested));
     assert!(profile.names().iter().any(|name| name.ends_with("target::tests::hot_one")));
     let unknown = profile.targets(&["no such name".to_owned()], 40);
     assert_eq!(names(&unknown), names(&targets));
@@ -144,7 +144,7 @@ fn stacks_are_merged_by_name_and_begin_with_the_thread() {
 }
 
 #[test]
-fn beyond_the_bound_new_stacks_count_where_they_leave_the_known_ones() {
+fn stacks_beyond_the_bound_are_counted_at_known_frames() {
     let worker = kinds::of_thread(&Account::new(0, "target-bound-1"));
     let [hot, from_hot] = outer(true);
     let mut profile = Profile::bounded(3, PERIOD);

@@ -169,7 +169,7 @@ mod tests {
 
     // Round trip, with times that go back and numbers of any size.
     #[test]
-    fn what_is_packed_is_what_is_unpacked() {
+    fn packed_traces_round_trip() {
         let all: Vec<_> = (EPOCH..).step_by(1000).zip(EVENTS.into_iter().chain(EVENTS)).collect();
         let mut odd = Vec::new();
         for shift in 0..64 {
@@ -203,7 +203,7 @@ mod tests {
     // A server's requests, 28 bytes each; threads that exchange messages and take locks; and threads that are nearly
     // idle.
     #[test]
-    fn what_is_usual_is_small() {
+    fn frequent_events_are_small() {
         let (mut served, mut sent) = (Vec::new(), Vec::new());
         for turn in 0..1000 {
             let (at, connection, visit) = (EPOCH + turn * 12_000, SERIALS + turn % 64, SERIALS + 64 + turn);

@@ -298,15 +298,15 @@ mod tests {
         match (parse_command(path, method, query).transpose(), want) {
             (Ok(got), Ok(want)) => assert_eq!(got, want, "{line}"),
             (Err(answer), Err((status, words))) => {
-                let (got, said) = answer.status_and_error();
-                assert!(got == status && said.contains(words), "{line}: {got} {said}");
+                let (got, message) = answer.status_and_error();
+                assert!(got == status && message.contains(words), "{line}: {got} {message}");
             }
             (got, want) => panic!("{line}: {got:?}, {want:?}"),
         }
     }
 
     #[test]
-    fn what_is_asked() {
+    fn commands_of_requests() {
         check("GET /causal", Ok(Some(ProfileCommand::Page)));
         check("GET /causal?", Ok(Some(ProfileCommand::Page)));
         let options = ProfileOptions { seconds: Duration::from_secs(3), ..ProfileOptions::default() };

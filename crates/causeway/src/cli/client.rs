@@ -356,7 +356,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn answers() {
+    fn responses() {
         for (text, want) in [
             ("HTTP/1.0 200 OK\r\n\r\n", Some((200, ""))),
             ("HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\nno", Some((400, "no"))),

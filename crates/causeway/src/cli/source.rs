@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_literal_is_shown_as_it_is() {
+    fn a_literal_is_shown_unchanged() {
         for text in ["", "a", "{a}", "\\", "\\{", "\\}", "\\\\{x\\\\}", "a\\b{http.request.host}", "{{}}", "}{"] {
             let registry = Registry::default();
             let template = Build::new(&registry).template(&literal(text));

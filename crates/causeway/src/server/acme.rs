@@ -664,7 +664,7 @@ mod tests {
 
     // Caddy's documentation of `account_key`, a private key as PEM, and of `network_proxy`. The messages do not show secrets.
     #[test]
-    fn what_is_refused() {
+    fn refused_settings() {
         let secret = |text: &str| plan::Secret(text.to_owned());
         let key = causeway_certs::generate_key(KeyKind::P256).unwrap().serialize_pem();
         let other = causeway_certs::generate_key(KeyKind::P384).unwrap().serialize_pem();

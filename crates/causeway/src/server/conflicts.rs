@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_in_each_others_way() {
+    fn conflicting_addresses() {
         let listen = |text: &str| AdminAddress::parse(text, "").unwrap().listen;
         for (one, other, want) in [
             ("127.0.0.1:1", "127.0.0.1:1", true),

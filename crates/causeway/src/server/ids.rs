@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nothing() {
+    fn invalid_ids() {
         for (config, want) in [
             (json!({ "a": { "@id": [] } }), "/config/a: @id field must be a string or number"),
             (json!([{ "@id": "x" }, { "@id": "x" }]), "duplicate ID 'x' found at /config/0 and /config/1"),

@@ -61,9 +61,9 @@ fn each_member_of_a_configuration() {
         let (mut null, mut absent) = (adapted.clone(), adapted.clone());
         *find(&mut null, &path) = Value::Null;
         find(&mut absent, parent).as_object_mut().unwrap().shift_remove(key);
-        let told =
+        let outcome_of =
             |config| validate(config, &registry).map_err(|fault| fault.to_string().replace("\"module\":null", ""));
-        assert_eq!(told(null), told(absent), "{key}");
+        assert_eq!(outcome_of(null), outcome_of(absent), "{key}");
     }
 }
 

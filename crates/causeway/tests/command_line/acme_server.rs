@@ -63,16 +63,16 @@ fn curl(authority: &Folder, name: &str, port: u16) -> Result<String, String> {
 }
 
 fn has_curl() -> bool {
-    let is_there = Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_ok();
-    if !is_there {
+    let is_installed = Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !is_installed {
         eprintln!("skipped: there is no curl");
     }
-    is_there
+    is_installed
 }
 
 // RFC 8555 from the directory to the certificate, with either challenge. Skipped without curl.
 #[test]
-fn a_client_of_our_own() {
+fn our_own_client() {
     if !has_curl() {
         return;
     }
@@ -217,8 +217,8 @@ fn mistakes() {
         let text = format!("{{\n\tadmin off\n}}\nhttp://:0 {{\n\tacme_server {{\n\t{options}\n\t}}\n}}\n");
         let folder = Folder::with(&[("Caddyfile", &text)]);
         let output = folder.output(&["validate", "--config", "Caddyfile"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(words), "{options}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && stderr.contains(words), "{options}: {stderr}");
     }
 }
 
@@ -228,8 +228,8 @@ fn trust_needs_a_server_and_a_known_authority() {
     let folder = Folder::new();
     let closed = free_port();
     let output = folder.output(&["trust", "--address", &format!("localhost:{closed}")]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains(&format!("localhost:{closed}")), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && stderr.contains(&format!("localhost:{closed}")), "{stderr}");
     folder.write("root.crt", "not a certificate");
     for (arguments, words) in [
         (&["untrust", "--cert", "none.crt"][..], "none.crt"),
@@ -237,14 +237,14 @@ fn trust_needs_a_server_and_a_known_authority() {
         (&["untrust", "--cert", "root.crt", "--ca", "local"], "cannot be used with"),
     ] {
         let output = folder.output(arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(words), "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && stderr.contains(words), "{arguments:?}: {stderr}");
     }
     folder
         .write("Caddyfile", format!("{{\n\thttp_port {}\n\thttps_port {}\n}}\nlocalhost\n", free_port(), free_port()));
     let mut server = folder.start(&["run"]);
     let admin = format!("localhost:{}", server.admin_port());
     let output = folder.output(&["untrust", "--ca", "other", "--address", &admin]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("no authority 'other'"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && stderr.contains("no authority 'other'"), "{stderr}");
 }

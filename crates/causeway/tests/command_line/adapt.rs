@@ -93,7 +93,7 @@ fn json_on_one_line_or_for_people() {
 }
 
 #[test]
-fn everything_that_is_built() {
+fn all_implemented_features() {
     let folder = Folder::with(&[("Caddyfile", EVERYTHING)]);
     let json: Value = serde_json::from_str(&stdout(folder.output(&["adapt", "--validate"]))).unwrap();
     let server = &json["apps"]["http"]["servers"]["srv0"];
@@ -106,7 +106,7 @@ fn everything_that_is_built() {
 
 /// `adapt` accepts the syntax of unsupported directives; with `--validate` it refuses them.
 #[test]
-fn syntax_is_one_thing_serving_another() {
+fn valid_syntax_that_cannot_be_served() {
     let site = ":8080\nreverse_proxy :9 {\n\ttransport http {\n\t\tversions 3\n\t}\n}\n";
     let folder = Folder::with(&[("Caddyfile", site)]);
     let json: Value = serde_json::from_str(&stdout(folder.output(&["adapt"]))).unwrap();
@@ -125,7 +125,7 @@ fn syntax_is_one_thing_serving_another() {
 
 /// `adapt` adds Caddy's wording on a second line where it differs; `validate` and `run` print the first line only.
 #[test]
-fn mistakes_in_caddys_words_too() {
+fn errors_in_the_format_of_caddy() {
     let folder = Folder::with(&[("Caddyfile", ":8080 {\n\trespnd hi\n}\n")]);
     let line =
         "Error: Caddyfile:2:2: unrecognized directive: respnd (did you mean \"respond\"?); expected a directive\n";
@@ -136,7 +136,7 @@ fn mistakes_in_caddys_words_too() {
 }
 
 #[test]
-fn warnings_do_not_refuse() {
+fn warnings_are_no_errors() {
     let folder = Folder::with(&[("Caddyfile", ":8080\nskip_log\nrespond hi\n")]);
     let output = folder.output(&["validate"]);
     let want = "Warning: Caddyfile:2:1: the 'skip_log' directive is deprecated, use 'log_skip' instead\n";

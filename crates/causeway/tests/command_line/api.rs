@@ -241,7 +241,7 @@ fn etag_and_if_match() {
 
 // admin.go: Host must be trusted, and so must Origin if there is one; no-cors, `null` and WebSocket are refused.
 #[test]
-fn who_may_not_ask() {
+fn refused_hosts_and_origins() {
     let (_folder, mut server, _, admin) = start();
     let ours = format!("Origin: http://localhost:{admin}");
     let line = format!("GET {LISTEN}");
@@ -286,7 +286,7 @@ fn who_may_not_ask() {
 
 // Caddy's documentation of `admin.origins` and `admin.enforce_origin`.
 #[test]
-fn who_may_ask_by_the_configuration() {
+fn configured_origins() {
     let (_folder, _server, _, admin) = start();
     let rules = r#"{"listen": "localhost:0", "enforce_origin": true, "origins": ["http://a.example", "b.example:1"]}"#;
     check(admin, "PUT /config/admin", &[], rules, 200, json!(""));
@@ -372,7 +372,7 @@ fn the_configuration_is_kept() {
 }
 
 #[test]
-fn commands_without_a_configuration_have_none() {
+fn commands_without_a_configuration_have_no_api() {
     let folder = Folder::new();
     for arguments in [
         &["respond", "--listen", "127.0.0.1:0", "hi"][..],

@@ -165,7 +165,7 @@ fn a_load_that_fails_changes_nothing() {
 fn a_connection_survives_a_load() {
     let (_folder, _server, site, admin) = start();
     let mut stream = connect(site);
-    let mut ask = |body: &str| {
+    let mut send_request = |body: &str| {
         stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         let mut answer = Vec::new();
         while !answer.ends_with(format!("\r\n\r\n{body}").as_bytes()) {
@@ -175,9 +175,9 @@ fn a_connection_survives_a_load() {
             answer.extend_from_slice(&bytes[..count]);
         }
     };
-    ask("old");
+    send_request("old");
     assert_eq!(load(admin, "application/json", &config("new").to_string()).status, 200);
-    ask("new");
+    send_request("new");
 }
 
 /// No request fails while one or several clients load configurations.
@@ -259,7 +259,7 @@ fn the_api_moves_on_its_port() {
 
 /// A removed site's listener is closed, an added site's is open.
 #[test]
-fn sites_come_and_go() {
+fn sites_are_added_and_removed() {
     let (_folder, _server, site, admin) = start();
     let port = free_port();
     let moved = config("moved").to_string().replace("127.0.0.1:0", &format!("127.0.0.1:{port}"));
@@ -278,7 +278,7 @@ fn sites_come_and_go() {
 
 /// An unchanged configuration is not loaded again, unless the request forces it.
 #[test]
-fn the_same_again() {
+fn an_unchanged_configuration() {
     let (_folder, mut server, _, admin) = start();
     let host = format!("Host: localhost:{admin}");
     let json = "Content-Type: application/json";
@@ -327,7 +327,7 @@ fn a_root_that_cannot_be_read() {
 
 /// A server that is stopping loads no configuration.
 #[test]
-fn a_load_while_it_stops() {
+fn a_load_during_shutdown() {
     let mut announced = config("old");
     announced["apps"]["http"]["shutdown_delay"] = json!("2s");
     let folder = Folder::with(&[("config.json", &announced.to_string())]);
@@ -366,7 +366,7 @@ fn a_body_beyond_the_limit() {
 
 // A list is not an object, although serde can read it as an object's fields in order: `[]` would serve no site.
 #[test]
-fn a_list_is_no_configuration() {
+fn a_list_is_not_a_configuration() {
     let (_folder, _server, site, admin) = start();
     for (config, place) in
         [("[]", "."), ("[null, null]", "."), (r#"{"apps": {"http": []}}"#, "apps.http"), (r#"{"admin": []}"#, "admin")]
@@ -381,7 +381,7 @@ fn a_list_is_no_configuration() {
 
 // After many loads under traffic only one plan is left, and the numbers of descriptors and threads have not grown.
 #[test]
-fn what_loads_leave_behind() {
+fn loads_leave_no_resources() {
     let (_folder, server, site, admin) = start();
     let status = |admin| read(admin, "/causeway/status");
     let held = |pid: u32, what: &str| std::fs::read_dir(format!("/proc/{pid}/{what}")).unwrap().count();

@@ -109,7 +109,7 @@ fn start_reload_stop() {
 }
 
 #[test]
-fn what_start_cannot_start() {
+fn configurations_that_start_refuses() {
     let it = Background::new();
     it.folder.write("Caddyfile", ":0\nrespnd hi\n");
     let (status, out, err) = it.run(&["start"]);
@@ -123,17 +123,17 @@ fn what_start_cannot_start() {
 }
 
 #[test]
-fn nobody_to_talk_to() {
+fn no_running_server() {
     let it = Background::new();
-    let nobody = format!(
+    let no_server = format!(
         "no server listens on 127.0.0.1:{}; is it running with its admin API there? set another address with --address",
         it.admin
     );
     let address = format!("127.0.0.1:{}", it.admin);
     for (arguments, want) in [
-        (&["stop", "--address", &address][..], nobody.clone()),
-        (&["stop", "--config", "Caddyfile"], nobody.clone()),
-        (&["reload"], nobody),
+        (&["stop", "--address", &address][..], no_server.clone()),
+        (&["stop", "--config", "Caddyfile"], no_server.clone()),
+        (&["reload"], no_server),
         (
             &["stop", "--address", "nonsense"],
             "--address: found 'nonsense', expected [tcp/]host:port or [tcp/]host:first-last".into(),

@@ -37,18 +37,18 @@ impl ProfiledSite {
         let end = Arc::clone(&ends);
         let load = std::thread::spawn(move || {
             let mut stream = connect(site);
-            let (mut block, mut answers) = ([0; 4096], 0);
+            let (mut block, mut count_responses) = ([0; 4096], 0);
             while !end.load(Ordering::Relaxed) {
-                let asked = stream.write_all(b"GET /api/x HTTP/1.1\r\nHost: localhost\r\n\r\n");
-                if asked.is_err() || stream.read(&mut block).unwrap_or(0) == 0 {
+                let written = stream.write_all(b"GET /api/x HTTP/1.1\r\nHost: localhost\r\n\r\n");
+                if written.is_err() || stream.read(&mut block).unwrap_or(0) == 0 {
                     break;
                 }
                 assert!(block.starts_with(b"HTTP/1.1 200 OK\r\n"));
-                answers += 1;
+                count_responses += 1;
                 // A debug build computes the profile slowly, so keep the recorded load small.
                 std::thread::sleep(Duration::from_millis(1));
             }
-            answers
+            count_responses
         });
         Self { folder, server: Some(server), site, admin, ends, load: Some(load) }
     }
@@ -70,9 +70,9 @@ impl ProfiledSite {
 
     /// Polls the status until the condition holds.
     #[track_caller]
-    fn until(&self, otherwise: &str, is_there: impl Fn(&Value) -> bool) {
+    fn until(&self, otherwise: &str, is_installed: impl Fn(&Value) -> bool) {
         let begun = Instant::now();
-        while !is_there(&self.status()) {
+        while !is_installed(&self.status()) {
             assert!(begun.elapsed() < PATIENCE, "{otherwise}");
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -84,7 +84,7 @@ impl ProfiledSite {
 
     /// Ends the load and returns the number of responses that it received.
     #[track_caller]
-    fn answers(&mut self) -> u64 {
+    fn count_responses(&mut self) -> u64 {
         self.ends.store(true, Ordering::Relaxed);
         self.load.take().unwrap().join().unwrap()
     }
@@ -140,16 +140,16 @@ fn a_profile_by_the_api() {
         let answer = site.call(&format!("GET /causal/report?format={form}"));
         assert_eq!((answer.status, answer.field("Content-Type").as_deref()), (200, Some(media_type)), "{form}");
     }
-    assert!(site.answers() > 0);
+    assert!(site.count_responses() > 0);
 }
 
 /// Requests to the API run on the sites' kind of engine, and a client polls a profile often. They must not count as
 /// progress of the sites.
 #[test]
-fn who_watches_a_profile_is_no_progress() {
+fn polling_a_profile_is_no_progress() {
     let mut site = ProfiledSite::start();
     // The site gets no requests from here on.
-    site.answers();
+    site.count_responses();
     assert_eq!(site.call("POST /causal/start?seconds=1.5").status, 200);
     site.until_ended();
     let report: Value = serde_json::from_str(&site.call("GET /causal/report").body).unwrap();
@@ -217,7 +217,7 @@ fn one_profile_after_the_other() {
 }
 
 #[test]
-fn what_is_refused() {
+fn refused_requests() {
     let site = ProfiledSite::start();
     for (line, status, want) in [
         ("POST /causal/start?seconds=x", 400, "seconds: found 'x', expected a number of seconds from 0.5 to 3600"),
@@ -253,7 +253,7 @@ fn what_is_refused() {
 
 /// The checks of Host and Origin apply here too, but a browser may open a page directly.
 #[test]
-fn who_may_ask() {
+fn checks_of_host_and_origin() {
     let site = ProfiledSite::start();
     let host = format!("Host: {}", site.address());
     let typed = ["Sec-Fetch-Mode: navigate", "Sec-Fetch-Site: none"];
@@ -279,7 +279,7 @@ fn who_may_ask() {
 }
 
 #[test]
-fn a_reload_in_the_middle() {
+fn a_reload_during_a_profile() {
     let mut site = ProfiledSite::start();
     assert_eq!(site.call("POST /causal/start?seconds=60").status, 200);
     std::thread::sleep(Duration::from_millis(300));
@@ -291,10 +291,10 @@ fn a_reload_in_the_middle() {
     assert_eq!(site.status()["running"], true);
     assert_eq!(site.call("POST /causal/stop").status, 200);
     let report: Value = serde_json::from_str(&site.call("GET /causal/report").body).unwrap();
-    let told = report["reasons"].as_array().unwrap().iter().find(|reason| reason["code"] == "changed");
-    assert!(told.unwrap()["text"].as_str().unwrap().starts_with("the configuration was replaced "), "{told:?}");
+    let changed = report["reasons"].as_array().unwrap().iter().find(|reason| reason["code"] == "changed");
+    assert!(changed.unwrap()["text"].as_str().unwrap().starts_with("the configuration was replaced "), "{changed:?}");
     assert_eq!(get(site.site, "/").body, "other");
-    assert!(site.answers() > 0);
+    assert!(site.count_responses() > 0);
 }
 
 /// A response in flight is still sent from the API's old address.
@@ -340,7 +340,7 @@ fn the_command() {
 
 /// The command follows its own profile, not the next one that another client starts.
 #[test]
-fn the_command_and_somebody_elses_profile() {
+fn the_command_and_the_profile_of_another_client() {
     let site = ProfiledSite::start();
     let address = site.address();
     let mut command = site.folder.command(&["profile", "--address", &address, "--for", "60s", "--out", "own.html"]);
@@ -378,7 +378,7 @@ fn the_command_and_several_servers() {
 }
 
 #[test]
-fn an_interrupt_keeps_what_was_found() {
+fn an_interrupt_keeps_the_results() {
     let site = ProfiledSite::start();
     let address = site.address();
     let mut command = site.folder.command(&["profile", "--address", &address, "--for", "60s", "--out", "part.html"]);
@@ -394,7 +394,7 @@ fn an_interrupt_keeps_what_was_found() {
 }
 
 #[test]
-fn a_server_that_goes_away() {
+fn a_server_that_is_killed() {
     let mut site = ProfiledSite::start();
     let address = site.address();
     let command = site.folder.command(&["profile", "--address", &address, "--for", "60s", "--out", "gone.html"]);
@@ -412,7 +412,7 @@ fn a_server_that_goes_away() {
 
 /// Stopping the server during a profile stops both.
 #[test]
-fn the_server_ends_in_the_middle() {
+fn the_server_stops_during_a_profile() {
     let mut site = ProfiledSite::start();
     assert_eq!(site.call("POST /causal/start?seconds=60").status, 200);
     std::thread::sleep(Duration::from_millis(300));

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use super::https::{caddyfile, curl, is_there};
+use super::https::{caddyfile, curl, is_installed};
 use super::process::{Folder, ServerProcess};
 
 /// The content of a response: the status line's rest, and the body.
@@ -80,7 +80,7 @@ fn signed(names: &[&str]) -> (Folder, Vec<String>) {
 // no certificate, and the site's issuer signs one. Each handshake sends a query; concurrent ones for one name share an answer.
 #[test]
 fn a_server_supplies_certificates() {
-    if !is_there("curl") {
+    if !is_installed("curl") {
         return;
     }
     let (folder, bundles) = signed(&["a.example"]);
@@ -123,7 +123,7 @@ fn a_server_supplies_certificates() {
 // several faults.
 #[test]
 fn faults_of_a_server() {
-    if !is_there("curl") {
+    if !is_installed("curl") {
         return;
     }
     let (folder, bundles) = signed(&["a.example", "b.example"]);
@@ -182,7 +182,7 @@ fn faults_of_a_server() {
 // the names that it has in its status. The Local API: `GET /localapi/v0/cert/NAME?type=pair` answers with the key and the chain.
 #[test]
 fn tailscale_supplies_certificates() {
-    if !is_there("curl") {
+    if !is_installed("curl") {
         return;
     }
     let (folder, bundles) = signed(&["a.tail.ts.net"]);

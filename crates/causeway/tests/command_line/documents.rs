@@ -36,7 +36,7 @@ fn configurations_in_the_documentation_are_valid() {
 
 /// Runs the commands of README.md's first site, as an ordinary user. The result must match the page.
 #[test]
-fn the_readme_leads_to_a_site() {
+fn the_commands_of_the_readme_serve_a_site() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = std::fs::read_to_string(root.join("README.md")).unwrap();
     let (_, chapter) = text.split_once("\n## Your own site\n").expect("the chapter");
@@ -65,7 +65,7 @@ fn the_readme_leads_to_a_site() {
 
 /// Runs the commands of the welcome page in order, in an empty folder.
 #[test]
-fn the_welcome_page_leads_to_a_site() {
+fn the_commands_of_the_welcome_page_serve_a_site() {
     let page = include_str!("../../src/welcome/index.html");
     let steps: Vec<_> =
         page.split("<pre tabindex=\"0\">").skip(1).map(|rest| rest.split("</pre>").next().unwrap()).collect();
@@ -104,7 +104,7 @@ fn on_any_port(text: &str) -> String {
 /// docs/caddyfile.md lists exactly the supported directives and matchers. A new directive or matcher must be added
 /// there.
 #[test]
-fn the_lists_of_directives_and_matchers_are_true() {
+fn the_lists_of_directives_and_matchers_are_correct() {
     let registry = causeway::registry();
     let directives = causeway::directives(&registry);
     assert_eq!(listed("## Directives"), directives.built().map(str::to_owned).collect());

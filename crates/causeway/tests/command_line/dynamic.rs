@@ -99,6 +99,7 @@ fn upstreams_follow_dns() {
     }
     set(&[]);
     until("DNS fails", || get(server.port(), "/a").status == 503);
-    // The service is known; its host's name is looked up for a new connection only, which a worker may have or not.
+    // The service is cached; the name of its host is resolved only for a new connection, which a worker may need or
+    // not.
     until("the grace period", || body("/srv") == "127.0.0.3");
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use causeway_testkit::ports::free_port;
 
 use crate::client::{connect, get, send, send_body};
-use crate::http2::{program, said};
+use crate::http2::{program, stdout_of};
 use crate::process::{Folder, ServerProcess};
 
 const LOCALHOST: &str = "Host: localhost";
@@ -36,7 +36,7 @@ fn check(example: &str, cases: &[(&str, &[&str], u16, &str)]) {
 
 /// Fails when an example has no test below.
 #[test]
-fn each_of_them_is_tested() {
+fn each_example_has_a_test() {
     let mut names: Vec<_> = std::fs::read_dir(examples())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -219,7 +219,7 @@ fn https() {
     let root = folder.path(".local/share/causeway/pki/authorities/local/root.crt");
     let url = format!("https://localhost:{port}");
     for (version, body) in [("--http2", "HTTP/2.0 for localhost\n"), ("--http1.1", "HTTP/1.1 for localhost\n")] {
-        assert_eq!(said(&curl, &["-sS", version, "--cacert", root.to_str().unwrap(), &url]), body);
+        assert_eq!(stdout_of(&curl, &["-sS", version, "--cacert", root.to_str().unwrap(), &url]), body);
     }
     assert_eq!(get(http_port, "/").status, 308);
 }
@@ -232,12 +232,12 @@ fn own_certificate() {
     let make = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=site.localhost \
                 -addext subjectAltName=DNS:site.localhost";
     let files = ["-keyout", &key, "-out", &certificate];
-    said(&openssl, &make.split(' ').chain(files).collect::<Vec<_>>());
+    stdout_of(&openssl, &make.split(' ').chain(files).collect::<Vec<_>>());
     let server = start(&folder, "own-certificate.caddyfile", &[("CERTIFICATE", &certificate), ("KEY", &key)]);
     let at = format!("site.localhost:{}", server.port());
     let (place, url) = (format!("{at}:127.0.0.1"), format!("https://{at}"));
-    let ask = ["-sS", "--resolve", &place, "--cacert", &certificate, &url];
-    assert_eq!(said(&curl, &ask), "the certificate is yours\n");
+    let arguments = ["-sS", "--resolve", &place, "--cacert", &certificate, &url];
+    assert_eq!(stdout_of(&curl, &arguments), "the certificate is yours\n");
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn printed(folder: &Folder, arguments: &[&str], input: &str) -> String {
 // Caddy, `hash-password`: the password comes from the flag, or from the first line of standard input without its line
 // break; every hash has a new salt.
 #[test]
-fn what_it_prints_logs_in() {
+fn a_printed_hash_works_for_login() {
     let folder = Folder::new();
     let argon2id = &["--algorithm", "argon2id", "--argon2id-memory", "64", "--argon2id-time", "2"];
     for (algorithm, prefix, flags) in
@@ -64,8 +64,8 @@ fn mistakes() {
         (&["-p", "x", "--argon2id-threads", "256"], "256"),
     ] {
         let output = folder.output(&[&["hash-password"], arguments].concat());
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{arguments:?}: {said}");
-        assert!(said.starts_with("Error: ") && said.contains(want), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{arguments:?}: {stderr}");
+        assert!(stderr.starts_with("Error: ") && stderr.contains(want), "{stderr}");
     }
 }

@@ -54,7 +54,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
 
 /// Runs a program that must succeed, and returns its output.
 #[track_caller]
-pub(crate) fn said(program: &Path, arguments: &[&str]) -> String {
+pub(crate) fn stdout_of(program: &Path, arguments: &[&str]) -> String {
     let output = output(program, arguments);
     assert!(output.status.success(), "{} {arguments:?}: {output:?}", program.display());
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -72,13 +72,13 @@ fn curl() {
     let at = |path: &str| format!("http://localhost:{}{path}", server.port());
     let version = "%{http_version} %{http_code}";
     let prior = ["-s", "--http2-prior-knowledge", "-w", version];
-    let ask = |more: &[&str]| said(&curl, &[&prior[..], more].concat());
-    assert_eq!(ask(&[&at("/")]), "hello2 200");
-    assert_eq!(ask(&[&at("/protocol")]), "HTTP/2.0 http2 200");
-    assert_eq!(ask(&[&at("/nowhere")]), "2 404");
-    assert_eq!(ask(&["-d", "some text", &at("/echo")]), "some text2 200");
-    assert_eq!(ask(&["-r", "5-9", &at("/large")]), "xxxxx2 206");
-    let head = ask(&["-I", &at("/large")]);
+    let send_request = |more: &[&str]| stdout_of(&curl, &[&prior[..], more].concat());
+    assert_eq!(send_request(&[&at("/")]), "hello2 200");
+    assert_eq!(send_request(&[&at("/protocol")]), "HTTP/2.0 http2 200");
+    assert_eq!(send_request(&[&at("/nowhere")]), "2 404");
+    assert_eq!(send_request(&["-d", "some text", &at("/echo")]), "some text2 200");
+    assert_eq!(send_request(&["-r", "5-9", &at("/large")]), "xxxxx2 206");
+    let head = send_request(&["-I", &at("/large")]);
     assert!(
         head.starts_with("HTTP/2 200 \r\n") && head.contains(&format!("content-length: {LARGE_BYTES}\r\n")),
         "{head}"
@@ -87,18 +87,18 @@ fn curl() {
     let (large, back) = (folder.path("files/large"), folder.path("back"));
     let upload = format!("@{}", large.display());
     let (upload, back) = (upload.as_str(), back.to_str().unwrap());
-    assert_eq!(ask(&["-o", back, "--data-binary", upload, &at("/echo")]), "2 200");
+    assert_eq!(send_request(&["-o", back, "--data-binary", upload, &at("/echo")]), "2 200");
     assert!(std::fs::read(back).unwrap() == std::fs::read(large).unwrap(), "the echo differs");
 }
 
 // RFC 7540 §3.2: the upgrade works only if the configuration enables it.
 #[test]
-fn curl_upgrades_where_it_may() {
+fn curl_upgrades_when_enabled() {
     let Some(curl) = program("curl") else { return };
     for (options, want) in [("", "HTTP/1.1 http1.1 200"), ("\t\tprotocols h1 h2c", "HTTP/2.0 http2 200")] {
         let (_folder, server) = serve_with(options);
         let url = format!("http://localhost:{}/protocol", server.port());
-        assert_eq!(said(&curl, &["-s", "--http2", "-w", "%{http_version} %{http_code}", &url]), want, "{options}");
+        assert_eq!(stdout_of(&curl, &["-s", "--http2", "-w", "%{http_version} %{http_code}", &url]), want, "{options}");
     }
 }
 
@@ -107,14 +107,14 @@ fn nghttp() {
     let Some(nghttp) = program("nghttp") else { return };
     let (_folder, server) = serve();
     let url = format!("http://localhost:{}/", server.port());
-    let text = said(&nghttp, &["-nv", &url]);
+    let text = stdout_of(&nghttp, &["-nv", &url]);
     assert!(text.contains("recv (stream_id=13) :status: 200") && !text.contains("RST_STREAM"), "{text}");
     // Windows of one byte (2^N - 1) and larger.
     for (bits, path) in [("1", ""), ("2", ""), ("10", "large"), ("16", "large"), ("30", "large")] {
-        let text = said(&nghttp, &["-ns", "-w", bits, "-W", bits, &format!("{url}{path}")]);
+        let text = stdout_of(&nghttp, &["-ns", "-w", bits, "-W", bits, &format!("{url}{path}")]);
         assert!(text.contains(" 200 "), "{bits}: {text}");
     }
-    let text = said(&nghttp, &["-nv", "-m", "100", &url]);
+    let text = stdout_of(&nghttp, &["-nv", "-m", "100", &url]);
     assert_eq!(text.matches(":status: 200").count(), 100, "{text}");
 }
 
@@ -122,7 +122,7 @@ fn nghttp() {
 fn nghttp_upgrades() {
     let Some(nghttp) = program("nghttp") else { return };
     let (_folder, server) = serve_with("\t\tprotocols h1 h2c");
-    let text = said(&nghttp, &["-nvu", &format!("http://localhost:{}/", server.port())]);
+    let text = stdout_of(&nghttp, &["-nvu", &format!("http://localhost:{}/", server.port())]);
     assert!(text.contains("recv (stream_id=1) :status: 200") && !text.contains("RST_STREAM"), "{text}");
 }
 
@@ -139,7 +139,7 @@ fn h2load() {
 /// Checks that every request gets a 2xx response.
 #[track_caller]
 fn check_load(h2load: &Path, clients: &str, streams: &str, count: u32, url: &str) {
-    let text = said(h2load, &["-c", clients, "-m", streams, "-n", &count.to_string(), url]);
+    let text = stdout_of(h2load, &["-c", clients, "-m", streams, "-n", &count.to_string(), url]);
     let want = format!(
         "requests: {count} total, {count} started, {count} done, {count} succeeded, 0 failed, 0 errored, 0 timeout"
     );
@@ -151,7 +151,7 @@ fn check_load(h2load: &Path, clients: &str, streams: &str, count: u32, url: &str
 fn go() -> Option<&'static Path> {
     static BUILT: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
         let go = program("go")?;
-        let version = said(&go, &["env", "GOVERSION"]);
+        let version = stdout_of(&go, &["env", "GOVERSION"]);
         let minor = version.trim().strip_prefix("go1.").and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
         if minor.is_none_or(|minor| minor < 24) {
             eprintln!("skipped: Go 1.24 has the client that is wanted, here is {version}");
@@ -177,7 +177,7 @@ fn go_over_tls() {
 }
 
 #[test]
-fn go_in_the_clear() {
+fn go_without_tls() {
     let Some(go) = go() else { return };
     let (_folder, server) = serve();
     check_go(go, &format!("http://localhost:{}", server.port()));
@@ -197,18 +197,18 @@ fn curl_over_tls() {
     let (folder, server) = serve_tls("");
     let url = |path: &str| format!("https://localhost:{}{path}", server.port());
     let version = "%{http_version} %{http_code}";
-    let ask = |more: &[&str]| said(&curl, &[&["-sk", "-w", version], more].concat());
-    assert_eq!(ask(&[&url("/protocol")]), "HTTP/2.0 https2 200");
-    assert_eq!(ask(&["--http1.1", &url("/protocol")]), "HTTP/1.1 https1.1 200");
-    assert_eq!(ask(&["--http2-prior-knowledge", &url("/protocol")]), "HTTP/2.0 https2 200");
-    assert_eq!(ask(&["--no-alpn", &url("/protocol")]), "HTTP/1.1 https1.1 200");
+    let send_request = |more: &[&str]| stdout_of(&curl, &[&["-sk", "-w", version], more].concat());
+    assert_eq!(send_request(&[&url("/protocol")]), "HTTP/2.0 https2 200");
+    assert_eq!(send_request(&["--http1.1", &url("/protocol")]), "HTTP/1.1 https1.1 200");
+    assert_eq!(send_request(&["--http2-prior-knowledge", &url("/protocol")]), "HTTP/2.0 https2 200");
+    assert_eq!(send_request(&["--no-alpn", &url("/protocol")]), "HTTP/1.1 https1.1 200");
     // Fifty sequential requests use one connection.
     let range = format!("{}?[1-50]", url("/"));
-    let text = said(&curl, &["-sk", "-w", "%{http_version} %{num_connects} ", &range]);
+    let text = stdout_of(&curl, &["-sk", "-w", "%{http_version} %{num_connects} ", &range]);
     assert_eq!((text.matches("hello2 1").count(), text.matches("hello2 0").count()), (1, 49), "{text}");
     let back = folder.path("back");
     let upload = format!("@{}", folder.path("files/large").display());
-    assert_eq!(ask(&["-o", back.to_str().unwrap(), "--data-binary", &upload, &url("/echo")]), "2 200");
+    assert_eq!(send_request(&["-o", back.to_str().unwrap(), "--data-binary", &upload, &url("/echo")]), "2 200");
     assert!(std::fs::read(back).unwrap() == std::fs::read(folder.path("files/large")).unwrap(), "the echo differs");
 }
 
@@ -217,7 +217,7 @@ fn nghttp_and_h2load_over_tls() {
     let (Some(nghttp), Some(h2load)) = (program("nghttp"), program("h2load")) else { return };
     let (_folder, server) = serve_tls("");
     let url = format!("https://localhost:{}/", server.port());
-    let text = said(&nghttp, &["-nv", "--no-verify-peer", &url]);
+    let text = stdout_of(&nghttp, &["-nv", "--no-verify-peer", &url]);
     assert!(text.contains(":status: 200") && !text.contains("RST_STREAM"), "{text}");
     check_load(&h2load, "64", "32", 4096, &url);
     check_load(&h2load, "8", "8", 64, &format!("{url}large"));

@@ -37,7 +37,7 @@ fn serve(caddyfile: &str) -> (Folder, ServerProcess) {
 }
 
 /// Sends one request and returns the status and content of its response.
-fn ask(server: &ServerProcess, head: &str, content: &str) -> (u16, String) {
+fn send_request(server: &ServerProcess, head: &str, content: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("it listens");
     let request = format!("{head} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
     let mut request = request.replace(" chunked HTTP/1.1\r\n", " HTTP/1.1\r\nTransfer-Encoding: chunked\r\n");
@@ -68,13 +68,13 @@ fn ask(server: &ServerProcess, head: &str, content: &str) -> (u16, String) {
 fn unchunked(mut rest: &str) -> String {
     let mut content = String::new();
     loop {
-        let (length, behind) = rest.split_once("\r\n").expect("a chunk");
+        let (length, backend) = rest.split_once("\r\n").expect("a chunk");
         let length = usize::from_str_radix(length, 16).expect("a length");
         if length == 0 {
             return content;
         }
-        content += &behind[..length];
-        rest = behind[length..].strip_prefix("\r\n").expect("a chunk's end");
+        content += &backend[..length];
+        rest = backend[length..].strip_prefix("\r\n").expect("a chunk's end");
     }
 }
 
@@ -91,7 +91,7 @@ fn check(front: &ServerProcess) {
         ("POST /echo chunked", "small", (200, "small")),
         ("POST /echo chunked", &*large, (200, &*large)),
     ] {
-        let (status, content) = ask(front, head, content);
+        let (status, content) = send_request(front, head, content);
         assert_eq!((status, content.len()), (want.0, want.1.len()), "{head}");
         assert!(content == want.1, "{head}: the content");
     }
@@ -100,8 +100,8 @@ fn check(front: &ServerProcess) {
 // Both sides accept messages of 16 MiB.
 #[test]
 fn in_messages() {
-    let (_folder, behind) = serve(&format!(":0 {{{SITE}}}"));
-    let to = format!("direct://127.0.0.1:{}", behind.port());
+    let (_folder, backend) = serve(&format!(":0 {{{SITE}}}"));
+    let to = format!("direct://127.0.0.1:{}", backend.port());
     let transport = "transport httpgrpc {\n\t\tmax_message_size 16MiB\n\t\ttimeout 30s\n\t}";
     let (_folder, front) = serve(&format!(":0 {{\n\treverse_proxy {to} {{\n\t{transport}\n\t}}\n}}"));
     check(&front);
@@ -109,16 +109,16 @@ fn in_messages() {
     let (_folder, front) = serve(&format!(
         ":0 {{\n\treverse_proxy {to} {{\n\ttransport httpgrpc {{\n\tmax_message_size 1KiB\n\t}}\n\t}}\n}}"
     ));
-    assert_eq!(ask(&front, "POST /echo", &pattern(2000)).0, 413);
-    assert_eq!(ask(&front, "POST /echo chunked", &pattern(2000)).0, 413);
-    assert_eq!(ask(&front, "POST /echo", "small"), (200, "small".to_owned()));
+    assert_eq!(send_request(&front, "POST /echo", &pattern(2000)).0, 413);
+    assert_eq!(send_request(&front, "POST /echo chunked", &pattern(2000)).0, 413);
+    assert_eq!(send_request(&front, "POST /echo", "small"), (200, "small".to_owned()));
 }
 
 // Messages of up to 1 MiB, and frames for longer content; the upstream is given by name.
 #[test]
 fn in_frames() {
-    let (_folder, behind) = serve(&format!(":0 {{{SITE}}}"));
-    let to = format!("dns:///localhost:{}", behind.port());
+    let (_folder, backend) = serve(&format!(":0 {{{SITE}}}"));
+    let to = format!("dns:///localhost:{}", backend.port());
     let transport = "transport httpgrpc {\n\t\tmax_message_size 1MiB\n\t\tstream on\n\t}";
     let (_folder, front) = serve(&format!(":0 {{\n\treverse_proxy {to} {{\n\t{transport}\n\t}}\n}}"));
     check(&front);
@@ -127,8 +127,8 @@ fn in_frames() {
 #[test]
 fn over_tls() {
     let options = "{\n\tskip_install_trust\n\tauto_https disable_redirects\n}\n";
-    let (_folder, behind) = serve(&format!("{options}https://localhost:0 {{\n\ttls internal\n{SITE}}}"));
-    let to = format!("dns:///localhost:{}", behind.port());
+    let (_folder, backend) = serve(&format!("{options}https://localhost:0 {{\n\ttls internal\n{SITE}}}"));
+    let to = format!("dns:///localhost:{}", backend.port());
     let transport = "transport httpgrpc {\n\t\tmax_message_size 16MiB\n\t\ttls_insecure_skip_verify\n\t}";
     let (_folder, front) = serve(&format!(":0 {{\n\treverse_proxy {to} {{\n\t{transport}\n\t}}\n}}"));
     check(&front);

@@ -15,7 +15,7 @@ use super::process::{Folder, ServerProcess};
 /// The root certificate of the local authority, in the folder of its server.
 pub(super) const ROOT: &str = ".local/share/causeway/pki/authorities/local/root.crt";
 
-pub(super) fn is_there(program: &str) -> bool {
+pub(super) fn is_installed(program: &str) -> bool {
     let there = Command::new(program).arg("--version").output().is_ok();
     if !there {
         eprintln!("skipped: there is no {program}");
@@ -40,7 +40,7 @@ fn leaf(folder: &Folder, host: &str, port: u16) -> String {
 }
 
 /// Sends a GET to the admin API.
-fn ask(admin: u16, path: &str) -> ReceivedResponse {
+fn send_request(admin: u16, path: &str) -> ReceivedResponse {
     send(admin, &format!("GET {path}"), &[&format!("Host: localhost:{admin}")])
 }
 
@@ -66,7 +66,7 @@ fn start_json(folder: &Folder) -> ServerProcess {
 // Caddy's documentation, "Local HTTPS": a name of this machine gets a certificate of the local authority.
 #[test]
 fn a_local_name_and_an_address() {
-    if !is_there("curl") {
+    if !is_installed("curl") {
         return;
     }
     let folder = caddyfile("auto_https disable_redirects", "localhost:0, 127.0.0.1:0 {\n\trespond hi\n}");
@@ -112,7 +112,7 @@ fn redirects_to_tls() {
 // certmagic's maintenance: a certificate is renewed in the background, and the new one is served without a reload.
 #[test]
 fn renewed_without_a_reload() {
-    if !is_there("curl") {
+    if !is_installed("curl") {
         return;
     }
     let issuer = json!({ "module": "internal", "lifetime": "6s" });
@@ -129,14 +129,14 @@ fn renewed_without_a_reload() {
 
 // Caddy's `load_files`: a loaded certificate is served, and no other is obtained for its names.
 #[test]
-fn a_certificate_that_is_there_already() {
-    if !is_there("curl") {
+fn a_certificate_in_storage_is_reused() {
+    if !is_installed("curl") {
         return;
     }
-    let giver = caddyfile("auto_https disable_redirects", "a.localhost:0 {\n\trespond hi\n}");
-    drop(giver.start(&["run"]));
+    let issuer_site = caddyfile("auto_https disable_redirects", "a.localhost:0 {\n\trespond hi\n}");
+    drop(issuer_site.start(&["run"]));
     let file = |extension: &str| {
-        giver.path(&format!(".local/share/causeway/certificates/local/a.localhost/a.localhost.{extension}"))
+        issuer_site.path(&format!(".local/share/causeway/certificates/local/a.localhost/a.localhost.{extension}"))
     };
     let pair = json!({ "certificate": file("crt"), "key": file("key"), "tags": ["mine"] });
     let folder = json_server(
@@ -145,7 +145,7 @@ fn a_certificate_that_is_there_already() {
         json!({ "disable_redirects": true }),
     );
     let server = start_json(&folder);
-    assert_eq!(curl(&giver, "a.localhost", server.port(), &[]).as_deref(), Ok("hi"));
+    assert_eq!(curl(&issuer_site, "a.localhost", server.port(), &[]).as_deref(), Ok("hi"));
     assert!(!folder.path(".local/share/causeway").exists(), "a certificate was obtained");
     drop(server);
 
@@ -154,11 +154,11 @@ fn a_certificate_that_is_there_already() {
     let pair = json!({ "certificate": stored("crt"), "key": stored("key"), "tags": ["mine"] });
     let text = std::fs::read_to_string(folder.path("config.json")).unwrap();
     let mut config: Value = serde_json::from_str(&text).unwrap();
-    config["storage"] = json!({ "module": "file_system", "root": giver.path(".local/share/causeway") });
+    config["storage"] = json!({ "module": "file_system", "root": issuer_site.path(".local/share/causeway") });
     config["apps"]["tls"]["certificates"] = json!({ "load_storage": { "pairs": [pair] } });
     folder.write("config.json", config.to_string());
     let server = start_json(&folder);
-    assert_eq!(curl(&giver, "a.localhost", server.port(), &[]).as_deref(), Ok("hi"));
+    assert_eq!(curl(&issuer_site, "a.localhost", server.port(), &[]).as_deref(), Ok("hi"));
     drop(server);
     config["storage"]["root"] = "elsewhere".into();
     folder.write("config.json", config.to_string());
@@ -167,14 +167,14 @@ fn a_certificate_that_is_there_already() {
     let want = "elsewhere/certificates/local/a.localhost/a.localhost.crt: cannot be read: there is no such value in the storage";
     assert!(!output.status.success() && found.contains(want), "{found}");
 
-    let other = json!({ "certificate": file("crt"), "key": giver.path(&ROOT.replace(".crt", ".key")) });
+    let other = json!({ "certificate": file("crt"), "key": issuer_site.path(&ROOT.replace(".crt", ".key")) });
     let folder = json_server("a.localhost", json!({ "certificates": { "load_files": [other] } }), json!({}));
     for command in [&["run", "--config", "config.json"][..], &["validate", "--config", "config.json"]] {
         let output = folder.output(command);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
-            !output.status.success() && said.contains("found another key than that of the certificate in "),
-            "{said}"
+            !output.status.success() && stderr.contains("found another key than that of the certificate in "),
+            "{stderr}"
         );
     }
 }
@@ -182,13 +182,13 @@ fn a_certificate_that_is_there_already() {
 // Caddy's documentation of `certificate_selection`: of the certificates for a name, supplied or managed, the policy's one is served.
 #[test]
 fn a_policy_selects_a_certificate() {
-    if !is_there("curl") {
+    if !is_installed("curl") {
         return;
     }
-    let giver = caddyfile("auto_https disable_redirects\n\tkey_type rsa2048", "a.localhost:0 {\n\trespond hi\n}");
-    drop(giver.start(&["run"]));
+    let issuer_site = caddyfile("auto_https disable_redirects\n\tkey_type rsa2048", "a.localhost:0 {\n\trespond hi\n}");
+    drop(issuer_site.start(&["run"]));
     let file = |extension: &str| {
-        giver.path(&format!(".local/share/causeway/certificates/local/a.localhost/a.localhost.{extension}"))
+        issuer_site.path(&format!(".local/share/causeway/certificates/local/a.localhost/a.localhost.{extension}"))
     };
     let tls = json!({
         "certificates": { "load_files": [{ "certificate": file("crt"), "key": file("key") }], "automate": ["a.localhost"] },
@@ -213,7 +213,7 @@ fn a_policy_selects_a_certificate() {
 // A load whose certificates cannot be obtained changes nothing; a successful one serves its certificates at once.
 #[test]
 fn certificates_and_loads() {
-    if !is_there("curl") {
+    if !is_installed("curl") {
         return;
     }
     let folder = caddyfile("auto_https disable_redirects", "a.localhost:0 {\n\trespond old\n}");
@@ -242,14 +242,14 @@ fn authorities_by_the_api() {
     let mut server = folder.start(&["run"]);
     let admin = server.admin_port();
     let root = std::fs::read_to_string(folder.path(ROOT)).unwrap();
-    let facts: Value = serde_json::from_str(&ask(admin, "/pki/ca/local").body).unwrap();
+    let facts: Value = serde_json::from_str(&send_request(admin, "/pki/ca/local").body).unwrap();
     assert_eq!((&facts["id"], &facts["name"]), (&json!("local"), &json!("Causeway Local Authority")));
     assert_eq!(facts["root_certificate"], json!(root));
-    let answer = ask(admin, "/pki/ca/local/certificates");
+    let answer = send_request(admin, "/pki/ca/local/certificates");
     assert_eq!(answer.field("content-type").as_deref(), Some("application/pem-certificate-chain"));
     assert_eq!(answer.body, format!("{}{root}", facts["intermediate_certificate"].as_str().unwrap()));
     for (path, status) in [("/pki/ca/other", 404), ("/pki/ca/", 404), ("/pki/x", 404), ("/pki/ca/local/x", 404)] {
-        assert_eq!(ask(admin, path).status, status, "{path}");
+        assert_eq!(send_request(admin, path).status, status, "{path}");
     }
 }
 
@@ -257,7 +257,7 @@ fn authorities_by_the_api() {
 // a status of 2xx. Several handshakes for one name cause one query. A reload keeps the certificates.
 #[test]
 fn on_demand() {
-    if !is_there("curl") {
+    if !is_installed("curl") {
         return;
     }
     let endpoint = free_port();
@@ -282,14 +282,14 @@ fn on_demand() {
     });
     let refused = curl(&folder, "bad.example", port, &[]).unwrap_err();
     assert!(refused.contains("alert internal error"), "{refused}");
-    let names = |admin| serde_json::from_str::<Value>(&ask(admin, "/causeway/certificates").body).unwrap();
+    let names = |admin| serde_json::from_str::<Value>(&send_request(admin, "/causeway/certificates").body).unwrap();
     let known = names(admin);
     let expected = json!(["good.example", "valid", "local", true]);
     let keys = ["name", "state", "authority", "on_demand"];
     assert_eq!(json!(keys.map(|key| &known[0][key])), expected, "{known}");
     assert_eq!(known.as_array().unwrap().len(), 1, "{known}");
     let before = leaf(&folder, "good.example", port);
-    let config = ask(admin, "/config/").body;
+    let config = send_request(admin, "/config/").body;
     let host = format!("Host: localhost:{admin}");
     let load = ["Content-Type: application/json", "Cache-Control: must-revalidate", &host];
     let loaded = send_body(admin, "POST /load", &load, &config);
@@ -379,7 +379,7 @@ fn session_tickets() {
     let (port, admin) = (other.port(), other.admin_port());
     let host = format!("Host: localhost:{admin}");
     let load = ["Content-Type: application/json", "Cache-Control: must-revalidate", &host];
-    assert_eq!(send_body(admin, "POST /load", &load, &ask(admin, "/config/").body).status, 200);
+    assert_eq!(send_body(admin, "POST /load", &load, &send_request(admin, "/config/").body).status, 200);
     assert!(resumes(&openssl, &folder, port, "session"));
 
     let folder = json_server("a.localhost", tls(json!({ "disabled": true })), automatic());
@@ -432,8 +432,8 @@ fn validation_files_of_zerossl() {
 // Caddy's documentation of `tls`: `internal` signs any name. `client_auth` requires a certificate of an authority; Host
 // must then be the name that the connection was opened for.
 #[test]
-fn what_the_directive_says() {
-    if !is_there("curl") {
+fn options_of_the_directive() {
+    if !is_installed("curl") {
         return;
     }
     let folder = caddyfile("auto_https disable_redirects", "localhost:0 {\n\trespond hi\n}");

@@ -3,7 +3,7 @@
 //!
 //! - [`peer`]: a Go program that serves or makes calls
 //! - [`calls`]: calls of httpgrpc with their expected outcomes
-//! - [`httpgrpc`]: our server with Go clients, and Go servers behind our proxy
+//! - [`httpgrpc`]: our server with Go clients, and Go servers as upstreams of our proxy
 //! - [`grpc`]: gRPC through our proxy
 //! - [`acme`]: certificates from Pebble, Let's Encrypt's test authority
 //! - [`acme_server`]: our authority with Caddy as its client

@@ -13,7 +13,7 @@ use crate::process::Folder;
 
 // Caddy's documentation of `log`: `output file`. Every answered request is in the file when the process has ended.
 #[test]
-fn records_are_in_the_file_when_the_server_ends() {
+fn records_are_written_before_the_server_ends() {
     let caddyfile = "{\n\tadmin off\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\tlog {\n\t\toutput file logs/access.log\n\t}\n\tlog_skip /health\n\t\
                      respond hello\n}\n";
     let folder = Folder::with(&[("Caddyfile", caddyfile)]);
@@ -53,7 +53,7 @@ fn lines_for_the_journal() {
 }
 
 #[test]
-fn mistakes_have_their_place() {
+fn errors_contain_their_position() {
     for (line, want) in [
         (
             "output net udp/localhost",
@@ -77,9 +77,9 @@ fn mistakes_have_their_place() {
     }
 }
 
-// RFC 9110 §8.4, §12.5.3, through a proxy too: the content comes back, and the answer names its coding.
+// RFC 9110 §8.4, §12.5.3, through a proxy too: the content decodes to the original, and the response names its coding.
 #[test]
-fn answers_are_compressed() {
+fn responses_are_compressed() {
     let caddyfile =
         "{\n\tadmin off\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\troot files\n\tencode zstd br gzip\n\tfile_server\n}\n";
     let folder = Folder::with(&[("Caddyfile", caddyfile)]);
@@ -186,7 +186,7 @@ fn failed_requests_are_errors() {
     let folder = Folder::with(&[("Caddyfile", caddyfile)]);
     let server = folder.start(&["run"]);
     let port = server.port();
-    let ask = |target: &str, host: &str| send(port, &format!("GET {target}"), &[&format!("Host: {host}")]);
+    let send_request = |target: &str, host: &str| send(port, &format!("GET {target}"), &[&format!("Host: {host}")]);
     for (target, host, status) in [
         ("/fault", "a.test", 503),
         ("/no", "a.test", 404),
@@ -198,9 +198,9 @@ fn failed_requests_are_errors() {
         ("/204", "c.test", 204),
         ("/fault", "c.test", 500),
     ] {
-        assert_eq!(ask(target, host).status, status, "{target}");
+        assert_eq!(send_request(target, host).status, status, "{target}");
     }
-    let id = ask("/handled", "b.test").body;
+    let id = send_request("/handled", "b.test").body;
     server.signal(Signal::TERM);
     assert!(server.status().success());
     let own = records(&folder.path("own.log"));
@@ -252,7 +252,7 @@ fn records(path: &Path) -> Vec<Value> {
 
 // Caddy's documentation of the global option `log`: the log `default` takes the server's own messages, and `include` selects loggers.
 #[test]
-fn the_servers_own_messages_go_to_the_logs() {
+fn messages_of_the_server_are_written_to_the_logs() {
     let caddyfile = "{\n\tadmin 127.0.0.1:0\n\tlog {\n\t\toutput file own.log\n\t\tformat json {\n\t\t\tlevel_format upper\n\t\t}\n\t\tlevel \
                      DEBUG\n\t}\n\tlog quiet {\n\t\toutput file quiet.log\n\t\tinclude admin\n\t}\n}\nhttp://:0 {\n\tbind \
                      127.0.0.1\n\tlog\n\trespond hello\n}\n";
@@ -271,7 +271,7 @@ fn the_servers_own_messages_go_to_the_logs() {
     assert!(quiet.iter().all(|record| record["logger"] == "admin"), "{quiet:?}");
 }
 
-// Caddy's documentation of `level`: it is the least one, of the server's own messages too; `--debug` goes below it.
+// Caddy's documentation of `level`: it is the minimum, for messages of the server too; `--debug` lowers it.
 #[test]
 fn the_level_of_the_default_log() {
     let caddyfile = "{\n\tadmin 127.0.0.1:0\n\tlog {\n\t\toutput file own.log\n\t\tlevel ERROR\n\t}\n}\nhttp://:0 {\n\trespond hello\n}\n";
@@ -293,7 +293,7 @@ fn the_level_of_the_default_log() {
     }
 }
 
-// What logrotate does: it moves the file and sends SIGUSR1. No record is lost, and none is in two files.
+// As logrotate does, the test moves the file and sends SIGUSR1. No record is lost, and none is in two files.
 #[test]
 fn moved_files_are_followed() {
     let caddyfile =
@@ -325,7 +325,7 @@ fn moved_files_are_followed() {
 
 // Linux, full(4): each write to /dev/full fails for lack of space. Requests go on, and the number of lost lines is reported.
 #[test]
-fn a_full_disk_stops_no_request() {
+fn requests_succeed_with_a_full_disk() {
     let caddyfile = "{\n\tadmin off\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\tlog {\n\t\toutput file /dev/full\n\t}\n\trespond hello\n}\n";
     let folder = Folder::with(&[("Caddyfile", caddyfile)]);
     let mut server = folder.start(&["run"]);
@@ -364,7 +364,7 @@ fn an_absent_collector_at_the_end() {
 
 // Caddy's documentation of `output net`: the collector may be absent at the start with `soft_start`, and may go away and come back.
 #[test]
-fn a_collector_goes_and_comes_back() {
+fn a_collector_that_restarts() {
     let folder = Folder::new();
     let socket = folder.path("collector.sock");
     let caddyfile = format!(

@@ -100,7 +100,7 @@ fn of_the_documentation() {
 
 // Caddy: "If name is not specified, the name of the matcher is used", also in expressions.
 #[test]
-fn groups_take_the_name_of_the_matcher() {
+fn groups_are_named_after_their_matcher() {
     let folder = Folder::with(&[(
         "Caddyfile",
         ":0 {\n\

@@ -64,9 +64,9 @@ fn check_with_promtool(text: &str) {
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     // 0: no finding; 3: findings of style, such as a name that is Caddy's.
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
-    let ours: Vec<_> = said.lines().filter(|line| line.starts_with("causeway_")).collect();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{stderr}");
+    let ours: Vec<_> = stderr.lines().filter(|line| line.starts_with("causeway_")).collect();
     assert!(ours.is_empty(), "findings of style: {ours:?}");
 }
 

@@ -93,7 +93,7 @@ fn in_a_caddyfile() {
 }
 
 #[test]
-fn what_is_not_built() {
+fn unsupported_features() {
     for (caddyfile, want) in [
         (
             ":8080\nfs native\n",
@@ -291,7 +291,7 @@ fn in_json() {
 }
 
 #[test]
-fn files_that_are_not_there() {
+fn missing_files() {
     let folder = Folder::with(&[("bytes", "")]);
     folder.write("Caddyfile.bytes", b":8080\nrespond \xff\n");
     let nothing = "no configuration: there is no Caddyfile in this folder, and --config names no file";
@@ -318,7 +318,7 @@ fn files_that_are_not_there() {
 }
 
 #[test]
-fn a_folder_in_the_place_of_the_caddyfile() {
+fn a_folder_instead_of_the_caddyfile() {
     let folder = Folder::new();
     std::fs::create_dir(folder.path("Caddyfile")).unwrap();
     let want = "Caddyfile: found a folder, expected a file with the configuration (Is a directory (os error 21))";
@@ -375,7 +375,7 @@ fn roots_that_cannot_be_read() {
 }
 
 #[test]
-fn an_environment_file_that_is_none() {
+fn an_invalid_environment_file() {
     let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n"), ("env", "A=1\nB\n")]);
     check(&folder, &["run", "--envfile", "env"], "env: line 2: found 'B', expected NAME=value");
 }

@@ -176,11 +176,11 @@ impl Responder {
         command.args(["-rsigner", &certificate, "-rkey", &key, "-nmin", "60"]).current_dir(folder.path(""));
         // A connection to find out whether it listens would make it wait for a request on it.
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-        let is_ready = said.any(|line| line.unwrap().contains("waiting for OCSP client connections"));
+        let mut stderr_lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let is_ready = stderr_lines.any(|line| line.unwrap().contains("waiting for OCSP client connections"));
         assert!(is_ready, "openssl ocsp does not listen");
         // Reads the rest, so that a full pipe does not stop it.
-        std::thread::spawn(move || said.for_each(drop));
+        std::thread::spawn(move || stderr_lines.for_each(drop));
         Self(child)
     }
 }
@@ -227,7 +227,7 @@ fn stapling_can_be_disabled() {
 
 // Caddy's `ocsp_interval`: a responder that was down gets another request at the next check, and a running server staples the response.
 #[test]
-fn a_responder_that_comes_back() {
+fn a_responder_that_restarts() {
     let Some(site) = Site::new() else { return };
     site.write_caddyfile("ocsp_interval 1s");
     let mut server = site.folder.start(&["run"]);
@@ -241,7 +241,7 @@ fn a_responder_that_comes_back() {
 // RFC 6960 §3.2: a response of another signer, or for a revoked certificate, is not stapled; and no handshake waits for a
 // responder that does not answer.
 #[test]
-fn responders_that_lie_or_are_silent() {
+fn responders_with_wrong_or_no_responses() {
     let Some(site) = Site::new() else { return };
     let responder = site.responder("other");
     let mut server = site.folder.start(&["run"]);

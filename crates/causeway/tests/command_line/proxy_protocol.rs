@@ -28,7 +28,7 @@ fn through(port: u16, header: &[u8]) -> String {
 }
 
 // Caddy, listener wrapper `proxy_protocol`: the addresses of the header are those of the connection, for matchers,
-// placeholders and logs; `deny` and `fallback_policy` say whose header counts.
+// placeholders and logs; `deny` and `fallback_policy` select the peers whose header applies.
 #[test]
 fn from_a_proxy() {
     let text = "PROXY TCP4 192.0.2.7 198.51.100.1 4321 80\r\n".as_bytes();

@@ -42,7 +42,7 @@ fn files_of_a_root() {
 }
 
 #[test]
-fn by_default_the_working_folder() {
+fn the_working_folder_is_the_default_root() {
     let folder = Folder::with(&[("a.txt", "a")]);
     let server = folder.start(&["file-server", "-l", "127.0.0.1:0", "--no-compress"]);
     assert_eq!(get(server.port(), "/a.txt").body, "a");
@@ -50,7 +50,7 @@ fn by_default_the_working_folder() {
 
 /// Braces and backslashes in --root are part of the folder's name.
 #[test]
-fn a_root_is_taken_as_it_is() {
+fn a_root_is_used_literally() {
     for name in ["{http.request.host}", "back\\slash", "\\{both\\}"] {
         let folder = Folder::with(&[(&format!("{name}/a.txt"), "a")]);
         let server = folder.start(&["file-server", "--root", name, "--listen", "127.0.0.1:0"]);
@@ -75,7 +75,8 @@ fn listings() {
     assert_eq!(names(&["-b", "--file-limit", "2"]).0.len(), 2);
 }
 
-// Caddy, `file-server`: Zstandard and gzip by default, Zstandard first; `--precompressed` sends files beside the original;
+// Caddy, `file-server`: Zstandard and gzip by default, Zstandard first; `--precompressed` sends compressed files next
+// to the original;
 // `--no-compress` neither.
 #[test]
 fn compression() {
@@ -152,7 +153,7 @@ fn access_log() {
 
 /// Without the flag no request is logged.
 #[test]
-fn no_access_log_unless_asked() {
+fn no_access_log_without_the_flag() {
     let folder = Folder::new();
     let mut server = folder.start(&["respond", "--listen", "127.0.0.1:0"]);
     get(server.port(), "/");
@@ -161,7 +162,7 @@ fn no_access_log_unless_asked() {
 }
 
 #[test]
-fn one_answer() {
+fn one_response() {
     let folder = Folder::new();
     for (arguments, status, body) in [
         (&[][..], 200, ""),
@@ -184,7 +185,7 @@ fn one_answer() {
 }
 
 #[test]
-fn fields_of_the_answer() {
+fn fields_of_the_response() {
     let folder = Folder::new();
     let fields = ["-H", "X-A: 1", "--header", "X-A:2", "--header", "Content-Type: text/html"];
     let server = folder.start(&[&["respond", "-l", "127.0.0.1:0"], &fields[..]].concat());
@@ -194,7 +195,7 @@ fn fields_of_the_answer() {
 }
 
 #[test]
-fn a_body_by_way_of_a_pipe() {
+fn a_body_from_a_pipe() {
     let folder = Folder::new();
     for (arguments, status, body) in
         [(&[][..], 200, "piped\n"), (&["404"], 404, "piped\n"), (&["argument"], 200, "argument")]
@@ -210,7 +211,7 @@ fn a_body_by_way_of_a_pipe() {
     }
 }
 
-/// A range of ports starts a server per port, and the body tells them apart. The addresses are printed for programs.
+/// A range of ports starts a server per port, and each server has another body. The addresses are printed for programs.
 #[test]
 fn a_range_of_ports() {
     let folder = Folder::new();

@@ -44,7 +44,7 @@ impl Fleet {
 
 /// The sum of all counters in Redis.
 fn counted(redis: &RedisProcess) -> u32 {
-    let value = |key: &String| redis.ask(&format!("GET {key}")).nth(1).unwrap().parse::<u32>().unwrap();
+    let value = |key: &String| redis.run_command(&format!("GET {key}")).nth(1).unwrap().parse::<u32>().unwrap();
     redis.keys("causeway/rate_limit/*").iter().map(value).sum()
 }
 
@@ -68,7 +68,8 @@ fn two_servers_share_a_limit() {
         redis.keys("*")
     );
     let key = &redis.keys("*")[0];
-    let left: u64 = redis.ask(&format!("PTTL {key}")).next().unwrap().strip_prefix(':').unwrap().parse().unwrap();
+    let left: u64 =
+        redis.run_command(&format!("PTTL {key}")).next().unwrap().strip_prefix(':').unwrap().parse().unwrap();
     assert!(left <= 7_200_000, "{left}");
 }
 
@@ -82,7 +83,7 @@ fn keys_of_any_bytes() {
     for (number, key) in ["a\u{e9}\u{fffd} *$ \\x00", "%0D%0A*1", "{path}", &long].iter().enumerate() {
         let status = |server| send(port(server), "GET /%00%ff", &["Host: localhost", &format!("Key: {key}")]).status;
         assert_eq!(status(0), 200, "{key}");
-        let keys = || redis.ask("SELECT 2\r\nDBSIZE").nth(1).unwrap();
+        let keys = || redis.run_command("SELECT 2\r\nDBSIZE").nth(1).unwrap();
         wait_until("the key is in Redis", || keys() == format!(":{}", number + 1));
         status(1);
         wait_until("the other server knows", || status(1) == 429);
@@ -91,7 +92,7 @@ fn keys_of_any_bytes() {
 
 // Without Redis each server has the limit for itself, and logs one line. When Redis is back, each logs one line, and both share the limit.
 #[test]
-fn redis_goes_and_comes_back() {
+fn redis_restarts() {
     let Some(mut redis) = RedisProcess::start() else { return };
     let mut fleet = Fleet::start(&caddyfile(&format!("127.0.0.1:{}", redis.port), 5, "1h"));
     let admin = fleet.servers[0].admin_port();
@@ -186,7 +187,8 @@ fn redis_with_tls() {
     assert!(line.contains("certificate"), "{line}");
 }
 
-// A server that starts anew, as after an upgrade: the events that the former one has counted are in Redis. A reload keeps them too.
+// A server that restarts, as after an upgrade: the events that its predecessor counted are in Redis. A reload keeps
+// them too.
 #[test]
 fn events_outlive_a_server() {
     let Some(redis) = RedisProcess::start() else { return };

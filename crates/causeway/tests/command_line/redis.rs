@@ -63,7 +63,7 @@ impl RedisProcess {
 
     /// The keys that match a pattern, sorted.
     pub(crate) fn keys(&self, pattern: &str) -> Vec<String> {
-        let mut lines = self.ask(&format!("KEYS {pattern}"));
+        let mut lines = self.run_command(&format!("KEYS {pattern}"));
         let count: usize = lines.next().unwrap().strip_prefix('*').unwrap().parse().unwrap();
         // Each key follows its length.
         let mut keys: Vec<_> = lines.take(2 * count).skip(1).step_by(2).collect();
@@ -72,7 +72,7 @@ impl RedisProcess {
     }
 
     /// Sends a command by a connection of its own. Returns the lines that are received, without an end.
-    pub(crate) fn ask(&self, command: &str) -> impl Iterator<Item = String> + use<> {
+    pub(crate) fn run_command(&self, command: &str) -> impl Iterator<Item = String> + use<> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
         write!(stream, "{command}\r\n").unwrap();
         BufReader::new(stream).lines().map(Result::unwrap)

@@ -64,8 +64,8 @@ fn several_upstreams() {
 // `--insecure` accepts any certificate of the upstream.
 #[test]
 fn https_on_both_sides() {
-    let is_there = Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_ok();
-    if !is_there {
+    let is_installed = Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !is_installed {
         return;
     }
     let folder = Folder::new();

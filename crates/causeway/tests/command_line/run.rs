@@ -89,7 +89,7 @@ fn from_standard_input() {
 }
 
 #[test]
-fn variables_of_the_process_go_before_those_of_files() {
+fn process_variables_have_precedence_over_files() {
     let folder = Folder::with(&[
         ("Caddyfile", ":0\nrespond \"{$ONE} {$TWO} {$THREE}\"\n"),
         ("a.env", "ONE=a\nTWO=\"of a\" # first\n"),
@@ -102,7 +102,7 @@ fn variables_of_the_process_go_before_those_of_files() {
 }
 
 #[test]
-fn environ_prints_what_the_process_sees() {
+fn environ_prints_the_environment_of_the_process() {
     let folder = Folder::with(&[("Caddyfile", CADDYFILE)]);
     let mut command = folder.command(&["run", "--environ"]);
     command.env_clear().env("CADDY_ADMIN", "localhost:0").env("FROM", "here");

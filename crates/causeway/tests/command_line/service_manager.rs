@@ -119,7 +119,7 @@ fn a_datagram_socket_for_http3() {
 }
 
 #[test]
-fn what_is_no_inherited_socket() {
+fn invalid_inherited_sockets() {
     let failed = |folder: &Folder, command: Command| {
         let mut server = ServerProcess::spawn(command);
         let line = server.line_with("Error: ");
@@ -198,7 +198,7 @@ impl Drop for Manager {
 
 // sd_notify(3): READY=1, RELOADING=1 with MONOTONIC_USEC and READY=1 after it, STOPPING=1, STATUS=.
 #[test]
-fn messages_about_the_life_of_a_server() {
+fn messages_about_the_state_of_a_server() {
     let manager = Manager::new("life");
     let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n")]);
     let mut command = folder.command(&["run"]);
@@ -245,7 +245,7 @@ fn messages_about_another_main_process() {
     assert_eq!(manager.next(), ["STOPPING=1", "STATUS=Stopping"]);
 }
 
-/// An inherited socket goes on to the next process, which has it under the same number.
+/// The next process inherits an inherited socket under the same number.
 #[test]
 fn an_upgrade_with_an_inherited_socket() {
     let folder = Folder::with(&[("Caddyfile", "http:// {\n\tbind fd/3\n\trespond hello\n}\n")]);
@@ -262,7 +262,7 @@ fn an_upgrade_with_an_inherited_socket() {
 
 // sd_watchdog_enabled(3): WATCHDOG=1 at half of WATCHDOG_USEC, if WATCHDOG_PID is unset or the process's own.
 #[test]
-fn signs_of_life() {
+fn watchdog_messages() {
     let manager = Manager::new("watchdog");
     let folder = Folder::new();
     let start = |pid: Option<&str>, limit: &str| {

@@ -26,7 +26,7 @@ fn busy(folder: &Folder, flags: &[&str]) -> (ServerProcess, TcpStream) {
 }
 
 #[test]
-fn either_signal_lets_answers_end() {
+fn both_signals_complete_responses() {
     for signal in [Signal::TERM, Signal::INT] {
         let folder = Folder::new();
         let (mut server, mut stream) = busy(&folder, &[]);
@@ -105,7 +105,7 @@ fn a_load_that_blocks() {
 }
 
 #[test]
-fn grace_has_an_end() {
+fn the_grace_period_is_bounded() {
     let folder = Folder::new();
     let (server, stream) = busy(&folder, &["--grace", "0"]);
     server.signal(Signal::TERM);
@@ -135,7 +135,7 @@ fn a_stop_that_is_announced() {
 }
 
 #[test]
-fn a_hangup_ends_nothing() {
+fn a_hangup_does_not_stop_the_server() {
     let folder = Folder::new();
     let server = folder.start(&["respond", "--listen", "127.0.0.1:0", "still here"]);
     server.signal(Signal::HUP);
@@ -143,7 +143,7 @@ fn a_hangup_ends_nothing() {
 }
 
 #[test]
-fn the_pid_file_is_there_while_the_server_is() {
+fn the_pid_file_exists_while_the_server_runs() {
     let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n")]);
     let server = folder.start(&["run", "--pidfile", "causeway.pid"]);
     let pid = std::fs::read_to_string(folder.path("causeway.pid")).unwrap();
@@ -175,7 +175,7 @@ fn a_second_instance_is_refused() {
 
 /// When one of two listeners cannot be opened, the first must be closed too.
 #[test]
-fn nothing_is_half_started() {
+fn a_failed_start_closes_all_listeners() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let (taken_port, free_port) = (taken.local_addr().unwrap().port(), free_port());
     let caddyfile =

@@ -57,21 +57,21 @@ fn from_folder_to_folder() {
     let folder = used();
     let before = files(&folder.path("data"));
     assert!(before.contains_key("pki/authorities/local/root.key"), "{:?}", before.keys());
-    let said = succeeded(&folder.output(&["storage", "export", "--config", "Caddyfile", "--output", "all.tar"]));
+    let exported = succeeded(&folder.output(&["storage", "export", "--config", "Caddyfile", "--output", "all.tar"]));
     let data = folder.path("data").display().to_string();
-    assert!(said.contains(&format!(" values from {data}\n")), "{said}");
+    assert!(exported.contains(&format!(" values from {data}\n")), "{exported}");
     let mode = std::fs::metadata(folder.path("all.tar")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "it has private keys");
     let other = format!("storage file_system {}", folder.path("other").display());
     folder.write("other.json", succeeded_adapt(&folder, &caddyfile(&other)));
-    let said = succeeded(&folder.output(&["storage", "import", "-c", "other.json", "-i", "all.tar"]));
-    assert!(said.contains(" values into ") && said.ends_with("/other\n"), "{said}");
+    let exported = succeeded(&folder.output(&["storage", "import", "-c", "other.json", "-i", "all.tar"]));
+    assert!(exported.contains(" values into ") && exported.ends_with("/other\n"), "{exported}");
     assert_eq!(files(&folder.path("other")), before);
 }
 
 // Caddy's `storage` of an automation policy and of an authority: certificates and authorities that are not in the configuration's.
 #[test]
-fn storages_of_their_own() {
+fn separate_storages() {
     let folder = Folder::new();
     let at = |name: &str| json!({ "module": "file_system", "root": folder.path(name) });
     let internal = |names: &[&str], storage: Value| json!({ "subjects": names, "issuers": [{ "module": "internal" }], "storage": storage });

@@ -91,7 +91,7 @@ fn a_site() {
 
 // Caddy: the socket of a process that was killed is replaced. One that is in use is refused: Caddy takes it away from its process.
 #[test]
-fn a_file_in_the_way() {
+fn an_existing_file_at_the_path() {
     let folder = Folder::new();
     let socket = SocketPath::new();
     let mut server = socket.serve(&folder, "", "", "respond one");
@@ -190,7 +190,7 @@ fn the_proxy_protocol() {
 // Caddy, reverse_proxy: without a trusted peer of a Unix socket X-Forwarded-* fields are removed; with one they stay, and no address
 // is added.
 #[test]
-fn fields_of_a_proxy_behind() {
+fn forwarded_fields_over_a_unix_socket() {
     let folder = Folder::new();
     for (options, want) in [("", "[] [] []"), ("servers {\ntrusted_proxies_unix\n}", "[192.0.2.1] [https] [a.test]")] {
         let (socket, inner) = (SocketPath::new(), SocketPath::new());
@@ -205,9 +205,9 @@ fn fields_of_a_proxy_behind() {
             ),
         );
         let _server = folder.start(&["run"]);
-        let told =
+        let forwarded =
             ["-H", "X-Forwarded-For: 192.0.2.1", "-H", "X-Forwarded-Proto: https", "-H", "X-Forwarded-Host: a.test"];
-        assert_eq!(curl(socket.text(), &[&told[..], &["http://b.test/"]].concat()), want, "{options}");
+        assert_eq!(curl(socket.text(), &[&forwarded[..], &["http://b.test/"]].concat()), want, "{options}");
     }
 }
 
@@ -225,7 +225,7 @@ fn a_reload() {
         String::from_utf8(output.stderr).unwrap()
     };
     let mut kept = UnixStream::connect(&one.0).unwrap();
-    let mut ask = |want: &str| {
+    let mut send_request = |want: &str| {
         kept.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut bytes = Vec::new();
         while !bytes.ends_with(want.as_bytes()) {
@@ -234,9 +234,9 @@ fn a_reload() {
             bytes.push(byte[0]);
         }
     };
-    ask("first");
+    send_request("first");
     reload(&format!("http:// {{\nbind unix/{}|0666 unix/{}\nrespond second\n}}\n", one.text(), two.text()));
-    ask("second");
+    send_request("second");
     assert_eq!((mode(&one), mode(&two)), (0o666, 0o200));
     assert_eq!(curl(two.text(), &["http://localhost/"]), "second");
     // A refused load changes nothing.
@@ -244,14 +244,14 @@ fn a_reload() {
         reload(&format!("http:// {{\nbind unix/{}|0777 unix//no/such/folder\nrespond third\n}}\n", one.text()));
     assert!(errors.contains("listening on unix//no/such/folder: the folder /no/such does not exist"), "{errors}");
     assert_eq!((mode(&one), mode(&two)), (0o666, 0o200));
-    ask("second");
+    send_request("second");
     reload(&format!("http:// {{\nbind unix/{}|0666\nrespond fourth\n}}\n", one.text()));
     assert!(!std::fs::exists(&two.0).unwrap());
-    ask("fourth");
+    send_request("fourth");
     assert_eq!(curl(one.text(), &["http://localhost/"]), "fourth");
 }
 
-/// New connections meet a running listener during reloads: none fails.
+/// No new connection fails during reloads: a listener accepts it.
 #[test]
 fn reloads_lose_no_connection() {
     let folder = Folder::new();

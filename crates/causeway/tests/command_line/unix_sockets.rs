@@ -73,7 +73,7 @@ fn an_upstream() {
     assert!(get(server.port(), &format!("/placeholder/x?socket={name}")).body.starts_with("GET /placeholder/x?"));
     assert_eq!(get(server.port(), "/").status, 200);
     peer.join().unwrap();
-    // The server is gone, and its socket remains; then that is gone too, and a new one comes.
+    // The server ends and leaves its socket file; then the file is removed, and a new server starts.
     assert_eq!(get(server.port(), "/").status, 502);
     let line = server.line_with("an upstream cannot be reached");
     assert!(line.contains(&format!("unix/{path}")) && line.contains("connection refused"), "{line}");

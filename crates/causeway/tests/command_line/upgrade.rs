@@ -82,7 +82,7 @@ fn wrapper(folder: &Folder, arguments: &str) -> String {
 }
 
 /// Sends a request and reads the response, whose body is `hello`. Returns whether the connection stays open.
-fn ask(stream: &mut TcpStream) -> std::io::Result<bool> {
+fn send_request(stream: &mut TcpStream) -> std::io::Result<bool> {
     stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\nhello") {
@@ -118,7 +118,7 @@ fn under_load() {
             scope.spawn(|| {
                 let (mut stream, mut served) = (connect(port), 0);
                 while !done.load(Ordering::Relaxed) {
-                    if !ask(&mut stream).unwrap() {
+                    if !send_request(&mut stream).unwrap() {
                         stream = connect(port);
                     }
                     served += 1;
@@ -216,7 +216,7 @@ fn a_program_that_does_not_serve() {
 
 /// SIGTERM during an upgrade stops the server, and no other process remains. Until then the server answers, and so does its API.
 #[test]
-fn a_stop_meanwhile() {
+fn a_stop_during_an_upgrade() {
     let (folder, sockets) = (Folder::new(), Sockets::new());
     folder.write(
         "Caddyfile",
@@ -245,10 +245,10 @@ fn a_stop_meanwhile() {
     assert!(!std::fs::exists(format!("/proc/{}", id.trim())).unwrap());
 }
 
-/// A reload that waits for an upgrade goes to the other process as soon as it serves, and not when this one ends. The file of the process id
-/// is the other one's then.
+/// A reload that waits for an upgrade is sent to the new process as soon as that serves, not when the old one ends. The
+/// file of the process id is the other one's then.
 #[test]
-fn a_change_meanwhile() {
+fn a_configuration_change_during_an_upgrade() {
     let (folder, sockets) = (Folder::new(), Sockets::new());
     folder.write(
         "Caddyfile",
@@ -260,7 +260,7 @@ fn a_change_meanwhile() {
     let server = folder.start(&["run", "--pidfile", "pid"]);
     // The former process waits for the next request of this connection.
     let mut kept = connect(server.port());
-    assert!(ask(&mut kept).unwrap());
+    assert!(send_request(&mut kept).unwrap());
     let slow = wrapper(&folder, "--pidfile pid");
     let script = std::fs::read_to_string(&slow).unwrap().replace("exec ", "echo $$ > id\nsleep 1\nexec ");
     folder.write("wrapper", script);
@@ -280,7 +280,7 @@ fn a_change_meanwhile() {
         let (output, id) = upgrade.join().unwrap();
         assert_eq!(id, format!("{}\n", Successor::of(&output).0));
     });
-    assert!(!ask(&mut kept).unwrap(), "the former process answers the last request");
+    assert!(!send_request(&mut kept).unwrap(), "the former process answers the last request");
 }
 
 /// The running configuration counts, also if the API has loaded it, and if the file has a mistake meanwhile.
@@ -335,7 +335,8 @@ fn a_signal() {
     }
 }
 
-/// The commands that generate their configuration hand over too, with the body that `respond` read from its standard input.
+/// The commands that generate their configuration can be upgraded too, with the body that `respond` read from its
+/// standard input.
 #[test]
 fn a_generated_configuration() {
     let folder = Folder::new();

@@ -125,11 +125,11 @@ fn an_upstream_that_is_checked() {
     let line = server.line_with("an upstream gets no requests: its active health check fails");
     assert!(line.contains(&address) && line.contains("connection refused"), "{line}");
     assert_eq!(get(port, "/").body, "b");
-    let ask = |path: &str| send(admin, &format!("GET {path}"), &[&format!("Host: localhost:{admin}")]).body;
-    let shown: Value = serde_json::from_str(&ask("/reverse_proxy/upstreams")).unwrap();
+    let send_request = |path: &str| send(admin, &format!("GET {path}"), &[&format!("Host: localhost:{admin}")]).body;
+    let shown: Value = serde_json::from_str(&send_request("/reverse_proxy/upstreams")).unwrap();
     let entry = |port: u16| json!({ "address": format!("127.0.0.1:{port}"), "num_requests": 0, "fails": 0 });
     assert_eq!(shown, json!([entry(ports[0]), entry(ports[1])]));
-    let metrics = ask("/metrics");
+    let metrics = send_request("/metrics");
     let metric = format!("caddy_reverse_proxy_upstreams_healthy{{upstream=\"{address}\"}} 0");
     assert!(metrics.contains(&metric), "{metrics}");
     let _first = upstream(&folder, "a", ports[0]);
@@ -200,9 +200,9 @@ fn a_circuit_breaker() {
     let mut server = folder.start(&["run", "--workers", "2"]);
     let (port, admin) = (server.port(), server.admin_port());
     let host = format!("Host: localhost:{admin}");
-    let ask = |path: &str| send(admin, &format!("GET {path}"), &[&host]).body;
+    let send_request = |path: &str| send(admin, &format!("GET {path}"), &[&host]).body;
     let phase = || {
-        let shown: Value = serde_json::from_str(&ask("/reverse_proxy/upstreams")).unwrap();
+        let shown: Value = serde_json::from_str(&send_request("/reverse_proxy/upstreams")).unwrap();
         shown[0]["circuit_breaker"].as_str().unwrap().to_owned()
     };
     let load = |trip: &str| {
@@ -220,7 +220,7 @@ fn a_circuit_breaker() {
         (0..20).for_each(|_| assert_eq!(get(port, "/").status, 503));
         assert_eq!((upstream.count(), phase().as_str()), (10, "open"));
         let metric = format!("caddy_reverse_proxy_upstreams_healthy{{upstream=\"{address}\"}} 0");
-        assert!(ask("/metrics").contains(&metric));
+        assert!(send_request("/metrics").contains(&metric));
         load("1h");
     }
     // Other settings begin with a closed breaker.

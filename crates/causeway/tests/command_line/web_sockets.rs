@@ -151,7 +151,7 @@ fn of_a_second_upstream() {
 
 // An upgrade has no content: the placeholder of the body reads nothing of the tunnel.
 #[test]
-fn beside_a_placeholder_of_the_body() {
+fn together_with_a_body_placeholder() {
     let upstream = echo_upstream();
     let site = format!(
         "{{\n\tadmin off\n}}\n:0 {{\n\tbind 127.0.0.1\n\theader X-Body \"<{{http.request.body}}>\"\n\treverse_proxy 127.0.0.1:{upstream}\n}}\n"

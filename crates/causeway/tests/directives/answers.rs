@@ -71,7 +71,7 @@ fn abort() {
 // caddyserver.com/docs/caddyfile/directives/redir
 #[test]
 fn redir() {
-    for (directive, asked, status, location) in [
+    for (directive, requested, status, location) in [
         ("redir https://example.com", "/x?y", 302, "https://example.com"),
         ("redir https://example.com{uri}", "/x%20y?z=%41", 302, "https://example.com/x%20y?z=%41"),
         ("redir https://example.com{uri} permanent", "/x?y", 301, "https://example.com/x?y"),
@@ -84,7 +84,7 @@ fn redir() {
         ("redir * //{host}/{path.1}", "http://h.test/a/b", 302, "//h.test/b"),
     ] {
         let mut kit = site(directive);
-        let answer = kit.send(&request(asked));
+        let answer = kit.send(&request(requested));
         assert_eq!((answer.status, joined(&answer, "Location").as_deref()), (status, Some(location)), "{directive}");
     }
     let page = site("redir https://example.com/?a=\"b\"&c html").send(&request("/"));

@@ -55,7 +55,7 @@ fn header() {
 #[test]
 fn request_header() {
     let show = "respond \"{header.A}|{header.B}|{header.Referer}|{host}\"";
-    let asked = "/\nA: one\nA: two\nB: old-value\nReferer: http://x/";
+    let request_text = "/\nA: one\nA: two\nB: old-value\nReferer: http://x/";
     for (directive, want) in [
         ("request_header A new", "new|old-value|http://x/|localhost"),
         ("request_header A: new", "new|old-value|http://x/|localhost"),
@@ -68,7 +68,7 @@ fn request_header() {
         ("request_header Host other.test", "one,two|old-value|http://x/|other.test"),
         ("request_header /private/* A new", "one,two|old-value|http://x/|localhost"),
     ] {
-        check(&format!("{directive}\n{show}"), &[(asked, 200, want)]);
+        check(&format!("{directive}\n{show}"), &[(request_text, 200, want)]);
     }
     let mut kit = site("request_header A new\nrespond {header.A}");
     assert_eq!(kit.send(&request("http://localhost/\nA: old")).text(), "new");

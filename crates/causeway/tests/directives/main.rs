@@ -68,12 +68,12 @@ fn refused(directives: &str, want: &str) {
     let source = format!(":80 {{\n{directives}\n}}\n");
     let registry = causeway::registry();
     let adapted = caddyfile::adapt(&source, "Caddyfile", &causeway::directives(&registry), &|_| None);
-    let said = match adapted {
+    let outcome = match adapted {
         Err(error) => error.to_string(),
         Ok(adapted) => match plan::load(&adapted.json, &registry) {
             Err(error) => error.to_string(),
             Ok(_) => panic!("it is served: {directives}"),
         },
     };
-    assert!(said.contains(want), "{directives}\n{said}");
+    assert!(outcome.contains(want), "{directives}\n{outcome}");
 }

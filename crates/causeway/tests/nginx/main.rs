@@ -1,4 +1,5 @@
-//! `--adapter nginx`: the configurations in `crates/nginx/tests/shapes`, adapted, validated, and served beside nginx itself.
+//! `--adapter nginx`: the configurations in `crates/nginx/tests/shapes`, adapted, validated, served, and compared with
+//! nginx.
 //!
 //! In a shape `ROOT` stands for the test's folder, `UP1` and `UP2` for the ports of two upstreams. The tests replace the ports
 //! 80 and 443 in `listen` by free ones, and put a shape without a block `http` into one.
@@ -105,7 +106,7 @@ const HOSTS: &[&str] = &[
 ];
 
 /// Differences that are meant: the shape or `*`, the path or `*`, nginx's status, our status, and the reason.
-const MEANT: &[(&str, &str, u16, u16, &str)] = &[
+const INTENDED_DIFFERENCES: &[(&str, &str, u16, u16, &str)] = &[
     ("*", "*", 403, 404, "a folder without an index; Caddy does not tell it from a missing file"),
     ("gone", "/", 405, 404, "a server without a root has no files"),
     ("proxy_variables", "/", 405, 404, "a server without a root has no files"),
@@ -178,7 +179,7 @@ fn every_shape_is_valid_and_formatted() {
 
 /// Every line of a configuration has an effect, or is named with its place, on standard error and in the Caddyfile.
 #[test]
-fn a_line_without_an_equivalent_is_named_twice() {
+fn a_line_without_an_equivalent_is_reported_twice() {
     let folder = ShapeFolder::new("notes");
     std::fs::write(
         folder.0.join("nginx.conf"),
@@ -198,7 +199,7 @@ fn a_line_without_an_equivalent_is_named_twice() {
 
 /// A server without TLS and with it is two sites, since only the second has a certificate.
 #[test]
-fn a_server_with_both_kinds_of_addresses_is_two_sites() {
+fn a_server_with_and_without_tls_is_two_sites() {
     let folder = ShapeFolder::new("both-kinds");
     if !certificate(&folder) {
         eprintln!("skipped: there is no openssl");
@@ -234,7 +235,7 @@ fn mistakes_name_their_line() {
 
 /// The adapted configuration answers as nginx does.
 #[test]
-fn answers_equal_those_of_nginx() {
+fn responses_equal_those_of_nginx() {
     let Some(nginx) = installed_nginx() else { return };
     let up = upstream();
     let (mut equal, mut sent, mut differences) = (0, 0, Vec::new());
@@ -254,7 +255,7 @@ fn answers_equal_those_of_nginx() {
         for (method, host, path) in requests {
             sent += 1;
             let (a, b) = (request(theirs, method, host, path), request(ours, method, host, path));
-            let meant = MEANT.iter().any(|(shape, at, their_status, our_status, _)| {
+            let meant = INTENDED_DIFFERENCES.iter().any(|(shape, at, their_status, our_status, _)| {
                 (*shape == "*" || shape == name)
                     && (*at == "*" || *at == path)
                     && (a.status, b.status) == (*their_status, *our_status)

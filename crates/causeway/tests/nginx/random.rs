@@ -1,4 +1,4 @@
-//! Random servers: locations within each other, rules and access rules in many combinations, beside nginx.
+//! Random servers: locations within each other, rules and access rules in many combinations, compared with nginx.
 
 use crate::support::*;
 use crate::upstream;

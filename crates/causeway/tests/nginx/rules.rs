@@ -1,4 +1,4 @@
-//! Rules, locations and addresses, with the requests that tell them apart.
+//! Rules, locations and addresses, with the requests that distinguish them.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -91,7 +91,7 @@ fn rules_after_a_flag_equal_those_of_nginx() {
 
 /// nginx's documentation of `rewrite`: after `break` the request stays in its location, even if other rules have changed the path.
 #[test]
-fn a_break_beside_other_rules_equals_that_of_nginx() {
+fn a_break_with_other_rules_equals_that_of_nginx() {
     let paths = "/closed/x /closed/old/x /closed/index.html /leaves/index.html /leaves/one/index.html /asked/index.html /asked/index.html?a=1 \
                  /asked/index.html?b=1 /asked/index.html?b=1&c=1 /asked/index.html?c=1 /asked/two/index.html /ended/index.html /more/page.html \
                  /more/old/page.html /more/b/ /more/b /more /up/x?y=1 /up/old/x /named/one/ /named/x?y=1 /named/x /twice/x?y=1 /twice/ /view/x \
@@ -120,7 +120,7 @@ fn paths_in_conditions_equal_those_of_nginx() {
 
 /// nginx's documentation of `location`, and its order for locations within others.
 #[test]
-fn locations_within_others_equal_those_of_nginx() {
+fn nested_locations_equal_those_of_nginx() {
     let paths = "/in/ /in/one/ /in/x.txt /in/up /in/up/ /in /p/ /p/x /p/q/t /p/q/x /p/t /p/r/t /p/r/ /p/r/s/ /p/r/s/t /p/r/s/x \
                  /e/ /e/a.txt /e/f/a.txt /e/f/x /e/x /a.txt /x /f/a.txt";
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
@@ -195,7 +195,7 @@ fn fields_of_clients_equal_those_of_nginx() {
     compare("rewrites", &["location"], &paths.map(|path| ("GET", path, "")));
 }
 
-/// nginx's documentation of `listen`: each address and port has servers and a default server of its own.
+/// nginx's documentation of `listen`: each address and port has its own servers and its own default server.
 #[test]
 fn addresses_of_servers_equal_those_of_nginx() {
     let Some(nginx) = installed_nginx() else { return };

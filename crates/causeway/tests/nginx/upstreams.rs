@@ -202,7 +202,8 @@ fn naming_program(folder: &ShapeFolder) {
     });
 }
 
-/// nginx's documentation of `index`: the location of the index is chosen anew. Where nginx runs no program, the source is not sent.
+/// nginx's documentation of `index`: the location of the index is chosen again. Where nginx runs no program, the source
+/// is not sent.
 #[test]
 fn indexes_that_are_programs_equal_those_of_nginx() {
     let folder = ShapeFolder::new("indexes");
@@ -242,7 +243,7 @@ fn pages_of_programs_equal_those_of_nginx() {
 
 /// nginx's documentation of `client_max_body_size` and `add_header`.
 #[test]
-fn sizes_and_fields_beside_upstreams_equal_those_of_nginx() {
+fn sizes_and_fields_with_upstreams_equal_those_of_nginx() {
     let content = |bytes: usize| format!("Content-Length: {bytes}\r\n\r\n{}", "x".repeat(bytes));
     let contents = [10, 1500, 5000].map(content);
     let paths = ["/large/x", "/page/x", "/small/x"];
@@ -255,7 +256,7 @@ fn sizes_and_fields_beside_upstreams_equal_those_of_nginx() {
 
 /// A lifetime of the configuration is not for requests with a cookie: unlike nginx, and named.
 #[test]
-fn a_stored_response_without_a_lifetime_is_not_for_requests_with_a_cookie() {
+fn stored_responses_without_a_lifetime_exclude_cookie_requests() {
     let folder = ShapeFolder::new("personal");
     let port = free_port();
     std::fs::write(folder.0.join("ours.conf"), complete(&shape("cache"), &folder, [port, 0], counting_upstream()))

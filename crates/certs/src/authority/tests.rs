@@ -39,7 +39,7 @@ fn local() -> AuthoritySpec {
 // Caddy's documentation of `pki`: a root of ten years, an intermediate of seven days, leaves of twelve hours that
 // clients accept.
 #[test]
-fn a_chain_is_believed_for_its_name_only() {
+fn a_chain_is_valid_for_its_name_only() {
     let folder = Folder::new();
     let authority = open(&folder, local(), now()).unwrap();
     let key = KeyPair::generate().unwrap();
@@ -49,14 +49,14 @@ fn a_chain_is_believed_for_its_name_only() {
     {
         for by in [SignedBy::Intermediate, SignedBy::Root] {
             let chain = authority.sign(&[name.to_owned()], &key, hours(12), by, now()).unwrap();
-            let asked = name.replace('*', "b");
-            assert_eq!(verify(&authority.root, &chain, &asked, now()), Ok(()), "{name} {by:?}");
+            let requested = name.replace('*', "b");
+            assert_eq!(verify(&authority.root, &chain, &requested, now()), Ok(()), "{name} {by:?}");
             assert!(verify(&authority.root, &chain, other, now()).is_err(), "{name} {by:?}");
             assert!(
-                verify(&authority.root, &chain, &asked, now() + hours(12) + Duration::from_secs(1)).is_err(),
+                verify(&authority.root, &chain, &requested, now() + hours(12) + Duration::from_secs(1)).is_err(),
                 "{name}"
             );
-            assert!(verify(&authority.root, &chain, &asked, now() - hours(1)).is_err(), "{name}: not valid yet");
+            assert!(verify(&authority.root, &chain, &requested, now() - hours(1)).is_err(), "{name}: not valid yet");
         }
     }
     let (from, to) = read_validity(&authority.root, "").unwrap();
@@ -138,7 +138,7 @@ fn broken_storage() {
 // Caddy's JSON of an authority: `root` and `intermediate` from files, common names with placeholders, a bounded
 // lifetime.
 #[test]
-fn what_an_authority_is_told() {
+fn options_of_an_authority() {
     let (folder, other) = (Folder::new(), Folder::new());
     let theirs = open(&other, local(), now()).unwrap();
     let file = |file: &str| other.path(&format!("data/pki/authorities/local/{file}"));

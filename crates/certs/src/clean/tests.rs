@@ -27,7 +27,7 @@ fn set_modified(folder: &Folder, key: &str, at: SystemTime) {
 
 // Caddy's `cleanStorageUnits` with certmagic's `CleanStorage`: two weeks after its end, a certificate is removed with its key and its record.
 #[test]
-fn what_is_removed() {
+fn expired_files_are_removed() {
     let folder = Folder::new();
     let storage = FileStorage::new(folder.path(""));
     let old = [("*.old.example", 15 * DAY), ("192.0.2.1", 300 * DAY), ("edge.example", 14 * DAY)];

@@ -100,7 +100,7 @@ fn a_storage_that_cannot_be_written() {
 }
 
 #[test]
-fn what_is_broken_in_storage_is_replaced() {
+fn damaged_files_in_storage_are_replaced() {
     let folder = Folder::new();
     let names = [local("localhost")];
     let at = |file: &str| folder.path(&format!("data/certificates/local/localhost/localhost.{file}"));
@@ -136,7 +136,7 @@ fn kinds_of_keys() {
 }
 
 #[test]
-fn a_renewal_that_fails_keeps_what_there_is() {
+fn a_failed_renewal_keeps_the_certificate() {
     let folder = Folder::new();
     let keeper = open(&folder, &[local("localhost")], None, now());
     let before = leaf(&keeper, "localhost");
@@ -187,7 +187,7 @@ fn served(keeper: &Keeper) -> Option<Arc<Certificate>> {
 
 // A public name has no certificate until the caller puts one, which the next start finds in Caddy's layout.
 #[test]
-fn a_public_certificate_is_put_and_found_again() {
+fn a_public_certificate_is_stored_and_loaded() {
     let folder = Folder::new();
     let keeper = open_public(&folder, &["one"], None);
     assert!(served(&keeper).is_none() && keeper.renew_at(NAME).is_none());
@@ -207,7 +207,7 @@ fn a_public_certificate_is_put_and_found_again() {
 
 // Caddy's `storage` of an authority and of an automation policy: each has its own, and a certificate does not carry over to another one.
 #[test]
-fn storages_of_their_own() {
+fn separate_storages() {
     let folder = Folder::new();
     let storage = |name: &str| Some(Arc::new(FileStorage::new(folder.path(name))) as SharedStorage);
     let plan = |leaves: &str| CertificatePlan {
@@ -237,7 +237,7 @@ fn storages_of_their_own() {
 }
 
 #[test]
-fn a_public_certificate_in_a_storage_of_its_own() {
+fn a_public_certificate_in_its_own_storage() {
     let folder = Folder::new();
     let own: SharedStorage = Arc::new(FileStorage::new(folder.path("own")));
     let public = Public {
@@ -274,7 +274,7 @@ fn another_authority_needs_another_certificate() {
 }
 
 #[test]
-fn a_certificate_that_does_not_fit_is_not_put() {
+fn a_certificate_that_does_not_match_is_not_stored() {
     let folder = Folder::new();
     let keeper = open_public(&folder, &["one"], None);
     let (good, key) = issued(&[NAME], now(), 90);
@@ -293,7 +293,7 @@ fn a_certificate_that_does_not_fit_is_not_put() {
 
 // Of the authorities, the certificate that stays valid the longest is served.
 #[test]
-fn the_certificate_that_lasts_longest() {
+fn the_certificate_with_the_latest_expiry() {
     let folder = Folder::new();
     let keeper = open_public(&folder, &["one"], None);
     for (authority, days) in [("one", 30), ("two", 90), ("three", 60)] {
@@ -331,7 +331,7 @@ fn expired_or_broken_in_storage() {
 
 // A full disk: the certificate that the authority has issued is served nevertheless.
 #[test]
-fn served_though_it_cannot_be_stored() {
+fn a_certificate_that_cannot_be_stored_is_served() {
     let folder = Folder::new();
     let keeper = open_public(&folder, &["one"], None);
     let lock = FileStorage::new(folder.path("data")).lock("issue_cert_a.example").unwrap();

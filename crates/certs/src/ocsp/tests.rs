@@ -136,7 +136,7 @@ fn a_request() {
 // RFC 6960 §3.2: a response is accepted if it is about the certificate, its signer is the issuer or a responder that the issuer has
 // authorized (§4.2.2.2), and it is current.
 #[test]
-fn who_may_answer() {
+fn signers_of_responses() {
     let (authority, other) = (Authority::new("ca"), Authority::new("other"));
     let signing = || Some(ExtendedKeyUsagePurpose::OcspSigning);
     let leaf = authority.leaf(true);
@@ -170,7 +170,7 @@ fn who_may_answer() {
 
 // RFC 6960 §2.4, RFC 5019 §2.2.4, and CertMagic's check of the end.
 #[test]
-fn what_an_answer_says() {
+fn contents_of_a_response() {
     let authority = Authority::new("ca");
     let leaf = authority.leaf(true);
     let check = |change: &dyn Fn(&mut TestResponse)| {
@@ -211,7 +211,7 @@ fn what_an_answer_says() {
 
 // RFC 6960 §2.3: an error has no content. A cut or changed response is refused and never panics.
 #[test]
-fn broken_answers() {
+fn malformed_responses() {
     let authority = Authority::new("ca");
     let leaf = authority.leaf(true);
     let whole = TestResponse::good(&leaf).signed(authority.issuer.key(), &[&authority.der]);

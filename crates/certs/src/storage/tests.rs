@@ -27,7 +27,7 @@ fn names_as_parts_of_keys() {
 
 // certmagic's FileStorage: files of mode 0600 in folders of mode 0700; a value is replaced as a whole.
 #[test]
-fn values_are_kept_for_their_owner_only() {
+fn values_are_readable_by_their_owner_only() {
     let folder = Folder::new();
     let storage = FileStorage::new(folder.path("data"));
     assert_eq!(storage.load("a/b/c.crt").unwrap(), None);
@@ -71,7 +71,7 @@ fn values_are_listed_and_deleted() {
 }
 
 #[test]
-fn a_name_is_held_by_one() {
+fn a_lock_has_one_holder() {
     let folder = Folder::new();
     let storage = FileStorage::new(folder.path(""));
     let held = storage.lock("n").unwrap();
@@ -91,7 +91,7 @@ fn a_name_is_held_by_one() {
 // Processes that store and remove values in one folder, as open challenges are: the folder disappears with its last value, and no write fails
 // because of that.
 #[test]
-fn a_folder_that_comes_and_goes() {
+fn a_folder_removed_and_created_concurrently() {
     let folder = Folder::new();
     std::thread::scope(|scope| {
         for thread in 0..4 {

@@ -83,7 +83,7 @@ fn signed(id: &str, algorithm: &'static SignatureAlgorithm, serial: &[u8], organ
     Arc::new(certificate_with(&["a.example"], &[id], now - DAY, now + DAY, algorithm, params))
 }
 
-/// A selection that all certificates meet.
+/// A selection that matches all certificates.
 fn unconditional(tag: &str) -> CertificateSelection {
     CertificateSelection {
         tag: tag.into(),

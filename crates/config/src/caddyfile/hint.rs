@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn homes() {
+    fn contexts_of_options() {
         for (name, want) in [
             ("header_up", Some("reverse_proxy")),
             ("on_demand", Some("tls")),

@@ -94,7 +94,7 @@ mod tests {
 
         // On any other comparison it still returns a permutation.
         #[test]
-        fn survives_what_is_no_order(keys in proptest::collection::vec(any::<u8>(), 0..200), seed: u8) {
+        fn inconsistent_orders_terminate(keys in proptest::collection::vec(any::<u8>(), 0..200), seed: u8) {
             let mut sorted = keys.clone();
             sort(&mut sorted, |a, b| a.wrapping_mul(*b).wrapping_add(seed) % 3 == 0);
             let counted = |mut list: Vec<u8>| {

@@ -238,7 +238,7 @@ mod tests {
 
     // Caddy's documentation of `admin`: on at localhost:2019 by default, `config.persist` on.
     #[test]
-    fn what_is_said_of_the_admin_api() {
+    fn settings_of_the_admin_api() {
         let silent = Admin {
             switch: Switch::On,
             listen: None,
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn refused_settings() {
         for (config, want) in [
             (
                 json!({ "admin": { "listen": "unix//run/x|0060" } }),

@@ -122,7 +122,7 @@ fn protocols_of_each_address() {
 }
 
 #[test]
-fn what_is_not_known_is_named_with_its_path() {
+fn unknown_members_are_reported_with_their_path() {
     let got = outcome(&json!({ "apps": { "http": { "servers": { "s": { "lissten": [] } } } } }));
     assert!(got.starts_with("apps.http.servers.s.lissten: unknown field `lissten`"), "{got}");
     // An app and a module of a plugin are refused with an alternative.

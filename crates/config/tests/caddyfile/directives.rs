@@ -84,7 +84,7 @@ fn header() {
 
 // Each `?field` of a block has its own condition, so it becomes its own handler, after the others.
 #[test]
-fn header_defaults_are_handlers_of_their_own() {
+fn header_defaults_are_separate_handlers() {
     assert_eq!(
         handlers("header {\n?A 1\nB 2\n?C 3\nmatch status 200\n}"),
         json!([
@@ -171,7 +171,7 @@ fn file_server() {
 }
 
 #[test]
-fn other_answers() {
+fn other_responses() {
     check(&[
         ("abort", json!({ "handler": "static_response", "abort": true })),
         ("error 404", json!({ "handler": "error", "status_code": 404 })),
@@ -341,7 +341,7 @@ fn request_body() {
 
 // log_append: with `<` before the name the value is evaluated before the request is handled. log_level: any case.
 #[test]
-fn what_the_access_log_is_told() {
+fn options_of_the_access_log() {
     check(&[
         (
             "log_append user {header.X-User}",

@@ -473,7 +473,7 @@ fn options() {
 
 // Columns count characters of the file as written: substituted values and joined lines do not shift later columns.
 #[test]
-fn positions_are_the_operators() {
+fn positions_refer_to_the_original_text() {
     check(&[
         (
             ":80\nheader A \"äöü\" b\nrespnd",
@@ -525,7 +525,7 @@ fn imports_that_grow() {
 
 // A feature of Caddy's that is not implemented has another error than an unknown name.
 #[test]
-fn not_built_is_a_kind_of_its_own() {
+fn not_built_is_a_separate_error_kind() {
     let mut directives = Directives::standard();
     directives.withhold("templates");
     let error = adapt(":80\ntemplates", "Caddyfile", &directives, &|_| None).unwrap_err();
@@ -533,7 +533,7 @@ fn not_built_is_a_kind_of_its_own() {
 }
 
 #[test]
-fn words_of_a_proxy_that_are_elsewhere() {
+fn proxy_options_in_the_wrong_block() {
     for (option, want) in [
         ("timeout 30s", "those of 'transport http', such as 'response_header_timeout'"),
         ("dial_timeout 3s", "it belongs in the block of 'transport http'"),

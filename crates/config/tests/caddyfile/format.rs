@@ -80,7 +80,7 @@ fn text() {
 
 // The first character that would change, counted as editors do. Windows line breaks are accepted.
 #[test]
-fn where_it_is_not_formatted() {
+fn texts_that_are_not_formatted() {
     for (text, want) in [
         (":80\nrespond a\n", None),
         (":80\r\nrespond a\r\n", None),
@@ -109,7 +109,7 @@ fn unsettled_texts() {
 
 // Words that Caddy's formatter would split: the file is returned unchanged.
 #[test]
-fn what_would_mean_something_else() {
+fn texts_whose_meaning_would_change() {
     for text in [
         ":80 {\n  respond a}\n}\n",
         ":80 {\n\tvars {\n\t\ta b\n\t\t`c d`   e\n\t}\n}\n",
@@ -179,7 +179,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn formatting_twice_is_formatting_once(text in super::any_input::soup()) {
+    fn formatting_is_idempotent(text in super::any_input::soup()) {
         let once = format(text.as_bytes());
         prop_assert_eq!(format(once.as_bytes()), once.clone());
         // CRLF counts as a plain line break here, and the text with plain line breaks may format differently.
@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn a_valid_file_means_the_same(text in valid()) {
+    fn formatting_keeps_the_meaning_of_a_valid_file(text in valid()) {
         let before = read(&text).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
         let formatted = format(text.as_bytes());
         let after = read(&formatted).map_err(|error| TestCaseError::fail(format!("{error}\n{formatted}")))?;

@@ -85,7 +85,7 @@ fn tokens_after_a_directive() {
 
 // A further matcher of the kind can start with its name on the same line; any other word is an error.
 #[test]
-fn words_left_over() {
+fn surplus_words() {
     for (surplus, written) in [
         ("header A b header C d", "{\nheader A b\nheader C d\n}"),
         ("header_regexp n A b header_regexp C d", "{\nheader_regexp n A b\nheader_regexp C d\n}"),

@@ -45,7 +45,7 @@ fn authorities_of_the_global_block() {
 
 // Global options: skip_install_trust applies to every authority, or to the local one if none is configured.
 #[test]
-fn authorities_that_nobody_is_told_to_trust() {
+fn authorities_without_trust_installation() {
     let distrusted = || json!({ "install_trust": false });
     for (source, want) in [
         ("{\nskip_install_trust\n}\n:80\n", Some(json!({ "local": distrusted() }))),

@@ -178,7 +178,7 @@ fn circuit_breaker() {
 
 // "Streaming", "Headers", "Rewrites".
 #[test]
-fn requests_and_answers_on_their_way() {
+fn options_for_requests_and_responses() {
     check(&[
         ("flush_interval -1", json!({ "flush_interval": -1 })),
         (
@@ -210,7 +210,7 @@ fn requests_and_answers_on_their_way() {
 
 // "Intercepting responses": handlers without a matcher come last, regardless of the written order.
 #[test]
-fn answers() {
+fn routes_for_responses() {
     check(&[
         (
             "replace_status 200\n@gone status 404 410\n@text {\nstatus 2xx\nheader Content-Type text/*\n}\n\

@@ -62,7 +62,7 @@ pub(super) fn check(source: &str, file: &str) {
 
 // One line for each option whose parser does not check all its words itself.
 #[test]
-fn options_that_take_few_words() {
+fn options_with_few_arguments() {
     let servers = "name a\ntimeouts {\nidle 5s\nread_body 10s\nread_header 1s\nwrite 1s\n}\nmax_header_size 1MB\nkeepalive_interval 1s\n\
                    keepalive_idle 1s\nkeepalive_count 3\nenable_full_duplex\ntrusted_proxies_unix\ntrusted_proxies_strict\n\
                    expected_dot_headers a\nlog_credentials\ntrace\nprotocols h1 h2\nclient_ip_headers A\nstrict_sni_host on\n0rtt off\n\

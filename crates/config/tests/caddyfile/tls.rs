@@ -32,7 +32,7 @@ fn issuers(global: &str, directive: &str) -> Value {
 
 // tls: protocols, ciphers, curves, alpn, client_auth, insecure_secrets_log.
 #[test]
-fn what_a_handshake_allows() {
+fn options_of_a_handshake() {
     for (lines, want) in [
         ("protocols tls1.3", json!({ "protocol_min": "tls1.3" })),
         ("protocols tls1.2 tls1.3", json!({ "protocol_min": "tls1.2", "protocol_max": "tls1.3" })),

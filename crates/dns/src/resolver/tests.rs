@@ -9,19 +9,19 @@ use tokio::net::{TcpListener, UdpSocket};
 use super::*;
 
 /// The queries that a server received, with `tcp` after those over TCP.
-type Asked = Arc<Mutex<Vec<String>>>;
+type Queries = Arc<Mutex<Vec<String>>>;
 
 /// Starts a DNS server on UDP and TCP; `answer` fills the response. Nothing is sent if it returns false.
-async fn server(answer: impl Fn(&mut Message) -> bool + Clone + Send + 'static) -> (SocketAddr, Asked) {
-    let (tcp, asked) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Asked::default());
+async fn server(answer: impl Fn(&mut Message) -> bool + Clone + Send + 'static) -> (SocketAddr, Queries) {
+    let (tcp, queries) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Queries::default());
     let address = tcp.local_addr().unwrap();
     let udp = UdpSocket::bind(address).await.unwrap();
     let respond = {
-        let asked = Arc::clone(&asked);
+        let queries = Arc::clone(&queries);
         move |bytes: &[u8], suffix: &str| {
             let mut message = Message::from_vec(bytes).unwrap();
             let query = &message.queries[0];
-            asked.lock().unwrap().push(format!("{} {}{suffix}", query.name(), query.query_type()));
+            queries.lock().unwrap().push(format!("{} {}{suffix}", query.name(), query.query_type()));
             message.metadata.message_type = MessageType::Response;
             answer(&mut message).then(|| message.to_vec().unwrap())
         }
@@ -46,7 +46,7 @@ async fn server(answer: impl Fn(&mut Message) -> bool + Clone + Send + 'static) 
             }
         }
     });
-    (address, asked)
+    (address, queries)
 }
 
 fn name(text: &str) -> Name {
@@ -89,22 +89,22 @@ fn world(message: &mut Message) -> bool {
 // RFC 8305 §3: the resolver queries both families at once, and the addresses of one do not depend on an answer for the other.
 #[tokio::test]
 async fn one_family_does_not_wait_for_the_other() {
-    let is_asked = Arc::new(Mutex::new(false));
-    let (server, asked) = server(move |message| {
+    let is_queried = Arc::new(Mutex::new(false));
+    let (server, queries) = server(move |message| {
         let kind = message.queries[0].query_type();
-        let mut is_asked = is_asked.lock().unwrap();
-        *is_asked |= kind == RecordType::AAAA;
+        let mut is_queried = is_queried.lock().unwrap();
+        *is_queried |= kind == RecordType::AAAA;
         if kind == RecordType::A {
             push(message, "a.test.", RData::A(A::new(127, 0, 0, 2)));
         }
         // Never for AAAA, and for A only once the server has seen that question.
-        kind == RecordType::A && *is_asked
+        kind == RecordType::A && *is_queried
     })
     .await;
     let mut resolver = resolver(&[server.to_string()]);
     resolver.settings.attempts = 2;
     assert_eq!(resolver.addresses("a.test.", Families::Both).await.unwrap(), [IpAddr::from([127, 0, 0, 2])]);
-    assert!(asked.lock().unwrap().iter().any(|it| it == "a.test. AAAA"));
+    assert!(queries.lock().unwrap().iter().any(|it| it == "a.test. AAAA"));
 }
 
 /// A resolver with short limits for these servers.
@@ -122,7 +122,7 @@ fn resolver(servers: &[String]) -> Resolver {
 async fn addresses(server: SocketAddr, name: &str, families: Families) -> Result<Vec<String>, String> {
     let found = resolver(&[server.to_string()]).addresses(name, families).await;
     let mut found: Vec<_> = found.map_err(|error| error.to_string())?.iter().map(ToString::to_string).collect();
-    // Whether IPv6 comes first depends on the machine.
+    // Whether IPv6 addresses precede IPv4 ones depends on the machine.
     found.sort_by_key(|ip| ip.contains(':'));
     Ok(found)
 }
@@ -130,7 +130,7 @@ async fn addresses(server: SocketAddr, name: &str, families: Families) -> Result
 // RFC 1035, RFC 3596; resolv.conf(5), `search`.
 #[tokio::test]
 async fn addresses_of_names() {
-    let (server, asked) = server(world).await;
+    let (server, queries) = server(world).await;
     let both = ["127.0.0.2", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
     for (name, families, want) in [
         ("a.test.", Families::Both, Ok(both.clone())),
@@ -149,9 +149,9 @@ async fn addresses_of_names() {
         let found = addresses(server, name, families).await;
         assert_eq!(found.as_ref().map_err(String::as_str), want.as_ref().map_err(|text| *text), "{name}");
     }
-    asked.lock().unwrap().clear();
+    queries.lock().unwrap().clear();
     addresses(server, "a", Families::Ipv4).await.unwrap();
-    assert_eq!(*asked.lock().unwrap(), ["a.sub.test. A", "a.test. A"]);
+    assert_eq!(*queries.lock().unwrap(), ["a.sub.test. A", "a.test. A"]);
     let long = format!("{}.test", "a".repeat(250));
     assert!(addresses(server, &long, Families::Both).await.is_err());
 }
@@ -169,7 +169,7 @@ async fn services_of_names() {
     }
 }
 
-// A server that fails or does not answer gives way to the next one, whichever comes first.
+// If a server fails or does not respond, the next one is used; either may be the first.
 #[tokio::test]
 async fn several_servers() {
     let (good, _) = server(world).await;
@@ -191,19 +191,19 @@ async fn several_servers() {
 // Caddy, network addresses: `tcp/` means TCP from the start.
 #[tokio::test]
 async fn over_tcp() {
-    let (server, asked) = server(world).await;
+    let (server, queries) = server(world).await;
     let resolver = resolver(&[format!("tcp/{server}")]).with_limits(Some(Duration::from_secs(5)), None);
     assert_eq!(resolver.addresses("a.test.", Families::Ipv4).await.unwrap().len(), 2);
-    assert_eq!(*asked.lock().unwrap(), ["a.test. A tcp"]);
+    assert_eq!(*queries.lock().unwrap(), ["a.test. A tcp"]);
 }
 
 // The system's own hosts come first, as in every resolver of Unix.
 #[tokio::test]
-async fn hosts_come_first() {
-    let (server, asked) = server(world).await;
+async fn the_hosts_file_has_precedence() {
+    let (server, queries) = server(world).await;
     let resolver = Resolver { hosts: "127.0.0.7 a.test".to_owned(), ..resolver(&[server.to_string()]) };
     assert_eq!(resolver.addresses("a.test", Families::Both).await.unwrap(), [IpAddr::from([127, 0, 0, 7])]);
-    assert!(asked.lock().unwrap().is_empty());
+    assert!(queries.lock().unwrap().is_empty());
 }
 
 // RFC 8305 §5: the second family is tried after a pause, or at once if the first one fails.

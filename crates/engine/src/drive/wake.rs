@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_marks_the_slot_and_wakes_the_task_that_follows() {
+    fn a_wake_marks_the_slot_and_wakes_the_registered_task() {
         let wake = ExchangeWake::default();
         wake.waker.wake_by_ref();
         assert!(wake.take_ready() && !wake.take_ready(), "marked once, though no task is registered");

@@ -22,7 +22,7 @@ async fn wait(holds: &Holds, key: TimerKey) -> (Read, Duration) {
 }
 
 #[test]
-fn what_is_held_goes_on_when_it_is_due() {
+fn a_held_read_resumes_when_it_is_due() {
     on_a_worker(async {
         let holds = Rc::new(Holds::default());
         let (late, soon) = keys();
@@ -45,7 +45,7 @@ fn what_is_held_goes_on_when_it_is_due() {
 }
 
 #[test]
-fn one_that_is_forgotten_wakes_nobody_and_its_key_is_used_again() {
+fn a_removed_hold_wakes_no_task_and_its_key_is_reused() {
     on_a_worker(async {
         let holds = Rc::new(Holds::default());
         let key = keys().0;

@@ -90,7 +90,7 @@ impl ListenerFixture {
     }
 }
 
-async fn ask(address: SocketAddr) -> String {
+async fn send_request(address: SocketAddr) -> String {
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(REQUEST).await.unwrap();
     last_line(client).await
@@ -108,7 +108,7 @@ fn on_a_worker(test: impl AsyncFnOnce()) {
 }
 
 #[test]
-fn a_connection_of_a_listener_that_is_only_prepared_is_the_word_to_switch() {
+fn a_connection_of_a_prepared_listener_commits_the_reload() {
     on_a_worker(async || {
         let mut bench = ListenerFixture::new();
         bench.prepare("old", &[0], &[0]);
@@ -124,7 +124,7 @@ fn a_connection_of_a_listener_that_is_only_prepared_is_the_word_to_switch() {
 }
 
 #[test]
-fn a_connection_of_a_listener_that_has_ended_is_answered_under_its_plan() {
+fn a_connection_of_a_closed_listener_is_served_by_its_plan() {
     on_a_worker(async || {
         let mut bench = ListenerFixture::new();
         let addresses = bench.prepare("old", &[0, 1], &[0, 1]);
@@ -135,7 +135,7 @@ fn a_connection_of_a_listener_that_has_ended_is_answered_under_its_plan() {
         bench.listeners.when_closed(done);
         assert!(closed.recv().await.is_none());
         assert!(TcpStream::connect(addresses[1]).await.is_err());
-        assert_eq!(ask(addresses[0]).await, "new");
+        assert_eq!(send_request(addresses[0]).await, "new");
         assert_eq!(bench.hand_over(1).await, "old");
         bench.listeners.forget(&[ListenerKey(1)]);
         assert!(bench.listeners.ended.is_empty());
@@ -143,7 +143,7 @@ fn a_connection_of_a_listener_that_has_ended_is_answered_under_its_plan() {
 }
 
 #[test]
-fn what_was_prepared_and_abandoned_closes_and_is_freed() {
+fn abandoned_listeners_are_closed_and_freed() {
     on_a_worker(async || {
         let mut bench = ListenerFixture::new();
         let addresses = bench.prepare("given up", &[0], &[0]);

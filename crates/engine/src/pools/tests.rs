@@ -66,7 +66,7 @@ fn occupy(pool: &Arc<WorkPool>, jobs: &Jobs, work: Work) -> Sender<()> {
 const WORK: fn() -> Work = || Work::of(WorkKind::Blocking);
 
 #[test]
-fn a_pool_runs_jobs_in_order_refuses_beyond_its_queue_and_survives_a_panic() {
+fn a_pool_keeps_order_bounds_its_queue_and_survives_a_panic() {
     struct Panics;
     impl Job for Panics {
         fn run(self: Box<Self>) {
@@ -88,7 +88,7 @@ fn a_pool_runs_jobs_in_order_refuses_beyond_its_queue_and_survives_a_panic() {
 
 // With the queue of any one kind full, every other kind accepts and runs jobs.
 #[test]
-fn no_kind_of_work_refuses_another() {
+fn a_full_queue_of_one_kind_does_not_refuse_other_kinds() {
     for flooded in WorkKind::ALL {
         let pools = WorkPools::new(BlockingSpec { threads_max: 1, queue_max: 1 }, 1);
         let jobs = Jobs::new();
@@ -116,7 +116,7 @@ fn no_kind_of_work_refuses_another() {
 }
 
 #[test]
-fn abandoned_jobs_free_their_places_and_are_not_begun() {
+fn abandoned_jobs_leave_the_queue_and_do_not_run() {
     let (pool, jobs) = (one_thread(3), Jobs::new());
     let end = occupy(&pool, &jobs, WORK());
     let mut flags = Vec::new();
@@ -136,7 +136,7 @@ fn abandoned_jobs_free_their_places_and_are_not_begun() {
 }
 
 #[test]
-fn a_party_holds_only_its_part_of_the_queue() {
+fn a_party_gets_only_its_share_of_the_queue() {
     let spec = PoolSpec { party_queue_max: 2, ..PoolSpec::shared("test", 1, 8) };
     let (pool, jobs) = (WorkPool::new(spec), Jobs::new());
     let _end = occupy(&pool, &jobs, WORK());
@@ -161,7 +161,7 @@ fn a_party_holds_only_its_part_of_the_queue() {
 }
 
 #[test]
-fn a_party_holds_only_its_part_of_the_threads() {
+fn a_party_gets_only_its_share_of_the_threads() {
     let spec = PoolSpec { party_threads_max: 1, ..PoolSpec::shared("test", 2, 8) };
     let (pool, jobs) = (WorkPool::new(spec), Jobs::new());
     let hangs = || WORK().for_party("name", "hangs.test");

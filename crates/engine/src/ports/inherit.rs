@@ -98,7 +98,7 @@ mod tests {
     /// A descriptor of the process itself is refused although it is open: a configuration cannot name the server's own
     /// sockets and files.
     #[test]
-    fn what_is_not_inherited() {
+    fn descriptors_that_are_not_inherited() {
         let own = TcpListener::bind("127.0.0.1:0").unwrap();
         let number = u16::try_from(own.as_raw_fd()).unwrap();
         for descriptor in [number, u16::MAX] {

@@ -121,7 +121,7 @@ mod tests {
 
     /// Dropping a reload's future after `Commit` must not keep the removed listeners in the workers' memory.
     #[test]
-    fn the_last_worker_to_close_makes_all_forget() {
+    fn the_last_worker_to_close_sends_forget_to_all_workers() {
         let (inboxes, mut commands): (Vec<_>, Vec<_>) = (0..2).map(|_| unbounded_channel()).unzip();
         let (done, mut all_done) = mpsc::channel(1);
         let first = Arc::new(Closing { keys: Arc::from([ListenerKey(3)]), inboxes: inboxes.clone(), done });

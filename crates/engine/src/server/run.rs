@@ -123,7 +123,7 @@ mod tests {
     /// A drain does not reach all workers at the same time. A worker without connections must outlast it, because the others still
     /// hand over connections: its end would reset them.
     #[test]
-    fn a_worker_without_connections_outlasts_the_acceptors_of_others() {
+    fn an_idle_worker_outlasts_the_acceptors_of_other_workers() {
         let registry = Registry::default();
         let mut build = Build::new(&registry);
         let server = build.server(&ServerSpec::new("test", &json!([]))).unwrap();

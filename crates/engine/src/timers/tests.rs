@@ -74,7 +74,7 @@ fn a_deadline_beyond_the_wheel_is_kept() {
 }
 
 #[test]
-fn a_key_used_again_is_not_woken_for_its_predecessor() {
+fn a_reused_key_is_not_woken_for_its_predecessor() {
     let start = Instant::now();
     let mut wheel = Wheel::new(start);
     let (_, waker) = WakeCount::new();
@@ -130,7 +130,7 @@ fn many_in_the_same_buckets_keep_their_deadlines() {
 }
 
 #[test]
-fn an_idle_wheel_asks_for_no_tick() {
+fn an_idle_wheel_needs_no_tick() {
     let start = Instant::now();
     let mut wheel = Wheel::new(start);
     assert_eq!(wheel.next(), None);

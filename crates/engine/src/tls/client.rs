@@ -288,15 +288,15 @@ mod tests {
 
     // A certificate that a client merely sends proves nothing: anyone can have it.
     #[test]
-    fn clients_that_certificates_stand_for() {
+    fn certificates_of_clients() {
         let (ours, other) = (authority("ours", |_| {}), authority("other", |_| {}));
         let trust = ClientTrust::new(&[ours.der().to_vec()]).unwrap();
         let now = SystemTime::now();
-        let (member, stranger) = (signed(&ours), signed(&other));
+        let (member, foreign) = (signed(&ours), signed(&other));
         assert!(trust.includes(ours.der(), &[], now));
         assert!(trust.includes(&member, &[], now));
-        assert!(!trust.includes(&stranger, &[], now));
-        assert!(!trust.includes(&stranger, &[ours.der()[..].into(), member[..].into()], now));
+        assert!(!trust.includes(&foreign, &[], now));
+        assert!(!trust.includes(&foreign, &[ours.der()[..].into(), member[..].into()], now));
         assert!(!trust.includes(b"no certificate", &[ours.der()[..].into()], now));
         assert!(!trust.includes(&member, &[], SystemTime::UNIX_EPOCH - Duration::from_secs(1)));
         assert!(ClientTrust::new(&[]).is_err() && ClientTrust::new(&[vec![0x30, 0]]).is_err());

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused_as_soon_as_it_shows() {
+    fn malformed_messages_are_refused_at_the_first_wrong_byte() {
         for (why, records, want) in [
             ("an empty record", &[&[][..]][..], alert::UNEXPECTED_MESSAGE),
             ("an empty record within a message", &[&[24, 0], &[]], alert::UNEXPECTED_MESSAGE),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_bounded_and_not_kept_when_it_is_whole() {
+    fn a_partial_message_is_bounded_and_freed_when_complete() {
         let (mut messages, mut seen) = (Messages::default(), Vec::new());
         feed(&mut messages, &[4, 0, 0xff, 0xff], &mut seen).unwrap();
         for _ in 0..3 {

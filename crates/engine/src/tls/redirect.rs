@@ -52,7 +52,7 @@ mod tests {
 
     // Caddy, http_redirect: the same host and target, with the scheme https.
     #[test]
-    fn answers() {
+    fn responses() {
         for (head, want) in [
             ("GET /a?b HTTP/1.1\r\nA: b\r\nhost: a.test:8443\r\n\r\nrest", Some("https://a.test:8443/a?b")),
             ("HEAD / HTTP/1.0\r\nHost: [::1]\r\n\r\n", Some("https://[::1]/")),

@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(keys.0.decrypt_at(&short, now), None);
     }
 
-    // A ticket comes from the peer: any bytes.
+    // The peer sends the ticket, so it may be any bytes.
     #[test]
     fn malformed_tickets() {
         let ticketer = TicketKeys::new(&[[1; 32]], HOUR).unwrap().ticketer();

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_came_after_they_were_sent_and_before_they_are_read() {
+    fn arrival_times_are_between_send_and_receive() {
         let (mut client, server) = pair();
         let mut room = [0; 64];
         keep(server.as_fd(), true);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_option_the_time_is_not_known() {
+    fn without_the_option_the_arrival_time_is_unknown() {
         let (mut client, server) = pair();
         let mut room = [0; 2];
         client.write_all(b"abcd").unwrap();

@@ -190,7 +190,7 @@ mod tests {
     const IDLE: LinkState = LinkState::Open { room: 1, is_idle: true };
 
     #[test]
-    fn the_last_that_became_free_is_the_next() {
+    fn the_most_recently_idle_connection_is_used_next() {
         let links = Links::default();
         let calls: Vec<_> = (0..4).map(|_| waiting()).collect();
         let (_held, mut calls): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn one_with_room_for_many_stays() {
+    fn a_connection_with_free_streams_stays_available() {
         let links = Links::default();
         let (_held, mut calls): (Vec<_>, Vec<_>) = (0..5).map(|_| waiting()).unzip();
         let link = links.begin(calls.pop().unwrap(), ConnectionSlot::unlimited());

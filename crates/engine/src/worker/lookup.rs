@@ -127,7 +127,7 @@ mod tests {
 
     // Caddy: an upstream's name may be an address; the family must be one of the question's.
     #[test]
-    fn the_system_answers() {
+    fn the_system_resolver() {
         let v4 = DnsRecord::Address([127, 0, 0, 1].into());
         assert_eq!(addresses("127.0.0.1", Families::Both), Ok(vec![v4.clone()]));
         assert_eq!(addresses("localhost", Families::Ipv4), Ok(vec![v4]));

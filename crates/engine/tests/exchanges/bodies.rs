@@ -50,7 +50,7 @@ fn an_upload_to_a_slow_handler_waits_in_the_kernel() {
 
 /// The end of a body has no bytes of its own; it is delivered when the mailbox has room again.
 #[test]
-fn the_end_comes_behind_a_body_that_filled_the_mailbox() {
+fn the_end_follows_a_body_that_filled_the_mailbox() {
     let server = TestServer::start(|_| ());
     let mut client = server.client();
     client.post("/slowly", &bytes(64 * 1024));
@@ -94,7 +94,7 @@ fn chunks_of_one_byte_each() {
 }
 
 #[test]
-fn continue_comes_with_the_first_look_at_the_body() {
+fn continue_is_sent_with_the_first_read_of_the_body() {
     let server = TestServer::start(|_| ());
     let mut client = server.client();
     client.send("POST /slowly HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
@@ -107,7 +107,7 @@ fn continue_comes_with_the_first_look_at_the_body() {
 }
 
 #[test]
-fn no_continue_for_a_body_that_nobody_wants_and_the_connection_ends() {
+fn an_unread_body_gets_no_continue_and_the_connection_ends() {
     let server = TestServer::start(|_| ());
     for target in ["/fixed", "/sleep/1", "/drop-body", "/fail/403"] {
         let mut client = server.client();
@@ -151,7 +151,7 @@ fn a_tunnel_carries_raw_bytes() {
 }
 
 #[test]
-fn bytes_behind_the_upgrade_are_the_tunnels() {
+fn bytes_after_the_upgrade_belong_to_the_tunnel() {
     let server = TestServer::start(|_| ());
     let mut client = server.client();
     client.send("GET /switch HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nearly");
@@ -171,7 +171,7 @@ fn a_tunnel_ends_when_our_side_ends() {
 }
 
 #[test]
-fn no_tunnel_without_the_offer() {
+fn no_tunnel_without_an_upgrade_request() {
     let server = TestServer::start(|_| ());
     assert_eq!(server.client().get("/switch").status, 426);
 }
@@ -198,7 +198,7 @@ fn a_file_cold_and_warm() {
 // RFC 9112 §8: a response that cannot be completed is truncated, so that the client does not mistake it for a complete one. A
 // response must never mix bytes of two versions of a file.
 #[test]
-fn a_file_that_is_written_to_while_it_is_sent_breaks_the_answer_off() {
+fn a_file_changed_during_sending_aborts_the_response() {
     let server = TestServer::start(|_| ());
     let path = server.files.join("big");
     let len = 64 * 1024 * 1024;
@@ -218,7 +218,7 @@ fn a_file_that_is_written_to_while_it_is_sent_breaks_the_answer_off() {
     let changes: [(&str, bool, &dyn Fn()); 6] = [
         ("it shrinks", false, &|| open().set_len(1000).unwrap()),
         ("it grows", false, &|| open().set_len(len as u64 + 1).unwrap()),
-        // With the old time of modification the change would be found only if the server reads while it is under way.
+        // With the old time of modification the change would be found only if the server reads during the write.
         ("it is written anew", false, &|| {
             write(&path);
             open().set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).unwrap();
@@ -230,7 +230,7 @@ fn a_file_that_is_written_to_while_it_is_sent_breaks_the_answer_off() {
     for (why, is_whole, change) in changes {
         write(&path);
         let mut client = server.client();
-        client.ask("/file/big");
+        client.send_request("/file/big");
         let head = client.head();
         assert_eq!(head.field("Content-Length"), Some(len.to_string().as_str()), "{why}");
         change();
@@ -248,11 +248,11 @@ fn a_file_that_is_written_to_while_it_is_sent_breaks_the_answer_off() {
 }
 
 #[test]
-fn a_stream_that_fails_breaks_the_answer_off() {
+fn a_failed_stream_aborts_the_response() {
     let server = TestServer::start(|_| ());
     for (target, ending) in [("/fail-stream", Ending::BodyFailed), ("/panic-stream", Ending::Panicked)] {
         let mut client = server.client();
-        client.ask(target);
+        client.send_request(target);
         let (bytes, _) = client.rest();
         assert!(!bytes.ends_with(b"0\r\n\r\n"), "{target}: the answer looks whole");
         assert_eq!(server.probe.outcome(target).ending, ending, "{target}");
@@ -281,7 +281,7 @@ fn a_half_read_body_is_drained_too() {
 }
 
 #[test]
-fn background_work_outlives_its_answer() {
+fn background_work_outlives_its_response() {
     let server = TestServer::start(|_| ());
     let mut client = server.client();
     assert_eq!(client.get("/background").text(), "begun");

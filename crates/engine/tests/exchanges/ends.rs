@@ -6,11 +6,11 @@ use causeway_pipeline::Ending;
 use crate::support::{ProbeEvent, TestClient, TestServer, bytes};
 
 #[test]
-fn a_half_closed_peer_is_answered() {
+fn a_half_closed_peer_gets_its_response() {
     let server = TestServer::start(|_| ());
     for target in ["/fixed", "/chunks/3000000", "/bytes/3000000"] {
         let mut client = server.client();
-        client.ask(target);
+        client.send_request(target);
         client.end();
         assert_eq!(client.answer().status, 200, "{target}");
         client.closed();
@@ -22,7 +22,7 @@ fn a_half_closed_peer_is_answered() {
 fn check_dropped(leave: impl FnOnce(TestClient)) {
     let server = TestServer::start(|_| ());
     let mut client = server.client();
-    client.ask("/hold");
+    client.send_request("/hold");
     server.probe.await_held(1);
     leave(client);
     server.probe.await_seen(&ProbeEvent::Dropped("hold"));
@@ -42,12 +42,12 @@ fn a_wait_is_dropped_when_its_peer_resets() {
 }
 
 #[test]
-fn a_wait_is_dropped_when_its_peer_closes_behind_a_pipelined_request() {
-    check_dropped(|mut client| client.ask("/fixed"));
+fn a_wait_is_dropped_when_its_peer_closes_after_pipelining() {
+    check_dropped(|mut client| client.send_request("/fixed"));
 }
 
 #[test]
-fn a_peer_that_goes_in_the_middle_of_its_body_is_seen() {
+fn a_disconnect_during_the_request_body_is_noticed() {
     let server = TestServer::start(|_| ());
     for target in ["/collect", "/echo"] {
         let mut client = server.client();
@@ -65,10 +65,10 @@ fn a_peer_that_goes_in_the_middle_of_its_body_is_seen() {
 }
 
 #[test]
-fn a_peer_that_goes_in_the_middle_of_the_answer_is_seen() {
+fn a_disconnect_during_the_response_is_noticed() {
     let server = TestServer::start(|_| ());
     let mut client = server.client();
-    client.ask("/bytes/100000000");
+    client.send_request("/bytes/100000000");
     assert_eq!(client.head().status, 200);
     client.reset();
     let outcome = server.probe.outcome("/bytes/100000000");
@@ -77,10 +77,10 @@ fn a_peer_that_goes_in_the_middle_of_the_answer_is_seen() {
 }
 
 #[test]
-fn an_abort_closes_without_an_answer() {
+fn an_abort_closes_without_a_response() {
     let server = TestServer::start(|_| ());
     let mut client = server.client();
-    client.ask("/abort");
+    client.send_request("/abort");
     client.closed();
     let outcome = server.probe.outcome("/abort");
     assert_eq!((outcome.ending, outcome.status), (Ending::Aborted, None));
@@ -90,7 +90,7 @@ fn an_abort_closes_without_an_answer() {
 fn a_panic_ends_its_connection_only() {
     let server = TestServer::start(|_| ());
     let mut other = server.client();
-    other.ask("/hold");
+    other.send_request("/hold");
     server.probe.await_held(1);
     for target in ["/panic-enter", "/panic-wait", "/panic-leave"] {
         let mut client = server.client();
@@ -107,7 +107,7 @@ fn a_panic_ends_its_connection_only() {
 fn a_full_pool_is_503() {
     let server = TestServer::start(|setup| setup.blocking = BlockingSpec { threads_max: 1, queue_max: 1 });
     let mut clients: Vec<_> = (0..8).map(|_| server.client()).collect();
-    clients.iter_mut().for_each(|client| client.ask("/block"));
+    clients.iter_mut().for_each(|client| client.send_request("/block"));
     // One job runs, one or two wait (the thread may not have taken the first job when the second was queued), and the remaining
     // ones are refused.
     let mut refused = 0;
@@ -151,7 +151,7 @@ fn a_malformed_chunk_reaches_the_reader() {
 }
 
 #[test]
-fn the_next_request_meets_nothing_of_the_last() {
+fn no_state_of_a_request_reaches_the_next_one() {
     // Two exchanges share a slot, a hostile one first. The second response must equal that of a fresh server.
     let strange = [
         "GET /fail/500 HTTP/1.1\r\nHost: a\r\nX-Left: over\r\n\r\n",
@@ -183,18 +183,18 @@ fn the_next_request_meets_nothing_of_the_last() {
 // RFC 9110 §15.2: a 1xx response is not final. After a 1xx from a handler the engine adds a 200, as Go does. A 101 without a
 // tunnel becomes 500.
 #[test]
-fn a_final_answer_is_no_interim_one() {
+fn a_final_response_is_not_an_interim_one() {
     let server = TestServer::start(|_| ());
     let mut client = server.client();
     for (target, interim, status) in
         [("/empty/103", Some(103), 200), ("/empty/199", Some(199), 200), ("/empty/101", None, 500)]
     {
-        client.ask(target);
+        client.send_request(target);
         let answer = client.answer();
         let informed = answer.informs.first().map(|(status, _)| *status);
         assert_eq!((informed, answer.status), (interim, status), "{target}");
         assert_eq!(server.probe.outcome(target).status.map(|status| status.as_u16()), Some(status), "{target}");
     }
-    client.ask("/fixed");
+    client.send_request("/fixed");
     assert_eq!(client.answer().status, 200, "the connection continues");
 }

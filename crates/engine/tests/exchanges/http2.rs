@@ -26,7 +26,7 @@ fn body(exchange: &ExchangeCase) -> Option<RequestBody> {
 }
 
 #[test]
-fn each_on_a_connection_of_its_own() {
+fn each_exchange_on_its_own_connection() {
     let server = server();
     for exchange in table() {
         let mut client = server.http2();
@@ -39,7 +39,7 @@ fn each_on_a_connection_of_its_own() {
 }
 
 #[test]
-fn all_on_one_connection() {
+fn all_exchanges_on_one_connection() {
     let server = server();
     let mut client = server.http2();
     for exchange in table() {
@@ -50,7 +50,7 @@ fn all_on_one_connection() {
 }
 
 #[test]
-fn all_at_once() {
+fn all_exchanges_concurrently() {
     let server = server();
     let table = table();
     let bodies: Vec<_> = table.iter().map(body).collect();
@@ -68,7 +68,7 @@ fn all_at_once() {
 }
 
 #[test]
-fn asked_for_the_head_only() {
+fn head_requests() {
     let server = server();
     let mut client = server.http2();
     for exchange in table().into_iter().filter(|exchange| matches!(exchange.content, RequestContent::None)) {
@@ -79,7 +79,7 @@ fn asked_for_the_head_only() {
 }
 
 #[test]
-fn hints_come_first() {
+fn early_hints_precede_the_response() {
     let server = server();
     let answer = server.http2().get("/hints");
     let link = ("link".to_owned(), "</style.css>; rel=preload".to_owned());
@@ -93,13 +93,13 @@ fn a_tunnel_is_one_stream() {
     let server = TestServer::start(|_| ());
     for is_extended in [false, true] {
         let mut client = server.http2();
-        let asked = if is_extended {
+        let pending_response = if is_extended {
             client.connect_to("echo", "/switch")
         } else {
             let request = http::Request::builder().method("CONNECT").uri("switch.test:443");
             client.open(request.body(()).unwrap(), true)
         };
-        let PendingResponse { response, mut content } = asked;
+        let PendingResponse { response, mut content } = pending_response;
         let response = client.wait(response).unwrap();
         assert_eq!((response.status().as_u16(), response.headers().get("content-length")), (200, None));
         let mut inbound = response.into_body();
@@ -126,7 +126,7 @@ fn a_tunnel_is_one_stream() {
 // RFC 8441 §5: an extended CONNECT for a WebSocket has the meaning of an Upgrade, which its handlers see. Without a tunnel a 2xx
 // would mean that the WebSocket is open.
 #[test]
-fn a_web_socket_over_http2_is_an_upgrade_to_its_handlers() {
+fn handlers_see_a_websocket_over_http2_as_an_upgrade() {
     let server = TestServer::start(|_| ());
     let mut client = server.http2();
     let PendingResponse { response, mut content } = client.connect_to("websocket", "/switch");
@@ -149,7 +149,7 @@ fn a_web_socket_over_http2_is_an_upgrade_to_its_handlers() {
 }
 
 #[test]
-fn no_tunnel_without_the_offer() {
+fn no_tunnel_without_an_upgrade_request() {
     let server = TestServer::start(|_| ());
     assert_eq!(server.http2().get("/switch").status, 426);
 }
@@ -158,7 +158,7 @@ fn no_tunnel_without_the_offer() {
 fn a_wait_is_dropped_when_its_stream_is_reset() {
     let server = TestServer::start(|_| ());
     let mut client = server.http2();
-    let PendingResponse { response, content } = client.ask("GET", "/hold", None);
+    let PendingResponse { response, content } = client.send_request("GET", "/hold", None);
     client.settle();
     server.probe.await_held(1);
     drop((response, content));
@@ -169,13 +169,13 @@ fn a_wait_is_dropped_when_its_stream_is_reset() {
 }
 
 #[test]
-fn all_waits_are_dropped_when_the_connection_goes() {
+fn all_waits_are_dropped_when_the_connection_closes() {
     let server = TestServer::start(|_| ());
     let mut client = server.http2();
-    let asked: Vec<_> = (0..5).map(|_| client.ask("GET", "/hold", None)).collect();
+    let pending_response: Vec<_> = (0..5).map(|_| client.send_request("GET", "/hold", None)).collect();
     client.settle();
     server.probe.await_held(5);
-    drop((client, asked));
+    drop((client, pending_response));
     for _ in 0..5 {
         assert_eq!(server.probe.outcome("/hold").ending, Ending::PeerGone);
     }
@@ -183,15 +183,15 @@ fn all_waits_are_dropped_when_the_connection_goes() {
 }
 
 #[test]
-fn what_breaks_off_is_one_stream() {
+fn a_failed_exchange_ends_one_stream_only() {
     let server = TestServer::start(|_| ());
     let mut client = server.http2();
-    let mut held = client.ask("GET", "/hold", None);
+    let mut held = client.send_request("GET", "/hold", None);
     for (target, ending) in
         [("/abort", Ending::Aborted), ("/fail-stream", Ending::BodyFailed), ("/panic-stream", Ending::Panicked)]
     {
-        let asked = client.ask("GET", target, None);
-        let error = client.wait(answer(asked.response)).unwrap_err();
+        let pending_response = client.send_request("GET", target, None);
+        let error = client.wait(answer(pending_response.response)).unwrap_err();
         assert_eq!(error.reason(), Some(Reason::INTERNAL_ERROR), "{target}");
         assert_eq!(server.probe.outcome(target).ending, ending, "{target}");
     }
@@ -202,7 +202,7 @@ fn what_breaks_off_is_one_stream() {
 
 // RFC 9110 §10.1.1.
 #[test]
-fn continue_comes_with_the_first_look_at_the_body() {
+fn continue_is_sent_with_the_first_read_of_the_body() {
     let server = TestServer::start(|_| ());
     let mut client = server.http2();
     let request = || {
@@ -224,7 +224,7 @@ fn an_upload_to_a_slow_handler_waits_for_the_window() {
     let large = bytes(20_000_000);
     let wanted = collected(&large);
     let PendingResponse { response, mut content } =
-        client.ask("POST", "/slowly", Some(&RequestBody::sized(large.clone())));
+        client.send_request("POST", "/slowly", Some(&RequestBody::sized(large.clone())));
     client.settle();
     server.probe.await_held(1);
     content.reserve_capacity(large.len());
@@ -262,14 +262,15 @@ fn windows_of_one_byte() {
 }
 
 #[test]
-fn a_body_that_stops_is_told_to_its_reader_and_the_connection_goes_on() {
+fn the_reader_of_a_stalled_body_gets_an_error() {
     let server = TestServer::start(|setup| setup.timeouts.body.idle = SHORT);
     let mut client = server.http2();
     let PendingResponse { response, mut content } =
-        client.ask("POST", "/collect", Some(&RequestBody::sized(bytes(100))));
+        client.send_request("POST", "/collect", Some(&RequestBody::sized(bytes(100))));
     content.send_data(bytes(10).into(), false).unwrap();
     assert_eq!(client.wait(answer(response)).unwrap().status, 408);
-    let PendingResponse { response, mut content } = client.ask("POST", "/echo", Some(&RequestBody::sized(bytes(100))));
+    let PendingResponse { response, mut content } =
+        client.send_request("POST", "/echo", Some(&RequestBody::sized(bytes(100))));
     content.send_data(bytes(10).into(), false).unwrap();
     client.wait(answer(response)).unwrap_err();
     assert_eq!(client.get("/fixed").text(), "fixed");
@@ -278,7 +279,7 @@ fn a_body_that_stops_is_told_to_its_reader_and_the_connection_goes_on() {
 // RFC 9113 §8.1: after a complete response a reset without an error means that the rest of the request is not needed. Some clients wait
 // for it.
 #[test]
-fn an_upload_that_pauses_after_its_response_is_reset_without_an_error() {
+fn a_stalled_upload_after_its_response_is_reset_without_error() {
     let server = TestServer::start(|setup| setup.timeouts.linger = SHORT);
     let mut client = server.http2();
     let request = http::Request::builder().method("POST").uri("http://test/fixed").body(()).unwrap();
@@ -293,13 +294,13 @@ fn an_upload_that_pauses_after_its_response_is_reset_without_an_error() {
 
 // Caddy, `read_min_rate`: over HTTP/2 for each stream.
 #[test]
-fn a_body_below_the_minimum_rate_ends_and_the_connection_goes_on() {
+fn a_body_below_the_minimum_rate_ends_its_stream_only() {
     let server = TestServer::start(|setup| {
         setup.timeouts.body = TransferLimit { idle: SHORT, bytes_per_second: NonZeroU64::new(1_000_000) };
     });
     let mut client = server.http2();
     let PendingResponse { response, mut content } =
-        client.ask("POST", "/collect", Some(&RequestBody::sized(bytes(100_000))));
+        client.send_request("POST", "/collect", Some(&RequestBody::sized(bytes(100_000))));
     let status = client.wait(async {
         let mut response = std::pin::pin!(answer(response));
         loop {
@@ -320,8 +321,8 @@ fn a_window_that_stays_closed_ends_its_stream() {
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(1000);
     let mut client = Http2::connect_with(server.address(), &builder);
-    let asked = client.ask("GET", "/bytes/100000", None);
-    let mut stalled = client.wait(asked.response).unwrap().into_body();
+    let pending_response = client.send_request("GET", "/bytes/100000", None);
+    let mut stalled = client.wait(pending_response.response).unwrap().into_body();
     let error = client.wait(async {
         loop {
             match stalled.data().await {
@@ -340,11 +341,11 @@ fn a_window_that_stays_closed_ends_its_stream() {
 
 // RFC 9113 §6.8: running streams are answered, then the connection ends without an error.
 #[test]
-fn a_drain_lets_streams_end() {
+fn a_drain_completes_open_streams() {
     let mut server = TestServer::start(|_| ());
     let probe = server.probe.clone();
     let mut client = server.http2();
-    let held = client.ask("GET", "/hold", None);
+    let held = client.send_request("GET", "/hold", None);
     client.settle();
     probe.await_held(1);
     let idle = server.http2();
@@ -359,7 +360,7 @@ fn a_drain_lets_streams_end() {
 }
 
 #[test]
-fn an_idle_connection_ends_in_time_and_says_so() {
+fn an_idle_connection_ends_with_goaway() {
     let server = TestServer::start(|setup| setup.timeouts.keep_alive = SHORT);
     let mut client = server.http2();
     assert_eq!(client.get("/fixed").text(), "fixed");
@@ -369,7 +370,7 @@ fn an_idle_connection_ends_in_time_and_says_so() {
 
 // RFC 9113 §3.3: a listener without HTTP/2 responds to the preface as an HTTP/1 server.
 #[test]
-fn no_prior_knowledge_where_it_is_not_wanted() {
+fn no_prior_knowledge_when_disabled() {
     let server = TestServer::start(|setup| setup.protocols.http2_clear = false);
     let mut client = server.client();
     client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
@@ -379,7 +380,7 @@ fn no_prior_knowledge_where_it_is_not_wanted() {
 /// RFC 9113 §3.4, and as in Caddy: when only HTTP/2 is served, bytes other than its preface end the connection without a
 /// response of any protocol. When no protocol is served in the clear, all bytes do.
 #[test]
-fn only_protocols_of_the_listener_are_served_in_the_clear() {
+fn only_protocols_of_the_listener_are_served_in_cleartext() {
     for (http2, http2_clear) in [(false, true), (true, true), (true, false)] {
         let protocols = Protocols { http1: false, http2, http2_clear, http2_upgrade: false };
         let server = TestServer::start(|setup| {
@@ -412,7 +413,7 @@ fn only_protocols_of_the_listener_are_served_in_the_clear() {
 }
 
 #[test]
-fn the_preface_byte_by_byte_and_what_only_resembles_it() {
+fn the_preface_byte_by_byte_and_similar_requests() {
     let server = TestServer::start(|_| ());
     let mut client = server.client();
     for byte in b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0" {
@@ -427,12 +428,12 @@ fn the_preface_byte_by_byte_and_what_only_resembles_it() {
 
 // RFC 7540 §3.2.
 #[test]
-fn an_upgrade_makes_the_request_stream_1() {
-    let ask = "GET /fixed HTTP/1.1\r\nHost: test\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
+fn an_upgraded_request_becomes_stream_1() {
+    let upgrade_request = "GET /fixed HTTP/1.1\r\nHost: test\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
                HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
     let server = TestServer::start(|setup| setup.protocols.http2_upgrade = true);
     let mut client = server.client();
-    client.send(ask);
+    client.send(upgrade_request);
     assert_eq!(client.head().status, 101);
     let settings = client.exactly(9);
     assert_eq!(settings[3], 4, "SETTINGS precede the response and the client's preface (§3.5)");
@@ -453,14 +454,14 @@ fn an_upgrade_makes_the_request_stream_1() {
     assert_eq!(content, b"fixed");
     let server = TestServer::start(|_| ());
     let mut plain = server.client();
-    plain.send(ask);
+    plain.send(upgrade_request);
     let answer = plain.answer();
     assert_eq!((answer.status, answer.text()), (200, "fixed"), "not unless a configuration allows it");
 }
 
 /// A version that a reload removes is removed for open connections, too.
 #[test]
-fn no_upgrade_behind_a_reload_that_does_not_allow_it() {
+fn no_upgrade_after_a_reload_that_disables_it() {
     let mut server = TestServer::start(|setup| setup.protocols.http2_upgrade = true);
     let mut client = server.client();
     assert_eq!(client.get("/fixed").text(), "fixed");
@@ -475,7 +476,7 @@ fn no_upgrade_behind_a_reload_that_does_not_allow_it() {
 
 /// A connection of a version that the new plan does not serve ends, and a further request on it is refused.
 #[test]
-fn a_version_ends_with_the_reload_that_leaves_it_out() {
+fn a_version_ends_with_the_reload_that_removes_it() {
     let mut server = TestServer::start(|_| ());
     let mut client = server.client();
     assert_eq!(client.get("/fixed").text(), "fixed");
@@ -486,7 +487,7 @@ fn a_version_ends_with_the_reload_that_leaves_it_out() {
 }
 
 #[test]
-fn reading_stops_while_the_peer_does_not() {
+fn reading_stops_while_the_peer_does_not_read() {
     let server = TestServer::start(|_| ());
     let mut client = server.client();
     client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
@@ -527,7 +528,7 @@ fn a_reader_in_another_task_keeps_the_window_open() {
 /// RFC 9113 §8.1: a response may be complete before the request. Bytes that wait for a handler that never reads them must return to
 /// both windows, or the client could send no more on the stream, nor at last on the connection.
 #[test]
-fn an_answer_before_the_end_of_an_upload_opens_the_windows_again() {
+fn windows_reopen_after_an_early_response() {
     let server = TestServer::start(|setup| {
         setup.http2.stream_window_bytes = 40_000;
         setup.http2.connection_window_bytes = 100_000;
@@ -537,7 +538,7 @@ fn an_answer_before_the_end_of_an_upload_opens_the_windows_again() {
     // A body within the bound is taken to its end; the stream of a longer one is reset, with at most a window more than the bound.
     for (len, received) in [(150_000, 150_000..=150_000), (1_000_000, 200_000..=240_000)].into_iter().cycle().take(6) {
         let body = RequestBody::sized(bytes(len));
-        let PendingResponse { response, content } = client.ask("POST", "/hold", Some(&body));
+        let PendingResponse { response, content } = client.send_request("POST", "/hold", Some(&body));
         let mut sending = None;
         client.wait(async { sending = Some(tokio::spawn(send(content, Some(body)))) });
         client.settle();
@@ -555,11 +556,11 @@ fn an_answer_before_the_end_of_an_upload_opens_the_windows_again() {
 
 /// Response content shorter than the announced length resets the stream at once, even while the request is incomplete.
 #[test]
-fn an_answer_shorter_than_it_said_is_cut_at_once() {
+fn a_response_below_its_length_resets_the_stream() {
     let server = TestServer::start(|_| ());
     let mut client = server.http2();
     let PendingResponse { response, content } =
-        client.ask("POST", "/short-stream", Some(&RequestBody::sized(bytes(100))));
+        client.send_request("POST", "/short-stream", Some(&RequestBody::sized(bytes(100))));
     let error = client.wait(answer(response)).unwrap_err();
     assert_eq!(error.reason(), Some(Reason::INTERNAL_ERROR));
     let outcome = server.probe.outcome("/short-stream");
@@ -570,7 +571,7 @@ fn an_answer_shorter_than_it_said_is_cut_at_once() {
 
 /// RFC 9113 §10.5: windows bound the bytes that a handler does not read; the blocks that hold them have a corresponding bound.
 #[test]
-fn small_pieces_that_nobody_reads_pin_no_blocks() {
+fn unread_small_chunks_pin_no_blocks() {
     let server = TestServer::start(|_| ());
     let mut client = server.client();
     let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {

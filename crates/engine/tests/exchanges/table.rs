@@ -160,7 +160,7 @@ pub(super) fn server() -> TestServer {
 }
 
 #[test]
-fn each_on_a_connection_of_its_own() {
+fn each_exchange_on_its_own_connection() {
     let server = server();
     for exchange in table() {
         let mut client = server.client();
@@ -175,7 +175,7 @@ fn each_on_a_connection_of_its_own() {
 }
 
 #[test]
-fn all_on_one_connection() {
+fn all_exchanges_on_one_connection() {
     let server = server();
     let mut client = server.client();
     for exchange in table() {
@@ -236,7 +236,7 @@ fn byte_by_byte() {
 }
 
 #[test]
-fn asked_for_the_head_only() {
+fn head_requests() {
     let server = server();
     let mut client = server.client();
     for exchange in table().into_iter().filter(|exchange| matches!(exchange.content, RequestContent::None)) {
@@ -284,7 +284,7 @@ fn with_error_routes() {
 }
 
 #[test]
-fn hints_come_first() {
+fn early_hints_precede_the_response() {
     let server = server();
     let answer = server.client().get("/hints");
     let link = ("Link".to_owned(), "</style.css>; rel=preload".to_owned());

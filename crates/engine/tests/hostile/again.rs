@@ -148,14 +148,14 @@ fn settle() {
 /// Returns the result of an HTTP/1.1 client.
 fn by_http1(server: &TestServer, target: &str) -> ClientResult {
     let mut client: TestClient = server.client();
-    client.ask(target);
+    client.send_request(target);
     read(&mut client)
 }
 
 /// Returns the result of an HTTP/2 client.
 fn by_http2(server: &TestServer, target: &str) -> ClientResult {
     let mut client = server.http2();
-    let PendingResponse { response, .. } = client.ask("GET", target, None);
+    let PendingResponse { response, .. } = client.send_request("GET", target, None);
     match client.wait(http2::answer(response)) {
         Ok(answer) => ClientResult::Whole(answer.status, answer.text().to_owned()),
         Err(error) => {
@@ -168,7 +168,7 @@ fn by_http2(server: &TestServer, target: &str) -> ClientResult {
 // RFC 9110 §9.2.2, RFC 9113 §8.7: a request may be retried if the server did not process it. After any part of a response, even
 // an interim one, that no longer holds, and the client must not receive parts of two responses as one.
 #[test]
-fn a_request_is_sent_again_only_while_nothing_of_an_answer_came() {
+fn a_request_is_repeated_only_before_any_response_bytes() {
     let server = TestServer::start(|_| {});
     let parts = [Nothing, Continue, EarlyHints, HalfHead, Head, Content];
     let reasons = [Refused, GoAway, StreamReset, End, Reset];

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use crate::support::origin::{Act, Origin};
 use crate::support::{TestServer, bytes};
-use crate::{ClientResult, all_home, ask, read, whole};
+use crate::{ClientResult, assert_all_returned, read, send_request, whole};
 
 /// Runs one case: the upstream's behaviour and the client's result. The next request must then get its own response, on a new
 /// connection.
@@ -14,14 +14,14 @@ fn check(server: &TestServer, why: &str, act: Act, want: &ClientResult) {
         peer.head();
         peer.answer("good");
     }]);
-    let got = ask(server, &origin.target());
+    let got = send_request(server, &origin.target());
     assert_eq!(got, *want, "{why}");
-    assert_eq!(ask(server, &origin.target()), whole(200, "good"), "after: {why}");
+    assert_eq!(send_request(server, &origin.target()), whole(200, "good"), "after: {why}");
     origin.end();
 }
 
 #[test]
-fn answers_that_are_no_answers() {
+fn malformed_responses() {
     let server = TestServer::start(|_| {});
     let cases: &[(&str, Act, ClientResult)] = &[
         // RFC 9112 §6.3: an ambiguous length may be an attack.
@@ -172,12 +172,12 @@ fn answers_that_are_no_answers() {
     for (why, act, want) in cases {
         check(&server, why, *act, want);
     }
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // RFC 9112 §8: truncated content must not look complete to the client.
 #[test]
-fn content_that_is_cut() {
+fn truncated_content() {
     let server = TestServer::start(|_| {});
     let cases: &[(&str, Act)] = &[
         ("shorter than announced", |p| {
@@ -238,17 +238,17 @@ fn content_that_is_cut() {
     for (why, act) in cases {
         let origin = Origin::new(vec![*act]);
         let mut client = server.http2();
-        let asked = client.ask("GET", &origin.target(), None);
-        let error = client.wait(crate::support::http2::answer(asked.response)).expect_err(why);
+        let pending_response = client.send_request("GET", &origin.target(), None);
+        let error = client.wait(crate::support::http2::answer(pending_response.response)).expect_err(why);
         assert!(error.is_reset(), "{why}: {error}");
         origin.end();
     }
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // RFC 9112 §9.2: bytes that arrive before a request is sent are not its response.
 #[test]
-fn what_comes_behind_an_answer_is_nobodys() {
+fn bytes_after_a_response_are_discarded() {
     let server = TestServer::start(|_| {});
     let cases: &[(&str, Act)] = &[
         ("in the segment of the response", |p| {
@@ -284,11 +284,11 @@ fn what_comes_behind_an_answer_is_nobodys() {
             peer.head();
             peer.answer("good");
         }]);
-        assert_eq!(ask(&server, &origin.target()), whole(200, "a"), "{why}");
+        assert_eq!(send_request(&server, &origin.target()), whole(200, "a"), "{why}");
         if *why == "later" {
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
-        assert_eq!(ask(&server, &origin.target()), whole(200, "good"), "{why}");
+        assert_eq!(send_request(&server, &origin.target()), whole(200, "good"), "{why}");
         origin.end();
     }
     // A 204, a 304 and a response to HEAD have no content, even with a Content-Length.
@@ -312,11 +312,11 @@ fn what_comes_behind_an_answer_is_nobodys() {
         let mut client = server.client();
         client.send(format!("{method} {} HTTP/1.1\r\nHost: a\r\n\r\n", origin.target()));
         assert!(matches!(client.head().status, 200 | 204 | 304));
-        client.ask(&origin.target());
+        client.send_request(&origin.target());
         assert_eq!(read(&mut client), whole(200, "good"), "{method}, {answer:?}");
         origin.end();
     }
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 const LARGE: usize = 10_000_000;
@@ -339,7 +339,7 @@ fn upload(server: &TestServer, target: &str) -> (u16, String) {
 
 // RFC 9110 §15.5.14: a response that explains why the rest of the request is not read must reach the client.
 #[test]
-fn an_answer_before_the_request_is_read_arrives() {
+fn an_early_response_arrives() {
     let server = TestServer::start(|_| {});
     let cases: &[(&str, Act)] = &[
         ("with Connection: close", |p| {
@@ -375,13 +375,13 @@ fn an_answer_before_the_request_is_read_arrives() {
         assert_eq!(upload(&server, &origin.target()), (413, "much".to_owned()), "{why}");
         origin.end();
     }
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // RFC 9110 §9.2.2: a request that is not idempotent must not be retried when the connection ends after it was sent. But an end
 // that is detected before the connection is reused fails no request.
 #[test]
-fn an_end_that_came_while_idle_spoils_no_request() {
+fn a_connection_closed_while_idle_fails_no_request() {
     let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![
         |peer| {
@@ -394,7 +394,7 @@ fn an_end_that_came_while_idle_spoils_no_request() {
             peer.answer("two");
         },
     ]);
-    assert_eq!(ask(&server, &origin.target()), whole(200, "one"));
+    assert_eq!(send_request(&server, &origin.target()), whole(200, "one"));
     std::thread::sleep(std::time::Duration::from_millis(20));
     let mut client = server.client();
     client.post(&origin.target(), b"abc");
@@ -404,7 +404,7 @@ fn an_end_that_came_while_idle_spoils_no_request() {
 
 // RFC 9110 §9.3.2, §9.3.6, §9.3.7, RFC 9112 §3.2: heads of forwarded requests.
 #[test]
-fn heads_as_the_upstream_sees_them() {
+fn heads_as_received_by_the_upstream() {
     let server = TestServer::start(|_| {});
     let cases: &[(&str, &str, &str)] = &[
         ("HEAD {} HTTP/1.1\r\nHost: a.test\r\n\r\n", "HEAD {} HTTP/1.1\r\n", "a.test"),
@@ -426,16 +426,16 @@ fn heads_as_the_upstream_sees_them() {
         let target = origin.target();
         let mut client = server.client();
         client.send(request.replace("{}", &target));
-        let mut asked = client.head();
+        let mut pending_response = client.head();
         if request.starts_with("HEAD") {
-            assert_eq!(asked.status, 200, "{request}");
-            assert!(asked.field("Content-Length").is_some_and(|len| len != "0"), "{asked:?}");
+            assert_eq!(pending_response.status, 200, "{request}");
+            assert!(pending_response.field("Content-Length").is_some_and(|len| len != "0"), "{pending_response:?}");
             origin.end();
             continue;
         }
-        let len: usize = asked.field("Content-Length").unwrap().parse().unwrap();
-        asked.body = client.exactly(len);
-        let head = asked.text().replace('|', "\r\n");
+        let len: usize = pending_response.field("Content-Length").unwrap().parse().unwrap();
+        pending_response.body = client.exactly(len);
+        let head = pending_response.text().replace('|', "\r\n");
         assert!(head.starts_with(&line.replace("{}", &target)), "{request}: {head}");
         let lines: Vec<String> = head.lines().map(str::to_ascii_lowercase).collect();
         let hosts: Vec<&String> = lines.iter().filter(|line| line.starts_with("host:")).collect();

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use causeway_testkit::http2::{flag, kind};
 
-use crate::support::forward::wish;
+use crate::support::forward::override_transport;
 use crate::support::origin::{Act, Origin, OriginConnection, status_200};
 use crate::support::{TestServer, bytes};
-use crate::{ClientResult, all_home, ask, read, whole};
+use crate::{ClientResult, assert_all_returned, read, send_request, whole};
 
 const END: u8 = flag::END_HEADERS | flag::END_STREAM;
 
@@ -38,7 +38,7 @@ fn goaway(last: u32) -> Vec<u8> {
 
 // RFC 9113 §5.4: connection errors and stream errors. The next request succeeds.
 #[test]
-fn answers_that_are_no_answers() {
+fn malformed_responses() {
     let server = TestServer::start(|_| {});
     let cases: &[(&str, Act, ClientResult)] = &[
         (
@@ -196,10 +196,10 @@ fn answers_that_are_no_answers() {
     ];
     for (why, act, want) in cases {
         let origin = Origin::new(vec![*act]);
-        assert_eq!(ask(&server, &target(&origin)), *want, "{why}");
+        assert_eq!(send_request(&server, &target(&origin)), *want, "{why}");
         // The connection may survive the error or not; a new upstream is independent of it.
         let next = Origin::new(vec![good]);
-        assert_eq!(ask(&server, &target(&next)), whole(200, "good"), "after: {why}");
+        assert_eq!(send_request(&server, &target(&next)), whole(200, "good"), "after: {why}");
         // Closes the connection, which may be idle now.
         drop((origin, next));
     }
@@ -208,7 +208,7 @@ fn answers_that_are_no_answers() {
 
 // RFC 9113 §8.1, §8.1.1: truncated content, and content that does not match its announced length.
 #[test]
-fn content_that_is_cut() {
+fn truncated_content() {
     let server = TestServer::start(|_| {});
     let cases: &[(&str, Act)] = &[
         ("a reset", |p| {
@@ -253,7 +253,7 @@ fn content_that_is_cut() {
     for (why, act) in cases {
         let origin = Origin::new(vec![*act]);
         let mut client = server.client();
-        client.ask(&target(&origin));
+        client.send_request(&target(&origin));
         if *why == "beyond the window" {
             // The client does not read, so no bytes are returned to the window.
             std::thread::sleep(Duration::from_millis(300));
@@ -262,12 +262,12 @@ fn content_that_is_cut() {
         drop(client);
         drop(origin);
     }
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // RFC 9113 §8.7: a request that was refused, or is beyond GOAWAY's last stream, was not processed, and is retried once.
 #[test]
-fn what_was_not_looked_at_is_sent_once_more() {
+fn unprocessed_requests_are_sent_again() {
     let server = TestServer::start(|_| {});
     let refused: Act = |p| {
         let stream = begin(p);
@@ -294,11 +294,11 @@ fn what_was_not_looked_at_is_sent_once_more() {
         ),
     ] {
         let origin = Origin::new(acts);
-        wish(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+        override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
             transport.versions = causeway_pipeline::Versions::Http2;
             transport.idle_timeout = Duration::from_millis(200);
         });
-        assert_eq!(ask(&server, &target(&origin)), want, "{why}");
+        assert_eq!(send_request(&server, &target(&origin)), want, "{why}");
         origin.end();
     }
     // When GOAWAY's last stream includes ours, the response arrives on it, and the connection gets no further request.
@@ -312,8 +312,8 @@ fn what_was_not_looked_at_is_sent_once_more() {
         },
         good,
     ]);
-    assert_eq!(ask(&server, &target(&origin)), whole(200, "last"));
-    assert_eq!(ask(&server, &target(&origin)), whole(200, "good"));
+    assert_eq!(send_request(&server, &target(&origin)), whole(200, "last"));
+    assert_eq!(send_request(&server, &target(&origin)), whole(200, "good"));
     origin.end();
     // A request with content is not retried, since its content has already been sent.
     let origin = Origin::new(vec![away]);
@@ -322,12 +322,12 @@ fn what_was_not_looked_at_is_sent_once_more() {
     assert_eq!(read(&mut client), whole(502, ""));
     origin.end();
     drop(client);
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // RFC 9113 §5.1.2, §6.5.2: the upstream allows no streams. The first request is sent before its SETTINGS arrive.
 #[test]
-fn an_upstream_that_takes_no_streams() {
+fn an_upstream_without_streams() {
     let server = TestServer::start(|_| {});
     let none: Act = |p| {
         p.preface(&[(3, 0)]);
@@ -336,18 +336,18 @@ fn an_upstream_that_takes_no_streams() {
         p.rest();
     };
     let origin = Origin::new(vec![none, none]);
-    wish(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+    override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
         transport.versions = causeway_pipeline::Versions::Http2;
         transport.idle_timeout = Duration::from_millis(200);
     });
-    assert_eq!(ask(&server, &target(&origin)), whole(502, ""));
+    assert_eq!(send_request(&server, &target(&origin)), whole(502, ""));
     origin.end();
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // RFC 9113 §5.1.2: the limit of streams that an upstream has set counts for its next connection, before its SETTINGS arrive there.
 #[test]
-fn a_limit_of_streams_is_remembered() {
+fn the_stream_limit_of_an_upstream_is_remembered() {
     let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![
         |p| {
@@ -367,15 +367,15 @@ fn a_limit_of_streams_is_remembered() {
         },
         good,
     ]);
-    assert_eq!(ask(&server, &target(&origin)), whole(200, "good"));
+    assert_eq!(send_request(&server, &target(&origin)), whole(200, "good"));
     let mut clients = [server.client(), server.client()];
-    clients.iter_mut().for_each(|client| client.ask(&target(&origin)));
+    clients.iter_mut().for_each(|client| client.send_request(&target(&origin)));
     for client in &mut clients {
         assert_eq!(read(client), whole(200, "good"));
     }
     origin.end();
     drop(clients);
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // RFC 9113 §6.8: a server that shuts down sends GOAWAY with the largest stream number, then PING. When the acknowledgement arrives it
@@ -395,18 +395,18 @@ fn no_request_follows_the_first_goaway() {
         },
         good,
     ]);
-    wish(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+    override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
         transport.versions = causeway_pipeline::Versions::Http2;
     });
     let mut clients = [server.client(), server.client()];
     let [first, second] = &mut clients;
-    first.ask(&target(&origin));
+    first.send_request(&target(&origin));
     std::thread::sleep(Duration::from_millis(50));
     second.post(&target(&origin), b"abc");
     assert_eq!((read(first), read(second)), (whole(200, "last"), whole(200, "good")));
     origin.end();
     drop(clients);
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // An upstream that accepts connections and is silent, as a stopped process is: each call has its own limit of time.
@@ -415,14 +415,14 @@ fn an_upstream_without_settings() {
     let server = TestServer::start(|_| {});
     let silent: Act = |p| drop(p.rest());
     let origin = Origin::new(vec![silent, silent]);
-    wish(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+    override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
         transport.versions = causeway_pipeline::Versions::Http2;
         transport.head_timeout = Some(Duration::from_millis(100));
         transport.idle_timeout = Duration::from_millis(400);
     });
     let mut clients: Vec<_> = (0..4).map(|_| server.client()).collect();
     for _ in 0..2 {
-        clients.iter_mut().for_each(|client| client.ask(&target(&origin)));
+        clients.iter_mut().for_each(|client| client.send_request(&target(&origin)));
         for client in &mut clients {
             assert_eq!(read(client), whole(504, ""));
         }
@@ -431,12 +431,12 @@ fn an_upstream_without_settings() {
     }
     origin.end();
     drop(clients);
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // RFC 9113 §8.1: a server may respond before it has the whole request. NO_ERROR requests the client to stop sending it.
 #[test]
-fn an_answer_before_the_request_is_read_arrives() {
+fn an_early_response_arrives() {
     let server = TestServer::start(|_| {});
     for (why, act) in [
         (
@@ -471,7 +471,7 @@ fn an_answer_before_the_request_is_read_arrives() {
         drop(client);
         sender.join().unwrap();
     }
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // RFC 9113 §6.9: a window that never opens; the operator's write timeout bounds it.
@@ -485,7 +485,7 @@ fn a_window_that_never_opens() {
         p.await_frame(kind::RST_STREAM);
         p.reset();
     }]);
-    wish(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+    override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
         transport.versions = causeway_pipeline::Versions::Http2;
         transport.write_timeout = Some(Duration::from_millis(300));
         transport.head_timeout = None;
@@ -495,7 +495,7 @@ fn a_window_that_never_opens() {
     assert_eq!(read(&mut client).status(), 502);
     origin.end();
     drop(client);
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // RFC 9113 §6.7: a receiver of PING acknowledges it. While calls are open and the upstream sends nothing, it gets PINGs; one
@@ -512,7 +512,7 @@ fn pings() {
                 p.frame(kind::PING, flag::ACK, 0, &ping.payload);
             }
             p.respond(stream, "late");
-            // No PING comes after the response.
+            // No PING is sent after the response.
             let frames = std::iter::from_fn(|| p.try_frame());
             assert_eq!(frames.map(|frame| frame.kind).collect::<Vec<_>>(), [kind::GOAWAY]);
         },
@@ -528,21 +528,21 @@ fn pings() {
             assert!(p.frames_to_the_end().iter().all(|kind| matches!(*kind, kind::HEADERS | kind::RST_STREAM)));
         },
     ]);
-    wish(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+    override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
         transport.versions = causeway_pipeline::Versions::Http2;
         (transport.ping_interval, transport.ping_timeout) = (Some(interval), interval);
         (transport.head_timeout, transport.idle_timeout) = (None, 4 * interval);
     });
-    assert_eq!(ask(&server, &target(&origin)), whole(200, "late"));
+    assert_eq!(send_request(&server, &target(&origin)), whole(200, "late"));
     std::thread::sleep(6 * interval);
-    assert_eq!(ask(&server, &target(&origin)), whole(502, ""));
+    assert_eq!(send_request(&server, &target(&origin)), whole(502, ""));
     let end = std::time::Instant::now() + crate::PATIENCE;
     while !origin.is_over() {
         assert!(std::time::Instant::now() < end, "the dead connection is kept");
         let mut client = server.client();
-        client.ask(&target(&origin));
+        client.send_request(&target(&origin));
         std::thread::sleep(interval / 2);
     }
     origin.end();
-    all_home(&server);
+    assert_all_returned(&server);
 }

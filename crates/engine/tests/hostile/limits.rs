@@ -9,27 +9,27 @@ use std::time::Duration;
 use causeway_pipeline::upstream::ConnectionLimits;
 use causeway_pipeline::{Transport, Versions};
 
-use crate::support::forward::wish;
+use crate::support::forward::override_transport;
 use crate::support::origin::{Origin, OriginConnection};
 use crate::support::{TestClient, TestServer, bytes};
-use crate::{all_home, ask, read, whole};
+use crate::{assert_all_returned, read, send_request, whole};
 
 const SHORT: Duration = Duration::from_millis(300);
 
 fn tuned(origin: &Origin, tweak: impl FnOnce(&mut Transport)) {
-    wish(origin.port, &format!("127.0.0.1:{}", origin.port), tweak);
+    override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), tweak);
 }
 
 /// Returns a client that has sent a request.
-fn asking(server: &TestServer, target: &str) -> TestClient {
+fn with_request_sent(server: &TestServer, target: &str) -> TestClient {
     let mut client = server.client();
-    client.ask(target);
+    client.send_request(target);
     client
 }
 
 // Calls wait in the order of their arrival; a cancelled call is skipped.
 #[test]
-fn calls_wait_for_the_one_connection_that_there_may_be() {
+fn calls_wait_for_the_only_permitted_connection() {
     let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         for _ in 0..4 {
@@ -46,7 +46,7 @@ fn calls_wait_for_the_one_connection_that_there_may_be() {
     });
     let mut clients = Vec::new();
     for number in 0..5 {
-        clients.push(asking(&server, &format!("{}/a/{number}", origin.target())));
+        clients.push(with_request_sent(&server, &format!("{}/a/{number}", origin.target())));
         std::thread::sleep(Duration::from_millis(5));
     }
     // The third client disconnects while its call waits.
@@ -55,12 +55,12 @@ fn calls_wait_for_the_one_connection_that_there_may_be() {
     assert_eq!(got, ["0", "1", "3", "4"].map(|text| whole(200, text)));
     drop(clients);
     origin.end();
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // When a client disconnects while its call waits, the buffered request is released.
 #[test]
-fn what_was_to_be_sent_goes_home_when_its_client_goes() {
+fn buffered_request_is_released_when_the_client_disconnects() {
     let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         peer.head();
@@ -109,22 +109,22 @@ fn more_calls_than_may_wait_are_refused() {
         transport.connection_limits = Some(Arc::new(ConnectionLimits::new(1)));
         transport.head_timeout = None;
     });
-    let mut first = asking(&server, &origin.target());
+    let mut first = with_request_sent(&server, &origin.target());
     std::thread::sleep(Duration::from_millis(50));
     // Ten connections with 100 streams each, and 24 waiting calls.
     let target = origin.target();
     let mut connections: Vec<_> = (0..11).map(|_| server.http2()).collect();
     let mut asked = Vec::new();
     for number in 0..1024 {
-        asked.push(connections[number / 100].ask("GET", &target, None));
+        asked.push(connections[number / 100].send_request("GET", &target, None));
     }
     connections.iter().for_each(|connection| connection.settle());
-    assert_eq!(ask(&server, &target).status(), 503);
+    assert_eq!(send_request(&server, &target).status(), 503);
     drop(asked);
     connections.iter().for_each(|connection| connection.settle());
     drop(connections);
     std::thread::sleep(Duration::from_millis(50));
-    let mut next = asking(&server, &target);
+    let mut next = with_request_sent(&server, &target);
     std::thread::sleep(Duration::from_millis(50));
     go.send(()).unwrap();
     assert_eq!(read(&mut first), whole(200, "held"));
@@ -132,7 +132,7 @@ fn more_calls_than_may_wait_are_refused() {
     assert_eq!(read(&mut next).status(), 502);
     origin.end();
     drop((first, next));
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 /// An HTTP/1.1 upstream that responds to any number of connections at once. Returns its port, and the most requests at once so far.
@@ -164,7 +164,7 @@ fn a_limit_of_all_workers() {
     for max in [1, 2] {
         let server = TestServer::start(|setup| setup.workers = 2);
         let (port, most) = counting_upstream();
-        wish(port, &format!("127.0.0.1:{port}"), |transport| {
+        override_transport(port, &format!("127.0.0.1:{port}"), |transport| {
             transport.connection_limits = Some(Arc::new(ConnectionLimits::new(max)));
             (transport.head_timeout, transport.idle_timeout) = (None, Duration::from_secs(3600));
         });
@@ -174,7 +174,7 @@ fn a_limit_of_all_workers() {
                 scope.spawn(|| {
                     let mut client = server.client();
                     for _ in 0..20 {
-                        client.ask(&target);
+                        client.send_request(&target);
                         assert_eq!(read(&mut client), whole(200, "good"));
                     }
                 });
@@ -183,7 +183,7 @@ fn a_limit_of_all_workers() {
         assert_eq!(most.load(Ordering::SeqCst), max);
         // One after the other: the connection that is idle on one worker closes when the other one needs it.
         for _ in 0..20 {
-            assert_eq!(ask(&server, &target), whole(200, "good"));
+            assert_eq!(send_request(&server, &target), whole(200, "good"));
         }
         assert_eq!(most.load(Ordering::SeqCst), max);
     }
@@ -196,11 +196,11 @@ fn each_worker_has_a_connection_for_many_calls() {
     let server = TestServer::start(|setup| setup.workers = 2);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    wish(port, &format!("127.0.0.1:{port}"), |transport| {
+    override_transport(port, &format!("127.0.0.1:{port}"), |transport| {
         transport.versions = Versions::Http2;
         transport.connection_limits = Some(Arc::new(ConnectionLimits::new(1)));
     });
-    let clients: Vec<_> = (0..32).map(|_| asking(&server, &format!("/forward/{port}"))).collect();
+    let clients: Vec<_> = (0..32).map(|_| with_request_sent(&server, &format!("/forward/{port}"))).collect();
     let peers = [(); 2].map(|()| {
         let mut peer = OriginConnection::new(listener.accept().unwrap().0);
         peer.preface(&[]);
@@ -208,7 +208,7 @@ fn each_worker_has_a_connection_for_many_calls() {
         peer
     });
     drop((clients, peers));
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // docs/reverse-proxy.md, `queue_timeout`: calls that wait for too long get 503; the others are not affected.
@@ -226,18 +226,18 @@ fn a_call_waits_for_a_limited_time() {
         transport.connection_limits = Some(Arc::new(ConnectionLimits::new(1)));
         (transport.head_timeout, transport.queue_timeout) = (None, Some(SHORT));
     });
-    let mut first = asking(&server, &origin.target());
+    let mut first = with_request_sent(&server, &origin.target());
     std::thread::sleep(SHORT / 4);
-    let (mut late, gone) = (asking(&server, &origin.target()), asking(&server, &origin.target()));
+    let (mut late, gone) = (with_request_sent(&server, &origin.target()), with_request_sent(&server, &origin.target()));
     std::thread::sleep(SHORT / 4);
     gone.reset();
-    let mut later = asking(&server, &origin.target());
+    let mut later = with_request_sent(&server, &origin.target());
     assert_eq!((read(&mut late).status(), read(&mut later).status()), (503, 503));
     assert_eq!(read(&mut first), whole(200, "first"));
-    assert_eq!(ask(&server, &origin.target()), whole(200, "last"));
+    assert_eq!(send_request(&server, &origin.target()), whole(200, "last"));
     origin.end();
     drop((first, late, later));
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 #[test]
@@ -251,18 +251,18 @@ fn an_idle_connection_is_closed_after_its_time() {
         assert!(idle.elapsed() >= SHORT, "closed after {:?}", idle.elapsed());
     }]);
     tuned(&origin, |transport| transport.idle_timeout = SHORT);
-    assert_eq!(ask(&server, &origin.target()), whole(200, "one"));
+    assert_eq!(send_request(&server, &origin.target()), whole(200, "one"));
     origin.end();
 }
 
 // Beyond the limit of idle connections, a connection that becomes idle is closed at once.
 #[test]
-fn only_so_many_connections_are_kept() {
+fn idle_connections_are_bounded() {
     let server = TestServer::start(|_| {});
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    wish(port, &format!("127.0.0.1:{port}"), |transport| transport.idle_max = 2);
-    let mut clients: Vec<_> = (0..5).map(|_| asking(&server, &format!("/forward/{port}"))).collect();
+    override_transport(port, &format!("127.0.0.1:{port}"), |transport| transport.idle_max = 2);
+    let mut clients: Vec<_> = (0..5).map(|_| with_request_sent(&server, &format!("/forward/{port}"))).collect();
     let mut peers: Vec<_> = (0..5).map(|_| OriginConnection::new(listener.accept().unwrap().0)).collect();
     for peer in &mut peers {
         peer.head();
@@ -294,40 +294,40 @@ fn blackhole() -> (TcpListener, Vec<TcpStream>) {
 }
 
 #[test]
-fn what_cannot_be_reached() {
+fn unreachable_upstreams() {
     let server = TestServer::start(|_| {});
-    let (hole, _held) = blackhole();
-    let port = hole.local_addr().unwrap().port();
-    wish(port, &format!("127.0.0.1:{port}"), |transport| transport.connect_timeout = SHORT);
-    assert_eq!(ask(&server, &format!("/forward/{port}")).status(), 504);
+    let (silent_listener, _held) = blackhole();
+    let port = silent_listener.local_addr().unwrap().port();
+    override_transport(port, &format!("127.0.0.1:{port}"), |transport| transport.connect_timeout = SHORT);
+    assert_eq!(send_request(&server, &format!("/forward/{port}")).status(), 504);
     // RFC 6761 §6.4: this name never resolves.
-    wish(1, "nowhere.invalid:80", |_| {});
-    assert_eq!(ask(&server, "/forward/1").status(), 502);
-    wish(2, "no address", |_| {});
-    assert_eq!(ask(&server, "/forward/2").status(), 502);
-    all_home(&server);
+    override_transport(1, "nowhere.invalid:80", |_| {});
+    assert_eq!(send_request(&server, "/forward/1").status(), 502);
+    override_transport(2, "no address", |_| {});
+    assert_eq!(send_request(&server, "/forward/2").status(), 502);
+    assert_all_returned(&server);
 }
 
 // When a connection attempt fails while the only open connection is busy, a waiting call starts an attempt of its own.
 #[test]
-fn what_waits_tries_itself_where_a_connection_does_not_come_about() {
+fn a_waiting_call_connects_itself_after_a_failed_connection() {
     let server = TestServer::start(|_| {});
-    let (hole, held) = blackhole();
-    let port = hole.local_addr().unwrap().port();
-    wish(port, &format!("127.0.0.1:{port}"), |transport| {
+    let (silent_listener, held) = blackhole();
+    let port = silent_listener.local_addr().unwrap().port();
+    override_transport(port, &format!("127.0.0.1:{port}"), |transport| {
         transport.connection_limits = Some(Arc::new(ConnectionLimits::new(2)));
         (transport.connect_timeout, transport.head_timeout) = (SHORT, None);
     });
     let target = format!("/forward/{port}");
     // Emptying the backlog lets the first call connect; then the backlog is filled again.
-    let taken: Vec<_> = held.iter().map(|_| hole.accept().unwrap()).collect();
-    let mut busy = asking(&server, &target);
-    let mut peer = OriginConnection::new(hole.accept().unwrap().0);
+    let taken: Vec<_> = held.iter().map(|_| silent_listener.accept().unwrap()).collect();
+    let mut busy = with_request_sent(&server, &target);
+    let mut peer = OriginConnection::new(silent_listener.accept().unwrap().0);
     peer.head();
-    let address = hole.local_addr().unwrap();
+    let address = silent_listener.local_addr().unwrap();
     let filled: Vec<_> =
         std::iter::from_fn(|| TcpStream::connect_timeout(&address, Duration::from_millis(100)).ok()).collect();
-    let mut others: Vec<_> = (0..3).map(|_| asking(&server, &target)).collect();
+    let mut others: Vec<_> = (0..3).map(|_| with_request_sent(&server, &target)).collect();
     for other in &mut others {
         assert_eq!(read(other).status(), 504);
     }
@@ -338,7 +338,7 @@ fn what_waits_tries_itself_where_a_connection_does_not_come_about() {
 
 // A timeout on one stream does not affect the timeouts of further streams and of the idle connection.
 #[test]
-fn each_call_on_a_connection_has_its_own_time() {
+fn each_call_on_a_connection_has_its_own_timeout() {
     let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         peer.preface(&[]);
@@ -349,15 +349,15 @@ fn each_call_on_a_connection_has_its_own_time() {
         transport.versions = Versions::Http2;
         (transport.head_timeout, transport.idle_timeout) = (Some(SHORT), SHORT);
     });
-    let mut first = asking(&server, &origin.target());
+    let mut first = with_request_sent(&server, &origin.target());
     // More than one tick of the wheel, so that the two timeouts do not expire together.
     std::thread::sleep(SHORT * 3 / 4);
-    let mut second = asking(&server, &origin.target());
+    let mut second = with_request_sent(&server, &origin.target());
     assert_eq!(read(&mut first).status(), 504);
     assert_eq!(read(&mut second).status(), 504);
     origin.end();
     drop((first, second));
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // RFC 9110 §4.2: a name may have several addresses. On many systems the first one of `localhost` is ::1, where no server
@@ -369,8 +369,8 @@ fn a_name_is_looked_up() {
         peer.head();
         peer.answer("by name");
     }]);
-    wish(origin.port, &format!("localhost:{}", origin.port), |_| {});
-    assert_eq!(ask(&server, &origin.target()), whole(200, "by name"));
+    override_transport(origin.port, &format!("localhost:{}", origin.port), |_| {});
+    assert_eq!(send_request(&server, &origin.target()), whole(200, "by name"));
     origin.end();
 }
 
@@ -407,12 +407,12 @@ fn an_upstream_that_never_reads() {
         sender.join().unwrap();
         origin.end();
     }
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // A client disconnects while the upstream does not read the request. There is no timeout for this, but all storage is released.
 #[test]
-fn a_client_that_goes_while_the_upstream_does_not_read() {
+fn a_client_disconnects_while_the_upstream_does_not_read() {
     let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         std::thread::sleep(SHORT);
@@ -424,12 +424,12 @@ fn a_client_that_goes_while_the_upstream_does_not_read() {
     let _ = client.stream.write_all(&bytes(50_000_000));
     client.reset();
     origin.end();
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // A slow client does not count against the upstream: its timeouts run only while the call waits for the upstream.
 #[test]
-fn a_slow_client_is_no_slow_upstream() {
+fn a_slow_client_does_not_time_out_the_upstream() {
     let server = TestServer::start(|_| {});
     for version in [Versions::Http1, Versions::Http2] {
         let origin = Origin::with(vec![Box::new(move |peer: &mut OriginConnection| {
@@ -468,7 +468,7 @@ fn a_slow_client_is_no_slow_upstream() {
 
 // A client that reads a response slowly, and an upstream that then pauses before the rest.
 #[test]
-fn a_slow_reader_is_no_slow_upstream() {
+fn a_slow_reader_does_not_time_out_the_upstream() {
     let server = TestServer::start(|_| {});
     let (go, held) = std::sync::mpsc::channel::<()>();
     let content = bytes(20_000_000);
@@ -482,7 +482,7 @@ fn a_slow_reader_is_no_slow_upstream() {
         peer.send("!");
     })]);
     tuned(&origin, |transport| transport.read_timeout = Some(SHORT));
-    let mut client = asking(&server, &origin.target());
+    let mut client = with_request_sent(&server, &origin.target());
     assert_eq!(client.head().status, 200);
     std::thread::sleep(3 * SHORT);
     assert!(client.exactly(content.len()) == content);

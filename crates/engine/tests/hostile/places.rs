@@ -8,14 +8,14 @@ use causeway_pipeline::Versions;
 use causeway_testkit::http2::{flag, kind};
 
 use crate::support::TestServer;
-use crate::support::forward::wish;
+use crate::support::forward::override_transport;
 use crate::support::origin::{Act, Origin};
 use crate::support::server::States;
-use crate::{PATIENCE, all_home, ask, read, whole};
+use crate::{PATIENCE, assert_all_returned, read, send_request, whole};
 
 // A connection whose pool is dropped closes after its last call.
 #[test]
-fn a_place_that_nobody_keeps() {
+fn a_pool_without_a_holder() {
     let server = TestServer::start(|_| {});
     let one: Act = |peer| {
         peer.head();
@@ -25,10 +25,10 @@ fn a_place_that_nobody_keeps() {
     };
     let origin = Origin::new(vec![one, one]);
     let target = origin.target().replace("forward", "forward-once");
-    assert_eq!(ask(&server, &target), whole(200, "one"));
-    assert_eq!(ask(&server, &target), whole(200, "one"));
+    assert_eq!(send_request(&server, &target), whole(200, "one"));
+    assert_eq!(send_request(&server, &target), whole(200, "one"));
     origin.end();
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // A running call finishes under the plan with which it started, which is freed after it; the connection pool is kept.
@@ -46,18 +46,18 @@ fn a_reload_while_a_call_runs() {
         peer.answer("again");
     })]);
     let mut client = server.client();
-    client.ask(&origin.target());
+    client.send_request(&origin.target());
     assert_eq!(client.head().status, 200);
     server.reload(|setup| setup.states = States::Ballast).unwrap();
     assert_eq!(server.engine().live_plans(), 2);
     go.send(()).unwrap();
     assert_eq!(client.exactly(8), b"somemore");
     server.await_plans(1);
-    assert_eq!(ask(&server, &origin.target()), whole(200, "again"));
+    assert_eq!(send_request(&server, &origin.target()), whole(200, "again"));
     origin.end();
 }
 
-// A drain lets a running call finish. Idle upstream connections do not delay it, and close with the worker.
+// A running call completes during a drain. Idle upstream connections do not delay it, and close with the worker.
 #[test]
 fn a_drain_with_idle_and_busy_connections() {
     let mut server = TestServer::start(|_| {});
@@ -66,7 +66,7 @@ fn a_drain_with_idle_and_busy_connections() {
         peer.answer("idle");
         peer.end();
     }]);
-    assert_eq!(ask(&server, &idle.target()), whole(200, "idle"));
+    assert_eq!(send_request(&server, &idle.target()), whole(200, "idle"));
     let (go, held) = std::sync::mpsc::channel::<()>();
     let busy = Origin::with(vec![Box::new(move |peer| {
         peer.head();
@@ -75,7 +75,7 @@ fn a_drain_with_idle_and_busy_connections() {
         peer.end();
     })]);
     let mut client = server.client();
-    client.ask(&busy.target());
+    client.send_request(&busy.target());
     std::thread::sleep(Duration::from_millis(50));
     let drained = server.drain(PATIENCE);
     std::thread::sleep(Duration::from_millis(50));
@@ -93,7 +93,7 @@ fn a_drain_with_idle_and_busy_connections() {
         peer.end();
     }]);
     let mut client = server.client();
-    client.ask(&origin.target());
+    client.send_request(&origin.target());
     std::thread::sleep(Duration::from_millis(50));
     server.drain(Duration::ZERO).join().unwrap();
     client.rest();
@@ -102,7 +102,7 @@ fn a_drain_with_idle_and_busy_connections() {
 
 // RFC 9113 §5.1.2: calls queued for a new connection open further ones when it allows only few streams.
 #[test]
-fn calls_beyond_what_a_connection_takes_have_another() {
+fn calls_beyond_the_stream_limit_use_another_connection() {
     let server = TestServer::start(|_| {});
     let few: Act = |peer| {
         peer.preface(&[(3, 1)]);
@@ -121,7 +121,7 @@ fn calls_beyond_what_a_connection_takes_have_another() {
     // `Origin` serves one connection after another, so this test accepts its concurrent connections itself.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    wish(port, &format!("127.0.0.1:{port}"), |transport| {
+    override_transport(port, &format!("127.0.0.1:{port}"), |transport| {
         transport.versions = Versions::Http2;
         transport.idle_timeout = Duration::from_millis(200);
     });
@@ -138,11 +138,11 @@ fn calls_beyond_what_a_connection_takes_have_another() {
     });
     let target = format!("/forward2/{port}");
     let mut first = server.client();
-    first.ask(&target);
+    first.send_request(&target);
     // After this pause the origin's SETTINGS have arrived.
     std::thread::sleep(Duration::from_millis(50));
     let mut others = [server.client(), server.client()];
-    others.iter_mut().for_each(|client| client.ask(&target));
+    others.iter_mut().for_each(|client| client.send_request(&target));
     assert_eq!(read(&mut first), whole(200, "few"));
     for client in &mut others {
         assert_eq!(read(client), whole(200, "few"));

@@ -11,10 +11,10 @@ use causeway_pipeline::{
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
-use crate::support::forward::wish;
+use crate::support::forward::override_transport;
 use crate::support::tls::{Authority, Store};
 use crate::support::{TestServer, origin::Origin};
-use crate::{ClientResult, all_home, ask, whole};
+use crate::{ClientResult, assert_all_returned, send_request, whole};
 
 /// Starts an HTTP/1.1 origin over TLS.
 fn protected(authority: &Authority, policy: TlsPolicy) -> TestServer {
@@ -31,7 +31,7 @@ fn protected(authority: &Authority, policy: TlsPolicy) -> TestServer {
 
 /// Makes calls for this port trust this authority and send this server name.
 fn trusting(port: u16, authority: &Authority, name: Option<&str>, tweak: impl FnOnce(&mut Transport, &mut TlsClient)) {
-    wish(port, &format!("127.0.0.1:{port}"), |transport| {
+    override_transport(port, &format!("127.0.0.1:{port}"), |transport| {
         let mut tls = TlsClient {
             server_name: name.map(str::to_owned),
             roots: Roots::These(vec![authority.certificate.clone()]),
@@ -43,7 +43,7 @@ fn trusting(port: u16, authority: &Authority, name: Option<&str>, tweak: impl Fn
 }
 
 #[test]
-fn whom_is_believed() {
+fn trusted_certificates() {
     let server = TestServer::start(|_| {});
     let (ours, theirs) = (Authority::new(), Authority::new());
     for (why, authority, name, status) in [
@@ -57,9 +57,9 @@ fn whom_is_believed() {
         let origin = protected(&ours, TlsPolicy::default());
         let port = origin.address().port();
         trusting(port, authority, name, |_, _| {});
-        assert_eq!(ask(&server, &format!("/forward/{port}/fixed")).status(), status, "{why}");
+        assert_eq!(send_request(&server, &format!("/forward/{port}/fixed")).status(), status, "{why}");
     }
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // As in Go, a certificate that is itself among the authorities is accepted for its names, also if another one has signed it.
@@ -78,7 +78,7 @@ fn a_certificate_that_is_pinned() {
         });
         let port = origin.address().port();
         trusting(port, &authority, Some(name), |_, tls| tls.roots = Roots::These(vec![pinned]));
-        assert_eq!(ask(&server, &format!("/forward/{port}/fixed")).status(), status, "{name}");
+        assert_eq!(send_request(&server, &format!("/forward/{port}/fixed")).status(), status, "{name}");
     }
 }
 
@@ -92,7 +92,7 @@ fn sessions_are_resumed() {
     trusting(port, &authority, Some("good.test"), |transport, _| transport.idle_timeout = std::time::Duration::ZERO);
     let mut resumed = Vec::new();
     for _ in 0..3 {
-        let ClientResult::Whole(200, facts) = ask(&server, &format!("/forward/{port}/tls")) else {
+        let ClientResult::Whole(200, facts) = send_request(&server, &format!("/forward/{port}/tls")) else {
             panic!("no answer")
         };
         resumed.push(facts.contains(" true "));
@@ -101,7 +101,7 @@ fn sessions_are_resumed() {
 }
 
 #[test]
-fn a_certificate_of_our_own() {
+fn a_client_certificate() {
     let server = TestServer::start(|_| {});
     let authority = Authority::new();
     let policy = TlsPolicy {
@@ -123,7 +123,11 @@ fn a_certificate_of_our_own() {
                 tls.certificate = Some(OwnCertificate::Given { chain, key });
             }
         });
-        assert_eq!(ask(&server, &format!("/forward/{port}/fixed")).status(), status, "with a certificate: {shows}");
+        assert_eq!(
+            send_request(&server, &format!("/forward/{port}/fixed")).status(),
+            status,
+            "with a certificate: {shows}"
+        );
     }
 }
 
@@ -173,22 +177,22 @@ fn a_certificate_that_is_replaced() {
         store.put("client.test", "", signed);
         length
     };
-    assert_eq!(ask(&server, &format!("/forward/{port}")).status(), 502, "there is none yet");
+    assert_eq!(send_request(&server, &format!("/forward/{port}")).status(), 502, "there is none yet");
     let first = put(&before, "1.test");
     for kind in ["Full", "Resumed"] {
-        assert_eq!(ask(&server, &format!("/forward/{port}")), whole(200, &format!("{kind} {first}")));
+        assert_eq!(send_request(&server, &format!("/forward/{port}")), whole(200, &format!("{kind} {first}")));
     }
     let second = put(&before, "a-longer-name.test");
     for kind in ["Full", "Resumed"] {
-        assert_eq!(ask(&server, &format!("/forward/{port}")), whole(200, &format!("{kind} {second}")));
+        assert_eq!(send_request(&server, &format!("/forward/{port}")), whole(200, &format!("{kind} {second}")));
     }
     let third = put(&after, "the-longest-of-all-names.test");
     server.reload(|setup| setup.certificates = Some(after)).unwrap();
-    assert_eq!(ask(&server, &format!("/forward/{port}")), whole(200, &format!("Full {third}")));
+    assert_eq!(send_request(&server, &format!("/forward/{port}")), whole(200, &format!("Full {third}")));
 }
 
 #[test]
-fn handshakes_that_come_to_nothing() {
+fn failed_handshakes() {
     let server = TestServer::start(|_| {});
     let authority = Authority::new();
     for (why, origin) in [
@@ -224,7 +228,7 @@ fn handshakes_that_come_to_nothing() {
         ),
     ] {
         trusting(origin.port, &authority, Some("good.test"), |_, _| {});
-        assert_eq!(ask(&server, &origin.target()).status(), 502, "{why}");
+        assert_eq!(send_request(&server, &origin.target()).status(), 502, "{why}");
         origin.end();
     }
     let silent = Origin::new(vec![|peer| {
@@ -233,14 +237,14 @@ fn handshakes_that_come_to_nothing() {
     trusting(silent.port, &authority, Some("good.test"), |transport, _| {
         transport.connect_timeout = std::time::Duration::from_millis(200);
     });
-    assert_eq!(ask(&server, &silent.target()).status(), 504);
+    assert_eq!(send_request(&server, &silent.target()).status(), 504);
     silent.end();
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // RFC 8446 §6.1, RFC 9112 §9.8: content delimited by the connection's end is complete only after close_notify.
 #[test]
-fn an_end_that_nobody_announced_is_a_cut() {
+fn an_end_without_close_notify_is_a_truncation() {
     let server = TestServer::start(|_| {});
     let authority = Authority::new();
     for (announced, answer, want) in [
@@ -275,15 +279,15 @@ fn an_end_that_nobody_announced_is_a_cut() {
             std::thread::sleep(std::time::Duration::from_millis(20));
         });
         trusting(port, &authority, Some("good.test"), |_, _| {});
-        assert_eq!(ask(&server, &format!("/forward/{port}")), want, "announced: {announced}, {answer:?}");
+        assert_eq!(send_request(&server, &format!("/forward/{port}")), want, "announced: {announced}, {answer:?}");
         origin.join().unwrap();
     }
-    all_home(&server);
+    assert_all_returned(&server);
 }
 
 // As in Go, a certificate that is itself a configured root is accepted as a leaf for its own names, even with the CA flag.
 #[test]
-fn a_certificate_that_is_known_is_believed() {
+fn a_managed_certificate_is_trusted() {
     let server = TestServer::start(|_| {});
     for (asked, known, status) in [("good.test", true, 200), ("bad.test", true, 502), ("good.test", false, 502)] {
         let (authority, signed) = Authority::named(&["good.test"]);
@@ -294,9 +298,9 @@ fn a_certificate_that_is_known_is_believed() {
             setup.certificates = Some(store);
         });
         let port = origin.address().port();
-        let believed = if known { authority } else { Authority::new() };
-        trusting(port, &believed, Some(asked), |_, _| {});
-        assert_eq!(ask(&server, &format!("/forward/{port}/fixed")).status(), status, "{asked}, {known}");
+        let trusted = if known { authority } else { Authority::new() };
+        trusting(port, &trusted, Some(asked), |_, _| {});
+        assert_eq!(send_request(&server, &format!("/forward/{port}/fixed")).status(), status, "{asked}, {known}");
     }
-    all_home(&server);
+    assert_all_returned(&server);
 }

@@ -94,13 +94,13 @@ impl<S: Read + Write> TestClient<S> {
 
     /// Sends a GET request without a body.
     #[track_caller]
-    pub(crate) fn ask(&mut self, target: &str) {
+    pub(crate) fn send_request(&mut self, target: &str) {
         self.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n"));
     }
 
     #[track_caller]
     pub(crate) fn get(&mut self, target: &str) -> ClientResponse {
-        self.ask(target);
+        self.send_request(target);
         self.answer()
     }
 

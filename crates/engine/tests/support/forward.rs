@@ -24,19 +24,20 @@ thread_local! {
 }
 
 /// A test's overrides for a port: the address to call in its place, and the transport.
-static WISHES: Mutex<BTreeMap<u64, (String, Transport)>> = Mutex::new(BTreeMap::new());
+static TRANSPORT_OVERRIDES: Mutex<BTreeMap<u64, (String, Transport)>> = Mutex::new(BTreeMap::new());
 
 /// Redirects calls for `port` to `address`, over the transport that `tweak` adjusts.
-pub(crate) fn wish(port: u16, address: &str, tweak: impl FnOnce(&mut Transport)) {
-    let mut wished = transport(Versions::Http1, false);
-    tweak(&mut wished);
-    WISHES.lock().unwrap().insert(u64::from(port), (address.to_owned(), wished));
+pub(crate) fn override_transport(port: u16, address: &str, tweak: impl FnOnce(&mut Transport)) {
+    let mut overridden = transport(Versions::Http1, false);
+    tweak(&mut overridden);
+    TRANSPORT_OVERRIDES.lock().unwrap().insert(u64::from(port), (address.to_owned(), overridden));
 }
 
 /// Creates the upstream for a port.
 fn place(cx: &Context, port: u64, versions: Versions, tls: bool) -> Rc<dyn Upstream> {
-    let wish = WISHES.lock().unwrap().get(&port).cloned();
-    let (address, transport) = wish.unwrap_or_else(|| (format!("127.0.0.1:{port}"), transport(versions, tls)));
+    let override_transport = TRANSPORT_OVERRIDES.lock().unwrap().get(&port).cloned();
+    let (address, transport) =
+        override_transport.unwrap_or_else(|| (format!("127.0.0.1:{port}"), transport(versions, tls)));
     cx.worker().upstream(&address, &Arc::new(transport))
 }
 
@@ -80,9 +81,9 @@ fn carry(cx: &mut Context, place: &Rc<dyn Upstream>) -> Step {
     // The path after the port is the forwarded target.
     let target = cx.head().target().as_str();
     if target.starts_with('/')
-        && let Some((behind, _)) = target.match_indices('/').nth(2)
+        && let Some((path_start, _)) = target.match_indices('/').nth(2)
     {
-        call.request_mut().set_target(&target[behind..]).expect("a part of a target");
+        call.request_mut().set_target(&target[path_start..]).expect("a part of a target");
     }
     // Only FastCGI uses them.
     let mut digits = [0; 20];
@@ -102,11 +103,11 @@ fn carry(cx: &mut Context, place: &Rc<dyn Upstream>) -> Step {
 
 fn wait(cx: &mut Context, call: Call) -> Step {
     let mut call = Some(call);
-    let asked = poll_fn(move |task| {
+    let pending_call = poll_fn(move |task| {
         let waiting = call.as_mut().expect("polled until it is ready");
         waiting.poll_answer(task).map(|answer| (call.take().expect("it was there"), answer))
     });
-    cx.wait(asked, |cx, (call, answer)| match answer {
+    cx.wait(pending_call, |cx, (call, answer)| match answer {
         Ok(CallEvent::Interim(status, fields)) => {
             cx.inform(status, *fields);
             wait(cx, call)

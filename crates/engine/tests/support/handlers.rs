@@ -69,7 +69,7 @@ const ACTS: &[(&str, Enter)] = &[
         Step::Respond(Response::stream(StatusCode::OK, Echo(body)))
     }),
     ("collect", |cx, _| collect(cx, u64::MAX)),
-    ("collect-elsewhere", collect_elsewhere),
+    ("collect-elsewhere", collect_in_another_task),
     ("short-stream", |cx, _| {
         let chunk = cx.chunk(b"some");
         Step::Respond(Response::stream(StatusCode::OK, Short(Some(chunk))))
@@ -273,7 +273,7 @@ impl Handler for Observe {
     fn end(&self, cx: &Context, outcome: &Outcome) {
         // Tests that count allocations turn this off with a request field.
         if !cx.original().fields().contains(NameRef::Other("X-Unobserved")) {
-            self.0.tell(ProbeEvent::Ended(cx.original().target().as_str().to_owned(), *outcome));
+            self.0.report(ProbeEvent::Ended(cx.original().target().as_str().to_owned(), *outcome));
         }
     }
 }
@@ -399,7 +399,7 @@ fn collect(cx: &mut Context, enough: u64) -> Step {
 }
 
 /// Reads the body in a task of its own, then responds with the number of bytes.
-fn collect_elsewhere(cx: &mut Context, given: &Given) -> Step {
+fn collect_in_another_task(cx: &mut Context, given: &Given) -> Step {
     let mut body = cx.take_body().expect("taken only here");
     let (send, counted) = oneshot::channel();
     let held = given.probe.hold();
@@ -464,7 +464,7 @@ fn background(cx: &mut Context, given: &Given) -> Step {
     let (probe, held) = (Arc::clone(&given.probe), given.probe.hold());
     cx.worker().spawn(Box::pin(async move {
         if held.await.is_ok() {
-            probe.tell(ProbeEvent::Happened("background"));
+            probe.report(ProbeEvent::Happened("background"));
         }
     }));
     text(cx, "begun")

@@ -82,7 +82,7 @@ impl Http2 {
         self.runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await }).expect("it does not hang")
     }
 
-    /// Lets the connection make progress for 20 ms.
+    /// Polls the connection for 20 ms.
     pub(crate) fn settle(&self) {
         self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(20)).await });
     }
@@ -99,7 +99,7 @@ impl Http2 {
     }
 
     #[track_caller]
-    pub(crate) fn ask(&mut self, method: &str, target: &str, body: Option<&RequestBody>) -> PendingResponse {
+    pub(crate) fn send_request(&mut self, method: &str, target: &str, body: Option<&RequestBody>) -> PendingResponse {
         let mut request = Request::builder().method(method).uri(format!("http://test{target}"));
         if let Some(RequestBody { pieces, is_sized: true, .. }) = body {
             request = request.header("content-length", pieces.iter().map(Vec::len).sum::<usize>());
@@ -131,7 +131,8 @@ impl Http2 {
     /// Sends all requests concurrently. Returns the responses in the order of the requests.
     #[track_caller]
     pub(crate) fn exchange_all(&mut self, requests: &[(&str, &str, Option<&RequestBody>)]) -> Vec<ClientResponse> {
-        let asked: Vec<_> = requests.iter().map(|(method, target, body)| self.ask(method, target, *body)).collect();
+        let asked: Vec<_> =
+            requests.iter().map(|(method, target, body)| self.send_request(method, target, *body)).collect();
         let both = asked.into_iter().zip(requests).map(|(PendingResponse { response, content }, (_, _, body))| {
             let body = body.cloned();
             async move {

@@ -63,7 +63,7 @@ impl Probe {
     }
 
     /// For handlers: reports an event.
-    pub(crate) fn tell(&self, seen: ProbeEvent) {
+    pub(crate) fn report(&self, seen: ProbeEvent) {
         self.change(|state| state.seen.push(seen));
     }
 
@@ -161,7 +161,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(name) = self.name {
-            self.probe.tell(ProbeEvent::Dropped(name));
+            self.probe.report(ProbeEvent::Dropped(name));
         }
     }
 }

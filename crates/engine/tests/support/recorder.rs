@@ -13,7 +13,7 @@ use super::PATIENCE;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct HookCall {
     account: u32,
-    what: &'static str,
+    hook: &'static str,
     number: u64,
     /// A span or a point.
     name: HookSubject,
@@ -101,7 +101,7 @@ impl<'a> Recording<'a> {
     #[track_caller]
     pub(crate) fn after(self, answers: usize) -> Vec<String> {
         let request = HookSubject::Point(Point::named("request").id());
-        let is_answer = |line: &&HookCall| line.what == "end" && line.name == request;
+        let is_answer = |line: &&HookCall| line.hook == "end" && line.name == request;
         let end = Instant::now() + PATIENCE;
         while lock(&RECORDER.lines).iter().filter(is_answer).count() < answers {
             assert!(Instant::now() < end, "{:#?}", lock(&RECORDER.lines));
@@ -121,17 +121,17 @@ impl<'a> Recording<'a> {
         let (spans, points) = (spans(), points());
         let mut known: HashMap<(char, u64), usize> = HashMap::new();
         let mut counts: HashMap<char, usize> = HashMap::new();
-        let mut said = Vec::new();
-        for HookCall { account, what, number, name } in lines {
+        let mut texts = Vec::new();
+        for HookCall { account, hook, number, name } in lines {
             let mut text = String::new();
             let thread = &threads[&account];
             if !thread.starts_with("worker") {
                 text += &format!("{thread}: ");
             }
-            text += what;
+            text += hook;
             if number > 0 {
                 // Connections, messages, timers, calls and visits are numbered separately.
-                let kind = match what {
+                let kind = match hook {
                     "arrived" | "written" => 'c',
                     "sent" | "took" => 'm',
                     "sleep" | "slept" => 't',
@@ -150,9 +150,9 @@ impl<'a> Recording<'a> {
                 HookSubject::Span(id) => text += &format!(" {}", spans[id as usize]),
                 HookSubject::Point(id) => text += &format!(" {}", points[id as usize]),
             }
-            said.push(text);
+            texts.push(text);
         }
-        said
+        texts
     }
 }
 
@@ -167,8 +167,8 @@ fn lock<T>(cell: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Recorder {
-    fn say(&self, account: &Account, what: &'static str, number: u64, name: HookSubject) {
-        lock(&self.lines).push(HookCall { account: account.number(), what, number, name });
+    fn record_event(&self, account: &Account, hook: &'static str, number: u64, name: HookSubject) {
+        lock(&self.lines).push(HookCall { account: account.number(), hook, number, name });
     }
 
     fn fresh(&self, stamp: &mut Stamp) -> u64 {
@@ -192,14 +192,14 @@ impl Policy for Recorder {
 
     fn entered(&self, account: &'static Account, span: Span) -> u32 {
         if self.spans.load(Relaxed) {
-            self.say(account, "in", 0, HookSubject::Span(span.id()));
+            self.record_event(account, "in", 0, HookSubject::Span(span.id()));
         }
         span.id()
     }
 
     fn left(&self, account: &'static Account, before: &AtomicU32) {
         if self.spans.load(Relaxed) {
-            self.say(account, "out", 0, HookSubject::Span(before.load(Relaxed)));
+            self.record_event(account, "out", 0, HookSubject::Span(before.load(Relaxed)));
         }
     }
 
@@ -207,11 +207,11 @@ impl Policy for Recorder {
 
     fn before_send(&self, account: &'static Account, stamp: &mut Stamp) {
         let number = self.fresh(stamp);
-        self.say(account, "sent", number, HookSubject::None);
+        self.record_event(account, "sent", number, HookSubject::None);
     }
 
     fn after_receive(&self, account: &'static Account, stamp: Stamp, _: Duration) {
-        self.say(account, "took", number(stamp), HookSubject::None);
+        self.record_event(account, "took", number(stamp), HookSubject::None);
     }
 
     fn before_block(&self, _: &'static Account) {}
@@ -221,7 +221,7 @@ impl Policy for Recorder {
 
     fn written(&self, account: &'static Account, connection: &mut Stamp) {
         let number = self.lasting(connection);
-        self.say(account, "written", number, HookSubject::None);
+        self.record_event(account, "written", number, HookSubject::None);
     }
 
     fn hold(&self, _: &'static Account, _: Stamp, _: u64) -> Option<Duration> {
@@ -236,37 +236,37 @@ impl Policy for Recorder {
     fn arrived(&self, account: &'static Account, connection: &mut Stamp, arrived: u64) {
         let number = self.lasting(connection);
         lock(&self.times).push(arrived);
-        self.say(account, "arrived", number, HookSubject::None);
+        self.record_event(account, "arrived", number, HookSubject::None);
     }
 
     fn called(&self, account: &'static Account, call: &mut Stamp, whom: Span) {
         let number = self.fresh(call);
-        self.say(account, "called", number, HookSubject::Span(whom.id()));
+        self.record_event(account, "called", number, HookSubject::Span(whom.id()));
     }
 
     fn answered(&self, account: &'static Account, call: Stamp, _: u64) {
-        self.say(account, "answered", number(call), HookSubject::None);
+        self.record_event(account, "answered", number(call), HookSubject::None);
     }
 
     fn sleep_began(&self, account: &'static Account, timer: &mut Stamp) {
         let number = self.fresh(timer);
-        self.say(account, "sleep", number, HookSubject::None);
+        self.record_event(account, "sleep", number, HookSubject::None);
     }
 
     fn sleep_ended(&self, account: &'static Account, timer: Stamp, _: Duration) {
-        self.say(account, "slept", number(timer), HookSubject::None);
+        self.record_event(account, "slept", number(timer), HookSubject::None);
     }
 
     fn hit(&self, account: &'static Account, point: Point) {
-        self.say(account, "hit", 0, HookSubject::Point(point.id()));
+        self.record_event(account, "hit", 0, HookSubject::Point(point.id()));
     }
 
     fn visit_began(&self, account: &'static Account, visit: &mut Stamp) {
         let number = self.fresh(visit);
-        self.say(account, "visit", number, HookSubject::None);
+        self.record_event(account, "visit", number, HookSubject::None);
     }
 
     fn visit_ended(&self, account: &'static Account, visit: Stamp, point: Point) {
-        self.say(account, "end", number(visit), HookSubject::Point(point.id()));
+        self.record_event(account, "end", number(visit), HookSubject::Point(point.id()));
     }
 }

@@ -15,7 +15,7 @@ pub(crate) static SCRIBE: Scribe = Scribe { next: AtomicU64::new(1), window: Ato
 
 impl Scribe {
     /// Returns the number of hooks called so far.
-    pub(crate) fn heard(&self) -> u64 {
+    pub(crate) fn hook_calls(&self) -> u64 {
         self.next.load(Relaxed)
     }
 
@@ -27,7 +27,7 @@ impl Scribe {
     }
 
     fn stamp(&self, account: &Account, stamp: &mut Stamp) {
-        *stamp = Stamp::new(1, self.heard());
+        *stamp = Stamp::new(1, self.hook_calls());
         self.write(account, 1);
     }
 }

@@ -50,7 +50,7 @@ impl Signer for WatchedSigner {
 /// No worker makes an RSA signature, even when a client must send its ClientHello twice (RFC 8446 §4.1.4), or sends it in
 /// pieces.
 #[test]
-fn an_rsa_key_signs_on_the_pool_behind_a_retry_too() {
+fn an_rsa_key_signs_on_the_pool_after_a_retry() {
     let policy = TlsPolicy { groups: vec!["secp384r1".into()], ..TlsPolicy::default() };
     let bench = TlsServerFixture::with_policies(vec![policy], |_| ());
     let threads = Arc::new(Mutex::new(Vec::new()));
@@ -93,7 +93,7 @@ fn an_rsa_key_signs_on_the_pool_behind_a_retry_too() {
 /// A connection that the new plan would refuse is not served under it: one in the clear when the plan requires TLS, one without
 /// a client certificate when the plan requires one. All further connections continue.
 #[test]
-fn connections_of_a_laxer_plan_are_not_served_under_a_stricter_one() {
+fn connections_of_a_laxer_plan_are_closed_by_a_stricter_one() {
     let authority = Authority::new();
     let store = Arc::new(Store::default());
     store.put("test", "", authority.sign(&["test"]));
@@ -166,7 +166,7 @@ fn connections_of_a_laxer_plan_are_not_served_under_a_stricter_one() {
 /// RFC 6066 §3: a server name has no trailing dot. With it, a name would bypass the policy for the name without it. Go refuses
 /// such names too.
 #[test]
-fn a_server_name_with_a_dot_behind_it_is_refused() {
+fn a_server_name_with_a_trailing_dot_is_refused() {
     let policy = TlsPolicy { server_names: vec!["test".into()], drop: true, ..TlsPolicy::default() };
     let bench = TlsServerFixture::with_policies(vec![policy, TlsPolicy::default()], |_| ());
     bench.store.put("tes.", "", bench.authority.sign(&["test"]));

@@ -11,7 +11,7 @@ use super::{SHORT, TlsServerFixture, client_hello, refused, serves};
 
 /// The response is that of Go's server.
 #[test]
-fn plain_http_is_told_where_it_is() {
+fn plain_http_gets_an_explanatory_400() {
     let bench = TlsServerFixture::new(|_| ());
     for start in ["GET / HTTP/1.1\r\n", "POST /a HTTP/1.1\r\n", "OPTIONS * HTTP/1.1\r\n"] {
         let mut client = bench.server.client();
@@ -123,7 +123,7 @@ impl Write for Split {
 }
 
 #[test]
-fn a_client_hello_may_come_in_parts() {
+fn a_client_hello_may_arrive_in_parts() {
     let bench = TlsServerFixture::new(|setup| setup.workers = 1);
     let config = Arc::new(bench.authority.client(&[&rustls::version::TLS12]));
     let len = client_hello(&bench.authority, &[&rustls::version::TLS12]).len();
@@ -136,7 +136,7 @@ fn a_client_hello_may_come_in_parts() {
 }
 
 #[test]
-fn every_byte_may_come_alone() {
+fn handshake_bytes_may_arrive_one_by_one() {
     struct Drip(TcpStream);
     impl Read for Drip {
         fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
@@ -164,7 +164,7 @@ fn every_byte_may_come_alone() {
 }
 
 #[test]
-fn a_handshake_that_does_not_end_in_time_is_cut() {
+fn an_incomplete_handshake_times_out() {
     let bench = TlsServerFixture::new(|setup| setup.timeouts.head = SHORT);
     let hello = client_hello(&bench.authority, &VERSIONS);
     // No bytes; a part of a ClientHello; a whole one, and no reply to the server's flight.
@@ -177,7 +177,7 @@ fn a_handshake_that_does_not_end_in_time_is_cut() {
 }
 
 #[test]
-fn a_slow_handshake_holds_nobody_up() {
+fn a_slow_handshake_delays_no_other_client() {
     let bench = TlsServerFixture::new(|_| ());
     let hello = client_hello(&bench.authority, &VERSIONS);
     let mut held: Vec<_> = (0..50).map(|_| bench.server.client()).collect();
@@ -200,7 +200,7 @@ fn a_patient_drain_waits_for_a_client_hello() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let mut client = over(tcp.stream, &config, "test");
-    client.ask("/fixed");
+    client.send_request("/fixed");
     assert_eq!(client.answer().text(), "fixed");
     drop(client);
     drained.join().unwrap();
@@ -215,7 +215,7 @@ fn a_drain_ends_handshakes_and_connections() {
     let mut idle = bench.connect(&config);
     serves(&mut idle);
     let mut busy = bench.connect(&config);
-    busy.ask("/hold");
+    busy.send_request("/hold");
     bench.server.probe.await_held(1);
     // This handshake is running when the drain begins, and continues.
     let mut late = bench.server.client();

@@ -16,7 +16,7 @@ use super::support::{Http2, TestClient, TestServer, bytes};
 use super::{TlsServerFixture, refused, serves};
 
 #[test]
-fn requests_are_answered_over_both_versions_and_sessions_are_resumed() {
+fn requests_over_both_versions_and_session_resumption() {
     let bench = TlsServerFixture::new(|_| ());
     for version in VERSIONS {
         let config = Arc::new(bench.authority.client(&[version]));
@@ -99,7 +99,7 @@ fn sessions_are_resumed_across_workers_and_reloads() {
 
 /// Caddy's connection policies: the first that matches the ClientHello applies; a star matches one label.
 #[test]
-fn the_first_policy_that_is_met_decides() {
+fn the_first_matching_policy_applies() {
     let policy = |names: &[&str], tag: &str| TlsPolicy {
         server_names: names.iter().map(|name| (*name).to_owned()).collect(),
         certificate_tags: vec![tag.to_owned()],
@@ -179,7 +179,7 @@ fn a_renewed_certificate_is_served_without_a_reload() {
 }
 
 #[test]
-fn an_rsa_certificate_is_served_by_way_of_the_pool() {
+fn an_rsa_certificate_is_signed_on_the_pool() {
     let bench = TlsServerFixture::new(|_| ());
     bench.store.put("test", "", bench.authority.sign_rsa(&["test"]));
     for version in VERSIONS {
@@ -325,7 +325,7 @@ fn client_authentication() {
 }
 
 #[test]
-fn what_cannot_be_set_up_is_said() {
+fn errors_of_invalid_policies() {
     for (policy, want) in [
         (
             TlsPolicy { groups: vec!["p521".into()], ..TlsPolicy::default() },
@@ -357,7 +357,7 @@ fn what_cannot_be_set_up_is_said() {
 }
 
 #[test]
-fn versions_suites_and_groups_are_the_policys() {
+fn the_policy_sets_versions_suites_and_groups() {
     for (suite, version, name) in [
         ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", TlsVersion::Tls12, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
         ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", TlsVersion::Tls12, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),

@@ -12,7 +12,7 @@ use super::{SHORT, TlsServerFixture, serves};
 
 /// RFC 8446 §4.6.3: either side may update its keys at any time, and request an update from its peer.
 #[test]
-fn keys_change_under_way() {
+fn keys_change_during_a_connection() {
     let bench = TlsServerFixture::new(|_| ());
     let mut client = bench.connect(&Arc::new(bench.authority.client(&[&rustls::version::TLS13])));
     serves(&mut client);
@@ -38,7 +38,7 @@ fn keys_that_change_all_the_time_end_the_connection() {
 }
 
 #[test]
-fn handlers_see_what_the_handshake_agreed_on() {
+fn handlers_see_the_negotiated_parameters() {
     let policy = TlsPolicy {
         client: Some(ClientAuthentication { mode: Mode::Request, authorities: vec![], leaves: vec![] }),
         server_names: vec!["named.test".into()],
@@ -66,7 +66,7 @@ fn handlers_see_what_the_handshake_agreed_on() {
 fn a_peer_that_reads_nothing_is_reset() {
     let bench = TlsServerFixture::new(|setup| setup.timeouts.write.idle = SHORT);
     let mut client = bench.connect(&bench.config());
-    client.ask("/bytes/100000000");
+    client.send_request("/bytes/100000000");
     assert_eq!(bench.server.probe.outcome("/bytes/100000000").ending, Ending::TimedOut);
     let (bytes, close) = client.rest();
     assert!(bytes.len() < 100_000_000);
@@ -74,7 +74,7 @@ fn a_peer_that_reads_nothing_is_reset() {
 }
 
 #[test]
-fn large_bodies_come_through_whole() {
+fn large_bodies_arrive_complete() {
     const LARGE: usize = 8 * 1024 * 1024;
     let bench = TlsServerFixture::new(|_| ());
     for version in VERSIONS {
@@ -85,7 +85,7 @@ fn large_bodies_come_through_whole() {
         assert_eq!(answer.status, 200);
         // The download direction.
         let mut client = bench.connect(&config);
-        client.ask(&format!("/bytes/{LARGE}"));
+        client.send_request(&format!("/bytes/{LARGE}"));
         client.head();
         let mut at = 0;
         while at < LARGE {
@@ -100,7 +100,7 @@ fn large_bodies_come_through_whole() {
 
 /// RFC 8446 §6.1: the server sends close_notify, so that a truncation is not mistaken for the end.
 #[test]
-fn the_end_is_said() {
+fn the_server_sends_close_notify() {
     let bench = TlsServerFixture::new(|_| ());
     let mut client = bench.connect(&bench.config());
     client.send("GET /fixed HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
@@ -121,29 +121,29 @@ fn the_end_is_said() {
 }
 
 #[test]
-fn a_peer_that_ends_is_answered_what_it_asked_for() {
+fn a_peer_that_closes_gets_its_pending_response() {
     let bench = TlsServerFixture::new(|_| ());
     // With close_notify, and without.
-    for is_said in [true, false] {
+    for is_notified in [true, false] {
         let mut client = bench.connect(&bench.config());
-        client.ask("/fixed");
-        if is_said {
+        client.send_request("/fixed");
+        if is_notified {
             client.stream.conn.send_close_notify();
             client.stream.flush().unwrap();
         }
         client.stream.sock.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(client.answer().text(), "fixed", "{is_said}");
+        assert_eq!(client.answer().text(), "fixed", "{is_notified}");
         assert_eq!(client.rest().1, Close::End);
     }
 }
 
 #[test]
-fn a_cut_body_does_not_look_whole() {
+fn a_truncated_body_is_incomplete() {
     let bench = TlsServerFixture::new(|_| ());
-    for is_said in [true, false] {
+    for is_notified in [true, false] {
         let mut client = bench.connect(&bench.config());
         client.send("POST /collect HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nabc");
-        if is_said {
+        if is_notified {
             client.stream.conn.send_close_notify();
             client.stream.flush().unwrap();
         }
@@ -157,25 +157,25 @@ fn a_cut_body_does_not_look_whole() {
 
 /// A tunnel's bytes have no framing: only close_notify distinguishes their end from a truncation.
 #[test]
-fn a_cut_tunnel_does_not_look_whole() {
+fn a_truncated_tunnel_is_reset() {
     let bench = TlsServerFixture::new(|_| ());
-    for (is_said, want) in [(true, Close::End), (false, Close::Reset)] {
+    for (is_notified, want) in [(true, Close::End), (false, Close::Reset)] {
         let mut client = bench.connect(&bench.config());
         client.send("GET /switch HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
         assert_eq!(client.head().status, 101);
         client.send("hello");
         assert_eq!(client.exactly(5), b"hello");
-        if is_said {
+        if is_notified {
             client.stream.conn.send_close_notify();
             client.stream.flush().unwrap();
         }
         client.stream.sock.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(client.rest(), (vec![], want), "{is_said}");
+        assert_eq!(client.rest(), (vec![], want), "{is_notified}");
     }
 }
 
 #[test]
-fn bytes_that_were_changed_end_the_connection() {
+fn modified_bytes_end_the_connection() {
     let bench = TlsServerFixture::new(|_| ());
     for version in VERSIONS {
         let mut client = bench.connect(&Arc::new(bench.authority.client(&[version])));

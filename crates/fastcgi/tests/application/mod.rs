@@ -98,13 +98,13 @@ impl Application {
     }
 
     /// Returns a connection with a request open.
-    pub fn asked(method: Method<'_>, framing: Framing) -> Self {
+    pub fn with_request(method: Method<'_>, framing: Framing) -> Self {
         let mut application = Self::new(Limits::default());
-        application.ask(method, framing).unwrap();
+        application.start_request(method, framing).unwrap();
         application
     }
 
-    pub fn ask(&mut self, method: Method<'_>, framing: Framing) -> Result<StreamId, Unopened> {
+    pub fn start_request(&mut self, method: Method<'_>, framing: Framing) -> Result<StreamId, Unopened> {
         self.client.open(&parameters(&[("A", "1")]), method, framing, &mut self.out)
     }
 
@@ -211,7 +211,7 @@ pub enum Then {
 
 fn run<'a>(method: Method<'_>, pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits, then: Then) -> String {
     let mut application = Application::new(limits);
-    application.ask(method, Framing::Empty).unwrap();
+    application.start_request(method, Framing::Empty).unwrap();
     pieces.into_iter().for_each(|piece| application.feed(piece));
     if then == Then::Closes {
         application.eof();

@@ -8,7 +8,7 @@ use causeway_h1::{Event, Limits, Server};
 use causeway_message::{Framing, Head, ResponseHead, StatusCode, StreamId, WaitsFor, WriteList};
 
 pub const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
-/// Follows the message in an attack case: it must be parsed as a request exactly if the standard says so.
+/// Follows the message in an attack case: it must be parsed as a request exactly if the standard requires it.
 pub const NEXT: &str = "GET /next HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// The record of one connection.

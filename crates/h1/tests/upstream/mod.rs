@@ -1,4 +1,4 @@
-//! A server for the client machine: lets it send a request, passes bytes in pieces, and records the events.
+//! A server for the client machine: triggers a request, passes bytes in pieces, and records the events.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::io::IoSlice;
@@ -51,13 +51,13 @@ impl UpstreamPeer {
     }
 
     /// Returns a connection with a request open.
-    pub fn asked(method: &'static str, framing: Framing) -> Self {
+    pub fn with_request(method: &'static str, framing: Framing) -> Self {
         let mut upstream = Self::new(Limits::default());
-        upstream.ask(method, framing).unwrap();
+        upstream.start_request(method, framing).unwrap();
         upstream
     }
 
-    pub fn ask(&mut self, method: &'static str, framing: Framing) -> Result<StreamId, Unopened> {
+    pub fn start_request(&mut self, method: &'static str, framing: Framing) -> Result<StreamId, Unopened> {
         let target = if method == "CONNECT" { "a.test:443" } else { "/" };
         let fields = [("Host", "a.test"), ("Upgrade", "x")];
         self.client.open(&request(method, target, &fields), framing, &mut self.out)
@@ -180,7 +180,7 @@ pub const GET: SentRequest = SentRequest("GET", Framing::Empty);
 
 fn run<'a>(asking: SentRequest, pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits, then: Then) -> String {
     let mut upstream = UpstreamPeer::new(limits);
-    upstream.ask(asking.0, asking.1).unwrap();
+    upstream.start_request(asking.0, asking.1).unwrap();
     pieces.into_iter().for_each(|piece| upstream.feed(piece));
     if then == Then::Closes {
         upstream.eof();
@@ -205,7 +205,7 @@ pub fn check_bytes(why: &str, asking: SentRequest, input: &[u8], want: &str, lim
 }
 
 #[track_caller]
-pub fn check_asked(asking: SentRequest, then: Then, cases: &[(&str, &str, &str)]) {
+pub fn check_after_request(asking: SentRequest, then: Then, cases: &[(&str, &str, &str)]) {
     for (why, input, want) in cases {
         check_bytes(why, asking, input.as_bytes(), want, Limits::default(), then);
     }
@@ -213,5 +213,5 @@ pub fn check_asked(asking: SentRequest, then: Then, cases: &[(&str, &str, &str)]
 
 #[track_caller]
 pub fn check(cases: &[(&str, &str, &str)]) {
-    check_asked(GET, Then::Waits, cases);
+    check_after_request(GET, Then::Waits, cases);
 }

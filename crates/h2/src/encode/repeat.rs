@@ -118,7 +118,7 @@ mod tests {
     /// After any sequence of heads the decoder returns the fields of the head, and repeated heads are eventually
     /// cached.
     #[test]
-    fn a_remembered_head_says_what_the_head_says() {
+    fn a_cached_block_equals_the_encoded_head() {
         for seed in 0..200u64 {
             let (mut encoder, mut repeat, mut decoder) = (Encoder::new(4096), Repeat::default(), Decoder::new(4096));
             let (mut random, mut kind, mut known) = (seed, 0, 0);
@@ -144,9 +144,9 @@ mod tests {
                 }));
                 want.push(format!("date: {}", String::from_utf8_lossy(date)));
                 want.push(format!("content-length: {}", if length == Length::Bytes(7) { 7 } else { 13 }));
-                let mut said = FieldLines::default();
-                decoder.decode(out.copied_since(0), &mut said).unwrap();
-                assert_eq!(said.0, want, "seed {seed}, round {round}");
+                let mut decoded = FieldLines::default();
+                decoder.decode(out.copied_since(0), &mut decoded).unwrap();
+                assert_eq!(decoded.0, want, "seed {seed}, round {round}");
             }
             assert!(known > 20, "seed {seed}: {known}");
         }

@@ -73,7 +73,7 @@ mod tests {
 
     // RFC 7541 §5.1: an integer of any size in any prefix is read as it was written; C.1 lists the bytes of three.
     #[test]
-    fn rfc7541_5_1_what_is_written_is_read_in_every_prefix() {
+    fn rfc7541_5_1_integers_round_trip_in_every_prefix() {
         for bits in 1..=8 {
             let edges = [0, 1, 9, 10, 14, 15, 30, 31, 32, 42, 62, 63, 64, 126, 127, 128, 254, 255, 256, 382, 383];
             for number in edges.into_iter().chain([1337, 16_382, 16_511, 1 << 21, u32::MAX - 1, u32::MAX]) {

@@ -273,7 +273,7 @@ impl Peer {
     }
 
     /// Returns a connection on which both sides have sent and acknowledged their settings.
-    pub fn met(settings: Settings) -> Self {
+    pub fn connected(settings: Settings) -> Self {
         let mut peer = Self::new(settings);
         peer.feed(&[PREFACE, &self::settings(&[]), &settings_ack()].concat());
         peer.take();
@@ -446,7 +446,7 @@ pub fn check_with(own: &Settings, cases: &[(&str, Vec<u8>, &str)]) {
         // Byte by byte would take long for large inputs.
         let small = if bytes.len() < 4096 { 1 } else { 997 };
         for step in [bytes.len().max(1), small] {
-            let mut peer = Peer::met(own.clone());
+            let mut peer = Peer::connected(own.clone());
             bytes.chunks(step).for_each(|piece| peer.feed(piece));
             let got = peer.take();
             assert_eq!(got.lines().collect::<Vec<_>>(), want, "{why}, {step} at a time");

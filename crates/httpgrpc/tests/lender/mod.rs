@@ -28,8 +28,8 @@ impl Lender {
     pub(crate) fn take(&self) -> BlockMut {
         self.0.out.fetch_add(1, Ordering::Relaxed);
         let block = self.0.blocks.lock().unwrap().pop();
-        let home: Weak<Shelf> = Arc::downgrade(&self.0);
-        block.unwrap_or_else(|| Block::new(BLOCK_BYTES, home)).into_mut().expect("it has one owner")
+        let lender: Weak<Shelf> = Arc::downgrade(&self.0);
+        block.unwrap_or_else(|| Block::new(BLOCK_BYTES, lender)).into_mut().expect("it has one owner")
     }
 
     /// Returns a chunk in its own block.

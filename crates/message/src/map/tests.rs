@@ -68,7 +68,7 @@ fn behaves_like_a_list_of_pairs() {
 }
 
 #[test]
-fn finds_a_known_name_behind_place_255() {
+fn finds_a_known_name_after_position_255() {
     let mut map = FieldMap::new();
     for _ in 0..300 {
         map.append(NameRef::Other("x-filler"), value("f"));
@@ -82,7 +82,7 @@ fn finds_a_known_name_behind_place_255() {
 }
 
 #[test]
-fn rewriting_a_field_again_and_again_costs_no_memory() {
+fn rewriting_a_field_repeatedly_needs_no_more_memory() {
     let mut map = FieldMap::new();
     map.insert(names::SERVER, value("Causeway"));
     let bytes = map.bytes();
@@ -98,7 +98,7 @@ fn rewriting_a_field_again_and_again_costs_no_memory() {
 }
 
 #[test]
-fn an_other_that_spells_a_known_name_meets_it() {
+fn an_other_name_equal_to_a_known_name_matches_it() {
     let mut map = FieldMap::new();
     map.append(NameRef::Other("hOST"), value("a"));
     assert_eq!(map.get(names::HOST), Some(&b"a"[..]));
@@ -129,7 +129,7 @@ fn rfc9110_8_6_content_length() {
 }
 
 #[test]
-fn rfc9110_5_6_1_lists_run_over_lines() {
+fn rfc9110_5_6_1_lists_span_field_lines() {
     let mut map = FieldMap::new();
     map.append(names::CONNECTION, value("keep-alive, \"close, x\""));
     map.append(names::CONNECTION, value(", Upgrade ,"));
@@ -174,7 +174,7 @@ fn values_are_joined() {
 }
 
 #[test]
-fn every_value_is_a_part_of_the_arena() {
+fn each_value_lies_within_the_arena() {
     let mut map = FieldMap::new();
     map.insert(names::HOST, value("first"));
     map.append(name("X-Own"), value(""));

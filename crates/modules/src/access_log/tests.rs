@@ -94,8 +94,11 @@ fn a_record_of_a_unix_socket() {
     let config = json!({ "default": "log0", "logs": { "log0": log(&file, "http.log.access.log0") } });
     let mut kit = kit(config, json!({}));
     kit.send(&Request::get("/").over_unix("/run/x.sock"));
-    let asked = &lines(&file)[0]["request"];
-    assert_eq!([&asked["remote_ip"], &asked["remote_port"], &asked["client_ip"]], ["@", "", ""]);
+    let logged_request = &lines(&file)[0]["request"];
+    assert_eq!(
+        [&logged_request["remote_ip"], &logged_request["remote_port"], &logged_request["client_ip"]],
+        ["@", "", ""]
+    );
 }
 
 // Caddy's documentation, "Structured logs": the members of an access record; credentials are redacted unless log_credentials is on.
@@ -121,14 +124,20 @@ fn a_record_has_caddys_shape() {
             (&json!("info"), &json!("http.log.access.log0"), &json!("handled request"))
         );
         assert!(line["ts"].as_f64().is_some_and(|ts| ts > 1e9) && line["duration"].as_f64().is_some(), "{line}");
-        let asked = &line["request"];
+        let logged_request = &line["request"];
         assert_eq!(
-            (&asked["method"], &asked["uri"], &asked["proto"]),
+            (&logged_request["method"], &logged_request["uri"], &logged_request["proto"]),
             (&json!("POST"), &json!("/p?q=1"), &json!("HTTP/1.1"))
         );
-        assert_eq!((&asked["remote_ip"], &asked["client_ip"]), (&asked["client_ip"], &asked["remote_ip"]));
-        assert_eq!((&asked["headers"]["Cookie"], &asked["headers"]["X-A"]), (&redacted("c=1"), &json!(["1", "é\té"])));
-        assert!(asked["headers"].get("Host").is_none(), "{line}");
+        assert_eq!(
+            (&logged_request["remote_ip"], &logged_request["client_ip"]),
+            (&logged_request["client_ip"], &logged_request["remote_ip"])
+        );
+        assert_eq!(
+            (&logged_request["headers"]["Cookie"], &logged_request["headers"]["X-A"]),
+            (&redacted("c=1"), &json!(["1", "é\té"]))
+        );
+        assert!(logged_request["headers"].get("Host").is_none(), "{line}");
         assert_eq!((&line["size"], &line["status"], &line["user_id"]), (&json!(5), &json!(200), &json!("")));
         assert_eq!(
             (&line["resp_headers"]["X-Two"], &line["resp_headers"]["Set-Cookie"]),
@@ -222,9 +231,9 @@ fn files_are_rolled() {
     assert_eq!(number(last.last().unwrap()), count - 1);
 }
 
-// logrotate moves a file away, or somebody removes it: records go to a new file of that name.
+// After a file was moved, as by logrotate, or removed, records are written to a new file of that name.
 #[test]
-fn a_file_that_was_moved_is_opened_anew() {
+fn a_moved_file_is_reopened() {
     let folder = Folder::new("moved");
     let file = folder.file("a.log");
     let mut kit = kit(json!({ "logs": { "log": log(&file, "http.log.access") } }), json!({ "body": "x" }));
@@ -448,7 +457,8 @@ fn types_of_appended_fields() {
     assert!(line["span_ms"].is_number() && line["early_span"].is_number(), "{line}");
 }
 
-// caddyserver/transform-encoder: the values of fields, alternatives, elements of lists, and what stands for an absent value.
+// caddyserver/transform-encoder: the values of fields, alternatives, elements of lists, and the text for an absent
+// value.
 #[test]
 fn transformed_lines() {
     for (template, options, want) in [

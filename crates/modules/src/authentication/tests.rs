@@ -120,7 +120,7 @@ fn long_passwords() {
 
 // Caddy: without a provider or accounts a request is never authenticated; an unknown name is hashed as well.
 #[test]
-fn nobody() {
+fn unauthenticated_requests() {
     for routes in [json!([{ "handle": [{ "handler": "authentication" }] }]), routes(json!({ "accounts": [] }))] {
         assert_eq!(Kit::new(&registry(), &routes).send(&with("a:b")).status, 401);
     }
@@ -211,7 +211,7 @@ fn abandoned() {
 // Waiting jobs count against the account, whether it exists or not, and against the client: an IPv6 client is a whole
 // /64.
 #[test]
-fn a_password_counts_against_its_account_and_its_client() {
+fn password_checks_count_for_account_and_client() {
     let mut kit = Kit::new(&registry(), &routes(json!({ "accounts": [account("alice", "x")] })));
     let mut work = |name: &str, peer: &str| {
         kit.send(&with(&format!("{name}:y")).peer(peer.parse().expect("an address")));

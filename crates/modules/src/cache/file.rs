@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_comes_back() {
+    fn a_response_round_trips() {
         let (stored, now, wall) = example();
         let later = Duration::from_secs(10);
         let file = file(&stored, now + Duration::from_secs(1), wall);

@@ -692,7 +692,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_used_keys_stay() {
+    fn memory_is_bounded_and_used_keys_are_kept() {
         let store = Store::new(1 << 20);
         put(&store, "kept", 1000);
         for round in 0..3000 {
@@ -823,7 +823,7 @@ mod tests {
 
     // A response without an end: after one request has waited in vain, others do not wait for this fetch.
     #[test]
-    fn a_slow_fetch_holds_up_no_further_request() {
+    fn a_slow_fetch_delays_no_further_request() {
         let (store, now) = (Arc::new(Store::new(1 << 20)), Instant::now());
         let key = store.key(b"k");
         store.mark_slow(key);
@@ -838,7 +838,7 @@ mod tests {
 
     // A response whose client reads nothing holds up no other client for long.
     #[test]
-    fn a_slow_reader_holds_up_no_other_request() {
+    fn a_slow_reader_delays_no_other_request() {
         let (store, now) = (Arc::new(Store::new(1 << 20)), Instant::now());
         let key = store.key(b"k");
         let FetchTurn::Fetch(_guard) = store.take_turn(key, now) else { panic!("the first one fetches") };

@@ -428,7 +428,7 @@ fn validation() {
     assert_eq!(bench.seen()[0].field("If-None-Match"), Some("\"b\""));
 }
 
-// RFC 9111 §7.3: a cookie that comes with a validation is for the client whose request was forwarded, and for no other.
+// RFC 9111 §7.3: a cookie in a validation's response is for the client whose request was forwarded, and for no other.
 #[test]
 fn cookies_of_a_validation() {
     let mut bench = bench(json!({}));
@@ -552,9 +552,9 @@ fn invalidation() {
     }
 }
 
-// RFC 9111 §4.4: a response that is under way while its URI is invalidated does not come back.
+// RFC 9111 §4.4: a response that is in progress while its URI is invalidated is not reused.
 #[test]
-fn invalidation_of_a_response_that_is_under_way() {
+fn invalidation_of_a_response_in_progress() {
     let mut bench = bench(json!({}));
     bench.replies([
         reply("Cache-Control: max-age=60", "").pieces(&["old"], None),
@@ -616,7 +616,7 @@ fn keys() {
 
 // Two handlers whose keys lack the host do not share their responses: they may be of different sites.
 #[test]
-fn keys_without_a_host_are_a_handlers_own() {
+fn keys_without_a_host_belong_to_one_handler() {
     let script = Arc::new(Script::default());
     let cache = json!({ "handler": "cache", "memory": 77_777_777, "key": { "disable_host": true } });
     let route = |path: &str| json!({ "match": [{ "host": [path] }], "handle": [cache, { "handler": "origin" }], "terminal": true });
@@ -744,7 +744,7 @@ fn a_refresh_that_fails() {
 
 // Concurrent requests of one key: one fetches, the others wait for its response.
 #[test]
-fn one_fetch_for_many() {
+fn one_fetch_for_many_requests() {
     let mut bench = bench(json!({}));
     // The origin's body has not ended while the response is not read.
     bench.replies([reply("Cache-Control: max-age=10", "").pieces(&["con", "tent"], None)]);
@@ -767,7 +767,7 @@ fn one_fetch_for_many() {
 
 // The first client is gone before its response is complete: of the others, one fetches, and the rest wait for it.
 #[test]
-fn a_fetch_that_is_given_up() {
+fn an_abandoned_fetch() {
     let mut bench = bench(json!({}));
     bench.replies([reply("Cache-Control: max-age=10", "").pieces(&["con", "tent"], None)]);
     let first = bench.kit.verdict(&Request::get("/"));
@@ -781,7 +781,7 @@ fn a_fetch_that_is_given_up() {
 
 // A response that is not storable: the waiting ones fetch for themselves, and later requests do not wait.
 #[test]
-fn a_fetch_for_one_only() {
+fn waiting_requests_fetch_unstorable_responses() {
     let mut bench = bench(json!({}));
     bench.replies([reply("Cache-Control: no-store", "").pieces(&["con", "tent"], None)]);
     let one = bench.kit.verdict(&Request::get("/"));
@@ -820,7 +820,7 @@ fn errors_of_one_request() {
 
 // Two handlers of one server do not share responses: routes may admit other clients to each.
 #[test]
-fn handlers_have_their_own_responses() {
+fn handlers_do_not_share_responses() {
     let script = Arc::new(Script::default());
     let cache = json!({ "handler": "cache", "memory": 66_666_666 });
     let route = |zone: &str| json!({ "match": [{ "header": { "Zone": [zone] } }], "handle": [cache, { "handler": "origin" }], "terminal": true });
@@ -859,7 +859,7 @@ fn validations_do_not_wait() {
     }
 }
 
-// A fetch that takes too long: the waiting request goes to the origin, and those after it do not wait.
+// A fetch that takes too long: the waiting request is forwarded to the origin, and later ones do not wait.
 #[test]
 fn a_fetch_that_takes_too_long() {
     let mut bench = bench(json!({}));

@@ -71,7 +71,7 @@ fn the_coding_is_chosen_by_the_request() {
 
 // Caddy's documentation of `minimum_length` and `match`; RFC 9111 §5.2.2.6 (no-transform); RFC 9110 §8.4 (no second coding).
 #[test]
-fn some_responses_stay_as_they_are() {
+fn some_responses_remain_unchanged() {
     let long = text(5000);
     let respond = |headers: Value| json!({ "body": long, "headers": headers });
     for (why, encode, respond, want) in [
@@ -111,7 +111,8 @@ fn some_responses_stay_as_they_are() {
     }
 }
 
-// RFC 9110 §8.8.3.3: each coding is another representation, so a strong tag differs. §13.1.2: the handler behind still recognises its tag.
+// RFC 9110 §8.8.3.3: each coding is another representation, so a strong tag differs. §13.1.2: the next handler still
+// recognises its tag.
 #[test]
 fn entity_tags() {
     let mut encoding =
@@ -160,7 +161,7 @@ fn head_and_not_modified() {
 
 // Every length around the bounds, so that whole bodies, several blocks and several steps occur; an encoder serves one body after another.
 #[test]
-fn bodies_of_every_size_come_back() {
+fn bodies_of_any_size_round_trip() {
     let mut random = 7u64;
     let mut noise = |len: usize| -> String {
         let mut out = String::new();

@@ -92,7 +92,7 @@ mod tests {
 
     // The bound holds for content that does not compress, and the thread's compressors serve one content after another.
     #[test]
-    fn any_content_fits_and_comes_back() {
+    fn any_content_fits_and_round_trips() {
         let mut random = 11u64;
         let noise = Vec::from_iter((0..200_000).map(|_| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -239,7 +239,7 @@ fn methods_pass_thru_and_statuses() {
 }
 
 #[test]
-fn fields_that_an_earlier_handler_set_stay() {
+fn fields_of_earlier_handlers_are_kept() {
     let folder = Folder::new();
     folder.file("x.txt", "x");
     let set = json!({ "handler": "headers", "response": { "set": { "Content-Type": ["a/b"], "ETag": ["\"mine\""] } } });
@@ -252,7 +252,7 @@ fn fields_that_an_earlier_handler_set_stay() {
 // The bound of the blocking pool protects the operator: beyond it the response is an immediate 503. A cached file is
 // still served, since an expired value is better than a 503.
 #[test]
-fn a_full_pool_is_503_but_for_what_was_kept() {
+fn a_full_pool_is_503_except_for_cached_files() {
     let folder = Folder::new();
     folder.file("x.txt", "x");
     let mut kit = folder.kit(json!({}));
@@ -265,7 +265,7 @@ fn a_full_pool_is_503_but_for_what_was_kept() {
 }
 
 #[test]
-fn a_changed_file_is_seen_within_a_second() {
+fn a_changed_file_is_noticed_within_a_second() {
     let folder = Folder::new();
     folder.file("x.txt", "old");
     let mut kit = folder.kit(json!({}));
@@ -286,7 +286,7 @@ fn a_changed_file_is_seen_within_a_second() {
 }
 
 #[test]
-fn while_one_looks_others_get_what_was_there() {
+fn requests_get_the_old_file_during_a_refresh() {
     let folder = Folder::new();
     folder.file("x.txt", "x");
     let mut kit = folder.kit(json!({}));
@@ -305,7 +305,7 @@ fn while_one_looks_others_get_what_was_there() {
 
 // Concurrent requests for a path that is not cached share one lookup, also if the first client disconnects.
 #[test]
-fn a_crowd() {
+fn many_concurrent_requests() {
     let folder = Folder::new();
     folder.file("x.txt", "x").file("d/x", "x");
     let mut kit = folder.kit(json!({}));

@@ -122,7 +122,7 @@ fn cookies_and_the_host() {
 }
 
 #[test]
-fn fields_survive_into_error_routes_deferred_ones_do_not() {
+fn fields_are_kept_in_error_routes_except_deferred_ones() {
     let routes = json!([{ "handle": [
         { "handler": "headers", "response": { "set": { "A": ["kept"] } } },
         { "handler": "headers", "response": { "set": { "B": ["lost"] }, "deferred": true } },

@@ -160,14 +160,15 @@ fn refused(answer: &TestResponse, http: u16, code: Code) {
     assert_eq!((answer.field("Content-Type"), answer.body.len()), (Some("application/grpc"), 0));
 }
 
-const SAYS: &str =
+const BODY_TEMPLATE: &str =
     "{http.request.method} {http.request.host} {http.request.uri} {http.request.header.X-A} {http.request.body}";
 
 // httpgrpc.proto: a message is a request, and its response is a message; the host is the call's.
 #[test]
-fn a_carried_request_is_a_request() {
+fn a_request_in_a_call_is_served() {
+    let headers = json!({ "X-B": ["b1", "b2"] });
     let respond =
-        json!({ "handler": "static_response", "status_code": 201, "body": SAYS, "headers": { "X-B": ["b1", "b2"] } });
+        json!({ "handler": "static_response", "status_code": 201, "body": BODY_TEMPLATE, "headers": headers });
     let mut kit = kit(json!([respond]));
     for (request, want) in [
         (call("PUT", "/p%20q?x=y", &[("X-A", "a")], "content"), "PUT localhost /p%20q?x=y a content"),
@@ -190,7 +191,7 @@ fn a_carried_request_is_a_request() {
 
 // gRPC over HTTP/2, "Requests"; grpc-go's statuses for invalid calls.
 #[test]
-fn what_is_no_call() {
+fn requests_that_are_no_calls() {
     let mut kit = kit(json!([{ "handler": "static_response", "body": "plain" }]));
     for request in [Request::get("/"), call_to("/other.Service/Method"), Request::new("POST", "/httpgrpc.HTTP/handle")]
     {
@@ -206,7 +207,7 @@ fn what_is_no_call() {
 
 // A decoding error ends only its own call.
 #[test]
-fn what_is_no_message() {
+fn malformed_messages() {
     let mut kit = kit_with(json!({ "max_message_size": 100 }), json!([{ "handler": "echo" }]), &Value::Null);
     let long = call("POST", "/", &[], &"x".repeat(100));
     refused(&kit.send(&long), 200, Code::RESOURCE_EXHAUSTED);
@@ -243,24 +244,25 @@ fn statuses_that_are_errors() {
     let answer = got(&kit(json!([long])).send(&call("GET", "/", &[], "")));
     assert_eq!((answer.status, answer.body.len(), answer.is_error), (500, 100_000, false));
     // The control fields are not forwarded.
-    let told = json!({ "handler": "static_response", "status_code": 500, "body": "b", "headers": { "X-ErrorMessage": ["m"] } });
-    let answer = kit(json!([told])).send(&call("GET", "/", &[], ""));
+    let headers = json!({ "X-ErrorMessage": ["m"] });
+    let failing = json!({ "handler": "static_response", "status_code": 500, "body": "b", "headers": headers });
+    let answer = kit(json!([failing])).send(&call("GET", "/", &[], ""));
     assert_eq!(answer.field("grpc-message"), Some("m"));
     assert_eq!(got(&answer).field("X-ErrorMessage"), "");
 }
 
 // A fault gets the response that it has without the handler: from the error routes, or its own status.
 #[test]
-fn faults_go_through_the_error_routes() {
+fn error_routes_handle_faults() {
     let fail = json!([{ "handler": "rewrite", "uri": "/changed" }, { "handler": "error", "status_code": 404, "error": "none" }]);
     let request = call("POST", "/asked?q", &[("X-A", "a")], "content");
     let answer = got(&kit(fail.clone()).send(&request));
     assert_eq!((answer.status, &*answer.body), (404, ""));
-    let say = json!([{ "handle": [{
+    let respond = json!([{ "handle": [{
         "handler": "static_response",
-        "body": format!("{{http.error.status_code}} {SAYS}"),
+        "body": format!("{{http.error.status_code}} {BODY_TEMPLATE}"),
     }] }]);
-    let answer = got(&kit_with(json!({}), fail.clone(), &say).send(&request));
+    let answer = got(&kit_with(json!({}), fail.clone(), &respond).send(&request));
     assert_eq!((answer.status, &*answer.body), (404, "404 POST localhost /asked?q a content"));
     // Error routes that fail: the first fault's status is used.
     let fails = json!([{ "handle": [{ "handler": "error", "status_code": 418 }] }]);
@@ -296,7 +298,7 @@ fn head_has_no_content() {
 
 // Caddy, request_body: the limit applies to the carried request.
 #[test]
-fn limits_of_the_carried_body() {
+fn limits_of_the_body_in_a_call() {
     let handlers = json!([{ "handler": "request_body", "max_size": 5 }, { "handler": "static_response", "body": "{http.request.body}" }]);
     assert_eq!(got(&kit(handlers.clone()).send(&call("POST", "/", &[], "12345"))).body, "12345");
     assert_eq!(got(&kit(handlers).send(&call("POST", "/", &[], "123456"))).status, 413);
@@ -304,10 +306,10 @@ fn limits_of_the_carried_body() {
 
 // Two handlers: the first one decodes the call, the second sees an ordinary request.
 #[test]
-fn one_within_another() {
+fn nested_calls() {
     let inner = json!({ "handler": "httpgrpc" });
-    let say = json!({ "handler": "static_response", "body": SAYS });
-    let mut nested = kit(json!([inner, say]));
+    let respond = json!({ "handler": "static_response", "body": BODY_TEMPLATE });
+    let mut nested = kit(json!([inner, respond]));
     assert_eq!(got(&nested.send(&call("GET", "/x", &[], ""))).body, "GET localhost /x  ");
     let to_itself = json!({ "handler": "rewrite", "uri": UNARY_PATH });
     assert_eq!(got(&kit(json!([to_itself, inner])).send(&call("GET", "/x", &[], ""))).status, 508);
@@ -315,8 +317,8 @@ fn one_within_another() {
 
 // An exchange after a call behaves as on fresh storage.
 #[test]
-fn nothing_is_left_of_a_call() {
-    let mut kit = kit(json!([{ "handler": "static_response", "status_code": 202, "body": SAYS }]));
+fn no_state_of_a_call_remains() {
+    let mut kit = kit(json!([{ "handler": "static_response", "status_code": 202, "body": BODY_TEMPLATE }]));
     let plain = Request::get("/plain");
     let fresh = kit.send(&plain);
     drop(kit.send(&call("POST", "/asked?q", &[("X-A", "a")], "content").field("grpc-timeout", "1S")));
@@ -429,9 +431,9 @@ fn exchanges_that_stream() {
     let mut pieces = kit_with(options.clone(), json!([{ "handler": "pieces", "status": 503 }]), &Value::Null);
     assert_eq!(streamed(&pieces.send(&stream_call(&[], &[]))), (503, None, "one two".to_owned()));
     let long = "x".repeat(5_000_000);
-    let say = json!({ "handler": "static_response", "body": long });
+    let respond = json!({ "handler": "static_response", "body": long });
     let (_, length, content) =
-        streamed(&kit_with(options.clone(), json!([say]), &Value::Null).send(&stream_call(&[], &[])));
+        streamed(&kit_with(options.clone(), json!([respond]), &Value::Null).send(&stream_call(&[], &[])));
     assert_eq!((length, content.len()), (Some(5_000_000), 5_000_000), "more than a frame");
     refused(&echo.send(&call_to(STREAM_PATH)), 200, Code::UNIMPLEMENTED);
     refused(&echo.send(&call_to(STREAM_PATH).content(b"\0\0\0\0\x03\x1a\x01x".to_vec())), 200, Code::INTERNAL);
@@ -443,7 +445,7 @@ fn exchanges_that_stream() {
 }
 
 #[test]
-fn options_that_are_none() {
+fn invalid_options() {
     for (options, want) in [
         (json!({ "max_message_size": 0 }), "max_message_size: found '0', expected bytes, from 1 to 4294967295"),
         (json!({ "max_message_size": 1u64 << 32 }), "found '4294967296', expected bytes"),

@@ -86,7 +86,7 @@ mod tests {
 
     // Caddy's documentation of `sampling`: the first N entries of a level and message per interval, then each Mth.
     #[test]
-    fn the_first_ones_and_then_one_in_so_many() {
+    fn the_first_records_and_then_a_fraction() {
         let sampler = Sampler::new(&SamplingConfig { interval: 1000, first: 2, thereafter: 3 });
         let entry = |level, message| Entry { level, time: SystemTime::UNIX_EPOCH, logger: "", message, fields: &() };
         let taken = |now, level| sampler.takes_at(&entry(level, "handled request"), now);

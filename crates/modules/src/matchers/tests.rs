@@ -116,7 +116,7 @@ fn path_in_escaped_space() {
         ("/a%2f*", "/a%2fb/c", false),
         ("/%25", "/%25", true),
         ("/%25*/ä", "/%25x/%C3%84", true),
-        // In Caddy, a wildcard that meets an escape has already consumed it.
+        // In Caddy, a wildcard before an escape has already consumed it.
         ("/a*%2f*b", "/a%2fb", false),
         ("/*%20", "/%20", false),
         ("/*%20", "/x%20", true),

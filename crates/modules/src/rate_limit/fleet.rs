@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn news() {
+    fn unsent_events_are_taken_once() {
         let mut fleet = FleetEvents::new(b"\0\xff");
         assert!(fleet.add(1) && !fleet.add(1), "queued once");
         assert_eq!(fleet.news(5, WINDOW, 10).events, 2);

@@ -368,7 +368,7 @@ mod tests {
         assert!(limit(i64::MAX, SECOND).events < 100_000);
     }
 
-    // A flood of keys: memory stays bounded, expired keys go first, and the key at hand keeps its events.
+    // A flood of keys: memory stays bounded, expired keys are removed first, and the current key keeps its events.
     #[test]
     fn memory_is_bounded() {
         let (mut shard, start) = (Shard::default(), Instant::now());
@@ -405,16 +405,16 @@ mod tests {
 
     /// A zone in Redis whose exchange is the test.
     fn fleet_zone(window: Duration) -> Zone {
-        // The zone does not join, so that the exchange never collects its news.
+        // The zone does not join, so that the exchange never collects its events.
         let server = RedisServer::parse_address("127.0.0.1:1").unwrap();
         Zone::new(Some(Fleet::new(CountExchange::open(&server).unwrap(), "z", window)))
     }
 
-    fn news(zone: &Zone, now: Instant, max: usize) -> Vec<KeyNews> {
-        let mut news = Vec::new();
-        let is_rest = zone.collect(now, max, &mut news);
+    fn unsent(zone: &Zone, now: Instant, max: usize) -> Vec<KeyNews> {
+        let mut unsent = Vec::new();
+        let is_rest = zone.collect(now, max, &mut unsent);
         assert_eq!(is_rest, zone.shards.iter().any(|shard| !lock(shard).queued.is_empty()));
-        news
+        unsent
     }
 
     // Two servers with one limit: the reported events of each reduce the limit of the other, until they leave the window.
@@ -424,18 +424,18 @@ mod tests {
         let limit = limit(3, 10 * SECOND);
         let take = |zone: &Zone, at: u32| zone.take(b"k", limit, start + at * SECOND);
         assert_eq!([take(&one, 0), take(&one, 0)], [Ok(()); 2]);
-        let sent = news(&one, start, 10);
+        let sent = unsent(&one, start, 10);
         assert_eq!(sent.len(), 1);
         assert_eq!((sent[0].events, sent[0].window), (2, 10 * SECOND));
-        assert_eq!(news(&one, start, 10), []);
+        assert_eq!(unsent(&one, start, 10), []);
         let counts = |current| WindowCounts { period: 7, began: start, current, previous: 0 };
         one.update(&sent[0], counts(2));
         assert_eq!(take(&two, 1), Ok(()));
-        let sent = news(&two, start + SECOND, 10);
+        let sent = unsent(&two, start + SECOND, 10);
         two.update(&sent[0], counts(3));
         let wait = take(&two, 2).unwrap_err();
         assert!(wait > 8 * SECOND && wait < 9 * SECOND + 2 * WAIT_PRECISION, "{wait:?}: its own event leaves at 11 s");
-        assert_eq!(news(&two, start + 2 * SECOND, 10)[0].events, 0, "a refused request reads the counts");
+        assert_eq!(unsent(&two, start + 2 * SECOND, 10)[0].events, 0, "a refused request reads the counts");
         assert_eq!(take(&one, 2), Ok(()), "without a report of the other's event");
         assert!(take(&one, 2).is_err());
         assert_eq!(take(&two, 11), Ok(()));
@@ -443,21 +443,21 @@ mod tests {
 
     // While Redis is away, the keys wait once each, and events that have left the window are not sent.
     #[test]
-    fn news_that_cannot_be_sent() {
+    fn updates_that_cannot_be_sent() {
         let (zone, start) = (fleet_zone(SECOND), Instant::now());
         for number in 0..100_u8 {
             assert_eq!(zone.take(&[number], limit(2, SECOND), start), Ok(()));
         }
-        let mut sent = news(&zone, start, 60);
+        let mut sent = unsent(&zone, start, 60);
         assert!((32..=60).contains(&sent.len()), "a share of each shard: {}", sent.len());
-        sent.extend(news(&zone, start, 60));
-        sent.iter().for_each(|news| zone.restore(news));
+        sent.extend(unsent(&zone, start, 60));
+        sent.iter().for_each(|key| zone.restore(key));
         assert_eq!(zone.take(&[0], limit(2, SECOND), start), Ok(()));
-        let all = news(&zone, start, 1000);
-        assert_eq!((all.len(), all.iter().map(|news| news.events).sum::<u32>()), (100, 101));
-        all.iter().for_each(|news| zone.restore(news));
-        let late = news(&zone, start + 2 * SECOND, 1000);
-        assert_eq!((late.len(), late.iter().map(|news| news.events).sum::<u32>()), (100, 0));
+        let all = unsent(&zone, start, 1000);
+        assert_eq!((all.len(), all.iter().map(|key| key.events).sum::<u32>()), (100, 101));
+        all.iter().for_each(|key| zone.restore(key));
+        let late = unsent(&zone, start + 2 * SECOND, 1000);
+        assert_eq!((late.len(), late.iter().map(|key| key.events).sum::<u32>()), (100, 0));
     }
 
     // As `memory_is_bounded`, with the queue of a Redis that is away.

@@ -54,7 +54,7 @@ fn kit(options: Value) -> Kit {
 
 /// Sends a request that the proxy forwards.
 #[track_caller]
-fn ask(kit: &mut Kit, request: &Request) -> (FakeCall, Pending) {
+fn start_call(kit: &mut Kit, request: &Request) -> (FakeCall, Pending) {
     match kit.send_pending(request) {
         Ok(answer) => panic!("it was answered at once: {answer:?}"),
         Err(pending) => (kit.worker().take_call().expect("a call"), pending),
@@ -64,7 +64,7 @@ fn ask(kit: &mut Kit, request: &Request) -> (FakeCall, Pending) {
 /// A complete exchange: the upstream responds with 200 and these fields.
 #[track_caller]
 fn exchange(kit: &mut Kit, request: &Request, fields: &[(&str, &str)]) -> TestResponse {
-    let (call, pending) = ask(kit, request);
+    let (call, pending) = start_call(kit, request);
     call.answer(200, fields, Some(2));
     call.send(b"ok");
     call.end();

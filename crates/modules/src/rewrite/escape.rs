@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_query_may_hold() {
+    fn bytes_allowed_in_a_query() {
         for byte in 0..=255 {
             let allowed = u8::is_ascii_graphic(&byte) && byte != b'#';
             assert_eq!(ALLOWED_IN_QUERY[usize::from(byte)], allowed, "{byte}");

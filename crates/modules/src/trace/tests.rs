@@ -28,7 +28,7 @@ fn send(variables: &'static [(&'static str, &'static str)], request: &Request) -
 // Caddy, http.handlers.tracing: the request's fields name the new span, so that the next server continues the trace, and
 // two variables have the ids. W3C Trace Context: an invalid parent begins a trace and its state is dropped.
 #[test]
-fn the_request_carries_the_trace() {
+fn the_request_has_the_trace_context() {
     const OFF: &[(&str, &str)] = &[("OTEL_TRACES_EXPORTER", "none")];
     let got = send(OFF, &Request::get("/").field("Traceparent", PARENT).field("Tracestate", "a=b"));
     assert_eq!((&got[0][..36], &got[0][52..], &*got[1]), (&PARENT[..36], "-01", "a=b"));

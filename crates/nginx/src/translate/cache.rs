@@ -626,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_are_named() {
+    fn unsupported_settings_are_reported() {
         let pass = "proxy_pass http://a; proxy_cache z;";
         for (lines, want) in [
             (
@@ -657,7 +657,7 @@ mod tests {
 
     /// Where a part is missing that keeps responses apart, nothing is stored.
     #[test]
-    fn no_cache_instead_of_a_wrong_one() {
+    fn no_cache_rather_than_an_incorrect_one() {
         for (lines, want) in [
             ("proxy_pass http://a; proxy_cache other;", "found no 'proxy_cache_path' with this zone"),
             (

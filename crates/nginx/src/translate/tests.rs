@@ -397,7 +397,7 @@ fn fields_of_responses() {
 
 // Texts of the configuration stay in their places of the Caddyfile.
 #[test]
-fn texts_that_could_leave_their_place() {
+fn texts_that_need_quoting() {
     let server = |lines: &str| format!("server {{ root /a; {lines} }}");
     check(&server("location = /pub* { deny all; }"), &["expression `path_regexp('^/pub\\\\*$')`"], "");
     check(&server("location \"/a b/\" { return 402; }"), &["expression `path_regexp('^/a b/')`"], "");
@@ -501,7 +501,7 @@ fn rules_that_keep_their_location() {
     ] {
         check(&server(lines), &kept, "");
     }
-    // A `break` before all rules that choose, and one that stands alone, need no name.
+    // A `break` before all rules that select a location, and one without other rules, need no name.
     for lines in
         ["break; rewrite ^ /d/ last;", "rewrite ^/p/(.*) /d/$1 break;", "if ($arg_a) { break; rewrite ^ /d/; }"]
     {
@@ -541,7 +541,7 @@ fn sources_of_programs() {
     assert_eq!((caddyfile.matches("file_server").count(), caddyfile.matches("hide").count()), (2, 1), "{caddyfile}");
 }
 
-// nginx's documentation of `index`: the location of the index is chosen anew, with its access rules.
+// nginx's documentation of `index`: the location of the index is chosen again, with its access rules.
 #[test]
 fn indexes_of_other_locations() {
     let folder = "rewrite @index_";
@@ -560,7 +560,7 @@ fn indexes_of_other_locations() {
         let (caddyfile, notes) = translated(&format!("http {{ server {{ root /a; location / {{ }} {rest} }} }}"));
         assert!(caddyfile.contains(folder) == want && notes.is_empty(), "{rest}: {caddyfile}{notes}");
     }
-    // The path of a file never ends in a slash, and nginx does not look at expressions beside `^~`.
+    // The path of a file never ends in a slash, and nginx ignores expressions after a match with `^~`.
     for own in ["~ \\.(css|js)$", "~ \\.css$", "^~ /x/", "= /x"] {
         let rest = "location / { return 402; } location ~ \\.php$ { fastcgi_pass a:1; }";
         let (caddyfile, _) =
@@ -587,7 +587,7 @@ fn pages_with_a_query() {
 
 // nginx's documentation of `client_max_body_size`, `add_header` and `location`.
 #[test]
-fn limits_fields_and_case_beside_upstreams() {
+fn limits_fields_and_case_with_upstreams() {
     let named = "location / { try_files /none @a; } location @a { client_max_body_size 1k; proxy_pass http://a:1; }";
     let (caddyfile, _) = translated(&format!("http {{ server {{ root /a; {named} }} }}"));
     assert!(!caddyfile.contains("request_body"), "{caddyfile}");

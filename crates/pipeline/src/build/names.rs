@@ -108,7 +108,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_route_is_called_by_what_it_matches() {
+    fn a_route_is_named_after_its_matchers() {
         let cases = [
             (json!([]), ""),
             (json!([{"path": ["/api/*"]}]), "/api/*"),

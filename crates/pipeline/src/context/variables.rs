@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_left_for_the_next_exchange() {
+    fn no_variable_is_left_for_the_next_exchange() {
         let mut variables = Variables { exchange: u32::MAX - 1, ..Variables::default() };
         let (low, high) = (VarId(0), VarId(KEPT_SLOTS_MAX as u32 + 5));
         for _ in 0..4 {

@@ -52,7 +52,7 @@ impl ProxyProtocol {
 mod tests {
     use super::*;
 
-    // Caddy, proxy_protocol: `deny` comes before `allow`, and `fallback_policy` is for all other peers.
+    // Caddy, proxy_protocol: `deny` has precedence over `allow`, and `fallback_policy` is for all other peers.
     #[test]
     fn policies() {
         let ranges = |text: &str| vec![text.parse().unwrap()];

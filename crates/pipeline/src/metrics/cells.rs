@@ -161,7 +161,7 @@ mod tests {
 
     // Prometheus: a bucket counts the observations that are less than or equal to its bound.
     #[test]
-    fn a_size_falls_into_the_first_bucket_whose_bound_it_does_not_exceed() {
+    fn a_size_is_counted_in_the_first_bucket_that_holds_it() {
         let bounds: Vec<f64> = SIZE_BOUNDS.iter().map(|bound| bound.parse().expect("a number")).collect();
         for bytes in (0..70_000)
             .chain([262_143, 262_144, 262_145, 1 << 20, (1 << 20) + 1, 1 << 22, (1 << 22) + 1])
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_falls_into_the_first_bucket_whose_bound_it_does_not_exceed() {
+    fn a_time_is_counted_in_the_first_bucket_that_holds_it() {
         for (nanos, bound) in TIMES.into_iter().zip(TIME_BOUNDS) {
             let seconds: f64 = bound.parse().expect("a number");
             assert_eq!(nanos, (seconds * 1e9).round() as u64, "{bound}");

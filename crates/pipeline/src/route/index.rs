@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_and_what_they_begin_with() {
+    fn exact_paths_and_path_prefixes() {
         use PathReach::{Exact, Prefix};
         let mut table = Paths::default();
         let keys = [Exact("/a"), Prefix("/"), Prefix("/A/"), Exact("/a/b"), Prefix("/a/b"), Prefix("/ab"), Exact("/a")];

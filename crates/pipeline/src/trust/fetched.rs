@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_keeps_its_lists_for_the_next_one() {
+    fn the_next_plan_inherits_the_fetched_lists() {
         let table = FetchedTable::default();
         let urls = |url: &str| [url.to_owned()];
         let ranges = table.get(&urls("a"), || networks("192.0.2.0/24"));

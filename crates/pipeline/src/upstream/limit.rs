@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_of_all_pools_of_an_address() {
+    fn all_pools_of_an_address_share_the_limit() {
         let limits = ConnectionLimits::new(2);
         let (one, other) = (Pool::of(&limits), Pool::of(&limits));
         let slots = [one.share.take().unwrap(), other.share.take().unwrap()];
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_goes_to_the_oldest_claim() {
+    fn the_oldest_claim_gets_a_free_slot() {
         let limits = ConnectionLimits::new(1);
         let pools = [Pool::of(&limits), Pool::of(&limits), Pool::of(&limits)];
         let now = Instant::now();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_is_dropped_leaves_its_slot() {
+    fn a_dropped_pool_frees_its_slot() {
         let limits = ConnectionLimits::new(1);
         let (one, other, next) = (Pool::of(&limits), Pool::of(&limits), Pool::of(&limits));
         let slot = one.share.take().unwrap();

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_told_when_no_failure_follows() {
+    fn omitted_failures_are_reported_when_no_failure_follows() {
         let mut lately = Lately(Vec::new());
         let begin = Instant::now();
         for _ in 0..10 {

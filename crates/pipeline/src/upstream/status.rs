@@ -306,7 +306,7 @@ mod tests {
 
     // An upstream keeps its state as long as one plan names it: over a reload, and for all handlers.
     #[test]
-    fn an_upstream_is_one_for_all_plans() {
+    fn all_plans_share_the_status_of_an_upstream() {
         let table = UpstreamTable::default();
         let now = Instant::now();
         let old = table.get("a:1");
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn health_is_what_checks_and_failures_say() {
+    fn checks_and_failures_determine_the_health() {
         let status = UpstreamTable::default().get("a:1");
         let now = Instant::now();
         status.add_failure(now, SECOND);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_owner_checks() {
+    fn only_the_last_owner_runs_checks() {
         let check = UpstreamTable::default().get("a:1").check("GET /");
         let old = check.own();
         assert!(check.is_owner(old));

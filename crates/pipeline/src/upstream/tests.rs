@@ -30,7 +30,7 @@ fn head(status: StatusCode) -> ResponseHead {
 }
 
 #[test]
-fn an_answer_comes_in_order() {
+fn the_parts_of_a_response_arrive_in_order() {
     let queue = queue();
     let call = queue.calls().take();
     call.request_mut().set_target("/a").unwrap();
@@ -61,7 +61,7 @@ fn an_answer_comes_in_order() {
 
 // Dropping the engine's handle before the end of the response is a fault of the call, or a truncated body.
 #[test]
-fn an_engine_that_lets_go_fails_the_call() {
+fn a_call_fails_when_the_engine_drops_it() {
     let queue = queue();
     let call = queue.calls().take();
     call.send(Body::Empty, &queue);
@@ -78,7 +78,7 @@ fn an_engine_that_lets_go_fails_the_call() {
 }
 
 #[test]
-fn a_call_that_is_dropped_is_given_up() {
+fn a_dropped_call_is_cancelled() {
     let queue = queue();
     let call = queue.calls().take();
     call.send(Body::Chunk(Chunk::from_static(b"x")), &queue);
@@ -106,7 +106,7 @@ impl Maker for Nothing {
 
 // The transformed body replaces the original one: frames, length and end.
 #[test]
-fn a_body_is_what_is_made_of_it() {
+fn a_replaced_body_is_read() {
     let queue = queue();
     let call = queue.calls().take();
     call.send(Body::Empty, &queue);
@@ -123,7 +123,7 @@ fn a_body_is_what_is_made_of_it() {
 
 // A dirty test: a call on a used record equals one on a fresh record.
 #[test]
-fn a_record_is_used_again_clean() {
+fn a_reused_record_is_cleared() {
     let queue = queue();
     let call = queue.calls().take();
     call.request_mut().set_target("/old").unwrap();
@@ -166,7 +166,7 @@ impl Tally for CallCount {
 }
 
 #[test]
-fn a_call_counts_until_its_answer_is_let_go() {
+fn a_call_counts_until_its_response_is_dropped() {
     let queue = queue();
     let (count, other) = (Rc::new(CallCount(Cell::new(0))), Rc::new(CallCount(Cell::new(0))));
     let call = queue.calls().take();

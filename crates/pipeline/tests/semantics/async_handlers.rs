@@ -28,7 +28,7 @@ async fn echo(mut request: Request) -> Result<Answer, Fault> {
 }
 
 #[test]
-fn a_request_in_and_an_answer_out() {
+fn a_request_and_a_response() {
     let mut kit = with("echo", |registry| registry.handler("echo", |_, _| Ok(Box::new(async_handler(echo)))));
     let answer = kit.send(&Sent::new("POST", "/x").content("hello"));
     assert_eq!((answer.status, answer.text()), (202, "hello"));
@@ -38,7 +38,7 @@ fn a_request_in_and_an_answer_out() {
 }
 
 #[test]
-fn what_answers_are_made_of() {
+fn types_that_become_responses() {
     for (path, status, kind, text) in [
         ("/text", 200, Some("text/plain; charset=utf-8"), "some text"),
         ("/status", 204, None, ""),
@@ -62,7 +62,7 @@ fn what_answers_are_made_of() {
 
 // An async handler waits as any handler does, and is dropped with its exchange.
 #[test]
-fn it_may_sleep() {
+fn a_handler_may_sleep() {
     let mut kit = with("sleepy", |registry| {
         registry.handler("sleepy", |_, _| {
             Ok(Box::new(async_handler(|request| async move {

@@ -172,7 +172,7 @@ fn bounds() {
 }
 
 #[test]
-fn abort_informs_and_the_end() {
+fn abort_interim_responses_and_the_end() {
     let get = Request::get("/");
     let routes = json!([{ "handle": [with("a", json!({ "inform": true })), with("b", json!({ "enter": "abort" })), probe("c")] }]);
     let mut kit = Kit::new(&registry(), &routes);
@@ -190,7 +190,7 @@ fn abort_informs_and_the_end() {
 }
 
 #[test]
-fn refused_configurations_say_where() {
+fn errors_of_refused_configurations_contain_the_path() {
     for (routes, want) in [
         (json!({}), "routes: found 'an object', expected a list of routes"),
         (json!([{ "handle": [{ "handler": "nope" }] }]), "routes[0].handle[0]: no handler module 'nope'"),

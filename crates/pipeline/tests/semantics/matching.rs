@@ -16,7 +16,7 @@ fn send(routes: &Value, request: &Request) -> (u16, String, String) {
 }
 
 #[test]
-fn a_matcher_that_waits_is_asked_again() {
+fn a_waiting_matcher_is_called_again() {
     let slow = |answer: Value| json!({ "sleep": [answer, null] });
     let route = |sets: Value, body: &str| json!({ "match": sets, "handle": [respond(body)], "terminal": true });
     let last = || json!({ "handle": [respond("last")] });
@@ -49,7 +49,7 @@ fn a_matcher_that_waits_is_asked_again() {
 }
 
 #[test]
-fn a_peer_that_goes_while_a_matcher_waits() {
+fn the_peer_disconnects_while_a_matcher_waits() {
     let routes = json!([{ "match": [{ "sleep": [true, null] }], "handle": [respond("yes")] }]);
     let mut kit = Kit::new(&registry(), &routes);
     kit.send_pending(&Request::get("/")).expect_err("it waits").cancel(&mut kit);
@@ -58,7 +58,7 @@ fn a_peer_that_goes_while_a_matcher_waits() {
 
 /// A route of a list that is long enough for an index runs if and only if it runs in a list that is walked.
 #[test]
-fn a_long_list_is_as_a_short_one() {
+fn an_indexed_list_matches_like_a_walked_one() {
     let mark = |mark: &str| json!({ "handler": "probe", "mark": mark });
     let mut routes = Vec::new();
     for at in 0..12 {
@@ -132,8 +132,8 @@ fn named_routes() {
     assert_eq!((answer.text(), &*traced(&answer)), ("done", "in a, in b, in r, out b, out a"));
     let endless = json!([{ "handle": [{ "handler": "invoke", "name": "endless" }] }]);
     assert_eq!(kit(&endless).unwrap().send(&Request::get("/")).status, 500);
-    let nobody = json!([{ "handle": [{ "handler": "invoke", "name": "c" }] }]);
-    let error = kit(&nobody).err().expect("no such route");
+    let invoke_only = json!([{ "handle": [{ "handler": "invoke", "name": "c" }] }]);
+    let error = kit(&invoke_only).err().expect("no such route");
     assert_eq!(error.to_string(), "routes[0].handle[0]: found 'c', expected a named route");
 }
 

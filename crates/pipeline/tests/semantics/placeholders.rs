@@ -136,7 +136,7 @@ fn of_the_original_request() {
 }
 
 #[test]
-fn of_what_does_not_change() {
+fn constant_placeholders() {
     let mut registry = registry();
     registry.environment(|name| (name == "NAME").then(|| "value {http.request.method}".to_owned()));
     let show =
@@ -194,13 +194,13 @@ fn of_the_client() {
     let mut kit = Kit::of(&registry(), &server).unwrap();
     let request = Request::get("/").field("X-Forwarded-For", "203.0.113.7, 192.0.2.9");
     assert_eq!(kit.send(&request).text(), "203.0.113.7|true|192.0.2.1");
-    let stranger = request.peer("198.51.100.1:5".parse().unwrap());
-    assert_eq!(kit.send(&stranger).text(), "198.51.100.1|false|198.51.100.1");
+    let untrusted = request.peer("198.51.100.1:5".parse().unwrap());
+    assert_eq!(kit.send(&untrusted).text(), "198.51.100.1|false|198.51.100.1");
 }
 
 // Caddy's replacer: an unknown name stays or becomes empty, depending on the template; a backslash escapes a brace.
 #[test]
-fn what_is_no_placeholder() {
+fn text_that_is_no_placeholder() {
     let request = Request::get("/");
     check(
         &request,
@@ -232,7 +232,7 @@ fn what_is_no_placeholder() {
 
 // A module may set any name during the request, before or after the template with that name was compiled.
 #[test]
-fn what_modules_set() {
+fn placeholders_set_by_modules() {
     let show = |mark: &str| json!({ "handler": "probe", "mark": mark, "set_variable": [mark, "{mine}"] });
     let routes = json!([{ "handle": [
         show("before"),
@@ -261,7 +261,7 @@ impl Handler for Capitals {
 // A module's set of placeholders may be open: the build collects those that the plan uses, before or after the
 // module.
 #[test]
-fn a_family_of_placeholders_is_what_the_plan_names_of_it() {
+fn a_placeholder_family_has_the_members_used_in_the_plan() {
     let mut registry = registry();
     registry.handler("capitals", |_, build| Ok(Box::new(Capitals(build.family("http.capitals.")))));
     let show = |text: &str| json!({ "handler": "probe", "enter": "respond", "body": text });

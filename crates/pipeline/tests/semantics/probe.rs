@@ -151,10 +151,14 @@ impl Probe {
                 let worker = Rc::clone(cx.worker());
                 let until = worker.now() + Duration::from_secs(1);
                 let body = Arc::clone(&self.body);
-                let goes_on = matches!(door, Door::SleepNext);
+                let continues = matches!(door, Door::SleepNext);
                 cx.wait(Sleep::until(worker, until), move |cx, ()| {
                     trace(cx, "slept", "");
-                    if goes_on { Step::Next } else { Step::Respond(Response::chunk(StatusCode::OK, cx.render(&body))) }
+                    if continues {
+                        Step::Next
+                    } else {
+                        Step::Respond(Response::chunk(StatusCode::OK, cx.render(&body)))
+                    }
                 })
             }
             Door::Block => match offload(&**cx.worker(), Work::of(WorkKind::Blocking), || 42) {
@@ -201,8 +205,8 @@ impl Handler for Probe {
             cx.inform(StatusCode::EARLY_HINTS, FieldMap::new());
         }
         if self.take_body {
-            let what = cx.take_body().map_or_else(|| "no body".to_owned(), read);
-            trace(cx, &what, &self.mark);
+            let text_of_body = cx.take_body().map_or_else(|| "no body".to_owned(), read);
+            trace(cx, &text_of_body, &self.mark);
         }
         self.go(self.enter, cx, Step::Next)
     }
@@ -241,11 +245,11 @@ fn read(mut body: IncomingBody) -> String {
     }
 }
 
-fn trace(cx: &mut Context, what: &str, mark: &str) {
+fn trace(cx: &mut Context, text_of_body: &str, mark: &str) {
     let mut text = [0; 48];
-    let (what, mark) = (what.as_bytes(), mark.as_bytes());
-    text[..what.len()].copy_from_slice(what);
-    let mut len = what.len();
+    let (text_of_body, mark) = (text_of_body.as_bytes(), mark.as_bytes());
+    text[..text_of_body.len()].copy_from_slice(text_of_body);
+    let mut len = text_of_body.len();
     if !mark.is_empty() {
         text[len] = b' ';
         text[len + 1..len + 1 + mark.len()].copy_from_slice(mark);

@@ -86,7 +86,7 @@ fn check(kit: &mut Kit, cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_kept_state_outlives_its_plan_and_no_other_does() {
+fn only_a_kept_state_outlives_its_plan() {
     let registry = registry();
     let kept = |key: &str| json!({ "handler": "count", "key": key });
     let own = json!({ "handler": "count" });
@@ -129,13 +129,13 @@ impl Handler for Pass {
 }
 
 #[test]
-fn who_sees_that_a_plan_is_freed_sees_its_states_gone() {
+fn the_states_of_a_plan_are_dropped_before_it_counts_as_freed() {
     let watched = Arc::new(Watched::default());
     let mut registry = Registry::default();
-    let told = Arc::clone(&watched);
+    let shared = Arc::clone(&watched);
     registry.handler("witness", move |_, build| {
-        let told = Arc::clone(&told);
-        build.state(move |_| Witness(Arc::clone(&told)));
+        let shared = Arc::clone(&shared);
+        build.state(move |_| Witness(Arc::clone(&shared)));
         Ok(Box::new(Pass))
     });
     let mut build = Build::new(&registry);

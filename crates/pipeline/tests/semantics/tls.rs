@@ -108,7 +108,7 @@ fn of_the_handshake() {
 
 // Caddy: known and empty without TLS; unknown names remain as written.
 #[test]
-fn in_the_clear_and_without_a_certificate() {
+fn without_tls_and_without_a_certificate() {
     let clear = NAMES.map(|name| (name, ""));
     check(&Request::get("/"), &clear);
     check(&Request::get("/").tls(facts()), &clear[7..]);

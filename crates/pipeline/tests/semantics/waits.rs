@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::probe::{registry, traced};
 
 #[test]
-fn a_wait_goes_on_where_it_was() {
+fn a_wait_resumes_at_the_waiting_handler() {
     for (doors, body, want) in [
         (["sleep", "respond"], "x", "in a, in b, slept, out a"),
         (["sleep-next", "respond"], "x", "in a, in b, slept, in c, out b, out a"),
@@ -33,7 +33,7 @@ fn a_wait_goes_on_where_it_was() {
 }
 
 #[test]
-fn it_waits_for_its_deadline_and_no_less() {
+fn a_wait_lasts_at_least_until_its_deadline() {
     let routes = json!([{ "handle": [{ "handler": "probe", "mark": "a", "enter": "sleep", "body": "x" }] }]);
     let mut kit = Kit::new(&registry(), &routes);
     let Err(pending) = kit.send_pending(&Request::get("/")) else { panic!("it sleeps") };
@@ -63,7 +63,7 @@ fn a_full_pool_is_503() {
 }
 
 #[test]
-fn in_steady_state_nothing_is_allocated() {
+fn waits_allocate_nothing_in_steady_state() {
     assert!(allocations_during(|| drop(std::hint::black_box(vec![1u8]))) > 0, "the counter counts");
     let routes = json!([{ "handle": [
         { "handler": "probe", "mark": "a", "set_field": ["A", "{http.request.uri}"], "set_target": "/b%20c?d" },

@@ -13,7 +13,7 @@ fn named<F: FnOnce() + Send + 'static>(name: &str, work: F) -> thread::JoinHandl
 }
 
 #[test]
-fn a_message_brings_its_senders_stamp() {
+fn a_message_carries_the_stamp_of_its_sender() {
     let lines = record(|| {
         let (sender, receiver) = channel();
         sender.send('a').unwrap();
@@ -39,7 +39,7 @@ fn receiving(receiver: Receiver<u32>) -> thread::JoinHandle<()> {
 }
 
 #[test]
-fn a_receiver_is_blocked_by_its_sender_and_by_the_senders_end() {
+fn a_receiver_waits_for_a_send_or_the_end_of_the_sender() {
     let lines = record(|| {
         let (sender, receiver) = channel();
         let receiver = receiving(receiver);
@@ -54,7 +54,7 @@ fn a_receiver_is_blocked_by_its_sender_and_by_the_senders_end() {
 }
 
 #[test]
-fn a_bounded_channels_receiver_is_too_and_gives_places_back() {
+fn a_bounded_channel_receiver_waits_and_frees_capacity() {
     let lines = record(|| {
         let (sender, receiver) = sync_channel(1);
         let receiver = receiving(receiver);
@@ -83,7 +83,7 @@ fn a_bounded_channels_receiver_is_too_and_gives_places_back() {
 }
 
 #[test]
-fn a_full_channel_holds_its_sender_up() {
+fn a_full_channel_blocks_its_sender() {
     let lines = record(|| {
         let (sender, receiver) = sync_channel(2);
         let sending = named("sending", move || (0..4).for_each(|number| sender.send(number).unwrap()));
@@ -124,7 +124,7 @@ fn a_full_channel_holds_its_sender_up() {
 }
 
 #[test]
-fn without_places_the_sender_waits_for_the_receiver() {
+fn a_rendezvous_sender_waits_for_the_receiver() {
     let lines = record(|| {
         let (sender, receiver) = sync_channel(0);
         assert_eq!(sender.try_send(1), Err(TrySendError::Full(1)));
@@ -138,7 +138,7 @@ fn without_places_the_sender_waits_for_the_receiver() {
 }
 
 #[test]
-fn a_sender_is_told_that_the_receiver_went() {
+fn a_send_fails_after_the_receiver_is_dropped() {
     for places in [0, 1] {
         let lines = record(|| {
             let (sender, receiver) = sync_channel(places);
@@ -157,7 +157,7 @@ fn a_sender_is_told_that_the_receiver_went() {
 }
 
 #[test]
-fn a_time_that_is_over_is_a_timer() {
+fn an_expired_receive_timeout_is_a_timer() {
     for bounded in [false, true] {
         let lines = record(|| {
             let (_sender, receiver) = channel::<()>();

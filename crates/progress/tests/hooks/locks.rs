@@ -25,7 +25,7 @@ fn a_free_lock_is_taken_without_being_blocked() {
 }
 
 #[test]
-fn what_follows_a_lock_is_a_kind_of_its_own() {
+fn work_after_a_lock_has_its_own_kind() {
     record(|| {
         let mutex = Mutex::new(());
         let held = mutex.lock().unwrap();
@@ -36,7 +36,7 @@ fn what_follows_a_lock_is_a_kind_of_its_own() {
 }
 
 #[test]
-fn a_lock_that_is_held_blocks_and_its_holder_knows() {
+fn a_held_lock_blocks_and_reports_its_holder() {
     let mutex = std::sync::Arc::new(Mutex::new(0));
     let lines = record(|| {
         let held = mutex.lock().unwrap();
@@ -61,7 +61,7 @@ fn a_lock_that_is_held_blocks_and_its_holder_knows() {
 }
 
 #[test]
-fn a_thread_that_panics_gives_up_its_lock_and_poisons_it() {
+fn a_panicking_thread_releases_and_poisons_its_lock() {
     let mutex = Mutex::new(());
     let lines = record(|| {
         let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -96,7 +96,7 @@ fn readers_share_and_writers_do_not() {
 }
 
 #[test]
-fn a_writer_waits_for_readers_and_goes_on_as_one() {
+fn a_writer_waits_for_readers_and_can_be_downgraded() {
     let lock = std::sync::Arc::new(RwLock::new(1));
     let lines = record(|| {
         let reading = lock.read().unwrap();

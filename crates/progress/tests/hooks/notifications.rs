@@ -9,24 +9,24 @@ use progress::thread;
 use crate::recorder::{check, record, until_blocked};
 
 static READY: Mutex<bool> = Mutex::new(false);
-static TOLD: Condvar = Condvar::new();
+static NOTIFIED: Condvar = Condvar::new();
 
 fn waiter<F: FnOnce() + Send + 'static>(name: &str, work: F) -> thread::JoinHandle<()> {
     thread::Builder::new().name(name.into()).spawn(work).unwrap()
 }
 
 #[test]
-fn whoever_is_notified_goes_on_from_the_notifier() {
+fn a_notified_thread_continues_from_the_notifier() {
     let lines = record(|| {
         *READY.lock().unwrap() = false;
         let waiting = waiter("waiting", || {
-            drop(TOLD.wait_while(READY.lock().unwrap(), |ready| !*ready).unwrap());
+            drop(NOTIFIED.wait_while(READY.lock().unwrap(), |ready| !*ready).unwrap());
         });
         until_blocked("waiting");
         *READY.lock().unwrap() = true;
-        TOLD.notify_one();
+        NOTIFIED.notify_one();
         waiting.join().unwrap();
-        TOLD.notify_all();
+        NOTIFIED.notify_all();
     });
     check(
         &lines,
@@ -57,7 +57,7 @@ fn whoever_is_notified_goes_on_from_the_notifier() {
 }
 
 #[test]
-fn all_that_wait_go_on_from_the_notifier() {
+fn all_waiting_threads_continue_from_the_notifier() {
     static OPEN: Mutex<bool> = Mutex::new(false);
     static OPENED: Condvar = Condvar::new();
     let lines = record(|| {
@@ -74,7 +74,7 @@ fn all_that_wait_go_on_from_the_notifier() {
 }
 
 #[test]
-fn a_wait_that_is_over_is_a_timer() {
+fn an_expired_wait_is_a_timer() {
     let mutex = Mutex::new(());
     let condvar = Condvar::new();
     let lines = record(|| {
@@ -104,7 +104,7 @@ fn a_wait_that_is_over_is_a_timer() {
 }
 
 #[test]
-fn whoever_leaves_a_barrier_waited_for_all() {
+fn leaving_a_barrier_means_waiting_for_all() {
     static BARRIER: Barrier = Barrier::new(3);
     static LEADS: AtomicBool = AtomicBool::new(false);
     let lines = record(|| {

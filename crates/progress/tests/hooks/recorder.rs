@@ -26,7 +26,7 @@ static RECORDER: Recorder = Recorder(Mutex::new(HookLog { lines: BTreeMap::new()
 /// Serialises the tests.
 static TURN: Mutex<()> = Mutex::new(());
 
-fn told() -> MutexGuard<'static, HookLog> {
+fn hook_log() -> MutexGuard<'static, HookLog> {
     RECORDER.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn record(work: impl FnOnce()) -> BTreeMap<String, Vec<String>> {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     progress::on_each_thread();
     here().kind.store(0, std::sync::atomic::Ordering::Relaxed);
-    *told() = HookLog::default();
+    *hook_log() = HookLog::default();
     // Also when an assertion fails: the next tests rely on it.
     struct Off;
     impl Drop for Off {
@@ -51,7 +51,7 @@ pub(crate) fn record(work: impl FnOnce()) -> BTreeMap<String, Vec<String>> {
     work();
     drop(off);
     let own = std::thread::current().name().unwrap_or_default().to_owned();
-    let mut lines = std::mem::take(&mut told().lines);
+    let mut lines = std::mem::take(&mut hook_log().lines);
     if let Some(main) = lines.remove(&own) {
         lines.insert("main".into(), main);
     }
@@ -114,9 +114,9 @@ fn word(span: Span) -> String {
     name.split(' ').next().unwrap_or_default().to_owned()
 }
 
-fn say(line: String) {
+fn record_line(line: String) {
     let thread = std::thread::current().name().unwrap_or_default().to_owned();
-    told().lines.entry(thread).or_default().push(line);
+    hook_log().lines.entry(thread).or_default().push(line);
 }
 
 fn blocked(blocked: Duration) -> &'static str {
@@ -134,11 +134,11 @@ fn number(stamp: Stamp) -> u64 {
 
 fn path(account: &Account) -> String {
     let kind = account.kind.load(std::sync::atomic::Ordering::Relaxed) as usize;
-    if kind == 0 { String::new() } else { told().kinds[kind - 1].clone() }
+    if kind == 0 { String::new() } else { hook_log().kinds[kind - 1].clone() }
 }
 
 fn set(account: &Account, path: String) -> u32 {
-    let kind = told().kind(path);
+    let kind = hook_log().kind(path);
     account.kind.swap(kind, std::sync::atomic::Ordering::Relaxed)
 }
 
@@ -150,18 +150,18 @@ impl Policy for Recorder {
     fn thread_ended(&self, _account: &'static Account) {}
 
     fn entered(&self, account: &'static Account, span: Span) -> u32 {
-        say(format!("in {}", word(span)));
+        record_line(format!("in {}", word(span)));
         let inner = format!("{}/{}", path(account), word(span));
         set(account, inner)
     }
 
     fn left(&self, account: &'static Account, before: &std::sync::atomic::AtomicU32) {
         account.kind.store(before.load(std::sync::atomic::Ordering::Relaxed), std::sync::atomic::Ordering::Relaxed);
-        say("out".into());
+        record_line("out".into());
     }
 
     fn at(&self, account: &'static Account, site: Span) {
-        say(format!("at {}", word(site)));
+        record_line(format!("at {}", word(site)));
         let path = path(account);
         // A site replaces the previous one in the same span.
         let above = path.rfind('@').filter(|&at| path.rfind('/') < Some(at)).map_or(&*path, |at| &path[..at]);
@@ -169,33 +169,33 @@ impl Policy for Recorder {
     }
 
     fn before_send(&self, _account: &'static Account, stamp: &mut Stamp) {
-        let (number, fresh) = told().stamp();
+        let (number, fresh) = hook_log().stamp();
         *stamp = fresh;
-        say(format!("sent {number}"));
+        record_line(format!("sent {number}"));
     }
 
     fn after_receive(&self, _account: &'static Account, stamp: Stamp, time: Duration) {
-        say(format!("took {}{}", number(stamp), blocked(time)));
+        record_line(format!("took {}{}", number(stamp), blocked(time)));
     }
 
     fn before_block(&self, _account: &'static Account) {
-        say("blocks".into());
+        record_line("blocks".into());
     }
 
     fn after_block(&self, _account: &'static Account) {
-        say("is back".into());
+        record_line("is back".into());
     }
 
     fn lock_acquired(&self, _account: &'static Account, _lock: &Lock, sharing: Sharing, time: Duration) {
-        say(format!("locked{}{}", shared(sharing), blocked(time)));
+        record_line(format!("locked{}{}", shared(sharing), blocked(time)));
     }
 
     fn before_unlock(&self, _account: &'static Account, _lock: &Lock, sharing: Sharing, contended: bool) {
-        say(format!("unlocks{}{}", shared(sharing), if contended { ", contended" } else { "" }));
+        record_line(format!("unlocks{}{}", shared(sharing), if contended { ", contended" } else { "" }));
     }
 
     fn written(&self, _account: &'static Account, _connection: &mut Stamp) {
-        say("written".into());
+        record_line("written".into());
     }
 
     fn hold(&self, _account: &'static Account, _connection: Stamp, _arrived: u64) -> Option<Duration> {
@@ -203,38 +203,38 @@ impl Policy for Recorder {
     }
 
     fn arrived(&self, _account: &'static Account, _connection: &mut Stamp, _arrived: u64) {
-        say("arrived".into());
+        record_line("arrived".into());
     }
 
     fn called(&self, _account: &'static Account, _call: &mut Stamp, whom: Span) {
-        say(format!("called {}", word(whom)));
+        record_line(format!("called {}", word(whom)));
     }
 
     fn answered(&self, _account: &'static Account, _call: Stamp, _arrived: u64) {
-        say("answered".into());
+        record_line("answered".into());
     }
 
     fn sleep_began(&self, _account: &'static Account, timer: &mut Stamp) {
-        let (number, fresh) = told().stamp();
+        let (number, fresh) = hook_log().stamp();
         *timer = fresh;
-        say(format!("timer {number}"));
+        record_line(format!("timer {number}"));
     }
 
     fn sleep_ended(&self, _account: &'static Account, timer: Stamp, time: Duration) {
-        say(format!("over {}{}", number(timer), blocked(time)));
+        record_line(format!("over {}{}", number(timer), blocked(time)));
     }
 
     fn hit(&self, _account: &'static Account, point: Point) {
-        say(format!("hit {}", points()[point.id() as usize]));
+        record_line(format!("hit {}", points()[point.id() as usize]));
     }
 
     fn visit_began(&self, _account: &'static Account, visit: &mut Stamp) {
-        let (number, fresh) = told().stamp();
+        let (number, fresh) = hook_log().stamp();
         *visit = fresh;
-        say(format!("began {number}"));
+        record_line(format!("began {number}"));
     }
 
     fn visit_ended(&self, _account: &'static Account, visit: Stamp, point: Point) {
-        say(format!("ended {} of {}", number(visit), points()[point.id() as usize]));
+        record_line(format!("ended {} of {}", number(visit), points()[point.id() as usize]));
     }
 }

@@ -6,7 +6,7 @@ use progress::{Attention, ContextStep, Point, Span, Visit, attend, begin, end, p
 use crate::recorder::{check, kind, record};
 
 #[test]
-fn macros_tell_what_they_name() {
+fn macros_report_their_names() {
     let lines = record(|| {
         let _parse = span!("parse");
         progress!("request");
@@ -36,7 +36,7 @@ fn macros_tell_what_they_name() {
 /// If it stayed open, each later end would pair with an earlier begin, and the latencies would include the gap between
 /// windows.
 #[test]
-fn a_unit_that_ends_between_windows_is_over() {
+fn a_unit_may_end_between_windows() {
     let lines = record(|| {
         begin!("crossing");
         attend(Attention::Spans);
@@ -62,7 +62,7 @@ fn macros_give_one_span_and_one_point_for_a_name() {
 }
 
 #[test]
-fn nothing_is_told_while_no_profile_runs() {
+fn nothing_is_reported_without_a_profile() {
     let lines = record(|| {
         attend(Attention::Nothing);
         let _span = span!("parse");
@@ -148,7 +148,7 @@ fn spans_and_locks_end_in_any_order() {
 /// If the profile ends during a wait, the wait's end is still reported. Otherwise the wait would seem to last until the
 /// thread's next one.
 #[test]
-fn a_wait_that_was_told_of_has_an_end() {
+fn a_reported_wait_has_an_end() {
     let lines = record(|| {
         progress::before_block();
         attend(Attention::Nothing);

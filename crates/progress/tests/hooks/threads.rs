@@ -7,7 +7,7 @@ use progress::thread;
 use crate::recorder::{check, record, until_blocked};
 
 #[test]
-fn a_child_goes_on_from_its_parent_and_whoever_joins_it_from_its_end() {
+fn a_child_continues_from_its_parent_and_a_join_from_its_end() {
     let lines = record(|| {
         let child = thread::Builder::new().name("child".into()).spawn(|| thread::park()).unwrap();
         until_blocked("child");
@@ -36,7 +36,7 @@ fn a_child_that_panics_ends_too() {
 }
 
 #[test]
-fn a_scope_waits_for_those_whom_nobody_joined() {
+fn a_scope_waits_for_threads_that_were_not_joined() {
     let lines = record(|| {
         thread::scope(|scope| {
             let joined = thread::Builder::new().name("joined".into()).spawn_scoped(scope, || 7).unwrap();
@@ -57,7 +57,7 @@ fn a_scope_waits_for_those_whom_nobody_joined() {
 }
 
 #[test]
-fn who_unparked_itself_does_not_wait() {
+fn a_thread_that_unparked_itself_does_not_wait() {
     let lines = record(|| {
         thread::current().unpark();
         thread::park();

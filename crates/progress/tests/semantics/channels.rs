@@ -27,7 +27,7 @@ fn in_order(received: impl Iterator<Item = (usize, usize)>) {
 }
 
 #[test]
-fn many_send_and_one_receives() {
+fn many_senders_and_one_receiver() {
     always(|| {
         let (sender, receiver) = channel();
         thread::scope(|scope| {
@@ -54,7 +54,7 @@ fn many_send_and_one_receives() {
 
 /// A random sequence of calls by one thread: a bounded channel returns the results that std's returns.
 #[test]
-fn as_stds_by_chance() {
+fn random_operations_match_the_standard_library() {
     always(|| {
         for seed in 1..=200_u64 {
             let places = (seed % 4) as usize;
@@ -106,15 +106,15 @@ fn as_stds_by_chance() {
 /// The ends are unwind-safe for every message type, as std's are. It is enough that this compiles.
 #[test]
 fn channels_may_be_used_after_a_panic() {
-    fn is_as_safe<A: UnwindSafe + RefUnwindSafe, B: UnwindSafe + RefUnwindSafe>() {}
+    fn send_and_sync_match_the_standard_library<A: UnwindSafe + RefUnwindSafe, B: UnwindSafe + RefUnwindSafe>() {}
     type Sent = Cell<u8>;
-    is_as_safe::<theirs::Receiver<Sent>, ours::Receiver<Sent>>();
-    is_as_safe::<theirs::Sender<Sent>, ours::Sender<Sent>>();
-    is_as_safe::<theirs::SyncSender<Sent>, ours::SyncSender<Sent>>();
+    send_and_sync_match_the_standard_library::<theirs::Receiver<Sent>, ours::Receiver<Sent>>();
+    send_and_sync_match_the_standard_library::<theirs::Sender<Sent>, ours::Sender<Sent>>();
+    send_and_sync_match_the_standard_library::<theirs::SyncSender<Sent>, ours::SyncSender<Sent>>();
 }
 
 #[test]
-fn what_is_there_is_received_after_the_senders_went() {
+fn queued_messages_arrive_after_the_senders_are_dropped() {
     always(|| {
         let (unbounded, one) = channel();
         let (bounded, other) = sync_channel(2);
@@ -131,7 +131,7 @@ fn what_is_there_is_received_after_the_senders_went() {
 }
 
 #[test]
-fn what_was_not_received_is_dropped_with_the_receiver() {
+fn unreceived_messages_are_dropped_with_the_receiver() {
     always(|| {
         let value = Arc::new(());
         let (unbounded, one) = channel();
@@ -193,7 +193,7 @@ fn rendezvous_without_waiting() {
 
 /// A receive that times out loses no message.
 #[test]
-fn times_that_are_over_lose_nothing() {
+fn timeouts_lose_no_message() {
     always(|| {
         for places in [0, 1] {
             let (sender, receiver) = sync_channel(places);

@@ -12,7 +12,7 @@ use crate::always;
 const ROUNDS: usize = 2_000;
 
 #[test]
-fn a_mutex_lets_one_in_at_a_time() {
+fn a_mutex_admits_one_thread_at_a_time() {
     always(|| {
         let count = Mutex::new(0);
         thread::scope(|scope| {
@@ -25,7 +25,7 @@ fn a_mutex_lets_one_in_at_a_time() {
 }
 
 #[test]
-fn writers_are_alone_and_readers_see_whole_values() {
+fn writers_are_exclusive_and_readers_see_complete_values() {
     always(|| {
         let pair = RwLock::new((0, 0));
         thread::scope(|scope| {
@@ -144,19 +144,20 @@ fn condition_variables() {
 }
 
 #[test]
-fn a_wait_with_a_time_says_why_it_ended() {
+fn a_wait_with_a_timeout_returns_why_it_ended() {
     always(|| {
-        let (ready, told) = (Mutex::new(false), Condvar::new());
-        let (held, result) = told.wait_timeout_while(ready.lock().unwrap(), Duration::ZERO, |ready| !*ready).unwrap();
+        let (ready, changed) = (Mutex::new(false), Condvar::new());
+        let (held, result) =
+            changed.wait_timeout_while(ready.lock().unwrap(), Duration::ZERO, |ready| !*ready).unwrap();
         assert!(result.timed_out() && !*held);
         drop(held);
         thread::scope(|scope| {
             scope.spawn(|| {
                 *ready.lock().unwrap() = true;
-                told.notify_all();
+                changed.notify_all();
             });
             let forever = Duration::from_secs(600);
-            let (held, result) = told.wait_timeout_while(ready.lock().unwrap(), forever, |ready| !*ready).unwrap();
+            let (held, result) = changed.wait_timeout_while(ready.lock().unwrap(), forever, |ready| !*ready).unwrap();
             assert!(!result.timed_out() && *held);
         });
     });
@@ -184,7 +185,7 @@ fn a_barrier_has_one_leader_a_round() {
 }
 
 #[test]
-fn nobody_leaves_a_barrier_early() {
+fn no_thread_leaves_a_barrier_early() {
     always(|| {
         let (barrier, came) = (Barrier::new(3), AtomicUsize::new(0));
         thread::scope(|scope| {

@@ -9,7 +9,7 @@ use progress::{accounts, thread};
 use crate::always;
 
 #[test]
-fn a_thread_is_what_its_builder_says() {
+fn a_thread_has_the_properties_of_its_builder() {
     always(|| {
         let child = thread::Builder::new()
             .name("built".into())
@@ -31,7 +31,7 @@ fn a_thread_is_what_its_builder_says() {
 }
 
 #[test]
-fn a_panic_comes_to_who_joins() {
+fn join_returns_the_panic() {
     always(|| {
         let panicked = thread::spawn(|| std::panic::panic_any(7)).join().unwrap_err();
         assert_eq!(panicked.downcast_ref(), Some(&7));
@@ -39,7 +39,7 @@ fn a_panic_comes_to_who_joins() {
 }
 
 #[test]
-fn a_scope_panics_for_a_thread_that_nobody_joined() {
+fn a_scope_panics_for_a_thread_that_was_not_joined() {
     always(|| {
         let scope = || {
             thread::scope(|scope| {
@@ -93,7 +93,7 @@ fn scopes_nest() {
 }
 
 #[test]
-fn who_is_unparked_does_not_park() {
+fn an_unparked_thread_does_not_park() {
     always(|| {
         thread::current().unpark();
         thread::park();

@@ -226,7 +226,7 @@ impl Attack {
                 break;
             }
         }
-        // Lets a reader that was held back start, to collect a GOAWAY that may be waiting.
+        // Starts a reader that was held back, to collect a GOAWAY that may be waiting.
         drop(go);
         // A write that timed out means that the server no longer reads.
         let stopped =

@@ -8,7 +8,7 @@ fn refused(builder: Builder, want: &str) {
 }
 
 #[test]
-fn what_cannot_be_served_is_said() {
+fn errors_of_invalid_settings() {
     let builder = Server::builder;
     refused(builder(), "no address to listen on was given");
     refused(builder().listen("127.0.0.1"), "found '127.0.0.1' to listen on, expected HOST:PORT");

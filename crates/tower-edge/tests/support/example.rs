@@ -28,8 +28,8 @@ impl Example {
     /// Sends SIGINT, as Ctrl-C does, and waits for the exit.
     pub(crate) fn interrupt(mut self) -> std::process::ExitStatus {
         let id = self.process.id().to_string();
-        let told = Command::new("kill").args(["-INT", &id]).status().expect("kill");
-        assert!(told.success());
+        let kill_status = Command::new("kill").args(["-INT", &id]).status().expect("kill");
+        assert!(kill_status.success());
         self.process.wait().expect("it ends")
     }
 }

@@ -11,7 +11,7 @@ fn export(variables: &[(&str, &str)]) -> ExportSettings {
 }
 
 // OTLP exporter, "Endpoint URLs for OTLP/HTTP": the general endpoint is a folder, the endpoint for traces is used as it is
-// and comes first. Caddy's default protocol is gRPC.
+// and has precedence. Caddy's default protocol is gRPC.
 #[test]
 fn endpoints() {
     let (general, special) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
@@ -44,7 +44,7 @@ fn defaults() {
     assert!(all.propagates && !all.is_disabled);
 }
 
-// OTEL_SERVICE_NAME comes before service.name in OTEL_RESOURCE_ATTRIBUTES; values are percent-encoded.
+// OTEL_SERVICE_NAME has precedence over service.name in OTEL_RESOURCE_ATTRIBUTES; values are percent-encoded.
 #[test]
 fn resources_and_headers() {
     let settings = export(&[

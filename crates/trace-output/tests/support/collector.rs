@@ -243,7 +243,7 @@ async fn serve_grpc(
     while let Some(exchange) = connection.accept().await {
         let (request, mut respond) = exchange?;
         let (sender, replies) = (sender.clone(), Arc::clone(&replies));
-        // Beside the connection, which has to be driven meanwhile.
+        // Concurrently with the connection, which has to be polled.
         tokio::spawn(async move {
             let (head, mut content) = request.into_parts();
             let mut body = Vec::new();

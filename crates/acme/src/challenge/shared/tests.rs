@@ -109,7 +109,7 @@ async fn stored_as_certmagic_does() {
 
 // RFC 8555 §8.3 and RFC 8737 §3, by a process that has not opened the challenge.
 #[tokio::test]
-async fn another_process_answers() {
+async fn another_process_responds() {
     let counted = CountedStorage::new("answers", Duration::ZERO);
     let storage: SharedStorage = counted.clone();
     let _reader = reader(&storage, ".answers.example");
@@ -146,7 +146,7 @@ async fn another_process_answers() {
 
 // A cancelled order removes its challenge in the background; a configuration that is no longer in effect finds nothing.
 #[tokio::test]
-async fn nothing_remains() {
+async fn challenges_are_removed_from_storage() {
     let storage: SharedStorage = CountedStorage::new("remains", Duration::ZERO);
     let reader = reader(&storage, ".remains.example");
     let stored = StoredChallenge::http("a.remains.example", "", "token", "token.thumbprint");
@@ -170,13 +170,13 @@ async fn requests_without_end() {
     assert_eq!(flood.iter().flatten().count(), WAITING_MAX);
     let stored = StoredChallenge::http("a.endless.example", "", "token", "token.thumbprint");
     let _published = Published::new(&issuer(), &storage, stored).await.unwrap();
-    for sought in flood.into_iter().flatten() {
-        assert_eq!(sought.await, None);
+    for lookups in flood.into_iter().flatten() {
+        assert_eq!(lookups.await, None);
     }
     assert_eq!(answer("a.endless.example", "token").await.as_deref(), Some("token.thumbprint"));
     let many: Vec<_> = (0..50).map(|number| shared_http_answer(&format!("{number}.endless.example"), "t")).collect();
-    for sought in many {
-        assert_eq!(sought.unwrap().await, None);
+    for lookups in many {
+        assert_eq!(lookups.unwrap().await, None);
     }
     // Two authorities per look-up, at most.
     let most = 2 * (1 + begun.elapsed().as_millis() / READ_PAUSE.as_millis()) as usize;
@@ -192,8 +192,8 @@ async fn a_storage_that_hangs() {
     let authorities_of = move |name: &str| name.ends_with(".hangs.example").then(|| Arc::clone(&authorities));
     let _reader = SharedChallenges::with_limit(&storage, Box::new(authorities_of), Duration::from_millis(50));
     let all: Vec<_> = (0..20).map(|number| shared_http_answer(&format!("{number}.hangs.example"), "t")).collect();
-    for sought in all {
-        assert_eq!(sought.unwrap().await, None);
+    for lookups in all {
+        assert_eq!(lookups.unwrap().await, None);
     }
     assert_eq!(counted.reads(), 1);
 }

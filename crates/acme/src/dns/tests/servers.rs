@@ -52,18 +52,18 @@ fn name(text: &str) -> Name {
     absolute(text).unwrap()
 }
 
-fn reply(asked: &Message, code: ResponseCode, answers: Vec<Record>) -> Vec<u8> {
-    let mut message = Message::response(asked.id, asked.op_code);
+fn reply(request: &Message, code: ResponseCode, answers: Vec<Record>) -> Vec<u8> {
+    let mut message = Message::response(request.id, request.op_code);
     message.metadata.response_code = code;
-    message.queries.clone_from(&asked.queries);
+    message.queries.clone_from(&request.queries);
     message.answers = answers;
     message.to_vec().unwrap()
 }
 
 /// Answers like the resolver of a world with the zone `example.com`, and an alias into the zone `other.example`.
-pub(in crate::dns) fn world(asked: &[u8], _: bool) -> Option<Vec<u8>> {
-    let asked = Message::from_vec(asked).unwrap();
-    let query = &asked.queries[0];
+pub(in crate::dns) fn world(request: &[u8], _: bool) -> Option<Vec<u8>> {
+    let request = Message::from_vec(request).unwrap();
+    let query = &request.queries[0];
     let text = query.name().to_ascii();
     let own = |data: RData| vec![Record::from_rdata(query.name().clone(), 60, data)];
     let soa = || RData::SOA(SOA::new(name("ns.example.com"), name("root.example.com"), 1, 60, 60, 60, 60));
@@ -84,11 +84,11 @@ pub(in crate::dns) fn world(asked: &[u8], _: bool) -> Option<Vec<u8>> {
             answers.extend(own(RData::TXT(TXT::new(vec!["va".to_owned(), "lue".to_owned()]))));
             answers
         }
-        ("refused.example.net.", _) => return Some(reply(&asked, ResponseCode::Refused, Vec::new())),
+        ("refused.example.net.", _) => return Some(reply(&request, ResponseCode::Refused, Vec::new())),
         _ => Vec::new(),
     };
     let code = if answers.is_empty() && text.starts_with('n') { ResponseCode::NXDomain } else { ResponseCode::NoError };
-    Some(reply(&asked, code, answers))
+    Some(reply(&request, code, answers))
 }
 
 // RFC 1034 §4.2.1: a zone's apex has an SOA record. One after a CNAME record belongs to another zone.
@@ -145,8 +145,8 @@ async fn transports() {
     let sent = question(&name("example.com"), RecordType::TXT).to_vec().unwrap();
     let patience = Duration::from_millis(200);
     let answering = |change: fn(&mut Message, bool)| {
-        server(move |asked, is_tcp| {
-            let mut message = Message::from_vec(asked).unwrap();
+        server(move |request, is_tcp| {
+            let mut message = Message::from_vec(request).unwrap();
             message.metadata.message_type = MessageType::Response;
             change(&mut message, is_tcp);
             Some(message.to_vec().unwrap())
@@ -198,15 +198,15 @@ fn updating(
     log: Arc<Mutex<Vec<Message>>>,
 ) -> impl Fn(&[u8], bool) -> Option<Vec<u8>> {
     move |sent, _| {
-        let asked = Message::from_vec(sent).unwrap();
+        let request = Message::from_vec(sent).unwrap();
         let Ok((mac, ..)) = signer(KEY).verify_message_byte(sent, None, true) else {
-            return Some(reply(&asked, ResponseCode::NotAuth, Vec::new()));
+            return Some(reply(&request, ResponseCode::NotAuth, Vec::new()));
         };
-        log.lock().unwrap().push(asked.clone());
-        let mut answer = Message::response(asked.id, OpCode::Update);
-        answer.queries.clone_from(&asked.queries);
+        log.lock().unwrap().push(request.clone());
+        let mut answer = Message::response(request.id, OpCode::Update);
+        answer.queries.clone_from(&request.queries);
         if let Some(key) = reply_key {
-            let context = TSigResponseContext::new(asked.id, now(), signer(key), mac, None);
+            let context = TSigResponseContext::new(request.id, now(), signer(key), mac, None);
             let signature = context.sign(&answer.to_vec().unwrap()).unwrap();
             answer.set_signature(signature);
         }

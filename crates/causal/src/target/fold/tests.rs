@@ -2,7 +2,7 @@ use super::*;
 use crate::target::Weights;
 
 #[test]
-fn what_runs_programs_is_known_by_name() {
+fn runtime_functions_are_recognised_by_name() {
     for (name, want) in [
         ("tokio::runtime::context::runtime::enter_runtime::{closure}", true),
         ("<tokio::net::tcp::stream::TcpStream as Transport>::poll_write", true),
@@ -125,7 +125,7 @@ fn check(why: &str, rows: &[FoldCase], wanted: &str, want: &[Option<(FoldReason,
 }
 
 #[test]
-fn frames_around_the_work_are_folded_and_the_work_is_not() {
+fn wrapper_frames_are_folded_and_the_work_is_not() {
     use FoldReason::{Callee, Caller, Runtime, Whole, Wrapper};
     use TargetKind::{Inlined, Line, Path, Span, Upstream};
     let rust = FoldCase { origin: Origin::Rust, ..OWN };

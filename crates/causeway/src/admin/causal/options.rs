@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_to_say_it() {
+    fn query_and_json_options() {
         let want = ProfileOptions {
             seconds: Duration::from_millis(2500),
             budget: Some(0.03),

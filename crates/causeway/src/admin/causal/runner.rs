@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn each_has_its_number() {
+    fn each_profile_has_a_number() {
         let (runner, runs) = runner();
         assert_eq!(runner.snapshot().number, 0);
         let first = runner.start(&ProfileOptions::default()).unwrap();
@@ -355,7 +355,7 @@ mod tests {
 
     /// A starting profile is visible to others without blocking them, and they can stop it.
     #[test]
-    fn one_that_begins_is_seen_and_stopped() {
+    fn a_starting_profile_is_visible_and_can_be_stopped() {
         let (inner, runs) = runner();
         let (begins, begun) = std::sync::mpsc::channel();
         let (goes, go) = std::sync::mpsc::channel::<()>();
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_ends_only_their_own() {
+    fn an_abandoned_profile_does_not_end_a_later_one() {
         let (runner, runs) = runner();
         let first = runner.start(&ProfileOptions::default()).unwrap();
         runs.store(false, Ordering::Relaxed);
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_in_the_middle_is_told() {
+    fn a_reload_during_a_profile_is_reported() {
         let (runner, _) = runner();
         runner.configuration_changed();
         runner.start(&ProfileOptions::default()).unwrap();
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_begin() {
+    fn profiles_that_cannot_start() {
         for (refusal, want) in [
             (Refusal::Running, (409, "this process is being profiled already")),
             (Refusal::Failed("no timers".into()), (500, "the profile cannot begin: no timers")),

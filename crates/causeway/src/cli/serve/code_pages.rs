@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_runs_on() {
+    fn the_program_keeps_running() {
         assert!(release());
         mappings();
     }

@@ -367,7 +367,7 @@ mod tests {
 
     /// More descriptors than one message has room for arrive in their order.
     #[test]
-    fn an_offer_arrives_whole() {
+    fn an_offer_arrives_complete() {
         for sockets in [0, 1, DESCRIPTORS_MAX, DESCRIPTORS_MAX + 1] {
             let offer = offer(sockets);
             let address =
@@ -387,7 +387,7 @@ mod tests {
 
     /// Every answer of the other process but "ready" is a failure with its reason.
     #[test]
-    fn answers() {
+    fn responses() {
         for (answer, want) in [
             ("failed listening on :80: no\n", "the new process does not serve: listening on :80: no"),
             ("", "the new process ended before it served"),
@@ -400,7 +400,7 @@ mod tests {
         }
     }
 
-    /// A process that says nothing is given up.
+    /// A process that sends nothing is abandoned after a timeout.
     #[test]
     fn silence() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
@@ -420,7 +420,7 @@ mod tests {
 
     /// An offer that ends early, or is none, is an error, at every place.
     #[test]
-    fn an_offer_that_is_cut() {
+    fn a_truncated_offer() {
         let json = br#"{"name":"","is_configured":true,"config":null,"follows":null,"sites":[{"name":"a","count":1}],"admin":[]}"#;
         let whole = [&(json.len() as u64).to_be_bytes(), &json[..]].concat();
         for end in 0..=whole.len() {

@@ -31,7 +31,7 @@ const SECOND: &str = "second.example.test";
 /// The MAC key of Pebble's external account `kid-1`, as base64url.
 const MAC_KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
 
-/// A port that is closed: nothing listens on it during the tests.
+/// A closed port: no server listens on it during the tests.
 const CLOSED: u16 = 1;
 
 /// Pebble's settings that the tests vary.
@@ -43,7 +43,7 @@ struct Settings {
     bad_nonces: u8,
     external_accounts: bool,
     lifetime_s: u32,
-    /// The port of the DNS server to ask, if it is not pebble-challtestsrv.
+    /// The port of the DNS server, if it is not pebble-challtestsrv.
     dns: Option<u16>,
     /// Whether it issues without verifying challenges.
     is_gullible: bool,
@@ -75,7 +75,7 @@ struct Pebble {
     children: Vec<Child>,
     folder: Folder,
     settings: Settings,
-    /// The certificate of Pebble's own HTTPS endpoint comes from the local authority of this folder.
+    /// The local authority of this folder issues the certificate of Pebble's HTTPS endpoint.
     root: PathBuf,
     directory: u16,
     management: u16,
@@ -302,7 +302,8 @@ fn tls_alpn_01() {
     }
 }
 
-// On-demand TLS: the first handshake waits for the order, the second one finds the certificate, and after a restart it comes from storage.
+// On-demand TLS: the first handshake waits for the order, the second one finds the certificate, and after a restart the
+// server loads it from storage.
 #[test]
 fn on_demand() {
     let Some(pebble) = Pebble::start(Settings::default()) else { return };
@@ -389,7 +390,7 @@ fn neither_challenge() {
 
 // Caddy's documentation, "Automatic HTTPS: Storage": a certificate in storage is used again by the next start.
 #[test]
-fn a_restart_orders_nothing() {
+fn a_restart_orders_no_certificate() {
     let Some(pebble) = Pebble::start(Settings::default()) else { return };
     let folder = pebble.folder("", &site(FIRST));
     let mut server = spawn(&folder);

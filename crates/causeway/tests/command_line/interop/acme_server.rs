@@ -43,8 +43,8 @@ fn caddy_obtains_a_certificate() {
             match authority.curl(ports[1]) {
                 Ok(text) => break assert_eq!(text, "hi", "{challenge}"),
                 Err(error) => {
-                    let said = || std::fs::read_to_string(folder.path("caddy.log")).unwrap();
-                    assert!(begun.elapsed() < PATIENCE, "{challenge}: {error}: {}", said());
+                    let caddy_log = || std::fs::read_to_string(folder.path("caddy.log")).unwrap();
+                    assert!(begun.elapsed() < PATIENCE, "{challenge}: {error}: {}", caddy_log());
                     std::thread::sleep(Duration::from_millis(50));
                 }
             }

@@ -136,12 +136,12 @@ pub(super) fn judge(case: &InteropCase, outcome: &Value) -> Option<String> {
         Want::Error(status) => (i64::from(status), status, 1),
         Want::Failed(code) => (code, 0, 0),
     };
-    let told = |name: &str| outcome[name].as_i64().unwrap_or(i64::MIN);
-    if told("code") != code {
-        return Some(format!("code {} ({}), expected {code}", told("code"), outcome["message"]));
+    let number_of = |name: &str| outcome[name].as_i64().unwrap_or(i64::MIN);
+    if number_of("code") != code {
+        return Some(format!("code {} ({}), expected {code}", number_of("code"), outcome["message"]));
     }
-    if told("status") != i64::from(status) {
-        return Some(format!("status {}, expected {status}", told("status")));
+    if number_of("status") != i64::from(status) {
+        return Some(format!("status {}, expected {status}", number_of("status")));
     }
     let types = outcome["details"].as_array().map_or(&[][..], Vec::as_slice);
     if types.len() != details || types.iter().any(|kind| kind != "type.googleapis.com/httpgrpc.HTTPResponse") {
@@ -151,8 +151,8 @@ pub(super) fn judge(case: &InteropCase, outcome: &Value) -> Option<String> {
         ExpectedBody::Text(text) if outcome["body"] != text => {
             return Some(format!("body {}, expected {text:?}", outcome["body"]));
         }
-        ExpectedBody::Bytes(count) if told("length") != count as i64 || outcome["pattern"] != true => {
-            return Some(format!("{} bytes (pattern: {}), expected {count}", told("length"), outcome["pattern"]));
+        ExpectedBody::Bytes(count) if number_of("length") != count as i64 || outcome["pattern"] != true => {
+            return Some(format!("{} bytes (pattern: {}), expected {count}", number_of("length"), outcome["pattern"]));
         }
         _ => {}
     }

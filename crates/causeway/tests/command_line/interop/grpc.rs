@@ -28,14 +28,14 @@ const CASES: [&str; 16] = [
     "channel_soak",
 ];
 
-fn behind(proxied: SocketAddr) -> (Folder, ServerProcess) {
+fn serve_proxy(proxied: SocketAddr) -> (Folder, ServerProcess) {
     let text = format!(":0 {{\n\treverse_proxy h2c://{proxied}\n}}\n");
     let folder = Folder::with(&[("Caddyfile", &text)]);
     let server = folder.start(&["run"]);
     (folder, server)
 }
 
-/// In this case grpc-go's client cancels and closes concurrently. Sometimes the close comes first, even without a
+/// In this case grpc-go's client cancels and closes concurrently. Sometimes the close is sent first, even without a
 /// proxy; the client then reports the result of a closed call as a failure.
 const RACE: &str = "cancel_after_begin";
 const RACE_TRIES: usize = 5;
@@ -49,8 +49,8 @@ fn check(client: &Path, port: u16, more: &[&str]) {
     let run = |case: &str| {
         let case = format!("-test_case={case}");
         let done = output(client, &[&["-server_host=127.0.0.1", &port, &case, soak[0], soak[1]], more].concat());
-        let said = String::from_utf8_lossy(&done.stderr);
-        let failure = || format!("{case} ({}): {}", done.status, said.lines().last().unwrap_or_default());
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        let failure = || format!("{case} ({}): {}", done.status, stderr.lines().last().unwrap_or_default());
         (!done.status.success()).then(failure)
     };
     let tries = |case: &str| if case == RACE { RACE_TRIES } else { 1 };
@@ -77,7 +77,7 @@ fn interop_from_go_to_go() {
 fn interop_through_the_proxy() {
     let (Some(client), Some(server)) = (tool("grpc-interop-client"), tool("grpc-interop-server")) else { return };
     let server = interop_server(&server);
-    let (_folder, proxy) = behind(server.address);
+    let (_folder, proxy) = serve_proxy(server.address);
     check(&client, proxy.port(), &[]);
 }
 
@@ -94,21 +94,21 @@ fn interop_over_tls_through_the_proxy() {
     check(&client, proxy.port(), &["-use_tls", "-use_test_ca", "-server_host_override=localhost", &root]);
 }
 
-/// Reflection uses a stream of its own; the server behind the proxy answers it.
+/// Reflection uses a separate stream; the upstream of the proxy serves it.
 #[track_caller]
 fn check_reflection(grpcurl: &Path, address: SocketAddr) {
     let address = address.to_string();
-    let said = |words: &[&str]| {
+    let stderr = |words: &[&str]| {
         let done = output(grpcurl, &[&["-plaintext"], words].concat());
         let text = String::from_utf8_lossy(&done.stdout).into_owned();
         assert!(done.status.success(), "{words:?}: {done:?}");
         text
     };
-    let services = said(&[&address, "list"]);
+    let services = stderr(&[&address, "list"]);
     assert!(services.lines().any(|line| line == "grpc.testing.TestService"), "{services}");
-    let described = said(&[&address, "describe", "grpc.testing.TestService.UnaryCall"]);
+    let described = stderr(&[&address, "describe", "grpc.testing.TestService.UnaryCall"]);
     assert!(described.contains("rpc UnaryCall ( .grpc.testing.SimpleRequest )"), "{described}");
-    let answer = said(&["-d", r#"{"response_size": 5}"#, &address, "grpc.testing.TestService/UnaryCall"]);
+    let answer = stderr(&["-d", r#"{"response_size": 5}"#, &address, "grpc.testing.TestService/UnaryCall"]);
     assert!(answer.contains("\"body\": \"AAAAAAA=\""), "{answer}");
     let failed = output(
         grpcurl,
@@ -134,6 +134,6 @@ fn grpcurl_with_reflection_of_go() {
 fn grpcurl_with_reflection_through_the_proxy() {
     let (Some(grpcurl), Some(server)) = (tool("grpcurl"), tool("grpc-reflecting-server")) else { return };
     let server = GoServer::start(&server, &[]);
-    let (_folder, proxy) = behind(server.address);
+    let (_folder, proxy) = serve_proxy(server.address);
     check_reflection(&grpcurl, SocketAddr::from(([127, 0, 0, 1], proxy.port())));
 }

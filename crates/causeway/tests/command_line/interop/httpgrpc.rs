@@ -1,4 +1,4 @@
-//! httpgrpc: our server with Go clients, Go servers behind our proxy, and both combined.
+//! httpgrpc: our server with Go clients, Go servers as upstreams of our proxy, and both combined.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::calls::{ExpectedBody, InteropCase, Want, cases, check, judge, shown};
 use super::peer::{GoServer, make, output, tool};
-use crate::http2::{program, said};
+use crate::http2::{program, stdout_of};
 use crate::process::{Folder, ServerProcess};
 
 /// Returns both libraries: grafana/dskit with current gRPC, weaveworks/common with the gRPC of its time.
@@ -27,7 +27,7 @@ fn at(server: &ServerProcess) -> SocketAddr {
 
 /// The expectations are verified with Go on both sides.
 #[test]
-fn go_asks_go() {
+fn go_calls_go() {
     let Some(peers) = peers() else { return };
     for server in &peers {
         let server = GoServer::start(server, &["serve"]);
@@ -39,31 +39,33 @@ fn go_asks_go() {
 
 /// Our server decodes a call and our proxy encodes it again; no part of it may change.
 #[test]
-fn go_asks_go_through_server_and_proxy() {
+fn go_calls_go_through_server_and_proxy() {
     let Some(peers) = peers() else { return };
     for server in &peers {
-        let behind = GoServer::start(server, &["serve"]);
-        let (_folder, ours) =
-            serve(&format!("\thttpgrpc\n\treverse_proxy direct://{} {{\n\t\ttransport httpgrpc\n\t}}", behind.address));
+        let backend = GoServer::start(server, &["serve"]);
+        let (_folder, ours) = serve(&format!(
+            "\thttpgrpc\n\treverse_proxy direct://{} {{\n\t\ttransport httpgrpc\n\t}}",
+            backend.address
+        ));
         for client in &peers {
             check(client, &[], at(&ours), &cases());
         }
     }
 }
 
-/// A call that the client cancels is cancelled behind the proxy too.
+/// A call that the client cancels is cancelled on the upstream too.
 #[test]
-fn what_is_given_up_is_given_up_everywhere() {
+fn cancellation_is_propagated() {
     let Some([dskit, _]) = peers() else { return };
-    let behind = GoServer::start(&dskit, &["serve"]);
+    let backend = GoServer::start(&dskit, &["serve"]);
     let (_folder, ours) =
-        serve(&format!("\thttpgrpc\n\treverse_proxy direct://{} {{\n\t\ttransport httpgrpc\n\t}}", behind.address));
+        serve(&format!("\thttpgrpc\n\treverse_proxy direct://{} {{\n\t\ttransport httpgrpc\n\t}}", backend.address));
     let slow = json!({ "method": "GET", "url": "/slow/20000", "timeout_ms": 300, "times": 5, "at_once": 5 });
     let outcomes = make(&dskit, &[], at(&ours), &[slow]);
     assert_eq!(outcomes[0]["code"], 4, "{}", outcomes[0]);
     let begun = std::time::Instant::now();
     loop {
-        let outcomes = make(&dskit, &[], behind.address, &[json!({ "method": "GET", "url": "/given-up" })]);
+        let outcomes = make(&dskit, &[], backend.address, &[json!({ "method": "GET", "url": "/given-up" })]);
         if outcomes[0]["body"] == "5" {
             return;
         }
@@ -77,8 +79,8 @@ fn what_is_given_up_is_given_up_everywhere() {
 fn http_in_front_of_go() {
     let (Some(peers), Some(curl)) = (peers(), program("curl")) else { return };
     for server in &peers {
-        let behind = GoServer::start(server, &["serve"]);
-        let address = behind.address.to_string();
+        let backend = GoServer::start(server, &["serve"]);
+        let address = backend.address.to_string();
         for client in &peers {
             let front = GoServer::start(client, &["front", &address]);
             check_http(&curl, front.address);
@@ -128,7 +130,7 @@ fn by_http(curl: &Path, folder: &Folder, address: SocketAddr, case: &InteropCase
         words.extend(["-H".into(), if value.is_empty() { format!("{name};") } else { format!("{name}: {value}") }]);
     }
     words.push(format!("http://{address}{}", call["url"].as_str().unwrap()));
-    said(curl, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    stdout_of(curl, &words.iter().map(String::as_str).collect::<Vec<_>>());
     let (head, body) = (std::fs::read_to_string(head).unwrap(), std::fs::read(body).unwrap());
     // Skip the head of a 100 Continue.
     let head = head.trim_end().rsplit("\r\n\r\n").next().unwrap();
@@ -235,7 +237,7 @@ fn own_cases() -> Vec<InteropCase> {
 }
 
 #[test]
-fn go_asks_our_site() {
+fn go_calls_our_site() {
     let Some(peers) = peers() else { return };
     let (folder, server) = serve(OWN_SITE);
     folder.write("files/large", pattern(1_000_000));
@@ -246,7 +248,7 @@ fn go_asks_our_site() {
 
 /// A call that is not a valid HTTP request fails with a gRPC error, and the connection remains usable.
 #[test]
-fn what_is_no_request_is_refused() {
+fn invalid_requests_are_refused() {
     let Some(peers) = peers() else { return };
     let (_folder, server) = serve(OWN_SITE);
     let bad = |method: &str, url: &str| json!({ "method": method, "url": url });
@@ -274,21 +276,21 @@ fn what_is_no_request_is_refused() {
 
 /// grpcurl needs the protocol file: a httpgrpc server offers no reflection.
 #[test]
-fn grpcurl_asks_our_site() {
+fn grpcurl_calls_our_site() {
     let Some(grpcurl) = tool("grpcurl") else { return };
     let (_folder, server) = serve(OWN_SITE);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../httpgrpc/proto");
     let (folder, address) = (folder.display().to_string(), at(&server).to_string());
-    let ask = |method: &str, request: &str| {
+    let send_request = |method: &str, request: &str| {
         let words =
             ["-plaintext", "-import-path", &folder, "-proto", "httpgrpc.proto", "-d", request, &address, method];
         output(&grpcurl, &words)
     };
-    let done = ask("httpgrpc.HTTP/Handle", r#"{"method":"GET","url":"/hello"}"#);
+    let done = send_request("httpgrpc.HTTP/Handle", r#"{"method":"GET","url":"/hello"}"#);
     let answer: Value = serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"));
     // "hello, GET /hello" in base64.
     assert_eq!((&answer["Code"], &answer["body"]), (&json!(200), &json!("aGVsbG8sIEdFVCAvaGVsbG8=")), "{answer}");
-    let done = ask("httpgrpc.HTTP/Handle", r#"{"method":"GET","url":"/broken"}"#);
+    let done = send_request("httpgrpc.HTTP/Handle", r#"{"method":"GET","url":"/broken"}"#);
     let text = String::from_utf8_lossy(&done.stderr);
     assert!(!done.status.success() && text.contains("503") && text.contains("broken"), "{done:?}");
 }

@@ -341,7 +341,7 @@ fn captured_errors() {
 
 // Over TCP, from many clients at once: four processes, no kept connections.
 #[test]
-fn many_at_once_over_tcp() {
+fn concurrent_requests_over_tcp() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let Some(fpm) = PhpFpm::start(Listen::Tcp(port)) else { return };
     let server = fpm.serve(&SITE.replace("SOCKET", &format!("127.0.0.1:{port}")));

@@ -77,13 +77,13 @@ impl Bench {
         self.folder.write(&format!("{name}.pem"), read(name) + &read(issuer));
     }
 
-    /// As [`ask_at`](Self::ask_at) for the host localhost.
-    fn ask(&self, port: u16, client: &str, path: &str, more: &[&str]) -> (u16, String) {
-        self.ask_at(&format!("localhost:{port}"), client, path, more)
+    /// As [`send_request_to`](Self::ask_at) for the host localhost.
+    fn send_request(&self, port: u16, client: &str, path: &str, more: &[&str]) -> (u16, String) {
+        self.send_request_to(&format!("localhost:{port}"), client, path, more)
     }
 
     /// Requests `path` as this client, and returns the status and the body; 0 if the handshake failed.
-    fn ask_at(&self, host: &str, client: &str, path: &str, more: &[&str]) -> (u16, String) {
+    fn send_request_to(&self, host: &str, client: &str, path: &str, more: &[&str]) -> (u16, String) {
         let mut command = Command::new(&self.curl);
         command.args(["-s", "--path-as-is", "--max-time", "20", "-w", "\n%{http_code}"]);
         command.args(["--cacert", ".local/share/causeway/pki/authorities/local/root.crt"]);
@@ -149,50 +149,53 @@ fn clients_and_their_permissions() {
     let mut server = bench.start(&config(site, "first", remote, &access));
     let line = server.line_with("The remote admin API is on ");
     assert!(line.ends_with(&format!("https://127.0.0.1:{remote}")), "{line}");
-    let ask = |client: &str, path: &str, more: &[&str]| bench.ask(remote, client, path, more);
+    let send_request = |client: &str, path: &str, more: &[&str]| bench.send_request(remote, client, path, more);
 
     let body = "/config/apps/http/servers/s/routes/0/handle/0/body";
     for client in ["", "stranger", "impostor", "server"] {
-        assert_eq!(ask(client, body, &[]).0, 0, "the handshake with {client:?}");
+        assert_eq!(send_request(client, body, &[]).0, 0, "the handshake with {client:?}");
     }
     for client in ["owner", "reader", "authority", "member", "distant"] {
         for more in [&["--http2"][..], &["--http1.1", "--tls-max", "1.2"]] {
-            assert_eq!(ask(client, body, more), (200, "\"first\"".into()), "{client} {more:?}");
+            assert_eq!(send_request(client, body, more), (200, "\"first\"".into()), "{client} {more:?}");
         }
     }
     // With any Host, because the certificate identifies the client.
-    assert_eq!(ask("owner", body, &["-H", "Host: any.example"]).0, 200);
+    assert_eq!(send_request("owner", body, &["-H", "Host: any.example"]).0, 200);
     // By address, so without a server name. A name that the server does not have fails.
     let by = |host: &str| {
         let more = ["--resolve", &format!("other.example:{remote}:127.0.0.1")];
-        bench.ask_at(&format!("{host}:{remote}"), "owner", body, &more).0
+        bench.send_request_to(&format!("{host}:{remote}"), "owner", body, &more).0
     };
     assert_eq!((by("127.0.0.1"), by("other.example")), (200, 0));
     // A page in a browser that has such a certificate.
-    assert_eq!(ask("owner", body, &["-H", "Origin: https://evil.example"]).0, 403);
-    assert_eq!(ask("owner", "/causal", &["-H", "Sec-Fetch-Mode: navigate", "-H", "Sec-Fetch-Site: none"]).0, 403);
+    assert_eq!(send_request("owner", body, &["-H", "Origin: https://evil.example"]).0, 403);
+    assert_eq!(
+        send_request("owner", "/causal", &["-H", "Sec-Fetch-Mode: navigate", "-H", "Sec-Fetch-Site: none"]).0,
+        403
+    );
 
     let path = "not authorized to access this path";
     let method = "not authorized to use this method";
-    refused(ask("reader", "/config/", &[]), 403, path);
-    refused(ask("reader", "/config/admin", &[]), 403, path);
-    refused(ask("reader", "/config/appstore", &[]), 403, path);
-    refused(ask("reader", "/stop", &["-X", "POST"]), 403, path);
-    refused(ask("reader", "/config/apps/../../stop", &["-X", "POST"]), 403, path);
-    refused(ask("reader", "/config/apps/%2e%2e/%2e%2e/stop", &["-X", "POST"]), 403, path);
-    refused(ask("reader", "/stop/%2e%2e/config/apps", &[]), 403, path);
-    refused(ask("reader", "/config/apps", &["-X", "DELETE"]), 403, method);
-    refused(ask("member", "/config/apps", &["-X", "DELETE"]), 403, method);
-    refused(ask("distant", "/config/apps", &["-X", "DELETE"]), 403, method);
-    assert_eq!(ask("reader", "/causeway/status", &[]).0, 200);
+    refused(send_request("reader", "/config/", &[]), 403, path);
+    refused(send_request("reader", "/config/admin", &[]), 403, path);
+    refused(send_request("reader", "/config/appstore", &[]), 403, path);
+    refused(send_request("reader", "/stop", &["-X", "POST"]), 403, path);
+    refused(send_request("reader", "/config/apps/../../stop", &["-X", "POST"]), 403, path);
+    refused(send_request("reader", "/config/apps/%2e%2e/%2e%2e/stop", &["-X", "POST"]), 403, path);
+    refused(send_request("reader", "/stop/%2e%2e/config/apps", &[]), 403, path);
+    refused(send_request("reader", "/config/apps", &["-X", "DELETE"]), 403, method);
+    refused(send_request("member", "/config/apps", &["-X", "DELETE"]), 403, method);
+    refused(send_request("distant", "/config/apps", &["-X", "DELETE"]), 403, method);
+    assert_eq!(send_request("reader", "/causeway/status", &[]).0, 200);
     // As in Caddy: a name of a configuration's object needs the permission for the object's path too.
-    assert_eq!(ask("reader", "/id/route/handle/0/body", &[]), (200, "\"first\"".into()));
+    assert_eq!(send_request("reader", "/id/route/handle/0/body", &[]), (200, "\"first\"".into()));
     let change = ["-X", "POST", "-H", "Content-Type: application/json", "-d", "\"admin\""];
-    let answer = ask("owner", "/config/admin/identity/@id", &change);
+    let answer = send_request("owner", "/config/admin/identity/@id", &change);
     assert_eq!(answer.0, 200, "{}", answer.1);
-    refused(ask("reader", "/id/admin", &[]), 403, path);
-    assert_eq!(ask("owner", "/id/admin/identifiers/0", &[]), (200, "\"localhost\"".into()));
-    assert_eq!(ask("owner", "/id/absent", &[]).0, 404);
+    refused(send_request("reader", "/id/admin", &[]), 403, path);
+    assert_eq!(send_request("owner", "/id/admin/identifiers/0", &[]), (200, "\"localhost\"".into()));
+    assert_eq!(send_request("owner", "/id/absent", &[]).0, 404);
     assert_eq!(get(site, "/").body, "first");
 }
 
@@ -211,13 +214,13 @@ fn a_borrowed_certificate() {
     std::fs::copy(bench.folder.path("reader.key"), bench.folder.path("both.key")).unwrap();
     let remote = free_port();
     let _server = bench.start(&config(free_port(), "first", remote, &access));
-    assert_eq!(bench.ask(remote, "both", "/metrics", &[]).0, 200);
-    refused(bench.ask(remote, "both", "/config/", &[]), 403, "not authorized to access this path");
+    assert_eq!(bench.send_request(remote, "both", "/metrics", &[]).0, 200);
+    refused(bench.send_request(remote, "both", "/config/", &[]), 403, "not authorized to access this path");
 }
 
-/// Loads through the remote listener: those that keep, change, move and remove it. The response still comes from the old one.
+/// Loads through the remote listener: those that keep, change, move and remove it. The old listener sends the response.
 #[test]
-fn loads_through_it() {
+fn loads_through_the_remote_listener() {
     let Some(bench) = Bench::new() else { return };
     bench.certify("owner", &[]);
     bench.certify("second", &[]);
@@ -227,19 +230,24 @@ fn loads_through_it() {
     let admin = server.admin_port();
     let load = |port: u16, client: &str, config: &Value| {
         bench.folder.write("next.json", config.to_string());
-        bench.ask(port, client, "/load", &["-H", "Content-Type: application/json", "--data-binary", "@next.json"])
+        bench.send_request(
+            port,
+            client,
+            "/load",
+            &["-H", "Content-Type: application/json", "--data-binary", "@next.json"],
+        )
     };
     let done = (200, String::new());
     assert_eq!(load(remote, "owner", &config(site, "kept", remote, &access("owner"))), done);
     assert_eq!(get(site, "/").body, "kept");
     // Another client takes over. The former one is refused from then on, also on a new connection.
     assert_eq!(load(remote, "owner", &config(site, "handed", remote, &access("second"))), done);
-    assert_eq!(bench.ask(remote, "owner", "/config/", &[]).0, 0);
+    assert_eq!(bench.send_request(remote, "owner", "/config/", &[]).0, 0);
     let former = remote;
     remote = free_port();
     assert_eq!(load(former, "second", &config(site, "moved", remote, &access("second"))), done);
     server.line_with(&format!("the remote admin API is on https://127.0.0.1:{remote} now"));
-    assert_eq!(bench.ask(former, "second", "/config/", &[]).0, 0);
+    assert_eq!(bench.send_request(former, "second", "/config/", &[]).0, 0);
     assert_eq!(get(site, "/").body, "moved");
     // Loads that fail leave it as it is: on a site's address, on the local listener's, and without an identity.
     let mut on_the_site = config(site, "no", site, &access("second"));
@@ -265,19 +273,19 @@ fn loads_through_it() {
     assert_eq!(load(remote, "second", &bad).0, 400);
     assert_eq!(get(site, "/").body, "moved");
     assert_eq!(
-        bench.ask(remote, "second", "/config/admin/remote/listen", &[]),
+        bench.send_request(remote, "second", "/config/admin/remote/listen", &[]),
         (200, format!("\"127.0.0.1:{remote}\""))
     );
     // The last load removes it, and the local listener brings it back.
     let removed = json!({ "apps": config(site, "removed", remote, &access("second"))["apps"] });
     assert_eq!(load(remote, "second", &removed), done);
     server.line_with("the remote admin API is off now");
-    assert_eq!(bench.ask(remote, "second", "/config/", &[]).0, 0);
+    assert_eq!(bench.send_request(remote, "second", "/config/", &[]).0, 0);
     assert_eq!(get(site, "/").body, "removed");
     let fields = [&*format!("Host: localhost:{admin}"), "Content-Type: application/json"];
     let back = config(site, "back", remote, &access("owner"));
     assert_eq!(send_body(admin, "POST /load", &fields, &back.to_string()).status, 200);
-    assert_eq!(bench.ask(remote, "owner", "/config/admin/remote/listen", &[]).0, 200);
+    assert_eq!(bench.send_request(remote, "owner", "/config/admin/remote/listen", &[]).0, 200);
     let names = send(admin, "GET /causeway/certificates", &[&format!("Host: localhost:{admin}")]).body;
     assert!(names.contains("127.0.0.1") && names.contains("localhost"), "{names}");
 }
@@ -291,7 +299,7 @@ fn without_the_local_listener() {
     let mut config = config(free_port(), "x", remote, &json!([{ "public_keys": [bench.public_key("owner")] }]));
     config["admin"]["disabled"] = json!(true);
     let server = bench.start(&config);
-    assert_eq!(bench.ask(remote, "owner", "/stop", &["-X", "POST"]).0, 200);
+    assert_eq!(bench.send_request(remote, "owner", "/stop", &["-X", "POST"]).0, 200);
     assert!(server.status().success());
 }
 
@@ -303,12 +311,16 @@ fn an_upgrade() {
     let remote = free_port();
     let access = json!([{ "public_keys": [bench.public_key("owner")] }]);
     let server = bench.start(&config(free_port(), "x", remote, &access));
-    let (status, body) =
-        bench.ask(remote, "owner", "/causeway/upgrade", &["-X", "POST", "-H", "Content-Type: application/json"]);
+    let (status, body) = bench.send_request(
+        remote,
+        "owner",
+        "/causeway/upgrade",
+        &["-X", "POST", "-H", "Content-Type: application/json"],
+    );
     assert_eq!(status, 200, "{body}");
     assert!(server.status().success(), "the former process ends");
-    assert_eq!(bench.ask(remote, "owner", "/config/admin/remote/listen", &[]).0, 200);
-    assert_eq!(bench.ask(remote, "owner", "/stop", &["-X", "POST"]).0, 200);
+    assert_eq!(bench.send_request(remote, "owner", "/config/admin/remote/listen", &[]).0, 200);
+    assert_eq!(bench.send_request(remote, "owner", "/stop", &["-X", "POST"]).0, 200);
 }
 
 // Caddy's documentation of the loader: `use_server_identity` presents the identity's certificate. Here one server pulls its configuration from
@@ -386,7 +398,7 @@ fn an_identity_by_acme() {
     std::fs::create_dir_all(bench.folder.path(ROOT).parent().unwrap()).unwrap();
     std::fs::copy(root, bench.folder.path(ROOT)).unwrap();
     let identifiers = "/config/admin/identity/identifiers";
-    assert_eq!(bench.ask(remote, "owner", identifiers, &[]), (200, "[\"localhost\"]".into()));
+    assert_eq!(bench.send_request(remote, "owner", identifiers, &[]), (200, "[\"localhost\"]".into()));
 }
 
 /// Bytes that are no TLS, and connections that send nothing, disturb no other client.
@@ -409,6 +421,6 @@ fn hostile_bytes() {
         let _ = stream.read_to_end(&mut answer);
         assert!(begun.elapsed() < PATIENCE && !answer.windows(4).any(|window| window == b"apps"));
     }
-    assert_eq!(bench.ask(remote, "owner", "/config/admin/remote/listen", &[]).0, 200);
+    assert_eq!(bench.send_request(remote, "owner", "/config/admin/remote/listen", &[]).0, 200);
     drop(silent);
 }

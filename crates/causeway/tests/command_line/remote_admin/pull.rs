@@ -126,7 +126,8 @@ fn a_pull_at_the_start() {
     assert_eq!(theirs.requests(), 1);
 }
 
-// Caddy's documentation of the loader: the Content-Type selects the adapter as for /load, and `adapter` comes before it.
+// Caddy's documentation of the loader: the Content-Type selects the adapter as for /load, and `adapter` has precedence
+// over it.
 #[test]
 fn adapters() {
     let caddyfile =

@@ -50,7 +50,7 @@ impl RedisProcess {
     }
 
     /// Sends a command by a connection of its own.
-    fn ask(&self, arguments: &[&str]) -> Value {
+    fn run_command(&self, arguments: &[&str]) -> Value {
         let mut command = redis::cmd(arguments[0]);
         command.arg(&arguments[1..]);
         let mut connection =
@@ -59,7 +59,7 @@ impl RedisProcess {
     }
 
     fn texts(&self, arguments: &[&str]) -> Vec<String> {
-        redis::from_redis_value(self.ask(arguments)).unwrap()
+        redis::from_redis_value(self.run_command(arguments)).unwrap()
     }
 }
 
@@ -200,7 +200,7 @@ fn records_compressed_and_encrypted() {
 
 // Caddy's documentation, "Automatic HTTPS: Storage": locks synchronise all instances. The key is that of the plugin.
 #[test]
-fn a_lock_is_held_by_one() {
+fn a_lock_has_one_holder() {
     let Some(server) = RedisProcess::start(&[]) else { return };
     let (first, second) = (server.storage(), server.storage());
     let held = first.lock("issue_cert_a.example").unwrap();
@@ -225,7 +225,7 @@ fn a_lost_lock_writes_nothing() {
     let Some(server) = RedisProcess::start(&[]) else { return };
     let storage = server.storage();
     let lost = storage.lock("n").unwrap();
-    server.ask(&["DEL", "caddy/locks/n"]);
+    server.run_command(&["DEL", "caddy/locks/n"]);
     let next = server.storage().lock("n").unwrap();
     next.store("x", b"by the next", Lasting::Yes).unwrap();
     let error = lost.store("x", b"by the lost", Lasting::Yes).unwrap_err();
@@ -271,7 +271,7 @@ fn a_frozen_holder_writes_nothing() {
         assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
     };
     signal("-STOP");
-    server.ask(&["PEXPIRE", "caddy/locks/n", "1"]);
+    server.run_command(&["PEXPIRE", "caddy/locks/n", "1"]);
     let storage = server.storage();
     let next = storage.lock("n").unwrap();
     next.store("x", b"by the next", Lasting::Yes).unwrap();
@@ -290,8 +290,8 @@ fn a_held_lock_is_refreshed() {
     let Some(server) = RedisProcess::start(&[]) else { return };
     let storage = server.storage();
     let held = storage.lock("n").unwrap();
-    server.ask(&["PEXPIRE", "caddy/locks/n", "4000"]);
-    let left = || redis::from_redis_value::<i64>(server.ask(&["PTTL", "caddy/locks/n"])).unwrap();
+    server.run_command(&["PEXPIRE", "caddy/locks/n", "4000"]);
+    let left = || redis::from_redis_value::<i64>(server.run_command(&["PTTL", "caddy/locks/n"])).unwrap();
     while left() < 5000 {
         assert!(left() > 0, "the lock expired");
         std::thread::sleep(Duration::from_millis(50));
@@ -301,7 +301,7 @@ fn a_held_lock_is_refreshed() {
 
 // A restart of the server: idle connections are replaced. While it is away, calls fail at once.
 #[test]
-fn a_server_that_goes_and_comes_back() {
+fn a_server_that_restarts() {
     let Some(mut server) = RedisProcess::start(&[]) else { return };
     let storage = server.storage();
     storage.store("x", b"one", Lasting::Yes).unwrap();

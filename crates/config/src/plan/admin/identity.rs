@@ -116,7 +116,8 @@ mod tests {
         loaded.map(|loaded| loaded.admin.identity).map_err(|error| error.to_string())
     }
 
-    // Caddy's documentation of `admin.identity`: certificates for these names, by ACME unless the issuers say otherwise.
+    // Caddy's documentation of `admin.identity`: certificates for these names, by ACME unless other issuers are
+    // configured.
     #[test]
     fn identities() {
         let internal =

@@ -154,7 +154,7 @@ fn which_servers_speak_tls() {
 // Caddy's documentation, "Hostname requirements" and "Local HTTPS": the local authority signs internal names and
 // addresses, a public one signs all others, unless a policy or a loaded certificate overrides this.
 #[test]
-fn who_signs() {
+fn issuers_of_certificates() {
     let internal = |subjects: &[&str]| json!({ "subjects": subjects, "issuers": [{ "module": "internal" }] });
     let acme = |subjects: &[&str]| json!({ "subjects": subjects, "issuers": [{ "module": "acme", "email": "a@b" }] });
     for (why, names, policies, loaded, want) in [
@@ -327,7 +327,7 @@ fn certificates_that_proxies_present() {
 
 // Caddy's JSON of `tls.automation` and `pki`.
 #[test]
-fn what_policies_say_of_certificates() {
+fn certificate_settings_of_policies() {
     let config = json!({ "apps": {
         "http": { "servers": { "s": { "listen": [":443"], "routes": hosts(&["a.localhost"]) } } },
         "tls": { "automation": { "renew_interval": "1m", "storage_clean_interval": "12h", "policies": [{
@@ -379,7 +379,7 @@ fn what_policies_say_of_certificates() {
 
 // Caddy's JSON of the ACME issuer.
 #[test]
-fn what_an_acme_issuer_says() {
+fn settings_of_an_acme_issuer() {
     let root = std::env::temp_dir().join(format!("causeway-config-root-{}.pem", std::process::id()));
     std::fs::write(&root, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
     let issuer = json!({
@@ -720,7 +720,7 @@ fn session_tickets() {
 }
 
 #[test]
-fn what_is_refused() {
+fn refused_settings() {
     let unbuilt = |place: &str, found: &str| {
         format!("{place}: found '{found}', expected nothing: this is not built (docs/refused.md)")
     };

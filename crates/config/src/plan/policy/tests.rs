@@ -60,7 +60,7 @@ fn fields_of_a_policy() {
 
 // A version that the server has not enabled is not offered; a policy that no name matches is omitted.
 #[test]
-fn what_is_left_out() {
+fn omitted_protocols_and_policies() {
     let offered = |protocols: &[&str]| {
         let loaded = read(&json!([{ "alpn": ["h2", "http/1.1"] }]), protocols, &json!([])).unwrap();
         loaded.listeners[0].tls.clone().unwrap().policies[0].alpn.join(" ")
@@ -73,8 +73,8 @@ fn what_is_left_out() {
     assert_eq!(loaded.listeners[0].tls.clone().unwrap().policies.len(), 1);
     // As in Caddy, handshakes fail then; the server does not fall back to plain HTTP.
     let loaded = read(&json!([{ "match": { "sni": [] } }]), &[], &json!([])).unwrap();
-    let nobody = loaded.listeners[0].tls.clone().unwrap().policies;
-    assert!(matches!(&nobody[..], [policy] if policy.drop), "{nobody:?}");
+    let policies_without_hosts = loaded.listeners[0].tls.clone().unwrap().policies;
+    assert!(matches!(&policies_without_hosts[..], [policy] if policy.drop), "{policies_without_hosts:?}");
     let notes = |protocols: &[&str]| read(&json!([]), protocols, &json!([])).unwrap().notes;
     assert_eq!(notes(&["h1", "h3"]), ["server s: HTTP/3 is not built yet; serving its other protocols"]);
     assert!(notes(&[]).is_empty() && notes(&["h1"]).is_empty());
@@ -132,7 +132,7 @@ fn certificates_by_conditions() {
     };
     assert_eq!(selected(json!({ "any_tag": ["a", "b"] })), (texts(&["a", "b"]), BTreeMap::new()));
     for (written, want) in [
-        // As in Caddy, all certificates meet no conditions.
+        // As in Caddy, a selection without conditions matches all certificates.
         (json!({}), usual()),
         (json!({ "all_tags": ["a"] }), CertificateSelection { all_tags: texts(&["a"]), ..usual() }),
         (
@@ -344,7 +344,7 @@ fn sources_of_trusted_certificates() {
 }
 
 #[test]
-fn what_is_refused() {
+fn refused_settings() {
     let at = "apps.http.servers.s.tls_connection_policies[0]";
     let unbuilt = |key: &str, found: &str| {
         format!("{at}.{key}: found '{found}', expected nothing: this is not built (docs/refused.md)")

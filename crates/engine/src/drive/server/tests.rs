@@ -1,5 +1,5 @@
-//! The driver over a machine of two streams and a wire in memory: what the trait promises to protocols that carry several
-//! exchanges at once. Nothing here runs a reactor; a turn is a call.
+//! The driver over a machine of two streams and a wire in memory: the guarantees of the trait to protocols that carry
+//! several exchanges at once. Nothing here runs a reactor; a turn is a call.
 
 mod pair;
 mod wire;
@@ -27,7 +27,7 @@ use crate::worker::{Load, Services};
 use pair::Pair;
 use wire::{Wire, WireEnd};
 
-/// What lets a waiting handler go on, and how often it was polled.
+/// The sender that resumes a waiting handler, and the number of its polls.
 type Held = (oneshot::Sender<()>, Rc<Cell<u32>>);
 
 thread_local! {
@@ -121,7 +121,7 @@ fn plan() -> Plan {
     build.finish()
 }
 
-/// A connection that is polled by hand.
+/// A connection that the test polls itself.
 struct Bench {
     core: Rc<Core>,
     /// The core refers to them weakly.
@@ -203,7 +203,7 @@ fn complete(target: &str) -> (String, Option<u16>, Ending) {
 
 // The pair ranks the stream with the smaller number first.
 #[test]
-fn a_long_chunk_has_its_turn_after_who_ranks_higher() {
+fn a_long_chunk_is_sent_after_streams_of_higher_priority() {
     let mut bench = Bench::new();
     bench.sends(&[pair::head(2, "/whole/200000"), pair::end(2), pair::head(1, "/stream/5"), pair::end(1)]);
     assert!(bench.turn().is_pending());
@@ -213,7 +213,7 @@ fn a_long_chunk_has_its_turn_after_who_ranks_higher() {
 }
 
 #[test]
-fn a_long_chunk_goes_on_where_its_window_stopped_it() {
+fn a_long_chunk_resumes_when_its_window_opens() {
     let mut bench = Bench::new();
     bench.connection.machine.windows[0] = 100;
     bench.sends(&[pair::head(1, "/whole/70000"), pair::end(1)]);
@@ -242,7 +242,7 @@ fn two_exchanges_open_at_once() {
 }
 
 #[test]
-fn times_that_a_handshake_wanted_are_not_kept_for_ever() {
+fn handshake_timestamps_are_not_requested_forever() {
     for is_timed in [false, true] {
         let mut bench = Bench::new();
         bench.connection = bench.connection.known_by(Known { stamp: Stamp::default(), is_timed });
@@ -252,7 +252,7 @@ fn times_that_a_handshake_wanted_are_not_kept_for_ever() {
 }
 
 #[test]
-fn a_stream_without_window_waits_while_the_other_goes_on() {
+fn a_stream_without_window_does_not_block_the_other() {
     let mut bench = Bench::new();
     bench.connection.machine.windows = [1000, 1_000_000];
     bench.sends(&[pair::head(1, "/stream/100000"), pair::end(1), pair::head(2, "/stream/300000"), pair::end(2)]);
@@ -295,7 +295,7 @@ fn a_wake_marks_its_slot_only() {
 /// Another thread marks a slot and then wakes the task. A poll between the two serves the mark; the second half must not take with
 /// it what that poll registered for the next wake.
 #[test]
-fn the_late_half_of_a_wake_takes_no_other_with_it() {
+fn a_late_task_wake_consumes_no_other_registration() {
     let mut bench = Bench::new();
     bench.sends(&[pair::head(1, "/hold"), pair::end(1)]);
     assert!(bench.turn().is_pending());
@@ -336,7 +336,7 @@ fn a_peers_fault_on_one_stream_leaves_the_other() {
 }
 
 #[test]
-fn bytes_go_back_to_the_window_when_they_were_taken_or_thrown_away() {
+fn read_and_discarded_bytes_return_to_the_window() {
     let mut bench = Bench::new();
     bench.sends(&[pair::head(1, "/hold"), pair::data(1, 100), pair::head(2, "/fixed"), pair::data(2, 50)]);
     assert!(bench.turn().is_pending());
@@ -349,7 +349,7 @@ fn bytes_go_back_to_the_window_when_they_were_taken_or_thrown_away() {
 }
 
 #[test]
-fn an_exchange_is_over_when_the_kernel_has_its_answer() {
+fn an_exchange_ends_when_its_response_is_written() {
     let mut bench = Bench::new();
     bench.wire.borrow_mut().room = 0;
     bench.sends(&[pair::head(1, "/fixed"), pair::end(1)]);
@@ -368,7 +368,7 @@ fn an_exchange_is_over_when_the_kernel_has_its_answer() {
 }
 
 #[test]
-fn another_plan_is_met_by_the_next_exchange_and_its_limits_by_the_next_head() {
+fn a_new_plan_applies_to_the_next_exchange_and_its_limits_later() {
     let mut bench = Bench::new();
     bench.sends(&[pair::head(1, "/hold"), pair::end(1)]);
     assert!(bench.turn().is_pending());
@@ -429,7 +429,7 @@ fn a_slot_serves_one_exchange_after_another() {
 }
 
 #[test]
-fn a_connection_that_goes_ends_its_exchanges() {
+fn a_dropped_connection_ends_its_exchanges() {
     let mut bench = Bench::new();
     bench.sends(&[pair::head(1, "/hold"), pair::end(1), pair::head(2, "/echo"), pair::data(2, 3)]);
     assert!(bench.turn().is_pending());

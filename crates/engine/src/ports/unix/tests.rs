@@ -30,7 +30,7 @@ fn error(address: &UnixAddress) -> String {
 
 // Caddy: the file has the configured mode, whatever the umask, and is removed at the end.
 #[test]
-fn a_file_lives_as_long_as_its_listener() {
+fn a_socket_file_is_removed_with_its_listener() {
     let path = SocketPath::new();
     for mode in [0o200, 0o222, 0o777] {
         let bound = bind(&path.address(mode), 3, false).unwrap();
@@ -64,7 +64,7 @@ fn a_stale_file_is_replaced() {
 }
 
 #[test]
-fn what_is_in_the_way() {
+fn existing_files_at_the_path() {
     let path = SocketPath::new();
     let used = format!("listening on unix/{}: another process listens on this Unix socket", path.0);
     let listener = UnixListener::bind(&path.0).unwrap();

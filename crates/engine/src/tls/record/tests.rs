@@ -23,7 +23,7 @@ fn suites() -> impl Iterator<Item = (&'static str, SupportedCipherSuite)> {
 
 /// Content sealed from slices of any lengths opens to the same bytes.
 #[test]
-fn slices_come_through() {
+fn sealed_slices_open_to_the_same_bytes() {
     let bytes: Vec<u8> = (0..=250).cycle().take(150_000).collect();
     for (name, suite) in suites() {
         for cuts in [
@@ -52,11 +52,11 @@ fn slices_come_through() {
             let (mut opened, mut rest) = (Vec::new(), &mut out[..filled]);
             while !rest.is_empty() {
                 let len = whole(rest).unwrap().expect("only whole records");
-                let (record, behind) = std::mem::take(&mut rest).split_at_mut(len);
+                let (record, remaining) = std::mem::take(&mut rest).split_at_mut(len);
                 let (kind, content) = opener.open(record).unwrap();
                 assert_eq!(kind, ContentType::ApplicationData);
                 opened.extend_from_slice(&record[content]);
-                rest = behind;
+                rest = remaining;
             }
             assert!(opened == bytes[..taken], "{name} {cuts:?}");
         }
@@ -86,7 +86,7 @@ fn changed_bytes_are_not_opened() {
 }
 
 #[test]
-fn a_key_seals_no_more_than_it_may() {
+fn a_key_seals_at_most_its_limit_of_records() {
     for (name, suite) in suites().filter(|(name, _)| !name.contains("CHACHA20")) {
         let limit = 1 << 24;
         let (mut sealer, _) = pair(suite, name, limit - 65);

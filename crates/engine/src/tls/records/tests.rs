@@ -64,22 +64,22 @@ impl RecordPair {
     }
 
     /// Seals content and opens the resulting records with the peer's keys, up to a change of keys.
-    fn says(&mut self) -> Vec<(u8, Vec<u8>)> {
+    fn sealed_records(&mut self) -> Vec<(u8, Vec<u8>)> {
         let mut out = vec![0; 1000];
         let (_, mut len) = self.ours.seal(&[IoSlice::new(b"content")], &mut out).unwrap();
-        let (mut rest, mut said) = (&mut out[..], vec![]);
+        let (mut rest, mut sent) = (&mut out[..], vec![]);
         while len > 0 {
             let (record, after) = rest.split_at_mut(whole(rest).unwrap().unwrap());
             let (kind, content) = self.open.open(record).unwrap();
-            said.push((kind.into(), record[content].to_vec()));
+            sent.push((kind.into(), record[content].to_vec()));
             len -= record.len();
             rest = after;
-            if said.last().unwrap().0 == 22 {
+            if sent.last().unwrap().0 == 22 {
                 // The next record is under the next keys, which `open` does not have.
                 break;
             }
         }
-        said
+        sent
     }
 }
 
@@ -176,7 +176,7 @@ fn rfc8446_5_1_messages_after_the_handshake() {
 #[test]
 fn rfc8446_4_6_3_keys_follow() {
     let bench = TlsFixture::new(TLS13);
-    for (asked, is_answered) in [(0, false), (1, true)] {
+    for (update_requested, is_answered) in [(0, false), (1, true)] {
         let ((mut server, ..), (mut client, ..)) = (bench.server(), bench.client());
         client.advance().unwrap();
         while server.tls.is_handshaking() || client.tls.is_handshaking() {
@@ -191,7 +191,7 @@ fn rfc8446_4_6_3_keys_follow() {
         // The server's tickets are unread.
         let tickets = records_in(client.inbound.sealed());
         let mut open = Opener::new(suite, secrets.rx.0 + tickets, secrets.rx.1).unwrap();
-        for part in [&[24, 0][..], &[0, 1, asked]] {
+        for part in [&[24, 0][..], &[0, 1, update_requested]] {
             assert_eq!(ours.open(&mut sealed(&mut seal, 22, part)), None);
         }
         let (sequence, secrets) = theirs.update_tx_secret().unwrap();
@@ -259,9 +259,9 @@ fn rfc5246_7_4_1_1_another_handshake_is_declined() {
         assert!(!pair.receive(22, message));
         assert_eq!(pair.ours.must_warn(), is_answered);
         let warning = if is_answered { vec![(21, vec![1, 100])] } else { vec![] };
-        assert_eq!(pair.says(), [warning, vec![(23, b"content".to_vec())]].concat(), "{role:?}");
+        assert_eq!(pair.sealed_records(), [warning, vec![(23, b"content".to_vec())]].concat(), "{role:?}");
         assert!(pair.receive(23, b"content"));
-        assert_eq!(pair.says(), [(23, b"content".to_vec())]);
+        assert_eq!(pair.sealed_records(), [(23, b"content".to_vec())]);
     }
 }
 

@@ -88,7 +88,7 @@ impl Sink for Expected<'_> {
 
 // Names keep their bytes while the table's memory moves and grows.
 #[test]
-fn names_and_values_stay_right_while_the_table_turns_over() {
+fn names_and_values_stay_correct_across_evictions() {
     let (mut decoder, mut came) = (Decoder::new(4096), Vec::new());
     for round in 0..3000usize {
         let name = format!("x-{:0width$}", round, width = 1 + round % 40);

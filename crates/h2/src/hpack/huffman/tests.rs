@@ -56,7 +56,7 @@ fn rfc7541_b_the_code() {
 
 // RFC 7541 §5.2: decoding reverses encoding for any bytes and any length.
 #[test]
-fn rfc7541_5_2_every_pair_of_bytes_comes_back() {
+fn rfc7541_5_2_every_pair_of_bytes_round_trips() {
     for first in 0..=255u8 {
         for second in 0..=255u8 {
             for plain in [&[first, second][..], &[b'a', first, b'0', b'x', second, b'%', b'1', b'2', first, b'3']] {
@@ -94,7 +94,7 @@ fn rfc7541_5_2_padding() {
 
 // The table-driven decoder agrees with the bit loop for random bytes at every offset in a word.
 #[test]
-fn any_bytes_are_decoded_as_bit_by_bit() {
+fn any_bytes_decode_as_bit_by_bit() {
     let mut state = 0x2545_f491_4f6c_dd1du64;
     for round in 0..60_000 {
         let mut bytes = Vec::new();

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_goes_to_the_next_who_still_waits() {
+    fn a_permit_is_passed_to_the_next_waiting_request() {
         let turns = Turns::new();
         let held = [turns.take().ok(), turns.take().ok()];
         assert!(held.iter().all(Option::is_some));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_may_wait() {
+    fn the_number_of_waiting_requests_is_bounded() {
         let turns = Turns::new();
         let _held = [turns.take(), turns.take()];
         let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| turns.take().err().flatten()).collect();

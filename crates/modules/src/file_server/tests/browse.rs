@@ -104,7 +104,7 @@ fn a_page() {
 }
 
 #[test]
-fn hostile_names_are_names() {
+fn hostile_names_are_escaped() {
     let folder = Folder::new();
     for (at, name) in HOSTILE.iter().enumerate() {
         fs::write(folder.0.join(name), format!("file {at}")).expect("a file");
@@ -126,7 +126,7 @@ fn hostile_names_are_names() {
 }
 
 #[test]
-fn folders_within_folders() {
+fn nested_folders() {
     let folder = Folder::new();
     folder.file("a & b/c/x", "").file(".hidden/x", "").file("a & b/.env", "");
     let mut kit = folder.kit(json!({ "browse": {}, "hide": [".*"] }));
@@ -232,7 +232,7 @@ fn a_listing_that_did_not_change_is_304() {
 }
 
 #[test]
-fn one_listing_is_made_for_all_who_ask_within_a_second() {
+fn requests_within_a_second_share_one_listing() {
     let folder = sorted();
     let mut kit = folder.kit(json!({ "browse": {} }));
     let first = kit.send(&Request::get("/"));
@@ -265,7 +265,7 @@ fn one_listing_is_made_for_all_who_ask_within_a_second() {
 
 // Queued listings must not delay file lookups on the pool.
 #[test]
-fn few_listings_are_made_at_a_time() {
+fn concurrent_listings_are_bounded() {
     let folder = sorted();
     for name in ["a", "b", "c", "d"] {
         folder.file(&format!("folder-{name}/x.txt"), "x");
@@ -295,7 +295,7 @@ fn few_listings_are_made_at_a_time() {
     assert!((4..=5).contains(&made), "{jobs:?}");
 }
 
-/// A folder with a template for listings beside it, and the routes for them.
+/// A folder, a template for its listings, and the routes for them.
 fn custom(template: &str) -> (Folder, Kit) {
     let folder = Folder::new();
     folder.file("page.tpl", template).file("site/b.TXT", "12345").file("site/a&b/x", "").file("site/c.js", "1");
@@ -310,7 +310,7 @@ fn custom(template: &str) -> (Folder, Kit) {
 
 // Caddy's documentation of `browse <template_file>`: the fields of a listing and of its items; those of `templates` too.
 #[test]
-fn a_template_of_the_operator() {
+fn a_custom_template() {
     let (_folder, mut kit) = custom(
         "{{.Name}} {{.Path}} {{.CanGoUp}} {{.NumDirs}}+{{.NumFiles}} {{.TotalFileSize}} {{.HumanTotalFileSize}} {{.Sort}} {{.Order}} \
          {{.Layout}} {{.Limit}} {{.Offset}} {{.Req.Method}}{{range .Items}}|{{.Name}} {{.URL}} {{.Size}} {{.HumanSize}} {{.IsDir}} \

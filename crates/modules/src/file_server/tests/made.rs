@@ -41,7 +41,7 @@ fn decoded(answer: &TestResponse) -> String {
 // Until a variant is ready, the file itself is sent; then the one that the client prefers, with the fields of its own representation (RFC 9110
 // §8.8.3.3), and without a range unit.
 #[test]
-fn a_variant_is_made_once_and_sent_from_then_on() {
+fn a_variant_is_created_once_and_then_reused() {
     let folder = Folder::new();
     folder.file("a.txt", text(5000));
     let mut kit = folder.kit(all());
@@ -80,7 +80,7 @@ fn a_variant_is_made_once_and_sent_from_then_on() {
 
 // RFC 9110 §12.5.3 as Caddy implements it; a coding that is not made yet is replaced by one that is.
 #[test]
-fn which_variant() {
+fn choice_of_the_variant() {
     let folder = folder_of_one();
     let mut kit = folder.kit(all());
     for coding in ["br", "zstd", "gzip"] {
@@ -172,7 +172,7 @@ fn a_changed_file() {
 
 // Files for which a variant is of no use, and responses to which an earlier handler gave other fields.
 #[test]
-fn some_files_stay_as_they_are() {
+fn some_files_remain_uncompressed() {
     let mut random = 3u64;
     let noise: String = (0..2000)
         .map(|_| {
@@ -209,7 +209,7 @@ fn some_files_stay_as_they_are() {
     assert_eq!(kit.send(&get("/a.txt", "gzip")).field("content-encoding"), Some("gzip"));
 }
 
-// `encode` in front sends the variant as it is, and the client's tag is understood through both.
+// A preceding `encode` sends the variant unchanged, and the client's tag matches through both.
 #[test]
 fn together_with_encode_and_stored_variants() {
     let folder = folder_of_one();

@@ -75,7 +75,7 @@ fn index_names() {
 
 // Caddy: a placeholder of the root without a value expands to the current folder.
 #[test]
-fn a_root_of_nothing() {
+fn a_root_placeholder_without_a_value() {
     let folder = Folder::new();
     let mut kit = folder.kit(json!({ "root": "{http.request.header.Root}/src" }));
     assert_eq!(kit.send(&Request::get("/lib.rs")).status, 200);

@@ -15,7 +15,7 @@ fn all() -> Value {
 
 // RFC 9110 §12.5.3 as Caddy implements it: by weight, then by the configured order, then by the request's order.
 #[test]
-fn which_version() {
+fn choice_of_the_version() {
     let folder = folder();
     let mut kit = folder.kit(all());
     let unordered = json!({ "precompressed": { "br": {}, "zstd": {}, "gzip": {} } });
@@ -66,7 +66,7 @@ fn which_version() {
 
 // Caddy: a variant is looked up next to the file, and never used without it; hidden variants and folders are skipped.
 #[test]
-fn where_it_lies() {
+fn locations_of_versions() {
     let folder = folder();
     folder
         .file("c.txt", "plain")
@@ -122,20 +122,20 @@ fn conditions_and_ranges() {
 }
 
 #[test]
-fn a_version_that_comes_changes_or_goes_is_seen_within_a_second() {
+fn changes_of_versions_are_noticed_within_a_second() {
     let folder = folder();
     let mut kit = folder.kit(all());
-    let mut ask = |change: &dyn Fn()| {
+    let mut fetch_after = |change: &dyn Fn()| {
         change();
         kit.worker().advance(Duration::from_secs(1));
         kit.send(&Request::get("/b.txt").field("Accept-Encoding", "br, gzip")).text().to_owned()
     };
-    assert_eq!(ask(&|| {}), "GZIP");
-    assert_eq!(ask(&|| _ = folder.file("b.txt.br", "BR")), "BR");
-    assert_eq!(ask(&|| _ = folder.file("b.txt.br", "CHANGED")), "CHANGED");
-    assert_eq!(ask(&|| fs::remove_file(folder.0.join("b.txt.br")).unwrap()), "GZIP");
-    assert_eq!(ask(&|| fs::remove_file(folder.0.join("b.txt.gz")).unwrap()), "plain");
-    assert_eq!(ask(&|| fs::remove_file(folder.0.join("b.txt")).unwrap()), "");
+    assert_eq!(fetch_after(&|| {}), "GZIP");
+    assert_eq!(fetch_after(&|| _ = folder.file("b.txt.br", "BR")), "BR");
+    assert_eq!(fetch_after(&|| _ = folder.file("b.txt.br", "CHANGED")), "CHANGED");
+    assert_eq!(fetch_after(&|| fs::remove_file(folder.0.join("b.txt.br")).unwrap()), "GZIP");
+    assert_eq!(fetch_after(&|| fs::remove_file(folder.0.join("b.txt.gz")).unwrap()), "plain");
+    assert_eq!(fetch_after(&|| fs::remove_file(folder.0.join("b.txt")).unwrap()), "");
 }
 
 // Caddy, `etag_file_extensions`: the first existing file of these next to the file, or next to its compressed variant,

@@ -14,7 +14,7 @@ fn etag(answer: &TestResponse) -> String {
 
 // The length of a file sent from its descriptor is checked at the start of each response, regardless of the cache.
 #[test]
-fn a_large_file_that_is_overwritten_in_place_is_seen_at_once() {
+fn a_large_file_overwritten_in_place_is_noticed_at_once() {
     let folder = Folder::new();
     folder.file("big", content(200_000, b'a'));
     let mut kit = folder.kit(json!({}));
@@ -42,7 +42,7 @@ fn a_large_file_that_is_overwritten_in_place_is_seen_at_once() {
 }
 
 #[test]
-fn a_large_file_that_another_takes_the_place_of_is_seen_at_once() {
+fn a_replaced_large_file_is_noticed_at_once() {
     let folder = Folder::new();
     folder.file("big", content(200_000, b'a')).file("next", content(200_000, b'b'));
     let mut kit = folder.kit(json!({}));
@@ -54,7 +54,7 @@ fn a_large_file_that_another_takes_the_place_of_is_seen_at_once() {
 }
 
 #[test]
-fn a_compressed_version_is_of_one_version_too() {
+fn a_compressed_variant_matches_one_version_of_its_file() {
     let folder = Folder::new();
     folder.file("big", content(10, b'a')).file("big.gz", content(200_000, b'x'));
     let mut kit = folder.kit(json!({ "precompressed": { "gzip": {} } }));
@@ -69,7 +69,7 @@ fn a_compressed_version_is_of_one_version_too() {
 
 // A changed file makes the cached entry useless, so a full queue is a 503.
 #[test]
-fn a_changed_large_file_is_not_given_as_it_was() {
+fn a_changed_large_file_is_not_served_from_the_cache() {
     let folder = Folder::new();
     folder.file("big", content(200_000, b'a'));
     let mut kit = folder.kit(json!({}));
@@ -84,7 +84,7 @@ fn a_changed_large_file_is_not_given_as_it_was() {
 
 // A lookup that began before the request may have seen the old version.
 #[test]
-fn a_request_that_joins_a_look_gets_what_is_there_now() {
+fn a_request_that_joins_a_lookup_gets_the_current_file() {
     let folder = Folder::new();
     folder.file("big", content(200_000, b'a'));
     let mut kit = folder.kit(json!({}));
@@ -100,10 +100,10 @@ fn a_request_that_joins_a_look_gets_what_is_there_now() {
     }
 }
 
-// File times are coarse: two versions of equal length within one step look alike. So a file that was read shortly after
-// a write is read again.
+// File times are coarse: two versions of equal length within one step are indistinguishable. So a file that was read
+// shortly after a write is read again.
 #[test]
-fn a_version_that_is_as_long_and_as_old_is_seen_within_a_second() {
+fn a_version_of_equal_size_and_time_is_noticed_within_a_second() {
     let folder = Folder::new();
     let mut kit = folder.kit(json!({}));
     let path = folder.0.join("x.txt");
@@ -133,7 +133,7 @@ fn without_rights(work: impl FnOnce() + Send) {
 
 // An unreadable file or folder is 403, as in Caddy and nginx, whether or not there would be a listing or an index.
 #[test]
-fn what_may_not_be_read_is_403() {
+fn unreadable_files_are_403() {
     let folder = Folder::new();
     folder.file("shut/index.html", "x").file("listed/x", "x").file("file", "x").file("deep/in/x", "x");
     let set = |path: &str, mode| {

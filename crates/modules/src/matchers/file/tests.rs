@@ -27,7 +27,7 @@ fn routes(folder: &Folder, mut matcher: Value) -> Value {
     ])
 }
 
-/// Sends each request twice: the first result comes from the file system, the second from the cache.
+/// Sends each request twice: the first result is read from the file system, the second from the cache.
 #[track_caller]
 fn check(folder: &Folder, matcher: Value, cases: &[(&str, &str)]) {
     let mut kit = Kit::new(&registry(), &routes(folder, matcher.clone()));
@@ -325,7 +325,7 @@ fn freshness() {
 
 // Concurrent requests for a path that is not cached share one lookup.
 #[test]
-fn a_crowd() {
+fn many_concurrent_requests() {
     let folder = site();
     let mut kit =
         Kit::new(&registry(), &routes(&folder, json!({ "try_files": ["{http.request.uri.path}", "/foo.txt"] })));
@@ -341,7 +341,7 @@ fn a_crowd() {
 
 // All such matchers share one cache, which survives a reload.
 #[test]
-fn what_is_known_is_shared() {
+fn matchers_share_cached_lookups() {
     let folder = site();
     let mut kit = Kit::new(&registry(), &routes(&folder, json!({ "try_files": ["/none", "/foo.txt"] })));
     assert_eq!(kit.send(&Request::get("/")).text(), "/foo.txt file ");
@@ -352,7 +352,7 @@ fn what_is_known_is_shared() {
 
 // A matcher that had to wait works like any other: in a set, in a later set, within `not`.
 #[test]
-fn beside_other_matchers() {
+fn together_with_other_matchers() {
     let folder = site();
     let file = |name: &str| json!({ "root": folder.0, "try_files": [name] });
     for (sets, want) in [

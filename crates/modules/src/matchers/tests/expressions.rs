@@ -11,13 +11,13 @@ use super::{check, refused, registry};
 #[track_caller]
 fn holds(cases: &[(&str, bool)]) {
     for (expression, want) in cases {
-        let status = ask(&json!(expression));
+        let status = status_of(&json!(expression));
         assert_eq!(status, if *want { 201 } else { 200 }, "{expression}");
     }
 }
 
 #[track_caller]
-fn ask(expression: &Value) -> u16 {
+fn status_of(expression: &Value) -> u16 {
     let routes = json!([
         { "handle": [{ "handler": "vars", "foo": "bar", "n": 5, "list": "a,b", "yes": true, "ä": "x",
             "text": "5", "port": "{http.request.port}" }] },
@@ -80,7 +80,7 @@ fn matchers_are_functions() {
 
 // Caddy: TLS placeholders are null in cleartext.
 #[test]
-fn over_tls_and_in_the_clear() {
+fn with_and_without_tls() {
     let facts = TlsFacts { version: "tls1.3", server_name: Some("a.test".into()), ..TlsFacts::default() };
     for (expression, in_clear, over_tls) in [
         ("tls()", false, true),
@@ -136,7 +136,7 @@ fn placeholders_are_values() {
         ("'\\{http.request.method}' == '{' + 'http.request.method}'", true),
     ]);
     let named = json!({ "expr": "path_regexp('^/(.)') && {http.regexp.own.1} == 'f'", "name": "own" });
-    assert_eq!(ask(&named), 201);
+    assert_eq!(status_of(&named), 201);
 }
 
 // Caddy, http.handlers.map: the destinations are placeholders, whose values are texts, or null if neither a mapping nor a
@@ -296,7 +296,7 @@ fn errors_while_it_runs() {
         "{http.request.method}.getHours() == 1",
         "timestamp('9999-12-30T00:00:00Z') + duration('48h') > {time.now}",
     ] {
-        assert_eq!(ask(&json!(expression)), 500, "{expression}");
+        assert_eq!(status_of(&json!(expression)), 500, "{expression}");
     }
 }
 

@@ -132,9 +132,11 @@ fn client_ip() {
     ]);
     let mut kit = Kit::new(&registry(), &routes);
     assert_eq!([kit.send(&forged).status, kit.send(&from("192.0.2.1:1")).status], [201, 200]);
-    for (told, want) in [("192.0.2.7:80", 201), ("[::ffff:192.0.2.7]:80", 201), ("192.0.3.7:80", 200), ("who", 200)] {
-        let request = from("192.0.2.1:1").field("X-Forwarded-For", told);
-        assert_eq!(kit.send(&request).status, want, "{told}");
+    for (peer_text, want) in
+        [("192.0.2.7:80", 201), ("[::ffff:192.0.2.7]:80", 201), ("192.0.3.7:80", 200), ("who", 200)]
+    {
+        let request = from("192.0.2.1:1").field("X-Forwarded-For", peer_text);
+        assert_eq!(kit.send(&request).status, want, "{peer_text}");
     }
 }
 

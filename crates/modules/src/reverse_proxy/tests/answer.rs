@@ -7,12 +7,12 @@ use causeway_pipeline::{BodyFault, CallFault, Fault, Frame};
 use causeway_testkit::{Kit, Request};
 use serde_json::json;
 
-use super::{ask, exchange, kit, proxy, registry};
+use super::{exchange, kit, proxy, registry, start_call};
 
 // Caddy, finalizeResponse: hop-by-hop fields are removed, Server is the upstream's, Via is added; fields set by earlier
 // handlers are kept in addition to the upstream's.
 #[test]
-fn fields_of_the_answer() {
+fn fields_of_the_response() {
     let before = json!({ "handler": "headers", "response": { "set": { "X-A": ["ours"], "Server": ["ours"] } } });
     let routes = json!([{ "handle": [before, proxy(json!({}))] }]);
     let mut kit = Kit::new(&registry(), &routes);
@@ -49,7 +49,7 @@ fn upgrade_of_a_426() {
     for headers in [json!({}), json!({ "headers": { "response": { "set": { "X-A": ["a"] } } } })] {
         let mut kit = kit(headers);
         for (status, want) in [(426, Some("HTTP/3.0")), (200, None)] {
-            let (call, pending) = ask(&mut kit, &Request::get("/"));
+            let (call, pending) = start_call(&mut kit, &Request::get("/"));
             call.answer(status, &[("Connection", "upgrade"), ("Upgrade", "HTTP/3.0")], Some(0));
             call.end();
             assert_eq!(pending.finish(&mut kit).field("Upgrade"), want, "{status}");
@@ -59,7 +59,7 @@ fn upgrade_of_a_426() {
 
 // Caddy, headers.response: applies to the upstream's response, and sees its placeholders.
 #[test]
-fn operations_on_the_answer() {
+fn operations_on_the_response() {
     let ops = json!({ "response": {
         "delete": ["Server", "X-Gone"],
         "set": { "X-Seen": ["{http.reverse_proxy.status_code}|{http.reverse_proxy.status_text}|{http.reverse_proxy.header.x-two}|{http.reverse_proxy.upstream.address}|{http.reverse_proxy.upstream.host}|{http.reverse_proxy.upstream.port}|{http.reverse_proxy.upstream.requests}|{http.reverse_proxy.upstream.max_requests}|{http.reverse_proxy.upstream.latency}|{http.reverse_proxy.header.None}"], "Alt-Svc": ["h3"] },
@@ -68,7 +68,7 @@ fn operations_on_the_answer() {
     let mut kit = kit(json!({ "headers": ops, "upstreams": [{ "dial": "10.0.0.1:80", "max_requests": 5 }] }));
     let theirs =
         [("Server", "s"), ("X-Two", "a"), ("X-Two", "b"), ("X-Gone", "x"), ("Connection", "X-Hop"), ("X-Hop", "h")];
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     kit.worker().advance(Duration::from_millis(1500));
     call.answer(200, &theirs, Some(0));
     call.end();
@@ -79,8 +79,8 @@ fn operations_on_the_answer() {
         Some("200|200 OK|a,b|tcp/10.0.0.1:80|10.0.0.1|80|0|5|1.5s|{http.reverse_proxy.header.None}")
     );
     assert_eq!(answer.field("Alt-Svc"), Some("h3"), "a configured field is not hop-by-hop");
-    // The operations are skipped if the response does not meet their conditions; no placeholder of the previous request
-    // remains.
+    // The operations are skipped if the response does not match their conditions; no placeholder of the previous
+    // request remains.
     let answer = exchange(&mut kit, &Request::get("/"), &[("Server", "s"), ("X-Two", "c")]);
     assert_eq!((answer.field("Server"), answer.field("X-Seen")), (Some("s"), None));
 }
@@ -96,7 +96,7 @@ fn networks_of_upstreams() {
     };
     let mut kit = Kit::new(&registry(), &json!([route("tcp4/"), route("tcp6/"), route("tcp/")]));
     for (network, families) in [("tcp4/", Families::Ipv4), ("tcp6/", Families::Ipv6), ("tcp/", Families::Both)] {
-        let (call, pending) = ask(&mut kit, &Request::get(&format!("/{network}")));
+        let (call, pending) = start_call(&mut kit, &Request::get(&format!("/{network}")));
         assert_eq!((&*call.address, call.transport.families), ("a.test:80", families));
         call.answer(200, &[], Some(0));
         call.end();
@@ -107,9 +107,9 @@ fn networks_of_upstreams() {
 
 // RFC 9110 §15.2: 1xx responses are forwarded in order; §9.3.2: HEAD has the Content-Length that GET would have.
 #[test]
-fn interims_and_head() {
+fn interim_responses_and_head() {
     let mut kit = kit(json!({}));
-    let (call, pending) = ask(&mut kit, &Request::new("HEAD", "/"));
+    let (call, pending) = start_call(&mut kit, &Request::new("HEAD", "/"));
     let mut link = FieldMap::new();
     link.append(NameRef::parse(b"Link").unwrap(), FieldValue::from_static("</a>"));
     link.append(NameRef::parse(b"Connection").unwrap(), FieldValue::from_static("close"));
@@ -123,7 +123,7 @@ fn interims_and_head() {
     assert_eq!(informs, [(103, 1), (102, 0)]);
     assert_eq!((answer.status, answer.length, answer.field("Content-Length")), (200, Some(0), Some("5")));
     // An upstream that sends interim responses without end.
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     for _ in 0..65 {
         call.carried.put_interim(StatusCode::new(102).unwrap(), FieldMap::new());
     }
@@ -132,9 +132,9 @@ fn interims_and_head() {
 
 // Caddy's documentation of passive health checks: `max_fails` counts upstreams that send no response.
 #[test]
-fn endless_interims_are_a_failure() {
+fn endless_interim_responses_are_a_failure() {
     let mut kit = kit(json!({ "health_checks": { "passive": { "fail_duration": "1h", "max_fails": 1 } } }));
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     for _ in 0..65 {
         call.carried.put_interim(StatusCode::new(102).unwrap(), FieldMap::new());
     }
@@ -146,7 +146,7 @@ fn endless_interims_are_a_failure() {
 #[test]
 fn bodies_to_their_end() {
     let mut kit = kit(json!({}));
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     call.answer(200, &[("Content-Type", "application/grpc")], None);
     call.send(b"one");
     call.send(b"two");
@@ -157,11 +157,11 @@ fn bodies_to_their_end() {
     assert_eq!((answer.text(), answer.length), ("onetwo", None));
     assert_eq!(answer.trailers.expect("trailers").get(NameRef::parse(b"grpc-status").unwrap()), Some(&b"0"[..]));
     // gRPC responses without content.
-    let (call, pending) = ask(&mut kit, &Request::get("/").field("TE", "trailers"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/").field("TE", "trailers"));
     call.answer(200, &[("grpc-status", "12")], Some(0));
     call.end();
     assert_eq!(pending.finish(&mut kit).field("grpc-status"), Some("12"));
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     call.answer(200, &[], Some(10));
     call.send(b"one");
     drop(call);
@@ -212,7 +212,7 @@ fn faults() {
             "reading the request body: invalid framing",
         ),
     ] {
-        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        let (call, pending) = start_call(&mut kit, &Request::get("/"));
         call.carried.fail(fault.clone());
         let answer = pending.finish(&mut kit);
         assert_eq!((answer.status, answer.text()), (status, words), "{fault:?}");
@@ -221,12 +221,12 @@ fn faults() {
     // A closed connection is a 502 at any time, since plain HTTP does not send the time limit to the upstream.
     let transport = json!({ "transport": { "protocol": "http", "response_header_timeout": "1s" } });
     let mut kit = Kit::with_errors(&registry(), &json!([{ "handle": [proxy(transport)] }]), &errors);
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     kit.worker().advance(Duration::from_secs(2));
     call.carried.fail(CallFault::Closed);
     assert_eq!(pending.finish(&mut kit).status, 502);
     // A response with more fields than a map can hold.
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     let many = vec![("A", "b"); 60_001];
     call.answer(200, &many, Some(0));
     assert_eq!(pending.finish(&mut kit).status, 502);
@@ -234,9 +234,9 @@ fn faults() {
 
 // A client's disconnect cancels its call; a client that does not read the whole response cancels it too.
 #[test]
-fn nobody_waits_for_a_peer_that_is_gone() {
+fn a_call_is_cancelled_when_the_client_disconnects() {
     let mut kit = kit(json!({}));
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     assert!(!call.carried.is_given_up());
     pending.cancel(&mut kit);
     assert!(call.carried.is_given_up());
@@ -246,9 +246,9 @@ fn nobody_waits_for_a_peer_that_is_gone() {
 
 // A slow client: the unread data fills the mailbox, which then exerts backpressure.
 #[test]
-fn a_slow_reader_holds_the_upstream_back() {
+fn a_slow_reader_slows_down_the_upstream() {
     let mut kit = kit(json!({}));
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     call.answer(200, &[], None);
     for _ in 0..16 {
         assert!(call.carried.mailbox().has_room(Waker::noop()));

@@ -7,7 +7,7 @@ use causeway_pipeline::{CallFault, Registry};
 use causeway_testkit::{FakeCall, Kit, Pending, Request};
 use serde_json::{Value, json};
 
-use super::{ask, kit, proxy, registry};
+use super::{kit, proxy, registry, start_call};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -35,14 +35,14 @@ fn finish(kit: &mut Kit, (call, pending): (FakeCall, Pending), status: u16) -> S
 
 /// Sends a request, which the selected upstream answers, and returns that upstream's address.
 #[track_caller]
-fn asked(kit: &mut Kit, status: u16) -> String {
-    let held = ask(kit, &Request::get("/"));
+fn selected_address(kit: &mut Kit, status: u16) -> String {
+    let held = start_call(kit, &Request::get("/"));
     finish(kit, held, status)
 }
 
 #[track_caller]
 fn fail(kit: &mut Kit, fault: CallFault) {
-    let (call, pending) = ask(kit, &Request::get("/"));
+    let (call, pending) = start_call(kit, &Request::get("/"));
     assert_eq!(&*call.address, "a:1");
     call.carried.fail(fault);
     drop(call);
@@ -56,20 +56,20 @@ fn from_closed_to_closed() {
     let mut kit = kit(two(&Value::Null));
     fail(&mut kit, CallFault::Closed);
     fail(&mut kit, CallFault::HeadTimedOut);
-    assert_eq!(asked(&mut kit, 200), "b:1");
+    assert_eq!(selected_address(&mut kit, 200), "b:1");
     kit.worker().advance(5 * SECOND);
-    let probe = ask(&mut kit, &Request::get("/"));
+    let probe = start_call(&mut kit, &Request::get("/"));
     assert_eq!(&*probe.0.address, "a:1");
-    assert_eq!(asked(&mut kit, 200), "b:1", "one probe at a time");
+    assert_eq!(selected_address(&mut kit, 200), "b:1", "one probe at a time");
     finish(&mut kit, probe, 500);
-    assert_eq!(asked(&mut kit, 200), "b:1", "the probe has failed");
+    assert_eq!(selected_address(&mut kit, 200), "b:1", "the probe has failed");
     kit.worker().advance(5 * SECOND);
-    assert_eq!(asked(&mut kit, 404), "a:1");
-    assert_eq!(asked(&mut kit, 200), "a:1", "the probe has succeeded");
+    assert_eq!(selected_address(&mut kit, 404), "a:1");
+    assert_eq!(selected_address(&mut kit, 200), "a:1", "the probe has succeeded");
 }
 
 // Failures: no response, and 5xx, or the statuses of `error_status`. Our own limit of connections, the client's body, a
-// client that goes, and a request that cannot be sent are none.
+// client that disconnects, and a request that cannot be sent are none.
 #[test]
 fn failures() {
     for (changes, status, is_open) in [
@@ -81,8 +81,11 @@ fn failures() {
         (json!({ "error_status": [4] }), 404, true),
     ] {
         let mut kit = kit(two(&changes));
-        assert_eq!((asked(&mut kit, status), asked(&mut kit, status)), ("a:1".to_owned(), "a:1".to_owned()));
-        assert_eq!(asked(&mut kit, 200) == "b:1", is_open, "{changes} {status}");
+        assert_eq!(
+            (selected_address(&mut kit, status), selected_address(&mut kit, status)),
+            ("a:1".to_owned(), "a:1".to_owned())
+        );
+        assert_eq!(selected_address(&mut kit, 200) == "b:1", is_open, "{changes} {status}");
     }
     let mut kit = kit(two(&Value::Null));
     for _ in 0..10 {
@@ -91,9 +94,9 @@ fn failures() {
         {
             fail(&mut kit, fault);
         }
-        ask(&mut kit, &Request::get("/")).1.cancel(&mut kit);
+        start_call(&mut kit, &Request::get("/")).1.cancel(&mut kit);
     }
-    assert_eq!(asked(&mut kit, 200), "a:1");
+    assert_eq!(selected_address(&mut kit, 200), "a:1");
 }
 
 // `latency`: more than the rest of the quantile took longer than the limit, until the head of the response.
@@ -102,14 +105,14 @@ fn slow_responses() {
     let latency = json!({ "latency": { "limit": "2s", "quantile": 0.5 }, "error_ratio": null, "min_requests": 3 });
     let mut kit = kit(two(&latency));
     for late in [3, 2, 3] {
-        let held = ask(&mut kit, &Request::get("/"));
+        let held = start_call(&mut kit, &Request::get("/"));
         kit.worker().advance(late * SECOND);
         assert_eq!(finish(&mut kit, held, 500), "a:1");
     }
-    assert_eq!(asked(&mut kit, 200), "b:1");
+    assert_eq!(selected_address(&mut kit, 200), "b:1");
 }
 
-// A probe whose client goes, or that cannot be sent at all, leaves its place to the next request.
+// If the client of a probe disconnects, or the probe cannot be sent, the next request becomes the probe.
 #[test]
 fn probes_without_result() {
     let mut options = two(&Value::Null);
@@ -118,41 +121,42 @@ fn probes_without_result() {
     let mut kit = kit(options);
     let request = Request::get("/").field("To", "a");
     for _ in 0..2 {
-        let held = ask(&mut kit, &request);
+        let held = start_call(&mut kit, &request);
         finish(&mut kit, held, 500);
     }
     assert_eq!(kit.send(&request).status, 503);
     kit.worker().advance(5 * SECOND);
-    ask(&mut kit, &request).1.cancel(&mut kit);
+    start_call(&mut kit, &request).1.cancel(&mut kit);
     assert_eq!(kit.send(&Request::get("/").field("To", "a b")).status, 500, "no valid address");
-    let (call, pending) = ask(&mut kit, &request);
+    let (call, pending) = start_call(&mut kit, &request);
     call.carried.fail(CallFault::Busy);
     drop(call);
     let pending = pending.poll(&mut kit).expect_err("another attempt probes");
     kit.worker().take_call().expect("another attempt").carried.fail(CallFault::Busy);
     assert_eq!(pending.finish(&mut kit).status, 503);
-    let held = ask(&mut kit, &request);
+    let held = start_call(&mut kit, &request);
     assert_eq!(kit.send(&request).status, 503, "one at a time");
     finish(&mut kit, held, 200);
-    let held = ask(&mut kit, &request);
+    let held = start_call(&mut kit, &request);
     finish(&mut kit, held, 200);
 }
 
-// With `lb_retries` a failed probe goes on to another upstream, and with `lb_try_duration` a request waits for the trip's end.
+// With `lb_retries` a failed probe is retried on another upstream, and with `lb_try_duration` a request waits for the
+// trip's end.
 #[test]
 fn retries() {
     let mut options = two(&json!({ "min_requests": 1 }));
     options["load_balancing"]["retries"] = json!(1);
     let mut kit = kit(options);
     for _ in 0..3 {
-        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        let (call, pending) = start_call(&mut kit, &Request::get("/"));
         assert_eq!(&*call.address, "a:1");
         call.carried.fail(CallFault::Closed);
         drop(call);
         let pending = pending.poll(&mut kit).expect_err("another attempt");
         let call = kit.worker().take_call().expect("another attempt");
         assert_eq!(finish(&mut kit, (call, pending), 200), "b:1");
-        assert_eq!(asked(&mut kit, 200), "b:1");
+        assert_eq!(selected_address(&mut kit, 200), "b:1");
         kit.worker().advance(5 * SECOND);
     }
 
@@ -161,7 +165,7 @@ fn retries() {
     options["load_balancing"]["try_duration"] = json!("10s");
     let mut kit = super::kit(options);
     for _ in 0..2 {
-        let held = ask(&mut kit, &Request::get("/"));
+        let held = start_call(&mut kit, &Request::get("/"));
         finish(&mut kit, held, 500);
     }
     let pending = kit.send_pending(&Request::get("/")).expect_err("it waits");
@@ -187,29 +191,29 @@ fn breakers_are_shared_and_kept() {
     let registry = registry();
     let routes = |changes: Value| json!([{ "handle": [proxy(two(&changes))] }]);
     let mut kits = [(); 2].map(|()| Kit::new(&registry, &routes(json!({ "trip_duration": "60s" }))));
-    asked(&mut kits[0], 500);
+    selected_address(&mut kits[0], 500);
     fail(&mut kits[1], CallFault::Closed);
     assert_eq!(phase(&registry), Some(BreakerPhase::Open));
     for kit in &mut kits {
-        assert_eq!(asked(kit, 200), "b:1");
+        assert_eq!(selected_address(kit, 200), "b:1");
     }
     let text = registry.metrics().scrape(Format::Text);
     assert!(text.contains("caddy_reverse_proxy_upstreams_healthy{upstream=\"a:1\"} 0"), "{text}");
     kits[1].reload(&registry, &routes(json!({ "trip_duration": 60_000_000_000_i64, "window": "10s" })), &Value::Null);
-    assert_eq!(asked(&mut kits[1], 200), "b:1");
+    assert_eq!(selected_address(&mut kits[1], 200), "b:1");
     kits[1].worker().advance(60 * SECOND);
-    let probe = ask(&mut kits[1], &Request::get("/"));
+    let probe = start_call(&mut kits[1], &Request::get("/"));
     kits[0].worker().advance(60 * SECOND);
-    assert_eq!(asked(&mut kits[0], 200), "b:1", "the other worker's request probes");
+    assert_eq!(selected_address(&mut kits[0], 200), "b:1", "the other worker's request probes");
     assert_eq!(finish(&mut kits[1], probe, 500), "a:1");
     kits[1].reload(&registry, &routes(json!({ "trip_duration": "30s" })), &Value::Null);
-    assert_eq!(asked(&mut kits[1], 200), "a:1");
-    assert_eq!(asked(&mut kits[0], 200), "b:1");
+    assert_eq!(selected_address(&mut kits[1], 200), "a:1");
+    assert_eq!(selected_address(&mut kits[0], 200), "b:1");
 }
 
 // Two handlers with one upstream: a handler without a breaker is not affected by that of the other one.
 #[test]
-fn only_its_own_handler() {
+fn a_breaker_affects_only_its_handler() {
     let mut without = two(&Value::Null);
     without["circuit_breaker"] = Value::Null;
     let routes = json!([
@@ -218,11 +222,11 @@ fn only_its_own_handler() {
     ]);
     let mut kit = Kit::new(&registry(), &routes);
     for _ in 0..2 {
-        let held = ask(&mut kit, &Request::get("/a"));
+        let held = start_call(&mut kit, &Request::get("/a"));
         finish(&mut kit, held, 500);
     }
-    assert_eq!(asked(&mut kit, 200), "a:1");
-    let held = ask(&mut kit, &Request::get("/a"));
+    assert_eq!(selected_address(&mut kit, 200), "a:1");
+    let held = start_call(&mut kit, &Request::get("/a"));
     assert_eq!(finish(&mut kit, held, 200), "b:1");
 }
 

@@ -6,7 +6,7 @@ use causeway_pipeline::{Body, BodyFault, BodyStream as _, CallFault, Frame};
 use causeway_testkit::{FakeCall, Kit, Pending, Request};
 use serde_json::json;
 
-use super::{ask, kit};
+use super::{kit, start_call};
 
 fn post(content: &str) -> Request {
     Request::new("POST", "/").content(content)
@@ -47,7 +47,7 @@ fn requests() {
         let mut kit = kit(json!({ "request_buffers": buffers }));
         let (call, pending) = match text {
             // There is nothing to wait for.
-            "" => ask(&mut kit, &Request::get("/")),
+            "" => start_call(&mut kit, &Request::get("/")),
             _ => after_reading(&mut kit, &post(text)),
         };
         if !text.is_empty() {
@@ -85,7 +85,7 @@ fn responses() {
         (10, &[], Some(0)),
     ] {
         let mut kit = kit(json!({ "response_buffers": buffers }));
-        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        let (call, pending) = start_call(&mut kit, &Request::get("/"));
         call.answer(200, &[("A", "b")], length);
         let text = parts.concat();
         let mut pending = Some(pending);
@@ -107,7 +107,7 @@ fn responses() {
 #[test]
 fn responses_that_break_off() {
     let mut kit = kit(json!({ "response_buffers": 10 }));
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     call.answer(200, &[], Some(10));
     call.send(b"ten");
     call.carried.fail(CallFault::Closed);
@@ -120,7 +120,7 @@ fn responses_that_break_off() {
 fn responses_without_content() {
     let mut kit = kit(json!({ "response_buffers": 10 }));
     for (method, status) in [("HEAD", 200), ("GET", 304), ("GET", 204)] {
-        let (call, pending) = ask(&mut kit, &Request::new(method, "/"));
+        let (call, pending) = start_call(&mut kit, &Request::new(method, "/"));
         call.answer(status, &[], None);
         assert_eq!(pending.poll(&mut kit).unwrap_or_else(|_| panic!("it waits")).status, status);
     }

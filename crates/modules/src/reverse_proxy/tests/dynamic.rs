@@ -6,7 +6,7 @@ use causeway_pipeline::worker::{DnsRecord, Families, LookupError, Question};
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
-use super::{ask, kit};
+use super::{kit, start_call};
 
 fn address(last: u8) -> DnsRecord {
     DnsRecord::Address([10, 0, 0, last].into())
@@ -133,8 +133,8 @@ fn several_sources() {
     }));
     kit.worker().records("a.test", Ok(vec![address(1)]));
     kit.worker().records("c.test", Ok(vec![address(3)]));
-    let met = [get(&mut kit), get(&mut kit), get(&mut kit)].map(Result::unwrap);
-    assert_eq!(met, ["10.0.0.3:80", "10.0.0.1:80", "10.0.0.3:80"]);
+    let chosen_addresses = [get(&mut kit), get(&mut kit), get(&mut kit)].map(Result::unwrap);
+    assert_eq!(chosen_addresses, ["10.0.0.3:80", "10.0.0.1:80", "10.0.0.3:80"]);
     kit.worker().records("a.test", Err(LookupError::new("gone")));
     kit.worker().records("c.test", Err(LookupError::new("gone")));
     kit.worker().advance(Duration::from_secs(60));
@@ -168,7 +168,7 @@ fn placeholders() {
 
 // Requests that arrive during a look-up wait for it; the look-up is one.
 #[test]
-fn one_look_up_for_all() {
+fn requests_share_one_lookup() {
     let mut kit = of(json!({ "source": "a", "name": "a.test" }));
     kit.worker().records("a.test", Ok(vec![address(1)]));
     kit.worker().queue_jobs(1);
@@ -187,7 +187,7 @@ fn one_look_up_for_all() {
 
 // A resolver that hangs holds no request for longer than 15 s, and one that is overloaded none at all.
 #[test]
-fn look_ups_that_do_not_end() {
+fn lookups_that_time_out() {
     let mut kit = of(json!({ "source": "a", "name": "a.test" }));
     kit.worker().queue_jobs(1);
     let pending = kit.send_pending(&Request::get("/")).expect_err("it waits");
@@ -200,7 +200,7 @@ fn look_ups_that_do_not_end() {
 
 // Caddy, passive health checks: an upstream keeps its failures from one answer to the next.
 #[test]
-fn health_outlives_an_answer() {
+fn health_outlives_a_lookup_result() {
     let mut kit = kit(json!({
         "upstreams": [],
         "dynamic_upstreams": { "source": "a", "name": "a.test", "refresh": "1s" },
@@ -208,7 +208,7 @@ fn health_outlives_an_answer() {
     }));
     kit.worker().records("a.test", Ok(vec![address(1)]));
     get(&mut kit).unwrap();
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     call.carried.fail(causeway_pipeline::CallFault::Closed);
     assert_eq!(pending.finish(&mut kit).status, 502);
     for found in [vec![address(1)], vec![address(2)], vec![address(1)]] {
@@ -221,7 +221,7 @@ fn health_outlives_an_answer() {
 
 // A circuit breaker, too, stays with its upstream from one answer to the next, and while the upstream is in none.
 #[test]
-fn a_circuit_breaker_outlives_an_answer() {
+fn a_circuit_breaker_outlives_a_lookup_result() {
     let mut kit = kit(json!({
         "upstreams": [],
         "dynamic_upstreams": { "source": "a", "name": "a.test", "refresh": "1s" },
@@ -229,7 +229,7 @@ fn a_circuit_breaker_outlives_an_answer() {
     }));
     kit.worker().records("a.test", Ok(vec![address(1)]));
     get(&mut kit).unwrap();
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     call.carried.fail(causeway_pipeline::CallFault::Closed);
     assert_eq!(pending.finish(&mut kit).status, 502);
     for found in [vec![address(1)], vec![address(2)], vec![address(1)]] {
@@ -240,7 +240,7 @@ fn a_circuit_breaker_outlives_an_answer() {
     }
 }
 
-// Caddy, selection policies: the cookie names an upstream, wherever it comes from.
+// Caddy, selection policies: the cookie names an upstream, from any source.
 #[test]
 fn cookies() {
     let mut kit = kit(json!({
@@ -250,7 +250,7 @@ fn cookies() {
     }));
     kit.worker().records("a.test", Ok((1..5).map(address).collect()));
     get(&mut kit).unwrap();
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     let first = call.address.to_string();
     call.answer(200, &[], Some(0));
     call.end();

@@ -46,7 +46,7 @@ fn variables(call: &FakeCall) -> BTreeMap<String, String> {
 
 /// Sends a request that the proxy forwards, if need be after a wait for the values of its variables.
 #[track_caller]
-fn ask(kit: &mut Kit, request: &Request) -> (FakeCall, Pending) {
+fn start_call(kit: &mut Kit, request: &Request) -> (FakeCall, Pending) {
     let mut exchange = kit.send_pending(request);
     for _ in 0..5 {
         let pending = match exchange {
@@ -65,7 +65,7 @@ fn ask(kit: &mut Kit, request: &Request) -> (FakeCall, Pending) {
 /// Sends a request and returns its variables.
 #[track_caller]
 fn sent(kit: &mut Kit, request: &Request) -> BTreeMap<String, String> {
-    let (call, pending) = ask(kit, request);
+    let (call, pending) = start_call(kit, request);
     let found = variables(&call);
     pending.cancel(kit);
     found
@@ -75,7 +75,7 @@ fn sent(kit: &mut Kit, request: &Request) -> BTreeMap<String, String> {
 fn check(kit: &mut Kit, request: &Request, want: &[(&str, &str)]) {
     let found = sent(kit, request);
     for (name, value) in want {
-        // `-` stands for an absent variable.
+        // `-` represents an absent variable.
         assert_eq!(found.get(*name).map_or("-", String::as_str), *value, "{name} of {}: {found:#?}", request.target());
     }
 }
@@ -246,7 +246,7 @@ fn the_host_and_tls() {
 
 // httpoxy.org; GHSA-f59h-q822-g45g: a client's name with `_` must not become another field's variable.
 #[test]
-fn fields_that_are_no_variables() {
+fn fields_that_are_not_passed_as_variables() {
     let request = Request::get("/").field("pRoXy", "http://evil.test").field("Remote_User", "root").field("X.Y", "1");
     check(&mut php(json!({})), &request, &[("HTTP_PROXY", "-"), ("HTTP_REMOTE_USER", "-"), ("HTTP_X.Y", "-")]);
     // A client must not replace a field of the operator.
@@ -256,7 +256,8 @@ fn fields_that_are_no_variables() {
     check(&mut kit, &Request::get("/").field("Remote-User", "root"), &[("HTTP_REMOTE_USER", "alice")]);
 }
 
-// Caddy, buildEnv: `env` comes last, so it replaces the request's variables, except for those that delimit its content.
+// Caddy, buildEnv: `env` is applied last, so it replaces the request's variables, except for those that delimit its
+// content.
 #[test]
 fn variables_of_the_configuration() {
     let env = json!({
@@ -346,7 +347,7 @@ fn the_remainder_of_the_file_matcher() {
 fn content() {
     let mut kit = php(json!({}));
     let mut content = |request: &Request| {
-        let (call, pending) = ask(&mut kit, request);
+        let (call, pending) = start_call(&mut kit, request);
         let found = variables(&call);
         let mut text = Vec::new();
         if let Some(Body::Incoming(mut body)) = call.take_body() {
@@ -395,7 +396,7 @@ fn no_other_protocol() {
 
 // A request after any other equals one on fresh storage.
 #[test]
-fn nothing_of_an_earlier_request_is_left() {
+fn no_state_of_an_earlier_request_remains() {
     let mut kit = php(json!({ "env": { "A": "{http.request.header.A}" } }));
     let plain = sent(&mut kit, &Request::get("/a.php"));
     let large = Request::new("POST", "/b.php/c?d").content("x").field("A", "b").field("X-Large", "y".repeat(20_000));

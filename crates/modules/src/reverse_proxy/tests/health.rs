@@ -4,7 +4,7 @@ use causeway_pipeline::CallFault;
 use causeway_testkit::{FakeCall, Kit, Request};
 use serde_json::{Value, json};
 
-use super::{ask, exchange, kit, proxy, registry};
+use super::{exchange, kit, proxy, registry, start_call};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -18,8 +18,8 @@ fn two(checks: Value) -> Value {
 
 /// Sends a request, which the selected upstream answers, and returns that upstream's address.
 #[track_caller]
-fn asked(kit: &mut Kit) -> String {
-    let (call, pending) = ask(kit, &Request::get("/"));
+fn selected_address(kit: &mut Kit) -> String {
+    let (call, pending) = start_call(kit, &Request::get("/"));
     call.answer(200, &[], Some(0));
     call.end();
     let address = call.address.to_string();
@@ -30,7 +30,7 @@ fn asked(kit: &mut Kit) -> String {
 
 #[track_caller]
 fn fail(kit: &mut Kit, fault: CallFault) {
-    let (call, pending) = ask(kit, &Request::get("/"));
+    let (call, pending) = start_call(kit, &Request::get("/"));
     call.carried.fail(fault);
     drop(call);
     pending.finish(kit);
@@ -41,12 +41,12 @@ fn fail(kit: &mut Kit, fault: CallFault) {
 fn failures_within_a_time() {
     let mut kit = kit(two(json!({ "passive": { "fail_duration": "10s", "max_fails": 2 } })));
     fail(&mut kit, CallFault::Closed);
-    assert_eq!(asked(&mut kit), "a:1");
+    assert_eq!(selected_address(&mut kit), "a:1");
     kit.worker().advance(5 * SECOND);
     fail(&mut kit, CallFault::HeadTimedOut);
-    assert_eq!(asked(&mut kit), "b:1");
+    assert_eq!(selected_address(&mut kit), "b:1");
     kit.worker().advance(5 * SECOND);
-    assert_eq!(asked(&mut kit), "a:1", "the first failure is forgotten");
+    assert_eq!(selected_address(&mut kit), "a:1", "the first failure is forgotten");
     // Our own limit of connections is no failure of the upstream; nor is a mistake of the client.
     fail(&mut kit, CallFault::Busy);
     fail(&mut kit, CallFault::NoDescriptors);
@@ -55,9 +55,9 @@ fn failures_within_a_time() {
     // because it ended its connection in good order.
     fail(&mut kit, CallFault::Request);
     fail(&mut kit, CallFault::Unprocessed);
-    assert_eq!(asked(&mut kit), "a:1");
+    assert_eq!(selected_address(&mut kit), "a:1");
     fail(&mut kit, CallFault::Malformed("a line end"));
-    assert_eq!(asked(&mut kit), "b:1");
+    assert_eq!(selected_address(&mut kit), "b:1");
     fail(&mut kit, CallFault::Malformed("a line end"));
     fail(&mut kit, CallFault::Malformed("a line end"));
     assert_eq!(kit.send(&Request::get("/")).status, 503, "none is left");
@@ -69,7 +69,7 @@ fn no_failures_are_counted_by_default() {
     for checks in [json!({}), json!({ "passive": {} }), json!({ "passive": { "max_fails": 1 } })] {
         let mut kit = kit(two(checks));
         fail(&mut kit, CallFault::Closed);
-        assert_eq!(asked(&mut kit), "a:1");
+        assert_eq!(selected_address(&mut kit), "a:1");
     }
 }
 
@@ -82,13 +82,13 @@ fn responses_that_count_as_failures() {
         [(200, 0, "a:1"), (403, 0, "a:1"), (404, 0, "b:1"), (500, 0, "b:1"), (599, 0, "b:1"), (200, 3, "b:1")]
     {
         let mut kit = kit(two(passive.clone()));
-        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        let (call, pending) = start_call(&mut kit, &Request::get("/"));
         kit.worker().advance(late * SECOND);
         call.answer(status, &[], Some(0));
         call.end();
         drop(call);
         assert_eq!(pending.finish(&mut kit).status, status);
-        assert_eq!(asked(&mut kit), want, "{status} after {late} s");
+        assert_eq!(selected_address(&mut kit), want, "{status} after {late} s");
     }
 }
 
@@ -98,7 +98,7 @@ fn too_many_requests() {
     let mut options = two(json!({ "passive": { "unhealthy_request_count": 1 } }));
     options["upstreams"] = json!([{ "dial": "a:1" }, { "dial": "b:1", "max_requests": 2 }]);
     let mut kit = kit(options);
-    let held: Vec<_> = (0..3).map(|_| ask(&mut kit, &Request::get("/"))).collect();
+    let held: Vec<_> = (0..3).map(|_| start_call(&mut kit, &Request::get("/"))).collect();
     assert_eq!(held.iter().map(|(call, _)| &*call.address).collect::<Vec<_>>(), ["a:1", "b:1", "b:1"]);
     assert_eq!(kit.send(&Request::get("/")).status, 503);
     held.into_iter().for_each(|(_, pending)| pending.cancel(&mut kit));
@@ -112,9 +112,9 @@ fn failures_are_shared_and_kept() {
     let routes = json!([{ "handle": [proxy(two(checks))] }]);
     let mut kits = [Kit::new(&registry, &routes), Kit::new(&registry, &routes)];
     fail(&mut kits[0], CallFault::Closed);
-    assert_eq!(asked(&mut kits[1]), "b:1");
+    assert_eq!(selected_address(&mut kits[1]), "b:1");
     kits[1].reload(&registry, &routes, &Value::Null);
-    assert_eq!(asked(&mut kits[1]), "b:1");
+    assert_eq!(selected_address(&mut kits[1]), "b:1");
     let text = registry.metrics().scrape(causeway_pipeline::metrics::Format::Text);
     assert!(text.contains("caddy_reverse_proxy_upstreams_healthy{upstream=\"a:1\"} 0"), "{text}");
 }
@@ -152,22 +152,22 @@ fn a_round_of_checks() {
     assert_eq!((&*first.address, &*second.address), ("a:1", "b:1"));
     assert_eq!(first.request_text(), "POST /health?deep\nHost: checked.example\nUser-Agent: Causeway\nX-Target: a:1");
     assert!(first.take_body().is_some_and(|body| body.len() == Some(4)));
-    assert_eq!(asked(&mut kit), "a:1", "until a check has failed, an upstream is healthy");
+    assert_eq!(selected_address(&mut kit), "a:1", "until a check has failed, an upstream is healthy");
     pass(&kit, first, 301, b"");
     pass(&kit, second, 204, b"");
-    assert_eq!(asked(&mut kit), "b:1");
+    assert_eq!(selected_address(&mut kit), "b:1");
     kit.worker().advance(29 * SECOND);
     assert!(round(&mut kit).is_empty());
     kit.worker().advance(SECOND);
     let again = round(&mut kit);
     assert_eq!(again.len(), 2);
     again.into_iter().for_each(|call| pass(&kit, call, 200, b""));
-    assert_eq!(asked(&mut kit), "a:1");
+    assert_eq!(selected_address(&mut kit), "a:1");
 }
 
 // Caddy: `health_status`, `health_body`, `health_timeout`; a redirect counts as it is unless `health_follow_redirects` is set.
 #[test]
-fn what_a_check_expects() {
+fn expectations_of_a_check() {
     for (checks, status, content, is_up) in [
         (json!({ "expect_status": 302 }), 302, "", true),
         (json!({ "expect_status": 302 }), 200, "", false),
@@ -181,7 +181,7 @@ fn what_a_check_expects() {
         settings["uri"] = json!("/");
         let (mut kit, mut calls) = checked(settings);
         pass(&kit, calls.remove(0), status, content.as_bytes());
-        assert_eq!(asked(&mut kit) == "a:1", is_up, "{checks} {status} {content}");
+        assert_eq!(selected_address(&mut kit) == "a:1", is_up, "{checks} {status} {content}");
         drop(calls);
     }
     // Too late: the head, and the content.
@@ -192,7 +192,7 @@ fn what_a_check_expects() {
         }
         kit.worker().drive_spawned();
         kit.worker().advance(2 * SECOND);
-        assert_eq!(asked(&mut kit), "a:1");
+        assert_eq!(selected_address(&mut kit), "a:1");
         kit.worker().drive_spawned();
         assert_eq!(kit.send(&Request::get("/")).status, 503);
         drop(calls);
@@ -239,7 +239,7 @@ fn results_in_a_row() {
     {
         pass(&kit, calls.pop().unwrap(), 200, b"");
         pass(&kit, calls.pop().unwrap(), status, b"");
-        assert_eq!(asked(&mut kit), want);
+        assert_eq!(selected_address(&mut kit), want);
         kit.worker().advance(SECOND);
         calls = round(&mut kit);
     }
@@ -247,7 +247,7 @@ fn results_in_a_row() {
 
 // Caddy: `health_port` replaces the port, `health_upstream` the whole address.
 #[test]
-fn checks_elsewhere() {
+fn checks_of_another_address() {
     for (checks, want) in [
         (json!({ "port": 81 }), ["a:81", "b:81"]),
         (json!({ "uri": "/", "upstream": "c:9", "port": 81 }), ["c:9", "c:9"]),

@@ -13,7 +13,7 @@ use causeway_pipeline::{Body, BodyFault, BodyPart, CallFault, Frame, Worker as _
 use causeway_testkit::{FakeCall, FakeWorker, Kit, Request, TestResponse};
 use serde_json::{Value, json};
 
-use super::{ask, kit, proxy, registry};
+use super::{kit, proxy, registry, start_call};
 
 fn transport(mut options: Value) -> Value {
     options["protocol"] = json!("httpgrpc");
@@ -66,7 +66,7 @@ impl causeway_pipeline::BodyStream for Once {
 
 /// Decodes the call's message: method, target, fields except those that the proxy adds, and content.
 #[track_caller]
-fn asked(call: &FakeCall) -> (String, Vec<(String, String)>, String) {
+fn request_in(call: &FakeCall) -> (String, Vec<(String, String)>, String) {
     let mut decoder = RequestDecoder::new(Limits::default());
     let mut bytes = Chunk::from(sent(call).expect("a body"));
     assert_eq!(decoder.push(&mut bytes, &mut blocks), Ok(Turn::Done));
@@ -123,7 +123,7 @@ fn status(code: u32, message: &'static str) -> FieldMap {
 
 #[track_caller]
 fn exchange(kit: &mut Kit, request: &Request, answer: impl FnOnce(&FakeCall)) -> TestResponse {
-    let (call, pending) = ask(kit, request);
+    let (call, pending) = start_call(kit, request);
     answer(&call);
     drop(call);
     pending.finish(kit)
@@ -140,7 +140,7 @@ fn a_request_in_a_message() {
         .field("X-Hop", "1")
         .content("con")
         .content("tent");
-    let (call, pending) = ask(&mut kit, &request);
+    let (call, pending) = start_call(&mut kit, &request);
     assert_eq!(&*call.address, "10.0.0.1:95");
     assert_eq!(
         call.request_text(),
@@ -151,7 +151,7 @@ fn a_request_in_a_message() {
         .replace("Te: ", "TE: ")
         .replace("TE: ", &te())
     );
-    let (line, fields, body) = asked(&call);
+    let (line, fields, body) = request_in(&call);
     assert_eq!((&*line, &*body), ("POST /a%20b?c=d", "content"));
     let want = [("X-Scope-Orgid", "tenant"), ("Content-Length", "7")];
     assert_eq!(fields.iter().map(|(name, value)| (&**name, &**value)).collect::<Vec<_>>(), want.map(|pair| pair));
@@ -173,16 +173,18 @@ fn te() -> String {
 #[test]
 fn content_of_unknown_length_and_too_long() {
     let mut kit = grpc(json!({ "max_message_size": 100 }));
-    let (call, pending) =
-        ask(&mut kit, &Request::new("POST", "/").field("Transfer-Encoding", "chunked").content("con").content("tent"));
-    assert_eq!(asked(&call).2, "content");
+    let (call, pending) = start_call(
+        &mut kit,
+        &Request::new("POST", "/").field("Transfer-Encoding", "chunked").content("con").content("tent"),
+    );
+    assert_eq!(request_in(&call).2, "content");
     answer(&call, 200, &[], "");
     drop(call);
     assert_eq!(pending.finish(&mut kit).status, 200);
     let long = "x".repeat(101);
     let known = Request::new("POST", "/").field("Content-Length", "101").content(&*long);
     assert_eq!(kit.send(&known).status, 413);
-    let (call, pending) = ask(&mut kit, &Request::new("POST", "/").content("x").content(&*long).body_open());
+    let (call, pending) = start_call(&mut kit, &Request::new("POST", "/").content("x").content(&*long).body_open());
     assert_eq!(sent(&call), Err(BodyFault::TooLarge));
     call.carried.fail(CallFault::RequestBody(BodyFault::TooLarge));
     drop(call);
@@ -240,7 +242,7 @@ fn errors_that_are_responses() {
 
 // Other errors map to HTTP statuses; dskit's own frontend responds with 500 to all of them.
 #[test]
-fn errors_that_are_none() {
+fn errors_mapped_to_http_statuses() {
     let mut kit = grpc(json!({}));
     let with_content = Request::new("POST", "/").field("Content-Length", "1").content("x");
     for (request, code, want) in [
@@ -265,7 +267,7 @@ fn errors_that_are_none() {
 
 // gRPC, http-grpc-status-mapping.md, and other invalid responses.
 #[test]
-fn answers_that_are_none() {
+fn malformed_responses() {
     let mut kit = grpc(json!({ "max_message_size": 10 }));
     let request = Request::get("/");
     type Answering = fn(&FakeCall);
@@ -315,7 +317,7 @@ fn answers_that_are_none() {
 #[test]
 fn timeouts() {
     let mut kit = grpc(json!({ "timeout": "2s" }));
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     assert!(call.request_text().contains("\nGrpc-Timeout: 2000000u"), "{}", call.request_text());
     assert_eq!(call.transport.head_timeout, Some(Duration::from_secs(2)));
     call.answer(200, GRPC, None);
@@ -324,11 +326,11 @@ fn timeouts() {
     assert!(call.carried.is_given_up());
     // The upstream has the limit, and aborts the call at that moment itself: grpc-go resets the stream.
     for (took, want) in [(1999, 502), (2000, 504)] {
-        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        let (call, pending) = start_call(&mut kit, &Request::get("/"));
         kit.worker().advance(Duration::from_millis(took));
         call.carried.fail(CallFault::Closed);
         assert_eq!(pending.finish(&mut kit).status, want, "before the head, after {took} ms");
-        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        let (call, pending) = start_call(&mut kit, &Request::get("/"));
         call.answer(200, GRPC, None);
         let pending = pending.poll(&mut kit).expect_err("it waits for the message");
         kit.worker().advance(Duration::from_millis(took));
@@ -366,9 +368,9 @@ fn timeouts() {
 
 // A virtual host elsewhere may be selected by the client's Host.
 #[test]
-fn the_host_may_go_along() {
+fn the_host_may_be_forwarded() {
     let mut kit = grpc(json!({ "forward_host": true }));
-    let (call, _pending) = ask(&mut kit, &Request::get("/").field("Host", "a.test"));
+    let (call, _pending) = start_call(&mut kit, &Request::get("/").field("Host", "a.test"));
     assert!(call.request_text().contains("\nHost: a.test\n"), "{}", call.request_text());
 }
 
@@ -412,7 +414,7 @@ fn names_of_several_places() {
     // After a failure.
     worker.name("a.test:95", vec![at(4)]);
     worker.advance(Duration::from_secs(2));
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     call.carried.fail(CallFault::Connect(std::io::ErrorKind::ConnectionRefused));
     drop(call);
     assert_eq!(pending.finish(&mut kit).status, 502);
@@ -422,7 +424,7 @@ fn names_of_several_places() {
 
 // A name without addresses, which gets one later.
 #[test]
-fn names_of_nothing() {
+fn names_without_addresses() {
     let options = json!({ "transport": { "protocol": "httpgrpc" }, "upstreams": [{ "dial": "dns:///a.test:95" }] });
     let mut kit = kit(options);
     assert_eq!(kit.send(&Request::get("/")).status, 502);
@@ -443,7 +445,7 @@ fn content_that_streams() {
     let mut kit = grpc(json!({ "stream": true, "max_message_size": 100 }));
     let long = "x".repeat(150);
     let request = Request::new("POST", "/s").field("Content-Length", "150").content(&long[..90]).content(&long[90..]);
-    let (call, pending) = ask(&mut kit, &request);
+    let (call, pending) = start_call(&mut kit, &request);
     assert!(call.request_text().starts_with(&format!("POST {STREAM_PATH}\n")), "{}", call.request_text());
     let mut decoder = RequestStreamDecoder::new(Limits::default());
     decoder.begin(Encoding::Identity);
@@ -498,13 +500,13 @@ fn content_that_streams() {
     assert_eq!(exchange(&mut kit, &request, unknown).status, 413);
     assert_eq!(kit.send(&request).status, 413, "the streaming service is not retried");
     let small = Request::new("POST", "/").content("x");
-    let (call, pending) = ask(&mut kit, &small);
+    let (call, pending) = start_call(&mut kit, &small);
     assert!(call.request_text().starts_with(&format!("POST {UNARY_PATH}\n")));
     answer(&call, 200, &[], "");
     drop(call);
     assert_eq!(pending.finish(&mut kit).status, 200);
     kit.worker().advance(Duration::from_secs(60));
-    let (call, pending) = ask(&mut kit, &request);
+    let (call, pending) = start_call(&mut kit, &request);
     assert!(
         call.request_text().starts_with(&format!("POST {STREAM_PATH}\n")),
         "the streaming service is retried after a minute"
@@ -514,14 +516,14 @@ fn content_that_streams() {
 
     // A request without content also uses the streaming service, since its response may be long, and falls back to a
     // unary call.
-    let (call, pending) = ask(&mut kit, &Request::get("/long"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/long"));
     assert!(call.request_text().starts_with(&format!("POST {STREAM_PATH}\n")));
     unknown(&call);
     drop(call);
     let pending = pending.poll(&mut kit).expect_err("a second call is in progress");
     let pending = pending.poll(&mut kit).expect_err("it waits");
     let call = kit.worker().take_call().expect("another call");
-    assert_eq!(asked(&call).0, "GET /long");
+    assert_eq!(request_in(&call).0, "GET /long");
     answer(&call, 200, &[], "short");
     drop(call);
     assert_eq!(pending.finish(&mut kit).text(), "short");

@@ -3,7 +3,7 @@
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
-use super::{ask, kit};
+use super::{kit, start_call};
 
 fn post() -> Request {
     Request::new("POST", "/").content("content")
@@ -34,10 +34,10 @@ fn requests() {
         let pending = named.send_pending(&post().field("Incremental", value)).expect_err("it is read first");
         pending.cancel(&mut named);
     }
-    let (_, pending) = ask(&mut named, &Request::get("/").field("Incremental", "?1"));
+    let (_, pending) = start_call(&mut named, &Request::get("/").field("Incremental", "?1"));
     pending.cancel(&mut named);
     let mut unbuffered = kit(json!({ "response_buffers": 10 }));
-    let (_, pending) = ask(&mut unbuffered, &post().field("Incremental", "?1"));
+    let (_, pending) = start_call(&mut unbuffered, &post().field("Incremental", "?1"));
     pending.cancel(&mut unbuffered);
 }
 
@@ -56,7 +56,7 @@ fn responses() {
         (&[("Proxy-Status", "1")], "edge;error=incremental_refused"),
         (&[("Proxy-Status", "a,,")], "edge;error=incremental_refused"),
     ] {
-        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        let (call, pending) = start_call(&mut kit, &Request::get("/"));
         let fields: Vec<_> = [("Incremental", "?1")].iter().chain(earlier).copied().collect();
         call.answer(200, &fields, None);
         drop(call);
@@ -64,7 +64,7 @@ fn responses() {
         assert_eq!((answer.status, answer.field("Proxy-Status")), (501, Some(want)), "{earlier:?}");
     }
     // Nothing to read first.
-    let (call, pending) = ask(&mut kit, &Request::new("HEAD", "/"));
+    let (call, pending) = start_call(&mut kit, &Request::new("HEAD", "/"));
     call.answer(200, &[("Incremental", "?1")], None);
     drop(call);
     assert_eq!(pending.finish(&mut kit).status, 200);
@@ -76,6 +76,6 @@ fn content_of_unknown_length_for_fastcgi() {
     let options: Value = json!({ "transport": { "protocol": "fastcgi" } });
     let mut kit = kit(options);
     assert_eq!(refused(&mut kit, &post().body_open().field("Incremental", "?1")).0, 501);
-    let (_, pending) = ask(&mut kit, &post().field("Incremental", "?1"));
+    let (_, pending) = start_call(&mut kit, &post().field("Incremental", "?1"));
     pending.cancel(&mut kit);
 }

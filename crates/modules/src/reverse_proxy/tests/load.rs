@@ -5,7 +5,7 @@ use causeway_pipeline::{NetworkProxyProtocol, Transport};
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
-use super::{ask, kit, proxy, registry};
+use super::{kit, proxy, registry, start_call};
 
 fn network_proxy(url: &str) -> Value {
     json!({ "transport": { "protocol": "http", "network_proxy": { "from": "url", "url": url } } })
@@ -19,7 +19,7 @@ fn refused(options: Value) -> String {
 
 // Caddy's options that this version does not support are rejected by name, never ignored; so are unknown options.
 #[test]
-fn what_is_not_built_is_refused_with_its_place() {
+fn unsupported_options_are_refused_with_their_path() {
     for (options, want) in [
         (json!({ "request_buffers": -2 }), "request_buffers: found '-2', expected a number of bytes, or -1"),
         (
@@ -270,7 +270,7 @@ fn transports() {
     use causeway_pipeline::upstream::OwnCertificate;
     let carried = |transport: Value| {
         let mut kit = kit(json!({ "transport": transport, "flush_interval": -1 }));
-        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        let (call, pending) = start_call(&mut kit, &Request::get("/"));
         pending.cancel(&mut kit);
         call.transport
     };
@@ -355,7 +355,7 @@ fn options_of_connections() {
         let mut options = options;
         options["protocol"] = "http".into();
         let mut kit = kit(json!({ "transport": options }));
-        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        let (call, pending) = start_call(&mut kit, &Request::get("/"));
         pending.cancel(&mut kit);
         call.transport.clone()
     };
@@ -394,7 +394,7 @@ fn ports_without_tls() {
     let policy = json!({ "selection_policy": { "policy": "round_robin" } });
     let mut kit = kit(json!({ "upstreams": upstreams, "transport": transport, "load_balancing": policy }));
     for (address, is_secure) in [("a:443", true), ("a:80", false)] {
-        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        let (call, pending) = start_call(&mut kit, &Request::get("/"));
         assert_eq!((&*call.address, call.transport.tls.is_some()), (address, is_secure));
         pending.cancel(&mut kit);
     }
@@ -406,7 +406,7 @@ fn a_server_name_for_each_request() {
     let tls = json!({ "server_name": "{http.request.header.X-SNI}" });
     let mut kit = kit(json!({ "transport": { "protocol": "http", "tls": tls } }));
     let of = |kit: &mut Kit, name: &str| {
-        let (call, pending) = ask(kit, &Request::get("/").field("X-SNI", name));
+        let (call, pending) = start_call(kit, &Request::get("/").field("X-SNI", name));
         pending.cancel(kit);
         call.transport.clone()
     };

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use causeway_testkit::{FakeCall, Kit, Pending, Request};
 use serde_json::{Value, json};
 
-use super::{ask, exchange, kit};
+use super::{exchange, kit, start_call};
 
 const DIALS: [&str; 4] = ["a:1", "b:1", "c:1", "d:1"];
 
@@ -18,7 +18,7 @@ fn of(policy: Value, upstreams: &[Value]) -> Kit {
 /// Returns the selected upstream, and cancels the request.
 #[track_caller]
 fn chosen(kit: &mut Kit, request: &Request) -> String {
-    let (call, pending) = ask(kit, request);
+    let (call, pending) = start_call(kit, request);
     pending.cancel(kit);
     call.address.to_string()
 }
@@ -26,7 +26,7 @@ fn chosen(kit: &mut Kit, request: &Request) -> String {
 /// Sends requests that remain in progress.
 #[track_caller]
 fn hold(kit: &mut Kit, count: usize) -> Vec<(FakeCall, Pending)> {
-    (0..count).map(|_| ask(kit, &Request::get("/"))).collect()
+    (0..count).map(|_| start_call(kit, &Request::get("/"))).collect()
 }
 
 // Caddy, selectionpolicies.go: each policy's own order.
@@ -49,8 +49,8 @@ fn orders() {
         json!({ "policy": "least_conn" }),
     ] {
         let mut kit = balanced(policy.clone());
-        let met: BTreeSet<_> = (0..100).map(|_| chosen(&mut kit, &get)).collect();
-        assert_eq!(met.len(), 4, "{policy}: all of them have a chance");
+        let chosen_upstreams: BTreeSet<_> = (0..100).map(|_| chosen(&mut kit, &get)).collect();
+        assert_eq!(chosen_upstreams.len(), 4, "{policy}: all of them have a chance");
     }
 }
 
@@ -61,9 +61,9 @@ fn limits_of_requests() {
     for policy in ["random", "round_robin", "first", "least_conn", "random_choose", "uri_hash"] {
         let mut kit = of(json!({ "policy": policy }), &upstreams);
         let held = hold(&mut kit, 3);
-        let mut met: Vec<_> = held.iter().map(|(call, _)| &*call.address).collect();
-        met.sort_unstable();
-        assert_eq!(met, ["a:1", "b:1", "b:1"], "{policy}");
+        let mut chosen_upstreams: Vec<_> = held.iter().map(|(call, _)| &*call.address).collect();
+        chosen_upstreams.sort_unstable();
+        assert_eq!(chosen_upstreams, ["a:1", "b:1", "b:1"], "{policy}");
         assert_eq!(kit.send(&Request::get("/")).status, 503, "{policy}");
         for (_, pending) in held {
             pending.cancel(&mut kit);
@@ -74,7 +74,7 @@ fn limits_of_requests() {
     let (registry, routes) =
         (super::registry(), json!([{ "handle": [super::proxy(json!({ "upstreams": upstreams[..1] }))] }]));
     let mut kit = Kit::new(&registry, &routes);
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     call.answer(200, &[], Some(0));
     assert_eq!(kit.send(&Request::get("/")).status, 503);
     // The limit is for all workers together.
@@ -91,12 +91,12 @@ fn limits_of_requests() {
 fn the_fewest_requests() {
     let mut kit = balanced(json!({ "policy": "least_conn" }));
     let mut held = hold(&mut kit, 4);
-    let met: BTreeSet<_> = held.iter().map(|(call, _)| call.address.clone()).collect();
-    assert_eq!(met.len(), 4, "one each");
+    let chosen_upstreams: BTreeSet<_> = held.iter().map(|(call, _)| call.address.clone()).collect();
+    assert_eq!(chosen_upstreams.len(), 4, "one each");
     for _ in 0..4 {
         let (call, pending) = held.remove(0);
         pending.cancel(&mut kit);
-        let next = ask(&mut kit, &Request::get("/"));
+        let next = start_call(&mut kit, &Request::get("/"));
         assert_eq!(next.0.address, call.address, "the one with none");
         held.push(next);
     }
@@ -106,7 +106,7 @@ fn the_fewest_requests() {
     let proxy = super::proxy(json!({ "upstreams": upstreams, "load_balancing": { "selection_policy": policy } }));
     let routes = json!([{ "handle": [proxy] }]);
     let (mut one, mut other) = (Kit::new(&registry, &routes), Kit::new(&registry, &routes));
-    let (busy, _held) = ask(&mut one, &Request::get("/"));
+    let (busy, _held) = start_call(&mut one, &Request::get("/"));
     for _ in 0..10 {
         assert_ne!(chosen(&mut other, &Request::get("/")), &*busy.address);
     }
@@ -155,20 +155,20 @@ fn cookies() {
     let policy = json!({ "policy": "cookie", "name": "stay", "secret": "s", "max_age": "1h", "fallback": { "policy": "round_robin" } });
     let mut kit = balanced(policy);
     let answer = exchange(&mut kit, &Request::get("/"), &[]);
-    let told = answer.field("Set-Cookie").expect("a cookie").to_owned();
-    let (pair, rest) = told.split_once("; ").expect("attributes");
+    let set_cookie = answer.field("Set-Cookie").expect("a cookie").to_owned();
+    let (pair, rest) = set_cookie.split_once("; ").expect("attributes");
     assert_eq!(rest, "Path=/; Max-Age=3600; HttpOnly; SameSite=Lax");
     // HMAC-SHA-256 of "b:1" with the key "s", by `openssl dgst -hmac`.
     assert_eq!(pair, "stay=4b61d63834972f0ccc7fd44b9119f2173a05636d939757d9ce7af7ac016447b3");
     for _ in 0..3 {
         let request = Request::get("/").field("Cookie", format!("x=1; {pair}"));
-        let (call, pending) = ask(&mut kit, &request);
+        let (call, pending) = start_call(&mut kit, &request);
         assert_eq!(&*call.address, "b:1");
         call.answer(200, &[], Some(0));
         call.end();
         assert_eq!(pending.finish(&mut kit).field("Set-Cookie"), None, "the client has the cookie");
     }
     let answer = exchange(&mut kit, &Request::get("/").secure().field("Cookie", "stay=else"), &[]);
-    let told = answer.field("Set-Cookie").expect("another cookie");
-    assert!(told.ends_with("; Path=/; Max-Age=3600; Secure; HttpOnly; SameSite=None"), "{told}");
+    let set_cookie = answer.field("Set-Cookie").expect("another cookie");
+    assert!(set_cookie.ends_with("; Path=/; Max-Age=3600; Secure; HttpOnly; SameSite=None"), "{set_cookie}");
 }

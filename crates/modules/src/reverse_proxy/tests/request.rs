@@ -4,13 +4,13 @@ use causeway_pipeline::{Body, BodyStream as _, Frame, Trust};
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
-use super::{ask, kit, proxy, registry};
+use super::{kit, proxy, registry, start_call};
 
 /// Returns the lines of the request that the upstream receives.
 #[track_caller]
 fn sent(options: Value, request: &Request) -> String {
     let mut kit = kit(options);
-    let (call, pending) = ask(&mut kit, request);
+    let (call, pending) = start_call(&mut kit, request);
     let text = call.request_text();
     pending.cancel(&mut kit);
     text
@@ -22,7 +22,7 @@ const FORWARDED: &str =
 // Caddy, reverseproxy.go, prepareRequest: hop-by-hop fields and those named by Connection are removed, X-Forwarded-* of
 // an untrusted client are replaced, and Via is added.
 #[test]
-fn what_belongs_to_a_connection_stays_there() {
+fn connection_specific_fields_are_not_forwarded() {
     for (fields, want) in [
         (&[][..], ""),
         (&[("A", "1"), ("a", "2")][..], "\nA: 1\na: 2"),
@@ -47,7 +47,7 @@ fn what_belongs_to_a_connection_stays_there() {
 
 // Each name costs a search of the whole head: 30 KB of names would cost a worker milliseconds.
 #[test]
-fn connection_names_so_many_fields_at_most() {
+fn the_fields_named_in_connection_are_bounded() {
     let naming = |count: usize| Request::get("/").field("Connection", "x,".repeat(count)).field("X", "1");
     assert_eq!(sent(json!({}), &naming(100)), format!("GET /\nHost: localhost{FORWARDED}"));
     assert_eq!(kit(json!({})).send(&naming(101)).status, 400);
@@ -55,7 +55,7 @@ fn connection_names_so_many_fields_at_most() {
 
 // Caddy, addForwardedHeaders.
 #[test]
-fn what_a_trusted_proxy_says_is_kept() {
+fn forwarded_fields_of_a_trusted_proxy_are_kept() {
     let request = Request::get("/")
         .field("X-Forwarded-For", "1.1.1.1")
         .field("X-Forwarded-For", "2.2.2.2, 3.3.3.3")
@@ -80,7 +80,7 @@ fn what_a_trusted_proxy_says_is_kept() {
     let trust = Trust::new(ranges, &["X-Forwarded-For"], false).expect("a field name");
     let spec = ServerSpec { trust: Some(trust), ..ServerSpec::new("srv0", &routes) };
     let mut kit = Kit::of(&registry(), &spec).expect("a server");
-    let (call, pending) = ask(&mut kit, &request);
+    let (call, pending) = start_call(&mut kit, &request);
     assert_eq!(of(call.request_text()), trusted);
     pending.cancel(&mut kit);
     // Over TLS, and from an IPv6 peer that is not trusted.
@@ -105,7 +105,7 @@ fn operations_and_rewrites_apply_to_the_copy() {
     // A placeholder in the new target still refers to the client's request.
     let want = "GET /new/old?of=POST\nHost: 10.0.0.1:80\nVia: 1.1 Causeway\nVia: x\nX-R: /old POST";
     let mut kit = kit(options);
-    let (call, pending) = ask(&mut kit, &Request::new("POST", "/old").content("abc"));
+    let (call, pending) = start_call(&mut kit, &Request::new("POST", "/old").content("abc"));
     assert_eq!(call.request_text(), want);
     // Caddy: a configured method without content leaves the body for other handlers.
     assert!(matches!(call.take_body(), Some(Body::Empty)));
@@ -116,7 +116,7 @@ fn operations_and_rewrites_apply_to_the_copy() {
 
 // Caddy 2.11, HTTPTransport.RequestHeaderOps: over TLS, Host is the upstream's own name unless set otherwise.
 #[test]
-fn the_host_that_is_asked_for() {
+fn the_requested_host() {
     let host = |options: Value, request: &Request| -> String {
         sent(options, request).lines().find(|line| line.starts_with("Host: ")).unwrap_or_default().to_owned()
     };
@@ -136,13 +136,13 @@ fn the_host_that_is_asked_for() {
 
 // The body is forwarded as it arrives, trailers included; an absent body stays absent.
 #[test]
-fn content_is_passed_on() {
+fn content_is_forwarded() {
     let mut kit = kit(json!({}));
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     assert!(matches!(call.take_body(), Some(Body::Empty)));
     pending.cancel(&mut kit);
     let request = Request::new("POST", "/").content("abc").trailer("X-T", "1");
-    let (call, pending) = ask(&mut kit, &request);
+    let (call, pending) = start_call(&mut kit, &request);
     let Some(Body::Incoming(mut body)) = call.take_body() else { panic!("a body") };
     let mut task = std::task::Context::from_waker(std::task::Waker::noop());
     let mut next = || match body.poll_frame(&mut task) {
@@ -154,7 +154,7 @@ fn content_is_passed_on() {
     assert!(next().is_none());
     pending.cancel(&mut kit);
     // The engine sends 100 (Continue) only when the body is read, not before.
-    let (call, pending) = ask(&mut kit, &Request::new("PUT", "/").body_open());
+    let (call, pending) = start_call(&mut kit, &Request::new("PUT", "/").body_open());
     assert!(!pending.context().mailbox().wanted());
     let Some(Body::Incoming(mut body)) = call.take_body() else { panic!("a body") };
     assert!(body.poll_frame(&mut task).is_pending());
@@ -174,7 +174,7 @@ fn unix_sockets() {
         ("unix//run/{http.request.host}.sock", "unix//run/localhost.sock"),
     ] {
         let mut kit = kit(json!({ "upstreams": [{ "dial": dial }], "headers": headers }));
-        let (call, pending) = ask(&mut kit, &Request::get("/a"));
+        let (call, pending) = start_call(&mut kit, &Request::get("/a"));
         let path = address.strip_prefix("unix/").unwrap();
         // The client's Host is forwarded.
         let want = format!("GET /a\nHost: localhost\nX-Up: {address} {path} {path} 0");
@@ -183,7 +183,7 @@ fn unix_sockets() {
     }
     // Without a Host of its own, and over TLS: a path is no name.
     let mut kit = kit(json!({ "upstreams": [{ "dial": "unix//run/app.sock" }], "transport": { "tls": {} } }));
-    let (call, pending) = ask(&mut kit, &Request::get("/").field("Host", "a.test"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/").field("Host", "a.test"));
     assert!(call.request_text().starts_with("GET /\nHost: localhost\n"), "{}", call.request_text());
     pending.cancel(&mut kit);
 }
@@ -194,7 +194,7 @@ fn addresses_with_placeholders() {
     let mut kit = kit(json!({ "upstreams": [{ "dial": "{http.request.header.To}:{http.request.uri.query.port}" }] }));
     for _ in 0..2 {
         for (to, port, want) in [("a.test", "81", "a.test:81"), ("[::1]", "82", "[::1]:82")] {
-            let (call, pending) = ask(&mut kit, &Request::get(&format!("/?port={port}")).field("To", to));
+            let (call, pending) = start_call(&mut kit, &Request::get(&format!("/?port={port}")).field("To", to));
             assert_eq!(&*call.address, want);
             pending.cancel(&mut kit);
         }
@@ -209,7 +209,7 @@ fn the_proxy_protocol_separates_clients() {
     use causeway_pipeline::ProxyProtocolVersion;
     let mut kit = kit(json!({ "transport": { "protocol": "http", "proxy_protocol": "v2" } }));
     let of = |kit: &mut Kit, peer: &str| {
-        let (call, pending) = ask(kit, &Request::get("/").peer(peer.parse().unwrap()));
+        let (call, pending) = start_call(kit, &Request::get("/").peer(peer.parse().unwrap()));
         pending.cancel(kit);
         call.transport.clone()
     };

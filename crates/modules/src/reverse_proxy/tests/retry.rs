@@ -5,7 +5,7 @@ use causeway_pipeline::{Body, BodyStream as _, CallFault, Frame};
 use causeway_testkit::{FakeCall, Kit, Pending, Request, TestResponse};
 use serde_json::{Value, json};
 
-use super::{ask, kit};
+use super::{kit, start_call};
 
 fn three(balancing: Value) -> Kit {
     let mut balancing = balancing;
@@ -18,7 +18,7 @@ fn refused() -> CallFault {
 }
 
 /// Fails the call, and returns the next one; the response if there is none.
-fn again(
+fn fail_attempt(
     kit: &mut Kit,
     call: FakeCall,
     pending: Pending,
@@ -62,32 +62,32 @@ fn text(call: &FakeCall) -> String {
 #[test]
 fn attempts_are_counted() {
     let mut kit = three(json!({ "retries": 2 }));
-    let (first, pending) = ask(&mut kit, &Request::get("/").field("X-A", "1"));
+    let (first, pending) = start_call(&mut kit, &Request::get("/").field("X-A", "1"));
     assert_eq!(&*first.address, "a:1");
     let wanted = first.request_text();
-    let (second, pending) = again(&mut kit, first, pending, refused()).unwrap();
+    let (second, pending) = fail_attempt(&mut kit, first, pending, refused()).unwrap();
     assert_eq!((&*second.address, second.request_text()), ("b:1", wanted));
-    let (third, pending) = again(&mut kit, second, pending, refused()).unwrap();
+    let (third, pending) = fail_attempt(&mut kit, second, pending, refused()).unwrap();
     assert_eq!(&*third.address, "c:1");
-    assert_eq!(again(&mut kit, third, pending, refused()).err().unwrap().status, 502);
+    assert_eq!(fail_attempt(&mut kit, third, pending, refused()).err().unwrap().status, 502);
     // The second attempt succeeds.
-    let (first, pending) = ask(&mut kit, &Request::get("/"));
-    let (second, pending) = again(&mut kit, first, pending, refused()).unwrap();
+    let (first, pending) = start_call(&mut kit, &Request::get("/"));
+    let (second, pending) = fail_attempt(&mut kit, first, pending, refused()).unwrap();
     second.answer(200, &[], Some(0));
     second.end();
     drop(second);
     assert_eq!(pending.finish(&mut kit).status, 200);
     // By default there is one attempt.
     let mut kit = three(json!({}));
-    let (first, pending) = ask(&mut kit, &Request::get("/"));
-    assert_eq!(again(&mut kit, first, pending, refused()).err().unwrap().status, 502);
+    let (first, pending) = start_call(&mut kit, &Request::get("/"));
+    assert_eq!(fail_attempt(&mut kit, first, pending, refused()).err().unwrap().status, 502);
 }
 
 // Caddy, `lb_try_duration` and `lb_try_interval`, 250 ms by default.
 #[test]
-fn attempts_take_a_time() {
+fn attempts_are_limited_by_time() {
     let mut kit = three(json!({ "try_duration": "1s" }));
-    let (mut call, mut pending) = ask(&mut kit, &Request::get("/"));
+    let (mut call, mut pending) = start_call(&mut kit, &Request::get("/"));
     for attempt in 1.. {
         call.carried.fail(refused());
         drop(call);
@@ -111,7 +111,7 @@ fn a_wait_for_an_upstream() {
     let upstreams = json!([{ "dial": "a:1", "max_requests": 1 }]);
     let mut kit =
         kit(json!({ "upstreams": upstreams, "load_balancing": { "try_duration": "1s", "try_interval": "100ms" } }));
-    let (held, holder) = ask(&mut kit, &Request::get("/"));
+    let (held, holder) = start_call(&mut kit, &Request::get("/"));
     let waiting = kit.send_pending(&Request::get("/")).unwrap_err();
     kit.worker().advance(Duration::from_millis(100));
     let waiting = waiting.poll(&mut kit).unwrap_err();
@@ -126,7 +126,7 @@ fn a_wait_for_an_upstream() {
     call.end();
     drop(call);
     assert_eq!(waiting.finish(&mut kit).status, 200);
-    let (held, holder) = ask(&mut kit, &Request::get("/"));
+    let (held, holder) = start_call(&mut kit, &Request::get("/"));
     let mut waiting = kit.send_pending(&Request::get("/")).unwrap_err();
     for _ in 0..20 {
         kit.worker().advance(Duration::from_millis(100));
@@ -152,7 +152,7 @@ fn a_wait_without_interval() {
         "health_checks": { "passive": { "fail_duration": "10s" } },
     });
     let mut kit = kit(options);
-    let (call, mut pending) = ask(&mut kit, &Request::get("/"));
+    let (call, mut pending) = start_call(&mut kit, &Request::get("/"));
     call.carried.fail(refused());
     drop(call);
     for attempts in 0..501 {
@@ -171,13 +171,13 @@ fn a_wait_without_interval() {
 fn requests_with_content() {
     let mut kit = three(json!({ "retries": 2 }));
     let post = Request::new("POST", "/").content("to be kept");
-    let (first, pending) = ask(&mut kit, &post);
-    let (second, pending) = again(&mut kit, first, pending, refused()).unwrap();
+    let (first, pending) = start_call(&mut kit, &post);
+    let (second, pending) = fail_attempt(&mut kit, first, pending, refused()).unwrap();
     assert_eq!(text(&second), "to be kept");
-    assert_eq!(again(&mut kit, second, pending, CallFault::Closed).err().unwrap().status, 502);
+    assert_eq!(fail_attempt(&mut kit, second, pending, CallFault::Closed).err().unwrap().status, 502);
     for (method, is_again) in [("GET", true), ("HEAD", false), ("PUT", false), ("POST", false)] {
-        let (call, pending) = ask(&mut kit, &Request::new(method, "/"));
-        let next = again(&mut kit, call, pending, CallFault::HeadTimedOut);
+        let (call, pending) = start_call(&mut kit, &Request::new(method, "/"));
+        let next = fail_attempt(&mut kit, call, pending, CallFault::HeadTimedOut);
         assert_eq!(next.is_ok(), is_again, "{method}");
         if let Ok((_, pending)) = next {
             pending.cancel(&mut kit);
@@ -186,8 +186,8 @@ fn requests_with_content() {
     // The client's own mistake is no reason for another attempt.
     let of_client = [(CallFault::RequestBody(causeway_pipeline::BodyFault::PeerGone), 400), (CallFault::Request, 502)];
     for (fault, status) in of_client {
-        let (call, pending) = ask(&mut kit, &Request::get("/"));
-        assert_eq!(again(&mut kit, call, pending, fault).err().unwrap().status, status);
+        let (call, pending) = start_call(&mut kit, &Request::get("/"));
+        assert_eq!(fail_attempt(&mut kit, call, pending, fault).err().unwrap().status, status);
     }
 }
 
@@ -199,13 +199,13 @@ fn requests_that_were_not_processed() {
         "load_balancing": { "retries": 2 },
         "transport": { "protocol": "http", "versions": ["h2c"] },
     }));
-    let (first, pending) = ask(&mut kit, &Request::new("POST", "/").content("to be kept"));
+    let (first, pending) = start_call(&mut kit, &Request::new("POST", "/").content("to be kept"));
     assert_eq!(text(&first), "to be kept");
-    let (second, pending) = again(&mut kit, first, pending, CallFault::Unprocessed).unwrap();
+    let (second, pending) = fail_attempt(&mut kit, first, pending, CallFault::Unprocessed).unwrap();
     assert_eq!(text(&second), "to be kept");
-    let (third, pending) = again(&mut kit, second, pending, CallFault::Reset("REFUSED_STREAM")).unwrap();
+    let (third, pending) = fail_attempt(&mut kit, second, pending, CallFault::Reset("REFUSED_STREAM")).unwrap();
     assert_eq!(text(&third), "to be kept");
-    assert_eq!(again(&mut kit, third, pending, CallFault::Reset("CANCEL")).err().unwrap().status, 502);
+    assert_eq!(fail_attempt(&mut kit, third, pending, CallFault::Reset("CANCEL")).err().unwrap().status, 502);
 }
 
 // Caddy, `lb_retry_match`: a request that matches is sent again although an upstream may have acted on it, with its content.
@@ -216,13 +216,13 @@ fn requests_that_may_be_repeated() {
     for (method, path, is_again) in
         [("POST", "/twice", true), ("POST", "/once", false), ("DELETE", "/", true), ("GET", "/", false)]
     {
-        let (call, pending) = ask(&mut kit, &Request::new(method, path).content("again and again"));
+        let (call, pending) = start_call(&mut kit, &Request::new(method, path).content("again and again"));
         assert_eq!(text(&call), "again and again");
-        match again(&mut kit, call, pending, CallFault::Closed) {
+        match fail_attempt(&mut kit, call, pending, CallFault::Closed) {
             Ok((call, pending)) => {
                 assert!(is_again, "{method} {path}");
                 assert_eq!(text(&call), "again and again");
-                let (call, pending) = again(&mut kit, call, pending, CallFault::Closed).unwrap();
+                let (call, pending) = fail_attempt(&mut kit, call, pending, CallFault::Closed).unwrap();
                 assert_eq!(text(&call), "again and again");
                 pending.cancel(&mut kit);
             }
@@ -231,12 +231,12 @@ fn requests_that_may_be_repeated() {
     }
     // A body that is longer than the bound is sent once.
     let long = "x".repeat(300 * 1024);
-    let (call, pending) = ask(&mut kit, &Request::new("DELETE", "/").content(long.as_str()));
+    let (call, pending) = start_call(&mut kit, &Request::new("DELETE", "/").content(long.as_str()));
     assert_eq!(text(&call), long);
-    assert_eq!(again(&mut kit, call, pending, CallFault::Closed).err().unwrap().status, 502);
+    assert_eq!(fail_attempt(&mut kit, call, pending, CallFault::Closed).err().unwrap().status, 502);
     // But a part that was not read before the failure is still there.
-    let (call, pending) = ask(&mut kit, &Request::new("DELETE", "/").content(long.as_str()));
-    let (call, pending) = again(&mut kit, call, pending, refused()).unwrap();
+    let (call, pending) = start_call(&mut kit, &Request::new("DELETE", "/").content(long.as_str()));
+    let (call, pending) = fail_attempt(&mut kit, call, pending, refused()).unwrap();
     assert_eq!(text(&call), long);
     pending.cancel(&mut kit);
 }
@@ -248,8 +248,8 @@ fn one_cookie() {
         "upstreams": [{ "dial": "a:1" }, { "dial": "b:1" }],
         "load_balancing": { "retries": 1, "selection_policy": { "policy": "cookie", "fallback": { "policy": "round_robin" } } },
     }));
-    let (first, pending) = ask(&mut kit, &Request::get("/"));
-    let (second, pending) = again(&mut kit, first, pending, refused()).unwrap();
+    let (first, pending) = start_call(&mut kit, &Request::get("/"));
+    let (second, pending) = fail_attempt(&mut kit, first, pending, refused()).unwrap();
     second.answer(200, &[], Some(0));
     second.end();
     drop(second);
@@ -284,7 +284,7 @@ fn expression(text: &str) -> Value {
 fn responses_that_are_rejected() {
     let text = "{http.reverse_proxy.status_code} in [502, 503] || {http.reverse_proxy.header.X-Again} == 'yes'";
     let mut kit = three(json!({ "retries": 2, "retry_match": expression(text) }));
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     assert_eq!(&*call.address, "a:1");
     let (call, pending) = after_answer(&mut kit, call, pending, 503, &[("X-A", "1")]).unwrap();
     assert_eq!(&*call.address, "b:1");
@@ -294,21 +294,21 @@ fn responses_that_are_rejected() {
     assert_eq!((response.status, response.values("X-B").count()), (200, 1));
     assert_eq!(response.values("X-A").count(), 0);
 
-    let (mut call, mut pending) = ask(&mut kit, &Request::get("/"));
+    let (mut call, mut pending) = start_call(&mut kit, &Request::get("/"));
     for _ in 0..2 {
         (call, pending) = after_answer(&mut kit, call, pending, 502, &[]).unwrap();
     }
     assert_eq!(after_answer(&mut kit, call, pending, 503, &[("X-A", "1")]).err().unwrap().status, 503);
     // Such an expression does not hold for a failure, which has no response.
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
-    assert_eq!(again(&mut kit, call, pending, CallFault::Closed).err().unwrap().status, 502);
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
+    assert_eq!(fail_attempt(&mut kit, call, pending, CallFault::Closed).err().unwrap().status, 502);
 }
 
 // Caddy: a set that reads nothing of the response is about failures alone.
 #[test]
-fn sets_that_are_not_about_responses() {
+fn conditions_without_a_response() {
     let mut kit = three(json!({ "retries": 2, "retry_match": [{ "path": ["/*"] }, { "expression": "path('/a')" }] }));
-    let (call, pending) = ask(&mut kit, &Request::get("/a"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/a"));
     assert_eq!(after_answer(&mut kit, call, pending, 503, &[]).err().unwrap().status, 503);
 }
 
@@ -326,7 +326,7 @@ fn conditions_about_both() {
         ("GET", "/other", 502, false),
         ("PUT", "/other", 502, true),
     ] {
-        let (call, pending) = ask(&mut kit, &Request::new(method, path));
+        let (call, pending) = start_call(&mut kit, &Request::new(method, path));
         let next = after_answer(&mut kit, call, pending, status, &[]);
         assert_eq!(next.is_ok(), is_again, "{method} {path} {status}");
         if let Ok((_, pending)) = next {
@@ -341,16 +341,16 @@ fn transport_errors() {
     let text = "{http.reverse_proxy.is_transport_error} || {http.reverse_proxy.status_code} == 503";
     let mut kit = three(json!({ "retries": 3, "retry_match": expression(text) }));
     let post = Request::new("POST", "/").content("kept for each attempt");
-    let (call, pending) = ask(&mut kit, &post);
+    let (call, pending) = start_call(&mut kit, &post);
     assert_eq!(self::text(&call), "kept for each attempt");
-    let (call, pending) = again(&mut kit, call, pending, CallFault::Closed).unwrap();
+    let (call, pending) = fail_attempt(&mut kit, call, pending, CallFault::Closed).unwrap();
     assert_eq!(self::text(&call), "kept for each attempt");
     let (call, pending) = after_answer(&mut kit, call, pending, 503, &[]).unwrap();
     assert_eq!(self::text(&call), "kept for each attempt");
     assert_eq!(after_answer(&mut kit, call, pending, 500, &[]).err().unwrap().status, 500);
     // A body that is too long to be kept is sent once: the client gets any response.
     let long = "x".repeat(300 * 1024);
-    let (call, pending) = ask(&mut kit, &Request::new("POST", "/").content(long.as_str()));
+    let (call, pending) = start_call(&mut kit, &Request::new("POST", "/").content(long.as_str()));
     assert_eq!(self::text(&call).len(), long.len());
     assert_eq!(after_answer(&mut kit, call, pending, 503, &[("X-A", "1")]).err().unwrap().values("X-A").count(), 1);
 }

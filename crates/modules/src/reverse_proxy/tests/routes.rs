@@ -1,7 +1,7 @@
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
-use super::{ask, exchange, kit, proxy, registry};
+use super::{exchange, kit, proxy, registry, start_call};
 
 fn with(handlers: Value) -> Value {
     json!([{ "handle": handlers }])
@@ -9,7 +9,7 @@ fn with(handlers: Value) -> Value {
 
 // Caddy, handle_response: the first matching entry decides; `status_code` alone replaces the status.
 #[test]
-fn routes_for_answers() {
+fn routes_for_responses() {
     let mut kit = kit(json!({ "handle_response": [
         { "match": { "status_code": [404] }, "status_code": 410 },
         { "match": { "headers": { "X-Accel": ["*"] } }, "routes": with(json!([
@@ -20,7 +20,7 @@ fn routes_for_answers() {
         { "match": { "status_code": [3] }, "routes": with(json!([{ "handler": "copy_response" }])) },
     ], "headers": { "response": { "set": { "X-Set": ["1"] } } } }));
     let mut send = |status: u16, fields: &[(&str, &str)]| {
-        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        let (call, pending) = start_call(&mut kit, &Request::get("/"));
         call.answer(status, fields, Some(4));
         call.send(b"theirs"[..4].as_ref());
         call.end();
@@ -46,15 +46,15 @@ fn routes_for_answers() {
 // Caddy, forward_auth: if the routes do not respond, the request continues after the proxy, and the upstream's response
 // is dropped.
 #[test]
-fn a_request_goes_on_behind_routes_that_answer_nothing() {
+fn a_request_continues_after_routes_without_a_response() {
     let auth = proxy(json!({ "handle_response": [{ "match": { "status_code": [2] }, "routes": with(json!([
         { "handler": "headers", "request": { "set": { "X-User": ["{http.reverse_proxy.header.X-User}"] } } },
     ])) }] }));
-    let behind = proxy(
+    let second_proxy = proxy(
         json!({ "upstreams": [{ "dial": "10.0.0.2:80" }], "headers": { "response": { "set": { "X-Seen": ["{http.reverse_proxy.header.X-User}|{http.reverse_proxy.upstream.host}"] } } } }),
     );
-    let mut kit = Kit::new(&registry(), &with(json!([auth, behind])));
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let mut kit = Kit::new(&registry(), &with(json!([auth, second_proxy])));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     call.answer(200, &[("X-User", "alice")], Some(0));
     call.end();
     let pending = pending.poll(&mut kit).expect_err("the second proxy waits");
@@ -68,7 +68,7 @@ fn a_request_goes_on_behind_routes_that_answer_nothing() {
     assert!(call.carried.is_given_up() && second.carried.is_given_up());
     // If the first upstream rejects the request, its response is the client's.
     let answer = {
-        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        let (call, pending) = start_call(&mut kit, &Request::get("/"));
         call.answer(401, &[("WWW-Authenticate", "Basic")], Some(0));
         call.end();
         pending.finish(&mut kit)
@@ -78,7 +78,7 @@ fn a_request_goes_on_behind_routes_that_answer_nothing() {
 
 // Caddy: these two handlers are only valid in `handle_response`.
 #[test]
-fn nothing_to_copy_elsewhere() {
+fn copying_needs_an_upstream_response() {
     for name in ["copy_response", "copy_response_headers"] {
         let mut kit = Kit::new(&registry(), &with(json!([{ "handler": name }])));
         assert_eq!(kit.send(&Request::get("/")).status, 500, "{name}");
@@ -90,7 +90,7 @@ fn nothing_to_copy_elsewhere() {
 
 // A dirty test: an exchange on reused storage behaves as on fresh storage, whatever the previous exchange was.
 #[test]
-fn nothing_of_an_exchange_is_left_for_the_next() {
+fn no_state_of_an_exchange_is_left_for_the_next() {
     let options = || {
         json!({
             "headers": { "response": { "set": { "X-Seen": ["{http.reverse_proxy.header.X-A}|{http.reverse_proxy.status_code}"] } } },
@@ -107,25 +107,25 @@ fn nothing_of_an_exchange_is_left_for_the_next() {
     for first in &requests {
         for second in &requests {
             // One is cancelled, one fails, one is answered by routes, one streams.
-            let (call, pending) = ask(&mut dirty, first);
+            let (call, pending) = start_call(&mut dirty, first);
             drop(call);
             pending.cancel(&mut dirty);
-            let (call, pending) = ask(&mut dirty, first);
+            let (call, pending) = start_call(&mut dirty, first);
             drop(call);
             assert_eq!(pending.finish(&mut dirty).status, 502);
-            let (call, pending) = ask(&mut dirty, first);
+            let (call, pending) = start_call(&mut dirty, first);
             call.answer(500, &[("X-A", "first")], Some(9));
             drop(call);
             assert_eq!(pending.finish(&mut dirty).text(), "routes");
             exchange(&mut dirty, first, &[("X-A", "first")]);
             let mut fresh = kit(options());
-            let asked = |kit: &mut Kit| {
-                let (call, pending) = ask(kit, second);
+            let exchange_text = |kit: &mut Kit| {
+                let (call, pending) = start_call(kit, second);
                 let text = call.request_text();
                 pending.cancel(kit);
                 text
             };
-            assert_eq!(asked(&mut dirty), asked(&mut fresh));
+            assert_eq!(exchange_text(&mut dirty), exchange_text(&mut fresh));
             assert_eq!(exchange(&mut dirty, second, &[("X-B", "1")]), exchange(&mut fresh, second, &[("X-B", "1")]));
         }
     }

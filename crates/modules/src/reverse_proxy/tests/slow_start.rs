@@ -4,7 +4,7 @@ use causeway_pipeline::CallFault;
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
-use super::{ask, kit};
+use super::{kit, start_call};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -24,7 +24,7 @@ fn with_passive_checks(policy: &Value) -> Kit {
 /// Sends a request that is answered with this status, and returns whether it went to b.
 #[track_caller]
 fn is_of_b(kit: &mut Kit, status: u16) -> bool {
-    let (call, pending) = ask(kit, &Request::get("/"));
+    let (call, pending) = start_call(kit, &Request::get("/"));
     call.answer(status, &[], Some(0));
     call.end();
     let is_b = &*call.address == "b:1";
@@ -38,10 +38,10 @@ fn part(kit: &mut Kit) -> usize {
     (0..2000).filter(|_| is_of_b(kit, 200)).count() / 20
 }
 
-/// Sends requests until one goes to b and fails.
+/// Sends requests until one is forwarded to b and fails.
 fn fail(kit: &mut Kit) {
     loop {
-        let (call, pending) = ask(kit, &Request::get("/"));
+        let (call, pending) = start_call(kit, &Request::get("/"));
         if &*call.address == "b:1" {
             call.carried.fail(CallFault::Malformed("a line end"));
             drop(call);
@@ -82,7 +82,7 @@ fn after_failures() {
         assert!((45..=55).contains(&part(&mut kit)), "{policy}");
         fail(&mut kit);
         assert_eq!(part(&mut kit), 0, "{policy}");
-        // Also if no request comes in the meantime.
+        // Also if no request arrives in the meantime.
         kit.worker().advance(10 * SECOND);
         check_growth(&mut kit, &policy);
     }
@@ -131,7 +131,7 @@ fn requests_in_progress() {
     let mut kit = with_passive_checks(&json!({ "policy": "least_conn" }));
     fail(&mut kit);
     kit.worker().advance(60 * SECOND);
-    let held: Vec<_> = (0..150).map(|_| ask(&mut kit, &Request::get("/"))).collect();
+    let held: Vec<_> = (0..150).map(|_| start_call(&mut kit, &Request::get("/"))).collect();
     let of_b = held.iter().filter(|(call, _)| &*call.address == "b:1").count();
     assert!((45..=55).contains(&of_b), "{of_b} of 150");
     held.into_iter().for_each(|(_, pending)| pending.cancel(&mut kit));
@@ -149,11 +149,11 @@ fn weights() {
 
 // Policies that keep a key at its upstream, and `first`, are as without a slow start. So is an upstream without others.
 #[test]
-fn policies_without_it() {
+fn policies_without_slow_start() {
     let request = |number: u32| Request::get(&format!("/{number}")).field("Cookie", format!("lb={number}"));
     let addresses = |kit: &mut Kit, numbers: std::ops::Range<u32>| -> Vec<String> {
         let chosen = |number| {
-            let (call, pending) = ask(kit, &request(number));
+            let (call, pending) = start_call(kit, &request(number));
             pending.cancel(kit);
             call.address.to_string()
         };
@@ -164,7 +164,7 @@ fn policies_without_it() {
         let before = addresses(&mut kit, 0..40);
         let failing = (0..40).find(|number| before[*number as usize] == "b:1");
         if let Some(number) = failing {
-            let (call, pending) = ask(&mut kit, &request(number));
+            let (call, pending) = start_call(&mut kit, &request(number));
             call.carried.fail(CallFault::Malformed("a line end"));
             drop(call);
             pending.finish(&mut kit);
@@ -173,7 +173,7 @@ fn policies_without_it() {
         assert_eq!(addresses(&mut kit, 0..40), before, "{policy}");
     }
     let mut kit = with_passive_checks(&json!({ "policy": "round_robin" }));
-    for (call, pending) in [ask(&mut kit, &Request::get("/")), ask(&mut kit, &Request::get("/"))] {
+    for (call, pending) in [start_call(&mut kit, &Request::get("/")), start_call(&mut kit, &Request::get("/"))] {
         call.carried.fail(CallFault::Malformed("a line end"));
         drop(call);
         pending.finish(&mut kit);
@@ -186,7 +186,7 @@ fn policies_without_it() {
 
 // A reload keeps the time at which an upstream came back, for any duration of the slow start.
 #[test]
-fn a_reload_keeps_it() {
+fn a_reload_keeps_the_slow_start() {
     let (registry, routes) = (super::registry(), |slow_start: &str| {
         json!([{ "handle": [super::proxy(json!({
             "upstreams": [{ "dial": "a:1" }, { "dial": "b:1" }],

@@ -5,7 +5,7 @@ use causeway_pipeline::{Body, BodyFault, Frame, ShutdownPhase, Worker as _};
 use causeway_testkit::Request;
 use serde_json::{Value, json};
 
-use super::{ask, kit, registry};
+use super::{kit, registry, start_call};
 
 fn websocket() -> Request {
     Request::get("/chat")
@@ -36,7 +36,7 @@ fn next(body: &mut Body) -> Vec<u8> {
 #[test]
 fn an_upgrade_becomes_a_tunnel() {
     let mut kit = kit(json!({}));
-    let (call, pending) = ask(&mut kit, &websocket());
+    let (call, pending) = start_call(&mut kit, &websocket());
     let text = call.request_text();
     assert!(text.starts_with("GET /chat\nHost: localhost\nSec-WebSocket-Key: k\nUpgrade: websocket\n"), "{text}");
     assert!(!text.contains("Connection:"), "that is the machine's: {text}");
@@ -56,7 +56,7 @@ fn an_upgrade_becomes_a_tunnel() {
 #[test]
 fn an_extended_connect_becomes_an_upgrade() {
     let mut kit = kit(json!({}));
-    let (call, pending) = ask(&mut kit, &extended_connect("websocket"));
+    let (call, pending) = start_call(&mut kit, &extended_connect("websocket"));
     let text = call.request_text();
     assert!(text.starts_with("GET /chat\n") && text.contains("\nUpgrade: websocket\n"), "{text}");
     let key = text.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")).expect("a key");
@@ -72,20 +72,20 @@ fn an_extended_connect_becomes_an_upgrade() {
 }
 
 #[test]
-fn no_tunnel_where_none_was_agreed_on() {
+fn no_tunnel_without_an_agreed_upgrade() {
     let mut kit = kit(json!({}));
     // An ordinary response stays one.
     for (request, status) in [(websocket(), 200), (websocket(), 426), (extended_connect("websocket"), 403)] {
-        let (call, pending) = ask(&mut kit, &request);
+        let (call, pending) = start_call(&mut kit, &request);
         call.answer(status, &[], Some(0));
         call.end();
         assert_eq!(pending.finish(&mut kit).status, status);
     }
     // A protocol other than the requested one, and a switch without a request.
-    let (call, pending) = ask(&mut kit, &websocket());
+    let (call, pending) = start_call(&mut kit, &websocket());
     call.switch(&[("Upgrade", "gopher")]);
     assert_eq!(pending.finish(&mut kit).status, 502);
-    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
     call.answer(101, &[("Upgrade", "websocket")], None);
     assert_eq!(pending.finish(&mut kit).status, 502);
 }
@@ -100,7 +100,7 @@ fn upgrades_that_are_ignored() {
     // RFC 9110 §7.8: a list of names, each with an optional version.
     let listed = Request::get("/").upgrade("websocket, H2C/1").field("Connection", "Upgrade");
     for request in [h2c, listed, with_content] {
-        let (call, pending) = ask(&mut kit, &request);
+        let (call, pending) = start_call(&mut kit, &request);
         let text = call.request_text();
         assert!(!text.contains("Upgrade") && !text.contains("HTTP2-Settings"), "{text}");
         assert!(!matches!(call.take_body(), Some(Body::Tunnel(_))));
@@ -108,11 +108,11 @@ fn upgrades_that_are_ignored() {
     }
 }
 
-// RFC 9113 §8.6: HTTP/2 has no Upgrade. Forwarded as one, the request would wait for content that never comes.
+// RFC 9113 §8.6: HTTP/2 has no Upgrade. Forwarded as one, the request would wait for content that never arrives.
 #[test]
-fn nothing_is_upgraded_where_only_http2_is_spoken() {
+fn no_upgrade_for_http2_only_upstreams() {
     let mut kit = kit(json!({ "transport": { "protocol": "http", "versions": ["h2c"] } }));
-    let (call, pending) = ask(&mut kit, &websocket());
+    let (call, pending) = start_call(&mut kit, &websocket());
     let text = call.request_text();
     assert!(text.starts_with("GET /chat\n") && !text.contains("Upgrade"), "{text}");
     assert!(!matches!(call.take_body(), Some(Body::Tunnel(_))));
@@ -127,7 +127,7 @@ fn nothing_is_upgraded_where_only_http2_is_spoken() {
 fn a_tunnel_of_a_replaced_plan() {
     for (is_replaced, seconds) in [(true, 5), (false, 60)] {
         let mut kit = kit(json!({ "stream_close_delay": "5s", "stream_timeout": "60s" }));
-        let (call, pending) = ask(&mut kit, &websocket());
+        let (call, pending) = start_call(&mut kit, &websocket());
         let _outbound = call.take_body().expect("the outbound content");
         call.switch(&[("Upgrade", "WebSocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", "a")]);
         call.send(b"to the client");
@@ -154,7 +154,7 @@ fn a_shutdown() {
     ] {
         for is_closed in [true, false] {
             let mut kit = kit(options.clone());
-            let (call, pending) = ask(&mut kit, &websocket());
+            let (call, pending) = start_call(&mut kit, &websocket());
             let _outbound = call.take_body().expect("the outbound content");
             call.switch(&[("Upgrade", "WebSocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", "a")]);
             kit.worker().enter_phase(phase);
@@ -175,7 +175,7 @@ fn a_shutdown() {
     // Other protocols have no such frame: their tunnels go on.
     let mut kit = kit(json!({ "stream_close_delay": "5s" }));
     let request = Request::get("/").upgrade("other").field("Connection", "Upgrade").body_open();
-    let (call, pending) = ask(&mut kit, &request);
+    let (call, pending) = start_call(&mut kit, &request);
     let _outbound = call.take_body().expect("the outbound content");
     call.switch(&[("Upgrade", "other"), ("Connection", "Upgrade")]);
     kit.worker().enter_phase(ShutdownPhase::GraceOver);
@@ -184,12 +184,12 @@ fn a_shutdown() {
     assert_eq!(pending.finish(&mut kit).text(), "to the client");
 }
 
-// Caddy, `stream_timeout`: a tunnel is closed after this time, whatever it carries.
+// Caddy, `stream_timeout`: a tunnel is closed after this time, even if it is in use.
 #[test]
 fn a_tunnel_that_lasts_too_long() {
     let mut kit = kit(json!({ "stream_timeout": "10s" }));
     for is_late in [false, true] {
-        let (call, pending) = ask(&mut kit, &websocket());
+        let (call, pending) = start_call(&mut kit, &websocket());
         let _outbound = call.take_body().expect("the outbound content");
         call.switch(&[("Upgrade", "WebSocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", "a")]);
         call.send(b"to the client");
@@ -203,7 +203,7 @@ fn a_tunnel_that_lasts_too_long() {
     }
     // Another protocol has no such frame.
     let request = Request::get("/").upgrade("other").field("Connection", "Upgrade").body_open();
-    let (call, pending) = ask(&mut kit, &request);
+    let (call, pending) = start_call(&mut kit, &request);
     let _outbound = call.take_body().expect("the outbound content");
     call.switch(&[("Upgrade", "other"), ("Connection", "Upgrade")]);
     call.send(b"to the client");

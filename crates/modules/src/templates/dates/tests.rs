@@ -24,7 +24,7 @@ fn executed(template: &str) -> Result<String, String> {
 
 // Go, package time, "Layouts" and `ParseDuration`; Sprig, "Date Functions": the output of each template, or that it fails.
 #[test]
-fn go_has_the_same_times() {
+fn times_are_formatted_like_go() {
     assert_eq!(TEMPLATES.lines().count(), EXPECTED.lines().count());
     let mut faults = Vec::new();
     for (template, want) in TEMPLATES.lines().zip(EXPECTED.lines()) {
@@ -38,7 +38,7 @@ fn go_has_the_same_times() {
 
 // Sprig, `now`, `ago`, `durationRound`, and functions whose argument is no time: they take the present.
 #[test]
-fn the_present() {
+fn the_current_time() {
     for (template, want) in [
         ("{{now}}", "2026-11-27 13:00:00 +0100 CET"),
         ("{{now.UTC.Format \"15:04\"}} {{toJson now}}", "12:00 \"2026-11-27T13:00:00+01:00\""),
@@ -82,7 +82,7 @@ fn times_out_of_range() {
 proptest::proptest! {
     // Any layout and any text end without a panic.
     #[test]
-    fn any_layout_ends(pieces in proptest::collection::vec(proptest::sample::select(vec![
+    fn any_layout_terminates(pieces in proptest::collection::vec(proptest::sample::select(vec![
         "Jan", "January", "Mon", "Monday", "MST", "2006", "06", "002", "__2", "_2", "01", "02", "1", "2", "15", "03", "3",
         "04", "05", "PM", "pm", "Z07:00", "-0700", "-07", "Z070000", ".000", ".999", ",9", " ", "  ", "ä", "GMT+3", "UTC",
         "CEST", "Feb", "29", "9999", "0", "-1", "+24", ":", "T", "Z", "µs", "h", "1.5", "\u{0}",

@@ -37,7 +37,7 @@ fn check(pebble: &Pebble, properties: &str, storage: &str) {
     let ports = [(); 3].map(|()| free_ports());
     let balanced =
         [balance(pebble.http, ports.map(|[http, _]| http)), balance(pebble.https, ports.map(|[_, https]| https))];
-    // Pebble answers no server before all of them listen.
+    // Pebble responds to no server before all of them listen.
     pebble.signal(Signal::STOP);
     let servers: Vec<_> = (0..3)
         .map(|number| {
@@ -107,9 +107,9 @@ fn tls_alpn_01_with_redis() {
 #[test]
 fn a_challenge_of_caddy() {
     let (Some(caddy), Some(pebble)) = (caddy(), http_only()) else { return };
-    // Causeway places no order of its own: no handshake comes that would demand the certificate.
-    let [ports @ .., ask] = free_ports::<3>();
-    let options = format!("on_demand_tls {{\n\t\task http://localhost:{ask}/\n\t}}");
+    // Causeway places no order: no handshake requires the certificate.
+    let [ports @ .., permission_port] = free_ports::<3>();
+    let options = format!("on_demand_tls {{\n\t\task http://localhost:{permission_port}/\n\t}}");
     let site = site_with(FIRST, "disable_tlsalpn_challenge").replacen("tls {", "tls {\n\t\ton_demand", 1);
     let folder = pebble.folder(&options, &site);
     let other = pebble.folder("", "");

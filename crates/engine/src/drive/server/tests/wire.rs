@@ -1,4 +1,4 @@
-//! A wire in memory: what the peer sent, what it was sent, and how much of that it takes for now.
+//! A wire in memory: the bytes that the peer sent, those that it received, and the number that it can still take.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ pub(super) struct Wire {
     pub(super) outbound: Vec<u8>,
     /// Bytes that the peer takes before a write waits.
     pub(super) room: usize,
-    /// Whether times are kept, since that was last said.
+    /// Whether timestamps are kept, as last requested.
     pub(super) timed: Option<bool>,
 }
 
