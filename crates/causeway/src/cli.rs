@@ -148,15 +148,15 @@ struct Environ {
 
 /// An error which another process has already printed.
 #[derive(Debug)]
-struct AlreadySaid;
+struct AlreadyReported;
 
-impl std::fmt::Display for AlreadySaid {
+impl std::fmt::Display for AlreadyReported {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the server did not start")
     }
 }
 
-impl std::error::Error for AlreadySaid {}
+impl std::error::Error for AlreadyReported {}
 
 #[derive(Args)]
 struct Adapt {
@@ -188,7 +188,7 @@ pub(crate) fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<AlreadySaid>() => ExitCode::FAILURE,
+        Err(error) if error.is::<AlreadyReported>() => ExitCode::FAILURE,
         Err(error) => {
             output::note(&format!("Error: {error:#}"));
             ExitCode::FAILURE
@@ -237,7 +237,7 @@ impl Cli {
 
 impl RunFlags {
     fn run(&self, pingback: Option<SocketAddr>) -> anyhow::Result<()> {
-        let predecessor = Predecessor::meet()?;
+        let predecessor = Predecessor::connect()?;
         let line = predecessor.as_ref().and_then(Predecessor::line);
         Predecessor::report(line, self.run_after(predecessor, pingback))
     }
@@ -332,7 +332,7 @@ impl Adapt {
             }
             return output::print(source.document.text.trim_end());
         }
-        let adapted = source.adapt_with(&caddyfile::Directives::standard()).map_err(in_caddys_words_too)?;
+        let adapted = source.adapt_with(&caddyfile::Directives::standard()).map_err(with_caddy_message)?;
         source::warn(&adapted.warnings);
         if self.validate {
             source.validate(&source.adapt()?)?;
@@ -343,7 +343,7 @@ impl Adapt {
 }
 
 /// Adds Caddy's wording of a Caddyfile's mistake on a second line, unless the first line contains it.
-fn in_caddys_words_too(error: anyhow::Error) -> anyhow::Error {
+fn with_caddy_message(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<Mistake>() {
         Some(mistake) => anyhow::anyhow!("{}", mistake.with_caddys_words()),
         None => error,

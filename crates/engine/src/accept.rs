@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use causeway_pipeline::{Ends, ProxyPolicy, TcpProbes, TlsFacts};
+use causeway_pipeline::{Endpoints, ProxyPolicy, TcpProbes, TlsFacts};
 use progress::{Stamp, stage};
 use rustix::net::{SocketFlags, accept_with};
 use socket2::{SockRef, Socket, TcpKeepalive};
@@ -49,14 +49,14 @@ pub(crate) struct Adopted {
 
 /// All workers, with the index of the accepting one.
 #[derive(Clone)]
-pub(crate) struct Peers {
+pub(crate) struct Workers {
     /// The accepting worker's index.
     pub(crate) own: usize,
     pub(crate) loads: Arc<[Arc<Load>]>,
     pub(crate) commands: Vec<UnboundedSender<Command>>,
 }
 
-impl Peers {
+impl Workers {
     /// Counts a connection for the accepting worker and returns its index. For an ending listener, when the further workers
     /// may be ending too.
     fn keep(&self) -> usize {
@@ -143,7 +143,7 @@ pub(crate) async fn accept(
     key: ListenerKey,
     listener: Rc<Listener>,
     socket: Rc<Acceptor>,
-    peers: Peers,
+    peers: Workers,
 ) {
     let mut ends = false;
     // After the listener's end at most a full backlog is accepted: later connections must not keep an ending listener alive.
@@ -183,7 +183,7 @@ pub(crate) async fn accept(
                     peers.loads[worker].connections.fetch_sub(1, Ordering::Relaxed);
                 }
             }
-            Err(error) if is_the_peers(&error) => {}
+            Err(error) if is_of_connection(&error) => {}
             Err(_) if is_last => return,
             Err(error) => {
                 // Out of descriptors or memory: the listener stays readable, so accepting again at once would spin.
@@ -198,7 +198,7 @@ pub(crate) async fn accept(
 }
 
 /// Returns whether the error concerns only the connection at the front of the backlog, so the next accept may succeed.
-fn is_the_peers(error: &io::Error) -> bool {
+fn is_of_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
@@ -208,14 +208,14 @@ fn is_the_peers(error: &io::Error) -> bool {
 /// Starts the task of a connection on this worker, or first the task of its TLS handshake.
 pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, peer: Option<SocketAddr>) {
     let ends = match (listener.unix(), peer) {
-        (Some(path), _) => Ok(Ends::Unix(Rc::clone(path))),
+        (Some(path), _) => Ok(Endpoints::Unix(Rc::clone(path))),
         // Responses are written whole, so Nagle's algorithm could only delay them.
         (None, Some(peer)) => {
             if let Some(probes) = &listener.plan().probes {
                 // Best effort: without it a connection to a vanished peer only stays open longer.
                 let _ = set_probes(&stream, probes);
             }
-            stream.set_nodelay(true).and_then(|()| stream.local_addr()).map(|local| Ends::Ip { peer, local })
+            stream.set_nodelay(true).and_then(|()| stream.local_addr()).map(|local| Endpoints::Ip { peer, local })
         }
         (None, None) => unreachable!("the acceptor of a TCP socket reports the peer"),
     };
@@ -232,7 +232,7 @@ pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream,
         policy => {
             let place = Place { core: Rc::clone(core), is_held: true };
             let (listener, timeout) = (Rc::clone(listener), protocol.timeout);
-            tokio::task::spawn_local(heard(place, listener, stream, ends, policy, timeout));
+            tokio::task::spawn_local(after_proxy_header(place, listener, stream, ends, policy, timeout));
         }
     }
 }
@@ -266,11 +266,11 @@ impl Drop for Place {
 }
 
 /// Waits for a header of the PROXY protocol, and then begins the connection, or closes it.
-async fn heard(
+async fn after_proxy_header(
     mut place: Place,
     listener: Rc<Listener>,
     stream: TcpStream,
-    mut ends: Ends,
+    mut ends: Endpoints,
     policy: ProxyPolicy,
     timeout: Duration,
 ) {
@@ -283,7 +283,7 @@ async fn heard(
         }
         Ok(Ok(Start::Header { ends: reported, .. })) => {
             if policy != ProxyPolicy::Ignore {
-                ends = reported.map_or(ends, |(peer, local)| Ends::Ip { peer, local });
+                ends = reported.map_or(ends, |(peer, local)| Endpoints::Ip { peer, local });
             }
             None
         }
@@ -308,7 +308,7 @@ async fn heard(
 }
 
 /// Starts the task of a connection whose addresses are known.
-fn begin(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, ends: Ends) {
+fn begin(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, ends: Endpoints) {
     // For the profiler the accept counts as a write of ours: the peer's first bytes are a reaction to it.
     let mut stamp = Stamp::default();
     progress::written(&mut stamp);
@@ -335,7 +335,7 @@ fn start<T: Transport + 'static>(
     core: Rc<Core>,
     listener: Rc<Listener>,
     transport: T,
-    ends: Ends,
+    ends: Endpoints,
     tls: Option<Rc<TlsFacts>>,
     admission: u32,
     known: Known,
@@ -346,7 +346,7 @@ fn start<T: Transport + 'static>(
         Some(facts) => Protocol::protected(&offer, Some(facts.protocol.as_bytes())),
     };
     let connection = ServerConnection::new(core, listener, transport, machine, ends, tls, admission);
-    tokio::task::spawn_local(connection.known_by(known));
+    tokio::task::spawn_local(connection.with_profiler_state(known));
 }
 
 #[cfg(test)]

@@ -125,7 +125,7 @@ impl Home for Pool {
             // While the thread ends, its list may be gone already; then the block is freed.
             let _ = FREE.try_with(|free| free.borrow_mut().put(block));
         } else {
-            self.load.blocks_home_from_afar.fetch_add(1, Ordering::Relaxed);
+            self.load.blocks_returned_remotely.fetch_add(1, Ordering::Relaxed);
             self.returned.lock().unwrap_or_else(PoisonError::into_inner).push(block);
             self.any_returned.store(true, Ordering::Release);
         }

@@ -22,29 +22,29 @@ pub(crate) struct Input {
     /// for which it stopped has ended.
     fresh: bool,
     /// The machine was stopped early and may have further events, even without further bytes.
-    unheard: bool,
+    has_events: bool,
     /// The profiler delays the processing of the bytes.
     held: bool,
     /// The kernel timestamps received bytes.
     timed: bool,
     /// The last read returned at least [`BLOCK_BYTES_MIN`]: the peer sends faster than normal blocks are read.
-    ahead: bool,
+    filled_block: bool,
 }
 
 impl Input {
     /// Returns the bytes not consumed yet.
     pub(crate) fn bytes(&self) -> &[u8] {
-        self.block.as_ref().map_or(&[], |block| &block.as_slice()[self.used()])
+        self.block.as_ref().map_or(&[], |block| &block.as_slice()[self.unconsumed()])
     }
 
-    fn used(&self) -> Range<usize> {
+    fn unconsumed(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 
-    fn set_used(&mut self, used: Range<usize>) {
+    fn set_unconsumed(&mut self, unconsumed: Range<usize>) {
         // A block's size is `head_bytes_max` or the default, and the protocol machines' limits are u32.
         let place = |at: usize| u32::try_from(at).expect("a block is smaller than 4 GiB");
-        (self.start, self.end) = (place(used.start), place(used.end));
+        (self.start, self.end) = (place(unconsumed.start), place(unconsumed.end));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -53,7 +53,7 @@ impl Input {
 
     /// Returns whether the machine may have work: bytes to parse, or events left from its last call.
     pub(crate) fn has_more(&self) -> bool {
-        self.unheard || !self.is_empty()
+        self.has_events || !self.is_empty()
     }
 
     /// Returns whether the machine may make progress with the bytes.
@@ -74,25 +74,25 @@ impl Input {
     /// Returns a part of [`bytes`](Self::bytes) as a chunk, without copying. Panics without bytes.
     pub(crate) fn share(&self, range: Range<usize>) -> Chunk {
         let block = self.block.as_ref().expect("bytes are in a block");
-        let start = self.used().start;
+        let start = self.unconsumed().start;
         block.share(start + range.start..start + range.end)
     }
 
     /// Discards the first `bytes` bytes.
     pub(crate) fn consume(&mut self, bytes: usize) {
-        let Range { start, end } = self.used();
+        let Range { start, end } = self.unconsumed();
         debug_assert!(start + bytes <= end);
-        self.set_used(start + bytes..end);
+        self.set_unconsumed(start + bytes..end);
         // A machine that consumed bytes may continue with the next ones; one that consumed none needs more.
         self.fresh = bytes > 0;
     }
 
     /// Ends a run of the machine over the bytes. `stopped`: it was stopped before it had returned all events.
     pub(crate) fn handled(&mut self, stopped: bool) {
-        self.unheard = stopped;
+        self.has_events = stopped;
         // An empty block is filled from its front again, without moving bytes.
         if self.is_empty() {
-            self.set_used(0..0);
+            self.set_unconsumed(0..0);
         }
     }
 
@@ -107,7 +107,7 @@ impl Input {
 
     /// Sets whether the kernel timestamps received bytes. Returns whether this is a change.
     #[inline]
-    pub(crate) fn retimed(&mut self, timed: bool) -> bool {
+    pub(crate) fn set_timed(&mut self, timed: bool) -> bool {
         std::mem::replace(&mut self.timed, timed) != timed
     }
 
@@ -118,62 +118,62 @@ impl Input {
     /// that a waiting body holds, a long one with few bytes follows one with at least [`BLOCK_BYTES_MIN`], and a peer that sends
     /// single bytes holds normal ones.
     pub(crate) fn make_room(&mut self, blocks: &Blocks, size_max: BlockSize) -> bool {
-        let used = self.used();
-        let size = if self.ahead { size_max } else { BlockSize::Normal };
+        let unconsumed = self.unconsumed();
+        let size = if self.filled_block { size_max } else { BlockSize::Normal };
         let Some(block) = &mut self.block else {
             self.block = Some(blocks.take_sized(size));
             self.number = self.number.wrapping_add(1);
-            self.set_used(0..0);
+            self.set_unconsumed(0..0);
             return true;
         };
         // The block is older than the last `grow`, and a head of the current limit may not fit.
         let is_outgrown = block.capacity() < blocks.bytes();
-        if used.len() == block.capacity() && !is_outgrown {
+        if unconsumed.len() == block.capacity() && !is_outgrown {
             return false;
         }
         // Chunks share this block, so it must not be written to: the unconsumed bytes move to another block.
         if is_outgrown || !block.is_unique() {
             // A long block may hold more unconsumed bytes than a normal one has room for.
-            let size = if used.len() < blocks.bytes() { size } else { BlockSize::Long };
+            let size = if unconsumed.len() < blocks.bytes() { size } else { BlockSize::Long };
             let mut next = blocks.take_sized(size);
-            next.as_mut_slice()[..used.len()].copy_from_slice(&block.as_slice()[used.clone()]);
+            next.as_mut_slice()[..unconsumed.len()].copy_from_slice(&block.as_slice()[unconsumed.clone()]);
             *block = next;
             self.number = self.number.wrapping_add(1);
-            self.set_used(0..used.len());
-        } else if used.start > 0 && block.capacity() - used.end < ROOM_MIN {
-            block.as_mut_slice().copy_within(used.clone(), 0);
-            self.set_used(0..used.len());
+            self.set_unconsumed(0..unconsumed.len());
+        } else if unconsumed.start > 0 && block.capacity() - unconsumed.end < ROOM_MIN {
+            block.as_mut_slice().copy_within(unconsumed.clone(), 0);
+            self.set_unconsumed(0..unconsumed.len());
         }
         true
     }
 
     /// Returns the free space after the bytes; empty before [`make_room`](Self::make_room).
     pub(crate) fn room(&mut self) -> &mut [u8] {
-        let end = self.used().end;
+        let end = self.unconsumed().end;
         self.block.as_mut().map_or(&mut [], |block| &mut block.as_mut_slice()[end..])
     }
 
     /// Records that `bytes` bytes were read into the room.
     pub(crate) fn filled(&mut self, bytes: usize) {
-        let Range { start, end } = self.used();
-        self.set_used(start..end + bytes);
+        let Range { start, end } = self.unconsumed();
+        self.set_unconsumed(start..end + bytes);
         self.fresh = true;
-        self.ahead = bytes >= BLOCK_BYTES_MIN;
+        self.filled_block = bytes >= BLOCK_BYTES_MIN;
     }
 
     /// Returns an empty block to the pool. Called when a read is pending, so that idle connections hold no block.
     pub(crate) fn rest(&mut self) {
         if self.is_empty() {
             self.block = None;
-            self.set_used(0..0);
+            self.set_unconsumed(0..0);
         }
     }
 
     /// Discards all bytes and events.
     pub(crate) fn forget(&mut self) {
-        self.unheard = false;
+        self.has_events = false;
         self.block = None;
-        self.set_used(0..0);
+        self.set_unconsumed(0..0);
     }
 }
 
@@ -310,7 +310,7 @@ mod tests {
         let second = input.share(0..10);
         input.consume(10);
         // Short, so that the next block would be a normal one.
-        input.ahead = false;
+        input.filled_block = false;
         assert_eq!(read(&mut input, &blocks, BlockSize::Long, 10), LONG_BYTES);
         assert_eq!((input.bytes().len(), first.len(), second.len()), (LONG_BYTES - 10, BLOCK_BYTES_MIN, 10));
     }

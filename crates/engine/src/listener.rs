@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::accept::{Acceptor, Adopted, Peers, accept, carry};
+use crate::accept::{Acceptor, Adopted, Workers, accept, carry};
 use crate::ports::AcceptingSocket;
 use crate::tls::{Certificates, TlsPlan};
 use crate::worker::Core;
@@ -267,7 +267,7 @@ struct Open {
 /// All listeners of one worker.
 pub(crate) struct Listeners {
     core: Rc<Core>,
-    peers: Peers,
+    peers: Workers,
     generation: Rc<Generation>,
     prepared: Option<Prepared>,
     open: BTreeMap<ListenerKey, Open>,
@@ -278,7 +278,7 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    pub(crate) fn new(core: Rc<Core>, peers: Peers) -> Self {
+    pub(crate) fn new(core: Rc<Core>, peers: Workers) -> Self {
         Self {
             core,
             peers,
@@ -407,7 +407,7 @@ impl Listeners {
     /// backlogs are empty.
     pub(crate) async fn drain(&mut self, patience: Duration) {
         self.abandon();
-        self.core.lifecycle.be_patient(patience);
+        self.core.lifecycle.set_idle_grace(patience);
         self.end(|_| true);
         self.core.drain();
         join(std::mem::take(&mut self.closing)).await;

@@ -21,7 +21,7 @@ use causeway_pipeline::{BoundAddress, ListenerSpec, Plan, ShutdownPhase};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::accept::{Adopted, Peers};
+use crate::accept::{Adopted, Workers};
 use crate::listener::{Change, ListenerKey};
 use crate::observer::{self, Observer, Plans};
 use crate::pools::{BlockingSpec, WorkPools};
@@ -178,7 +178,7 @@ impl Engine {
         };
         let mut specs = Vec::new();
         for (number, (inbox, change)) in inboxes.into_iter().zip(changes).enumerate() {
-            let peers = Peers { own: number, loads: Arc::clone(&engine.loads), commands: engine.commands.clone() };
+            let peers = Workers { own: number, loads: Arc::clone(&engine.loads), commands: engine.commands.clone() };
             let pools = pools.clone();
             specs.push(WorkerSpec { number, inbox, change, pools, peers });
         }

@@ -14,7 +14,7 @@ use causeway_message::names;
 
 use crate::fault::HeadFault;
 use crate::limits::Limits;
-use crate::parse::{Parsed, Spare, has_end, parse_trailers};
+use crate::parse::{HeadStorage, Parsed, has_end, parse_trailers};
 use crate::scan;
 
 /// The position of the parser in a message's content.
@@ -75,7 +75,7 @@ impl BodyParser {
         &mut self,
         input: &[u8],
         limits: &Limits,
-        head: &mut impl Spare,
+        head: &mut impl HeadStorage,
     ) -> Result<ParsedPiece, HeadFault> {
         let mut at = 0;
         loop {
@@ -174,7 +174,7 @@ impl BodyParser {
         input: &[u8],
         at: usize,
         limits: &Limits,
-        head: &mut impl Spare,
+        head: &mut impl HeadStorage,
     ) -> Result<ParsedPiece, HeadFault> {
         if let [b'\r', b'\n', ..] = input {
             return Ok(ParsedPiece::End(at + 2));

@@ -212,12 +212,12 @@ fn line_end(input: &[u8], cr: usize) -> Result<usize, ScanStop> {
 }
 
 /// The head of either role that the caller passes in; trailers replace its fields.
-pub(crate) trait Spare {
+pub(crate) trait HeadStorage {
     fn clear(&mut self);
     fn fields_mut(&mut self) -> &mut FieldMap;
 }
 
-impl Spare for Head {
+impl HeadStorage for Head {
     fn clear(&mut self) {
         self.clear();
     }
@@ -227,7 +227,7 @@ impl Spare for Head {
     }
 }
 
-impl Spare for ResponseHead {
+impl HeadStorage for ResponseHead {
     fn clear(&mut self) {
         self.clear();
     }
@@ -238,7 +238,7 @@ impl Spare for ResponseHead {
 }
 
 /// Parses a trailer section (RFC 9112 §7.1.2) into the head's fields and clears the rest of the head.
-pub(crate) fn parse_trailers(input: &[u8], limits: &Limits, head: &mut impl Spare) -> Result<Parsed, HeadFault> {
+pub(crate) fn parse_trailers(input: &[u8], limits: &Limits, head: &mut impl HeadStorage) -> Result<Parsed, HeadFault> {
     head.clear();
     let max = limits.trailers_bytes_max as usize;
     let parsed = match fields(input, 0, limits.fields_max, head.fields_mut()) {

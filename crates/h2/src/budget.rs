@@ -171,12 +171,12 @@ impl Meter {
     }
 
     #[inline]
-    pub(crate) fn head_came(&mut self, budgets: &Budgets) {
+    pub(crate) fn head_received(&mut self, budgets: &Budgets) {
         self.control.left = (self.control.left + CONTROL_FOR_HEAD).min(budgets.control);
     }
 
     #[inline]
-    pub(crate) fn data_went(&mut self, budgets: &Budgets) {
+    pub(crate) fn data_sent(&mut self, budgets: &Budgets) {
         self.control.left = (self.control.left + CONTROL_FOR_DATA).min(budgets.control);
     }
 }

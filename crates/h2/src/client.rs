@@ -47,7 +47,7 @@ pub struct Client {
     draining: bool,
     eof: bool,
     // Whether the server's SETTINGS have been received.
-    met: bool,
+    has_settings: bool,
     // Number of streams that may be opened before.
     early: usize,
 }
@@ -57,7 +57,7 @@ impl Client {
     #[must_use]
     pub fn new(settings: Rc<Settings>) -> Self {
         let connection = Connection::new(settings, Role::Client);
-        Self { connection, bound: None, draining: false, eof: false, met: false, early: STREAMS_EARLY }
+        Self { connection, bound: None, draining: false, eof: false, has_settings: false, early: STREAMS_EARLY }
     }
 
     /// The input that the connection waits for: the server's SETTINGS, the rest of a frame, or, without open streams,
@@ -106,7 +106,7 @@ impl Client {
     /// Number of streams that the server allows at once; `None` before its SETTINGS.
     #[must_use]
     pub fn streams_max(&self) -> Option<usize> {
-        self.met.then_some(self.connection.peer.streams_max as usize)
+        self.has_settings.then_some(self.connection.peer.streams_max as usize)
     }
 
     /// Number of streams that may be opened now.
@@ -114,7 +114,7 @@ impl Client {
     pub fn room(&self) -> usize {
         let max = match (self.connection.peer.streams_max as usize).min(STREAMS_MAX) {
             _ if self.is_last() => 0,
-            max if self.met => max,
+            max if self.has_settings => max,
             // A guess, or the limit of an earlier connection.
             max => max.min(self.early),
         };
@@ -230,7 +230,7 @@ impl Client {
                 }
                 Err(fault) => return self.fail(fault, input, out),
             };
-            self.met |= self.connection.is_met();
+            self.has_settings |= self.connection.is_met();
             if event.is_some() {
                 return ClientHandled { consumed: at, event };
             }

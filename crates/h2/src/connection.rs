@@ -318,7 +318,7 @@ impl Connection {
             self_dependent = depends_on(priority) == frame.stream;
             fragment = rest;
         }
-        self.meter.head_came(&self.settings.budgets);
+        self.meter.head_received(&self.settings.budgets);
         let end_stream = frame.has(flag::END_STREAM);
         if frame.has(flag::END_HEADERS) {
             let bytes = BlockBytes::Read(fragment);

@@ -75,7 +75,7 @@ impl Server {
         server.connection.apply(peer_settings)?;
         server.connection.note_opened(1);
         let kind = RequestKind { is_head: request.method() == Method::Head, ..RequestKind::default() };
-        server.connection.open(1, (kind, 0), Remote::Done, Local::Owed, Priority::default());
+        server.connection.open(1, (kind, 0), Remote::Done, Local::HeadPending, Priority::default());
         Ok(server)
     }
 
@@ -253,7 +253,8 @@ impl Server {
         self.connection.begin(out);
         let Connection { streams, encoder, peer, .. } = &mut self.connection;
         let Some(stream) = streams.get_mut(stream.0) else { return };
-        if stream.local != Local::Owed || !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
+        if stream.local != Local::HeadPending || !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS
+        {
             return;
         }
         stream.kind.expects_continue &= status != StatusCode::CONTINUE;
@@ -277,7 +278,7 @@ impl Server {
         self.connection.begin(out);
         let Connection { streams, encoder, repeat, peer, .. } = &mut self.connection;
         let Some(entry) = streams.get_mut(stream.0) else { return };
-        if entry.local != Local::Owed {
+        if entry.local != Local::HeadPending {
             return;
         }
         let status = head.status();

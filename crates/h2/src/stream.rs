@@ -51,7 +51,7 @@ pub(crate) enum Remote {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Local {
     /// The final head has not been sent.
-    Owed,
+    HeadPending,
     /// Number of bytes of the declared content left to send.
     Sized(u64),
     Stream,

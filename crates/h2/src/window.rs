@@ -43,12 +43,12 @@ impl Window {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Receive {
     left: i32,
-    owed: u32,
+    unannounced: u32,
 }
 
 impl Receive {
     pub(crate) const fn new(bytes: u32) -> Self {
-        Self { left: bytes as i32, owed: 0 }
+        Self { left: bytes as i32, unannounced: 0 }
     }
 
     /// Counts received bytes. `slack` is the number of bytes that the peer may send beyond the window before it has
@@ -65,19 +65,19 @@ impl Receive {
 
     /// Counts bytes that were read and may be announced.
     #[inline]
-    pub(crate) fn owe(&mut self, bytes: u32) {
-        self.owed += bytes;
+    pub(crate) fn add_read(&mut self, bytes: u32) {
+        self.unannounced += bytes;
     }
 
     /// Returns the number of bytes to announce now, or 0, and counts them as announced. `full` is the window's size.
     #[inline]
     pub(crate) fn announce(&mut self, full: u32) -> u32 {
         // At least 1, so that a window of one byte is announced too.
-        if self.owed < (full / 2).max(1) {
+        if self.unannounced < (full / 2).max(1) {
             return 0;
         }
-        self.left += self.owed as i32;
-        std::mem::take(&mut self.owed)
+        self.left += self.unannounced as i32;
+        std::mem::take(&mut self.unannounced)
     }
 
     /// The number of bytes that the peer may send by its own count.
@@ -105,9 +105,9 @@ mod tests {
         let mut receive = Receive::new(100);
         assert_eq!(receive.take(101, 0), Err(Fault::FLOW_CONTROL));
         assert_eq!((receive.take(100, 0), receive.take(1, 0)), (Ok(()), Err(Fault::FLOW_CONTROL)));
-        receive.owe(49);
+        receive.add_read(49);
         assert_eq!((receive.announce(100), receive.left()), (0, 0));
-        receive.owe(1);
+        receive.add_read(1);
         assert_eq!((receive.announce(100), receive.left()), (50, 50));
         assert_eq!(receive.take(60, 10), Ok(()));
         assert_eq!(receive.take(1, 10), Err(Fault::FLOW_CONTROL));

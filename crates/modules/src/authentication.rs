@@ -83,7 +83,7 @@ struct Basic {
     /// Sorted by name.
     accounts: Box<[Account]>,
     /// Index of the account whose password takes the longest to check.
-    dearest: usize,
+    slowest: usize,
     challenge: Box<[u8]>,
     cache: Option<StateId<Rc<Cache>>>,
     user: VarId,
@@ -157,7 +157,7 @@ impl Basic {
                 Err(at) => accounts.insert(at, account),
             }
         }
-        let dearest = (0..accounts.len()).max_by_key(|&at| accounts[at].hash.cost()).unwrap_or_default();
+        let slowest = (0..accounts.len()).max_by_key(|&at| accounts[at].hash.cost()).unwrap_or_default();
         let realm = if written.realm.is_empty() { "restricted" } else { &written.realm };
         let challenge = format!("Basic realm=\"{realm}\"").into_bytes();
         if FieldValue::parse(&challenge).is_none() {
@@ -165,7 +165,7 @@ impl Basic {
         }
         Ok(Self {
             accounts: accounts.into(),
-            dearest,
+            slowest,
             challenge: challenge.into(),
             // A reload with equal accounts keeps the cache.
             cache: written.hash_cache.map(|NoOptions {}| build.kept_state(identity, |_| Rc::default())),
@@ -226,7 +226,7 @@ impl Basic {
         let work =
             Work::of(WorkKind::Password).for_party("account", name).for_party("client", cx.client().ip.map(network));
         let (this, password) = (Arc::clone(self), Zeroizing::new(password.to_vec()));
-        let at = account.unwrap_or(self.dearest);
+        let at = account.unwrap_or(self.slowest);
         offload(&**cx.worker(), work, move || this.accounts[at].hash.matches(&password)).map_err(|_| Fault::busy())
     }
 
@@ -259,7 +259,7 @@ impl Account {
         build: &mut Build<'_>,
     ) -> Result<(Self, String), BuildError> {
         // Placeholders that are known at load are expanded; others stay literal.
-        let mut text = |written: &str| build.template_of_known(written).literal().unwrap_or(written).to_owned();
+        let mut text = |written: &str| build.template_keeping_unknown(written).literal().unwrap_or(written).to_owned();
         let (name, password) = (text(&written.username), text(&written.password));
         if name.is_empty() || password.is_empty() {
             let found = if name.is_empty() { "no username" } else { "no password" };

@@ -4,7 +4,7 @@ use causeway_message::{FieldMap, List, Method, names};
 
 /// The result of the preconditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Precondition {
     /// No precondition prevents the normal response.
     Perform,
     /// Respond with 304.
@@ -15,31 +15,36 @@ pub(crate) enum Verdict {
 
 /// Evaluates the preconditions in the order of RFC 9110 §13.2.2, for a representation with this entity tag that was last modified at this
 /// time, in seconds since 1970. Does not allocate.
-pub(crate) fn evaluate(fields: &FieldMap, method: Method<'_>, etag: Option<&[u8]>, modified: Option<u64>) -> Verdict {
+pub(crate) fn evaluate(
+    fields: &FieldMap,
+    method: Method<'_>,
+    etag: Option<&[u8]>,
+    modified: Option<u64>,
+) -> Precondition {
     // Steps 1 and 2: If-Match, else If-Unmodified-Since. Both guard against changes. A missing validator fails the
     // first; for the second §13.1.4 ignores the condition then.
     if fields.contains(names::IF_MATCH) {
         if !lists(fields, names::IF_MATCH, etag, strong) {
-            return Verdict::Failed;
+            return Precondition::Failed;
         }
     } else if let (Some(since), Some(modified)) = (date(fields.get(names::IF_UNMODIFIED_SINCE)), modified)
         && modified > since
     {
-        return Verdict::Failed;
+        return Precondition::Failed;
     }
     let reads = matches!(method, Method::Get | Method::Head);
     // Steps 3 and 4: If-None-Match, else, for GET and HEAD only, If-Modified-Since.
     if fields.contains(names::IF_NONE_MATCH) {
         if lists(fields, names::IF_NONE_MATCH, etag, weak) {
-            return if reads { Verdict::NotModified } else { Verdict::Failed };
+            return if reads { Precondition::NotModified } else { Precondition::Failed };
         }
     } else if reads
         && let (Some(since), Some(modified)) = (date(fields.get(names::IF_MODIFIED_SINCE)), modified)
         && modified <= since
     {
-        return Verdict::NotModified;
+        return Precondition::NotModified;
     }
-    Verdict::Perform
+    Precondition::Perform
 }
 
 /// Returns whether `If-None-Match` lists this tag; `*` lists none in particular.

@@ -150,7 +150,7 @@ impl Encode {
             // RFC 9110 §9.3.2: fields that depend on the content may be absent. GET may be too short for a coding.
             body if body.len().is_none() && cx.original().method() == Method::Head => false,
             Body::Empty | Body::Parts(_) | Body::Tunnel(_) => false,
-            // DEVIATES from Caddy, which compresses a body of unknown length only if the first piece is long enough. The first piece is not
+            // DEVIATES Caddy, which compresses a body of unknown length only if the first piece is long enough. The first piece is not
             // there yet, and its length has no relation to the whole.
             body => body.len().is_none_or(|len| len > self.length_min),
         }

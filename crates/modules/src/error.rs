@@ -27,7 +27,7 @@ struct StaticError {
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: ErrorConfig = build.parse(value)?;
     let status = Status::parse(written.status_code, build)?;
-    Ok(Box::new(StaticError { words: build.template_of_known(&written.error), status }))
+    Ok(Box::new(StaticError { words: build.template_keeping_unknown(&written.error), status }))
 }
 
 impl Handler for StaticError {

@@ -24,7 +24,7 @@ pub(crate) enum FieldText {
 
 impl FieldText {
     pub(crate) fn build(written: &str, build: &mut Build<'_>) -> Self {
-        let template = build.template_of_known(written);
+        let template = build.template_keeping_unknown(written);
         let Some(text) = template.literal() else { return Self::Live(template) };
         let mut fixed = None;
         with_field_value(text.as_bytes(), |value| fixed = Some(value.into()));
@@ -59,7 +59,7 @@ pub(crate) enum FieldNameTemplate {
 impl FieldNameTemplate {
     // A name without placeholders is parsed once, here; a dynamic one on every request.
     pub(crate) fn build(written: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let template = build.template_of_known(written);
+        let template = build.template_keeping_unknown(written);
         match template.literal().map(FieldName::parse) {
             None => Ok(Self::Live(template)),
             Some(Some(name)) => Ok(Self::Fixed(name)),

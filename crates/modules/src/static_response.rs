@@ -57,7 +57,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
             values.iter().map(|value| FieldText::build(value, build)).collect(),
         ));
     }
-    let body = build.template_of_known(&written.body);
+    let body = build.template_keeping_unknown(&written.body);
     let body = match body.literal().map(|literal| literal.as_bytes().to_vec()) {
         Some(literal) => {
             let kind = kind_of(&literal);

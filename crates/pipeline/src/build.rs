@@ -25,7 +25,7 @@ use crate::context::{ComputedId, Context, LocalId, MatcherId, ValueKind, VarId};
 use crate::handler::{Handler, Matcher};
 use crate::metrics::Metrics;
 use crate::route::{
-    FamilyId, GroupId, Index, Link, List, Plan, Route, RoutesId, ServerId, ServerPlan, StateId, Traced,
+    FamilyId, GroupId, HandlerEntry, Index, List, Plan, Route, RoutesId, ServerId, ServerPlan, StateId, Traced,
 };
 use crate::template::{Template, Unknown, VARIABLES};
 use crate::trust::{Confusable, FetchedRanges, FetchedTable, Trust};
@@ -358,7 +358,7 @@ impl<'r> Build<'r> {
     }
 
     /// Compiles a placeholder string; unknown placeholders render as their text in the configuration.
-    pub fn template_of_known(&mut self, source: &str) -> Template {
+    pub fn template_keeping_unknown(&mut self, source: &str) -> Template {
         Template::compile(source, Unknown::Written, self)
     }
 
@@ -593,19 +593,19 @@ impl<'r> Build<'r> {
         // The matchers' templates have set the flag; the handlers' are separate.
         let reads_body = std::mem::take(&mut self.reads_body);
         let matched = names::matched(listed("match"));
-        let mut links = self.within(matched, |build| build.links(listed("handle")))?;
-        // After the nested routes' links, which the build of the handlers has appended.
-        let start = self.plan.links.len() as u32;
-        self.plan.links.append(&mut links);
-        let handlers = start..self.plan.links.len() as u32;
+        let mut entries = self.within(matched, |build| build.entries(listed("handle")))?;
+        // After the nested routes' entries, which the build of the handlers has appended.
+        let start = self.plan.entries.len() as u32;
+        self.plan.entries.append(&mut entries);
+        let handlers = start..self.plan.entries.len() as u32;
         let group = (!written.group.is_empty()).then(|| self.group(&written.group));
         Ok(Route { matchers, handlers, group, terminal: written.terminal, series: None, reads_body })
     }
 
-    /// Builds a route's handlers. Handlers with nested routes append links to the plan, so this route's are collected
+    /// Builds a route's handlers. Handlers with nested routes append entries to the plan, so this route's are collected
     /// first and appended together, which keeps their range contiguous.
-    fn links(&mut self, handlers: &[Value]) -> Result<Vec<Link>, BuildError> {
-        let mut links = Vec::new();
+    fn entries(&mut self, handlers: &[Value]) -> Result<Vec<HandlerEntry>, BuildError> {
+        let mut entries = Vec::new();
         for (index, value) in handlers.iter().enumerate() {
             let handler = self.at(format!("handle[{index}]"), |build| build.handler(value))?;
             let reads_body = std::mem::take(&mut self.reads_body);
@@ -613,9 +613,9 @@ impl<'r> Build<'r> {
             let is_traced = self.is_traced && value.get("handler").is_none_or(|name| name != "access_log");
             let handler = if is_traced { Box::new(Traced::new(handler, value)) } else { handler };
             let marks = self.names.marks(value.get("handler").and_then(Value::as_str).unwrap_or("handler"));
-            links.push(Link { handler, marks, reads_body });
+            entries.push(HandlerEntry { handler, marks, reads_body });
         }
-        Ok(links)
+        Ok(entries)
     }
 
     /// Builds routes under a name that prefixes their own names in profiles.

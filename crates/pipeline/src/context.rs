@@ -30,7 +30,7 @@ use causeway_message::{Chunk, FieldMap, FieldValue, Head, StatusCode, names};
 
 use crate::body::{Frame, Mailbox};
 use crate::handler::{Fault, FaultId};
-use crate::listen::{Ends, TransferLimit};
+use crate::listen::{Endpoints, TransferLimit};
 use crate::route::{Flow, Generation, ServerId};
 use crate::template::Template;
 use crate::worker::Worker;
@@ -74,7 +74,7 @@ pub struct Failure<'c> {
 #[derive(Debug, Clone)]
 pub struct Arrival {
     /// The ends of the connection.
-    pub ends: Ends,
+    pub ends: Endpoints,
     /// The scheme: whether the connection is protected by TLS.
     pub scheme: Scheme,
     /// The server of the plan that handles the request.

@@ -46,9 +46,9 @@ pub use build::{Build, BuildError, Registry};
 pub use context::{AlternativeName, Arrival, Client, ClientCertificate, Context, Failure, Scheme, Spare, TlsFacts};
 pub use handler::{Fault, FaultId, Handler, Matched, Matcher, PathReach, Reach, Reason, Response, Step, Stop};
 pub use listen::{
-    BoundAddress, ClientAuthentication, ClientAuthenticationMode, Ends, HeadLimits, Http2, ListenAddress, ListenerSpec,
-    ListeningSocket, Protocols, ProxyPolicy, ProxyProtocol, TcpProbes, Timeouts, TlsPolicy, TlsSpec, TlsVersion,
-    TransferLimit, UNIX_PEER, UnixAddress,
+    BoundAddress, ClientAuthentication, ClientAuthenticationMode, Endpoints, HeadLimits, Http2, ListenAddress,
+    ListenerSpec, ListeningSocket, Protocols, ProxyPolicy, ProxyProtocol, TcpProbes, Timeouts, TlsPolicy, TlsSpec,
+    TlsVersion, TransferLimit, UNIX_PEER, UnixAddress,
 };
 pub use log_limit::LogLimit;
 pub use metrics::{Metrics, MetricsSpec};

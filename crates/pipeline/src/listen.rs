@@ -111,7 +111,7 @@ impl fmt::Display for BoundAddress {
 
 /// The two ends of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ends {
+pub enum Endpoints {
     /// The addresses of a TCP connection, or those that a proxy reports.
     Ip {
         /// The client's address, or that of the last proxy.
@@ -123,7 +123,7 @@ pub enum Ends {
     Unix(Rc<str>),
 }
 
-impl Ends {
+impl Endpoints {
     /// Returns the peer's address; `None` for a Unix socket.
     #[must_use]
     pub fn peer(&self) -> Option<SocketAddr> {
@@ -151,7 +151,7 @@ impl Ends {
 }
 
 /// Shows the peer, for logs; `@` is one of a Unix socket, as in Caddy.
-impl fmt::Display for Ends {
+impl fmt::Display for Endpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ip { peer, .. } => peer.fmt(f),

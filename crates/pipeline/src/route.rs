@@ -101,7 +101,7 @@ pub(crate) struct List {
     pub(crate) index: Option<Index>,
 }
 
-pub(crate) struct Link {
+pub(crate) struct HandlerEntry {
     pub(crate) handler: Box<dyn Handler>,
     pub(crate) marks: Marks,
     /// The handler's configuration contains `{http.request.body}`.
@@ -132,7 +132,7 @@ type StateMaker = Box<dyn Fn(&Rc<dyn Worker>) -> Rc<dyn Any> + Send + Sync>;
 pub struct Plan {
     pub(crate) servers: Vec<ServerPlan>,
     pub(crate) lists: Vec<List>,
-    pub(crate) links: Vec<Link>,
+    pub(crate) entries: Vec<HandlerEntry>,
     pub(crate) groups_len: u32,
     pub(crate) states: Vec<StateMaker>,
     /// The kept states ([`Build::kept_state`](crate::Build::kept_state)) by type and key, as indices into `states`.
@@ -187,8 +187,8 @@ impl Plan {
         self.server(server).is_none_or(|server| server.is_progress)
     }
 
-    fn link(&self, id: HandlerId) -> &Link {
-        &self.links[id.0 as usize]
+    fn entry(&self, id: HandlerId) -> &HandlerEntry {
+        &self.entries[id.0 as usize]
     }
 }
 
@@ -446,7 +446,7 @@ pub fn poll(cx: &mut Context, task: &mut Task<'_>) -> Verdict {
             cx.poll_step(task)
         } else {
             // The future's work belongs to the spans of the handler that waits.
-            let _within = generation.plan().link(cx.flow().current).marks.enter();
+            let _within = generation.plan().entry(cx.flow().current).marks.enter();
             cx.poll_step(task)
         };
         let Poll::Ready(step) = polled else { return Verdict::Waiting };
@@ -473,14 +473,14 @@ pub fn end(cx: &Context, outcome: &Outcome) {
         log.end(cx, outcome);
     }
     for id in &cx.flow().entered {
-        plan.link(*id).handler.end(cx, outcome);
+        plan.entry(*id).handler.end(cx, outcome);
     }
 }
 
 /// Returns the progress point of the last route whose handler was entered; `None` if there was no handler.
 pub fn answered(cx: &Context) -> Option<Point> {
     let last = cx.flow().entered.last()?;
-    Some(cx.generation().plan().link(*last).marks.answered)
+    Some(cx.generation().plan().entry(*last).marks.answered)
 }
 
 fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
@@ -568,7 +568,7 @@ fn next(cx: &mut Context, plan: &Plan) -> Result<Option<HandlerId>, Stop> {
         // When the innermost list is done, the chain continues in the list that called it.
         let Some(&place) = cx.flow().calls.last() else { return Ok(None) };
         if place.next < place.end {
-            if plan.link(HandlerId(place.next)).reads_body {
+            if plan.entry(HandlerId(place.next)).reads_body {
                 read_body(cx, Excess::IsText)?;
             }
             cx.flow_mut().place().next += 1;
@@ -643,7 +643,7 @@ fn enter(cx: &mut Context, plan: &Plan, id: HandlerId) -> Result<Step, Fault> {
     flow.back.push(flow.entered.len() as u16);
     flow.entered.push(id);
     (flow.direction, flow.current) = (Direction::In, id);
-    let link = plan.link(id);
+    let link = plan.entry(id);
     let _within = link.marks.enter();
     let step = link.handler.enter(cx);
     settle(cx, &step);
@@ -657,11 +657,11 @@ fn settle(cx: &mut Context, step: &Step) {
     }
 }
 
-fn back<'p>(cx: &mut Context, plan: &'p Plan) -> Option<&'p Link> {
+fn back<'p>(cx: &mut Context, plan: &'p Plan) -> Option<&'p HandlerEntry> {
     let flow = cx.flow_mut();
     let at = flow.back.pop()?;
     (flow.direction, flow.current, flow.left) = (Direction::Out, flow.entered[usize::from(at)], at);
-    Some(plan.link(flow.current))
+    Some(plan.entry(flow.current))
 }
 
 /// Runs the server's error routes for a fault, at most once. Without error routes the response has the fault's

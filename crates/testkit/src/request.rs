@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use causeway_message::{Chunk, FieldMap, FieldValue, Head, NameRef, Version};
-use causeway_pipeline::{BodyFault, Ends, Frame, Scheme, TlsFacts};
+use causeway_pipeline::{BodyFault, Endpoints, Frame, Scheme, TlsFacts};
 
 /// A request: the bytes of an HTTP/1.1 head with ranges, so that filling a context's head needs a single copy, as in
 /// the protocol machine. Also its body, peer and scheme.
@@ -18,7 +18,7 @@ pub struct Request {
     fields: Vec<Placed>,
     pub(crate) body: Vec<Piece>,
     pub(crate) ending: BodyEnding,
-    pub(crate) ends: Ends,
+    pub(crate) ends: Endpoints,
     pub(crate) scheme: Scheme,
     pub(crate) upgrade: bool,
     pub(crate) tls: Option<Rc<TlsFacts>>,
@@ -45,8 +45,8 @@ pub(crate) enum BodyEnding {
 }
 
 /// A connection to 192.0.2.80:80.
-fn ends(peer: SocketAddr) -> Ends {
-    Ends::Ip { peer, local: ([192, 0, 2, 80], 80).into() }
+fn ends(peer: SocketAddr) -> Endpoints {
+    Endpoints::Ip { peer, local: ([192, 0, 2, 80], 80).into() }
 }
 
 impl Request {
@@ -161,7 +161,7 @@ impl Request {
     /// Makes the request arrive over the Unix socket with this path.
     #[must_use]
     pub fn over_unix(mut self, path: &str) -> Self {
-        self.ends = Ends::Unix(path.into());
+        self.ends = Endpoints::Unix(path.into());
         self
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use causeway_pipeline::{Arrival, Ends, TlsFacts};
+use causeway_pipeline::{Arrival, Endpoints, TlsFacts};
 use http::Extensions;
 
 /// The connection of a request, in the request's extensions; not on a Unix socket, whose peers have no address.
@@ -72,7 +72,7 @@ impl LastTls {
 pub(crate) fn put(arrival: &Arrival, tls: &LastTls, extensions: &mut Extensions) {
     let tls = arrival.tls.as_ref().map(|facts| tls.facts(facts));
     // The peers of a Unix socket have no address.
-    let Ends::Ip { peer, local } = arrival.ends else { return };
+    let Endpoints::Ip { peer, local } = arrival.ends else { return };
     extensions.insert(ConnectInfo { peer, local, tls });
     #[cfg(feature = "axum")]
     extensions.insert(axum::extract::ConnectInfo(peer));

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use causeway_h1::{Limits, parse_head};
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::{Arrival, Build, Context, Ends, Generation, Registry, Scheme, Spare, Template, Worker};
+use causeway_pipeline::{Arrival, Build, Context, Endpoints, Generation, Registry, Scheme, Spare, Template, Worker};
 use causeway_testkit::FakeWorker;
 use serde_json::json;
 
@@ -53,7 +53,7 @@ fn under_way(case: &cases::PlaceholderCase) -> (Context, Template) {
     let mut spare = Spare::new(Rc::clone(&worker), Generation::vacant());
     parse_head(cases::request().as_bytes(), &Limits::default(), spare.head_mut()).expect("a good head");
     let arrival = Arrival {
-        ends: Ends::Ip { peer: ([192, 0, 2, 1], 4711).into(), local: ([192, 0, 2, 80], 80).into() },
+        ends: Endpoints::Ip { peer: ([192, 0, 2, 1], 4711).into(), local: ([192, 0, 2, 80], 80).into() },
         scheme: Scheme::Http,
         tls: None,
         server,

@@ -11,7 +11,7 @@ use causeway_message::{FieldValue, StatusCode, names};
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::{
-    Arrival, Build, BuildError, Context, Ends, Fault, Generation, Handler, Registry, Scheme, ServerId, Spare, Step,
+    Arrival, Build, BuildError, Context, Endpoints, Fault, Generation, Handler, Registry, Scheme, ServerId, Spare, Step,
     Template, Verdict, Worker, route,
 };
 use causeway_testkit::FakeWorker;
@@ -100,7 +100,7 @@ impl PreparedPlan {
         let worker: Rc<dyn Worker> = FakeWorker::new();
         let generation = Generation::new(Arc::new(build.finish()), &worker, None);
         let arrival = Arrival {
-            ends: Ends::Ip { peer: ([192, 0, 2, 1], 4711).into(), local: ([192, 0, 2, 80], 80).into() },
+            ends: Endpoints::Ip { peer: ([192, 0, 2, 1], 4711).into(), local: ([192, 0, 2, 80], 80).into() },
             scheme: Scheme::Http,
             tls: None,
             server: plain,

@@ -7,7 +7,7 @@ use causeway_config::plan::canonical_path;
 use causeway_message::{Method, NameRef, names};
 use causeway_modules::cache::Purge;
 use causeway_pipeline::metrics::Format;
-use causeway_pipeline::{Context, Ends, Handler, Step};
+use causeway_pipeline::{Context, Endpoints, Handler, Step};
 
 use super::answer::AdminResponse;
 use super::remote::{RemoteClient, RemoteGuard};
@@ -150,7 +150,7 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
             Err(AdminResponse::error(400, words))
         }
         "/causeway/upgrade" => {
-            let is_over_unix = matches!(cx.arrival().ends, Ends::Unix(_));
+            let is_over_unix = matches!(cx.arrival().ends, Endpoints::Unix(_));
             only_post(AdminCommand::Upgrade { is_over_unix })
         }
         place if place.starts_with("/pki/") => {

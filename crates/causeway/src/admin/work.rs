@@ -285,7 +285,7 @@ impl CommandContext {
     ) -> Result<AdminResponse, AdminResponse> {
         let language = language(content_type)?;
         let text = text(body, CONFIG_BYTES_MAX).await?;
-        // DEVIATES from Caddy, which treats an empty body as `null` and stops serving: a client whose file is missing
+        // DEVIATES Caddy, which treats an empty body as `null` and stops serving: a client whose file is missing
         // sends an empty body.
         if text.is_empty() {
             return Err(AdminResponse::error(400, "loading config: found an empty body, expected a configuration"));

@@ -111,7 +111,7 @@ pub(crate) fn followed(flags: &ConfigFlags, source: server::ConfigFile, watch: W
 /// Serves a generated configuration until a signal or the admin API stops the server. The running configuration of a
 /// process whose place this one takes comes before it.
 pub(crate) fn serve_generated(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> {
-    let predecessor = Predecessor::meet()?;
+    let predecessor = Predecessor::connect()?;
     let line = predecessor.as_ref().and_then(Predecessor::line);
     if let Some(predecessor) = predecessor {
         serving.adapted = AdaptedDocument::of(predecessor.config().clone());

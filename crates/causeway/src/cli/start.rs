@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use super::{AlreadySaid, RunFlags, output};
+use super::{AlreadyReported, RunFlags, output};
 
 /// Polling interval for the process and the listener.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const CHECK_EVERY: Duration = Duration::from_millis(10);
 /// Time limit for a connection to send the token.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(2);
 const TOKEN_BYTES: usize = 32;
@@ -56,14 +56,14 @@ impl Start {
                 Ok((stream, _)) if is_ours(&stream, &token) => break,
                 // A connection of another process: ignore it.
                 Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(LOOK_EVERY),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(CHECK_EVERY),
                 Err(error) => return Err(error).context("listening for the server's start message"),
             }
             if let Some(status) = child.try_wait().context("waiting for the server's process")? {
                 // With status 1 the child has printed the reason on the shared standard error. Otherwise a signal ended
                 // it, or another failure.
                 return Err(if status.code() == Some(1) {
-                    AlreadySaid.into()
+                    AlreadyReported.into()
                 } else {
                     anyhow::anyhow!("the server's process ended before it served: {status}")
                 });

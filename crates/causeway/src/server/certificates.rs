@@ -33,7 +33,7 @@ use super::storage::{self, Storages};
 use super::tickets::Tickets;
 
 /// Longest interval between two checks of the expiry dates; Caddy's value.
-const LOOK_EVERY: Duration = Duration::from_secs(10 * 60);
+const CHECK_EVERY: Duration = Duration::from_secs(10 * 60);
 
 /// How often a storage is cleaned; Caddy's value. And the shortest pause between two attempts.
 const CLEAN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -154,7 +154,7 @@ impl Custody {
             loaded_ocsp: OcspPolicy { disabled: wanted.no_ocsp_for_sources, ..OcspPolicy::default() },
             managed: all_managed,
             public: orders.iter().map(|order| order.public().clone()).collect(),
-            look_every: wanted.look_every.unwrap_or(LOOK_EVERY),
+            look_every: wanted.look_every.unwrap_or(CHECK_EVERY),
         };
         let endpoint = on_demand.and_then(|on_demand| on_demand.permission().map(str::to_owned));
         let names = on_demand.cloned();
@@ -342,7 +342,7 @@ async fn renew(keeper: Arc<Keeper>) {
         let at_work = Arc::clone(&keeper);
         let next = tokio::task::spawn_blocking(move || at_work.renew(SystemTime::now())).await;
         // A panic was already reported by its thread; certificates are renewed early enough to wait for the next round.
-        tokio::time::sleep(next.unwrap_or(LOOK_EVERY)).await;
+        tokio::time::sleep(next.unwrap_or(CHECK_EVERY)).await;
     }
 }
 

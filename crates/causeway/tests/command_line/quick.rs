@@ -173,7 +173,7 @@ fn one_response() {
         (&["--status", "503"], 503, ""),
         (&["-s", "503", "-b", "later"], 503, "later"),
         (&["--body", "no", "404"], 404, "no"),
-        // RFC 9110 §15.3.6: a 205 has no content. DEVIATES from Caddy, which sends it.
+        // RFC 9110 §15.3.6: a 205 has no content. DEVIATES Caddy, which sends it.
         (&["--body", "no", "205"], 205, ""),
         (&["--body", "this", "not this"], 200, "this"),
         (&["{http.request.method} {http.request.uri.path}"], 200, "GET /"),

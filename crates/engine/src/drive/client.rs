@@ -115,7 +115,7 @@ impl<T: Transport> ClientConnection<T> {
         let mut out = self.line.begin_turn(task);
         // Before anything else: held bytes are older than any that a read would bring.
         if self.line.input.is_held() {
-            self.look_at_hold(task);
+            self.check_hold(task);
         }
         let mut flow = self.begin_calls(task, &mut out);
         if flow.is_continue() {
@@ -341,7 +341,7 @@ impl<T: Transport> ClientConnection<T> {
                 } else {
                     call.put(Frame::Chunk(line.input.share(range)));
                 }
-                call.look_at_reader(machine, out);
+                call.sync_reader(machine, out);
             }
             ClientEvent::Trailers { .. } => {
                 call.put(Frame::Trailers(Box::new(std::mem::take(head.fields_mut()))));
@@ -460,7 +460,7 @@ impl<T: Transport> ClientConnection<T> {
 
     /// Processes the delayed bytes if their time has come.
     #[cold]
-    fn look_at_hold(&mut self, task: &mut Task<'_>) {
+    fn check_hold(&mut self, task: &mut Task<'_>) {
         if let Poll::Ready(read) = self.line.poll_hold(task) {
             self.take_up(read, task);
         }
@@ -569,7 +569,7 @@ impl<T: Transport> ClientConnection<T> {
             task.waker().wake_by_ref();
             return ControlFlow::Continue(());
         }
-        if let Some(deadline) = self.look_at_liveness(now, task, out) {
+        if let Some(deadline) = self.check_liveness(now, task, out) {
             if now >= deadline {
                 self.fail_all(&CallFault::Stalled);
                 return ControlFlow::Break(());

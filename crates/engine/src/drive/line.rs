@@ -131,7 +131,7 @@ impl<T: Transport> Line<T> {
         }
         // The kernel's receive times cost a control message per read: only while a profile runs.
         let is_timed = is_heard();
-        if self.input.retimed(is_timed) {
+        if self.input.set_timed(is_timed) {
             self.transport.set_timestamps(is_timed);
         }
         let read = {

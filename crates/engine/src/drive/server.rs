@@ -26,7 +26,7 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 
 use causeway_message::{StatusCode, StreamId, WriteList};
-use causeway_pipeline::{Arrival, BodyFault, Ending, Ends, Frame, Scheme, TlsFacts};
+use causeway_pipeline::{Arrival, BodyFault, Ending, Endpoints, Frame, Scheme, TlsFacts};
 use progress::{Stamp, stage};
 
 use super::line::{Flush, Line};
@@ -116,7 +116,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         listener: Rc<Listener>,
         transport: T,
         machine: M,
-        ends: Ends,
+        ends: Endpoints,
         tls: Option<Rc<TlsFacts>>,
         admission: u32,
     ) -> Self {
@@ -140,9 +140,9 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
     }
 
     /// Takes over the profiler's state from the accept or the TLS handshake.
-    pub(crate) fn known_by(mut self, known: Known) -> Self {
+    pub(crate) fn with_profiler_state(mut self, known: Known) -> Self {
         self.stamp = known.stamp;
-        self.line.input.retimed(known.is_timed);
+        self.line.input.set_timed(known.is_timed);
         self
     }
 
@@ -153,7 +153,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             self.drain(task, &mut out);
         }
         if self.line.input.is_held() {
-            self.look_at_hold(task);
+            self.check_hold(task);
         }
         let mut flow = self.rounds(task, &mut out);
         if flow.is_continue() {
@@ -255,7 +255,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             if exchange.wake.take_ready() {
                 exchange.resume(machine, &line.core, task, out);
             } else {
-                exchange.look_at_body(machine, task, out);
+                exchange.sync_reader(machine, task, out);
             }
         }
     }
@@ -460,7 +460,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             exchange.pump(machine, &line.core, task, out);
             // The content may be the request's own body, as an echo sends it. The bytes that it took must return to the peer's window
             // now: the next turn may be one that waits for exactly these bytes.
-            exchange.look_at_body(machine, task, out);
+            exchange.sync_reader(machine, task, out);
         }
     }
 

@@ -44,7 +44,7 @@ impl ListenerFixture {
     fn new() -> Self {
         let load = Arc::new(Load::default());
         let services = Core::begin(92, 1024, WorkPools::new(BlockingSpec::default(), 1), Arc::clone(&load));
-        let peers = Peers { own: 0, loads: [Arc::clone(&load)].into(), commands: Vec::new() };
+        let peers = Workers { own: 0, loads: [Arc::clone(&load)].into(), commands: Vec::new() };
         let other = std::net::TcpListener::bind(ANY).unwrap();
         let listeners = Listeners::new(Rc::clone(services.core()), peers);
         Self { listeners, _services: services, load, other }

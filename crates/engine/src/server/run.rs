@@ -8,7 +8,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::Command;
-use crate::accept::Peers;
+use crate::accept::Workers;
 use crate::blocks::BLOCK_BYTES_MIN;
 use crate::clock;
 use crate::listener::{Change, Listeners};
@@ -21,7 +21,7 @@ pub(super) struct WorkerSpec {
     pub(super) inbox: UnboundedReceiver<Command>,
     pub(super) change: Change,
     pub(super) pools: WorkPools,
-    pub(super) peers: Peers,
+    pub(super) peers: Workers,
 }
 
 impl WorkerSpec {

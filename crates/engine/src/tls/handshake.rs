@@ -23,7 +23,7 @@ use std::task::{Context as Task, Poll};
 use std::time::{Duration, Instant};
 
 use causeway_pipeline::worker::{Work, WorkKind, offload};
-use causeway_pipeline::{Ends, TlsFacts};
+use causeway_pipeline::{Endpoints, TlsFacts};
 use progress::{Stamp, stage};
 use rustls::server::{Accepted, Acceptor, UnbufferedServerConnection};
 use rustls::{HandshakeKind, ServerConfig, SignatureAlgorithm};
@@ -69,7 +69,7 @@ pub(crate) fn begin(
     listener: &Rc<Listener>,
     plan: Arc<TlsPlan>,
     (tcp, stamp): (TcpStream, Stamp),
-    ends: Ends,
+    ends: Endpoints,
     carry: impl FnOnce(Secured) + 'static,
 ) {
     let timeouts = listener.plan().timeouts;
@@ -95,7 +95,7 @@ pub(crate) fn begin(
                 handshake.close(session).await;
             }
             Err(Refusal::Silent) => {}
-            Err(Refusal::Told(bytes)) => {
+            Err(Refusal::Alert(bytes)) => {
                 handshake.deadline.set(clock::now() + timeouts.linger);
                 handshake.send_and_linger(&bytes).await;
             }
@@ -118,13 +118,13 @@ enum Refusal {
     /// Close without a message: the peer has closed or timed out, or the policy drops it.
     Silent,
     /// Send these bytes, then close.
-    Told(Vec<u8>),
+    Alert(Vec<u8>),
 }
 
 impl Refusal {
     /// Refuses with an unprotected alert.
     fn alert(description: u8) -> Self {
-        Self::Told(alert::in_the_clear(description).to_vec())
+        Self::Alert(alert::in_the_clear(description).to_vec())
     }
 }
 
@@ -135,7 +135,7 @@ struct Handshake {
     plan: Arc<TlsPlan>,
     /// `Some` until [`hand_over`](Self::hand_over).
     tcp: RefCell<Option<TcpStream>>,
-    ends: Ends,
+    ends: Endpoints,
     deadline: Cell<Instant>,
     timer: Cell<TimerKey>,
     /// The peer has not sent a byte yet.
@@ -228,7 +228,7 @@ impl Handshake {
             }
             if let Err(error) = result {
                 tracing::debug!(peer = %self.ends, %error, "TLS handshake failed");
-                return Err(Refusal::Told(session.out));
+                return Err(Refusal::Alert(session.out));
             }
             // Only our first flight needs a signature, so later steps stay on the worker. After a HelloRetryRequest, which
             // counts as a flight here, the signature is in the second.
@@ -242,7 +242,7 @@ impl Handshake {
             }
             if session.inbound.is_full() {
                 session.refuse(alert::INTERNAL_ERROR);
-                return Err(Refusal::Told(session.out));
+                return Err(Refusal::Alert(session.out));
             }
             self.fill(&mut session.inbound).await?;
         }
@@ -258,7 +258,7 @@ impl Handshake {
                 return Err(if is_plain && self.listener.plan().redirect_bytes_max.is_some() {
                     Refusal::Silent
                 } else if is_plain {
-                    Refusal::Told(PLAIN_HTTP.to_vec())
+                    Refusal::Alert(PLAIN_HTTP.to_vec())
                 } else {
                     Refusal::alert(alert::INTERNAL_ERROR)
                 });
@@ -273,9 +273,9 @@ impl Handshake {
                     // Caddy, http_redirect: a longer head than that gets no response.
                     Some(max) if redirect::is_too_long(bytes, max) => return Err(Refusal::Silent),
                     Some(max) => {
-                        return Err(Refusal::Told(redirect::answer(bytes, max).unwrap_or(PLAIN_HTTP.to_vec())));
+                        return Err(Refusal::Alert(redirect::answer(bytes, max).unwrap_or(PLAIN_HTTP.to_vec())));
                     }
-                    None => return Err(Refusal::Told(PLAIN_HTTP.to_vec())),
+                    None => return Err(Refusal::Alert(PLAIN_HTTP.to_vec())),
                 }
             }
             // The acceptor has a buffer of its own, so it gets only the new bytes.
@@ -298,7 +298,7 @@ impl Handshake {
                         {
                             bytes.extend(alert::in_the_clear(description));
                         }
-                        return Err(Refusal::Told(bytes));
+                        return Err(Refusal::Alert(bytes));
                     }
                 }
             }

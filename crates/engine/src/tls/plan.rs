@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use causeway_pipeline::{Ends, ListenerSpec, ListeningSocket, Protocols, TlsPolicy};
+use causeway_pipeline::{Endpoints, ListenerSpec, ListeningSocket, Protocols, TlsPolicy};
 use ipnet::IpNet;
 use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
@@ -156,7 +156,7 @@ impl TlsPlan {
     }
 
     /// Returns the first policy that matches a ClientHello.
-    pub(super) fn choose(&self, server_name: Option<&str>, ends: &Ends) -> Option<&CompiledPolicy> {
+    pub(super) fn choose(&self, server_name: Option<&str>, ends: &Endpoints) -> Option<&CompiledPolicy> {
         self.policies.iter().find(|policy| policy.is_met(server_name, ends))
     }
 
@@ -183,7 +183,7 @@ impl TlsPlan {
         policy: &CompiledPolicy,
         hello: &ClientHello<'_>,
         server_name: Option<&str>,
-        ends: &Ends,
+        ends: &Endpoints,
     ) -> Option<Arc<CertifiedKey>> {
         // The server name is already in lower case; the configured names are not.
         // A client that names a server never gets the default name's certificate, which it would refuse.
@@ -202,7 +202,7 @@ impl TlsPlan {
         policy: &CompiledPolicy,
         hello: &ClientHello<'_>,
         server_name: Option<&str>,
-        ends: &Ends,
+        ends: &Endpoints,
     ) -> Option<ObtainedCertificate> {
         // A policy with tags selects among the certificates that there are.
         if !policy.spec.certificate_tags.is_empty() {
@@ -265,7 +265,7 @@ pub(super) fn challenge_config(certificate: Arc<CertifiedKey>, secret: &Arc<Writ
 
 impl CompiledPolicy {
     /// Returns whether all matchers of the policy accept the ClientHello; an empty list accepts everything.
-    fn is_met(&self, server_name: Option<&str>, ends: &Ends) -> bool {
+    fn is_met(&self, server_name: Option<&str>, ends: &Endpoints) -> bool {
         let TlsPolicy { server_names, remote_ranges, remote_ranges_not, local_ranges, .. } = &self.spec;
         // As in Caddy, a matcher of addresses refuses a Unix socket, which has none.
         let within =

@@ -81,7 +81,7 @@ impl Lifecycle {
     }
 
     /// Lets idle connections stay open for a time after the drain begins.
-    pub(crate) fn be_patient(&self, patience: Duration) {
+    pub(crate) fn set_idle_grace(&self, patience: Duration) {
         self.idle_until.set((!patience.is_zero()).then(|| clock::now() + patience));
     }
 

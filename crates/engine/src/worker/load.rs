@@ -20,14 +20,14 @@ pub(crate) struct Load {
     pub(crate) blocks_lent: AtomicU64,
     pub(crate) blocks_home: AtomicU64,
     /// Blocks returned on other threads.
-    pub(crate) blocks_home_from_afar: AtomicU64,
+    pub(crate) blocks_returned_remotely: AtomicU64,
     pub(crate) observed: Observed,
 }
 
 impl Load {
     /// Returns the number of blocks in use. Exact while the worker is idle.
     pub(crate) fn blocks_lent(&self) -> u64 {
-        let home = self.blocks_home.load(Ordering::Relaxed) + self.blocks_home_from_afar.load(Ordering::Relaxed);
+        let home = self.blocks_home.load(Ordering::Relaxed) + self.blocks_returned_remotely.load(Ordering::Relaxed);
         // Read after the returns, so that a block returned in between does not make the difference negative; the
         // reads may still be reordered.
         self.blocks_lent.load(Ordering::Relaxed).saturating_sub(home)

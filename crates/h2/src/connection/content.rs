@@ -194,7 +194,7 @@ impl Connection {
             Remote::Open(None) => true,
             Remote::Done => false,
         };
-        stream.receive.owe(bytes);
+        stream.receive.add_read(bytes);
         let by = if is_needed { stream.receive.announce(self.settings.stream_window) } else { 0 };
         if by > 0 {
             frame::put_window_update(id, by, out);
@@ -202,7 +202,7 @@ impl Connection {
     }
 
     pub(super) fn give_connection(&mut self, bytes: u32, out: &mut WriteList) {
-        self.receive.owe(bytes);
+        self.receive.add_read(bytes);
         let by = self.receive.announce(self.settings.connection_window.max(WINDOW_DEFAULT));
         if by > 0 {
             frame::put_window_update(0, by, out);

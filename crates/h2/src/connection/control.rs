@@ -81,7 +81,7 @@ impl Connection {
             Some(stream) if stream.is_closed() => Ok(InputStep::Done),
             Some(stream) => {
                 // A stream whose response has begun did its work, as one that is read to its end.
-                if stream.local == Local::Owed {
+                if stream.local == Local::HeadPending {
                     self.meter.reset(&self.settings.budgets)?;
                 }
                 self.forget(frame.stream, out);

@@ -41,7 +41,7 @@ impl Connection {
         let wanted = match stream.local {
             Local::Sized(left) => usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len()),
             Local::Stream | Local::Tunnel => chunk.len(),
-            Local::Owed | Local::Ended | Local::Finished => 0,
+            Local::HeadPending | Local::Ended | Local::Finished => 0,
         };
         let mut room = wanted.min(stream.send.available()).min(self.send.available());
         // Bytes beyond the declared length are dropped once all sendable ones have been sent.
@@ -69,7 +69,7 @@ impl Connection {
             // By reference: the content of a large response is never copied.
             out.put_chunk(chunk.split_to(len));
             // A peer that receives content may send more control frames, such as WINDOW_UPDATE.
-            self.meter.data_went(&self.settings.budgets);
+            self.meter.data_sent(&self.settings.budgets);
         }
         if is_rest {
             drop_all(chunk);
@@ -82,7 +82,7 @@ impl Connection {
         let Some(stream) = self.streams.get_mut(id) else { return };
         match stream.local {
             // RFC 9113 §8.1.1: END_STREAM before the declared length would make the message malformed.
-            Local::Owed | Local::Sized(1..) => return self.reset(id, out),
+            Local::HeadPending | Local::Sized(1..) => return self.reset(id, out),
             Local::Sized(0) | Local::Stream | Local::Tunnel => {
                 out.put(&frame::header(0, kind::DATA, flag::END_STREAM, id));
             }

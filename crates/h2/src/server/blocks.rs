@@ -55,17 +55,17 @@ impl Server {
         let RequestSummary { body, declared, kind, priority, head_bytes } = request;
         let priority = self.priority_of(id, priority);
         let remote = if end_stream { Remote::Done } else { Remote::Open(declared) };
-        self.connection.open(id, (kind, head_bytes), remote, Local::Owed, priority);
+        self.connection.open(id, (kind, head_bytes), remote, Local::HeadPending, priority);
         Event::Head { stream: StreamId(id), body, upgrade: kind.is_connect }
     }
 
     // A priority received before the stream was opened overrides the one in its head (RFC 9218 §7.1).
     #[inline]
-    fn priority_of(&mut self, id: u32, said: Option<Priority>) -> Priority {
+    fn priority_of(&mut self, id: u32, requested: Option<Priority>) -> Priority {
         if self.early.is_empty() {
-            said.unwrap_or_default()
+            requested.unwrap_or_default()
         } else {
-            self.early_priority(id).or(said).unwrap_or_default()
+            self.early_priority(id).or(requested).unwrap_or_default()
         }
     }
 
@@ -88,9 +88,9 @@ impl Server {
         match self.life {
             // RFC 9113 §6.8: streams after the last one are ignored.
             Life::Last(last) if id > last => Some(Refusal::Silent),
-            _ if streams.len() >= streams_max && streams.counted() >= streams_max => Some(Refusal::Told),
+            _ if streams.len() >= streams_max && streams.counted() >= streams_max => Some(Refusal::Reset),
             // Tested before the block is decoded, so the sum exceeds its bound by one head at most.
-            _ if streams.heads_bytes() >= u64::from(self.connection.settings.heads_bytes_max) => Some(Refusal::Told),
+            _ if streams.heads_bytes() >= u64::from(self.connection.settings.heads_bytes_max) => Some(Refusal::Reset),
             _ => None,
         }
     }
@@ -105,7 +105,7 @@ impl Server {
         self.connection.decode(block, &mut NoSink)?;
         self.connection.note_opened(block.stream);
         match refusal {
-            Refusal::Told => self.reset_unannounced(block.stream, ErrorCode::RefusedStream, out),
+            Refusal::Reset => self.reset_unannounced(block.stream, ErrorCode::RefusedStream, out),
             Refusal::Silent => {
                 self.connection.meter.reset(&self.connection.settings.budgets)?;
                 self.connection.ignore_from_now(block.stream);
@@ -134,7 +134,7 @@ impl Server {
             // The stream is opened so that the owner can send an error response.
             Problem::Refused(status) => {
                 let remote = if end_stream { Remote::Done } else { Remote::Open(None) };
-                self.connection.open(id, (RequestKind::default(), 0), remote, Local::Owed, Priority::default());
+                self.connection.open(id, (RequestKind::default(), 0), remote, Local::HeadPending, Priority::default());
                 Ok(Some(Event::Fault { stream: Some(StreamId(id)), fault: status }))
             }
         }
@@ -186,5 +186,5 @@ impl Server {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     Silent,
-    Told,
+    Reset,
 }

@@ -7,7 +7,7 @@ use causeway_pipeline::{Body, BodyPart, Context, Response};
 use super::CacheRules;
 use super::status::{self, Handled};
 use super::stored::StoredResponse;
-use crate::conditional::{self, Verdict};
+use crate::conditional::{self, Precondition};
 use crate::partial;
 use crate::range::{self, RequestedRanges};
 
@@ -33,9 +33,9 @@ impl CacheRules {
         }
         let (method, request) = (cx.head().method(), request.unwrap_or(cx.head().fields()));
         match conditional::evaluate(request, method, stored.etag(), stored.modified) {
-            Verdict::NotModified => return Response::empty(StatusCode::NOT_MODIFIED),
+            Precondition::NotModified => return Response::empty(StatusCode::NOT_MODIFIED),
             // The cache forwards such conditions.
-            Verdict::Failed | Verdict::Perform => {}
+            Precondition::Failed | Precondition::Perform => {}
         }
         let len = stored.body.len() as u64;
         let ranges = match request.get(names::RANGE) {

@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 
 use super::entry::{FileContent, FileEntry, Version};
 use super::{FileServerPlan, made};
-use crate::conditional::{self, Verdict};
+use crate::conditional::{self, Precondition};
 use crate::partial;
 use crate::range::{self, Range, RequestedRanges};
 use crate::rendered::with_field_value;
@@ -52,7 +52,7 @@ pub(super) fn give(site: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
         if let Some(step) = canonical(cx, entry.seen.is_index) {
             return step;
         }
-        // DEVIATES from Caddy, which sends the file: no matcher of the file's path holds for a path with a slash that a rewrite has made.
+        // DEVIATES Caddy, which sends the file: no matcher of the file's path holds for a path with a slash that a rewrite has made.
         if !entry.seen.is_index && cx.path().ends_with(b"/") {
             return Step::Fail(Fault::status(StatusCode::NOT_FOUND));
         }
@@ -82,15 +82,15 @@ pub(super) fn give(site: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
     let modified = entry.modified.as_ref().map(|(seconds, _)| *seconds);
     let etag = cx.response().fields().get(names::ETAG);
     match conditional::evaluate(head.fields(), head.method(), etag, modified) {
-        Verdict::NotModified => {
+        Precondition::NotModified => {
             // RFC 9110 §15.4.5: with a tag, the date is redundant.
             if etag.is_some() {
                 cx.response_mut().remove(names::LAST_MODIFIED);
             }
             return Step::Respond(Response::empty(StatusCode::NOT_MODIFIED));
         }
-        Verdict::Failed => return Step::Respond(Response::empty(StatusCode::PRECONDITION_FAILED)),
-        Verdict::Perform => {}
+        Precondition::Failed => return Step::Respond(Response::empty(StatusCode::PRECONDITION_FAILED)),
+        Precondition::Perform => {}
     }
     // RFC 9110 §14.2: Range is defined for GET only.
     let asked = match head.fields().get(names::RANGE) {

@@ -71,7 +71,7 @@ impl Ops {
         let set = set(written.set, build)?;
         let (mut clear, mut delete) = (false, Vec::with_capacity(written.delete.len()));
         for name in written.delete {
-            let pattern = build.template_of_known(&name);
+            let pattern = build.template_keeping_unknown(&name);
             // A lone `*` deletes all fields, before the other operations.
             if name == "*" {
                 clear = true;
@@ -87,7 +87,7 @@ impl Ops {
             let field = if name == "*" { None } else { Some(FieldNameTemplate::build(&name, build)?) };
             for (index, replacement) in replacements.iter().enumerate() {
                 let search = build.at(format!("replace.{name}[{index}]"), |build| Search::build(replacement, build))?;
-                let with = build.template_of_known(&replacement.replace);
+                let with = build.template_keeping_unknown(&replacement.replace);
                 replace.push(Replacement { name: field.clone(), search, with });
             }
         }
@@ -287,13 +287,13 @@ impl Search {
     fn build(written: &HeaderReplacementConfig, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let HeaderReplacementConfig { search, search_regexp, .. } = written;
         if search_regexp.is_empty() {
-            return Ok(Self::Plain(build.template_of_known(search)));
+            return Ok(Self::Plain(build.template_keeping_unknown(search)));
         }
         if !search.is_empty() {
             return Err(build.refuse(search_regexp.clone(), "`search` or `search_regexp`, not both"));
         }
         build.at("search_regexp", |build| {
-            let source = build.template_of_known(search_regexp);
+            let source = build.template_keeping_unknown(search_regexp);
             // A count such as `{2}` also looks like a placeholder. If no placeholder is known, the text is compiled as
             // it is.
             match source.literal().is_some() || !search_regexp.contains('{') {

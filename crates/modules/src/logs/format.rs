@@ -298,7 +298,7 @@ impl Options {
             other => Err(build.refuse(other, "s, ms, ns or string")),
         })?;
         let level = build.at("level_format", |build| match &*config.level_format {
-            // DEVIATES from Caddy, whose console format writes colours into files too.
+            // DEVIATES Caddy, whose console format writes colours into files too.
             "" if is_console && output.is_terminal() && shows_colour() => Ok(LevelFormat::Colour),
             "" if is_console => Ok(LevelFormat::Upper),
             "" | "lower" => Ok(LevelFormat::Lower),

@@ -65,12 +65,13 @@ impl Operations {
         written.add.iter().for_each(|add| pair(add, Operation::Add));
         for (index, replacement) in written.replace.iter().enumerate() {
             let search = if replacement.search_regexp.is_empty() {
-                Search::Plain(build.template_of_known(&replacement.search))
+                Search::Plain(build.template_keeping_unknown(&replacement.search))
             } else {
                 let place = format!("replace[{index}].search_regexp");
                 Search::Regexp(build.at(place, |build| Pattern::build(&replacement.search_regexp, build))?)
             };
-            let (key, replace) = (build.template(&replacement.key), build.template_of_known(&replacement.replace));
+            let (key, replace) =
+                (build.template(&replacement.key), build.template_keeping_unknown(&replacement.replace));
             list.push(Operation::Replace { key, search, replace });
         }
         list.extend(written.delete.iter().map(|key| Operation::Delete(build.template(key))));

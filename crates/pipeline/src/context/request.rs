@@ -9,7 +9,7 @@ use causeway_message::{FieldValue, Head, Method, Scheme, StatusCode, TargetForm,
 
 use super::{Arrival, Client, Context, KEPT_BYTES_MAX, keep};
 use crate::handler::Fault;
-use crate::listen::Ends;
+use crate::listen::Endpoints;
 use crate::route::ServerId;
 use crate::worker::Worker;
 
@@ -38,7 +38,7 @@ impl RequestState {
         let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
         Self {
             arrival: Arrival {
-                ends: Ends::Ip { peer: unspecified, local: unspecified },
+                ends: Endpoints::Ip { peer: unspecified, local: unspecified },
                 scheme: Scheme::Http,
                 server: ServerId::FIRST,
                 at,

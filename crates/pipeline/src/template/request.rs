@@ -24,7 +24,7 @@ use crate::build::Build;
 use crate::build::go_duration;
 use crate::context::{Client, Context, ValueKind, VarId, split_authority, uuid_text};
 use crate::handler::{Fault, FaultId, Reason};
-use crate::listen::{Ends, UNIX_PEER};
+use crate::listen::{Endpoints, UNIX_PEER};
 
 /// The compiled meaning of a name.
 pub(super) enum CompiledName {
@@ -303,12 +303,12 @@ impl PlaceholderId {
         let took = || cx.worker().now().saturating_duration_since(cx.arrival().at);
         match self {
             Self::Local(end) => match &cx.arrival().ends {
-                Ends::Ip { local, .. } => address(*local, *end, out),
-                Ends::Unix(path) => unix_address(path, *end, out),
+                Endpoints::Ip { local, .. } => address(*local, *end, out),
+                Endpoints::Unix(path) => unix_address(path, *end, out),
             },
             Self::Remote(end) => match &cx.arrival().ends {
-                Ends::Ip { peer, .. } => address(*peer, *end, out),
-                Ends::Unix(_) => unix_address(UNIX_PEER, *end, out),
+                Endpoints::Ip { peer, .. } => address(*peer, *end, out),
+                Endpoints::Unix(_) => unix_address(UNIX_PEER, *end, out),
             },
             Self::RemoteNetwork { v4, v6 } => {
                 let Some(ip) = cx.arrival().ends.peer_ip() else { return out.extend_from_slice(UNIX_PEER.as_bytes()) };

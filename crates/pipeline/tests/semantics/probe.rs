@@ -125,7 +125,7 @@ fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildE
         leave: Door::parse(written.leave.as_deref()),
         failed: Door::parse(written.failed.as_deref()),
         routes,
-        body: Arc::new(build.template_of_known(&written.body)),
+        body: Arc::new(build.template_keeping_unknown(&written.body)),
         set_target: written.set_target,
         set_field: written.set_field.map(|(name, v)| (FieldName::parse(&name).expect("a name"), build.template(&v))),
         set_variable: written.set_variable.map(|(name, text)| (build.variable(&name), build.template(&text))),

@@ -42,7 +42,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit for the new process to read the offer, and for the former one to answer "ready".
 const TALK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which a wait looks whether the server was stopped.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// Descriptors in one message; Linux allows 253.
 const DESCRIPTORS_MAX: usize = 64;
 /// The longest offer: the largest configuration that the admin API accepts, and the rest.
@@ -188,7 +188,7 @@ fn read_line(line: &UnixStream, within: Duration, is_withdrawn: &AtomicBool) -> 
     let mut from = BufReader::new(line.take(REASON_BYTES_MAX));
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        line.set_read_timeout(Some(left.clamp(Duration::from_millis(1), LOOK_EVERY)))?;
+        line.set_read_timeout(Some(left.clamp(Duration::from_millis(1), CHECK_EVERY)))?;
         match from.read_until(b'\n', &mut text) {
             Ok(_) => return Ok(String::from_utf8_lossy(&text).trim_end().to_owned()),
             Err(error) if is_timeout(&error) && Instant::now() < deadline && !is_withdrawn.load(Ordering::Relaxed) => {}
@@ -238,7 +238,7 @@ pub(crate) struct Predecessor {
 
 impl Predecessor {
     /// Receives the offer of a former process; `None` if there is none. Standard input is empty afterwards.
-    pub(crate) fn meet() -> anyhow::Result<Option<Self>> {
+    pub(crate) fn connect() -> anyhow::Result<Option<Self>> {
         if !Self::is_there() {
             return Ok(None);
         }

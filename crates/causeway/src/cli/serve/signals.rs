@@ -30,7 +30,7 @@ pub(super) fn listen() -> anyhow::Result<(StopSignals, Reload, UpgradeSignal)> {
     // A closing terminal sends SIGHUP to background processes. The registration disables its default action, as in
     // Caddy.
     drop(listen_for(SignalKind::hangup())?);
-    // DEVIATES from Caddy, which ignores SIGUSR2: it is nginx's signal for this.
+    // DEVIATES Caddy, which ignores SIGUSR2: it is nginx's signal for this.
     let upgrade = UpgradeSignal(listen_for(SignalKind::user_defined2())?);
     Ok((StopSignals::listen()?, Reload(listen_for(SignalKind::user_defined1())?), upgrade))
 }

@@ -17,7 +17,7 @@ use crate::replace::Lasting;
 const EXPIRY: Duration = Duration::from_secs(10);
 /// Leaves time for two more attempts until the lock expires.
 const REFRESH_EVERY: Duration = Duration::from_secs(3);
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const CHECK_EVERY: Duration = Duration::from_millis(200);
 
 /// Takes a lock that is free. Repeatable: a lock with the same token is taken too, because the response to an earlier attempt may have been
 /// lost.
@@ -74,7 +74,7 @@ impl Locks {
             if begun.elapsed() >= LOCK_PATIENCE {
                 return Err(Error::Locked(place.to_owned()));
             }
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(CHECK_EVERY);
         }
         let mut state = self.state();
         state.held.push(HeldKey { key: key.to_owned(), token: token.clone() });

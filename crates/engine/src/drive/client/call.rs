@@ -270,11 +270,11 @@ impl UpstreamCall {
             // Until now the upstream waited for the source, so the upstream's time begins here.
             self.since = clock::now();
         }
-        self.look_at_reader(machine, out);
+        self.sync_reader(machine, out);
     }
 
     /// Returns the bytes that the reader took to the upstream's window.
-    pub(super) fn look_at_reader(&mut self, machine: &mut ClientMachine, out: &mut WriteList) {
+    pub(super) fn sync_reader(&mut self, machine: &mut ClientMachine, out: &mut WriteList) {
         if self.is_receiving() && machine.is_multiplexed() {
             let mailbox = self.call.mailbox();
             let taken = mailbox.taken();

@@ -39,12 +39,7 @@ impl Liveness {
 impl<T: Transport> ClientConnection<T> {
     /// Sends PING if it is time, for a connection with open calls. Returns the time of the next PING, or after one the time at which
     /// the connection counts as dead. `None` without PINGs.
-    pub(super) fn look_at_liveness(
-        &mut self,
-        now: Instant,
-        task: &mut Task<'_>,
-        out: &mut WriteList,
-    ) -> Option<Instant> {
+    pub(super) fn check_liveness(&mut self, now: Instant, task: &mut Task<'_>, out: &mut WriteList) -> Option<Instant> {
         let interval =
             self.origin.spec.ping_interval.filter(|_| self.machine.is_multiplexed() && !self.calls.is_empty())?;
         // An upstream that sends anything at all, on any stream, gets no PING.

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::rc::Rc;
 
-use causeway_pipeline::Ends;
+use causeway_pipeline::Endpoints;
 
 /// The two ends of a connection. IPv6 addresses are boxed, so that the many idle connections are small.
 #[derive(Debug)]
@@ -19,10 +19,10 @@ pub(super) enum AddressPair {
 
 impl AddressPair {
     /// Converts IPv4-mapped IPv6 addresses, which a socket for both families reports, back to IPv4.
-    pub(super) fn new(ends: Ends) -> Self {
+    pub(super) fn new(ends: Endpoints) -> Self {
         let (peer, local) = match ends {
-            Ends::Ip { peer, local } => (peer, local),
-            Ends::Unix(_) => return Self::Unix,
+            Endpoints::Ip { peer, local } => (peer, local),
+            Endpoints::Unix(_) => return Self::Unix,
         };
         let canonical = |end: SocketAddr| match end.ip().to_canonical() {
             IpAddr::V4(ip) => Some(SocketAddrV4::new(ip, end.port())),
@@ -35,11 +35,11 @@ impl AddressPair {
     }
 
     /// `unix` is the path of the listener's Unix socket.
-    pub(super) fn ends(&self, unix: Option<&Rc<str>>) -> Ends {
+    pub(super) fn ends(&self, unix: Option<&Rc<str>>) -> Endpoints {
         match self {
-            Self::Four { peer, local } => Ends::Ip { peer: (*peer).into(), local: (*local).into() },
-            Self::Six(ends) => Ends::Ip { peer: ends.0, local: ends.1 },
-            Self::Unix => Ends::Unix(unix.map_or_else(|| "".into(), Rc::clone)),
+            Self::Four { peer, local } => Endpoints::Ip { peer: (*peer).into(), local: (*local).into() },
+            Self::Six(ends) => Endpoints::Ip { peer: ends.0, local: ends.1 },
+            Self::Unix => Endpoints::Unix(unix.map_or_else(|| "".into(), Rc::clone)),
         }
     }
 }

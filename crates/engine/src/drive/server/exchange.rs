@@ -130,7 +130,7 @@ impl Exchange {
         if self.is_waiting() {
             self.resume(machine, core, task, out);
         }
-        self.look_at_body(machine, task, out);
+        self.sync_reader(machine, task, out);
     }
 
     /// Continues after a wakeup: polls the handler's wait, and looks at the content's source and at the request's reader.
@@ -150,7 +150,7 @@ impl Exchange {
         }
         // Even if there is no room for content now: `could_send` depends on it.
         self.sending.wake();
-        self.look_at_body(machine, task, out);
+        self.sync_reader(machine, task, out);
     }
 
     /// Queues content for one turn.
@@ -256,7 +256,7 @@ impl Exchange {
     }
 
     /// Reports to the machine what the body's reader did: it began to read, or took bytes.
-    pub(crate) fn look_at_body<M: Machine>(&mut self, machine: &mut M, task: &Task<'_>, out: &mut WriteList) {
+    pub(crate) fn sync_reader<M: Machine>(&mut self, machine: &mut M, task: &Task<'_>, out: &mut WriteList) {
         if self.is_tunnel && self.inbound == Inbound::Open && self.sending.is_done() {
             let mailbox = self.cx.mailbox();
             if mailbox.is_abandoned() {

@@ -57,7 +57,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
 
     /// Processes the delayed bytes if their time has come.
     #[cold]
-    pub(super) fn look_at_hold(&mut self, task: &mut Task<'_>) {
+    pub(super) fn check_hold(&mut self, task: &mut Task<'_>) {
         if let Poll::Ready(read) = self.line.poll_hold(task) {
             self.take_up(read, task);
         }

@@ -70,7 +70,7 @@ impl Candidate {
 /// Expands a pattern to a candidate in `out`. Returns `None` where Caddy has no candidate: only a pattern that ends
 /// with a slash matches a folder, so with `{path}` a request for `/folder/` continues with the next entry.
 ///
-/// Wildcards in the root are literal. DEVIATES from Caddy, which expands them too.
+/// Wildcards in the root are literal. DEVIATES Caddy, which expands them too.
 pub(super) fn put(
     plan: &FileMatcherPlan,
     pattern: &Pattern,

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use causeway_fastcgi::{put_lengths, put_parameter};
 use causeway_message::syntax::write_number;
 use causeway_message::{Method, names, path};
-use causeway_pipeline::{Build, Call, Context, Ends, Fault, Scheme, Template, UNIX_PEER};
+use causeway_pipeline::{Build, Call, Context, Endpoints, Fault, Scheme, Template, UNIX_PEER};
 
 use super::super::policy::put_ip;
 use super::FastCgi;
@@ -233,7 +233,7 @@ fn split_host_port(authority: &str) -> (&str, &str) {
 /// The variables of the client's connection and of the request as it arrived.
 fn put_connection(cx: &mut Context, encoded: &mut Encoded<'_>) {
     match cx.arrival().ends {
-        Ends::Ip { peer, local } => {
+        Endpoints::Ip { peer, local } => {
             let mut put_address = |ip: IpAddr, variables: &[Variable]| {
                 cx.with_scratch(|_, text| {
                     put_ip(ip.to_canonical(), text);
@@ -245,7 +245,7 @@ fn put_connection(cx: &mut Context, encoded: &mut Encoded<'_>) {
             encoded.put_number(Variable::RemotePort, u64::from(peer.port()));
         }
         // As in Caddy: a Unix socket's peer is one without a port.
-        Ends::Unix(_) => {
+        Endpoints::Unix(_) => {
             for variable in [Variable::RemoteAddr, Variable::RemoteHost] {
                 encoded.put(variable, UNIX_PEER.as_bytes());
             }

@@ -180,7 +180,7 @@ impl ActiveChecks {
 fn literal(text: &str, build: &mut Build<'_>) -> Result<String, BuildError> {
     // Replaced for each upstream.
     let spared = text.replace(TARGET, "\0");
-    match build.template_of_known(&spared).literal() {
+    match build.template_keeping_unknown(&spared).literal() {
         Some(text) => Ok(text.replace('\0', TARGET)),
         None => Err(build.refuse(text, format!("no placeholder of a request; {TARGET} is the upstream"))),
     }

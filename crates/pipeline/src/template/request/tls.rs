@@ -63,7 +63,7 @@ impl OfTls {
             Self::ServerName => facts.server_name.as_deref().unwrap_or_default(),
             // No listener accepts Encrypted Client Hello yet.
             Self::EncryptedHello => truth(false),
-            // DEVIATES from Caddy 2.11: these are empty if the client sent no certificate. Caddy shows the parts of
+            // DEVIATES Caddy 2.11: these are empty if the client sent no certificate. Caddy shows the parts of
             // an empty
             // certificate: `<nil>`, `[]`, the hash of no bytes. A configuration that tests for emptiness would take
             // every client

@@ -229,7 +229,7 @@ impl<'c> Changed<'c> {
         match (&action.kind, self) {
             (_, Self::Deleted) | (ActionKind::Delete, _) => Self::Deleted,
             (ActionKind::Replace(text), _) => Self::Text(text.as_bytes()),
-            // DEVIATES from Caddy 2.11, which hashes the action's own value in queries, so that all values get one hash.
+            // DEVIATES Caddy 2.11, which hashes the action's own value in queries, so that all values get one hash.
             (ActionKind::Hash, Self::Text(text)) => Self::Hash(hash(text)),
             (ActionKind::Hash, Self::Hash(digits)) => Self::Hash(hash(&digits)),
         }
