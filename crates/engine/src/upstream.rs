@@ -84,7 +84,7 @@ impl UpstreamPool {
         };
         let is_http2 = transport.versions == Versions::Http2;
         let share = transport.connection_limits.as_ref().map(|limits| limits.join(address));
-        // Over TLS only a handshake tells.
+        // Over TLS the version is negotiated in the handshake.
         if let Some(share) = share.as_ref().filter(|_| is_http2) {
             share.set_multiplexed(true);
         }

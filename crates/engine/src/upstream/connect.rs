@@ -253,7 +253,7 @@ async fn resolve(core: &Rc<Core>, address: &str) -> Result<Vec<SocketAddr>, Call
     }
 }
 
-/// Asks other DNS servers than the system's.
+/// Queries other DNS servers than the system's.
 async fn resolve_by(core: &Rc<Core>, address: &str, resolver: &Arc<Resolver>) -> Result<Vec<SocketAddr>, CallFault> {
     let port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or_default();
     let question = Question::Addresses { name: host_of(address).into(), families: Families::Both };

@@ -149,7 +149,7 @@ fn set_coding(cx: &mut Context, coding: SentCoding) {
 
 fn whole(cx: &mut Context, status: StatusCode, version: &Version, coding: SentCoding) -> Step {
     set_coding(cx, coding);
-    // The engine knows the length from the body; the field is for placeholders, the access log, and HEAD of an empty file.
+    // The engine derives the length on the wire from the body; the field is for placeholders, the access log, and HEAD of an empty file.
     cx.response_mut().fields_mut().insert_number(names::CONTENT_LENGTH, version.len);
     let body = match &version.content {
         FileContent::Small(chunk) => Body::Chunk(chunk.clone()),
