@@ -97,11 +97,11 @@ pub fn after(kind: u32, step: progress::ContextStep) -> u32 {
     }
 }
 
-/// Entries of a thread's cache of look-ups, as a power of two.
+/// Entries of a thread's cache of lookups, as a power of two.
 const CACHE_BITS: u32 = 9;
 
 thread_local! {
-    /// Direct-mapped cache of look-ups: (kind + 1, step, child). With it, a span takes the lock only at its first use
+    /// Direct-mapped cache of lookups: (kind + 1, step, child). With it, a span takes the lock only at its first use
     /// in a thread, and where two pairs share an entry. It is all zeroes at first, so it uses no memory in threads that
     /// enter no span.
     static RECENT: RefCell<[(u32, u32, u32); 1 << CACHE_BITS]> = const { RefCell::new([(0, 0, 0); 1 << CACHE_BITS]) };

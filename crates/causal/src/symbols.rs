@@ -1,7 +1,7 @@
 //! Finds the names of addresses: functions, including inlined ones, and source lines, for the program and its shared
 //! objects.
 //!
-//! Not for the hot path: a file is mapped and searched at the first look-up of one of its addresses, and every result
+//! Not for the hot path: a file is mapped and searched at the first lookup of one of its addresses, and every result
 //! is cached.
 //!
 //! - `debug`: looks up lines and inlined functions, and releases the memory that this touched.
@@ -137,14 +137,14 @@ impl Symbolizer {
         }
         let places: Rc<[CodeLocation]> = self.find(address).into();
         self.cache.insert(address, places.clone());
-        // Look-ups touch pages all over the debug information: release them before they add up.
+        // Lookups touch pages all over the debug information: release them before they add up.
         if self.cache.len().is_multiple_of(ADDRESSES) {
             self.give_back();
         }
         places
     }
 
-    /// Releases the memory that look-ups touched in mapped files. Later look-ups of new addresses touch it again.
+    /// Releases the memory that lookups touched in mapped files. Later lookups of new addresses touch it again.
     pub fn give_back(&self) {
         let debug = self.modules.iter().filter_map(|loaded| loaded.tables.as_ref()?.debug.as_ref());
         debug.for_each(Debug::give_back);
@@ -318,7 +318,7 @@ struct Units {
     folders: Vec<String>,
     /// Crates: the root file, and the name.
     crates: Vec<(String, String)>,
-    /// Memory that a look-up of an address in the largest unit takes, bytes.
+    /// Memory that a lookup of an address in the largest unit takes, bytes.
     largest: u64,
     /// Whether the debug information is in separate files.
     is_split: bool,

@@ -71,7 +71,7 @@ pub struct Service {
     pub weight: u16,
 }
 
-/// The reason why a look-up has no answer.
+/// The reason why a lookup has no answer.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LookupError {
@@ -101,7 +101,7 @@ impl fmt::Display for LookupError {
 
 impl std::error::Error for LookupError {}
 
-/// See the module. One resolver is for one look-up: it reads the system's settings when it is made.
+/// See the module. One resolver is for one lookup: it reads the system's settings when it is made.
 #[derive(Debug)]
 pub struct Resolver {
     settings: Settings,

@@ -22,7 +22,7 @@ const RESOLVE_THREADS: usize = 16;
 /// Maximum number of them for one name: when its DNS servers do not answer, it occupies a thread until the system's resolver
 /// gives up.
 const RESOLVE_THREADS_PER_NAME: usize = 4;
-/// Maximum number of queued look-ups.
+/// Maximum number of queued lookups.
 const RESOLVE_QUEUE: usize = 256;
 /// Maximum number of them for one name.
 const RESOLVE_QUEUE_PER_NAME: usize = 64;

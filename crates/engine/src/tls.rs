@@ -77,7 +77,7 @@ pub trait Certificates: Send + Sync + fmt::Debug {
     /// no name, and `None` when neither that address nor the policy's default name has a certificate. Of several certificates, one that
     /// `is_usable` accepts is preferred: the client can verify its signatures.
     ///
-    /// Each handshake calls this on a worker thread, so it must not block; a map look-up is the expected cost.
+    /// Each handshake calls this on a worker thread, so it must not block; a map lookup is the expected cost.
     fn find(
         &self,
         server_name: Option<&str>,

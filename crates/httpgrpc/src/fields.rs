@@ -152,7 +152,7 @@ fn put_header<'a, I: Iterator<Item = &'a [u8]>>(
     values().for_each(|value| put_bytes(field::VALUES, value, out));
 }
 
-/// Appends a name in Go's canonical spelling, which Go uses for look-ups: upper case at the start and after each
+/// Appends a name in Go's canonical spelling, which Go uses for lookups: upper case at the start and after each
 /// hyphen, lower case elsewhere.
 fn put_canonical(name: &str, out: &mut Vec<u8>) {
     let mut capital = true;

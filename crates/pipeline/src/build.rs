@@ -69,7 +69,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// Sets the look-up of `{env.NAME}`, which happens at load.
+    /// Sets the lookup of `{env.NAME}`, which happens at load.
     pub fn environment(&mut self, look_up: impl Fn(&str) -> Option<String> + Send + Sync + 'static) {
         self.environment = Box::new(look_up);
     }

@@ -159,7 +159,7 @@ impl fmt::Display for CallFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Resolve(kind) => write!(f, "looking up the address: {kind}"),
-            // Only a Unix socket can be missing; for a host that is unknown the look-up fails.
+            // Only a Unix socket can be missing; for a host that is unknown the lookup fails.
             Self::Connect(io::ErrorKind::NotFound) => f.write_str("connecting: the socket does not exist"),
             Self::Connect(kind) => write!(f, "connecting: {kind}"),
             Self::ConnectTimedOut => f.write_str("connecting took too long"),

@@ -70,7 +70,7 @@ pub trait Worker {
     /// Resolves `host:port` to addresses. A literal address resolves to itself.
     ///
     /// # Errors
-    /// [`Busy`] if too many look-ups are queued, in total or for this name.
+    /// [`Busy`] if too many lookups are queued, in total or for this name.
     fn resolve(&self, address: &str) -> Result<Offloaded<io::Result<Vec<SocketAddr>>>, Busy>;
 
     /// Answers a question to DNS. Without a `resolver` the system's resolver or its servers are queried.

@@ -35,7 +35,7 @@ const TOKEN_LEN_MAX: usize = 256;
 /// Returns the storage keys of the authorities that sign for a name; `None` if the server does not manage the name.
 pub type AuthoritiesOf = Box<dyn Fn(&str) -> Option<Arc<[String]>> + Send + Sync>;
 
-/// The result of a look-up; `None`: no such challenge is open.
+/// The result of a lookup; `None`: no such challenge is open.
 pub type Sought<T> = Pin<Box<dyn Future<Output = Option<T>> + Send>>;
 
 /// Finds the challenges of other processes for the names of one configuration, until it is dropped.

@@ -15,7 +15,7 @@ const FALLBACK: [&str; 4] = ["8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1"];
 /// The system's resolvers.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// The reason why a look-up failed.
+/// The reason why a lookup failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ZoneError {

@@ -150,7 +150,7 @@ impl AdminResponse {
         Self::error(413, format!("reading request body: more than {most}"))
     }
 
-    /// The response to a failed change or look-up. The statuses are Caddy's, which uses 500 for some client mistakes.
+    /// The response to a failed change or lookup. The statuses are Caddy's, which uses 500 for some client mistakes.
     pub(super) fn fault(fault: &ChangeFault) -> Self {
         let status = match fault {
             ChangeFault::UnknownId(_) | ChangeFault::Tree(TreeFault::Missing(_)) => 404,

@@ -134,7 +134,7 @@ fn chain_preference(written: &plan::PreferredChains) -> ChainPreference {
     }
 }
 
-/// Returns the look-up of the authorities with which a name can have an open challenge in `storage`: for the names of `orders`, and for those of
+/// Returns the lookup of the authorities with which a name can have an open challenge in `storage`: for the names of `orders`, and for those of
 /// which a handshake obtains the certificate.
 pub(super) fn authorities_of(
     orders: &[Order],

@@ -137,7 +137,7 @@ impl Builder {
         self
     }
 
-    /// Sets the look-up for `{$NAME}` and `{env.NAME}`. Default: the environment of the process.
+    /// Sets the lookup for `{$NAME}` and `{env.NAME}`. Default: the environment of the process.
     pub fn environment(mut self, look_up: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         self.environment = Arc::new(look_up);
         self

@@ -202,7 +202,7 @@ impl Custody {
         })
     }
 
-    /// Returns the look-up for TLS handshakes. It sees renewed certificates at once.
+    /// Returns the lookup for TLS handshakes. It sees renewed certificates at once.
     pub(super) fn finder(&self) -> Arc<dyn causeway_engine::Certificates> {
         let (store, tickets) = (Arc::clone(self.keeper.store()), self.tickets.session_tickets());
         Arc::new(Finder { store, on_demand: self.on_demand.clone(), tickets })

@@ -33,7 +33,7 @@ fn is_hit(response: &ReceivedResponse) -> bool {
     response.field("Cache-Status").unwrap().contains("; hit;")
 }
 
-// docs/cache.md: the admin API shows and removes stored responses, and metrics count look-ups.
+// docs/cache.md: the admin API shows and removes stored responses, and metrics count lookups.
 #[test]
 fn the_admin_api() {
     let (_folder, [site, _], _server, port) = start("");

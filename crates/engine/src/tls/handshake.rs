@@ -157,7 +157,7 @@ impl Handshake {
         let hello = accepted.client_hello();
         let name = hello.server_name().map(str::to_ascii_lowercase);
         if name.as_ref().is_some_and(|name| name.ends_with('.')) {
-            // RFC 6066 §3: a server name has no trailing dot. Certificate look-up would ignore the dot where policy matching
+            // RFC 6066 §3: a server name has no trailing dot. Certificate lookup would ignore the dot where policy matching
             // does not, so a client could bypass the policy that requires its certificate. Go refuses such names too.
             tracing::debug!(peer = %self.ends, server_name = ?name, "refusing a server name with a trailing dot");
             return Err(Refusal::alert(alert::DECODE_ERROR));

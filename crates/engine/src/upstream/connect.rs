@@ -1,4 +1,4 @@
-//! Opens a connection to an upstream: address look-up, TCP or a Unix socket, TLS.
+//! Opens a connection to an upstream: address lookup, TCP or a Unix socket, TLS.
 
 use std::future::{Future as _, poll_fn};
 use std::io;

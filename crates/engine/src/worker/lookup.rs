@@ -1,4 +1,4 @@
-//! Look-ups in DNS, on a thread for names.
+//! Lookups in DNS, on a thread for names.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
@@ -53,7 +53,7 @@ pub(super) fn look_up(
         // The system's resolver has more sources than DNS.
         (Question::Addresses { name, families }, None) => by_system(name, families_of(*families)),
         _ => {
-            // A look-up takes a round trip or more, and a runtime some microseconds.
+            // A lookup takes a round trip or more, and a runtime some microseconds.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(|error| LookupError::new(error.to_string()))?;
             runtime.block_on(by_dns(question, resolver, random))
@@ -152,7 +152,7 @@ mod tests {
         assert!(resolve("localhost:x", Path::new("/nonexistent/hosts")).is_err());
     }
 
-    // A server whose name is unknown is a failure of the look-up.
+    // A server whose name is unknown is a failure of the lookup.
     #[test]
     fn other_servers_answer() {
         let server = ResolverServer { address: "unknown.invalid:53".into(), is_tcp: false, families: Families::Both };

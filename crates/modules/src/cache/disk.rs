@@ -1,7 +1,7 @@
 //! Stored responses in a folder, so that they outlive the process and may exceed its memory.
 //!
 //! A response that is stored in memory is also queued for the folder's thread, which writes a file and renames it into
-//! place. A look-up that finds nothing in memory looks into the folder's index; the files of the key are then read on the
+//! place. A lookup that finds nothing in memory looks into the folder's index; the files of the key are then read on the
 //! pool for files. A file that is damaged, missing or of another key is a miss.
 
 use std::collections::{HashMap, VecDeque};
@@ -23,7 +23,7 @@ use super::stored::StoredResponse;
 const WRITES_MAX: usize = 256;
 /// The content of these, in bytes: it stays in memory although the store may have dropped it.
 const WRITES_BYTES_MAX: usize = 64 << 20;
-/// Files of one key that are read for a look-up.
+/// Files of one key that are read for a lookup.
 const FILES_READ_MAX: usize = 16;
 /// The bytes that a file takes on the disk in addition to its own, for the bound.
 const FILE_BYTES: u64 = 4096;

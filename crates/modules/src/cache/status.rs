@@ -30,7 +30,7 @@ impl Forwarded {
     pub(super) const ALL: [Self; 6] =
         [Self::Bypass, Self::Method, Self::UriMiss, Self::VaryMiss, Self::Request, Self::Stale];
 
-    /// Returns the result of the look-up.
+    /// Returns the result of the lookup.
     pub(super) fn lookup(self) -> Lookup {
         match self {
             Self::Bypass | Self::Method | Self::UriMiss => Lookup::UriMiss,

@@ -1,6 +1,6 @@
 //! The stored responses by key, which all workers share, and the fetches that are under way.
 //!
-//! A key's hash selects one of a fixed number of shards, each with a lock that is held for one look-up. Above its bound the store
+//! A key's hash selects one of a fixed number of shards, each with a lock that is held for one lookup. Above its bound the store
 //! drops keys by CLOCK: a hand passes over the slots of one shard after the other, and drops those that were not used since it last
 //! passed.
 
@@ -48,7 +48,7 @@ pub(super) struct Store {
     evicted: AtomicU64,
 }
 
-/// A shard, and the results of the look-ups of its keys.
+/// A shard, and the results of the lookups of its keys.
 #[derive(Debug, Default)]
 struct ShardCell {
     shard: Mutex<Shard>,
@@ -61,7 +61,7 @@ impl ShardCell {
     }
 }
 
-/// The result of a look-up, for the metrics.
+/// The result of a lookup, for the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
     /// A fresh response was served.
@@ -201,7 +201,7 @@ impl Hasher for AsItIs {
     }
 }
 
-/// The result of a look-up.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(super) enum Found {
     /// The latest response that answers the request.
@@ -480,7 +480,7 @@ impl Store {
         Receiving { store: Arc::clone(self), bytes: 0 }
     }
 
-    /// Counts the result of a look-up.
+    /// Counts the result of a lookup.
     pub(super) fn count(&self, key: CacheKey<'_>, lookup: Lookup) {
         self.shards[place(key.hash)].lookups[lookup as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -521,7 +521,7 @@ pub struct Usage {
     pub files: usize,
     /// Their bytes on the disk.
     pub file_bytes: u64,
-    /// Look-ups by their result, in the order of [`Lookup::ALL`].
+    /// Lookups by their result, in the order of [`Lookup::ALL`].
     pub lookups: [u64; Lookup::ALL.len()],
 }
 

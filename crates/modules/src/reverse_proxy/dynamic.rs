@@ -1,7 +1,7 @@
 //! Dynamic upstreams: `dynamic_upstreams`, which are looked up in DNS while requests arrive.
 //!
 //! - `source`: compiles a source to its questions
-//! - `answers`: the answers, shared by all workers: one look-up at a time for each question
+//! - `answers`: the answers, shared by all workers: one lookup at a time for each question
 //! - `sets`: a worker's upstreams, made from the answers
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //!            Answer (all workers) ─ fresh ─────────────┤
 //!               │ stale                                │
 //!               ▼                                      │
-//!            look-up on a thread ─► wakes the requests that wait
+//!            lookup on a thread ─► wakes the requests that wait
 //! ```
 
 mod answers;
@@ -44,12 +44,12 @@ pub(super) struct DynamicUpstreams {
     metrics: Arc<Metrics>,
 }
 
-/// The look-ups that a request has met so far: a bit for each source.
+/// The lookups that a request has met so far: a bit for each source.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Waited {
-    /// A look-up was under way when the request came: its result counts once it is over.
+    /// A lookup was under way when the request came: its result counts once it is over.
     begun: u32,
-    /// The request has waited for a look-up: its result counts at any age.
+    /// The request has waited for a lookup: its result counts at any age.
     done: u32,
     /// The request has waited for too long.
     late: u32,
@@ -124,7 +124,7 @@ impl DynamicUpstreams {
         let mut parts = sets.parts.take();
         parts.clear();
         let mut wait = None;
-        // All look-ups that are due begin now; the request waits for one after the other.
+        // All lookups that are due begin now; the request waits for one after the other.
         for (number, source) in self.sources.iter().enumerate() {
             match sets.of(cx, (number, source), self, plan, waited.of(number))? {
                 Current::Known(set) => parts.push(set),

@@ -71,7 +71,7 @@ fn attempt(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, b
     attempt_after(cx, local, tries, content, before, Waited::default())
 }
 
-/// As [`attempt`]. `waited` has the look-ups that the request has met.
+/// As [`attempt`]. `waited` has the lookups that the request has met.
 fn attempt_after(
     cx: &mut Context,
     local: Rc<Local>,

@@ -126,7 +126,7 @@ impl Hosts {
     fn add(&mut self, host: &str, route: u32) {
         let host = host.to_ascii_lowercase();
         if !host.split('.').any(|label| label == "*") {
-            // Exact names need one hash look-up; only patterns go into the tree.
+            // Exact names need one hash lookup; only patterns go into the tree.
             return push(self.names.entry(host.into_bytes().into()).or_default(), route);
         }
         let mut at = 0;

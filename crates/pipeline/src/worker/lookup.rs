@@ -127,7 +127,7 @@ impl ResolverServer {
     }
 }
 
-/// Why a look-up has no answer, for the log.
+/// Why a lookup has no answer, for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LookupError(Box<str>);
 

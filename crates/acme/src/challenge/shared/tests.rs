@@ -178,7 +178,7 @@ async fn requests_without_end() {
     for lookups in many {
         assert_eq!(lookups.unwrap().await, None);
     }
-    // Two authorities per look-up, at most.
+    // Two authorities per lookup, at most.
     let most = 2 * (1 + begun.elapsed().as_millis() / READ_PAUSE.as_millis()) as usize;
     assert!(counted.reads() <= most, "{} reads", counted.reads());
 }

@@ -1,4 +1,4 @@
-//! The answers of DNS, shared by all workers: one look-up at a time for each question.
+//! The answers of DNS, shared by all workers: one lookup at a time for each question.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,9 +13,9 @@ use causeway_pipeline::worker::{DnsRecord, LookupError, Question, Resolver, Slee
 
 use super::WaitedFor;
 
-/// Requests that wait for one look-up; further ones do without its answer.
+/// Requests that wait for one lookup; further ones do without its answer.
 const WAITING_MAX: usize = 1024;
-/// How long a request waits for a look-up.
+/// How long a request waits for a lookup.
 const WAIT_MAX: Duration = Duration::from_secs(15);
 /// Upstreams that have left DNS and whose state is kept, and for how long; the time is Caddy's.
 const DEPARTED_MAX: usize = 1024;
@@ -41,11 +41,11 @@ struct State {
     /// The last answer; empty before the first one.
     records: Arc<[DnsRecord]>,
     answered_at: Option<Instant>,
-    /// When the last look-up failed, if it did.
+    /// When the last lookup failed, if it did.
     failed_at: Option<Instant>,
     is_looking: bool,
     waiting: Vec<Waker>,
-    /// The number of look-ups that are over.
+    /// The number of lookups that are over.
     rounds: u64,
 }
 
@@ -53,9 +53,9 @@ struct State {
 pub(super) enum Freshness {
     /// The records may be used until then.
     Fresh(Arc<[DnsRecord]>, Instant),
-    /// The look-up has failed.
+    /// The lookup has failed.
     Failed,
-    /// A look-up is under way.
+    /// A lookup is under way.
     Wait(Looking),
 }
 
@@ -86,7 +86,7 @@ impl Answers {
 }
 
 impl Answer {
-    /// Judges the answer, and begins a look-up if one is due. The result of a look-up that the request has waited for
+    /// Judges the answer, and begins a lookup if one is due. The result of a lookup that the request has waited for
     /// counts at any age.
     pub(super) fn consult(self: &Arc<Self>, terms: Terms<'_>, waited: WaitedFor, worker: &Rc<dyn Worker>) -> Freshness {
         let now = worker.now();
@@ -111,7 +111,7 @@ impl Answer {
             end: Sleep::until(Rc::clone(worker), now + WAIT_MAX),
         };
         let begins = !std::mem::replace(&mut state.is_looking, true);
-        // The look-up takes the lock when it ends, which may be at once.
+        // The lookup takes the lock when it ends, which may be at once.
         drop(state);
         if begins {
             self.look_up(terms, worker);
@@ -125,9 +125,9 @@ impl Answer {
         match worker.look_up(self.question.clone(), terms.resolver.cloned()) {
             Ok(looking) => worker.spawn(Box::pin(async move {
                 let found = looking.await;
-                round.end(found.unwrap_or_else(|| Err(LookupError::new("the look-up panicked"))), began);
+                round.end(found.unwrap_or_else(|| Err(LookupError::new("the lookup panicked"))), began);
             })),
-            Err(_) => round.end(Err(LookupError::new("too many look-ups are queued")), began),
+            Err(_) => round.end(Err(LookupError::new("too many lookups are queued")), began),
         }
     }
 }
@@ -141,7 +141,7 @@ pub(super) struct Terms<'s> {
     pub(super) shown: &'s str,
 }
 
-/// A look-up under way. Dropping it, when its worker ends, fails it: another worker may wait for it.
+/// A lookup under way. Dropping it, when its worker ends, fails it: another worker may wait for it.
 struct Round {
     answer: Arc<Answer>,
     worker: Rc<dyn Worker>,
@@ -186,10 +186,10 @@ impl Drop for Round {
     }
 }
 
-/// Waits for the end of a look-up; the output is whether it took too long.
+/// Waits for the end of a lookup; the output is whether it took too long.
 pub(in super::super) struct Looking {
     answer: Arc<Answer>,
-    /// The look-up that is waited for.
+    /// The lookup that is waited for.
     round: u64,
     /// The waker in the list of the answer.
     waker: Option<Waker>,

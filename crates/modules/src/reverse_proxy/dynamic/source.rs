@@ -72,9 +72,9 @@ struct MultiConfig {
 /// A source.
 pub(super) struct Source {
     kind: Kind,
-    /// How long an answer is used without a new look-up.
+    /// How long an answer is used without a new lookup.
     pub(super) refresh: Duration,
-    /// How long the last answer is used after a failed look-up; `None`: not at all.
+    /// How long the last answer is used after a failed lookup; `None`: not at all.
     pub(super) grace: Option<Duration>,
     pub(super) resolver: Option<Arc<Resolver>>,
     /// Its name in the configuration, for the log.

@@ -24,7 +24,7 @@ fn of(source: Value) -> Kit {
     }))
 }
 
-/// Sends a request, which may have to wait for a look-up; returns the upstream's address, or the status.
+/// Sends a request, which may have to wait for a lookup; returns the upstream's address, or the status.
 #[track_caller]
 fn chosen(kit: &mut Kit, request: &Request) -> Result<String, u16> {
     let mut pending = match kit.send_pending(request) {
@@ -91,7 +91,7 @@ fn services() {
     assert_eq!(get(&mut kit), Ok("b.test.:81".to_owned()));
 }
 
-// Caddy: a failed look-up is a failure of its requests; with `grace_period` the last answer is used for so long.
+// Caddy: a failed lookup is a failure of its requests; with `grace_period` the last answer is used for so long.
 #[test]
 fn failures_and_grace() {
     let failed = || Err(LookupError::new("no answer"));
@@ -105,14 +105,14 @@ fn failures_and_grace() {
         let want = if grace.is_some() { Ok("b.test.:81".to_owned()) } else { Err(503) };
         assert_eq!([get(&mut kit), get(&mut kit)], [want.clone(), want]);
         let looked = kit.worker().take_questions().len();
-        assert_eq!(looked, if grace.is_some() { 2 } else { 3 }, "the grace period saves look-ups");
+        assert_eq!(looked, if grace.is_some() { 2 } else { 3 }, "the grace period saves lookups");
         kit.worker().records("a.test", good());
         kit.worker().advance(Duration::from_secs(5));
         assert_eq!(get(&mut kit), Ok("b.test.:81".to_owned()));
     }
 }
 
-// Caddy: if the look-up fails, the configured upstreams are used.
+// Caddy: if the lookup fails, the configured upstreams are used.
 #[test]
 fn configured_upstreams_are_the_fallback() {
     let source = json!({ "source": "a", "name": "a.test" });
@@ -166,7 +166,7 @@ fn placeholders() {
     }
 }
 
-// Requests that arrive during a look-up wait for it; the look-up is one.
+// Requests that arrive during a lookup wait for it; the lookup is one.
 #[test]
 fn requests_share_one_lookup() {
     let mut kit = of(json!({ "source": "a", "name": "a.test" }));
@@ -263,7 +263,7 @@ fn cookies() {
     }
 }
 
-// Caddy, UpstreamResolver: other servers, for look-ups and, in the transport, for the names of upstreams.
+// Caddy, UpstreamResolver: other servers, for lookups and, in the transport, for the names of upstreams.
 #[test]
 fn resolvers() {
     let mut kit = of(json!({
