@@ -101,7 +101,7 @@ impl fmt::Display for LookupError {
 
 impl std::error::Error for LookupError {}
 
-/// See the module. One resolver is for one lookup: it reads the system's settings when it is made.
+/// Sends queries to DNS servers. One resolver is for one lookup: it reads the system's settings when it is made.
 #[derive(Debug)]
 pub struct Resolver {
     settings: Settings,

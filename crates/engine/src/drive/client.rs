@@ -428,7 +428,7 @@ impl<T: Transport> ClientConnection<T> {
             // If the transport has no room for its last record, later reads flush it.
             let _ = self.line.transport.poll_shutdown(task);
         }
-        self.calls.iter_mut().for_each(|call| call.sending.begin_turn());
+        self.calls.iter_mut().for_each(|call| call.sending.renew_share());
     }
 
     /// The heads of new calls are being written: from now on these calls wait for the upstream.

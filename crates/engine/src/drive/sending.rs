@@ -23,7 +23,7 @@ use crate::worker::Core;
 /// Bytes that one stream may add to the output before the output is written.
 pub(super) const STREAM_BYTES_MAX: usize = 64 * 1024;
 
-/// See the module.
+/// The content of one message that is being sent, and its progress.
 pub(crate) struct Sending {
     phase: Phase,
     /// Bytes of content that the stream accepted.
@@ -47,9 +47,9 @@ enum Phase {
     Done,
 }
 
-/// The result of a turn.
+/// The result of a turn of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum PumpOutcome {
     /// More content may follow.
     Open,
     /// The content is complete, and the machine has its end.
@@ -128,7 +128,7 @@ impl Sending {
     }
 
     /// The output was written: the stream may add to it again.
-    pub(super) fn begin_turn(&mut self) {
+    pub(super) fn renew_share(&mut self) {
         self.turn_start = self.sent;
     }
 
@@ -179,8 +179,8 @@ impl Sending {
         waker: &Waker,
         since: &mut Instant,
         out: &mut WriteList,
-    ) -> Turn {
-        let Phase::Open(content) = &mut self.phase else { return Turn::Open };
+    ) -> PumpOutcome {
+        let Phase::Open(content) = &mut self.phase else { return PumpOutcome::Open };
         // HTTP/1.1 has one stream and an unlimited quantum, hence the saturation.
         let quantum_end = self.sent.saturating_add(machine.quantum(stream) as u64);
         let end = quantum_end.min(self.turn_start + STREAM_BYTES_MAX as u64);
@@ -212,29 +212,35 @@ impl Sending {
                     }
                     machine.send_trailers(stream, &fields, out);
                 }
-                Ok(Pull::Pending) => return Turn::Open,
+                Ok(Pull::Pending) => return PumpOutcome::Open,
                 // Content beyond the announced length was cut by the machine, so it does not matter here; missing content does.
                 Ok(Pull::End) if self.sent >= self.announced => {
                     machine.finish(stream, out);
                     *since = clock::now();
                     self.phase = Phase::Done;
-                    return Turn::Finished;
+                    return PumpOutcome::Finished;
                 }
-                Ok(Pull::End) => return self.cut(Turn::Cut(BodyFault::Source), stream, machine, out),
-                Ok(Pull::Failed(fault)) => return self.cut(Turn::Cut(fault), stream, machine, out),
+                Ok(Pull::End) => return self.cut(PumpOutcome::Cut(BodyFault::Source), stream, machine, out),
+                Ok(Pull::Failed(fault)) => return self.cut(PumpOutcome::Cut(fault), stream, machine, out),
                 Err(_) => {
                     core.load.count_panic();
-                    return self.cut(Turn::Panicked, stream, machine, out);
+                    return self.cut(PumpOutcome::Panicked, stream, machine, out);
                 }
             }
         }
-        Turn::Open
+        PumpOutcome::Open
     }
 
     #[cold]
-    fn cut(&mut self, turn: Turn, stream: StreamId, machine: &mut impl Streams, out: &mut WriteList) -> Turn {
+    fn cut(
+        &mut self,
+        outcome: PumpOutcome,
+        stream: StreamId,
+        machine: &mut impl Streams,
+        out: &mut WriteList,
+    ) -> PumpOutcome {
         machine.reset(stream, out);
         self.phase = Phase::Done;
-        turn
+        outcome
     }
 }

@@ -483,7 +483,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             // The resets of streams, in a write of their own.
             yield_turn(task);
         }
-        self.exchanges.iter_mut().for_each(|exchange| exchange.sending.begin_turn());
+        self.exchanges.iter_mut().for_each(|exchange| exchange.sending.renew_share());
         ControlFlow::Continue(())
     }
 

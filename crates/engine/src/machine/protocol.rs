@@ -33,7 +33,7 @@ const CLOSED_MAX: usize = 128;
 
 const SERVER: FieldValue<'static> = FieldValue::from_static("Causeway");
 
-/// See the module.
+/// The protocol machine of a connection that a client opened.
 pub(crate) enum Protocol {
     /// HTTP/1.1, which may become HTTP/2.
     Http1(Http1),

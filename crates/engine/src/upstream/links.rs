@@ -55,7 +55,7 @@ impl Link {
     }
 }
 
-/// See the module.
+/// The connections of a pool, by their states.
 #[derive(Default)]
 pub(crate) struct Links {
     all: RefCell<Vec<Rc<Link>>>,

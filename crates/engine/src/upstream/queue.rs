@@ -19,7 +19,7 @@ use crate::worker::Core;
 /// Calls that may wait; further ones fail.
 const WAITING_MAX: usize = 1024;
 
-/// See the module.
+/// The waiting calls of a pool, the oldest first.
 #[derive(Default)]
 pub(super) struct CallQueue {
     calls: RefCell<VecDeque<WaitingCall>>,

@@ -24,7 +24,7 @@ use super::encoder::{Encoder, Goal, Lease, Progress};
 /// Delay before a step is retried after the pool refused it. The head of the response is already sent.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
-/// See the module.
+/// The compressed content of another body.
 pub(super) struct EncodedBody {
     source: BodyReader,
     encoder: EncoderState,

@@ -72,7 +72,7 @@ pub(super) struct MadeVariant {
     etag: Option<Box<[u8]>>,
 }
 
-/// See the module.
+/// The state of a variant: not requested yet, being made, usable, or not shorter than the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum MadePhase {
     #[default]

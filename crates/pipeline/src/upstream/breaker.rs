@@ -132,7 +132,7 @@ impl Drop for Permit {
     }
 }
 
-/// See the module.
+/// An upstream's circuit breaker: its phase, and the outcomes of recent calls.
 #[derive(Debug)]
 pub struct CircuitBreaker {
     settings: BreakerSettings,

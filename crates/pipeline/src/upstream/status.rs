@@ -36,7 +36,7 @@ impl UpstreamTable {
     }
 }
 
-/// See the module.
+/// The shared state of one upstream, identified by its configured address.
 pub struct UpstreamStatus {
     dial: Box<str>,
     failures: Mutex<FailureTimes>,

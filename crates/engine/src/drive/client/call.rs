@@ -11,7 +11,7 @@ use causeway_pipeline::upstream::{Carried, FailureKind, StderrLevel, report_fail
 use causeway_pipeline::{Body, BodyFault, CallFault, Frame, Transport};
 use progress::{Span, Stamp};
 
-use super::super::sending::{Sending, Turn};
+use super::super::sending::{PumpOutcome, Sending};
 use super::super::wake::ExchangeWake;
 use crate::clock;
 use crate::machine::{ClientMachine, Streams as _};
@@ -301,16 +301,16 @@ impl UpstreamCall {
     pub(super) fn pump(&mut self, machine: &mut ClientMachine, core: &Core, out: &mut WriteList) {
         let turn = self.sending.pump(self.stream, machine, core, self.wake.waker(), &mut self.since, out);
         match turn {
-            Turn::Open => {}
-            Turn::Finished => {
+            PumpOutcome::Open => {}
+            PumpOutcome::Finished => {
                 self.since = clock::now();
                 // Both directions of the tunnel have ended.
                 if self.inbound == Inbound::Ended {
                     self.over();
                 }
             }
-            Turn::Cut(fault) => self.fail(CallFault::RequestBody(fault)),
-            Turn::Panicked => self.fail(CallFault::RequestBody(BodyFault::Source)),
+            PumpOutcome::Cut(fault) => self.fail(CallFault::RequestBody(fault)),
+            PumpOutcome::Panicked => self.fail(CallFault::RequestBody(BodyFault::Source)),
         }
     }
 

@@ -17,7 +17,7 @@ use causeway_pipeline::route;
 use causeway_pipeline::{Body, BodyFault, Context, Ending, Response, Verdict};
 use progress::{Visit, is_active, stage};
 
-use super::super::sending::{STREAM_BYTES_MAX, Sending, Turn};
+use super::super::sending::{PumpOutcome, STREAM_BYTES_MAX, Sending};
 use super::super::wake::ExchangeWake;
 use super::pace::Pace;
 use crate::clock;
@@ -159,9 +159,9 @@ impl Exchange {
         self.wake.follow(task.waker());
         let turn = self.sending.pump(self.stream, machine, core, self.wake.waker(), &mut self.since, out);
         let ending = match turn {
-            Turn::Open | Turn::Finished => return,
-            Turn::Cut(_) => Ending::BodyFailed,
-            Turn::Panicked => Ending::Panicked,
+            PumpOutcome::Open | PumpOutcome::Finished => return,
+            PumpOutcome::Cut(_) => Ending::BodyFailed,
+            PumpOutcome::Panicked => Ending::Panicked,
         };
         self.cut = true;
         if self.ending == Ending::Complete {

@@ -9,7 +9,7 @@ use super::{Goal, Progress};
 /// encoders then search a hundred times longer.
 const WINDOW_LOG: u32 = 18;
 
-/// See the module.
+/// An encoder for one content.
 pub(in crate::encode) struct Brotli(Box<BrotliEncoderStateStruct<StandardAlloc>>);
 
 impl Brotli {
