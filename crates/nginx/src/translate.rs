@@ -46,8 +46,13 @@ use std::fmt;
 use std::rc::Rc;
 
 use crate::parse::{Directive, Files, Place, SyntaxError, parse};
-use crate::variables::Names;
+use crate::variables::{Names, has_path, only_variable};
 use crate::write::{block, indent};
+
+/// A variable: the path in the form that nginx compares.
+const RESOLVED: &str = "path_resolved";
+/// The expression that takes a whole path.
+const WHOLE: &str = "(?s)^.*$";
 
 /// A line of the configuration that the Caddyfile does not carry over, or carries over with another meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -283,6 +288,37 @@ impl<'a> Translator<'a> {
                 None
             }
         }
+    }
+
+    /// The names for texts with the path. If they have it, writes the lines that resolve it to the form that nginx compares: `{path}` has the
+    /// double slashes and dot segments of the request, by which a rule could be passed.
+    fn with_path<'t>(
+        &mut self,
+        out: &mut Vec<String>,
+        names: &Names,
+        texts: impl IntoIterator<Item = &'t str>,
+    ) -> Names {
+        let is_set = |text: &str| only_variable(text).is_some_and(|name| names.set.iter().any(|set| set == name));
+        let mut names = names.clone();
+        if texts.into_iter().any(|text| has_path(text) && !is_set(text)) {
+            let name = self.fresh("path");
+            out.push(format!("@{name} path_regexp {name} {WHOLE}"));
+            out.push(format!("vars @{name} {RESOLVED} {{re.{name}.0}}"));
+            names.path = format!("{{vars.{RESOLVED}}}");
+        }
+        names
+    }
+
+    /// Replaces variables as [`Self::expand`] does, with the path as nginx compares it.
+    fn expand_path(
+        &mut self,
+        out: &mut Vec<String>,
+        directive: &Directive,
+        names: &Names,
+        text: &str,
+    ) -> Option<String> {
+        let names = self.with_path(out, names, [text]);
+        self.expand(out, directive, &names, text)
     }
 
     /// The variables that the block `http` defines.

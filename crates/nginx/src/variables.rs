@@ -4,9 +4,6 @@
 const PLACEHOLDERS: &[(&str, &str)] = &[
     ("args", "{query}"),
     ("query_string", "{query}"),
-    ("uri", "{path}"),
-    ("document_uri", "{path}"),
-    ("fastcgi_script_name", "{path}"),
     ("request_uri", "{http.request.orig_uri}"),
     ("host", "{host}"),
     ("http_host", "{hostport}"),
@@ -22,7 +19,6 @@ const PLACEHOLDERS: &[(&str, &str)] = &[
     ("request_method", "{method}"),
     ("server_protocol", "{http.request.proto}"),
     ("document_root", "{http.vars.root}"),
-    ("request_filename", "{http.vars.root}{path}"),
     ("request_id", "{uuid}"),
     ("time_iso8601", "{time.now.rfc3339}"),
     ("time_local", "{time.now.common_log}"),
@@ -68,6 +64,9 @@ pub(crate) struct Names {
     pub(crate) has_user: bool,
     /// Host of `proxy_pass`.
     pub(crate) proxy_host: String,
+    /// The placeholder of the path in the form that nginx compares. Empty for the path as it was sent, which is enough for names of files: the
+    /// matcher `file` resolves it.
+    pub(crate) path: String,
 }
 
 impl Names {
@@ -89,6 +88,10 @@ impl Names {
         }
         literal(&mut out, rest);
         Ok(out)
+    }
+
+    fn path(&self) -> &str {
+        if self.path.is_empty() { "{path}" } else { &self.path }
     }
 
     fn placeholder(&self, name: &str) -> Option<String> {
@@ -120,6 +123,8 @@ impl Names {
             "remote_addr" | "binary_remote_addr" if self.has_real_ip => return Some("{client_ip}".to_owned()),
             "remote_user" if self.has_user => return Some("{http.auth.user.id}".to_owned()),
             "proxy_host" if !self.proxy_host.is_empty() => return Some(self.proxy_host.clone()),
+            "request_filename" => return Some(format!("{{http.vars.root}}{}", self.path())),
+            name if PATHS.contains(&name) => return Some(self.path().to_owned()),
             _ => {}
         }
         if let Some((_, placeholder)) = PLACEHOLDERS.iter().find(|(variable, _)| *variable == name) {
@@ -148,9 +153,17 @@ pub(crate) fn only_variable(text: &str) -> Option<&str> {
     (!name.is_empty() && rest.is_empty()).then_some(name)
 }
 
-/// Whether a text is the variable of the path, which nginx compares in another form than it was sent.
+/// Variables of the path. nginx's have no encoding, double slashes and dot segments.
+const PATHS: &[&str] = &["uri", "document_uri", "fastcgi_script_name"];
+
+/// Whether a text is a variable of the path, which nginx compares in another form than it was sent.
 pub(crate) fn is_path(text: &str) -> bool {
-    matches!(only_variable(text), Some("uri" | "document_uri"))
+    only_variable(text).is_some_and(|name| PATHS.contains(&name))
+}
+
+/// Whether a text has a variable with the path.
+pub(crate) fn has_path(text: &str) -> bool {
+    variables(text).into_iter().any(|name| PATHS.contains(&name) || name == "request_filename")
 }
 
 /// The names of the variables in a text, in their order.

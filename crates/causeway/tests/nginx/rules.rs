@@ -118,6 +118,29 @@ fn paths_in_conditions_equal_those_of_nginx() {
     }
 }
 
+/// nginx's documentation of `$uri`: it is the path without encoding, dot segments and double slashes, also in a text beside others.
+#[test]
+fn resolved_paths_equal_those_of_nginx() {
+    let rules =
+        ["private/x", "secret/x", "admin/x", "script/x", "assets/app.css", "equal/x", "local/index.html", "page.html"];
+    let forms = ["/", "//", "/./", "/x/../", "/%2e/", "/x/%2E%2e//"];
+    let mut paths: Vec<String> = rules.iter().flat_map(|rule| forms.map(|form| format!("{form}{rule}"))).collect();
+    paths.extend(["/private/%FF", "/admin/%FF", "/admin//%FF%0a", "/assets/%C3%BC"].map(String::from));
+    let others = "/up/a//b/../c /up/a%20b /same//a/./b /text//x/../y /to//evil/./x /files//none/../z /files/a%26b";
+    paths.extend(others.split(' ').map(String::from));
+    let cases: Vec<_> = paths.iter().map(|path| ("GET", path.as_str(), "")).collect();
+    compare("resolved_paths", &["location", "x-kind"], &cases);
+}
+
+/// nginx makes the target of `return` absolute if its value begins with a slash: a browser would take `//name/` for another host.
+#[test]
+fn redirects_to_paths_equal_those_of_nginx() {
+    let paths = "//evil.com /x//evil.com /index.php//evil.com/ /index.php/evil.com/ /a/index.php/x /%5cevil.html /x.html /mapped/%5cevil \
+                 /mapped//evil.com /url /sent/x?y=1 /sent//x /set /set//x /scheme/x /one//evil.com /three/evil.com";
+    let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    compare("redirect_origin", &["location"], &cases);
+}
+
 /// nginx's documentation of `location`, and its order for locations within others.
 #[test]
 fn nested_locations_equal_those_of_nginx() {

@@ -148,7 +148,7 @@ impl<'a> Translator<'a> {
         let (Some(zone), Some((number, window))) = (zone, rate) else {
             return self.note(out, limit, "found no 'limit_req_zone' of this name with a rate");
         };
-        let Some(key) = self.expand(out, zone, names, zone.argument(0)) else { return };
+        let Some(key) = self.expand_path(out, zone, names, zone.argument(0)) else { return };
         let key = if key.is_empty() { "all".to_owned() } else { key };
         let burst = word(limit, "burst=").and_then(|burst| burst.parse::<u64>().ok()).unwrap_or(0);
         // A leaky bucket lets a burst through and then the rate: as many in the time that the bucket takes to empty.
@@ -282,7 +282,7 @@ impl<'a> Translator<'a> {
         }
         let answer = target.strip_prefix('@').and_then(|name| all.named(name)).map(|named| {
             let answer = own(named.own(), "return").first().copied();
-            answer.and_then(|answer| self.response(out, answer, names)).map(|line| vec![line])
+            answer.and_then(|answer| self.response(out, answer, names))
         });
         answer.flatten().or_else(|| Some(vec![format!("error {code}")]))
     }

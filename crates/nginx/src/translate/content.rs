@@ -16,11 +16,14 @@ const NAMED_DEPTH_MAX: usize = 4;
 
 /// Keeps lines in their order where a Caddyfile has another one: there `handle` comes before `route` and `error`, so an access rule would
 /// come too late, and `try_files` before `route`, which contains the rules of `rewrite` and `if`. `cache` comes before all of them,
-/// `basic_auth` before `error`, and the directives that change the path before `error`, which may be about the path.
+/// `basic_auth` before `error`, and the directives that change the path before `error`, which may be about the path. `vars` comes before these,
+/// and may take the path after them.
 pub(super) fn in_written_order(lines: Vec<String>) -> Vec<String> {
     let has = |names: &[&str]| lines.iter().any(|line| names.iter().any(|name| line.starts_with(name)));
     let before_error = ["basic_auth ", "forward_auth ", "uri ", "rewrite ", "try_files ", "redir "];
-    if has(&["handle ", "route ", "cache "]) || has(&["error "]) && has(&before_error) {
+    let changed = lines.iter().position(|line| before_error.iter().any(|name| line.starts_with(name)));
+    let takes_changed = changed.is_some_and(|at| lines[at..].iter().any(|line| line.starts_with("vars @")));
+    if has(&["handle ", "route ", "cache "]) || has(&["error "]) && changed.is_some() || takes_changed {
         let mut out = Vec::new();
         block(&mut out, "route", lines);
         return out;
@@ -192,7 +195,7 @@ impl<'a> Translator<'a> {
         let is_added = status.map(|status| ADDED.split(' ').any(|added| added == status.to_string()));
         let mut sometimes = Vec::new();
         for field in inherited(blocks, "add_header") {
-            let Some(text) = self.expand(out, field, names, field.argument(1)) else { continue };
+            let Some(text) = self.expand_path(out, field, names, field.argument(1)) else { continue };
             // nginx adds no empty field.
             if text.is_empty() {
                 continue;

@@ -2,7 +2,7 @@
 
 use super::content::{alias_of, seconds};
 use super::site::bytes;
-use super::{Translator, inherited, own, value};
+use super::{Translator, WHOLE, inherited, own, value};
 use crate::expressions::compiled;
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;
@@ -62,8 +62,10 @@ impl<'a> Translator<'a> {
             return;
         };
         let name = self.fresh("script");
+        let whole = self.fresh("path");
         let lines = vec![
-            format!("vars {} {{path}}", variable(SCRIPT)),
+            format!("@{whole} path_regexp {whole} {WHOLE}"),
+            format!("vars @{whole} {} {{re.{whole}.0}}", variable(SCRIPT)),
             format!("@{name} path_regexp {name} {}", quote(split.argument(0))),
             format!("vars @{name} {} {{re.{name}.1}}", variable(SCRIPT)),
             format!("vars @{name} {} {{re.{name}.2}}", variable(PATH_INFO)),
@@ -144,6 +146,10 @@ impl<'a> Translator<'a> {
         {
             lines.push("resolve_root_symlink".to_owned());
         }
+        let is_sent = |d: &&&Directive| {
+            !USUAL.iter().any(|(name, texts)| *name == d.argument(0) && texts.contains(&d.argument(1)))
+        };
+        let names = &self.with_path(out, names, parameters.iter().filter(is_sent).map(|d| d.argument(1)));
         for (index, parameter) in parameters.iter().enumerate() {
             let (name, text) = (parameter.argument(0), parameter.argument(1));
             let usual = USUAL.iter().find(|(usual, _)| *usual == name).map_or(&[][..], |(_, texts)| texts);

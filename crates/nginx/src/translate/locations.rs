@@ -325,7 +325,7 @@ impl<'a> Translator<'a> {
                 self.guarded(out, location, names, &missing, rules);
             } else if !last.starts_with(['=', '@'])
                 && elsewhere(last, location, all)
-                && let Some(last) = self.expand(out, files, names, last)
+                && let Some(last) = self.expand_path(out, files, names, last)
             {
                 let last = with_query(&last);
                 let missing = self.missing(out, &candidates);
@@ -464,6 +464,7 @@ impl PathCase {
         let maps = http.block().iter().filter(|d| d.name == "map" && of_path(d.argument(0)));
         let mut names: Vec<&str> = PATHS.to_vec();
         names.extend(maps.map(|map| map.argument(1).trim_start_matches('$')));
+        names.extend(set_to_paths(server));
         let is_compared = lower.len() < all || has_rules_of_case(server, &names) || has_unequal_access(locations);
         if is_compared { Self::Compared } else { Self::Ignored }
     }
@@ -502,7 +503,19 @@ impl PathCase {
 }
 
 /// The variables of nginx that contain the path.
-const PATHS: &[&str] = &["uri", "request_uri", "document_uri"];
+const PATHS: &[&str] = &["uri", "request_uri", "document_uri", "fastcgi_script_name", "request_filename"];
+
+/// The variables that lines `set` of a block, at any depth, give a value with the path.
+fn set_to_paths(block: &Directive) -> Vec<&str> {
+    let mut found = Vec::new();
+    for directive in block.block() {
+        if directive.name == "set" && variables(directive.argument(1)).iter().any(|name| PATHS.contains(name)) {
+            found.push(directive.argument(0).trim_start_matches('$'));
+        }
+        found.extend(set_to_paths(directive));
+    }
+    found
+}
 
 /// Whether a block has rules that compare the case of a path, which these variables contain.
 fn has_rules_of_case(block: &Directive, names: &[&str]) -> bool {

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use super::Translator;
 use super::site::mentions_in;
+use super::{Translator, WHOLE};
 use crate::expressions::{WithoutLookAhead, compiled, without_look_ahead};
 use crate::parse::Directive;
 use crate::variables;
@@ -22,7 +22,11 @@ impl Translator<'_> {
                 // The proxy sends the field Connection by itself.
                 continue;
             }
-            let names = self.shared_names();
+            let mut names = self.shared_names();
+            let has_path = has_path(map);
+            if has_path {
+                names.path = format!("{{re.{}.0}}", path_matcher(&variable));
+            }
             let Some(source) = self.expand(out, map, &names, map.argument(0)) else { continue };
             if source.is_empty() {
                 self.note(out, map, "a map of a constant");
@@ -120,13 +124,13 @@ impl Translator<'_> {
             lines.append(&mut expressions);
             lines.append(&mut comments);
             lines.push(format!("default {}", quote_scalar(&default)));
-            let source = if variables::is_path(map.argument(0)) {
+            let source = if has_path {
                 // The path as sent may have another form, which this matcher resolves.
                 let name = path_matcher(&variable);
-                out.push(format!("@{name} path_regexp {name} (?s)^.*$"));
-                format!("@{name} {{re.{name}.0}}")
+                out.push(format!("@{name} path_regexp {name} {WHOLE}"));
+                format!("@{name} {}", quote(&source))
             } else {
-                source
+                quote(&source)
             };
             block(out, &format!("map {source} {{{}}}", variables::variable(&variable)), lines);
         }
@@ -140,12 +144,18 @@ impl Translator<'_> {
             let is_rule = |d: &&Directive| matches!(&*d.name, "if" | "set" | "return");
             let has = |d: &Directive| d.arguments.iter().any(|word| variables::variables(word).contains(&variable));
             let mut rules = block.block().iter().filter(is_rule);
-            if variables::is_path(map.argument(0)) && rules.any(|rule| has(rule) || rule.block().iter().any(has)) {
+            if has_path(map) && rules.any(|rule| has(rule) || rule.block().iter().any(has)) {
                 let name = path_matcher(variable);
                 out.push(format!("vars @{name} nginx_path {{re.{name}.0}}"));
             }
         }
     }
+}
+
+/// Whether a map is about the path, or has it in a value.
+fn has_path(map: &Directive) -> bool {
+    let values = map.block().iter().filter(|entry| entry.name != "#").map(|entry| entry.argument(0));
+    [map.argument(0)].into_iter().chain(values).any(variables::has_path)
 }
 
 /// The name of the matcher for the path that a map is about.

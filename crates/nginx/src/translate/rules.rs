@@ -6,7 +6,7 @@ use super::referers::other_referers;
 use super::{Translator, inherited, own, value};
 use crate::expressions::{WithoutLookAhead, compiled, groups, without_look_ahead};
 use crate::parse::Directive;
-use crate::variables::{Names, is_path, only_variable, variable};
+use crate::variables::{Names, is_path, only_variable, variable, variables};
 use crate::write::{block, cel_text, quote, quote_scalar, rewrite};
 
 /// Whether a `rewrite`, or one within an `if`, lets nginx choose the location anew.
@@ -25,6 +25,9 @@ pub(super) const CHANGED: &str = "path_changed";
 pub(super) const KEPT: &str = "location_kept";
 /// A variable: an `if` has set fields, in the place of those of its location.
 pub(super) const OWN_FIELDS: &str = "own_fields";
+
+/// The origin that nginx writes before the path of a redirect.
+const ORIGIN: &str = "{scheme}://{hostport}";
 
 /// How often rules may follow those that may end them: each time they are one block deeper.
 const REST_DEPTH_MAX: usize = 8;
@@ -105,6 +108,17 @@ fn is_exclusive(rule: &Directive) -> bool {
 /// Whether a target is another server's, and not a path.
 pub(super) fn is_url(target: &str) -> bool {
     target.starts_with("http://") || target.starts_with("https://")
+}
+
+/// Whether a target begins with a variable whose value begins with a slash.
+fn begins_with_path(target: &str) -> bool {
+    let first = variables(target).into_iter().next().filter(|_| target.starts_with('$'));
+    first.is_some_and(|name| matches!(name, "uri" | "document_uri" | "request_uri"))
+}
+
+/// Whether a target begins with a scheme, and so is a URL.
+fn begins_with_scheme(target: &str) -> bool {
+    ["$scheme:", "${scheme}:"].iter().any(|scheme| target.starts_with(scheme))
 }
 
 /// Splits an absolute URL before its path.
@@ -192,7 +206,7 @@ impl Translator<'_> {
 
     fn set(&mut self, out: &mut Vec<String>, directive: &Directive, names: &mut Names, matcher: Option<&str>) {
         let name = directive.argument(0).trim_start_matches('$').to_owned();
-        if let Some(value) = self.expand(out, directive, names, directive.argument(1)) {
+        if let Some(value) = self.expand_path(out, directive, names, directive.argument(1)) {
             let matcher = matcher.map(|matcher| format!("@{matcher} ")).unwrap_or_default();
             out.push(format!("vars {matcher}{} {}", variable(&name), quote_scalar(&value)));
             if !names.set.contains(&name) {
@@ -241,7 +255,7 @@ impl Translator<'_> {
         let mut names = names.clone();
         names.capture.clone_from(&name);
         names.groups = groups(&expression);
-        let Some(target) = self.expand(out, directive, &names, &replacement) else { return };
+        let Some(target) = self.expand_path(out, directive, &names, &replacement) else { return };
         let external = is_url(&target) || target.starts_with("{scheme}");
         let mut lines = condition.to_vec();
         lines.push(format!("path_regexp {name} {}", quote(&expression)));
@@ -277,15 +291,26 @@ impl Translator<'_> {
             };
             if has_only_groups(path, &name) {
                 // The groups are parts of the decoded path. As a path they are encoded again.
-                let redirect = format!("redir * {} {status}", quote(&format!("{origin}{{uri}}")));
-                block(&mut lines, "route", vec![rewrite_to(path), redirect]);
+                if origin.is_empty() {
+                    let redirect = self.redirect_to_value(vec![rewrite_to(path)], "{uri}", status);
+                    lines.extend(redirect);
+                } else {
+                    let redirect = format!("redir * {} {status}", quote(&format!("{origin}{{uri}}")));
+                    block(&mut lines, "route", vec![rewrite_to(path), redirect]);
+                }
             } else {
                 let query = match (dropped, path.contains('?')) {
                     (true, _) => "",
                     (false, false) => "{?query}",
                     (false, true) => "&{query}",
                 };
-                lines.push(format!("redir * {} {status}", quote(&format!("{origin}{path}{query}"))));
+                let target = format!("{origin}{path}{query}");
+                if target.starts_with('{') && !target.starts_with("{scheme}:") {
+                    let redirect = self.redirect_to_value(Vec::new(), &target, status);
+                    lines.extend(redirect);
+                } else {
+                    lines.push(format!("redir * {} {status}", quote(&target)));
+                }
             }
         } else {
             lines.push(rewrite_to(&path));
@@ -343,7 +368,15 @@ impl Translator<'_> {
                 let matcher = own(owner, "valid_referers").first().and_then(|valid| other_referers(valid, names));
                 matcher.map(|matcher| vec![matcher])
             }
-            _ => matcher(out, &words, &name, has_rewrite, &mut inner_names),
+            _ => {
+                // Names of files are resolved by their matcher, and a path alone by another one.
+                let is_of_path = matches!(words[..], [variable, ..] if is_path(variable));
+                let compared = if words.len() == 2 { &[][..] } else { &words[usize::from(is_of_path)..] };
+                inner_names = self.with_path(out, &inner_names, compared.iter().copied());
+                let found = matcher(out, &words, &name, has_rewrite, &mut inner_names);
+                inner_names.path.clear();
+                found
+            }
         };
         let Some(matcher) = matcher else {
             if !refuses(directive) {
@@ -425,45 +458,81 @@ impl Translator<'_> {
         blocks: &[&Directive],
         names: &Names,
     ) -> Vec<String> {
-        let Some(response) = self.response(out, answer, names) else { return Vec::new() };
+        let Some(mut response) = self.response(out, answer, names) else { return Vec::new() };
         let mut lines = Vec::new();
         let status = answer.argument(0).parse().unwrap_or(302);
         if status != 444 {
             self.fields(&mut lines, blocks, names, Some(status));
         }
         let is_typed = |d: &&Directive| d.argument(0).eq_ignore_ascii_case("content-type");
-        if response.starts_with("respond")
+        if response.iter().any(|line| line.starts_with("respond"))
             && answer.arguments.len() > 1
             && !inherited(blocks, "add_header").iter().any(is_typed)
         {
             let kind = value(blocks, "default_type").unwrap_or("text/plain");
             lines.push(format!("header Content-Type {}", quote(kind)));
         }
-        lines.push(response);
+        lines.append(&mut response);
         lines
     }
 
-    /// The line of a `return`, for all requests.
-    pub(super) fn response(&mut self, out: &mut Vec<String>, directive: &Directive, names: &Names) -> Option<String> {
+    /// The lines of a `return`, for all requests.
+    pub(super) fn response(
+        &mut self,
+        out: &mut Vec<String>,
+        directive: &Directive,
+        names: &Names,
+    ) -> Option<Vec<String>> {
         let first = directive.argument(0);
         let (status, text) = match first.parse::<u16>() {
             Ok(status) => (status, directive.arguments.get(1).map(String::as_str)),
             Err(_) => (302, Some(first)),
         };
-        Some(match (status, text) {
+        let mut lines = Vec::new();
+        let line = match (status, text) {
             (444, _) => "abort *".to_owned(),
             (301 | 302 | 303 | 307 | 308, Some(url)) => {
-                let url = self.expand(out, directive, names, url)?;
-                let origin = if url.starts_with('/') { "{scheme}://{hostport}" } else { "" };
-                format!("redir * {} {status}", quote(&format!("{origin}{url}")))
+                let is_path = url.starts_with('/') || begins_with_path(url);
+                let is_known = is_path || !url.starts_with('$') || begins_with_scheme(url);
+                let url = self.expand_path(&mut lines, directive, names, url).or_else(|| {
+                    // The line that names the variable.
+                    out.append(&mut lines);
+                    None
+                })?;
+                if is_known {
+                    let origin = if is_path { ORIGIN } else { "" };
+                    format!("redir * {} {status}", quote(&format!("{origin}{url}")))
+                } else {
+                    return Some(self.redirect_to_value(lines, &url, status));
+                }
             }
             (400.., None) => format!("error * {status}"),
             (_, None) => format!("respond * {status}"),
             (_, Some(text)) => {
-                let text = self.expand(out, directive, names, text)?;
+                let Some(text) = self.expand_path(&mut lines, directive, names, text) else {
+                    out.append(&mut lines);
+                    return None;
+                };
                 format!("respond * {} {status}", quote(&text))
             }
-        })
+        };
+        lines.push(line);
+        Some(lines)
+    }
+
+    /// The lines of a redirect to a target that begins with a variable. As in nginx, a path gets the request's origin: a browser would take
+    /// `//name/` and `/\\name/` for another host.
+    fn redirect_to_value(&mut self, mut lines: Vec<String>, target: &str, status: u16) -> Vec<String> {
+        let name = self.fresh("target");
+        lines.extend([
+            format!("vars {name} {}", quote(target)),
+            format!("@{name} vars_regexp {name} ^/"),
+            format!("redir @{name} {ORIGIN}{{vars.{name}}} {status}"),
+            format!("redir * {{vars.{name}}} {status}"),
+        ]);
+        let mut out = Vec::new();
+        block(&mut out, "route", lines);
+        out
     }
 }
 
@@ -548,7 +617,9 @@ fn matcher(
     let key = quote(&key);
     let negated = if operator.starts_with('!') { "not " } else { "" };
     // The path as sent may have another form, which the matchers of paths resolve; nginx compares hosts in lower case.
-    let (is_path, is_host) = (is_path(variable), only_variable(variable) == Some("host"));
+    let is_of = |name: &String| only_variable(variable) == Some(name.as_str());
+    let (is_path, is_host) =
+        (is_path(variable) && !names.set.iter().any(is_of), only_variable(variable) == Some("host"));
     let regexp = |expression: &str| {
         Some(vec![match is_path {
             true if beside_path => {

@@ -336,7 +336,10 @@ fn addresses_of_upstreams() {
         ("proxy_pass http://$m;", &["reverse_proxy {nginx_m}"]),
         ("proxy_pass http://$host;", &["reverse_proxy {host}:80"]),
         ("proxy_pass https://$host$request_uri;", &["reverse_proxy {host}:443"]),
-        ("proxy_pass http://$host:81$uri;", &["rewrite * {path}?", "reverse_proxy {host}:81"]),
+        (
+            "proxy_pass http://$host:81$uri;",
+            &["rewrite * {vars.path_resolved}? escape_values", "reverse_proxy {host}:81"],
+        ),
         ("set $x $arg_a; proxy_pass http://a:1$x;", &["vars uri_3 {vars.nginx_x}", "reverse_proxy a:1 {"]),
         (
             "set $x $arg_a; proxy_pass http://up$x$is_args$args;",

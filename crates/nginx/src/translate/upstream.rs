@@ -6,7 +6,7 @@ use super::rules::{CHANGED, has_break};
 use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;
-use crate::variables::{Names, variables};
+use crate::variables::{Names, has_path, variables};
 use crate::write::{block, quote};
 
 impl<'a> Translator<'a> {
@@ -43,7 +43,9 @@ impl<'a> Translator<'a> {
             None => split_host(rest, &location.pattern, |name| self.shared.upstreams.contains_key(name)),
         };
         let usual = if scheme == "https" { 443 } else { 80 };
-        let mut names = outer_names.clone();
+        // In nginx the URI of a `proxy_pass` leaves `$uri` as it is.
+        let fields = inherited(&location.blocks, "proxy_set_header").into_iter().map(|field| field.argument(1));
+        let mut names = self.with_path(out, outer_names, fields.chain(uri));
         let mut hosts = self.hosts(&host, usual);
         if hosts.is_empty() {
             out.push("error 502".to_owned());
@@ -83,8 +85,10 @@ impl<'a> Translator<'a> {
                     } else {
                         "*".to_owned()
                     };
+                    // The value of the path is decoded already.
+                    let escape = if has_path(uri) { " escape_values" } else { "" };
                     out.push(format!(
-                        "rewrite {matcher} {}",
+                        "rewrite {matcher} {}{escape}",
                         quote(&format!("{text}{}", if has_query { "" } else { "?" }))
                     ));
                 }
