@@ -255,8 +255,13 @@ impl<'a> Translator<'a> {
         } else if tables::TUNING.contains(&name) || tables::TUNING_PREFIXES.iter().any(|p| name.starts_with(p)) {
             self.tuning.push(Directive { block: None, ..directive.clone() });
         } else {
-            let reason = tables::REASONS.iter().find(|(known, _)| *known == name).map(|(_, reason)| *reason);
-            self.note(out, directive, reason.unwrap_or("no equivalent"));
+            let refuses = tables::REFUSING.contains(&name) && directive.argument(0) != "off";
+            let reason = match tables::REASONS.iter().find(|(known, _)| *known == name) {
+                Some((_, reason)) => reason,
+                None if refuses => "no equivalent; all requests are refused",
+                None => "no equivalent",
+            };
+            self.note(out, directive, reason);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Access to a location: addresses, methods, passwords, rates, and requests to an upstream that decides.
 
 use super::rules::is_url;
+use super::tables::REFUSING;
 use super::upstream::copied;
 use super::{Translator, active, inherited, own};
 use crate::location::{Locations, deeper};
@@ -21,6 +22,11 @@ impl<'a> Translator<'a> {
 
     /// The rules of a location that decide whether a request may go on.
     pub(super) fn access(&mut self, out: &mut Vec<String>, blocks: &[&'a Directive], names: &Names) {
+        if REFUSING.iter().any(|name| active(blocks, name).is_some()) {
+            // Never open because a module is unknown here.
+            out.push("# A directive that may refuse requests has no equivalent, so all are refused.".to_owned());
+            out.push("error 403".to_owned());
+        }
         let level = blocks.iter().rev().find(|b| b.block().iter().any(|d| matches!(&*d.name, "allow" | "deny")));
         let rules = level.map(|level| level.block()).unwrap_or_default();
         if let Some(satisfy) = inherited(blocks, "satisfy").last().copied().filter(|d| d.argument(0) == "any")

@@ -2,13 +2,18 @@
 
 use super::content::{alias_of, has_equal_fields, in_written_order, is_internal};
 use super::locations::{PASSES, anew, denies_all, is_plain_path, restricts, with_query};
-use super::rules::{KEPT, choose_anew, has_break};
+use super::rules::{choose_anew, has_break};
 use super::{Translator, inherited, own, value};
-use crate::expressions::{is_match, test};
+use crate::expressions::is_match;
 use crate::location::{Location, Locations, Pattern};
 use crate::parse::Directive;
 use crate::variables::Names;
 use crate::write::{block, quote, rewrite};
+
+/// A variable: the path is that of an index, which may be in another location than its folder.
+const INDEX_FOUND: &str = "index_found";
+/// A variable: the path of that index.
+const INDEX_PATH: &str = "index_path";
 
 /// Endings of programs' names.
 const PROGRAMS: &[&str] = &["php", "php3", "php4", "php5", "php7", "php8", "phtml", "phar", "cgi", "pl", "py"];
@@ -34,8 +39,12 @@ impl<'a> Translator<'a> {
         };
         if leaves_folders {
             let last = absolute.zip(line).and_then(|(last, line)| self.expand(out, line, names, last));
-            self.folders(out, location, &files, last.as_deref(), names);
-            return self.rules_of_indexes(out, location, all, &files, names);
+            let mut rules = Vec::new();
+            self.rules_of_indexes(&mut rules, location, all, &files, names);
+            let indexes = IndexNames { files: &files, are_marked: !rules.is_empty() };
+            self.folders(out, location, &indexes, last.as_deref(), names);
+            out.extend(rules);
+            return;
         }
         let of_one_file = |index: &String| {
             chosen(index).is_some_and(|chosen| {
@@ -62,7 +71,8 @@ impl<'a> Translator<'a> {
         (!hidden.is_empty()).then(|| format!("hide{}", hidden.concat()))
     }
 
-    /// Writes the rules that choose a location anew for an index, as its path is that of another location now.
+    /// Writes the rules and the `try_files` that choose a location anew for an index that was found, as its path is that of another location
+    /// now. Of the locations the first that takes the path counts.
     fn rules_of_indexes(
         &mut self,
         out: &mut Vec<String>,
@@ -71,21 +81,58 @@ impl<'a> Translator<'a> {
         indexes: &[String],
         names: &Names,
     ) {
-        let takes = |other: &&Location<'a>| indexes.iter().any(|index| may_take_index(other, location, index));
-        let others = all.ordered.iter().filter(|other| !std::ptr::eq(other.own(), location.own()));
+        let is_own = |other: &Location<'a>| std::ptr::eq(other.own(), location.own());
+        let takes = |other: &Location<'a>| indexes.iter().any(|index| may_take_index(other, location, index));
         let mut lines = Vec::new();
-        for other in others.filter(|other| choose_anew(other.own())).filter(takes) {
+        // The end of the last block with lines.
+        let mut end = 0;
+        for other in &all.ordered {
             let (head, capture) = self.location_matcher(&mut lines, other);
-            let mut names = self.names_of_rules(other, all, &other.names(names, &capture));
-            let rules = self.rules(&other.blocks, &mut names);
-            block(&mut lines, &head, in_written_order(rules));
+            let mut inner = Vec::new();
+            if !is_own(other) && takes(other) {
+                inner = self.steps_of_index(other, all, &other.names(names, &capture));
+            }
+            let has_lines = !inner.is_empty();
+            block(&mut lines, &head, in_written_order(inner));
+            if has_lines {
+                end = lines.len();
+            }
         }
-        if names.kept.is_empty() || lines.is_empty() {
-            return out.extend(lines);
+        lines.truncate(end);
+        if lines.is_empty() {
+            return;
         }
-        let name = self.fresh("left");
-        out.push(format!("@{name} not vars {KEPT} {}", names.kept));
+        let name = self.fresh("index_found");
+        out.push(format!("@{name} vars {INDEX_FOUND} yes"));
         block(out, &format!("route @{name}"), lines);
+    }
+
+    /// The rules and the `try_files` of a location that an index has chosen.
+    fn steps_of_index(&mut self, location: &Location<'a>, all: &Locations<'a>, outer: &Names) -> Vec<String> {
+        let mut names = outer.clone();
+        let mut lines = Vec::new();
+        self.with_root(&mut lines, location, outer, |this, out| {
+            let mut rules = Vec::new();
+            if choose_anew(location.own()) {
+                names = this.names_of_rules(location, all, outer);
+                let lines = this.rules(&location.blocks, &mut names);
+                block(&mut rules, "route", lines);
+            }
+            let mut files = Vec::new();
+            this.missing_files(&mut files, location, all, &names);
+            if rules.is_empty() || files.is_empty() {
+                out.extend(rules);
+                out.extend(files);
+            } else {
+                // After a rule that has changed the path the location is another one.
+                out.push(format!("vars {INDEX_PATH} {{path}}"));
+                out.extend(rules);
+                let name = this.fresh("unchanged");
+                out.push(format!("@{name} vars {INDEX_PATH} {{path}}"));
+                block(out, &format!("route @{name}"), files);
+            }
+        });
+        lines
     }
 
     /// Writes the redirect from the path `stem` to the location's listing, if the location has one.
@@ -136,7 +183,7 @@ impl<'a> Translator<'a> {
         &mut self,
         out: &mut Vec<String>,
         location: &Location<'a>,
-        indexes: &[String],
+        indexes: &IndexNames<'_>,
         last: Option<&str>,
         names: &Names,
     ) {
@@ -153,15 +200,20 @@ impl<'a> Translator<'a> {
         redirect.push(format!("redir * {{scheme}}://{{hostport}}{{re.{folder}.1}}/{{?query}} 301"));
         self.guarded(&mut lines, location, names, &folder, redirect);
         let with_slash = ["path */".to_owned()];
-        for indexes in indexes.chunks(if place.has_own_names { 1 } else { indexes.len().max(1) }) {
+        let files = indexes.files;
+        for files in files.chunks(if place.has_own_names { 1 } else { files.len().max(1) }) {
             let name = self.fresh("index");
-            let candidates: Vec<_> = indexes.iter().map(|index| format!("{}{index}", place.path)).collect();
+            let candidates: Vec<_> = files.iter().map(|index| format!("{}{index}", place.path)).collect();
             block(&mut lines, &format!("@{name}"), [&with_slash[..], &place.files(&candidates)].concat());
             let found = match place.has_own_names {
-                true => quote(&format!("{{path}}{}", indexes[0])),
+                true => quote(&format!("{{path}}{}", files[0])),
                 false => format!("{}{{file_match.relative}}", place.prefix),
             };
-            self.guarded(&mut lines, location, names, &name, anew(names, format!("rewrite * {found}")));
+            let mut chosen = anew(names, format!("rewrite * {found}"));
+            if indexes.are_marked {
+                chosen.push(format!("vars {INDEX_FOUND} yes"));
+            }
+            self.guarded(&mut lines, location, names, &name, chosen);
         }
         if let Some(last) = last {
             // A folder without an index: its path still ends in a slash.
@@ -210,6 +262,13 @@ impl<'a> Translator<'a> {
             self.guarded(out, location, names, &name, vec![redirect]);
         }
     }
+}
+
+/// The names of a location's indexes.
+struct IndexNames<'t> {
+    files: &'t [String],
+    /// Rules apply to an index that was found.
+    are_marked: bool,
 }
 
 /// The place of a location's folders in the file system.
@@ -298,13 +357,8 @@ fn ends(expression: &str) -> Option<Vec<String>> {
         None => before.split_at(before.rfind(|c: char| !c.is_ascii_alphanumeric()).map_or(0, |at| at + 1)),
     };
     let is_text = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric());
-    let mut depth = 0;
-    let has_others = head.chars().any(|c| {
-        depth += i32::from(c == '(') - i32::from(c == ')');
-        c == '|' && depth == 0
-    });
     // The letter after a backslash is no text.
-    let is_whole = !has_others && !head.ends_with('\\') && texts.split('|').all(is_text);
+    let is_whole = !has_alternatives(head) && !head.ends_with('\\') && texts.split('|').all(is_text);
     is_whole.then(|| texts.split('|').map(str::to_ascii_lowercase).collect())
 }
 
@@ -323,35 +377,85 @@ fn may_take_index(other: &Location<'_>, location: &Location<'_>, index: &str) ->
     let base = if is_any { "" } else { location.prefix().trim_end_matches('/') };
     let is_exact = !is_any && matches!(location.pattern, Pattern::Exact(_));
     let is_within = other.blocks.iter().any(|block| std::ptr::eq(*block, location.own()));
+    // The expression of a folder may not match the index in it, so that the path chooses among all.
+    let is_left = is_any || matches!(&location.pattern, Pattern::Regexp(expression) if looks_ahead(expression));
     match &other.pattern {
         _ if is_exact => other.takes(&format!("{base}/{index}")),
         Pattern::Exact(path) => path.starts_with(base) && path.ends_with(&format!("/{index}")),
         Pattern::Prefix { prefix, .. } => {
             let last = prefix.rsplit('/').next().unwrap_or_default();
-            is_any || prefix.starts_with(base) && !last.is_empty() && index.starts_with(last)
+            is_left || prefix.starts_with(base) && !last.is_empty() && index.starts_with(last)
         }
         // nginx does not look at the expressions beside `^~`.
         Pattern::Regexp(_) if location.is_last() && !is_within && !is_any => false,
-        Pattern::Regexp(expression) => {
-            if ends(expression).is_some_and(|ends| !ends.iter().any(|end| index.to_ascii_lowercase().ends_with(end))) {
-                return false;
-            }
-            let ending = index.rsplit('.').next().unwrap_or(index);
-            let start: String =
-                expression.trim_start_matches('^').chars().take_while(|c| is_text_of_path(*c)).collect();
-            let folders = [format!("{base}/"), format!("{base}/x/"), "/".to_owned(), "/x/".to_owned(), start];
-            expression.contains(ending) || {
-                let matches = test(expression);
-                folders.iter().any(|folder| matches(&format!("{folder}{index}")))
-            }
-        }
+        Pattern::Regexp(expression) => is_left || may_need_index(expression, index),
         Pattern::Named(_) => false,
     }
 }
 
-/// Whether a character of an expression stands for itself in a path.
-fn is_text_of_path(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '~')
+/// Whether the match of an expression may depend on the text after it.
+fn looks_ahead(expression: &str) -> bool {
+    ["$", r"\z", r"\Z", r"\b", r"\B", "(?!", "(?="].iter().any(|end| expression.contains(end))
+}
+
+/// Whether an expression may match the path of an index, but not that of its folder, which ends in a slash. `true` where that is unclear.
+fn may_need_index(expression: &str, index: &str) -> bool {
+    let begin = expression.trim_start_matches("(?i)");
+    if ends(expression).is_some_and(|ends| !ends.iter().any(|end| index.to_ascii_lowercase().ends_with(end))) {
+        return false;
+    }
+    // A rest that may be empty needs no text.
+    let rests = [".*$", "(.*)$", "(?:.*)$", ".*", "(.*)", "(?:.*)"];
+    let needed = rests.iter().find_map(|rest| begin.strip_suffix(rest)).unwrap_or(begin);
+    let escapes = needed.len() - needed.trim_end_matches('\\').len();
+    if escapes % 2 == 1 || index.contains(['/', '$']) {
+        return true;
+    }
+    // The match ends in the folder's path.
+    if needed.ends_with('/') && !needed.replace("(?:", "(").contains("(?") && !has_alternatives(needed) {
+        return false;
+    }
+    let Some(texts) = texts_of(needed) else { return true };
+    let first = index.chars().next().unwrap_or_default().to_ascii_lowercase();
+    // A text that begins in the folder's path goes on after its slash.
+    let goes_on = |texts: &str| {
+        let mut after = texts.match_indices('/').map(|(at, _)| texts[at + 1..].chars().next().unwrap_or_default());
+        after.any(|next| ['(', ')', '|', '^'].contains(&next) || next.to_ascii_lowercase() == first)
+    };
+    goes_on(&texts) || is_match(&format!("(?i){}", needed.trim_start_matches('^')), index)
+}
+
+/// Whether an expression has alternatives outside of its groups.
+fn has_alternatives(expression: &str) -> bool {
+    let (mut depth, mut is_escaped) = (0, false);
+    expression.chars().any(|c| {
+        let is_text = std::mem::replace(&mut is_escaped, false);
+        match c {
+            _ if is_text => {}
+            '\\' => is_escaped = true,
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            '|' => return depth == 0,
+            _ => {}
+        }
+        false
+    })
+}
+
+/// The texts of an expression that matches only some texts, with the signs of groups, alternatives and the beginning; `None` for others.
+fn texts_of(expression: &str) -> Option<String> {
+    let mut texts = String::new();
+    // A look-ahead for a text without a slash ends within the folder's path.
+    let expression = expression.replace("(?:", "(").replace("(?!", "(");
+    let mut chars = expression.chars();
+    while let Some(c) = chars.next() {
+        texts.push(match c {
+            '\\' => chars.next().filter(|c| !c.is_alphanumeric())?,
+            '.' | '*' | '+' | '?' | '[' | ']' | '{' | '}' | '$' => return None,
+            c => c,
+        });
+    }
+    Some(texts)
 }
 
 /// The endings of the programs of a server. nginx sends the source of a program that no location runs; here no location sends it, unless its

@@ -3,6 +3,7 @@
 use super::content::{alias_of, elsewhere, in_written_order, is_internal};
 use super::folders::{leaves_folders, serves_folders};
 use super::rules::{KEPT, always_answers, choose_anew, doubles_slash, has_break, may_keep, rules_of};
+use super::tables::REFUSING;
 use super::{Translator, inherited, own, value};
 use crate::expressions::{WithoutLookAhead, compiled, groups, without_assertions, without_look_ahead};
 use crate::location::{Location, Locations, PathConditions, Pattern, pattern};
@@ -41,17 +42,6 @@ impl<'a> Translator<'a> {
         let mut heads = Vec::new();
         for location in &all.ordered {
             heads.push(self.location_matcher(out, location));
-        }
-        if all
-            .ordered
-            .iter()
-            .any(|location| location.prefix().len() > 1 && location.prefix().ends_with('/') && restricts(location))
-        {
-            let name = self.fresh("dots");
-            route
-                .push("# nginx takes a dot segment at the end for a folder, and the matchers below do not.".to_owned());
-            route.push(format!("@{name} vars_regexp {{path}} {}", quote(r"/\.\.?$")));
-            route.push(format!("error @{name} 400"));
         }
         if blocks.iter().any(|block| joins_request_uri(block)) {
             let name = self.fresh("above");
@@ -255,7 +245,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Writes lines that need the root of the location, which later lines for other locations must not have.
-    fn with_root(
+    pub(super) fn with_root(
         &mut self,
         out: &mut Vec<String>,
         location: &Location<'a>,
@@ -305,6 +295,21 @@ impl<'a> Translator<'a> {
             return;
         }
         self.folder_steps(out, location, all, names);
+        self.missing_files(out, location, all, names);
+    }
+
+    /// Writes the steps for missing files: a `try_files` whose last word is for another location.
+    pub(super) fn missing_files(
+        &mut self,
+        out: &mut Vec<String>,
+        location: &Location<'a>,
+        all: &Locations<'a>,
+        names: &Names,
+    ) {
+        let own_block = location.own();
+        if !location.is_server() && always_answers(own_block) {
+            return;
+        }
         let has_alias = alias_of(location).is_some();
         let files = own(own_block, "try_files").first().copied();
         let parts = files.and_then(|files| files.arguments.split_last());
@@ -432,9 +437,10 @@ fn has_unequal_access(locations: &Locations<'_>) -> bool {
         ["allow", "deny", "satisfy", "auth_basic", "auth_basic_user_file", "auth_request", "limit_req"];
     let mut rules = locations.ordered.iter().map(|location| {
         let of_name = |name: &&str| inherited(&location.blocks, name);
-        let is_own = |rule: &&Directive| refuses(rule) && !INHERITED.contains(&&*rule.name);
+        let is_inherited = |name: &str| INHERITED.contains(&name) || REFUSING.contains(&name);
+        let is_own = |rule: &&Directive| refuses(rule) && !is_inherited(&rule.name);
         let own: Vec<_> = location.deeper().iter().flat_map(|block| block.block()).filter(is_own).collect();
-        (INHERITED.iter().flat_map(of_name).collect::<Vec<_>>(), own)
+        (INHERITED.iter().chain(REFUSING).flat_map(of_name).collect::<Vec<_>>(), own)
     });
     let Some(first) = rules.next() else { return false };
     rules.any(|other| other != first)
@@ -534,6 +540,20 @@ fn has_rules_of_case(block: &Directive, names: &[&str]) -> bool {
     })
 }
 
+/// Refuses paths that end with a dot segment, if a server has rules that may be about a folder.
+pub(super) fn dots(route: &mut Vec<String>, server: &Directive) {
+    if has_rules(server) {
+        route.push("# nginx takes a dot segment at the end for a folder, and the matchers below do not.".to_owned());
+        route.push(format!("@dots vars_regexp {{path}} {}", quote(r"/\.\.?$")));
+        route.push("error @dots 400".to_owned());
+    }
+}
+
+/// Whether some rule of a block, at any depth, may keep clients from a path.
+fn has_rules(block: &Directive) -> bool {
+    block.block().iter().any(|rule| refuses(rule) || matches!(&*rule.name, "if" | "rewrite") || has_rules(rule))
+}
+
 /// Whether a location, or one around it, has rules that refuse requests.
 pub(super) fn restricts(location: &Location<'_>) -> bool {
     location.deeper().iter().any(|block| block.block().iter().any(refuses))
@@ -558,6 +578,7 @@ pub(super) fn refuses(rule: &Directive) -> bool {
     match &*rule.name {
         "deny" | "internal" | "limit_except" | "limit_req" => true,
         "auth_basic" | "auth_request" => rule.argument(0) != "off",
+        name if REFUSING.contains(&name) => rule.argument(0) != "off",
         "return" => rule.argument(0).parse().is_ok_and(|status: u16| status >= 400),
         "if" => rule.block().iter().any(refuses),
         _ => false,

@@ -9,10 +9,10 @@ use super::error_pages::ErrorPage;
 use super::folders::programs;
 use super::hosts::{HostOrder, HostPattern, host_groups_all, host_pattern, is_host, server_names};
 use super::listens::{Defaults, Listen, SiteAddresses, site_addresses};
-use super::locations::PathCase;
+use super::locations::{PathCase, dots};
 use super::rules::{always_answers, rules_of};
 use super::upstream::with_constants;
-use super::{Translator, inherited, own, value};
+use super::{Translator, active, inherited, own, value};
 use crate::location::Locations;
 use crate::parse::Directive;
 use crate::variables::{Names, variable, variables};
@@ -332,6 +332,12 @@ impl<'a> Translator<'a> {
             self.fields_are_shared = true;
         }
         let mut route = Vec::new();
+        if tls && refuses_certificates(&blocks) {
+            route.push(
+                "# Certificates of clients are not verified as nginx does it, so all requests are refused.".to_owned(),
+            );
+            route.push("error 403".to_owned());
+        }
         for geo in self.shared.geos.clone() {
             if mentions_in(server, http, geo.variable) {
                 self.geo(out, &mut route, &geo);
@@ -346,6 +352,7 @@ impl<'a> Translator<'a> {
             route.push(format!("@{name} vars_regexp {{http.request.orig_uri}} ^[^/*]"));
             route.push(format!("error @{name} 400"));
         }
+        dots(&mut route, server);
         let rules = self.rules(&blocks, &mut names);
         if always_answers(server) && rules_of(server).len() == 1 {
             route.extend(rules);
@@ -410,7 +417,8 @@ impl<'a> Translator<'a> {
             (Some("off") | None, _) => {}
             _ => {
                 for directive in inherited(blocks, "ssl_verify_client") {
-                    self.note(out, directive, "expected 'on' or 'optional' with 'ssl_client_certificate'");
+                    let reason = "expected 'on' or 'optional' with 'ssl_client_certificate'; all requests are refused";
+                    self.note(out, directive, reason);
                 }
             }
         }
@@ -449,6 +457,16 @@ impl<'a> Translator<'a> {
             block(out, &format!("log {name}"), lines);
         }
     }
+}
+
+/// Whether a server has a condition for the certificates of clients that has no equivalent.
+fn refuses_certificates(blocks: &[&Directive]) -> bool {
+    let is_verified = match value(blocks, "ssl_verify_client") {
+        None | Some("off") => return false,
+        mode => matches!(mode, Some("on" | "optional")),
+    };
+    let tests_revocation = value(blocks, "ssl_crl").is_some() || active(blocks, "ssl_ocsp").is_some();
+    !is_verified || tests_revocation || inherited(blocks, "ssl_client_certificate").is_empty()
 }
 
 /// The bytes of a size such as `1k`.

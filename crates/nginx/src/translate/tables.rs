@@ -223,10 +223,40 @@ pub(super) const TUNING: &[&str] = &[
 /// Beginnings of names of directives that tune nginx's own machinery.
 pub(super) const TUNING_PREFIXES: &[&str] = &["open_file_cache", "thread_pool", "worker_"];
 
+/// Directives of other modules that may refuse requests. Without them all requests are refused.
+pub(super) const REFUSING: &[&str] = &[
+    "auth_pam",
+    "auth_ldap",
+    "auth_jwt",
+    "auth_jwt_enabled",
+    "auth_digest",
+    "auth_gss",
+    "auth_spnego",
+    "auth_oidc",
+    "auth_token_enabled",
+    "modsecurity",
+    "ModSecurityEnabled",
+    "SecRulesEnabled",
+    "testcookie",
+    "access_by_lua",
+    "access_by_lua_block",
+    "access_by_lua_file",
+    "rewrite_by_lua",
+    "rewrite_by_lua_block",
+    "rewrite_by_lua_file",
+    "accesskey",
+    "auth_oidc",
+    "auth_require",
+    "auth_jwt_require",
+    "app_protect_enable",
+];
+
 /// Directives without an equivalent, with the reason.
 pub(super) const REASONS: &[(&str, &str)] = &[
     ("types", "the types of files cannot be set; `header Content-Type` can, for a location"),
     ("merge_slashes", "the matchers compare paths without double slashes"),
+    ("ssl_crl", "no list of revoked certificates; where clients have certificates, all requests are refused"),
+    ("ssl_ocsp", "no test of clients' certificates by OCSP; where clients have certificates, all requests are refused"),
     ("ssl_ciphers", "ciphers have other names; the defaults are those that Mozilla recommends"),
     ("limit_conn", "no limit on connections; `rate_limit` limits requests"),
     ("limit_conn_zone", "no limit on connections; `rate_limit` limits requests"),

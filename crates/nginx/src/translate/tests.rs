@@ -114,6 +114,40 @@ fn expressions_of_maps() {
     assert!(places.is_sorted() && places[0].is_some() && notes.is_empty(), "{caddyfile}{notes}");
 }
 
+// Access rules of modules that have no equivalent: never open.
+#[test]
+fn access_rules_of_other_modules() {
+    for rule in ["auth_pam x", "auth_ldap x", "auth_jwt x", "modsecurity on", "SecRulesEnabled", "access_by_lua_file x"]
+    {
+        let note = format!("\"{rule}\": no equivalent; all requests are refused");
+        for (around, inner) in [("", rule), (rule, ""), (rule, "proxy_set_header X y")] {
+            let server = format!("server {{ {around}; location /a/ {{ {inner}; proxy_pass http://u; }} }}");
+            let server = server.replace("{ ; ", "{ ");
+            let (caddyfile, notes) = translated(&format!("http {{ {server} }}"));
+            let refused = caddyfile.find("error 403").expect(&server);
+            assert!(refused < caddyfile.find("reverse_proxy").unwrap() && notes.contains(&note), "{caddyfile}{notes}");
+        }
+    }
+    let (caddyfile, notes) = translated("http { auth_jwt x; server { auth_jwt off; location / { root /a; } } }");
+    assert!(!caddyfile.contains("error 403"), "{caddyfile}{notes}");
+}
+
+// Conditions for clients' certificates that have no equivalent.
+#[test]
+fn conditions_for_certificates() {
+    let server = |lines: &str| {
+        let tls = "listen 443 ssl; ssl_certificate c; ssl_certificate_key k;";
+        translated(&format!("http {{ server {{ {tls} {lines} location / {{ root /a; }} }} }}")).0
+    };
+    let verified = "ssl_verify_client on; ssl_client_certificate a;";
+    for lines in [&format!("{verified} ssl_crl r;"), "ssl_verify_client on;", "ssl_verify_client optional_no_ca;"] {
+        assert!(server(lines).contains("error 403"), "{lines}");
+    }
+    for lines in [verified, "ssl_crl r;", "ssl_verify_client off;"] {
+        assert!(!server(lines).contains("error 403"), "{lines}");
+    }
+}
+
 // A server has only the maps that it uses.
 #[test]
 fn maps_of_other_servers() {
@@ -149,7 +183,7 @@ fn small_forms() {
     check(closed, &["@config_ext_phpbb_1", "/(config|phpbb|store)"], "all paths are refused that it matches");
     // A matcher that no line has is left out.
     let (caddyfile, _) = translated(&location("if ($arg_a) { limit_rate 1k; }"));
-    assert!(!caddyfile.contains('@'), "{caddyfile}");
+    assert!(!caddyfile.contains("@if"), "{caddyfile}");
 }
 
 // nginx's documentation of ngx_http_core_module.
@@ -495,7 +529,7 @@ fn a_unix_socket() {
 fn rules_that_keep_their_location() {
     let server = |lines: &str| format!("server {{ root /a; location /p/ {{ deny all; {lines} }} location /d/ {{ }} }}");
     let kept =
-        ["@kept_5 vars location_kept kept_5", "vars location_kept kept_5\n", "handle @kept_5 {\n\t\t\terror 403"];
+        ["@kept_4 vars location_kept kept_4", "vars location_kept kept_4\n", "handle @kept_4 {\n\t\t\terror 403"];
     for lines in [
         "rewrite ^/p/old /p/new; rewrite ^/p/(.*) /d/$1 break;",
         "rewrite ^/p/old /p/new last; rewrite ^/p/(.*) /d/$1 break;",
@@ -512,7 +546,7 @@ fn rules_that_keep_their_location() {
         assert!(!caddyfile.contains("kept") && notes.is_empty(), "{lines}: {caddyfile}{notes}");
     }
     let on = "if ($arg_a) { rewrite ^/p/(.*) /d/$1 break; rewrite ^ /d/; } return 402;";
-    check(&server(on), &["error @if_6 500"], "a 'rewrite' without a flag after one with it");
+    check(&server(on), &["error @if_5 500"], "a 'rewrite' without a flag after one with it");
     let twice = "location /v { if (!-f $request_filename) { rewrite (.*) /$1 last; } }";
     check(&format!("server {{ root /a; {twice} }}"), &["vars location_kept doubled_3", "handle @doubled_3"], "");
     check(
@@ -547,7 +581,7 @@ fn sources_of_programs() {
 // nginx's documentation of `index`: the location of the index is chosen again, with its access rules.
 #[test]
 fn indexes_of_other_locations() {
-    let folder = "rewrite @index_";
+    let folder = "@index_";
     for (rest, want) in [
         ("location ~ ^/docs/.*\\.html$ { deny all; }", true),
         ("location = /x/index.html { proxy_pass http://a:1; }", true),
@@ -555,7 +589,10 @@ fn indexes_of_other_locations() {
         ("location ~ \\.html$ { rewrite ^ /b last; }", true),
         ("location ~ \\.html$ { expires 1d; }", false),
         ("location ~ \\W$ { deny all; } location ~ x|\\.css$ { deny all; } location ~ (l|\\.css)$ { deny all; }", true),
-        ("location ~ \\d$ { deny all; }", false),
+        ("location ~ \\d$ { deny all; }", true),
+        ("location ~ ^/(x|docs)/.+ { deny all; }", true),
+        ("location ~ ^/(x|docs)/ { deny all; }", false),
+        ("location ~ ^/x/.*$ { deny all; }", false),
         ("location ~ \\.(css|js)$ { deny all; }", false),
         ("location ~ /\\. { deny all; }", false),
         ("location /x/ { deny all; }", false),

@@ -1,0 +1,109 @@
+//! Small servers beside nginx, each with the requests that it is about: folders, their indexes, and the access rules for them.
+
+use crate::support::*;
+use crate::upstream;
+
+/// Serves these bodies of servers, and compares the responses to the paths after each.
+#[track_caller]
+fn check(name: &str, servers: &[(&str, &str)]) {
+    let Some(nginx) = installed_nginx() else { return };
+    let server = |(index, (body, _)): (usize, &(&str, &str))| {
+        format!("server {{ listen 80; server_name s{index}.test; root ROOT/www; {body} }}\n")
+    };
+    let text: String = servers.iter().enumerate().map(server).collect();
+    let folder = ShapeFolder::new(name);
+    let up = upstream();
+    let (ports, _servers) = both(nginx, &text, &folder, [up, up]);
+    let mut differences = Vec::new();
+    for (index, (body, paths)) in servers.iter().enumerate() {
+        let host = format!("s{index}.test");
+        for path in paths.split_ascii_whitespace() {
+            let [theirs, ours] = ports.map(|port| request_with(port, ("GET", &host, path), "", FIELDS));
+            let is_meant = match (theirs.status, ours.status) {
+                // The redirect to a folder's slash.
+                (301, 308) => true,
+                // A folder without an index, and a dot segment at the end.
+                (a, b) => a >= 400 && b >= 400,
+            };
+            if theirs != ours && !is_meant {
+                differences.push(format!("{body}\n{path}\n  nginx    {theirs:?}\n  causeway {ours:?}"));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
+}
+
+/// nginx takes a dot segment at the end for a folder, also in rules by expression.
+#[test]
+fn dot_segments_at_the_end_are_refused_where_nginx_refuses_the_folder() {
+    let paths = "/private/. /admin/. /admin/x/.. /admin/x/%2e%2e /admin/%2E /admin/ /a/index.html";
+    check(
+        "dots",
+        &[
+            ("location ~ ^/(private|admin)/ { deny all; } location / { proxy_pass http://127.0.0.1:UP1; }", paths),
+            ("location ~ ^/(private|admin)/ { internal; } location / { try_files $uri $uri/index.html =404; }", paths),
+            (
+                "if ($uri ~ ^/(private|admin)/) { return 403; } location / { try_files $uri $uri/index.html =404; }",
+                paths,
+            ),
+            (
+                "location /private/ { return 403; } location /admin/ { if ($cookie_a = \"\") { return 403; } proxy_pass http://127.0.0.1:UP1; } \
+                 location / { proxy_pass http://127.0.0.1:UP1; }",
+                paths,
+            ),
+        ],
+    );
+}
+
+/// nginx chooses the location anew for an index, and the first expression that takes its path counts. Without an index it does not.
+#[test]
+fn rules_of_an_index_are_those_of_its_location() {
+    let to = "location /to/ { proxy_pass http://127.0.0.1:UP1; }";
+    let closed = format!(
+        "index index.php index.html; location ~ ^/admin/ {{ deny all; }} \
+         location ~ \\.html$ {{ rewrite ^(.*)\\.html$ /to$1 last; }} \
+         location ~ \\.php$ {{ proxy_pass http://127.0.0.1:UP1; }} {to}"
+    );
+    let kept = "location ~ ^/a/ { } location ~ \\.html$ { rewrite ^ /assets/app.css last; }";
+    let nested = "location ~ ^/b/ { rewrite html$ /assets/app.css last; location ~ index\\.html$ { } }";
+    let tried = "location / { } location ~ \\.html$ { try_files /cache$uri /private/secret.txt; } location /private/ { deny all; }";
+    let found = "location / { } location ~ \\.html$ { try_files /cache$uri /assets/app.css; }";
+    let both =
+        "location ~ \\.html$ { rewrite ^/b/ /page.txt last; try_files /cache$uri /assets/app.css; } location / { }";
+    check(
+        "indexes",
+        &[
+            (&closed, "/admin/settings.html /admin/index.html /admin/ / /a/ /page.html /files/"),
+            (kept, "/a/index.html /a/ /b/ /b/index.html / /a/none.html"),
+            (nested, "/b/ /b/index.html /b/none.html /a/ /"),
+            (tried, "/ /a/ /page.html /assets/app.css"),
+            (found, "/ /a/ /page.html /none.html"),
+            (both, "/ /a/ /b/ /b/index.html /page.html"),
+        ],
+    );
+}
+
+/// An expression may take the index of a folder, but not the folder, or the reverse.
+#[test]
+fn an_index_does_not_pass_the_rules_of_its_location() {
+    let paths = "/ /private/ /private/index.html /a/ /admin/ /admin/index.html /a/index.html /private /secret/";
+    check(
+        "expressions",
+        &[
+            ("location ~ ^/(docs|private)/.+ { deny all; }", paths),
+            ("location ~ ^/(?:docs|private)/[^/]+$ { deny all; }", paths),
+            ("location ~ ^/([^/]+)/$ { autoindex on; } location /private/ { deny all; }", paths),
+            ("location ~ ^/a/$ { } location /a/ { deny all; }", paths),
+            (
+                "location ~ ^[^.]*$ { try_files $uri $uri/ =404; } location /admin/ { allow 10.0.0.0/8; deny all; }",
+                paths,
+            ),
+            ("location ~ ^/(private|admin)/i { deny all; }", paths),
+            ("location ~ (private/)index { deny all; }", paths),
+            ("location ~ ^/private/|admin/. { deny all; }", paths),
+            ("location ~* /INDEX\\. { deny all; } location /a/ { }", paths),
+            ("location ~ /\\.(?!well-known) { deny all; } location ~ ^/secret/ { deny all; }", paths),
+            ("location ~ ^/\\w+/\\w { deny all; }", paths),
+        ],
+    );
+}
