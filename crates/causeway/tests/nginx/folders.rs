@@ -107,3 +107,70 @@ fn an_index_does_not_pass_the_rules_of_its_location() {
         ],
     );
 }
+
+/// nginx's documentation of `try_files`: the first file that exists is sent by the location itself, and only the last word chooses another.
+#[test]
+fn files_that_are_found_stay_in_their_location() {
+    let missing = "location /to/ { proxy_pass http://127.0.0.1:UP1; }";
+    let cached = format!(
+        "location / {{ try_files /a$uri/index.html $uri $uri/ /to/missing?$args; }} location ~ ^/a/ {{ deny all; }} {missing}"
+    );
+    let own = format!(
+        "location / {{ proxy_pass http://127.0.0.1:UP1; }} location /app/ {{ try_files $uri /page.html /to/x; }} {missing}"
+    );
+    let ruled = format!(
+        "location / {{ proxy_pass http://127.0.0.1:UP1; }} {missing} \
+         location /app/ {{ if ($arg_a) {{ return 403; }} add_header X-Kind app; try_files $uri /page.html /to/x; }} \
+         location /closed/ {{ deny all; try_files $uri /page.html /to/x; }}"
+    );
+    let ordered = "location / { try_files $uri.html $uri $uri/ =404; } location = /a/index.html { deny all; }";
+    let twins = "location / { try_files $uri $uri/index.html $uri/ /to/x; } location ~ index { return 402; } \
+                 location /to/ { proxy_pass http://127.0.0.1:UP1; }";
+    check(
+        "found",
+        &[
+            (&cached, "/ /a /a/ /a/index.html /page.html /none /none?x=1 /b /b/"),
+            (&own, "/app/x /app/ /page.html /to/y"),
+            (&ruled, "/app/x /app/x?a=1 /app/ /closed/x"),
+            (ordered, "/page /page.html /a /a/ /b/ /none"),
+            (twins, "/a /b /b/ /none /"),
+            ("location / { try_files index.html /to/x; } location /to/ { proxy_pass http://127.0.0.1:UP1; }", "/ /x"),
+        ],
+    );
+}
+
+/// An upstream gets the path of the request, or the URI of `proxy_pass` with the rest of the path after it.
+#[test]
+fn paths_of_upstreams_equal_those_of_nginx() {
+    check(
+        "upstream-paths",
+        &[
+            (
+                "location = /c { proxy_pass http://127.0.0.1:UP1/cc?x=1; } location /j { proxy_pass http://127.0.0.1:UP1/j?z=; } \
+                 location /k/ { proxy_pass http://127.0.0.1:UP1/?z=; }",
+                "/c /j /jabc /k/x",
+            ),
+            (
+                "location /sub/ { alias ROOT/www/; location /sub/api/ { proxy_pass http://127.0.0.1:UP1; } \
+                 location /sub/in/ { proxy_pass http://127.0.0.1:UP1/out/; } }",
+                "/sub/api/x /sub/in/x /sub/page.html /sub/a/",
+            ),
+            (
+                "location /adm { allow 127.0.0.1; deny all; alias ROOT/www/admin; }",
+                "/adm /adm/ /adm/index.html /adm?x=1",
+            ),
+        ],
+    );
+}
+
+/// A target with scheme and host would get into the middle of a path.
+#[test]
+fn absolute_targets_beside_rules_with_the_uri_are_refused() {
+    let Some(nginx) = installed_nginx() else { return };
+    let folder = ShapeFolder::new("absolute-targets");
+    let text = "server { listen 80; location /remote { return 301 /remote.php$request_uri; } }";
+    let (ports, _servers) = both(nginx, text, &folder, [1, 1]);
+    let send = |path| ports.map(|port| request(port, "GET", "example.com", path).status);
+    assert_eq!(send("/remote"), [301, 301]);
+    assert_eq!(send("http://example.com/remote"), [301, 400]);
+}

@@ -241,6 +241,7 @@ pub(crate) fn shape(name: &str) -> String {
 /// `KINDS`.
 pub(crate) fn counting_upstream() -> u16 {
     const KINDS: &[(&str, &str)] = &[
+        ("401", "WWW-Authenticate: Basic realm=x\r\nSet-Cookie: a=b\r\n"),
         ("max-age", "Cache-Control: max-age=60\r\n"),
         ("no-store", "Cache-Control: no-store\r\n"),
         ("private", "Cache-Control: private, max-age=60\r\n"),

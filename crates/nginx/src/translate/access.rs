@@ -253,13 +253,20 @@ impl<'a> Translator<'a> {
                 ),
             }
         }
+        // The client gets the server's own page, and of the upstream's fields only that of a password.
         for code in ["401", "403"] {
-            if let Some(answer) = self.page_of_refusal(out, code, blocks, &all, &names) {
-                let name = self.fresh("refused");
-                lines.push(format!("@{name} status {code}"));
-                block(&mut lines, &format!("handle_response @{name}"), answer);
+            let answer = self.page_of_refusal(out, code, blocks, &all, &names);
+            let mut answer = answer.unwrap_or_else(|| vec![format!("error {code}")]);
+            if code == "401" {
+                answer.insert(0, "header WWW-Authenticate {rp.header.WWW-Authenticate}".to_owned());
             }
+            let name = self.fresh("refused");
+            lines.push(format!("@{name} status {code}"));
+            block(&mut lines, &format!("handle_response @{name}"), answer);
         }
+        let name = self.fresh("unexpected");
+        lines.push(format!("@{name} status 3xx 4xx 5xx"));
+        block(&mut lines, &format!("handle_response @{name}"), vec!["error 500".to_owned()]);
         let usual = if scheme == "https" { 443 } else { 80 };
         let hosts = self.hosts(host, usual);
         self.transport(out, &mut lines, (scheme, host), &chosen.blocks, &names);
@@ -267,7 +274,7 @@ impl<'a> Translator<'a> {
     }
 
     /// The lines that answer a request which `auth_request` refuses with a status that has an `error_page`: those of a short page, or the
-    /// error itself for `handle_errors`. `None` for the upstream's own answer.
+    /// error itself for `handle_errors`. `None` without a page.
     fn page_of_refusal(
         &mut self,
         out: &mut Vec<String>,

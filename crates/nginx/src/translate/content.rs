@@ -75,7 +75,11 @@ impl<'a> Translator<'a> {
         self.choose_pages(&mut out, blocks, around.map_or(&[], |around| &around.blocks), &names);
         self.internal(&mut out, location);
         let deeper = location.deeper();
-        let alias = alias_of(location);
+        // An upstream over HTTP gets the whole path; only files and programs are within the folder.
+        let sends_path = ["proxy_pass", "grpc_pass"].iter().any(|name| !own(own_block, name).is_empty())
+            && own(own_block, "try_files").is_empty()
+            && !tests_files(own_block);
+        let alias = alias_of(location).filter(|_| !sends_path);
         if alias.is_none() {
             self.root(&mut out, deeper, &names);
         }
@@ -415,6 +419,11 @@ impl<'a> Translator<'a> {
                     files,
                     &format!("'{candidate}' is a file's name with that character, and is left out"),
                 );
+                continue;
+            }
+            if !candidate.starts_with(['/', '$']) {
+                let reason = format!("'{candidate}' without a slash is no file in the root, and is left out");
+                self.remark(out, files, &reason);
                 continue;
             }
             patterns.push(quote(&self.expand(out, files, names, candidate)?));

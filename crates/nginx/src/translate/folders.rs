@@ -41,10 +41,14 @@ impl<'a> Translator<'a> {
             let last = absolute.zip(line).and_then(|(last, line)| self.expand(out, line, names, last));
             let mut rules = Vec::new();
             self.rules_of_indexes(&mut rules, location, all, &files, names);
-            let indexes = IndexNames { files: &files, are_marked: !rules.is_empty() };
+            let earlier = self.candidates_before_folders(out, location, names);
+            let indexes = IndexNames { files: &files, are_marked: !rules.is_empty(), earlier };
             self.folders(out, location, &indexes, last.as_deref(), names);
             out.extend(rules);
             return;
+        }
+        if has_folders {
+            self.redirect_alias_itself(out, location, names);
         }
         let of_one_file = |index: &String| {
             chosen(index).is_some_and(|chosen| {
@@ -188,13 +192,16 @@ impl<'a> Translator<'a> {
         names: &Names,
     ) {
         let Some(place) = self.folder_place(out, location, names) else { return };
+        let is_plain = place.root.is_none() && place.matcher.is_none();
+        let earlier = Some(&indexes.earlier).filter(|earlier| is_plain && !earlier.is_empty());
+        let no_earlier: Vec<_> = earlier.map(|earlier| format!("not file {earlier}")).into_iter().collect();
         let mut lines = Vec::new();
         self.redirect_alias_itself(&mut lines, location, names);
         let folder = self.fresh("folder");
         let itself = place.files(&[format!("{}/", place.path)]);
         // The path as it was sent, with its encoding.
         let sent = format!("vars_regexp {folder} {{uri}} {}", quote(r"^([^?]*[^/?])(?:\?|$)"));
-        block(&mut lines, &format!("@{folder}"), [&itself[..], &[sent]].concat());
+        block(&mut lines, &format!("@{folder}"), [&itself[..], &[sent], &no_earlier].concat());
         let mut redirect = Vec::new();
         self.fields(&mut redirect, &location.blocks, names, Some(301));
         redirect.push(format!("redir * {{scheme}}://{{hostport}}{{re.{folder}.1}}/{{?query}} 301"));
@@ -204,7 +211,7 @@ impl<'a> Translator<'a> {
         for files in files.chunks(if place.has_own_names { 1 } else { files.len().max(1) }) {
             let name = self.fresh("index");
             let candidates: Vec<_> = files.iter().map(|index| format!("{}{index}", place.path)).collect();
-            block(&mut lines, &format!("@{name}"), [&with_slash[..], &place.files(&candidates)].concat());
+            block(&mut lines, &format!("@{name}"), [&with_slash[..], &place.files(&candidates), &no_earlier].concat());
             let found = match place.has_own_names {
                 true => quote(&format!("{{path}}{}", files[0])),
                 false => format!("{}{{file_match.relative}}", place.prefix),
@@ -225,6 +232,17 @@ impl<'a> Translator<'a> {
             Some(matcher) => block(out, &format!("route @{matcher}"), lines),
             None => out.extend(lines),
         }
+    }
+
+    /// The files by other paths for which the `try_files` of a location looks before a folder.
+    fn candidates_before_folders(&mut self, out: &mut Vec<String>, location: &Location<'a>, names: &Names) -> String {
+        let Some(files) = own(location.own(), "try_files").first().copied() else { return String::new() };
+        let earlier = files.arguments.iter().take_while(|path| *path != "$uri/").filter(|path| *path != "$uri");
+        let earlier: Vec<String> = earlier.cloned().collect();
+        if earlier.is_empty() {
+            return String::new();
+        }
+        self.candidates(out, files, &earlier, names).unwrap_or_default()
     }
 
     /// Returns the place of a location's folders in the file system.
@@ -269,6 +287,8 @@ struct IndexNames<'t> {
     files: &'t [String],
     /// Rules apply to an index that was found.
     are_marked: bool,
+    /// The files for which `try_files` looks before a folder; empty without any.
+    earlier: String,
 }
 
 /// The place of a location's folders in the file system.

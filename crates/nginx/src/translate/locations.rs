@@ -334,14 +334,46 @@ impl<'a> Translator<'a> {
             {
                 let last = with_query(&last);
                 let missing = self.missing(out, &candidates);
-                if candidates.split(' ').any(|pattern| pattern != "{path}" && pattern != "{path}/") {
+                let others = candidates.split(' ').filter(|pattern| *pattern != "{path}" && *pattern != "{path}/");
+                if others.clone().any(|pattern| pattern.ends_with('/')) {
                     out.push(format!("@found_{missing} file {candidates}"));
                     let found = vec!["rewrite * {file_match.relative}".to_owned()];
                     self.guarded(out, location, names, &format!("found_{missing}"), found);
+                } else if others.count() > 0 {
+                    self.keep_found(out, location, names, &missing, &candidates);
                 }
                 self.guarded(out, location, names, &missing, anew(names, rewrite(&last)));
             }
         }
+    }
+
+    /// Writes the lines for a file that `try_files` finds by another path: the request stays in its location.
+    fn keep_found(
+        &mut self,
+        out: &mut Vec<String>,
+        location: &Location<'a>,
+        names: &Names,
+        missing: &str,
+        candidates: &str,
+    ) {
+        let kept = self.fresh("found");
+        let mut rules = names.clone();
+        let mut lines = Vec::new();
+        if !location.is_server() && !choose_anew(location.own()) && names.kept.is_empty() {
+            let found = self.rules(&location.blocks, &mut rules);
+            if !found.is_empty() {
+                block(&mut lines, "route", found);
+            }
+        }
+        lines.push("rewrite * {file_match.relative}".to_owned());
+        lines.push(format!("vars {KEPT} {kept}"));
+        // A folder keeps its path, from which its location redirects it.
+        let file = self.fresh("file");
+        let mut of_file = vec![format!("@{file} vars_regexp {{file_match.relative}} [^/]$")];
+        block(&mut of_file, &format!("route @{file}"), lines);
+        out.push(format!("@found_{missing} file {candidates}"));
+        block(out, &format!("route @found_{missing}"), of_file);
+        self.kept.push((location.clone(), Names { kept, ..names.clone() }));
     }
 
     /// Writes lines for a matcher. As in nginx, the rules of the location apply before the request leaves the location.

@@ -343,14 +343,13 @@ impl<'a> Translator<'a> {
                 self.geo(out, &mut route, &geo);
             }
         }
-        if decides_by(http, server, "request_uri") {
-            let name = self.fresh("absolute");
+        if uses_in_rules(http, server, "request_uri") {
             route.push(
                 "# nginx's $request_uri has no scheme and host; those of a request to a forward proxy are refused."
                     .to_owned(),
             );
-            route.push(format!("@{name} vars_regexp {{http.request.orig_uri}} ^[^/*]"));
-            route.push(format!("error @{name} 400"));
+            route.push("@absolute vars_regexp {http.request.orig_uri} ^[^/*]".to_owned());
+            route.push("error @absolute 400".to_owned());
         }
         dots(&mut route, server);
         let rules = self.rules(&blocks, &mut names);
@@ -480,12 +479,13 @@ pub(super) fn bytes(size: &str) -> u64 {
     }
 }
 
-/// Whether an `if` of a server, or a `map` outside of it, is about a variable.
-fn decides_by(http: &Directive, server: &Directive, variable: &str) -> bool {
-    fn in_block(block: &Directive, name: &str, variable: &str) -> bool {
+/// Whether a rule of a server, or a `map` outside of it, has a variable. A server that only redirects needs none of its path.
+fn uses_in_rules(http: &Directive, server: &Directive, variable: &str) -> bool {
+    fn in_block(block: &Directive, variable: &str) -> bool {
+        const RULES: &[&str] = &["if", "set", "return", "rewrite", "try_files", "index"];
         block.block().iter().any(|d| {
-            d.name == name && d.arguments.iter().any(|word| variables(word).contains(&variable))
-                || in_block(d, name, variable)
+            RULES.contains(&&*d.name) && d.arguments.iter().any(|word| variables(word).contains(&variable))
+                || in_block(d, variable)
         })
     }
     let maps = http.block().iter().filter(|d| d.name == "map");
@@ -493,7 +493,8 @@ fn decides_by(http: &Directive, server: &Directive, variable: &str) -> bool {
         let own = map.argument(1).trim_start_matches('$');
         variables(map.argument(0)).contains(&variable) && mentions(server, own)
     };
-    in_block(server, "if", variable) || maps.into_iter().any(is_about)
+    let only_redirects = always_answers(server) && rules_of(server).len() == 1;
+    in_block(server, variable) && !only_redirects || maps.into_iter().any(is_about)
 }
 
 /// Whether a server, or the block `http` outside of its servers, has this variable.

@@ -94,7 +94,18 @@ impl<'a> Translator<'a> {
                 }
             } else {
                 let prefix = location.prefix();
+                let has_break = location.blocks[1..].iter().any(|block| has_break(block));
                 let operation = match prefix.strip_suffix('/') {
+                    // The rest of the path belongs to the query.
+                    _ if uri.contains('?') => {
+                        let name = self.fresh("rest");
+                        let expression = format!("(?s)^{}(.*)$", regex::escape(prefix));
+                        let mut matcher = vec![format!("path_regexp {name} {}", quote(&expression))];
+                        matcher.extend(has_break.then(|| format!("not vars {{vars.{CHANGED}}} yes")));
+                        block(out, &format!("@{name}"), matcher);
+                        out.push(format!("rewrite @{name} {}", quote(&format!("{uri}{{re.{name}.1}}{{?query}}"))));
+                        None
+                    }
                     Some("") if uri == "/" => None,
                     Some(stem) if uri == "/" => Some(format!("strip_prefix {}", quote(stem))),
                     _ => {
@@ -104,7 +115,7 @@ impl<'a> Translator<'a> {
                 };
                 if let Some(operation) = operation {
                     let mut matcher = String::new();
-                    if location.blocks[1..].iter().any(|block| has_break(block)) {
+                    if has_break {
                         let name = self.fresh("unchanged");
                         out.push(format!("@{name} not vars {{vars.{CHANGED}}} yes"));
                         matcher = format!("@{name} ");
