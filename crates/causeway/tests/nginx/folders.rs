@@ -1,4 +1,4 @@
-//! Small servers beside nginx, each with the requests that it is about: folders, their indexes, and the access rules for them.
+//! Small servers beside nginx, each with the requests that it is about: folders, their indexes, files that are found, and the rules for them.
 
 use crate::support::*;
 use crate::upstream;
@@ -132,6 +132,15 @@ fn files_that_are_found_stay_in_their_location() {
             (&cached, "/ /a /a/ /a/index.html /page.html /none /none?x=1 /b /b/"),
             (&own, "/app/x /app/ /page.html /to/y"),
             (&ruled, "/app/x /app/x?a=1 /app/ /closed/x"),
+            (
+                "location / { allow 127.0.0.1; deny all; rewrite ^/private/(.*)$ /to/r redirect; try_files $uri/index.html $uri/ /to/y; } \
+                 location /to/ { proxy_pass http://127.0.0.1:UP1; }",
+                "/private /a /none /b",
+            ),
+            (
+                "location ~ ^/(a|b)/$ { try_files $uri/index.html $uri/ /to/y; } location / { deny all; }",
+                "/private/ /c/",
+            ),
             (ordered, "/page /page.html /a /a/ /b/ /none"),
             (twins, "/a /b /b/ /none /"),
             ("location / { try_files index.html /to/x; } location /to/ { proxy_pass http://127.0.0.1:UP1; }", "/ /x"),

@@ -119,6 +119,8 @@ impl<'a> Translator<'a> {
             let mut rules = Vec::new();
             if choose_anew(location.own()) {
                 names = this.names_of_rules(location, all, outer);
+                // The other methods do not reach the rules.
+                this.other_methods(&mut rules, location.own());
                 let lines = this.rules(&location.blocks, &mut names);
                 block(&mut rules, "route", lines);
             }

@@ -334,28 +334,32 @@ impl<'a> Translator<'a> {
             {
                 let last = with_query(&last);
                 let missing = self.missing(out, &candidates);
-                let others = candidates.split(' ').filter(|pattern| *pattern != "{path}" && *pattern != "{path}/");
-                if others.clone().any(|pattern| pattern.ends_with('/')) {
-                    out.push(format!("@found_{missing} file {candidates}"));
-                    let found = vec!["rewrite * {file_match.relative}".to_owned()];
-                    self.guarded(out, location, names, &format!("found_{missing}"), found);
-                } else if others.count() > 0 {
-                    self.keep_found(out, location, names, &missing, &candidates);
+                let mut others =
+                    candidates.split(' ').filter(|pattern| *pattern != "{path}" && *pattern != "{path}/").peekable();
+                if others.peek().is_none() {
+                    return self.guarded(out, location, names, &missing, anew(names, rewrite(&last)));
                 }
-                self.guarded(out, location, names, &missing, anew(names, rewrite(&last)));
+                let matcher = format!("found_{missing}");
+                out.push(format!("@{matcher} file {candidates}"));
+                let found = if others.any(|pattern| pattern.ends_with('/')) {
+                    let mut found = Vec::new();
+                    let rewrite = vec!["rewrite * {file_match.relative}".to_owned()];
+                    self.guarded(&mut found, location, names, &matcher, rewrite);
+                    found
+                } else {
+                    self.keep_found(location, names)
+                };
+                // Only one of the blocks runs: the path of a file that was found may be one for which none exists.
+                block(out, &format!("handle @{matcher}"), in_written_order(found));
+                let mut otherwise = Vec::new();
+                self.guarded(&mut otherwise, location, names, &missing, anew(names, rewrite(&last)));
+                block(out, "handle", in_written_order(otherwise));
             }
         }
     }
 
-    /// Writes the lines for a file that `try_files` finds by another path: the request stays in its location.
-    fn keep_found(
-        &mut self,
-        out: &mut Vec<String>,
-        location: &Location<'a>,
-        names: &Names,
-        missing: &str,
-        candidates: &str,
-    ) {
+    /// The lines for a file that `try_files` finds by another path: the request stays in its location.
+    fn keep_found(&mut self, location: &Location<'a>, names: &Names) -> Vec<String> {
         let kept = self.fresh("found");
         let mut rules = names.clone();
         let mut lines = Vec::new();
@@ -371,9 +375,8 @@ impl<'a> Translator<'a> {
         let file = self.fresh("file");
         let mut of_file = vec![format!("@{file} vars_regexp {{file_match.relative}} [^/]$")];
         block(&mut of_file, &format!("route @{file}"), lines);
-        out.push(format!("@found_{missing} file {candidates}"));
-        block(out, &format!("route @found_{missing}"), of_file);
         self.kept.push((location.clone(), Names { kept, ..names.clone() }));
+        of_file
     }
 
     /// Writes lines for a matcher. As in nginx, the rules of the location apply before the request leaves the location.
