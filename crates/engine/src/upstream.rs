@@ -135,14 +135,20 @@ impl UpstreamPool {
     /// Sets which version the upstream has chosen in a handshake.
     fn set_http2(&self, is_http2: bool) {
         self.speaks_http2.set(is_http2);
-        if let Some(share) = &self.share {
+        if let Some(share) = self.multiplexed_share() {
             share.set_multiplexed(is_http2);
         }
     }
 
-    /// Returns whether a connection that becomes free has another call here.
-    pub(crate) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty() && !self.must_yield()
+    /// Returns the part in the limit, unless the transport excludes HTTP/2, as that of requests to switch protocols does.
+    fn multiplexed_share(&self) -> Option<&PoolShare> {
+        self.share.as_ref().filter(|_| self.transport.versions != Versions::Http1)
+    }
+
+    /// Returns whether a connection that has room is to take another call from the queue.
+    pub(crate) fn has_waiting(&self, link: &Link, is_multiplexed: bool) -> bool {
+        // A connection with further calls would not become idle, so its place would not be free for another worker.
+        !self.waiting.is_empty() && (is_multiplexed || !self.must_yield(link))
     }
 
     /// Takes the call that has waited longest.
@@ -151,7 +157,10 @@ impl UpstreamPool {
     }
 
     /// Returns whether an idle connection must close, because a call on another worker has waited longer for one than all calls here.
-    pub(crate) fn must_yield(&self) -> bool {
+    pub(crate) fn must_yield(&self, link: &Link) -> bool {
+        if !link.is_counted() {
+            return false;
+        }
         let Some(claimed) = self.share.as_ref().and_then(PoolShare::claimed_since) else { return false };
         self.waiting.since().is_none_or(|own| claimed + YIELD_AFTER < own)
     }
@@ -188,8 +197,8 @@ impl UpstreamPool {
     fn slot(&self) -> Option<ConnectionSlot> {
         let Some(share) = &self.share else { return Some(ConnectionSlot::unlimited()) };
         // Calls of all workers could share one HTTP/2 connection, but no worker can use another's. So each one may have one.
-        let is_first = share.is_multiplexed() && self.links.len() == 0;
-        share.take().or_else(|| is_first.then(ConnectionSlot::unlimited))
+        let is_first = || self.multiplexed_share().is_some_and(PoolShare::is_multiplexed) && !self.links.has_usable();
+        share.take().or_else(|| is_first().then(ConnectionSlot::unlimited))
     }
 
     /// Opens further connections for queued calls, after a connection turned out to accept no more of them.
@@ -202,6 +211,8 @@ impl UpstreamPool {
                 self.connect(next, slot);
             }
         }
+        // The others may have waited for a connection that did not come about, without a claim of their own.
+        self.waiting.wake();
     }
 
     fn connect(&self, first: WaitingCall, slot: ConnectionSlot) {
@@ -230,7 +241,8 @@ impl UpstreamPool {
             let Some(left) = left else { break };
             self.place(left);
         }
-        // With a limit, another worker may have got the slot; then the queue's task claims the next one.
+        // With a limit, another worker may have got the slot; then the queue's task claims the next one. If a further worker waits, the
+        // task closes the next idle connection.
         self.open_more();
     }
 

@@ -147,8 +147,6 @@ impl Encode {
             body if body.len() == Some(0) && cx.original().method() == Method::Head => {
                 cx.response().fields().content_length().ok().flatten().is_some_and(|len| len > self.length_min)
             }
-            // RFC 9110 §9.3.2: fields that depend on the content may be absent. GET may be too short for a coding.
-            body if body.len().is_none() && cx.original().method() == Method::Head => false,
             Body::Empty | Body::Parts(_) | Body::Tunnel(_) => false,
             // DEVIATES Caddy, which compresses a body of unknown length only if the first piece is long enough. The first piece is not
             // there yet, and its length has no relation to the whole.
@@ -187,6 +185,8 @@ impl Handler for Encode {
         vary(cx);
         let Some(coding) = self.choose(cx.head().fields()) else { return response(body) };
         match body {
+            // RFC 9110 §9.3.2: fields that depend on the content may be absent. GET may be too short for a coding.
+            body if body.len().is_none() && cx.original().method() == Method::Head => response(body),
             // The content of a response to HEAD is never sent. Its head is that of GET, except for the length.
             _ if cx.original().method() == Method::Head => {
                 mark(cx, coding);

@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
-use causeway_message::StatusCode;
+use causeway_message::{StatusCode, names};
 use progress::Point;
 
 use crate::context::{ComputedId, Context, ValueKind, VarId};
@@ -668,6 +668,8 @@ fn back<'p>(cx: &mut Context, plan: &'p Plan) -> Option<&'p HandlerEntry> {
 /// status. If the error routes fail, the response has the status of the first fault, as in Caddy.
 fn recover(cx: &mut Context, fault: Fault) -> Result<(), Response> {
     let status = cx.set_reached_fault(fault);
+    // That of content which is not sent any more.
+    cx.response_mut().remove(names::CONTENT_LENGTH);
     let flow = cx.flow_mut();
     flow.measurement.failed(status);
     flow.is_unanswered = false;

@@ -186,7 +186,8 @@ fn sampling(d: &Dispenser<'_>) -> Result<Value, Error> {
 
 /// Warns of loggers without effect: as in Caddy, a site without host names uses only its last logger.
 pub(super) fn warn_of_unused(site: &EvaluatedSite, session: &Session<'_>) {
-    if site.addresses.iter().all(|address| !address.host.is_empty()) {
+    // With a host, each logger counts on the server of that host.
+    if site.addresses.iter().any(|address| !address.host.is_empty()) {
         return;
     }
     let of_site = site.outputs.iter().filter_map(|placed| match &placed.output {

@@ -606,6 +606,7 @@ fn words_of_other_servers() {
     for (text, want) in [
         (":80 {\n\tlog a {\n\t\toutput stdout\n\t}\n\tlog b {\n\t\toutput stderr\n\t}\n}\n", 1),
         ("a.test {\n\tlog a {\n\t\toutput stdout\n\t}\n\tlog b {\n\t\toutput stderr\n\t}\n}\n", 0),
+        ("a.test, :90 {\n\tlog a {\n\t\toutput stdout\n\t}\n\tlog b {\n\t\toutput stderr\n\t}\n}\n", 0),
         (":80 {\n\tlog a {\n\t\tno_hostname\n\t}\n\tlog b {\n\t\thostnames a.test\n\t}\n\tlog\n}\n", 0),
     ] {
         let warnings = read(text).unwrap().warnings;

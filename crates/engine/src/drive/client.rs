@@ -225,7 +225,8 @@ impl<T: Transport> ClientConnection<T> {
 
     fn has_next(&self) -> bool {
         let is_handed = !self.origin.link.inbox.borrow().is_empty();
-        is_handed || self.origin.pool.upgrade().is_some_and(|pool| pool.has_waiting())
+        let is_multiplexed = self.machine.is_multiplexed();
+        is_handed || self.origin.pool.upgrade().is_some_and(|pool| pool.has_waiting(&self.origin.link, is_multiplexed))
     }
 
     /// Takes the next call: one handed to this link first, then one that waits for any link.
@@ -579,8 +580,10 @@ impl<T: Transport> ClientConnection<T> {
         let Self { calls, machine, origin, .. } = self;
         let spec = &origin.spec;
         if calls.is_empty() && machine.waits_for() != WaitsFor::Nothing {
-            let is_surplus =
-                origin.pool.upgrade().is_none_or(|pool| pool.links().idle() > spec.idle_max || pool.must_yield());
+            let is_surplus = origin
+                .pool
+                .upgrade()
+                .is_none_or(|pool| pool.links().idle() > spec.idle_max || pool.must_yield(&origin.link));
             let deadline = self.line.since + spec.idle_timeout;
             if is_surplus || now >= deadline {
                 // The protocol's last message, if it has one.

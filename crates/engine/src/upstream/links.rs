@@ -13,6 +13,8 @@ use super::WaitingCall;
 pub(crate) struct Link {
     /// `None` when the connection has closed.
     slot: Cell<Option<ConnectionSlot>>,
+    /// It counts for a limit of connections.
+    is_counted: bool,
     state: Cell<LinkState>,
     /// It is in `Links::ready`; it may have stopped accepting calls since.
     is_listed: Cell<bool>,
@@ -46,6 +48,11 @@ impl LinkState {
 }
 
 impl Link {
+    /// Returns whether its close frees a slot of the limit.
+    pub(super) fn is_counted(&self) -> bool {
+        self.is_counted
+    }
+
     pub(super) fn wake(&self) {
         // Without a task the connection is still being opened, and looks at its inbox when it begins.
         let task = self.task.borrow();
@@ -85,6 +92,7 @@ impl Links {
     /// Adds a connection that is being opened; `first` is its first call.
     pub(super) fn begin(&self, first: WaitingCall, slot: ConnectionSlot) -> Rc<Link> {
         let link = Rc::new(Link {
+            is_counted: slot.is_counted(),
             slot: Cell::new(Some(slot)),
             state: Cell::new(LinkState::Connecting),
             is_listed: Cell::new(false),
@@ -135,9 +143,14 @@ impl Links {
         None
     }
 
+    /// Returns whether there is a connection that accepts calls, or will when it is open or has room.
+    pub(super) fn has_usable(&self) -> bool {
+        self.all.borrow().iter().any(|link| link.state.get() != LinkState::Ending)
+    }
+
     /// Wakes the task of an idle connection, if there is one, so that it sees that another worker claims its slot.
     pub(super) fn wake_idle(&self) {
-        if let Some(link) = self.ready.borrow().iter().find(|link| link.state.get().is_idle()) {
+        if let Some(link) = self.ready.borrow().iter().find(|link| link.is_counted && link.state.get().is_idle()) {
             link.wake();
         }
     }

@@ -1,8 +1,10 @@
 //! Hostile upstreams over HTTP/2.
 
 use std::io::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
+use causeway_pipeline::upstream::ConnectionLimits;
 use causeway_testkit::http2::{flag, kind};
 
 use crate::support::forward::override_transport;
@@ -383,29 +385,32 @@ fn the_stream_limit_of_an_upstream_is_remembered() {
 #[test]
 fn no_request_follows_the_first_goaway() {
     let server = TestServer::start(|_| {});
-    let origin = Origin::new(vec![
-        |p| {
-            let stream = begin(p);
-            p.frame(kind::GOAWAY, flag::NONE, 0, &goaway(0x7fff_ffff));
-            p.frame(kind::PING, flag::NONE, 0, b"goaway!!");
-            // The second request has arrived at the proxy too.
-            std::thread::sleep(Duration::from_millis(100));
-            p.respond(stream, "last");
-            assert_eq!(p.frames_to_the_end(), [0; 0]);
-        },
-        good,
-    ]);
-    override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
-        transport.versions = causeway_pipeline::Versions::Http2;
-    });
-    let mut clients = [server.client(), server.client()];
-    let [first, second] = &mut clients;
-    first.send_request(&target(&origin));
-    std::thread::sleep(Duration::from_millis(50));
-    second.post(&target(&origin), b"abc");
-    assert_eq!((read(first), read(second)), (whole(200, "last"), whole(200, "good")));
-    origin.end();
-    drop(clients);
+    // A connection that ends does not keep a worker from its connection beyond the limit.
+    for max in [None, Some(1)] {
+        let origin = Origin::new(vec![
+            |p| {
+                let stream = begin(p);
+                p.frame(kind::GOAWAY, flag::NONE, 0, &goaway(0x7fff_ffff));
+                p.frame(kind::PING, flag::NONE, 0, b"goaway!!");
+                // The second request has arrived at the proxy too.
+                std::thread::sleep(Duration::from_millis(100));
+                p.respond(stream, "last");
+                assert_eq!(p.frames_to_the_end(), [0; 0]);
+            },
+            good,
+        ]);
+        override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+            transport.versions = causeway_pipeline::Versions::Http2;
+            transport.connection_limits = max.map(|max| Arc::new(ConnectionLimits::new(max)));
+        });
+        let mut clients = [server.client(), server.client()];
+        let [first, second] = &mut clients;
+        first.send_request(&target(&origin));
+        std::thread::sleep(Duration::from_millis(50));
+        second.post(&target(&origin), b"abc");
+        assert_eq!((read(first), read(second)), (whole(200, "last"), whole(200, "good")));
+        origin.end();
+    }
     assert_all_returned(&server);
 }
 

@@ -60,9 +60,7 @@ pub(super) fn finish_carried(cx: &mut Context, response: Response) -> Option<(St
     let status = if status.is_informational() { StatusCode::OK } else { status };
     if is_head || status.forbids_content() {
         // HEAD reports the length that GET would have.
-        if let Some(bytes) = body.len().filter(|&bytes| is_head && bytes > 0)
-            && !cx.response().fields().contains(names::CONTENT_LENGTH)
-        {
+        if let Some(bytes) = body.len().filter(|&bytes| is_head && bytes > 0) {
             cx.response_mut().fields_mut().insert_number(names::CONTENT_LENGTH, bytes);
         }
         body = Body::Empty;

@@ -287,8 +287,9 @@ fn round_robin(cx: &Context, backends: Backends<'_>, turn: &Turn, shares: &Share
         }
         first = first.or(Some(number));
     }
-    // The one with the largest share, which accepts everything, has become unavailable.
-    first
+    // None has accepted: the one with the largest share, which accepts everything, has become unavailable. Or other workers took the turns
+    // of those that are available.
+    first.or_else(|| (0..backends.len()).find(|&number| backends[number].is_available(cx)))
 }
 
 /// Returns one of the candidates, each with a probability in proportion to its weight.

@@ -62,12 +62,16 @@ struct LimitState {
     /// Above 0 only while no pool has a claim.
     free: usize,
     pools: Vec<PoolState>,
-    next_id: u64,
+    next_id: PoolId,
 }
 
+type PoolId = u64;
+
 struct PoolState {
-    id: u64,
+    id: PoolId,
     claim: Claim,
+    /// The slots that its connections have.
+    held: usize,
     waker: Waker,
 }
 
@@ -99,13 +103,16 @@ impl ConnectionLimit {
         let mut state = locked(&self.state);
         let id = state.next_id;
         state.next_id += 1;
-        state.pools.push(PoolState { id, claim: Claim::None, waker: Waker::noop().clone() });
+        state.pools.push(PoolState { id, claim: Claim::None, held: 0, waker: Waker::noop().clone() });
         PoolShare { limit: Arc::clone(self), id }
     }
 
-    /// Gives a slot back: to the pool whose call has waited longest, if any waits.
-    fn release(&self) {
+    /// Gives a slot back that `holder` had, or was granted and did not take: to the pool whose call has waited longest, if any waits.
+    fn release(&self, holder: Option<PoolId>) {
         let mut state = locked(&self.state);
+        if let Some(pool) = state.pools.iter_mut().find(|pool| Some(pool.id) == holder) {
+            pool.held -= 1;
+        }
         let waiting = state.pools.iter_mut().filter_map(|pool| Some((pool.claim.since()?, pool)));
         match waiting.min_by_key(|(since, _)| *since) {
             Some((_, pool)) => {
@@ -126,7 +133,7 @@ impl ConnectionLimit {
 /// A pool's part in the limit of its address. Dropping it withdraws the pool's claim.
 pub struct PoolShare {
     limit: Arc<ConnectionLimit>,
-    id: u64,
+    id: PoolId,
 }
 
 impl PoolShare {
@@ -134,11 +141,12 @@ impl PoolShare {
     pub fn take(&self) -> Option<ConnectionSlot> {
         let mut state = locked(&self.limit.state);
         state.free = state.free.checked_sub(1)?;
+        state.pools.iter_mut().find(|pool| pool.id == self.id)?.held += 1;
         Some(self.slot())
     }
 
     /// Returns a slot that was granted or is free. Otherwise claims the next one for a call that waits since `since`; `None` withdraws
-    /// the claim. `waker` is woken when a slot is granted, and when another pool begins to claim one.
+    /// the claim. `waker` is woken when a slot is granted, and, if this pool has slots, when another pool begins to claim one.
     pub fn claim(&self, since: Option<Instant>, waker: &Waker) -> Option<ConnectionSlot> {
         let mut state = locked(&self.limit.state);
         let is_free = since.is_some() && state.free > 0;
@@ -147,6 +155,7 @@ impl PoolShare {
         let former = std::mem::replace(&mut pool.claim, since.map_or(Claim::None, Claim::Since));
         if former == Claim::Granted || is_free {
             pool.claim = Claim::None;
+            pool.held += 1;
             if former != Claim::Granted {
                 state.free -= 1;
             }
@@ -154,7 +163,8 @@ impl PoolShare {
             return Some(self.slot());
         }
         if former.since().is_none() && since.is_some() {
-            state.pools.iter().filter(|pool| pool.id != self.id).for_each(|pool| pool.waker.wake_by_ref());
+            let holders = state.pools.iter().filter(|pool| pool.id != self.id && pool.held > 0);
+            holders.for_each(|pool| pool.waker.wake_by_ref());
         }
         self.limit.count(&state);
         None
@@ -170,9 +180,13 @@ impl PoolShare {
         state.pools.iter().filter(|pool| pool.id != self.id).filter_map(|pool| pool.claim.since()).min()
     }
 
-    /// Sets whether a connection to the address can carry many calls.
+    /// Sets whether a connection to the address can carry many calls. A change to true wakes the pools with claims.
     pub fn set_multiplexed(&self, is_multiplexed: bool) {
-        self.limit.is_multiplexed.store(is_multiplexed, Ordering::Relaxed);
+        let was_multiplexed = self.limit.is_multiplexed.swap(is_multiplexed, Ordering::Relaxed);
+        if is_multiplexed && !was_multiplexed {
+            let state = locked(&self.limit.state);
+            state.pools.iter().filter(|pool| pool.claim.since().is_some()).for_each(|pool| pool.waker.wake_by_ref());
+        }
     }
 
     /// Returns whether a connection to the address can carry many calls, as far as is known.
@@ -181,7 +195,7 @@ impl PoolShare {
     }
 
     fn slot(&self) -> ConnectionSlot {
-        ConnectionSlot(Some(Arc::clone(&self.limit)))
+        ConnectionSlot(Some((Arc::clone(&self.limit), self.id)))
     }
 }
 
@@ -193,25 +207,30 @@ impl Drop for PoolShare {
         self.limit.count(&state);
         drop(state);
         if pool.claim == Claim::Granted {
-            self.limit.release();
+            self.limit.release(None);
         }
     }
 }
 
 /// The right to have a connection. Dropping it gives it back.
-pub struct ConnectionSlot(Option<Arc<ConnectionLimit>>);
+pub struct ConnectionSlot(Option<(Arc<ConnectionLimit>, PoolId)>);
 
 impl ConnectionSlot {
     /// A slot that counts for no limit.
     pub fn unlimited() -> Self {
         Self(None)
     }
+
+    /// Returns whether it counts for a limit.
+    pub fn is_counted(&self) -> bool {
+        self.0.is_some()
+    }
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        if let Some(limit) = &self.0 {
-            limit.release();
+        if let Some((limit, pool)) = &self.0 {
+            limit.release(Some(*pool));
         }
     }
 }
@@ -283,12 +302,12 @@ mod tests {
         let now = Instant::now();
         let slot = pools[0].share.take().unwrap();
         assert!(pools[1].claim(Some(now)).is_none());
-        assert_eq!((pools[0].wakes(), pools[1].wakes(), pools[2].wakes()), (1, 0, 1));
+        assert_eq!((pools[0].wakes(), pools[1].wakes(), pools[2].wakes()), (1, 0, 0), "the holder");
         assert!(pools[2].claim(Some(now - Duration::from_secs(1))).is_none());
         assert_eq!(pools[0].share.claimed_since(), Some(now - Duration::from_secs(1)));
         assert_eq!(pools[2].share.claimed_since(), Some(now));
         drop(slot);
-        assert_eq!((pools[1].wakes(), pools[2].wakes()), (1, 1), "by the other's claim; and by the grant");
+        assert_eq!((pools[1].wakes(), pools[2].wakes()), (0, 1));
         assert!(pools[0].share.take().is_none(), "the slot is granted");
         let slot = pools[2].claim(None).expect("the slot that was granted");
         assert_eq!(pools[0].share.claimed_since(), Some(now));
