@@ -11,8 +11,8 @@ use causeway_message::{FieldValue, StatusCode, names};
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::{
-    Arrival, Build, BuildError, Context, Endpoints, Fault, Generation, Handler, Registry, Scheme, ServerId, Spare, Step,
-    Template, Verdict, Worker, route,
+    Arrival, Build, BuildError, Context, Endpoints, Fault, Generation, Handler, Registry, Scheme, ServerId, Spare,
+    Step, Template, Verdict, Worker, route,
 };
 use causeway_testkit::FakeWorker;
 use serde_json::{Value, json};
