@@ -22,7 +22,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use causeway::document::{AdaptedDocument, Document};
-use causeway::server::{self, LoadFault, Server, ServerSettings, Stage, autosave_path, data_folder, root_words};
+use causeway::server::{
+    self, Control, Handover, LoadFault, LogsReceiver, Server, ServerSettings, Stage, autosave_path, data_folder,
+    root_words,
+};
 use causeway_modules::logs::{Level, reopen_all};
 use causeway_pipeline::BoundAddress;
 use causeway_pipeline::build::nanoseconds;
@@ -122,44 +125,15 @@ pub(crate) fn serve_generated(mut serving: Serving, flags: &ServeFlags) -> anyho
 
 /// Serves until a signal or the admin API stops the server, or another process takes its place.
 pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> {
-    let facts = ServerFacts { program: program(), name: serving.name.clone(), site: serving.site };
     let mut predecessor = serving.predecessor.take();
     let least = flags.debug.then_some(Level::Debug);
     let own = log::install(least.unwrap_or_else(|| written_level(&serving.adapted)), least)?;
     let _end = log::EndOfLogs;
     let descriptors = raise_descriptor_limit();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let workers = flags.workers.map_or(cores, usize::from);
-    let grace = flags.grace;
-    tracing::debug!(workers, grace = grace.map(|grace| grace.as_secs_f64()), descriptors, "starting with these bounds");
-    let environment = Arc::clone(&serving.environment);
-    let registry = source::registry(&serving.environment);
     let handed = predecessor.as_mut().map(Predecessor::take_sockets).unwrap_or_default();
-    let settings = ServerSettings {
-        workers,
-        grace,
-        directives: Arc::new(causeway::directives(&registry)),
-        registry: Arc::new(registry),
-        environment: Arc::new(move |name| environment.get(name)),
-        admin: Some(client::default_address()?),
-        data: data_folder(),
-        autosave: autosave_path().filter(|_| serving.site == SiteKind::Configured),
-        logs: Box::new(move |logs| own.set(logs)),
-        stages: Box::new(|stage| {
-            service_manager::tell(stage);
-            if matches!(stage, Stage::Loaded(_)) {
-                release_code();
-            }
-        }),
-        successor: Some(Box::new(move |offer| {
-            let facts = facts.clone();
-            Box::pin(async move {
-                let started = tokio::task::spawn_blocking(move || facts.start_successor(offer));
-                started.await.unwrap_or_else(|_| Err("starting the new process failed inside the server".into()))
-            })
-        })),
-        handed,
-    };
+    let settings = ServerSettings { handed, ..settings(&serving, flags, Box::new(move |logs| own.set(logs)))? };
+    let (workers, grace) = (settings.workers, settings.grace.map(|grace| grace.as_secs_f64()));
+    tracing::debug!(workers, grace, descriptors, "starting with these bounds");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(async {
         // Register signal handlers before the first output: a supervisor may send a signal as soon as it sees that
@@ -181,34 +155,12 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
             }
             server.own();
         }
-        log::flush();
-        output::note(&first_line(&serving, server.places(), workers));
-        for (id, root) in server.authorities() {
-            output::note(&root_words(&id, &root));
-        }
-        if let Some(address) = server.admin_address() {
-            output::note(&format!("The admin API is on {}", url(&address, false)));
-        }
-        if let Some(address) = server.remote_admin_address() {
-            output::note(&format!("The remote admin API is on {}", url(&address, true)));
-        }
-        if serving.site == SiteKind::Answer {
-            let addresses = server.addresses().iter();
-            let lines: Vec<_> = addresses.map(|address| format!("Server address: {address}")).collect();
-            output::print(&lines.join("\n"))?;
-        }
-        if let Some(address) = serving.pingback {
-            // Only after the pid file exists and the server listens: `start` returns on this message.
-            ping_back(address)?;
-        }
-        service_manager::ready(&server.places());
-        release_code();
-        // A detached task: it ends with the runtime.
+        announce(&serving, &server, workers)?;
+        // The tasks that are spawned from here on end with the runtime.
         tokio::spawn(service_manager::watch(server.pulse()));
         let control = server.control();
         let mut run = std::pin::pin!(server.run());
         if let Some(followed) = serving.follows.as_ref().filter(|followed| followed.watch == Watch::EverySecond) {
-            // A detached task: it ends with the runtime.
             tokio::spawn(followed.clone().watch(control.clone(), serving.adapted.json.clone()));
         }
         let stop = loop {
@@ -216,7 +168,6 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
                 () = &mut run => return Ok(()),
                 () = reload.next() => {
                     let again = follow::again(serving.follows.clone(), control.clone());
-                    // A detached task: it ends with the runtime.
                     tokio::spawn(async {
                         // An error means that the runtime ends.
                         let _ = tokio::task::spawn_blocking(reopen_all).await;
@@ -225,27 +176,14 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
                 }
                 () = upgrade.next() => {
                     let control = control.clone();
-                    // A detached task: it ends with the runtime. The server logs a failure.
                     tokio::spawn(async move {
                         tracing::info!("SIGUSR2: starting another process");
+                        // The server logs a failure.
                         let _ = control.upgrade(None).await;
                     });
                 }
                 stop = end.next() => break stop,
             }
-        };
-        let ends = async {
-            if let Some(stopping) = control.stop().await {
-                let (delay, grace) = (stopping.delay.as_secs(), stopping.grace.as_secs());
-                let begins = if delay == 0 { String::new() } else { format!(" in {delay} s") };
-                log::flush();
-                output::note(&format!(
-                    "Stopping{begins}: requests have {grace} s to end; a second signal ends them at once"
-                ));
-                stopping.ended().await;
-            }
-            // `run` also waits for the admin API's in-flight responses, so only its end counts.
-            std::future::pending::<()>().await;
         };
         let forced = async {
             if stop == StopKind::Graceful {
@@ -260,9 +198,81 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
                 log::end();
                 std::process::exit(FORCED)
             }
-            () = ends => Ok(()),
+            () = stop_gracefully(&control) => Ok(()),
         }
     })
+}
+
+/// Returns the settings of the server, without the sockets of a former process.
+fn settings(serving: &Serving, flags: &ServeFlags, logs: LogsReceiver) -> anyhow::Result<ServerSettings> {
+    let facts = ServerFacts { program: program(), name: serving.name.clone(), site: serving.site };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let environment = Arc::clone(&serving.environment);
+    let registry = source::registry(&serving.environment);
+    Ok(ServerSettings {
+        workers: flags.workers.map_or(cores, usize::from),
+        grace: flags.grace,
+        directives: Arc::new(causeway::directives(&registry)),
+        registry: Arc::new(registry),
+        environment: Arc::new(move |name| environment.get(name)),
+        admin: Some(client::default_address()?),
+        data: data_folder(),
+        autosave: autosave_path().filter(|_| serving.site == SiteKind::Configured),
+        logs,
+        stages: Box::new(|stage| {
+            service_manager::tell(stage);
+            if matches!(stage, Stage::Loaded(_)) {
+                release_code();
+            }
+        }),
+        successor: Some(Box::new(move |offer| {
+            let facts = facts.clone();
+            Box::pin(async move {
+                let started = tokio::task::spawn_blocking(move || facts.start_successor(offer));
+                started.await.unwrap_or_else(|_| Err("starting the new process failed inside the server".into()))
+            })
+        })),
+        handed: Handover::default(),
+    })
+}
+
+/// Prints the addresses of the server, and reports to `start` and to systemd that it serves.
+fn announce(serving: &Serving, server: &Server, workers: usize) -> anyhow::Result<()> {
+    log::flush();
+    output::note(&first_line(serving, server.places(), workers));
+    for (id, root) in server.authorities() {
+        output::note(&root_words(&id, &root));
+    }
+    if let Some(address) = server.admin_address() {
+        output::note(&format!("The admin API is on {}", url(&address, false)));
+    }
+    if let Some(address) = server.remote_admin_address() {
+        output::note(&format!("The remote admin API is on {}", url(&address, true)));
+    }
+    if serving.site == SiteKind::Answer {
+        let addresses = server.addresses().iter();
+        let lines: Vec<_> = addresses.map(|address| format!("Server address: {address}")).collect();
+        output::print(&lines.join("\n"))?;
+    }
+    if let Some(address) = serving.pingback {
+        // Only after the pid file exists and the server listens: `start` returns on this message.
+        ping_back(address)?;
+    }
+    service_manager::ready(&server.places());
+    release_code();
+    Ok(())
+}
+
+/// Stops the server in good order. Does not end: `run` also waits for the admin API's in-flight responses, so only its end counts.
+async fn stop_gracefully(control: &Control) {
+    if let Some(stopping) = control.stop().await {
+        let (delay, grace) = (stopping.delay.as_secs(), stopping.grace.as_secs());
+        let begins = if delay == 0 { String::new() } else { format!(" in {delay} s") };
+        log::flush();
+        output::note(&format!("Stopping{begins}: requests have {grace} s to end; a second signal ends them at once"));
+        stopping.ended().await;
+    }
+    std::future::pending::<()>().await;
 }
 
 /// Time in which the process ends in good order after a signal that ends it at once.
