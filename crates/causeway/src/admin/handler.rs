@@ -144,27 +144,12 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
         "/load" => only_post(AdminCommand::Load { content_type, force, by }),
         "/adapt" => only_post(AdminCommand::Adapt { content_type }),
         "/stop" => only_post(AdminCommand::Stop),
-        // A page of another origin may send other content types without a CORS preflight.
-        "/causeway/upgrade" if method == Method::Post && !content_type.contains("/json") => {
-            let words = format!("unacceptable content-type: {content_type}; 'application/json' required");
-            Err(AdminResponse::error(400, words))
-        }
         "/causeway/upgrade" => {
             let is_over_unix = matches!(cx.arrival().ends, Endpoints::Unix(_));
-            only_post(AdminCommand::Upgrade { is_over_unix })
+            let ask = only_post(AdminCommand::Upgrade { is_over_unix })?;
+            require_json(&content_type).map(|()| ask)
         }
-        place if place.starts_with("/pki/") => {
-            let steps: Vec<_> = place["/pki/".len()..].split('/').collect();
-            match steps[..] {
-                // A malformed path is a 404 for every method.
-                ["ca", id, ..] if id.is_empty() || steps.len() > 3 => Err(nothing_at(place)),
-                ["ca", _, last] if last != "certificates" => Err(nothing_at(place)),
-                ["ca", ..] if method != Method::Get => Err(AdminResponse::not_allowed("GET")),
-                ["ca", id] => Ok(AdminCommand::Authority { id: id.to_owned(), form: AuthorityForm::Json }),
-                ["ca", id, _] => Ok(AdminCommand::Authority { id: id.to_owned(), form: AuthorityForm::Pem }),
-                _ => Err(nothing_at(place)),
-            }
-        }
+        place if place.starts_with("/pki/") => parse_authority(place, method),
         place if place == "/causal" || place.starts_with("/causal/") || place == causal::PPROF_PATH => {
             causal::parse_command(place, method, target.query())
                 .unwrap_or_else(|| Err(nothing_at(place)))
@@ -201,15 +186,36 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
                     return Err(AdminResponse::not_allowed_with("GET, POST, PUT, PATCH, DELETE", words));
                 }
             };
-            // A page of another origin may send other content types without a CORS preflight.
-            if verb != Verb::Delete && !content_type.contains("/json") {
-                let words = format!("unacceptable content-type: {content_type}; 'application/json' required");
-                return Err(AdminResponse::error(400, words));
+            if verb != Verb::Delete {
+                require_json(&content_type)?;
             }
             let if_match = Some(text(names::IF_MATCH.into())).filter(|tag| !tag.is_empty());
             Ok(AdminCommand::Change { verb, path, if_match, force, by })
         }
         _ => Err(nothing_at(&path)),
+    }
+}
+
+/// Refuses another content type than JSON: a page of another origin may send such types without a CORS preflight.
+fn require_json(content_type: &str) -> Result<(), AdminResponse> {
+    if content_type.contains("/json") {
+        return Ok(());
+    }
+    let words = format!("unacceptable content-type: {content_type}; 'application/json' required");
+    Err(AdminResponse::error(400, words))
+}
+
+/// Parses `/pki/ca/ID` and `/pki/ca/ID/certificates`.
+fn parse_authority(place: &str, method: Method<'_>) -> Result<AdminCommand, AdminResponse> {
+    let steps: Vec<_> = place["/pki/".len()..].split('/').collect();
+    match steps[..] {
+        // A malformed path is a 404 for every method.
+        ["ca", id, ..] if id.is_empty() || steps.len() > 3 => Err(nothing_at(place)),
+        ["ca", _, last] if last != "certificates" => Err(nothing_at(place)),
+        ["ca", ..] if method != Method::Get => Err(AdminResponse::not_allowed("GET")),
+        ["ca", id] => Ok(AdminCommand::Authority { id: id.to_owned(), form: AuthorityForm::Json }),
+        ["ca", id, _] => Ok(AdminCommand::Authority { id: id.to_owned(), form: AuthorityForm::Pem }),
+        _ => Err(nothing_at(place)),
     }
 }
 
