@@ -294,24 +294,36 @@ impl AdminEndpoint {
                 break;
             }
             std::thread::sleep(RETRY_PAUSE);
-            match self.ask(line, fields, body) {
-                Ok(next) => answer = next,
-                // No other process: the server was stopping.
-                Err(_) => break,
-            }
+            // Without another process the server was stopping.
+            let Ok(stream) = self.connect() else { break };
+            answer = self.send(stream, line, fields, body)?;
         }
         Ok(answer)
     }
 
     /// Sends one request on a connection of its own and returns the response.
     pub(super) fn ask(&self, line: &str, fields: &[(&str, &str)], body: &[u8]) -> anyhow::Result<ApiResponse> {
+        self.send(self.connect()?, line, fields, body)
+    }
+
+    fn connect(&self) -> anyhow::Result<TcpStream> {
         let name = &self.name;
-        let mut stream = self.socket.connect().map_err(|error| match error.kind() {
+        self.socket.connect().map_err(|error| match error.kind() {
             ErrorKind::ConnectionRefused | ErrorKind::NotFound => {
                 anyhow!("no server listens on {name}; is it running with its admin API there? set another address with --address")
             }
             _ => anyhow!("connecting to the admin API on {name}: {error}"),
-        })?;
+        })
+    }
+
+    fn send(
+        &self,
+        mut stream: TcpStream,
+        line: &str,
+        fields: &[(&str, &str)],
+        body: &[u8],
+    ) -> anyhow::Result<ApiResponse> {
+        let name = &self.name;
         let talk = || format!("calling the admin API on {name}");
         stream.set_read_timeout(self.patience).with_context(talk)?;
         let mut head = format!("{line} HTTP/1.0\r\nHost: {}\r\n", self.host);
