@@ -132,11 +132,14 @@ impl UpstreamPool {
         self.streams_max.set(Some(max));
     }
 
-    /// Sets which version the upstream has chosen in a handshake.
-    fn set_http2(&self, is_http2: bool) {
+    /// Sets which version the upstream has chosen in the handshake of a connection.
+    fn set_http2(&self, link: &Link, is_http2: bool) {
         self.speaks_http2.set(is_http2);
         if let Some(share) = self.multiplexed_share() {
             share.set_multiplexed(is_http2);
+            if is_http2 && self.links.len() == 1 {
+                link.exempt();
+            }
         }
     }
 
@@ -196,9 +199,10 @@ impl UpstreamPool {
     /// Returns the right to open a connection; `None` if the limit is reached.
     fn slot(&self) -> Option<ConnectionSlot> {
         let Some(share) = &self.share else { return Some(ConnectionSlot::unlimited()) };
-        // Calls of all workers could share one HTTP/2 connection, but no worker can use another's. So each one may have one.
-        let is_first = || self.multiplexed_share().is_some_and(PoolShare::is_multiplexed) && !self.links.has_usable();
-        share.take().or_else(|| is_first().then(ConnectionSlot::unlimited))
+        // Calls of all workers could share one HTTP/2 connection, but no worker can use another's, and a busy one never becomes idle. So one
+        // of each worker does not count.
+        let is_first = self.multiplexed_share().is_some_and(PoolShare::is_multiplexed) && !self.links.has_usable();
+        if is_first { Some(ConnectionSlot::unlimited()) } else { share.take() }
     }
 
     /// Opens further connections for queued calls, after a connection turned out to accept no more of them.
@@ -211,8 +215,10 @@ impl UpstreamPool {
                 self.connect(next, slot);
             }
         }
-        // The others may have waited for a connection that did not come about, without a claim of their own.
-        self.waiting.wake();
+        if !self.waiting.is_empty() {
+            // They may have waited for a connection that did not come about, without a claim of their own.
+            self.waiting.wake();
+        }
     }
 
     fn connect(&self, first: WaitingCall, slot: ConnectionSlot) {
@@ -244,6 +250,7 @@ impl UpstreamPool {
         // With a limit, another worker may have got the slot; then the queue's task claims the next one. If a further worker waits, the
         // task closes the next idle connection.
         self.open_more();
+        self.waiting.wake();
     }
 
     /// A connection could not be opened: fails the calls handed to it, and all waiting calls if there is no other connection. Otherwise opens

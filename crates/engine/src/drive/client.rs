@@ -126,6 +126,10 @@ impl<T: Transport> ClientConnection<T> {
             self.publish();
             flow = self.watch(task, &mut out);
         }
+        if flow.is_continue() && self.machine.room() > 0 && !self.ended.write_failed && self.has_next() {
+            // The room is new, by the peer's SETTINGS or because another worker does not claim the connection any more.
+            task.waker().wake_by_ref();
+        }
         if let (Some(max), Some(pool)) = (self.machine.streams_max(), self.origin.pool.upgrade()) {
             pool.set_streams_max(max);
         }
@@ -240,6 +244,7 @@ impl<T: Transport> ClientConnection<T> {
         let room = self.machine.room().saturating_sub(handed);
         let is_idle = self.calls.is_empty() && handed == 0;
         let ends = self.machine.is_last() || self.ended.read || self.ended.write_failed;
+        let begins_to_end = ends && !self.origin.link.is_ending();
         self.set_state(if ends { LinkState::Ending } else { LinkState::Open { room, is_idle } });
         // The calls that it was handed do not wait for its close, since its streams may last for hours.
         while ends
@@ -248,6 +253,9 @@ impl<T: Transport> ClientConnection<T> {
             && let Some(left) = self.take_handed()
         {
             pool.place(left);
+        }
+        if begins_to_end && let Some(pool) = self.origin.pool.upgrade() {
+            pool.open_more();
         }
     }
 

@@ -48,7 +48,7 @@ pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
             connection.await;
         }
         Ok((Reached::Protected(Connected { stream, is_http2 }), remote)) => {
-            pool.set_http2(is_http2);
+            pool.set_http2(link, is_http2);
             let connection = ClientConnection::new(pool, Rc::clone(link), stream, remote, is_http2);
             attempt.has_failed = false;
             drop(attempt);

@@ -14,7 +14,7 @@ pub(crate) struct Link {
     /// `None` when the connection has closed.
     slot: Cell<Option<ConnectionSlot>>,
     /// It counts for a limit of connections.
-    is_counted: bool,
+    is_counted: Cell<bool>,
     state: Cell<LinkState>,
     /// It is in `Links::ready`; it may have stopped accepting calls since.
     is_listed: Cell<bool>,
@@ -50,7 +50,17 @@ impl LinkState {
 impl Link {
     /// Returns whether its close frees a slot of the limit.
     pub(super) fn is_counted(&self) -> bool {
-        self.is_counted
+        self.is_counted.get()
+    }
+
+    /// Gives the slot back before the close: the connection does not count any more.
+    pub(super) fn exempt(&self) {
+        drop(self.slot.take());
+        self.is_counted.set(false);
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.state.get() == LinkState::Ending
     }
 
     pub(super) fn wake(&self) {
@@ -92,7 +102,7 @@ impl Links {
     /// Adds a connection that is being opened; `first` is its first call.
     pub(super) fn begin(&self, first: WaitingCall, slot: ConnectionSlot) -> Rc<Link> {
         let link = Rc::new(Link {
-            is_counted: slot.is_counted(),
+            is_counted: Cell::new(slot.is_counted()),
             slot: Cell::new(Some(slot)),
             state: Cell::new(LinkState::Connecting),
             is_listed: Cell::new(false),
@@ -150,7 +160,7 @@ impl Links {
 
     /// Wakes the task of an idle connection, if there is one, so that it sees that another worker claims its slot.
     pub(super) fn wake_idle(&self) {
-        if let Some(link) = self.ready.borrow().iter().find(|link| link.is_counted && link.state.get().is_idle()) {
+        if let Some(link) = self.ready.borrow().iter().find(|link| link.is_counted() && link.state.get().is_idle()) {
             link.wake();
         }
     }
