@@ -27,7 +27,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause before a command is sent again to the process that takes a server's place.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
-/// Most times that it is sent again. A server that only stops responds in the same way.
+/// How often it is sent again at most: a server that stops without an upgrade has status 503 too.
 const RETRIES_MAX: u32 = 10;
 /// The port of [`DEFAULT_ADDRESS`].
 const DEFAULT_PORT: u16 = 2019;

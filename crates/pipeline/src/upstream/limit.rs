@@ -1,8 +1,8 @@
 //! The limit of connections to an address, which the pools of all workers share.
 //!
-//! A pool takes a slot for each connection. When no slot is free, a pool whose calls wait claims the next one. Each other pool then gives
-//! up an idle connection, and a busy one after its call unless calls of its own have waited longer, so that no worker keeps all
-//! connections for itself.
+//! A pool takes a slot for each connection. When no slot is free, a pool whose calls wait claims the next one. Each pool that has slots
+//! then gives up an idle connection, and a busy one after its call unless calls of its own have waited about as long, so that no worker
+//! keeps all connections for itself.
 
 use std::collections::HashMap;
 use std::fmt;
