@@ -102,10 +102,9 @@ pub(super) fn with(functions: Functions, clock: &Clock) -> Functions {
     })
 }
 
-/// Reads a text by the first of the layouts that it has the form of. A time without a zone is in `zone`; `None` is the system's.
-pub(super) fn by_layouts(layouts: &[&str], text: &str, zone: Option<&TimeZone>) -> Option<Value> {
-    let zone = zone.cloned().unwrap_or_else(TimeZone::system);
-    layouts.iter().find_map(|layout| parse::parsed(layout, text, &zone).ok()).map(Value::from)
+/// Reads a text by the first of the layouts that it has the form of. A time without a zone is in `zone`.
+pub(super) fn by_layouts(layouts: &[&str], text: &str, zone: &TimeZone) -> Option<Value> {
+    layouts.iter().find_map(|layout| parse::parsed(layout, text, zone).ok()).map(Value::from)
 }
 
 fn text(value: &Value) -> String {

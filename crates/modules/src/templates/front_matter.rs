@@ -7,6 +7,7 @@ mod yaml;
 use std::rc::Rc;
 
 use causeway_go_template::{Call, Failure, IntegerType, Object, Value};
+use jiff::tz::TimeZone;
 use serde_json::Value as Json;
 use toml::Value as Toml;
 
@@ -67,7 +68,7 @@ fn of_toml(toml: Toml) -> Value {
         Toml::Boolean(value) => value.into(),
         Toml::Datetime(time) => {
             let text = time.to_string();
-            dates::by_layouts(&TOML_TIMES, &text, None).unwrap_or_else(|| text.into())
+            dates::by_layouts(&TOML_TIMES, &text, &TimeZone::system()).unwrap_or_else(|| text.into())
         }
         Toml::Array(items) => Value::list(items.into_iter().map(of_toml).collect()),
         Toml::Table(members) => Value::map(members.into_iter().map(|(name, member)| (name, of_toml(member)))),

@@ -47,7 +47,7 @@ fn value(node: Spanned<YamlNode>, document: &str) -> Value {
         YamlNode::Text(text) => {
             // Text in quotes, in a block or after a tag is not a time.
             let is_plain = start.and_then(|at| document.get(at..)).is_some_and(|rest| rest.starts_with(&text));
-            let time = if is_plain { dates::by_layouts(&TIMES, &text, Some(&TimeZone::UTC)) } else { None };
+            let time = if is_plain { dates::by_layouts(&TIMES, &text, &TimeZone::UTC) } else { None };
             time.unwrap_or_else(|| text.into())
         }
         YamlNode::List(items) => Value::list(items.into_iter().map(|item| value(item, document)).collect()),
