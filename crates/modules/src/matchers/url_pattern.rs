@@ -162,9 +162,6 @@ fn compile(
         let reason = describe(&error);
         build.refuse(&*written.pattern, format!("a URL pattern: {reason}"))
     };
-    if has_stray_bracket(&written.pattern) {
-        return Err(build.refuse(&*written.pattern, "a URL pattern without a ']' that closes nothing"));
-    }
     let init = read(&written.pattern, base).map_err(|error| refuse(build, error))?;
     let options = UrlPatternOptions { regex_syntax: RegexSyntax::Rust, ignore_case: written.ignore_case };
     let pattern = parse_pattern::<GoRegexp>(init, options).map_err(|error| refuse(build, error))?;
@@ -183,18 +180,6 @@ fn compile(
     }
     let merge_slashes = !pattern.pathname.pattern_string.contains("//");
     Ok(Box::new(UrlPatternMatcher { components: components.into(), merge_slashes }))
-}
-
-/// Whether an authority has a `]` too many, for which the crate's count of brackets would overflow.
-fn has_stray_bracket(pattern: &str) -> bool {
-    pattern.match_indices("//").any(|(at, slashes)| {
-        let authority = pattern[at + slashes.len()..].split(['/', '?', '#']).next().unwrap_or_default();
-        let mut open = 0;
-        authority.bytes().any(|byte| {
-            open += i32::from(byte == b'[') - i32::from(byte == b']');
-            open < 0
-        })
-    })
 }
 
 fn is_match(component: &UrlPatternComponent, text: &str) -> bool {

@@ -121,7 +121,11 @@ fn mistakes() {
         ("..", "a path from '/', or an absolute URL; other patterns need base_url"),
         ("", "a path from '/', or an absolute URL; other patterns need base_url"),
         ("a.test:80/z", "whose scheme is http or https"),
-        ("http://a]b/", "without a ']' that closes nothing"),
+        // Brackets that close nothing.
+        ("http://a]b/", "invalid domain character"),
+        ("://}?]", "found '}' of type Close"),
+        ("http://a{b}?]:80/", "invalid name"),
+        ("http://(]/", "missing closing )"),
         ("/x/:a/:a", "duplicate name a"),
         ("/a/:id([", "missing closing )"),
         ("/a/([)", "regexp error"),
