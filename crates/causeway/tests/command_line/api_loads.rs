@@ -291,7 +291,7 @@ fn an_unchanged_configuration() {
     assert_eq!(send_body(admin, "POST /load", &again, &same).status, 200);
     // The line of the first request, and then those of the second.
     let next = server.next_line();
-    assert!(next.contains("INFO\tadmin\tadmin API: POST /load from 127.0.0.1:"), "{next}");
+    assert!(next.contains("admin API: POST /load from 127.0.0.1:"), "{next}");
     assert!(server.next_line().contains("serving another configuration"));
 }
 
@@ -303,7 +303,8 @@ fn the_level_changes_with_the_configuration() {
     loud["logging"] = json!({ "logs": { "default": { "level": "DEBUG" } } });
     assert_eq!(load(admin, "application/json", &loud.to_string()).status, 200);
     read(admin, "/config/admin");
-    server.line_with("DEBUG\tadmin\tadmin API: GET /config/admin from 127.0.0.1:");
+    let line = server.line_with("admin API: GET /config/admin from 127.0.0.1:");
+    assert!(line.contains(r#""level":"debug""#), "{line}");
 }
 
 // An absent root is nearly always a mistake. The client of the admin API may be a script, so the warning is also
@@ -316,13 +317,14 @@ fn a_root_that_cannot_be_read() {
     assert_eq!(answer.status, 200, "{}", answer.body);
     let want = json!({ "warnings": [{ "file": "Caddyfile", "line": 3, "message": found }] });
     assert_eq!(serde_json::from_str::<Value>(&answer.body).unwrap(), want);
-    server.line_with(&format!("WARN\tCaddyfile:3:7: {found}"));
+    let line = server.line_with(&format!("Caddyfile:3:7: {found}"));
+    assert!(line.contains(r#""level":"warn""#), "{line}");
 
     let mut json = config("new");
     json["apps"]["http"]["servers"]["s"]["routes"][0]["match"] = json!([{ "file": { "root": "nowhere" } }]);
     assert_eq!(load(admin, "application/json", &json.to_string()).status, 200);
-    let line = server.line_with("WARN\tthe loaded JSON:1:");
-    assert!(line.ends_with(found), "{line}");
+    let line = server.line_with("the loaded JSON:1:");
+    assert!(line.contains(found), "{line}");
 }
 
 /// A server that is stopping loads no configuration.

@@ -334,7 +334,12 @@ fn requests_succeed_with_a_full_disk() {
         assert_eq!(get(port, "/").body, "hello");
     }
     let line = server.line_with("log output /dev/full: could not write");
-    assert!(line.contains("\tERROR\tlog\t") && line.contains("No space left on device"), "{line}");
+    assert!(
+        line.contains(r#""level":"error""#)
+            && line.contains(r#""logger":"log""#)
+            && line.contains("No space left on device"),
+        "{line}"
+    );
 }
 
 // At the end of the process lines wait no longer for a collector that is absent: they are lost, and counted.

@@ -110,13 +110,13 @@ fn redis_restarts() {
     let place = format!("redis://127.0.0.1:{}/0: limits are not shared: ", redis.port);
     for server in &mut fleet.servers {
         let line = server.line_with("limits are");
-        assert!(line.contains(&place) && line.ends_with("; each server limits for itself"), "{line}");
+        assert!(line.contains(&place) && line.contains("; each server limits for itself"), "{line}");
     }
     wait_until("the metric is 0", is_down);
     redis.resume();
     for server in &mut fleet.servers {
         let line = server.line_with("limits are");
-        assert!(line.ends_with(": limits are shared again"), "said once: {line}");
+        assert!(line.contains(": limits are shared again"), "said once: {line}");
     }
     wait_until("the metric is 1", is_up);
     // The events of the time without Redis are sent, as they are still in the window.
@@ -140,7 +140,7 @@ fn redis_is_frozen() {
     assert!(line.contains("limits are not shared: no response within 2 s"), "{line}");
     redis.signal(Signal::CONT);
     let line = fleet.servers[0].line_with("limits are");
-    assert!(line.ends_with(": limits are shared again"), "{line}");
+    assert!(line.contains(": limits are shared again"), "{line}");
     // A round that Redis received before and after the freeze may count twice.
     wait_until("the events are in Redis", || counted(&redis) >= 11);
 }

@@ -35,7 +35,7 @@ fn a_proxy() {
     assert_eq!(answer.body, format!("{to} last GET"));
     assert_eq!(answer.field("X-Down").as_deref(), Some("proxy"));
     let mut server = server;
-    assert!(server.line_with("handled request").contains("\"status\": 200"));
+    assert!(server.line_with("handled request").contains("\"status\":200"));
 }
 
 // Several upstreams, by repetition, by commas, and as a range of ports: requests go to each of them.

@@ -141,6 +141,10 @@ fn debug_by_flag_or_by_global_option() {
     ] {
         let mut server = ServerProcess::spawn(folder.command(flags));
         let first = server.next_line();
-        assert_eq!(first.contains("DEBUG") && first.contains("starting"), first_is_debug, "{flags:?}: {first}");
+        assert_eq!(
+            first.contains(r#""level":"debug""#) && first.contains("starting"),
+            first_is_debug,
+            "{flags:?}: {first}"
+        );
     }
 }

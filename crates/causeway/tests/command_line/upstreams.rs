@@ -214,7 +214,7 @@ fn a_circuit_breaker() {
     assert_eq!(phase(), "closed");
     fail();
     let line = server.line_with(OPEN);
-    assert!(line.contains(&address) && line.contains("\"requests\": 10, \"failures\": 10"), "{line}");
+    assert!(line.contains(&address) && line.contains(r#""requests":10,"failures":10"#), "{line}");
     // Both workers, before and after a reload that keeps the settings.
     for _ in 0..2 {
         (0..20).for_each(|_| assert_eq!(get(port, "/").status, 503));

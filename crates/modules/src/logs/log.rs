@@ -145,10 +145,8 @@ impl Log {
                 return build.at("writer", |build| Err(build.refuse(format!("{spec}: {error}"), expected)));
             }
         };
-        // Caddy's default is JSON everywhere but on a terminal. The server's own messages on standard error are read by people, also in a
-        // journal or a file.
-        let is_for_people = output.is_terminal() || (name == DEFAULT && spec == OutputSpec::Stderr);
-        let default = if is_for_people { DefaultFormat::Console } else { DefaultFormat::Json };
+        // As in Caddy, whose default is JSON everywhere but on a terminal.
+        let default = if output.is_terminal() { DefaultFormat::Console } else { DefaultFormat::Json };
         let format = build.at("encoder", |build| Format::read(config.encoder.as_ref(), default, &output, build))?;
         Ok(Self {
             name: name.into(),

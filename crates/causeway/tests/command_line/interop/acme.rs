@@ -384,7 +384,7 @@ fn neither_challenge() {
     let mut server = spawn(&folder);
     let line = server.line_with(&format!("{FIRST}: cannot obtain a certificate: {}: ", pebble.url()));
     assert!(line.contains("the authority could not verify the name: tls-alpn-01: "), "{line}");
-    assert!(line.contains("; http-01: ") && line.ends_with("; retrying in 1 min"), "{line}");
+    assert!(line.contains("; http-01: ") && line.contains("; retrying in 1 min"), "{line}");
     check_internal(&folder, pebble.https);
 }
 
@@ -518,7 +518,7 @@ fn an_authority_that_is_down() {
     folder.write("Caddyfile", pebble.caddyfile(&folder, [pebble.http, pebble.https], "", &sites));
     let mut server = spawn(&folder);
     let line = server.line_with(&format!("{SECOND}: cannot obtain a certificate: {}: ", pebble.url()));
-    assert!(line.contains("Connection refused") && line.ends_with("; retrying in 1 min"), "{line}");
+    assert!(line.contains("Connection refused") && line.contains("; retrying in 1 min"), "{line}");
     let root = pebble.folder.path("issuer.pem");
     assert_eq!(get(&root, FIRST, pebble.https), hello(FIRST));
     // RFC 8446 §6.2: a handshake that fails ends with an alert.

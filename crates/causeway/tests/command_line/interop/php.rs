@@ -301,7 +301,7 @@ fn failures() {
     // Text on STDERR is logged, once a second at most.
     assert_eq!(get(port, "/warning.php").body, "fine\n");
     let line = server.line_with("wrote to its stderr");
-    assert!(line.contains("WARN") && line.contains("PHP message: a small thing"), "{line}");
+    assert!(line.contains(r#""level":"warn""#) && line.contains("PHP message: a small thing"), "{line}");
     let failed = get(port, "/fatal.php");
     assert_eq!(failed.status, 500);
 
@@ -333,9 +333,9 @@ fn captured_errors() {
     }
     for _ in 0..2 {
         let line = server.line_with("wrote to its stderr");
-        assert!(line.contains("WARN") && line.contains("a small thing"), "{line}");
+        assert!(line.contains(r#""level":"warn""#) && line.contains("a small thing"), "{line}");
         let line = server.line_with("wrote to its stderr");
-        assert!(line.contains("ERROR") && line.contains("the disk is full"), "{line}");
+        assert!(line.contains(r#""level":"error""#) && line.contains("the disk is full"), "{line}");
     }
 }
 

@@ -227,7 +227,7 @@ fn polling() {
     let mut server = start(&folder, &with("first"));
     let line = server.line_with("pulling a configuration from");
     let want = "found an empty response, expected a configuration; keeping the current configuration";
-    assert!(line.ends_with(want) && !line.contains("secret"), "{line}");
+    assert!(line.contains(want) && !line.contains("secret"), "{line}");
     theirs.answer("", &with("second").to_string());
     until(port, "second");
     // The same cause is logged once, however often it occurs; another one is logged too.
