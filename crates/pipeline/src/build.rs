@@ -322,9 +322,10 @@ impl<'r> Build<'r> {
         path
     }
 
-    /// Creates an error at the current location for a value that a module rejects.
+    /// Creates an error at the current location for a value that a module rejects. Members of objects, elements of lists and a URL's
+    /// credentials may be secrets: they are not shown, as the error goes to logs and to clients of the admin API.
     pub fn refuse(&self, found: impl Into<String>, expected: impl Into<Cow<'static, str>>) -> BuildError {
-        self.error(Problem::Value { found: found.into(), expected: expected.into() })
+        self.error(Problem::Value { found: without_secrets(found.into()), expected: expected.into() })
     }
 
     /// Deserialises a module's JSON. An unknown field is an error if the type has `deny_unknown_fields`; the
@@ -671,6 +672,20 @@ impl<'r> Build<'r> {
             Some(make) => make(value, self),
             None => Err(self.error(Problem::UnknownModule { kind: "handler", name: name.to_owned() })),
         }
+    }
+}
+
+/// Replaces the content of a JSON object or list, and the part of a URL before its host.
+fn without_secrets(text: String) -> String {
+    match serde_json::from_str::<Value>(&text) {
+        Ok(Value::Object(members)) if !members.is_empty() => return "{…}".to_owned(),
+        Ok(Value::Array(elements)) if !elements.is_empty() => return "[…]".to_owned(),
+        _ => {}
+    }
+    let credentials = text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)));
+    match credentials {
+        Some((scheme, host)) => format!("{scheme}://…@{host}"),
+        None => text,
     }
 }
 

@@ -229,12 +229,11 @@ fn network_proxy(text: &str, build: &Build<'_>) -> Result<NetworkProxy, BuildErr
     Ok(NetworkProxy { protocol, address, credentials })
 }
 
-/// Returns a URL without the part before the host, which may be a secret.
-fn without_credentials(url: &str) -> String {
-    match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
-        (None, Some((_, rest))) => format!("…@{rest}"),
-        _ => url.to_owned(),
+/// Hides the credentials of a URL that lacks a scheme; [`Build::refuse`] hides those of any other.
+fn without_credentials(url: &str) -> Cow<'_, str> {
+    match url.rsplit_once('@') {
+        Some((_, host)) if !url.contains("://") => format!("…@{host}").into(),
+        _ => url.into(),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Deserialises JSON to the types of a configuration, as serde does, with three exceptions.
 //!
-//! - A value of another type is an error in JSON's words, not in Rust's: `found a list, expected an object`. A number out of its type's range
-//!   still has serde's words.
+//! - A value of another type, or a number out of its range, is an error in JSON's words, not in Rust's: `found a list, expected an object`.
 //! - A list is never accepted for a struct. Serde would fill the fields in order, so `[]` would be a configuration
 //!   that serves no requests.
 //! - `null` is an absent value, as in Go, whose programs write it for every unset pointer, slice and map. A struct's
@@ -85,8 +84,23 @@ macro_rules! types {
     )*};
 }
 
-fn is_whole(value: &Value) -> bool {
-    value.is_i64() || value.is_u64()
+/// Implements methods for types of whole numbers. `null` is 0.
+macro_rules! whole_numbers {
+    ($($method:ident: $type:ty;)*) => {$(
+        fn $method<V: Visitor<'v>>(self, visitor: V) -> Result<V::Value, Error> {
+            let number = match self.0 {
+                Value::Null => Some(0),
+                Value::Number(number) => number.as_i128(),
+                _ => None,
+            };
+            let Some(number) = number else { return Err(mistyped(self.0, "a whole number")) };
+            let Ok(number) = <$type>::try_from(number) else {
+                let expected = format!("a whole number from {} to {}", <$type>::MIN, <$type>::MAX);
+                return Err(mistyped(self.0, &expected));
+            };
+            IntoDeserializer::<Error>::into_deserializer(number).deserialize_any(visitor)
+        }
+    )*};
 }
 
 impl<'v> IntoDeserializer<'v, Error> for Shape<'v> {
@@ -143,16 +157,19 @@ impl<'v> Deserializer<'v> for Shape<'v> {
         self.0.deserialize_enum(name, variants, visitor)
     }
 
+    whole_numbers! {
+        deserialize_i8: i8;
+        deserialize_i16: i16;
+        deserialize_i32: i32;
+        deserialize_i64: i64;
+        deserialize_u8: u8;
+        deserialize_u16: u16;
+        deserialize_u32: u32;
+        deserialize_u64: u64;
+    }
+
     types! {
         deserialize_bool: Value::is_boolean, "true or false", |visitor| visitor.visit_bool(false);
-        deserialize_i8: is_whole, "a whole number", |visitor| visitor.visit_i8(0);
-        deserialize_i16: is_whole, "a whole number", |visitor| visitor.visit_i16(0);
-        deserialize_i32: is_whole, "a whole number", |visitor| visitor.visit_i32(0);
-        deserialize_i64: is_whole, "a whole number", |visitor| visitor.visit_i64(0);
-        deserialize_u8: is_whole, "a whole number", |visitor| visitor.visit_u8(0);
-        deserialize_u16: is_whole, "a whole number", |visitor| visitor.visit_u16(0);
-        deserialize_u32: is_whole, "a whole number", |visitor| visitor.visit_u32(0);
-        deserialize_u64: is_whole, "a whole number", |visitor| visitor.visit_u64(0);
         deserialize_f32: Value::is_number, "a number", |visitor| visitor.visit_f32(0.0);
         deserialize_f64: Value::is_number, "a number", |visitor| visitor.visit_f64(0.0);
         deserialize_str: Value::is_string, "a string", |visitor| visitor.visit_str("");
@@ -253,7 +270,8 @@ mod tests {
             ("truth", json!("yes"), "found the string 'yes', expected true or false"),
             ("number", json!("7"), "found the string '7', expected a whole number"),
             ("number", json!(7.5), "found the number 7.5, expected a whole number"),
-            ("number", json!(70_000), "invalid value: integer `70000`, expected u16"),
+            ("number", json!(70_000), "found the number 70000, expected a whole number from 0 to 65535"),
+            ("number", json!(-1), "found the number -1, expected a whole number from 0 to 65535"),
             ("ratio", json!(true), "found a boolean, expected a number"),
             ("text", json!(["a"]), "found a list, expected a string"),
             ("list", json!("a\nb"), "found the string 'a\\nb', expected a list"),

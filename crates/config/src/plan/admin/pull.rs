@@ -264,6 +264,10 @@ mod tests {
                 "load: found '{}', expected an object with a 'module' key, as {\"module\": \"http\"}",
             ),
             (
+                json!({ "load": { "header": { "Authorization": ["secret"] } } }),
+                "load: found '{…}', expected an object with a 'module' key, as {\"module\": \"http\"}",
+            ),
+            (
                 json!({ "load": 1 }),
                 "load: found '1', expected an object with a 'module' key, as {\"module\": \"http\"}",
             ),
@@ -276,8 +280,8 @@ mod tests {
                 "load.url: found '', expected a URL that begins with http:// or https://",
             ),
             (
-                with("url", json!("ftp://a.example")),
-                "load.url: found 'ftp://a.example', expected a URL that begins with http:// or https://",
+                with("url", json!("ftp://user:secret@a.example")),
+                "load.url: found 'ftp://…@a.example', expected a URL that begins with http:// or https://",
             ),
             (with("method", json!("A B")), "load.method: found 'A B', expected a method such as GET"),
             (

@@ -816,9 +816,10 @@ fn refused_settings() {
             format!("{at}.issuers[0].validity_days: found '-1', expected a number of days, such as 90"),
         ),
         (
-            policy(json!({ "issuers": [{ "module": "zerossl", "api_key": "k", "cname_validation": {} }] })),
+            // The provider's token is a secret.
+            policy(json!({ "issuers": [{ "module": "zerossl", "cname_validation": { "api_token": "secret" } }] })),
             format!(
-                "{at}.issuers[0].cname_validation: found '{{}}', expected nothing: ZeroSSL verifies names by files only in this \
+                "{at}.issuers[0].cname_validation: found '{{…}}', expected nothing: ZeroSSL verifies names by files only in this \
                  version (docs/https.md)"
             ),
         ),
