@@ -10,7 +10,7 @@ use std::sync::Weak;
 
 use causeway_httpgrpc::stream::{RequestStreamDecoder, ResponseStreamDecoder, StreamPart};
 use causeway_httpgrpc::{
-    DecodeFault, Encoding, Limits, RequestDecoder, ResponseDecoder, Status, Turn, decode_error, encode_request,
+    DecodeError, Encoding, Limits, RequestDecoder, ResponseDecoder, Status, Turn, decode_error, encode_request,
     encode_response,
 };
 use causeway_message::syntax::is_value;
@@ -46,7 +46,7 @@ macro_rules! unary {
             bytes: &[u8],
             size: usize,
             encoding: Encoding,
-        ) -> Result<DecodedCall, DecodeFault> {
+        ) -> Result<DecodedCall, DecodeError> {
             decoder.begin(encoding);
             for some in bytes.chunks(size.max(1)) {
                 let mut chunk = Chunk::from(some.to_vec());
@@ -67,7 +67,7 @@ unary!(response, ResponseDecoder);
 
 macro_rules! stream {
     ($name:ident, $decoder:ty) => {
-        fn $name(bytes: &[u8], size: usize, encoding: Encoding) -> Result<DecodedCall, DecodeFault> {
+        fn $name(bytes: &[u8], size: usize, encoding: Encoding) -> Result<DecodedCall, DecodeError> {
             let mut decoder = <$decoder>::new(LIMITS);
             decoder.begin(encoding);
             let (mut content, heads) = (Vec::new(), Cell::new(0));
@@ -93,7 +93,7 @@ stream!(request_stream, RequestStreamDecoder);
 stream!(response_stream, ResponseStreamDecoder);
 
 /// Compares two results. If a compressed message is invalid in two ways, the cuts determine which fault is found first.
-fn same(first: &Result<DecodedCall, DecodeFault>, again: &Result<DecodedCall, DecodeFault>, encoding: Encoding) {
+fn same(first: &Result<DecodedCall, DecodeError>, again: &Result<DecodedCall, DecodeError>, encoding: Encoding) {
     match (first, again) {
         (Err(_), Err(_)) if encoding == Encoding::Gzip => {}
         _ => assert_eq!(first, again),

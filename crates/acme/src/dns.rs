@@ -32,7 +32,7 @@ use crate::http::HttpClient;
 use provider::{Provider, Receipt, TxtRecord};
 pub(crate) use zone::{Resolvers, absolute};
 
-pub use propagation::Hidden;
+pub use propagation::PropagationError;
 pub(crate) use provider::encoded;
 pub use provider::{ProviderError, SettingError};
 pub use zone::ZoneError;
@@ -153,7 +153,7 @@ pub enum DnsError {
     /// This provider could not add this record.
     Provider(&'static str, String, ProviderError),
     /// This record did not become visible.
-    Hidden(String, Hidden),
+    Hidden(String, PropagationError),
     /// The provider's code panicked.
     Panic(String),
 }

@@ -29,7 +29,7 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use serde_json::Value;
 
 pub use hyper::{Method, StatusCode};
-pub use proxy::{NetworkProxy, NoProxy, ProxyChoice, ProxyEnvironment};
+pub use proxy::{NetworkProxy, ProxyChoice, ProxyEnvironment, ProxyUrlError};
 
 use any_certificate::AnyCertificate;
 use connector::Connector;

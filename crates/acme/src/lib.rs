@@ -33,7 +33,7 @@ mod zerossl;
 pub use account::AccountKey;
 pub use chains::ChainPreference;
 pub use dns::{
-    DnsChallenge, DnsError, DnsProvider, Hidden, PROPAGATION_TIMEOUT, ProviderError, SettingError, ZoneError,
+    DnsChallenge, DnsError, DnsProvider, PROPAGATION_TIMEOUT, PropagationError, ProviderError, SettingError, ZoneError,
 };
 pub use error::AcmeError;
 pub use issuer::{ExternalAccount, Issuer, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, PublicIssuer, Timing};

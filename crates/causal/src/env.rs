@@ -79,22 +79,22 @@ struct EnvSettings {
 
 /// A word that cannot be parsed, and the form that was expected.
 #[derive(Debug, PartialEq, Eq)]
-struct Unreadable {
+struct WordError {
     word: String,
     expected: &'static str,
 }
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for WordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "found {:?}, expected {}", self.word, self.expected)
     }
 }
 
-fn read(value: &str) -> Result<EnvSettings, Unreadable> {
+fn read(value: &str) -> Result<EnvSettings, WordError> {
     // Commas and not spaces, so that the value needs no quotes in a shell.
     let mut words = value.split(',').map(str::trim);
     let first = words.next().unwrap_or_default();
-    let wrong = |word: &str, expected| Unreadable { word: word.to_owned(), expected };
+    let wrong = |word: &str, expected| WordError { word: word.to_owned(), expected };
     let duration = duration(first).ok_or_else(|| wrong(first, "a duration first, as 30s, 500ms or 2m"))?;
     let mut asked = EnvSettings {
         builder: Profiler::builder().duration(duration),

@@ -14,7 +14,7 @@ use causeway_message::{FieldValue, NameRef, StatusCode, names};
 use causeway_pipeline::build::nanoseconds;
 use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{
-    BodyFault, BodyStream as _, Build, BuildError, Context, Fault, Frame, Handler, IncomingBody, Registry, Response,
+    BodyError, BodyStream as _, Build, BuildError, Context, Fault, Frame, Handler, IncomingBody, Registry, Response,
     Step,
 };
 use ipnet::IpNet;
@@ -222,7 +222,7 @@ async fn whole(body: Option<IncomingBody>) -> Result<Vec<u8>, Fault> {
     while let Some(frame) = poll_fn(|task| body.poll_frame(task)).await {
         match frame.map_err(Fault::body)? {
             Frame::Chunk(chunk) if bytes.len() + chunk.len() > BODY_BYTES_MAX => {
-                return Err(Fault::body(BodyFault::TooLarge));
+                return Err(Fault::body(BodyError::TooLarge));
             }
             Frame::Chunk(chunk) => bytes.extend_from_slice(chunk.as_slice()),
             Frame::Trailers(_) => {}

@@ -32,7 +32,7 @@ pub(crate) use causal::configuration_changed;
 pub(crate) use remote::RemoteGuard;
 pub(crate) use rules::{Access, Rules};
 
-use crate::server::{AdminListener, Control, Environment, LoadFault};
+use crate::server::{AdminListener, Control, Environment, LoadError};
 use handler::AdminHandler;
 
 /// Idle timeout between requests of a connection; Caddy's value.
@@ -62,14 +62,14 @@ impl Admin {
         listener: AdminListener,
         state: Arc<AdminState>,
         handed: Vec<HandedSockets>,
-    ) -> Result<Self, LoadFault> {
+    ) -> Result<Self, LoadError> {
         let (listeners, plan) = listener_and_plan(&listener.rules, &state);
         let certificates = listener.certificates.clone();
         let spec = EngineSpec { workers: 1, listeners, plan, certificates, blocking: BLOCKING };
         let engine = Engine::start_with(spec, handed);
         match engine {
             Ok(engine) => Ok(Self { listener, state, engine }),
-            Err(error) => Err(LoadFault::Admin(listener.rules.address, error)),
+            Err(error) => Err(LoadError::Admin(listener.rules.address, error)),
         }
     }
 
@@ -88,7 +88,7 @@ impl Admin {
     }
 
     /// Serves `wanted` on its address, and still on the old one: [`apply`](Self::apply) then drops one of the two.
-    pub(crate) async fn widen(&mut self, wanted: &AdminListener) -> Result<(), LoadFault> {
+    pub(crate) async fn widen(&mut self, wanted: &AdminListener) -> Result<(), LoadError> {
         let (address, old) = (&wanted.rules.address, &self.listener.rules.address);
         let (mut listeners, plan) = listener_and_plan(&wanted.rules, &self.state);
         if address.listen != old.listen {
@@ -96,7 +96,7 @@ impl Admin {
             listeners.push(ListenerSpec { socket: old.listen.clone(), ..listeners[0].clone() });
         }
         let widened = self.engine.reload(listeners, plan, wanted.certificates.clone()).await;
-        widened.map_err(|error| LoadFault::Admin(address.clone(), error))
+        widened.map_err(|error| LoadError::Admin(address.clone(), error))
     }
 
     /// Serves `wanted`, on its address only.

@@ -39,7 +39,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use causeway::document::{Document, Language, Mistake};
+use causeway::document::{Document, DocumentError, Language};
 use causeway::server::{self, autosave_path};
 use causeway_config::caddyfile;
 use clap::{Args, Parser, Subcommand};
@@ -344,7 +344,7 @@ impl Adapt {
 
 /// Adds Caddy's wording of a Caddyfile's mistake on a second line, unless the first line contains it.
 fn with_caddy_message(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast_ref::<Mistake>() {
+    match error.downcast_ref::<DocumentError>() {
         Some(mistake) => anyhow::anyhow!("{}", mistake.with_caddys_words()),
         None => error,
     }

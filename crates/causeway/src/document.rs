@@ -6,12 +6,12 @@ mod folders;
 use std::fmt;
 
 use causeway_config::caddyfile::{self, Directives, SiteOrigin, Warning};
-use causeway_config::plan::LoadError;
+use causeway_config::plan::PlanError;
 use causeway_engine::TlsError;
 use causeway_pipeline::build::Problem;
 use serde_json::Value;
 
-use crate::server::LoadFault;
+use crate::server::LoadError;
 
 /// The language of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,12 +36,12 @@ impl Language {
     ///
     /// # Errors
     /// It is not a media type, or names an unknown adapter.
-    pub fn by_content_type(content_type: &str) -> Result<Self, UnknownLanguage> {
+    pub fn by_content_type(content_type: &str) -> Result<Self, LanguageError> {
         let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match media_type.split_once('/') {
             None if media_type.is_empty() => Ok(Self::Json),
-            None => Err(UnknownLanguage::Malformed),
-            Some((_, adapter)) => Self::by_adapter(adapter).ok_or_else(|| UnknownLanguage::Adapter(adapter.to_owned())),
+            None => Err(LanguageError::Malformed),
+            Some((_, adapter)) => Self::by_adapter(adapter).ok_or_else(|| LanguageError::Adapter(adapter.to_owned())),
         }
     }
 
@@ -57,14 +57,14 @@ impl Language {
 /// The reason why a `Content-Type` selects no language. Displays Caddy's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum UnknownLanguage {
+pub enum LanguageError {
     /// It is not a media type.
     Malformed,
     /// There is no adapter of this name.
     Adapter(String),
 }
 
-impl fmt::Display for UnknownLanguage {
+impl fmt::Display for LanguageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed => f.write_str("malformed Content-Type"),
@@ -73,7 +73,7 @@ impl fmt::Display for UnknownLanguage {
     }
 }
 
-impl std::error::Error for UnknownLanguage {}
+impl std::error::Error for LanguageError {}
 
 /// A configuration as text.
 #[derive(Debug, Clone)]
@@ -98,14 +98,14 @@ pub struct AdaptedDocument {
 
 /// A mistake in a configuration's text, with its position.
 #[derive(Debug)]
-pub enum Mistake {
+pub enum DocumentError {
     /// A mistake in a Caddyfile.
     Caddyfile(caddyfile::Error),
     /// Text that is not JSON: the message, position included.
     Json(String),
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for DocumentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Caddyfile(error) => error.fmt(f),
@@ -114,7 +114,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for DocumentError {}
 
 impl Document {
     /// Adapts the text to JSON. `environment` looks up `{$NAME}`.
@@ -125,7 +125,7 @@ impl Document {
         &self,
         directives: &Directives,
         environment: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<AdaptedDocument, Mistake> {
+    ) -> Result<AdaptedDocument, DocumentError> {
         match self.language {
             Language::Json => {
                 let json = causeway_config::json::parse(self.text.as_bytes()).map_err(|error| self.no_json(&error))?;
@@ -133,7 +133,7 @@ impl Document {
             }
             Language::Caddyfile => {
                 let adapted = caddyfile::adapt(&self.text, &self.name, directives, environment);
-                let adapted = adapted.map_err(Mistake::Caddyfile)?;
+                let adapted = adapted.map_err(DocumentError::Caddyfile)?;
                 Ok(AdaptedDocument { json: adapted.json, warnings: adapted.warnings, sites: adapted.sites })
             }
         }
@@ -146,17 +146,17 @@ impl Document {
     }
 
     /// Returns the message for a refused configuration, with its position in the text.
-    pub fn explain_fault(&self, adapted: &AdaptedDocument, fault: &LoadFault) -> String {
+    pub fn explain_fault(&self, adapted: &AdaptedDocument, fault: &LoadError) -> String {
         match fault {
-            LoadFault::Config(error) => self.explain(adapted, error),
-            LoadFault::TlsPolicy(error) if self.language == Language::Caddyfile => self.bad_policy(error),
+            LoadError::Config(error) => self.explain(adapted, error),
+            LoadError::TlsPolicy(error) if self.language == Language::Caddyfile => self.bad_policy(error),
             fault => format!("{}: {fault}", self.name),
         }
     }
 
     /// Returns the message for a refusal of the JSON, with the line of the Caddyfile that produced the value if it is
     /// known.
-    pub fn explain(&self, adapted: &AdaptedDocument, error: &LoadError) -> String {
+    pub fn explain(&self, adapted: &AdaptedDocument, error: &PlanError) -> String {
         match adapted.origin(error) {
             Some(site) => format!("{}: {}", site.at, needs_dns(site)),
             None => self.refused(error),
@@ -164,7 +164,7 @@ impl Document {
     }
 
     /// Formats a JSON syntax error, with the position first, as editors expect it.
-    fn no_json(&self, error: &serde_json::Error) -> Mistake {
+    fn no_json(&self, error: &serde_json::Error) -> DocumentError {
         let (line, column) = (error.line(), error.column());
         let words = error.to_string();
         let words = words.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&words);
@@ -173,7 +173,7 @@ impl Document {
         let is_object = inner.is_some_and(|inner| inner.is_empty() || inner.starts_with(['"', '}']));
         let hint = if is_object { "" } else { "; is it a Caddyfile? --adapter caddyfile" };
         // serde_json reports an unexpected end as column 0 of the line after the last.
-        Mistake::Json(format!("{}:{line}:{}: {words}, expected JSON{hint}", self.name, column.max(1)))
+        DocumentError::Json(format!("{}:{line}:{}: {words}, expected JSON{hint}", self.name, column.max(1)))
     }
 
     /// The places of a word of the text, which may come from the process's environment.
@@ -201,10 +201,10 @@ impl Document {
     }
 
     /// Describes a refusal by the line of the Caddyfile that produced the value, or else by its path in the JSON.
-    fn refused(&self, error: &LoadError) -> String {
+    fn refused(&self, error: &PlanError) -> String {
         let refused = match (self.language, error) {
-            (Language::Caddyfile, LoadError::Build(refused)) => refused,
-            (Language::Caddyfile, LoadError::Certificates(fault)) => return self.bad_certificate(&fault.to_string()),
+            (Language::Caddyfile, PlanError::Build(refused)) => refused,
+            (Language::Caddyfile, PlanError::Certificates(fault)) => return self.bad_certificate(&fault.to_string()),
             _ => return format!("{}: {error}", self.name),
         };
         let not_built =
@@ -266,14 +266,14 @@ impl AdaptedDocument {
     }
 
     /// Returns the site address that an error is about. When several match, prefers one that does not use `http://`.
-    fn origin(&self, error: &LoadError) -> Option<&SiteOrigin> {
-        let LoadError::NeedsDns { site } = error else { return None };
+    fn origin(&self, error: &PlanError) -> Option<&SiteOrigin> {
+        let PlanError::NeedsDns { site } = error else { return None };
         let fits = |origin: &&SiteOrigin| origin.host == *site || format!(":{}", origin.port) == *site;
         self.sites.iter().filter(fits).min_by_key(|origin| origin.scheme == "http")
     }
 }
 
-impl Mistake {
+impl DocumentError {
     /// Returns the message, with Caddy's wording on a second line unless the first contains it. Scripts search for that
     /// wording.
     pub fn with_caddys_words(&self) -> String {

@@ -19,7 +19,7 @@
 //! - `admins`: the listeners of the admin API
 //! - `conflicts`: detects address conflicts between sites and the admin API
 //! - `upgrade`: the handover to another process
-//! - `fault`: the reasons for refusing a configuration
+//! - `error`: the reasons for refusing a configuration
 //!
 //! The admin API uses [`Control`] like every other caller. This module holds its listener only because the
 //! configuration sets its address.
@@ -31,7 +31,7 @@ mod builder;
 mod certificates;
 mod conflicts;
 mod control;
-mod fault;
+mod error;
 mod getters;
 mod ids;
 mod measures;
@@ -56,7 +56,7 @@ use std::time::{Duration, Instant};
 
 use causeway_certs::{Certificate, Lasting, replace};
 use causeway_config::caddyfile::Directives;
-use causeway_config::plan::{self, AdminAddress, LoadError, Loaded};
+use causeway_config::plan::{self, AdminAddress, Loaded, PlanError};
 use causeway_engine::{BlockingSpec, Engine, EngineSpec, Pulse, StartError};
 use causeway_modules::logs::{self, Logs};
 use causeway_modules::trace;
@@ -66,16 +66,16 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use acme::Attempt;
 pub use autosave::autosave_path;
-pub use builder::{Builder, Configuration, Refused, Running, StartFault};
+pub use builder::{Builder, Configuration, RefusedConfiguration, Running, ServerStartError};
 pub use certificates::{AuthorityFacts, CertificateStatus, data_folder};
 pub use control::{By, Change, Control, Excerpt, Force, LoadRequest, Status, Stopping};
-pub use fault::{ChangeFault, LoadFault};
-pub use ids::IdFault;
-pub use pull::PullFault;
+pub use error::{ChangeError, LoadError};
+pub use ids::IdError;
+pub use pull::PullError;
 pub use source::ConfigFile;
 pub use storage::open_storage;
-pub use tree::{TreeFault, Verb};
-pub use upgrade::{Handover, SuccessorStart, UpgradeFault, UpgradeOffer};
+pub use tree::{TreeError, Verb};
+pub use upgrade::{Handover, SuccessorStart, UpgradeError, UpgradeOffer};
 
 use crate::admin::{self, Access, AdminState, RemoteGuard, Rules};
 use crate::document::log_warnings;
@@ -132,7 +132,7 @@ pub enum Stage<'s> {
     /// A load has ended: the server serves this configuration at these addresses, each with whether it serves TLS.
     Loaded(&'s [(BoundAddress, bool)]),
     /// A load has ended: the server keeps its configuration.
-    Refused(&'s LoadFault),
+    Refused(&'s LoadError),
     /// The server begins to stop.
     Stopping,
 }
@@ -201,7 +201,7 @@ impl Server {
         mut settings: ServerSettings,
         config: Value,
         follows: Option<ConfigFile>,
-    ) -> Result<Self, LoadFault> {
+    ) -> Result<Self, LoadError> {
         let (workers, handed) = (settings.workers, std::mem::take(&mut settings.handed));
         let fixed = settings;
         let (control, commands) = Control::channel();
@@ -222,7 +222,7 @@ impl Server {
             blocking: BlockingSpec::default(),
         };
         let engine = Engine::start_with(spec, handed.sites);
-        let engine = engine.map_err(LoadFault::Sites)?;
+        let engine = engine.map_err(LoadError::Sites)?;
         custody.serve();
         let metrics = fixed.registry.metrics();
         control.observe(engine.observer());
@@ -324,7 +324,7 @@ impl Server {
                 Command::Upgrade(binary, reply) => match self.upgrade(binary, &mut deferred).await {
                     Ok(process) => {
                         let _ = reply.send(Ok(process));
-                        // The callers of waiting commands get `LoadFault::Stopping`, and may send them to the other process.
+                        // The callers of waiting commands get `LoadError::Stopping`, and may send them to the other process.
                         deferred.clear();
                         return self.leave(process).await;
                     }
@@ -348,7 +348,7 @@ impl Server {
     async fn end(mut self, done: oneshot::Sender<()>) {
         (self.fixed.stages)(&Stage::Stopping);
         self.pulling = None;
-        // Dropping a queued command drops its reply channel, so its caller gets `LoadFault::Stopping`.
+        // Dropping a queued command drops its reply channel, so its caller gets `LoadError::Stopping`.
         self.commands.close();
         while self.commands.try_recv().is_ok() {}
         // During the delay the server still serves normally, so that load balancers can notice: placeholders expose the
@@ -377,10 +377,10 @@ impl Server {
         &mut self,
         binary: Option<PathBuf>,
         deferred: &mut VecDeque<Command>,
-    ) -> Result<u32, UpgradeFault> {
-        let start = self.fixed.successor.as_ref().ok_or(UpgradeFault::Embedded)?;
-        let sites = self.engine.lend().await.map_err(UpgradeFault::Sockets)?;
-        let admin = self.admins.lend().await.map_err(UpgradeFault::Sockets)?;
+    ) -> Result<u32, UpgradeError> {
+        let start = self.fixed.successor.as_ref().ok_or(UpgradeError::Embedded)?;
+        let sites = self.engine.lend().await.map_err(UpgradeError::Sockets)?;
+        let admin = self.admins.lend().await.map_err(UpgradeError::Sockets)?;
         let config = self.tree.get("config").cloned().unwrap_or_default();
         let (follows, sockets) = (self.follows.clone(), Handover { sites, admin });
         let is_withdrawn = Arc::new(AtomicBool::new(false));
@@ -388,7 +388,7 @@ impl Server {
         let mut started = start(offer);
         loop {
             let command = tokio::select! {
-                started = &mut started => return started.map_err(UpgradeFault::Successor),
+                started = &mut started => return started.map_err(UpgradeError::Successor),
                 Some(command) = self.commands.recv(), if deferred.len() < WAITING_MAX => command,
             };
             match command {
@@ -420,16 +420,16 @@ impl Server {
         let _ = tokio::task::spawn_blocking(|| logs::end_all(LOG_GRACE)).await;
     }
 
-    async fn load(&mut self, load: LoadRequest) -> Result<(), LoadFault> {
+    async fn load(&mut self, load: LoadRequest) -> Result<(), LoadError> {
         self.replaced(json!({ "config": load.config }), load.force, &load.by).await?;
         self.changed(&load.by);
         Ok(())
     }
 
-    async fn load_pulled(&mut self, load: PulledLoad) -> Result<(), LoadFault> {
+    async fn load_pulled(&mut self, load: PulledLoad) -> Result<(), LoadError> {
         // An operator's configuration, which came first, must stay.
         if load.generation != self.generation {
-            return Err(LoadFault::Outdated);
+            return Err(LoadError::Outdated);
         }
         if Some(&load.config) == self.tree.get("config") {
             // Quietly: this is the usual result of a poll.
@@ -441,7 +441,7 @@ impl Server {
         Ok(())
     }
 
-    async fn change(&mut self, change: Change) -> Result<(), ChangeFault> {
+    async fn change(&mut self, change: Change) -> Result<(), ChangeError> {
         let path = self.resolve(&change.path)?;
         if let Some(tag) = &change.if_match {
             self.still_matches(tag)?;
@@ -449,7 +449,7 @@ impl Server {
         // Change a copy, so that a failure at any step leaves the current tree intact.
         let mut tree = self.tree.clone();
         tree::change(&mut tree, change.verb, &path, change.value)?;
-        self.replaced(tree, change.force, &change.by).await.map_err(ChangeFault::Load)?;
+        self.replaced(tree, change.force, &change.by).await.map_err(ChangeError::Load)?;
         self.changed(&change.by);
         Ok(())
     }
@@ -462,7 +462,7 @@ impl Server {
         names
     }
 
-    fn read(&self, path: &str) -> Result<Excerpt, ChangeFault> {
+    fn read(&self, path: &str) -> Result<Excerpt, ChangeError> {
         let path = self.resolve(path)?;
         let json = encode(tree::read(&self.tree, &path)?);
         let etag = format!("\"{path} {}\"", hash(&json));
@@ -470,25 +470,25 @@ impl Server {
     }
 
     /// Resolves `/id/NAME/…` to a path under `/config`. Other paths are returned unchanged.
-    fn resolve(&self, path: &str) -> Result<String, ChangeFault> {
+    fn resolve(&self, path: &str) -> Result<String, ChangeError> {
         let Some(named) = path.strip_prefix("/id/") else { return Ok(path.to_owned()) };
         let (id, rest) = named.split_once('/').unwrap_or((named, ""));
         if id.is_empty() {
-            return Err(ChangeFault::NoId);
+            return Err(ChangeError::NoId);
         }
-        let place = self.ids.get(id).ok_or_else(|| ChangeFault::UnknownId(id.to_owned()))?;
+        let place = self.ids.get(id).ok_or_else(|| ChangeError::UnknownId(id.to_owned()))?;
         let rest = rest.trim_end_matches('/');
         Ok(if rest.is_empty() { place.clone() } else { format!("{place}/{rest}") })
     }
 
     /// Compares an `If-Match` tag with the tree. Caddy's entity tags include their path, so the tag of an object also
     /// guards a change deeper inside it.
-    fn still_matches(&self, tag: &str) -> Result<(), ChangeFault> {
+    fn still_matches(&self, tag: &str) -> Result<(), ChangeError> {
         let inner = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
-        let inner = inner.ok_or(ChangeFault::BadIfMatch("quoted string"))?;
+        let inner = inner.ok_or(ChangeError::BadIfMatch("quoted string"))?;
         let words: Vec<_> = inner.split_whitespace().collect();
-        let [path, tag] = words[..] else { return Err(ChangeFault::BadIfMatch("format \"<path> <hash>\"")) };
-        if hash(&encode(tree::read(&self.tree, path)?)) == tag { Ok(()) } else { Err(ChangeFault::Changed) }
+        let [path, tag] = words[..] else { return Err(ChangeError::BadIfMatch("format \"<path> <hash>\"")) };
+        if hash(&encode(tree::read(&self.tree, path)?)) == tag { Ok(()) } else { Err(ChangeError::Changed) }
     }
 
     /// Stops following the file after a load by a peer, unless the new configuration comes from that file.
@@ -502,7 +502,7 @@ impl Server {
     }
 
     /// Serves the configuration in `tree`, and records a refusal in the metrics.
-    async fn replaced(&mut self, tree: Value, force: Force, by: &By) -> Result<(), LoadFault> {
+    async fn replaced(&mut self, tree: Value, force: Force, by: &By) -> Result<(), LoadError> {
         (self.fixed.stages)(&Stage::Loading);
         let replaced = self.replace(tree, force, by).await;
         match &replaced {
@@ -517,7 +517,7 @@ impl Server {
 
     /// Serves the configuration in `tree`. Does nothing when it is unchanged and `force` allows that. Every step that
     /// can fail comes before the first change.
-    async fn replace(&mut self, tree: Value, force: Force, by: &By) -> Result<(), LoadFault> {
+    async fn replace(&mut self, tree: Value, force: Force, by: &By) -> Result<(), LoadError> {
         let config = tree.get("config").cloned().unwrap_or_default();
         if force == Force::IfChanged && Some(&config) == self.tree.get("config") {
             tracing::info!("the configuration is unchanged");
@@ -537,7 +537,7 @@ impl Server {
         if let Err(error) = self.engine.reload(loaded.listeners, Arc::new(loaded.plan), Some(custody.finder())).await {
             // Withdraw the wider rules: the configuration stays as it was.
             self.admins.withdraw(change).await;
-            return Err(LoadFault::Sites(error));
+            return Err(LoadError::Sites(error));
         }
         // The engine serves the new configuration now; no later step can fail the load.
         let known = self.authorities();
@@ -601,11 +601,11 @@ impl Server {
 
 impl ServerSettings {
     /// Compiles on a blocking thread: other callers wait for the server's task, and workers must not stall.
-    async fn compile(&self, config: Value) -> Result<Compiled, LoadFault> {
+    async fn compile(&self, config: Value) -> Result<Compiled, LoadError> {
         let registry = Arc::clone(&self.registry);
         let data = self.data.clone();
         let compiled = tokio::task::spawn_blocking(move || compile(config, &registry, &data));
-        compiled.await.unwrap_or(Err(LoadFault::Broken))
+        compiled.await.unwrap_or(Err(LoadError::Broken))
     }
 
     /// Obtains the certificates that the configuration manages, reusing those of `before`.
@@ -614,13 +614,13 @@ impl ServerSettings {
         loaded: &Loaded,
         certificates: Vec<Certificate>,
         before: Option<&Custody>,
-    ) -> Result<Custody, LoadFault> {
+    ) -> Result<Custody, LoadError> {
         let storage = storage::open(&loaded.storage, &self.data)?;
         Custody::open(&loaded.certificates, certificates, storage, &self.data, before).await
     }
 
     /// Obtains the certificates of the server's identity, reusing those of `before`.
-    async fn identity(&self, loaded: &Loaded, before: Option<&Custody>) -> Result<Option<Custody>, LoadFault> {
+    async fn identity(&self, loaded: &Loaded, before: Option<&Custody>) -> Result<Option<Custody>, LoadError> {
         let Some(identity) = &loaded.admin.identity else { return Ok(None) };
         let storage = storage::open(&loaded.storage, &self.data)?;
         Custody::open(&identity.certificates, Vec::new(), storage, &self.data, before).await.map(Some)
@@ -632,16 +632,16 @@ impl ServerSettings {
         loaded: &Loaded,
         by: &By,
         identity: Option<&Custody>,
-    ) -> Result<(Option<Puller>, Option<PulledConfig>), LoadFault> {
+    ) -> Result<(Option<Puller>, Option<PulledConfig>), LoadError> {
         let Some(pull) = &loaded.admin.pull else { return Ok((None, None)) };
         let names = loaded.admin.identity.iter().flat_map(|identity| &identity.identifiers);
         let identity = identity.zip(names.into_iter().next());
         let identity =
             identity.map(|(custody, name)| ServerIdentity { certificates: custody.finder(), name: name.clone() });
         let puller = Puller::new(pull, &self.directives, &self.environment, identity);
-        let fault = |fault| LoadFault::Pull(puller.name().to_owned(), fault);
+        let fault = |fault| LoadError::Pull(puller.name().to_owned(), fault);
         if *by == By::Pull && puller.is_immediate() {
-            return Err(fault(PullFault::Recursive));
+            return Err(fault(PullError::Recursive));
         }
         let pulled = puller.pull_at_once().await.map_err(fault)?;
         Ok((Some(puller), pulled))
@@ -678,33 +678,33 @@ impl ServerSettings {
 ///
 /// # Errors
 /// Returns the reason when the configuration cannot be served.
-pub fn validate(config: Value, registry: &Registry) -> Result<Vec<String>, LoadFault> {
+pub fn validate(config: Value, registry: &Registry) -> Result<Vec<String>, LoadError> {
     Ok(compile(config, registry, &data_folder())?.loaded.notes)
 }
 
-fn compile(mut config: Value, registry: &Registry, data: &Path) -> Result<Compiled, LoadFault> {
-    let ids = ids::index(&config).map_err(LoadFault::Ids)?;
+fn compile(mut config: Value, registry: &Registry, data: &Path) -> Result<Compiled, LoadError> {
+    let ids = ids::index(&config).map_err(LoadError::Ids)?;
     ids::strip(&mut config);
-    let logs = open_logs(&config, registry).map_err(|error| LoadFault::Config(error.into()))?;
+    let logs = open_logs(&config, registry).map_err(|error| LoadError::Config(error.into()))?;
     let reader = Reader::new(data);
     // The plan needs the names in certificate files, so they are read now and kept for `Custody`.
-    let loaded = plan::load_with(&config, registry, &reader).map_err(LoadFault::Config)?;
+    let loaded = plan::load_with(&config, registry, &reader).map_err(LoadError::Config)?;
     causeway_engine::check_tls(&loaded.listeners).map_err(|error| match error {
-        StartError::Tls(error) => LoadFault::TlsPolicy(error),
-        error => LoadFault::Sites(error),
+        StartError::Tls(error) => LoadError::TlsPolicy(error),
+        error => LoadError::Sites(error),
     })?;
     let identity = loaded.admin.identity.as_ref().map(|identity| &identity.certificates);
     for certificates in std::iter::once(&loaded.certificates).chain(identity) {
-        acme::check(certificates).map_err(LoadFault::Config)?;
-        certificates::check(certificates).map_err(LoadFault::Config)?;
+        acme::check(certificates).map_err(LoadError::Config)?;
+        certificates::check(certificates).map_err(LoadError::Config)?;
     }
-    let remote = remote_rules(&loaded.admin).map_err(LoadFault::Config)?;
-    pull::check(loaded.admin.pull.as_ref()).map_err(LoadFault::Config)?;
+    let remote = remote_rules(&loaded.admin).map_err(LoadError::Config)?;
+    pull::check(loaded.admin.pull.as_ref()).map_err(LoadError::Config)?;
     Ok(Compiled { ids, loaded, remote, logs, certificates: reader.into_read() })
 }
 
 /// Returns the rules of the remote admin API; `None` when there is none.
-fn remote_rules(admin: &plan::Admin) -> Result<Option<Rules>, LoadError> {
+fn remote_rules(admin: &plan::Admin) -> Result<Option<Rules>, PlanError> {
     let Some(remote) = &admin.remote else { return Ok(None) };
     let identifiers = admin.identity.as_ref().map_or(&[][..], |identity| &identity.identifiers);
     let guard = Arc::new(RemoteGuard::new(remote, identifiers)?);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use causeway::Server;
 use causeway::caddyfile::{Order, RegisterError, Syntax};
 use causeway::pipeline::async_handler;
-use causeway::server::{LoadFault, Running, StartFault};
+use causeway::server::{LoadError, Running, ServerStartError};
 use serde_json::{Value, json};
 
 /// Runs a test on a runtime like the command line's.
@@ -97,7 +97,7 @@ fn reload_and_drain() {
         assert_eq!(served(&server, "/").await.1, "CHANGED\n");
         assert_eq!(server.addresses(), before, "the listener stays");
         let fault = server.reload(":0 {\n\tbind 127.0.0.1\n\tshout\n}\n").await.unwrap_err();
-        assert!(matches!(fault, StartFault::Mistake(_)), "{fault}");
+        assert!(matches!(fault, ServerStartError::Document(_)), "{fault}");
         assert_eq!(served(&server, "/").await.1, "CHANGED\n", "what ran before runs on");
         let handler = json!({ "handler": "shout", "text": "json", "times": 1 });
         let json = json!({ "apps": { "http": { "servers": { "a": {
@@ -168,8 +168,8 @@ fn refused_settings() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let site = format!("http://{}\nrespond hello\n", taken.local_addr().unwrap());
         let fault = Server::builder().caddyfile(site).workers(1).start().await.unwrap_err();
-        let StartFault::Load(refused) = fault else { panic!("{fault}") };
-        assert!(matches!(refused.fault(), LoadFault::Sites(_)) && refused.fault().is_port_in_use());
+        let ServerStartError::Load(refused) = fault else { panic!("{fault}") };
+        assert!(matches!(refused.fault(), LoadError::Sites(_)) && refused.fault().is_port_in_use());
     });
     assert_eq!(
         causeway::caddyfile::Directives::standard().register("log", Order::First, syntax()),

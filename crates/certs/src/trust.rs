@@ -68,13 +68,13 @@ pub struct StoreOutcome {
     /// The store's usual name.
     pub store: String,
     /// Whether the store changed; `Ok(false)`: it already had the requested content.
-    pub result: Result<bool, StoreFault>,
+    pub result: Result<bool, TrustStoreError>,
 }
 
 /// Why a trust store could not be changed.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum StoreFault {
+pub enum TrustStoreError {
     /// This user may not write it.
     NotPermitted,
     /// Reading or writing a file failed.
@@ -85,7 +85,7 @@ pub enum StoreFault {
     Program(String, String),
 }
 
-impl fmt::Display for StoreFault {
+impl fmt::Display for TrustStoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotPermitted => f.write_str("only root may change it"),
@@ -96,7 +96,7 @@ impl fmt::Display for StoreFault {
     }
 }
 
-impl std::error::Error for StoreFault {}
+impl std::error::Error for TrustStoreError {}
 
 impl TrustedRoot {
     /// Reads the first certificate of a PEM text. `place` names the text in error messages.
@@ -156,7 +156,7 @@ impl TrustStores {
         places.into_iter().find(|(_, folder)| folder.is_dir())
     }
 
-    fn add_to_system(&self, family: &Family, folder: &Path, root: &TrustedRoot) -> Result<bool, StoreFault> {
+    fn add_to_system(&self, family: &Family, folder: &Path, root: &TrustedRoot) -> Result<bool, TrustStoreError> {
         if !copies(folder, root)?.is_empty() {
             return Ok(false);
         }
@@ -170,7 +170,7 @@ impl TrustStores {
         Ok(true)
     }
 
-    fn remove_from_system(&self, family: &Family, folder: &Path, root: &TrustedRoot) -> Result<bool, StoreFault> {
+    fn remove_from_system(&self, family: &Family, folder: &Path, root: &TrustedRoot) -> Result<bool, TrustStoreError> {
         let copies = copies(folder, root)?;
         if copies.is_empty() {
             return Ok(false);
@@ -184,7 +184,7 @@ impl TrustStores {
     }
 
     /// Does `work` for each NSS database of the user.
-    fn nss(&self, work: impl Fn(&Path) -> Result<bool, StoreFault>) -> Vec<StoreOutcome> {
+    fn nss(&self, work: impl Fn(&Path) -> Result<bool, TrustStoreError>) -> Vec<StoreOutcome> {
         let Some(home) = &self.home else { return Vec::new() };
         let single = NSS_SINGLE.iter().map(|folder| home.join(folder));
         let profiles = NSS_PROFILES.iter().filter_map(|folder| fs::read_dir(home.join(folder)).ok());
@@ -197,7 +197,7 @@ impl TrustStores {
         databases.map(outcome).collect()
     }
 
-    fn add_to_nss(&self, database: &Path, root: &TrustedRoot) -> Result<bool, StoreFault> {
+    fn add_to_nss(&self, database: &Path, root: &TrustedRoot) -> Result<bool, TrustStoreError> {
         if self.is_in_nss(database, root)? {
             return Ok(false);
         }
@@ -209,18 +209,18 @@ impl TrustStores {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| StoreFault::Program("certutil".to_owned(), error.to_string()))?;
+            .map_err(|error| TrustStoreError::Program("certutil".to_owned(), error.to_string()))?;
         if let Some(mut input) = child.stdin.take() {
             // A certutil that fails early closes its input; its own message is the better one.
             let _ = io::Write::write_all(&mut input, root.pem().as_bytes());
         }
         let done = child.wait_with_output();
-        let done = done.map_err(|error| StoreFault::Program("certutil".to_owned(), error.to_string()))?;
+        let done = done.map_err(|error| TrustStoreError::Program("certutil".to_owned(), error.to_string()))?;
         succeeded("certutil", &done)?;
         Ok(true)
     }
 
-    fn remove_from_nss(&self, database: &Path, root: &TrustedRoot) -> Result<bool, StoreFault> {
+    fn remove_from_nss(&self, database: &Path, root: &TrustedRoot) -> Result<bool, TrustStoreError> {
         if !self.is_in_nss(database, root)? {
             return Ok(false);
         }
@@ -228,14 +228,14 @@ impl TrustStores {
         Ok(true)
     }
 
-    fn is_in_nss(&self, database: &Path, root: &TrustedRoot) -> Result<bool, StoreFault> {
+    fn is_in_nss(&self, database: &Path, root: &TrustedRoot) -> Result<bool, TrustStoreError> {
         let mut certutil = self.certutil(database)?;
         let done = certutil.args(["-L", "-n", &root.label]).stdin(Stdio::null()).output();
-        let done = done.map_err(|error| StoreFault::Program("certutil".to_owned(), error.to_string()))?;
+        let done = done.map_err(|error| TrustStoreError::Program("certutil".to_owned(), error.to_string()))?;
         Ok(done.status.success())
     }
 
-    fn certutil(&self, database: &Path) -> Result<Command, StoreFault> {
+    fn certutil(&self, database: &Path) -> Result<Command, TrustStoreError> {
         let mut command = Command::new(self.program("certutil", "libnss3-tools or nss-tools")?);
         let mut place = OsString::from("sql:");
         place.push(database);
@@ -243,14 +243,14 @@ impl TrustStores {
         Ok(command)
     }
 
-    fn program(&self, name: &'static str, packages: &'static str) -> Result<PathBuf, StoreFault> {
+    fn program(&self, name: &'static str, packages: &'static str) -> Result<PathBuf, TrustStoreError> {
         let found = self.path.iter().map(|folder| folder.join(name)).find(|file| file.is_file());
-        found.ok_or(StoreFault::NoProgram(name, packages))
+        found.ok_or(TrustStoreError::NoProgram(name, packages))
     }
 }
 
 /// Returns the files of a folder that hold this certificate and no other one.
-fn copies(folder: &Path, root: &TrustedRoot) -> Result<Vec<PathBuf>, StoreFault> {
+fn copies(folder: &Path, root: &TrustedRoot) -> Result<Vec<PathBuf>, TrustStoreError> {
     let entries = fs::read_dir(folder).map_err(|error| fault(folder, error))?;
     let is_copy = |file: &PathBuf| {
         let text = fs::read(file).unwrap_or_default();
@@ -264,27 +264,27 @@ fn readable(file: &Path) -> io::Result<()> {
     fs::set_permissions(file, fs::Permissions::from_mode(0o644))
 }
 
-fn fault(path: &Path, error: io::Error) -> StoreFault {
+fn fault(path: &Path, error: io::Error) -> TrustStoreError {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => StoreFault::NotPermitted,
-        _ => StoreFault::File(path.to_owned(), error),
+        io::ErrorKind::PermissionDenied => TrustStoreError::NotPermitted,
+        _ => TrustStoreError::File(path.to_owned(), error),
     }
 }
 
-fn run(command: &mut Command) -> Result<(), StoreFault> {
+fn run(command: &mut Command) -> Result<(), TrustStoreError> {
     let name = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let done = command.stdin(Stdio::null()).output();
-    let done = done.map_err(|error| StoreFault::Program(name.clone(), error.to_string()))?;
+    let done = done.map_err(|error| TrustStoreError::Program(name.clone(), error.to_string()))?;
     succeeded(&name, &done)
 }
 
-fn succeeded(name: &str, done: &std::process::Output) -> Result<(), StoreFault> {
+fn succeeded(name: &str, done: &std::process::Output) -> Result<(), TrustStoreError> {
     if done.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&done.stderr);
     let last = said.trim().lines().last().unwrap_or("no message");
-    Err(StoreFault::Program(name.to_owned(), format!("{last} ({})", done.status)))
+    Err(TrustStoreError::Program(name.to_owned(), format!("{last} ({})", done.status)))
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ pub struct Loaded {
 /// Why a configuration was rejected.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum LoadError {
+pub enum PlanError {
     /// A value is invalid. The error holds its JSON path.
     Build(BuildError),
     /// A wildcard site needs a certificate from a public authority, which signs it only after the challenge DNS-01, and no DNS provider is
@@ -91,11 +91,11 @@ pub enum LoadError {
         site: String,
     },
     /// A certificate that the operator supplies cannot be loaded.
-    Certificates(CertificateFault),
+    Certificates(CertificateReadError),
 }
 
 /// Why certificates cannot be loaded, from the caller's loader. One line that names the file.
-pub type CertificateFault = Box<dyn std::error::Error + Send + Sync>;
+pub type CertificateReadError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Reads the certificates that a configuration names, while it is compiled. Blocks on disk and network. Without an implementation of their
 /// own, the methods are errors.
@@ -104,13 +104,13 @@ pub trait CertificateReader {
     ///
     /// # Errors
     /// A certificate cannot be loaded.
-    fn load(&self, sources: &[CertificateSource], storage: &Storage) -> Result<Vec<String>, CertificateFault>;
+    fn load(&self, sources: &[CertificateSource], storage: &Storage) -> Result<Vec<String>, CertificateReadError>;
 
     /// Returns the authorities that the system trusts.
     ///
     /// # Errors
     /// None can be read.
-    fn system(&self) -> Result<CertificateList, CertificateFault> {
+    fn system(&self) -> Result<CertificateList, CertificateReadError> {
         Err(NOT_READ.into())
     }
 
@@ -123,7 +123,7 @@ pub trait CertificateReader {
         &self,
         authority: &CertificateAuthority,
         usual: &Storage,
-    ) -> Result<AuthorityCertificates, CertificateFault> {
+    ) -> Result<AuthorityCertificates, CertificateReadError> {
         let _ = (authority, usual);
         Err(NOT_READ.into())
     }
@@ -132,7 +132,7 @@ pub trait CertificateReader {
     ///
     /// # Errors
     /// The storage cannot be read, or has no such key.
-    fn stored(&self, storage: &Storage, key: &str) -> Result<Vec<u8>, CertificateFault> {
+    fn stored(&self, storage: &Storage, key: &str) -> Result<Vec<u8>, CertificateReadError> {
         let _ = (storage, key);
         Err(NOT_READ.into())
     }
@@ -141,7 +141,7 @@ pub trait CertificateReader {
     ///
     /// # Errors
     /// The server does not answer with status 200.
-    fn fetched(&self, url: &str, tls: &EndpointTls) -> Result<Vec<u8>, CertificateFault> {
+    fn fetched(&self, url: &str, tls: &EndpointTls) -> Result<Vec<u8>, CertificateReadError> {
         let _ = (url, tls);
         Err(NOT_READ.into())
     }
@@ -160,14 +160,14 @@ pub struct AuthorityCertificates {
 struct NoReader;
 
 impl CertificateReader for NoReader {
-    fn load(&self, _: &[CertificateSource], _: &Storage) -> Result<Vec<String>, CertificateFault> {
+    fn load(&self, _: &[CertificateSource], _: &Storage) -> Result<Vec<String>, CertificateReadError> {
         Ok(Vec::new())
     }
 }
 
 const NOT_READ: &str = "the configuration is compiled without its certificates";
 
-impl std::fmt::Display for LoadError {
+impl std::fmt::Display for PlanError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Build(error) => {
@@ -194,9 +194,9 @@ impl std::fmt::Display for LoadError {
     }
 }
 
-impl std::error::Error for LoadError {}
+impl std::error::Error for PlanError {}
 
-impl From<BuildError> for LoadError {
+impl From<BuildError> for PlanError {
     fn from(error: BuildError) -> Self {
         Self::Build(error)
     }
@@ -264,7 +264,7 @@ struct MetricsConfig {
 /// # Errors
 /// Returns the first invalid value, with its JSON path, or the first site that needs a certificate from a public
 /// authority.
-pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, LoadError> {
+pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, PlanError> {
     load_with(json, registry, &NoReader)
 }
 
@@ -272,7 +272,7 @@ pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, LoadError> {
 ///
 /// # Errors
 /// Returns the first invalid value, with its JSON path.
-pub fn load_storage(json: &Value, registry: &Registry) -> Result<Storage, LoadError> {
+pub fn load_storage(json: &Value, registry: &Registry) -> Result<Storage, PlanError> {
     let written = json.get("storage").filter(|written| !written.is_null());
     Ok(storage::read(written, &mut Build::new(registry))?)
 }
@@ -281,7 +281,7 @@ pub fn load_storage(json: &Value, registry: &Registry) -> Result<Storage, LoadEr
 ///
 /// # Errors
 /// As [`load`]; also if a certificate cannot be loaded.
-pub fn load_with(json: &Value, registry: &Registry, reader: &dyn CertificateReader) -> Result<Loaded, LoadError> {
+pub fn load_with(json: &Value, registry: &Registry, reader: &dyn CertificateReader) -> Result<Loaded, PlanError> {
     let mut build = Build::new(registry);
     let config: RootConfig = if json.is_null() { RootConfig::default() } else { parse(json, &build)? };
     let (admin, storage) = admin::read(&config, &mut build)?;
@@ -319,7 +319,7 @@ pub fn load_with(json: &Value, registry: &Registry, reader: &dyn CertificateRead
     let admin = admin.with_identity(config.admin.as_ref(), &tls, &authorities, &mut build)?;
     let has_challenges = admin.identity.as_ref().is_some_and(|identity| !identity.certificates.public.is_empty());
     let others = if has_challenges { https::OtherChallenges::Some } else { https::OtherChallenges::None };
-    let loaded = reader.load(&tls.sources, &storage).map_err(LoadError::Certificates)?;
+    let loaded = reader.load(&tls.sources, &storage).map_err(PlanError::Certificates)?;
     let unbuilt = http.servers.iter().filter(|(_, server)| server.names_http3());
     let mut notes: Vec<_> = unbuilt
         .map(|(name, _)| format!("server {name}: HTTP/3 is not built yet; serving its other protocols"))
@@ -416,7 +416,7 @@ fn serve(
     authorities: &mut Vec<CertificateAuthority>,
     notes: &mut Vec<String>,
     build: &mut Build<'_>,
-) -> Result<Served, LoadError> {
+) -> Result<Served, PlanError> {
     let Surroundings { logs, ports, tls, loaded, others } = *surroundings;
     let policies: Vec<_> = servers.iter_mut().map(|server| server.policies.take()).collect();
     let mut sites: Vec<_> = servers

@@ -3,7 +3,7 @@
 use std::task::{Context as Task, Poll};
 
 use causeway_message::{Chunk, FieldMap};
-use causeway_pipeline::{Body, BodyFault, BodyReader, Frame};
+use causeway_pipeline::{Body, BodyError, BodyReader, Frame};
 
 use crate::worker::Core;
 
@@ -18,7 +18,7 @@ pub(crate) enum Pull {
     /// The source has no bytes yet, and wakes the task when it has.
     Pending,
     /// The source failed; the content is incomplete.
-    Failed(BodyFault),
+    Failed(BodyError),
 }
 
 /// The content of a message that is being sent.
@@ -67,8 +67,8 @@ impl Content {
     }
 }
 
-impl From<Poll<Option<Result<Frame, BodyFault>>>> for Pull {
-    fn from(polled: Poll<Option<Result<Frame, BodyFault>>>) -> Self {
+impl From<Poll<Option<Result<Frame, BodyError>>>> for Pull {
+    fn from(polled: Poll<Option<Result<Frame, BodyError>>>) -> Self {
         match polled {
             Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => Self::Chunk(chunk),
             Poll::Ready(Some(Ok(Frame::Trailers(fields)))) => Self::Trailers(fields),

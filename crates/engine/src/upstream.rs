@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_pipeline::upstream::{Calls, Carried, ConnectionSlot, PoolShare, Upstream};
-use causeway_pipeline::{CallFault, Transport, Versions};
+use causeway_pipeline::{CallError, Transport, Versions};
 use progress::Span;
 
 use crate::clock;
@@ -185,7 +185,7 @@ impl UpstreamPool {
             return self.connect(waiting, slot);
         }
         if let Err(refused) = self.waiting.push(waiting) {
-            refused.call.fail(CallFault::Busy);
+            refused.call.fail(CallError::Busy);
         }
         self.watch_queue();
     }
@@ -255,7 +255,7 @@ impl UpstreamPool {
 
     /// A connection could not be opened: fails the calls handed to it, and all waiting calls if there is no other connection. Otherwise opens
     /// another one for them, because the present ones may stay busy.
-    fn unreachable(&self, link: &Rc<Link>, fault: &CallFault) {
+    fn unreachable(&self, link: &Rc<Link>, fault: &CallError) {
         self.links.remove(link);
         let handed = std::mem::take(&mut *link.inbox.borrow_mut());
         // While another connection works, the address is reachable after all, and the waiting calls keep their chance.

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::fault::FastCgiFault;
+use crate::error::FastCgiError;
 
 /// Digits of a chunk's size: as many as fit into 64 bits.
 const DIGITS_MAX: u8 = 16;
@@ -39,7 +39,7 @@ impl ChunkPosition {
 
     /// Parses bytes. Returns how many were consumed, at least one of a not empty `input`, and the range of the data among
     /// them, which may be empty.
-    pub(crate) fn handle(&mut self, input: &[u8]) -> Result<(usize, Range<usize>), FastCgiFault> {
+    pub(crate) fn handle(&mut self, input: &[u8]) -> Result<(usize, Range<usize>), FastCgiError> {
         for (at, &byte) in input.iter().enumerate() {
             *self = match *self {
                 Self::Data { left } => {
@@ -49,19 +49,19 @@ impl ChunkPosition {
                     return Ok((at + len, at..at + len));
                 }
                 Self::Size { size, digits } => match char::from(byte).to_digit(16) {
-                    Some(_) if digits == DIGITS_MAX => return Err(FastCgiFault::Chunk),
+                    Some(_) if digits == DIGITS_MAX => return Err(FastCgiError::Chunk),
                     Some(digit) => Self::Size { size: size << 4 | u64::from(digit), digits: digits + 1 },
-                    None if digits == 0 => return Err(FastCgiFault::Chunk),
+                    None if digits == 0 => return Err(FastCgiError::Chunk),
                     None if byte == b'\n' => Self::begin(size),
                     None if matches!(byte, b'\r' | b';' | b' ' | b'\t') => Self::Line { size, skipped: 0 },
-                    None => return Err(FastCgiFault::Chunk),
+                    None => return Err(FastCgiError::Chunk),
                 },
                 Self::Line { size, .. } if byte == b'\n' => Self::begin(size),
-                Self::Line { skipped: EXTENSION_BYTES_MAX, .. } => return Err(FastCgiFault::Chunk),
+                Self::Line { skipped: EXTENSION_BYTES_MAX, .. } => return Err(FastCgiError::Chunk),
                 Self::Line { size, skipped } => Self::Line { size, skipped: skipped + 1 },
                 Self::DataEnd { .. } if byte == b'\n' => Self::START,
                 Self::DataEnd { has_cr: false } if byte == b'\r' => Self::DataEnd { has_cr: true },
-                Self::DataEnd { .. } => return Err(FastCgiFault::Chunk),
+                Self::DataEnd { .. } => return Err(FastCgiError::Chunk),
                 Self::Done => break,
             };
         }

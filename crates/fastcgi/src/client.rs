@@ -12,10 +12,10 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use causeway_message::{Chunk, Framing, Method, ResponseHead, StreamId, Unopened, WaitsFor, WriteList};
+use causeway_message::{Chunk, Framing, Method, OpenError, ResponseHead, StreamId, WaitsFor, WriteList};
 
 use crate::chunked::ChunkPosition;
-use crate::fault::FastCgiFault;
+use crate::error::FastCgiError;
 use crate::limits::Limits;
 use crate::parameters::pair_len;
 use crate::record::{
@@ -24,7 +24,7 @@ use crate::record::{
 use crate::response::{self, ContentEnd, HeadSearch};
 
 /// An event of [`FastCgiClient`].
-pub type FastCgiEvent = causeway_message::ClientEvent<FastCgiFault>;
+pub type FastCgiEvent = causeway_message::ClientEvent<FastCgiError>;
 /// The result of one [`FastCgiClient::handle_bytes`] call.
 pub type FastCgiHandled = causeway_message::Handled<FastCgiEvent>;
 
@@ -178,7 +178,7 @@ impl FastCgiClient {
     /// the length that the parameter CONTENT_LENGTH announces.
     ///
     /// # Errors
-    /// [`Unopened::Head`] if a parameter is longer than a record, or not whole; or for [`Framing::Tunnel`], which
+    /// [`OpenError::Head`] if a parameter is longer than a record, or not whole; or for [`Framing::Tunnel`], which
     /// FastCGI does not have.
     pub fn open(
         &mut self,
@@ -186,12 +186,12 @@ impl FastCgiClient {
         method: Method<'_>,
         framing: Framing,
         out: &mut WriteList,
-    ) -> Result<StreamId, Unopened> {
+    ) -> Result<StreamId, OpenError> {
         if self.is_last() {
-            return Err(Unopened::Ending);
+            return Err(OpenError::Ending);
         }
         if framing == Framing::Tunnel || !are_sendable(parameters) {
-            return Err(Unopened::Head);
+            return Err(OpenError::Head);
         }
         put_begin(out);
         put_parameters(parameters, out);
@@ -260,7 +260,7 @@ impl FastCgiClient {
             // end, or all of its announced bytes, have arrived.
             ResponsePart::Body(position) if position.is_complete() => Some(self.end()),
             ResponsePart::Body(BodyPosition::Open) if self.stdout_ended => Some(self.end()),
-            ResponsePart::Head | ResponsePart::Body(_) => self.fail(FastCgiFault::Truncated).event,
+            ResponsePart::Head | ResponsePart::Body(_) => self.fail(FastCgiError::Truncated).event,
         }
     }
 
@@ -313,7 +313,7 @@ impl FastCgiClient {
     fn handle_header(&mut self, input: &[u8]) -> FastCgiHandled {
         let Some(header) = input.first_chunk::<HEADER_LEN>() else { return NOTHING };
         if self.inbound == ResponsePart::Idle {
-            return self.fail(FastCgiFault::RequestId);
+            return self.fail(FastCgiError::RequestId);
         }
         let RecordHeader { kind, content_len, padding_len } = match RecordHeader::parse(header) {
             Ok(header) => header,
@@ -378,7 +378,7 @@ impl FastCgiClient {
         let bytes = if before > 0 { &*self.gathered } else { input };
         let Some(end) = self.search.end(bytes) else {
             if bytes.len() >= self.limits.head_bytes_max as usize {
-                return self.fail(FastCgiFault::HeadTooLong);
+                return self.fail(FastCgiError::HeadTooLong);
             }
             if before == 0 {
                 self.gathered.extend_from_slice(input);
@@ -406,14 +406,14 @@ impl FastCgiClient {
     /// The request is over for the application. Its exit status, `appStatus`, is independent of the response.
     fn handle_end_request(&mut self, [_, _, _, _, protocol_status, ..]: [u8; BODY_LEN]) -> FastCgiHandled {
         match (protocol_status, self.inbound) {
-            (OVERLOADED, _) => self.fail(FastCgiFault::Overloaded),
+            (OVERLOADED, _) => self.fail(FastCgiError::Overloaded),
             (REQUEST_COMPLETE, ResponsePart::Body(position))
                 if position == BodyPosition::Open || position.is_complete() =>
             {
                 FastCgiHandled { consumed: HEADER_LEN + BODY_LEN, event: Some(self.end()) }
             }
-            (REQUEST_COMPLETE, _) => self.fail(FastCgiFault::Truncated),
-            _ => self.fail(FastCgiFault::Refused),
+            (REQUEST_COMPLETE, _) => self.fail(FastCgiError::Truncated),
+            _ => self.fail(FastCgiError::Refused),
         }
     }
 
@@ -431,7 +431,7 @@ impl FastCgiClient {
     }
 
     #[cold]
-    fn fail(&mut self, fault: FastCgiFault) -> FastCgiHandled {
+    fn fail(&mut self, fault: FastCgiError) -> FastCgiHandled {
         self.close();
         FastCgiHandled { consumed: 0, event: Some(FastCgiEvent::Broken { fault: Some(fault) }) }
     }

@@ -2,7 +2,7 @@
 //!
 //! # In reading order
 //! - [`Limits`]: the bounds on an application's output
-//! - [`FastCgiFault`]: the protocol errors of an application
+//! - [`FastCgiError`]: the protocol errors of an application
 //! - [`put_parameter`], [`put_lengths`]: encode the parameters of a request
 //! - [`FastCgiClient`], [`FastCgiEvent`], [`FastCgiHandled`]: one connection in the web server's role, and its results
 //!
@@ -10,13 +10,13 @@
 
 mod chunked;
 mod client;
-mod fault;
+mod error;
 mod limits;
 mod parameters;
 mod record;
 mod response;
 
 pub use client::{FastCgiClient, FastCgiEvent, FastCgiHandled};
-pub use fault::FastCgiFault;
+pub use error::FastCgiError;
 pub use limits::Limits;
 pub use parameters::{put_lengths, put_parameter};

@@ -2,7 +2,7 @@
 
 use causeway_message::WriteList;
 
-use crate::fault::FastCgiFault;
+use crate::error::FastCgiError;
 
 /// Length of a record's header in bytes.
 pub(crate) const HEADER_LEN: usize = 8;
@@ -55,23 +55,23 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    pub(crate) fn parse(bytes: &[u8; HEADER_LEN]) -> Result<Self, FastCgiFault> {
+    pub(crate) fn parse(bytes: &[u8; HEADER_LEN]) -> Result<Self, FastCgiError> {
         let [version, kind, id1, id0, content1, content0, padding_len, _reserved] = *bytes;
         if version != VERSION {
-            return Err(FastCgiFault::Version);
+            return Err(FastCgiError::Version);
         }
         let kind = match (kind, u16::from_be_bytes([id1, id0])) {
-            (BEGIN_REQUEST | ABORT_REQUEST | PARAMS | STDIN | DATA, _) => return Err(FastCgiFault::RecordType),
-            (STDOUT | STDERR | END_REQUEST, id) if id != REQUEST_ID => return Err(FastCgiFault::RequestId),
+            (BEGIN_REQUEST | ABORT_REQUEST | PARAMS | STDIN | DATA, _) => return Err(FastCgiError::RecordType),
+            (STDOUT | STDERR | END_REQUEST, id) if id != REQUEST_ID => return Err(FastCgiError::RequestId),
             (STDOUT, _) => RecordKind::Stdout,
             (STDERR, _) => RecordKind::Stderr,
             (END_REQUEST, _) => RecordKind::EndRequest,
             (_, MANAGEMENT) => RecordKind::Skipped,
-            _ => return Err(FastCgiFault::RecordType),
+            _ => return Err(FastCgiError::RecordType),
         };
         let content_len = u16::from_be_bytes([content1, content0]);
         if kind == RecordKind::EndRequest && usize::from(content_len) != BODY_LEN {
-            return Err(FastCgiFault::EndRequest);
+            return Err(FastCgiError::EndRequest);
         }
         Ok(Self { kind, content_len, padding_len })
     }

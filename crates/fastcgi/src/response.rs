@@ -3,7 +3,7 @@
 use causeway_message::syntax::{TOKEN, is_value_byte, parse_number, trim_ows};
 use causeway_message::{BodyLength, FieldMap, KnownName, NameRef, ResponseHead, StatusCode, names};
 
-use crate::fault::FastCgiFault;
+use crate::error::FastCgiError;
 use crate::limits::Limits;
 
 /// The field that sets the status (RFC 3875 §6.3.3). It is not a field of HTTP.
@@ -64,7 +64,7 @@ pub(crate) fn parse(
     is_head: bool,
     limits: &Limits,
     head: &mut ResponseHead,
-) -> Result<ContentEnd, FastCgiFault> {
+) -> Result<ContentEnd, FastCgiError> {
     head.clear();
     let parsed = fill(bytes, limits, head).and_then(|()| examine(is_head, head));
     if parsed.is_err() {
@@ -73,9 +73,9 @@ pub(crate) fn parse(
     parsed
 }
 
-fn fill(bytes: &[u8], limits: &Limits, head: &mut ResponseHead) -> Result<(), FastCgiFault> {
+fn fill(bytes: &[u8], limits: &Limits, head: &mut ResponseHead) -> Result<(), FastCgiError> {
     if bytes.len() > limits.head_bytes_max as usize {
-        return Err(FastCgiFault::HeadTooLong);
+        return Err(FastCgiError::HeadTooLong);
     }
     let fields = head.fields_mut();
     let mut at = 0;
@@ -85,7 +85,7 @@ fn fill(bytes: &[u8], limits: &Limits, head: &mut ResponseHead) -> Result<(), Fa
         let line_end = if len > 0 && bytes[next - 2] == b'\r' { next - 2 } else { next - 1 };
         if line_end > at {
             if fields.len() == usize::from(limits.fields_max) {
-                return Err(FastCgiFault::TooManyFields);
+                return Err(FastCgiError::TooManyFields);
             }
             index_line(bytes, at, line_end, fields)?;
         }
@@ -96,21 +96,21 @@ fn fill(bytes: &[u8], limits: &Limits, head: &mut ResponseHead) -> Result<(), Fa
 }
 
 /// Records the field in one line, which is not empty.
-fn index_line(bytes: &[u8], at: usize, end: usize, fields: &mut FieldMap) -> Result<(), FastCgiFault> {
+fn index_line(bytes: &[u8], at: usize, end: usize, fields: &mut FieldMap) -> Result<(), FastCgiError> {
     let line = &bytes[at..end];
     if let b' ' | b'\t' = line[0] {
-        return Err(FastCgiFault::Folded);
+        return Err(FastCgiError::Folded);
     }
-    let colon = line.iter().position(|&byte| byte == b':').ok_or(FastCgiFault::FieldName)?;
+    let colon = line.iter().position(|&byte| byte == b':').ok_or(FastCgiError::FieldName)?;
     let name = &line[..colon];
-    let name_len = u16::try_from(name.len()).map_err(|_| FastCgiFault::FieldName)?;
+    let name_len = u16::try_from(name.len()).map_err(|_| FastCgiError::FieldName)?;
     if name.is_empty() || !name.iter().all(|&byte| TOKEN[usize::from(byte)]) {
-        return Err(FastCgiFault::FieldName);
+        return Err(FastCgiError::FieldName);
     }
     let rest = &line[colon + 1..];
     let value = trim_ows(rest);
     if !value.iter().all(|&byte| is_value_byte(byte)) {
-        return Err(FastCgiFault::FieldValue);
+        return Err(FastCgiError::FieldValue);
     }
     // `trim_ows` returns a part of `rest`, so the difference of their positions is the white space before it. An empty
     // value has no position.
@@ -133,21 +133,21 @@ fn trim_start(mut bytes: &[u8]) -> &[u8] {
 }
 
 /// Derives the status and the framing from the fields.
-fn examine(is_head: bool, head: &mut ResponseHead) -> Result<ContentEnd, FastCgiFault> {
+fn examine(is_head: bool, head: &mut ResponseHead) -> Result<ContentEnd, FastCgiError> {
     let fields = head.fields();
     let status = match fields.get(STATUS) {
-        Some(text) if !text.is_empty() => status(text).ok_or(FastCgiFault::Status)?,
+        Some(text) if !text.is_empty() => status(text).ok_or(FastCgiError::Status)?,
         // RFC 3875 §6.2.3: a Location without a status is a redirect.
         _ if fields.get(names::LOCATION).is_some_and(|location| !location.is_empty()) => StatusCode::FOUND,
         _ => StatusCode::OK,
     };
-    let length = fields.content_length().map_err(|_| FastCgiFault::ContentLength)?;
+    let length = fields.content_length().map_err(|_| FastCgiError::ContentLength)?;
     // CGI has no transfer codings, but some scripts write this one themselves, and Caddy decodes it.
     let is_chunked = match fields.get(names::TRANSFER_ENCODING) {
         None => false,
         Some(coding) if coding.eq_ignore_ascii_case(b"identity") => false,
         Some(coding) if coding.eq_ignore_ascii_case(b"chunked") && length.is_none() => true,
-        Some(_) => return Err(FastCgiFault::TransferEncoding),
+        Some(_) => return Err(FastCgiError::TransferEncoding),
     };
     head.set_status(status);
     Ok(match length {
@@ -175,7 +175,7 @@ mod tests {
     type Seen<'c> = (u16, &'c [(&'c str, &'c str)], ContentEnd);
 
     #[track_caller]
-    fn check(cases: &[(&str, &str, Result<Seen<'_>, FastCgiFault>)]) {
+    fn check(cases: &[(&str, &str, Result<Seen<'_>, FastCgiError>)]) {
         for (why, text, want) in cases {
             let mut head = ResponseHead::default();
             let mut search = HeadSearch::default();
@@ -220,29 +220,29 @@ mod tests {
             ),
             ("a length", "Content-Length: 7\r\n\r\n", Ok((200, &[("Content-Length", "7")], Sized(7)))),
             ("an empty body", "Content-Length: 0\r\n\r\n", Ok((200, &[("Content-Length", "0")], Absent))),
-            ("no number", "Content-Length: 7x\r\n\r\n", Err(FastCgiFault::ContentLength)),
-            ("two lengths", "Content-Length: 7\r\nContent-Length: 7\r\n\r\n", Err(FastCgiFault::ContentLength)),
+            ("no number", "Content-Length: 7x\r\n\r\n", Err(FastCgiError::ContentLength)),
+            ("two lengths", "Content-Length: 7\r\nContent-Length: 7\r\n\r\n", Err(FastCgiError::ContentLength)),
             ("chunked", "Transfer-Encoding: Chunked\r\n\r\n", Ok((200, &[("Transfer-Encoding", "Chunked")], Chunked))),
             (
                 "no coding, by its former name",
                 "Transfer-Encoding: identity\r\n\r\n",
                 Ok((200, &[("Transfer-Encoding", "identity")], Open)),
             ),
-            ("another coding", "Transfer-Encoding: gzip, chunked\r\n\r\n", Err(FastCgiFault::TransferEncoding)),
+            ("another coding", "Transfer-Encoding: gzip, chunked\r\n\r\n", Err(FastCgiError::TransferEncoding)),
             (
                 "a coding and a length",
                 "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n",
-                Err(FastCgiFault::TransferEncoding),
+                Err(FastCgiError::TransferEncoding),
             ),
-            ("no colon", "<html>\n\n", Err(FastCgiFault::FieldName)),
-            ("white space before the colon", "A : 1\r\n\r\n", Err(FastCgiFault::FieldName)),
-            ("no name", ": 1\r\n\r\n", Err(FastCgiFault::FieldName)),
-            ("folding", "A: 1\r\n 2\r\n\r\n", Err(FastCgiFault::Folded)),
-            ("a zero byte", "A: 1\x002\r\n\r\n", Err(FastCgiFault::FieldValue)),
-            ("a CR within a line", "A: 1\r2\n\n", Err(FastCgiFault::FieldValue)),
-            ("a status that is no number", "Status: OK\r\n\r\n", Err(FastCgiFault::Status)),
-            ("an interim status", "Status: 103 Early Hints\r\n\r\n", Err(FastCgiFault::Status)),
-            ("a status of four digits", "Status: 2000\r\n\r\n", Err(FastCgiFault::Status)),
+            ("no colon", "<html>\n\n", Err(FastCgiError::FieldName)),
+            ("white space before the colon", "A : 1\r\n\r\n", Err(FastCgiError::FieldName)),
+            ("no name", ": 1\r\n\r\n", Err(FastCgiError::FieldName)),
+            ("folding", "A: 1\r\n 2\r\n\r\n", Err(FastCgiError::Folded)),
+            ("a zero byte", "A: 1\x002\r\n\r\n", Err(FastCgiError::FieldValue)),
+            ("a CR within a line", "A: 1\r2\n\n", Err(FastCgiError::FieldValue)),
+            ("a status that is no number", "Status: OK\r\n\r\n", Err(FastCgiError::Status)),
+            ("an interim status", "Status: 103 Early Hints\r\n\r\n", Err(FastCgiError::Status)),
+            ("a status of four digits", "Status: 2000\r\n\r\n", Err(FastCgiError::Status)),
         ]);
     }
 
@@ -252,8 +252,8 @@ mod tests {
         for (text, want) in [
             ("A: 1\nB: 2\n\n", Ok(ContentEnd::Open)),
             ("A: 1\nB: 22\n\n", Ok(ContentEnd::Open)),
-            ("A: 1\nB: 222\n\n", Err(FastCgiFault::HeadTooLong)),
-            ("A:\nB:\nC:\n\n", Err(FastCgiFault::TooManyFields)),
+            ("A: 1\nB: 222\n\n", Err(FastCgiError::HeadTooLong)),
+            ("A:\nB:\nC:\n\n", Err(FastCgiError::TooManyFields)),
         ] {
             assert_eq!(parse(text.as_bytes(), false, &limits, &mut ResponseHead::default()), want, "{text:?}");
         }

@@ -8,7 +8,7 @@ use application::{
     UNKNOWN_TYPE, check, check_bytes, end, padded, parameters, record, stderr, stdout,
 };
 use causeway_fastcgi::{FastCgiClient, Limits, put_parameter};
-use causeway_message::{Framing, Method, Unopened, WriteList};
+use causeway_message::{Framing, Method, OpenError, WriteList};
 
 /// §3.3: a record has content and padding, each of any length; the padding is ignored.
 #[test]
@@ -90,7 +90,7 @@ fn parameters_are_split_between_pairs() {
     assert_eq!((&*sent[3].1, &*sent[4].1), (&b""[..], &b""[..]));
 
     // Exactly a record, and one byte more.
-    for (bytes, want) in [(0xfff8 - 1 - 1 - 4, Ok(ONE)), (0xfff8 - 1 - 4, Err(Unopened::Head))] {
+    for (bytes, want) in [(0xfff8 - 1 - 1 - 4, Ok(ONE)), (0xfff8 - 1 - 4, Err(OpenError::Head))] {
         let mut pair = Vec::new();
         put_parameter(b"A", &vec![b'v'; bytes], &mut pair);
         let (mut client, mut out) = (FastCgiClient::new(Limits::default().into()), WriteList::new());
@@ -98,7 +98,7 @@ fn parameters_are_split_between_pairs() {
         assert_eq!(out.is_empty(), want.is_err(), "a refused request writes nothing");
     }
     let (mut client, mut out) = (FastCgiClient::new(Limits::default().into()), WriteList::new());
-    assert_eq!(client.open(&[1, 1, b'A'], Method::Get, Framing::Empty, &mut out), Err(Unopened::Head), "not whole");
+    assert_eq!(client.open(&[1, 1, b'A'], Method::Get, Framing::Empty, &mut out), Err(OpenError::Head), "not whole");
     assert_eq!(client.room(), 1, "a refused request leaves the connection as it is");
 }
 
@@ -130,7 +130,7 @@ fn the_connection_ends() {
     assert_eq!(application.take(), "room");
     application.eof();
     assert_eq!(application.take(), "close");
-    assert_eq!(application.start_request(Method::Get, Framing::Empty), Err(Unopened::Ending));
+    assert_eq!(application.start_request(Method::Get, Framing::Empty), Err(OpenError::Ending));
 }
 
 /// §3.5: an application sends nothing of its own accord.

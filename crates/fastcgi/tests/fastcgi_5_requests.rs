@@ -7,7 +7,7 @@ use application::{
     Application, BEGIN_REQUEST, ONE, PARAMS, STDIN, Then, check, check_bytes, end, parameters, record, stderr, stdout,
 };
 use causeway_fastcgi::Limits;
-use causeway_message::{Chunk, Framing, Method, StreamId, Unopened};
+use causeway_message::{Chunk, Framing, Method, OpenError, StreamId};
 
 /// §5.1, §5.2, §6.2: the Responder role without FCGI_KEEP_CONN, the parameters and their end, the content's end.
 #[test]
@@ -29,7 +29,7 @@ fn a_request_without_content() {
     assert!(application.out.is_empty());
     assert_eq!(
         application.start_request(Method::Get, Framing::Empty),
-        Err(Unopened::Ending),
+        Err(OpenError::Ending),
         "one request for each connection"
     );
 
@@ -277,9 +277,9 @@ fn a_reset() {
 #[test]
 fn no_tunnel() {
     let mut application = Application::new(Limits::default());
-    assert_eq!(application.start_request(Method::Get, Framing::Tunnel), Err(Unopened::Head));
+    assert_eq!(application.start_request(Method::Get, Framing::Tunnel), Err(OpenError::Head));
     assert!(application.out.is_empty());
     application.client.drain();
     assert_eq!(application.take(), "close");
-    assert_eq!(application.start_request(Method::Get, Framing::Empty), Err(Unopened::Ending));
+    assert_eq!(application.start_request(Method::Get, Framing::Empty), Err(OpenError::Ending));
 }

@@ -20,12 +20,12 @@ pub struct Translated {
 
 /// A syntax error, and its position: a 1-based index in characters.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct PatternError {
     at: usize,
     what: &'static str,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at character {}", self.what, self.at)
     }
@@ -35,7 +35,7 @@ impl fmt::Display for Mistake {
 ///
 /// # Errors
 /// If the crate would read the pattern in another way than Go, and Go refuses it.
-pub fn translate(go: &str) -> Result<Translated, Mistake> {
+pub fn translate(go: &str) -> Result<Translated, PatternError> {
     let mut work = Translation { source: go, at: 0, out: String::with_capacity(go.len()), names: vec![None] };
     work.whole()?;
     Ok(Translated { pattern: work.out, names: work.names })
@@ -73,11 +73,11 @@ impl<'g> Translation<'g> {
     }
 
     /// Returns the mistake for byte offset `at`.
-    fn mistake<T>(&self, at: usize, what: &'static str) -> Result<T, Mistake> {
-        Err(Mistake { at: self.source[..at].chars().count() + 1, what })
+    fn mistake<T>(&self, at: usize, what: &'static str) -> Result<T, PatternError> {
+        Err(PatternError { at: self.source[..at].chars().count() + 1, what })
     }
 
-    fn whole(&mut self) -> Result<(), Mistake> {
+    fn whole(&mut self) -> Result<(), PatternError> {
         let mut repeated = false;
         // The largest product of nested counts in the last atom, and in each open group.
         let (mut atom, mut groups) = (1, vec![1]);
@@ -132,7 +132,7 @@ impl<'g> Translation<'g> {
 
     /// Returns the length in bytes of the repetition at the current position, without a trailing `?`, and its largest count, which
     /// is 1 without counts. `None` if there is none.
-    fn repetition(&self) -> Result<Option<(usize, u32)>, Mistake> {
+    fn repetition(&self) -> Result<Option<(usize, u32)>, PatternError> {
         let rest = self.rest();
         if rest.starts_with(['*', '+', '?']) {
             return Ok(Some((1, 1)));
@@ -164,7 +164,7 @@ impl<'g> Translation<'g> {
     }
 
     /// Translates an escape outside of a class. The backslash is already consumed.
-    fn escape(&mut self, start: usize) -> Result<(), Mistake> {
+    fn escape(&mut self, start: usize) -> Result<(), PatternError> {
         match self.peek() {
             Some(ch @ ('A' | 'z')) => {
                 self.next();
@@ -198,7 +198,7 @@ impl<'g> Translation<'g> {
 
     /// Translates `d`, `W`, `pL` and the like after a backslash to a class that can also be nested in another class.
     /// `None` if the next character is not such an escape.
-    fn perl_class(&mut self, start: usize) -> Result<Option<String>, Mistake> {
+    fn perl_class(&mut self, start: usize) -> Result<Option<String>, PatternError> {
         let Some(ch) = self.peek() else { return Ok(None) };
         let class = match ch {
             'd' => "[0-9]",
@@ -214,7 +214,7 @@ impl<'g> Translation<'g> {
         Ok(Some(class.to_owned()))
     }
 
-    fn unicode_class(&mut self, start: usize, negated: bool) -> Result<String, Mistake> {
+    fn unicode_class(&mut self, start: usize, negated: bool) -> Result<String, PatternError> {
         const WHAT: &str = "an invalid Unicode class";
         self.next();
         // `\pL` or `\p{Greek}`.
@@ -239,7 +239,7 @@ impl<'g> Translation<'g> {
     }
 
     /// Returns the character that an escape denotes. The backslash is already consumed.
-    fn escaped(&mut self, start: usize) -> Result<char, Mistake> {
+    fn escaped(&mut self, start: usize) -> Result<char, PatternError> {
         const WHAT: &str = "an invalid escape";
         let octal = |ch: char| ('0'..='7').contains(&ch);
         let code = match self.next() {
@@ -281,7 +281,7 @@ impl<'g> Translation<'g> {
     }
 
     /// Translates a class. The `[` is already consumed.
-    fn class(&mut self, start: usize) -> Result<(), Mistake> {
+    fn class(&mut self, start: usize) -> Result<(), PatternError> {
         self.out.push('[');
         if self.take("^") {
             self.out.push('^');
@@ -320,7 +320,7 @@ impl<'g> Translation<'g> {
     }
 
     /// Consumes one member of a class; `None` at the end of the pattern.
-    fn member(&mut self) -> Result<Option<char>, Mistake> {
+    fn member(&mut self) -> Result<Option<char>, PatternError> {
         let start = self.at;
         match self.next() {
             Some('\\') => self.escaped(start).map(Some),
@@ -329,7 +329,7 @@ impl<'g> Translation<'g> {
     }
 
     /// Copies `[:alpha:]` and the like. Returns false for a literal `[`.
-    fn posix_class(&mut self) -> Result<bool, Mistake> {
+    fn posix_class(&mut self) -> Result<bool, PatternError> {
         const NAMES: &[&str] = &[
             "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper",
             "word", "xdigit",
@@ -345,7 +345,7 @@ impl<'g> Translation<'g> {
     }
 
     /// Translates the start of a group. The `(` is already consumed.
-    fn group(&mut self, start: usize) -> Result<(), Mistake> {
+    fn group(&mut self, start: usize) -> Result<(), PatternError> {
         self.out.push('(');
         if !self.take("?") {
             self.names.push(None);

@@ -50,7 +50,7 @@ pub struct Budget {
 /// A bound that an execution has reached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Exhausted {
+pub enum LimitError {
     /// [`ExecutionLimits::steps_max`].
     Steps,
     /// [`ExecutionLimits::memory_bytes_max`].
@@ -63,7 +63,7 @@ pub enum Exhausted {
     ValueDepth,
 }
 
-impl fmt::Display for Exhausted {
+impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Steps => f.write_str("the template needs more steps than it may use"),
@@ -75,7 +75,7 @@ impl fmt::Display for Exhausted {
     }
 }
 
-impl std::error::Error for Exhausted {}
+impl std::error::Error for LimitError {}
 
 impl Budget {
     /// Makes a budget with everything that the limits allow.
@@ -99,26 +99,26 @@ impl Budget {
     /// Uses steps: one for each element that a function looks at.
     ///
     /// # Errors
-    /// [`Exhausted::Steps`] if fewer are left.
-    pub fn spend(&self, steps: usize) -> Result<(), Exhausted> {
+    /// [`LimitError::Steps`] if fewer are left.
+    pub fn spend(&self, steps: usize) -> Result<(), LimitError> {
         let left = self.steps.get().checked_sub(steps as u64);
         self.steps.set(left.unwrap_or(0));
-        left.map(drop).ok_or(Exhausted::Steps)
+        left.map(drop).ok_or(LimitError::Steps)
     }
 
     /// Uses memory for a value that a function makes.
     ///
     /// # Errors
-    /// [`Exhausted::Memory`] if less is left.
-    pub fn allocate(&self, bytes: usize) -> Result<(), Exhausted> {
-        let left = self.memory.get().checked_sub(bytes).ok_or(Exhausted::Memory)?;
+    /// [`LimitError::Memory`] if less is left.
+    pub fn allocate(&self, bytes: usize) -> Result<(), LimitError> {
+        let left = self.memory.get().checked_sub(bytes).ok_or(LimitError::Memory)?;
         self.memory.set(left);
         // Work on many bytes takes time too.
         self.spend(bytes / 64)
     }
 
-    pub(crate) fn output(&self, bytes: usize) -> Result<(), Exhausted> {
-        let left = self.output.get().checked_sub(bytes).ok_or(Exhausted::Output)?;
+    pub(crate) fn output(&self, bytes: usize) -> Result<(), LimitError> {
+        let left = self.output.get().checked_sub(bytes).ok_or(LimitError::Output)?;
         self.output.set(left);
         Ok(())
     }
@@ -135,14 +135,14 @@ impl<'a> Text<'a> {
         Self { bytes: Vec::new(), budget }
     }
 
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Exhausted> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), LimitError> {
         self.budget.allocate(bytes.len())?;
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }
 
-    pub(crate) fn repeat(&mut self, bytes: &[u8], count: usize) -> Result<(), Exhausted> {
-        let length = bytes.len().checked_mul(count).ok_or(Exhausted::Memory)?;
+    pub(crate) fn repeat(&mut self, bytes: &[u8], count: usize) -> Result<(), LimitError> {
+        let length = bytes.len().checked_mul(count).ok_or(LimitError::Memory)?;
         self.budget.allocate(length)?;
         if !bytes.is_empty() {
             self.bytes.reserve(length);

@@ -5,7 +5,7 @@ mod escape;
 
 pub(crate) use compare::is_equal;
 
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::functions::{Body, Call, Row, Signature, Type};
 use crate::print;
 use crate::value::{IntegerType, List, Value};
@@ -45,7 +45,7 @@ pub(crate) static ROWS: &[Row] = &[
 ];
 
 /// Values are never functions, so that `call` has nothing to call. The evaluator appends the name of the callee.
-fn call(_: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn call(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     match args.first() {
         None | Some(Value::Absent | Value::Nil) => Err("call of nil".into()),
         Some(value) => {
@@ -55,7 +55,7 @@ fn call(_: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     }
 }
 
-fn position(index: &Value, length: usize) -> Result<usize, Failure> {
+fn position(index: &Value, length: usize) -> Result<usize, FunctionError> {
     let number = match index {
         Value::Absent | Value::Nil => return Err("cannot index slice/array with nil".into()),
         Value::Uint(value) => i64::try_from(*value).unwrap_or(-1),
@@ -70,14 +70,14 @@ fn position(index: &Value, length: usize) -> Result<usize, Failure> {
     }
 }
 
-fn index(_: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn index(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let mut item = args[0].clone();
     if matches!(item, Value::Absent | Value::Nil) {
         return Err("index of untyped nil".into());
     }
     for index in &args[1..] {
         // The end of a list is a position of `slice`, but here it fails in Go's reflection.
-        let beyond = || Failure::from("reflect: slice index out of range");
+        let beyond = || FunctionError::from("reflect: slice index out of range");
         item = match item.resolved() {
             Value::Absent | Value::Nil => return Err("index of nil pointer".into()),
             Value::List(list) => list.items().get(position(index, list.items().len())?).cloned().ok_or_else(beyond)?,
@@ -96,7 +96,7 @@ fn index(_: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     Ok(item)
 }
 
-fn slice(_: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn slice(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let (item, indexes) = (args[0].resolved(), &args[1..]);
     if matches!(item, Value::Absent | Value::Nil) {
         return Err("slice of untyped nil".into());
@@ -128,7 +128,7 @@ fn slice(_: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     })
 }
 
-fn len(_: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn len(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let length = match args[0].resolved() {
         Value::Nil => return Err("len of nil pointer".into()),
         Value::Absent => return Err("reflect: call of reflect.Value.Type on zero Value".into()),

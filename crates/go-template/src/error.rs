@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::budget::Exhausted;
+use crate::budget::LimitError;
 
 /// A template that cannot be parsed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -29,22 +29,22 @@ impl std::error::Error for ParseError {}
 
 /// The reason why a function or a method fails. The execution adds the place.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Failure(pub String);
+pub struct FunctionError(pub String);
 
-impl From<String> for Failure {
+impl From<String> for FunctionError {
     fn from(message: String) -> Self {
         Self(message)
     }
 }
 
-impl From<&str> for Failure {
+impl From<&str> for FunctionError {
     fn from(message: &str) -> Self {
         Self(message.to_owned())
     }
 }
 
-impl From<Exhausted> for Failure {
-    fn from(exhausted: Exhausted) -> Self {
+impl From<LimitError> for FunctionError {
+    fn from(exhausted: LimitError) -> Self {
         Self(exhausted.to_string())
     }
 }

@@ -1,6 +1,6 @@
 //! The values of pipelines, commands and their operands.
 
-use crate::error::{ExecuteError, Failure};
+use crate::error::{ExecuteError, FunctionError};
 use crate::execute::{Outcome, Place, State};
 use crate::functions::{Call, Found, Signature, Type};
 use crate::tree::{Number, Operand, Pipe, PipelineStage, Term};
@@ -243,12 +243,12 @@ impl<'t> State<'t> {
         Ok(last.unwrap_or(value))
     }
 
-    fn called(&mut self, name: &str, place: Place<'t>, result: Result<Value, Failure>) -> Outcome<Value> {
+    fn called(&mut self, name: &str, place: Place<'t>, result: Result<Value, FunctionError>) -> Outcome<Value> {
         let failed = |state: &mut Self, message: String| -> ExecuteError {
             state.place = place;
             state.error(format!("error calling {name}: {message}"))
         };
-        let value = result.map_err(|Failure(message)| failed(self, message))?;
+        let value = result.map_err(|FunctionError(message)| failed(self, message))?;
         self.budget.allocate(value.size()).map_err(|exhausted| failed(self, exhausted.to_string()))?;
         Ok(value)
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::budget::{Budget, DEPTH_MAX, Exhausted};
-use crate::error::{ExecuteError, Failure};
+use crate::budget::{Budget, DEPTH_MAX, LimitError};
+use crate::error::{ExecuteError, FunctionError};
 use crate::format::quoted;
 use crate::functions::Functions;
 use crate::print;
@@ -86,7 +86,7 @@ impl<'t> State<'t> {
         Err(self.error(message))
     }
 
-    pub(crate) fn bounded<T>(&self, result: Result<T, Exhausted>) -> Outcome<T> {
+    pub(crate) fn bounded<T>(&self, result: Result<T, LimitError>) -> Outcome<T> {
         result.map_err(|exhausted| self.error(exhausted.to_string()))
     }
 
@@ -94,7 +94,7 @@ impl<'t> State<'t> {
     pub(crate) fn deeper<T>(&mut self, run: impl FnOnce(&mut Self) -> Outcome<T>) -> Outcome<T> {
         let depth = self.budget.depth.get();
         if depth == DEPTH_MAX {
-            return self.fail(Exhausted::Depth.to_string());
+            return self.fail(LimitError::Depth.to_string());
         }
         self.budget.depth.set(depth + 1);
         let result = run(self);
@@ -145,7 +145,7 @@ impl<'t> State<'t> {
             Value::Absent => self.write(b"<no value>", output),
             Value::String(text) => self.write(text, output),
             _ => {
-                let text = print::plain(self.budget, value).map_err(|Failure(message)| self.error(message))?;
+                let text = print::plain(self.budget, value).map_err(|FunctionError(message)| self.error(message))?;
                 self.write(&text, output)
             }
         }
@@ -193,7 +193,7 @@ impl<'t> State<'t> {
             }
             Value::Int(_) | Value::Integer(..) | Value::Uint(_) => self.range_over_integer(branch, &value, output)?,
             _ => {
-                let shown = print::plain(self.budget, &value).map_err(|Failure(message)| self.error(message))?;
+                let shown = print::plain(self.budget, &value).map_err(|FunctionError(message)| self.error(message))?;
                 return self.fail(format!("range can't iterate over {}", String::from_utf8_lossy(&shown)));
             }
         };

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::budget::{Budget, Exhausted, Text};
+use crate::budget::{Budget, LimitError, Text};
 use crate::builtins;
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::sprig;
 use crate::value::{Element, Value};
 
@@ -127,16 +127,16 @@ impl<'a> Call<'a> {
     /// Uses steps of the budget. A function calls it before it looks at so many elements.
     ///
     /// # Errors
-    /// [`Exhausted::Steps`].
-    pub fn spend(&self, steps: usize) -> Result<(), Exhausted> {
+    /// [`LimitError::Steps`].
+    pub fn spend(&self, steps: usize) -> Result<(), LimitError> {
         self.budget.spend(steps)
     }
 
     /// Uses memory of the budget. A function calls it before it makes a value much larger than its arguments.
     ///
     /// # Errors
-    /// [`Exhausted::Memory`].
-    pub fn allocate(&self, bytes: usize) -> Result<(), Exhausted> {
+    /// [`LimitError::Memory`].
+    pub fn allocate(&self, bytes: usize) -> Result<(), LimitError> {
         self.budget.allocate(bytes)
     }
 
@@ -146,7 +146,7 @@ impl<'a> Call<'a> {
 }
 
 /// The body of a function of the crate.
-pub(crate) type Body = fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure>;
+pub(crate) type Body = fn(&mut Call<'_>, &[Value]) -> Result<Value, FunctionError>;
 
 /// A function of the crate: a row of a table in the order of the names.
 pub(crate) struct Row {
@@ -155,7 +155,7 @@ pub(crate) struct Row {
     pub(crate) body: Body,
 }
 
-type Custom = Box<dyn Fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure>>;
+type Custom = Box<dyn Fn(&mut Call<'_>, &[Value]) -> Result<Value, FunctionError>>;
 
 /// The functions that templates can call.
 pub struct Functions {
@@ -201,7 +201,7 @@ impl Functions {
         mut self,
         name: &str,
         signature: Signature,
-        body: impl Fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure> + 'static,
+        body: impl Fn(&mut Call<'_>, &[Value]) -> Result<Value, FunctionError> + 'static,
     ) -> Self {
         self.custom.insert(name.to_owned(), (signature, Box::new(body)));
         self
@@ -239,7 +239,7 @@ impl Found<'_> {
         }
     }
 
-    pub(crate) fn call(&self, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+    pub(crate) fn call(&self, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
         match self {
             Self::Row(row) => (row.body)(call, arguments),
             Self::Custom(_, body) => body(call, arguments),

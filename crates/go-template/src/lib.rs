@@ -4,7 +4,7 @@
 //! - [`TemplateSet`]: templates that know each other by name; [`ParseError`], [`ExecuteError`]
 //! - [`Value`], [`Object`], [`List`], [`Map`]: the data
 //! - [`Functions`], [`Signature`], [`Type`], [`Call`]: the functions, and their resources
-//! - [`ExecutionLimits`], [`Budget`], [`Exhausted`]: the bounds of an execution; [`NESTING_MAX`], [`TEXT_BYTES_MAX`]
+//! - [`ExecutionLimits`], [`Budget`], [`LimitError`]: the bounds of an execution; [`NESTING_MAX`], [`TEXT_BYTES_MAX`]
 //! - `lex`, `parse`, `tree`: from a text to a tree, and its source in normal form
 //! - `bounds`, `budget`, `error`, `functions`, `set`, `value`: the modules of the items above
 //! - `execute`, `evaluate`: nodes, and the values of pipelines
@@ -29,10 +29,10 @@ mod value;
 
 pub use bounds::{NESTING_MAX, TEXT_BYTES_MAX};
 pub use budget::{
-    Budget, DEPTH_MAX, ExecutionLimits, Exhausted, MEMORY_BYTES_DEFAULT, OUTPUT_BYTES_DEFAULT, STEPS_DEFAULT,
+    Budget, DEPTH_MAX, ExecutionLimits, LimitError, MEMORY_BYTES_DEFAULT, OUTPUT_BYTES_DEFAULT, STEPS_DEFAULT,
     VALUE_DEPTH_MAX,
 };
-pub use error::{ExecuteError, Failure, ParseError};
+pub use error::{ExecuteError, FunctionError, ParseError};
 pub use functions::{Call, Functions, Signature, Type};
 pub use set::TemplateSet;
 pub use value::{Element, IntegerType, List, Map, Object, Tree, Value};

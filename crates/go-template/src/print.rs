@@ -5,7 +5,7 @@ mod layout;
 mod verb;
 
 use crate::budget::{Budget, Text};
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::value::Value;
 
 pub(crate) use float::float;
@@ -15,14 +15,14 @@ use verb::{Flags, Printer};
 const NUMBER_MAX: i64 = 1_000_000;
 
 /// Returns the value as `%v` prints it.
-pub(crate) fn plain(budget: &Budget, value: &Value) -> Result<Vec<u8>, Failure> {
+pub(crate) fn plain(budget: &Budget, value: &Value) -> Result<Vec<u8>, FunctionError> {
     let mut printer = Printer::new(budget);
     printer.argument(value, 'v')?;
     Ok(printer.into_bytes())
 }
 
 /// Prints the arguments, with a space between two that are both not strings.
-pub(crate) fn print(budget: &Budget, args: &[Value]) -> Result<Vec<u8>, Failure> {
+pub(crate) fn print(budget: &Budget, args: &[Value]) -> Result<Vec<u8>, FunctionError> {
     let mut printer = Printer::new(budget);
     let mut after_string = true;
     for arg in args {
@@ -37,7 +37,7 @@ pub(crate) fn print(budget: &Budget, args: &[Value]) -> Result<Vec<u8>, Failure>
 }
 
 /// Prints the arguments with a space between any two, and a line break at the end.
-pub(crate) fn println(budget: &Budget, args: &[Value]) -> Result<Vec<u8>, Failure> {
+pub(crate) fn println(budget: &Budget, args: &[Value]) -> Result<Vec<u8>, FunctionError> {
     let mut printer = Printer::new(budget);
     for (index, arg) in args.iter().enumerate() {
         if index > 0 {
@@ -50,7 +50,7 @@ pub(crate) fn println(budget: &Budget, args: &[Value]) -> Result<Vec<u8>, Failur
 }
 
 /// Prints the arguments by the verbs of a format.
-pub(crate) fn printf(budget: &Budget, format: &[u8], args: &[Value]) -> Result<Vec<u8>, Failure> {
+pub(crate) fn printf(budget: &Budget, format: &[u8], args: &[Value]) -> Result<Vec<u8>, FunctionError> {
     let mut reader =
         FormatReader { format, at: 0, args, number: 0, after_index: false, is_good: true, is_reordered: false };
     let mut printer = Printer::new(budget);
@@ -85,7 +85,7 @@ impl FormatReader<'_> {
         self.format.get(self.at).copied()
     }
 
-    fn verb(&mut self, printer: &mut Printer<'_>) -> Result<(), Failure> {
+    fn verb(&mut self, printer: &mut Printer<'_>) -> Result<(), FunctionError> {
         self.is_good = true;
         self.after_index = false;
         let mut flags = Flags::default();
@@ -130,7 +130,7 @@ impl FormatReader<'_> {
         printer.argument(arg, verb)
     }
 
-    fn width(&mut self, flags: &mut Flags, out: &mut Text<'_>) -> Result<(), Failure> {
+    fn width(&mut self, flags: &mut Flags, out: &mut Text<'_>) -> Result<(), FunctionError> {
         if self.peek() == Some(b'*') {
             self.at += 1;
             match self.number_of_argument() {
@@ -151,7 +151,7 @@ impl FormatReader<'_> {
         Ok(())
     }
 
-    fn precision(&mut self, flags: &mut Flags, out: &mut Text<'_>) -> Result<(), Failure> {
+    fn precision(&mut self, flags: &mut Flags, out: &mut Text<'_>) -> Result<(), FunctionError> {
         if self.peek() != Some(b'.') || self.at + 1 >= self.format.len() {
             return Ok(());
         }
@@ -217,7 +217,7 @@ impl FormatReader<'_> {
         }
     }
 
-    fn extra(&self, printer: &mut Printer<'_>) -> Result<(), Failure> {
+    fn extra(&self, printer: &mut Printer<'_>) -> Result<(), FunctionError> {
         if self.is_reordered || self.number >= self.args.len() {
             return Ok(());
         }

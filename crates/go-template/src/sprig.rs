@@ -24,7 +24,7 @@ mod versions;
 
 pub(crate) use regexps::Expressions;
 
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::functions::{Body, Call, Row, Signature, Type};
 use crate::print;
 use crate::value::{List, Value};
@@ -105,7 +105,7 @@ fn text(value: &Value) -> &[u8] {
 }
 
 /// Returns the text of any value, as `%v` prints it. Also the copy of a string uses memory: a list can have one string many times.
-fn shown(call: &Call<'_>, value: &Value) -> Result<Vec<u8>, Failure> {
+fn shown(call: &Call<'_>, value: &Value) -> Result<Vec<u8>, FunctionError> {
     match value {
         Value::String(text) => {
             call.allocate(text.len())?;
@@ -115,7 +115,7 @@ fn shown(call: &Call<'_>, value: &Value) -> Result<Vec<u8>, Failure> {
     }
 }
 
-fn list(value: &Value) -> Result<List, Failure> {
+fn list(value: &Value) -> Result<List, FunctionError> {
     match value.resolved() {
         Value::List(list) => Ok(list),
         other => Err(format!("Cannot use type {} as a list", other.kind_name()).into()),

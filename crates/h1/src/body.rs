@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use causeway_message::names;
 
-use crate::fault::HeadFault;
+use crate::error::ProtocolError;
 use crate::limits::Limits;
 use crate::parse::{HeadStorage, Parsed, has_end, parse_trailers};
 use crate::scan;
@@ -76,7 +76,7 @@ impl BodyParser {
         input: &[u8],
         limits: &Limits,
         head: &mut impl HeadStorage,
-    ) -> Result<ParsedPiece, HeadFault> {
+    ) -> Result<ParsedPiece, ProtocolError> {
         let mut at = 0;
         loop {
             if self.step == BodyStep::Sized && self.count == 0 {
@@ -99,32 +99,32 @@ impl BodyParser {
                     match byte {
                         b' ' | b'\t' => {}
                         b';' => self.step = BodyStep::Extension,
-                        _ => return Err(HeadFault::ChunkSize),
+                        _ => return Err(ProtocolError::ChunkSize),
                     }
                 }
                 BodyStep::Extension => {
                     // Consume all bytes up to the line end at once.
                     let end = scan::value_end(input, at);
-                    let len = u16::try_from(end - at).map_err(|_| HeadFault::ChunkExtension)?;
+                    let len = u16::try_from(end - at).map_err(|_| ProtocolError::ChunkExtension)?;
                     self.spend(len, limits)?;
                     at = end;
                     match input.get(at) {
                         None => continue,
                         Some(b'\r') => self.step = BodyStep::SizeLf,
                         // A single LF or another control byte: parsers disagree about the end of such a line.
-                        Some(_) => return Err(HeadFault::ChunkExtension),
+                        Some(_) => return Err(ProtocolError::ChunkExtension),
                     }
                 }
                 BodyStep::SizeLf => {
-                    expect(byte, b'\n', HeadFault::ChunkExtension)?;
+                    expect(byte, b'\n', ProtocolError::ChunkExtension)?;
                     self.step = if self.count == 0 { BodyStep::Trailers } else { BodyStep::Data };
                 }
                 BodyStep::DataCr => {
-                    expect(byte, b'\r', HeadFault::ChunkEnd)?;
+                    expect(byte, b'\r', ProtocolError::ChunkEnd)?;
                     self.step = BodyStep::DataLf;
                 }
                 BodyStep::DataLf => {
-                    expect(byte, b'\n', HeadFault::ChunkEnd)?;
+                    expect(byte, b'\n', ProtocolError::ChunkEnd)?;
                     *self = Self { extensions: self.extensions, ..Self::chunked() };
                 }
                 BodyStep::Trailers => return self.handle_trailers(&input[at..], at, limits, head),
@@ -135,13 +135,13 @@ impl BodyParser {
 
     // RFC 9112 §7.1: 1*HEXDIG, with no byte before it. §7.1.1: white space is allowed only before the ';' of an
     // extension.
-    fn handle_size(&mut self, byte: u8) -> Result<(), HeadFault> {
+    fn handle_size(&mut self, byte: u8) -> Result<(), ProtocolError> {
         match byte {
             b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F' => {
                 let digit = (byte as char).to_digit(16).unwrap_or(0);
                 // A size below 2^59 stays below 2^63 with one more digit.
                 if self.digits == SIZE_DIGITS_MAX || self.count >> 59 != 0 {
-                    return Err(HeadFault::ChunkSize);
+                    return Err(ProtocolError::ChunkSize);
                 }
                 self.digits += 1;
                 self.count = self.count << 4 | u64::from(digit);
@@ -155,18 +155,18 @@ impl BodyParser {
                 self.step = BodyStep::Space;
             }
             b'\r' if self.digits > 0 => self.step = BodyStep::SizeLf,
-            _ => return Err(HeadFault::ChunkSize),
+            _ => return Err(ProtocolError::ChunkSize),
         }
         Ok(())
     }
 
     // A body of one-byte chunks with long extensions would be cheap for the peer and expensive to parse.
-    fn spend(&mut self, len: u16, limits: &Limits) -> Result<(), HeadFault> {
+    fn spend(&mut self, len: u16, limits: &Limits) -> Result<(), ProtocolError> {
         self.extension = self.extension.saturating_add(len);
         self.extensions = self.extensions.saturating_add(len);
         let too_long = self.extension > limits.chunk_extension_line_bytes_max
             || self.extensions > limits.chunk_extension_bytes_max;
-        if too_long { Err(HeadFault::ChunkExtension) } else { Ok(()) }
+        if too_long { Err(ProtocolError::ChunkExtension) } else { Ok(()) }
     }
 
     fn handle_trailers(
@@ -175,7 +175,7 @@ impl BodyParser {
         at: usize,
         limits: &Limits,
         head: &mut impl HeadStorage,
-    ) -> Result<ParsedPiece, HeadFault> {
+    ) -> Result<ParsedPiece, ProtocolError> {
         if let [b'\r', b'\n', ..] = input {
             return Ok(ParsedPiece::End(at + 2));
         }
@@ -204,6 +204,6 @@ impl BodyParser {
     }
 }
 
-fn expect(byte: u8, wanted: u8, fault: HeadFault) -> Result<(), HeadFault> {
+fn expect(byte: u8, wanted: u8, fault: ProtocolError) -> Result<(), ProtocolError> {
     if byte == wanted { Ok(()) } else { Err(fault) }
 }

@@ -20,13 +20,13 @@ use std::fmt;
 use std::rc::Rc;
 
 use causeway_message::{
-    BodyLength, Chunk, FieldMap, Framing, Head, Method, ResponseHead, StreamId, Unopened, Version, WaitsFor, WriteList,
+    BodyLength, Chunk, FieldMap, Framing, Head, Method, OpenError, ResponseHead, StreamId, Version, WaitsFor, WriteList,
 };
 
 use crate::body::{BodyParser, ParsedPiece};
 use crate::encode::{put_chunked, trailers};
+use crate::error::ProtocolError;
 use crate::event::{ClientEvent, ClientHandled};
-use crate::fault::HeadFault;
 use crate::limits::Limits;
 use crate::parse::{Parsed, has_end, response_head};
 use examine::{RequestKind, ResponseKind, examine};
@@ -221,14 +221,14 @@ impl Client {
     ///
     /// Before it reuses a connection, the caller must pass all received bytes to [`Client::handle_bytes`]. Bytes that
     /// the peer sent before the request would otherwise be parsed as its response.
-    pub fn open(&mut self, head: &Head, framing: Framing, out: &mut WriteList) -> Result<StreamId, Unopened> {
+    pub fn open(&mut self, head: &Head, framing: Framing, out: &mut WriteList) -> Result<StreamId, OpenError> {
         if self.is_last() {
-            return Err(Unopened::Ending);
+            return Err(OpenError::Ending);
         }
         if !self.is_idle() {
-            return Err(Unopened::Full);
+            return Err(OpenError::Full);
         }
-        encode::request_head(head, framing, self.proxy.as_deref(), self.is_single, out).ok_or(Unopened::Head)?;
+        encode::request_head(head, framing, self.proxy.as_deref(), self.is_single, out).ok_or(OpenError::Head)?;
         self.stream += 1;
         self.asked = match (head.method(), framing) {
             (Method::Connect, _) => RequestKind::Connect,
@@ -267,7 +267,7 @@ impl Client {
                 ClientHandled { consumed: input.len(), event: Some(event) }
             }
             // Unsolicited bytes would be parsed as the response to the next request.
-            Inbound::Idle | Inbound::Done => self.fail(HeadFault::Unasked, input),
+            Inbound::Idle | Inbound::Done => self.fail(ProtocolError::Unasked, input),
             Inbound::Closed => ClientHandled { consumed: input.len(), event: None },
         }
     }
@@ -292,7 +292,7 @@ impl Client {
                 Some(ClientEvent::End { stream })
             }
             // RFC 9112 §8: a message that ends early is incomplete. In `Done` the incomplete message is the request.
-            Inbound::Head { .. } | Inbound::Body(_) | Inbound::Done => self.fail(HeadFault::Truncated, &[]).event,
+            Inbound::Head { .. } | Inbound::Body(_) | Inbound::Done => self.fail(ProtocolError::Truncated, &[]).event,
             Inbound::Tunnel => {
                 self.inbound = Inbound::Closed;
                 self.over = self.outbound == Outbound::Idle;
@@ -306,7 +306,7 @@ impl Client {
     /// [`Client::handle_eof`], except that it completes no content.
     pub fn handle_loss(&mut self) -> Option<ClientEvent> {
         match self.inbound {
-            Inbound::UntilClose | Inbound::Tunnel => self.fail(HeadFault::Truncated, &[]).event,
+            Inbound::UntilClose | Inbound::Tunnel => self.fail(ProtocolError::Truncated, &[]).event,
             _ => self.handle_eof(),
         }
     }
@@ -315,7 +315,7 @@ impl Client {
     /// idle connection has to be closed; in all other states the driver decides.
     pub fn handle_timeout(&mut self) -> Option<ClientEvent> {
         match self.waits_for() {
-            WaitsFor::Head => self.fail(HeadFault::TooSlow, &[]).event,
+            WaitsFor::Head => self.fail(ProtocolError::TooSlow, &[]).event,
             WaitsFor::KeepAlive => {
                 self.drain();
                 None
@@ -418,14 +418,14 @@ impl Client {
         }
     }
 
-    fn handle_answer(&mut self, answer: ResponseKind) -> Result<ClientEvent, HeadFault> {
+    fn handle_answer(&mut self, answer: ResponseKind) -> Result<ClientEvent, ProtocolError> {
         let stream = StreamId(self.stream);
         let body = match answer {
             ResponseKind::Informational => {
                 // RFC 9110 §15.2 allows any number; the limit bounds an endless series.
                 self.informational += 1;
                 if self.informational > self.limits.informational_max {
-                    return Err(HeadFault::TooManyInformational);
+                    return Err(ProtocolError::TooManyInformational);
                 }
                 self.inbound = Inbound::Head { searched: 0 };
                 return Ok(ClientEvent::Informational { stream });
@@ -474,7 +474,7 @@ impl Client {
     }
 
     #[cold]
-    fn fail(&mut self, fault: HeadFault, input: &[u8]) -> ClientHandled {
+    fn fail(&mut self, fault: ProtocolError, input: &[u8]) -> ClientHandled {
         self.end();
         ClientHandled { consumed: input.len(), event: Some(ClientEvent::Broken { fault: Some(fault) }) }
     }

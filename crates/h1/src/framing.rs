@@ -5,18 +5,18 @@
 
 use causeway_message::{BodyLength, FieldMap, names, syntax};
 
-use crate::fault::HeadFault;
+use crate::error::ProtocolError;
 
 /// Returns the content's framing (RFC 9112 §6.1, §6.3). Rejects every combination that two parsers could read
 /// differently.
 #[inline(always)]
-pub(crate) fn body_length(fields: &FieldMap, is_10: bool) -> Result<BodyLength, HeadFault> {
+pub(crate) fn body_length(fields: &FieldMap, is_10: bool) -> Result<BodyLength, ProtocolError> {
     if let Some(coding) = fields.get(names::TRANSFER_ENCODING) {
         if fields.contains(names::CONTENT_LENGTH) {
-            return Err(HeadFault::LengthAndCoding);
+            return Err(ProtocolError::LengthAndCoding);
         }
         if is_10 {
-            return Err(HeadFault::TransferEncoding);
+            return Err(ProtocolError::TransferEncoding);
         }
         if fields.is_repeated(names::TRANSFER_ENCODING) || !coding.eq_ignore_ascii_case(b"chunked") {
             return Err(coding_fault(fields));
@@ -26,19 +26,19 @@ pub(crate) fn body_length(fields: &FieldMap, is_10: bool) -> Result<BodyLength, 
     match fields.content_length() {
         Ok(Some(bytes)) => Ok(BodyLength::Sized(bytes)),
         Ok(None) => Ok(BodyLength::None),
-        Err(_) => Err(HeadFault::ContentLength),
+        Err(_) => Err(ProtocolError::ContentLength),
     }
 }
 
 // RFC 9112 §6.1: an unknown coding is 501; chunked that is repeated, not last or misspelt is 400.
 #[cold]
-fn coding_fault(fields: &FieldMap) -> HeadFault {
+fn coding_fault(fields: &FieldMap) -> ProtocolError {
     let is_foreign = |element: &[u8]| {
         let name = syntax::trim_ows(element.split(|&byte| byte == b';').next().unwrap_or_default());
         syntax::is_token(name) && !name.eq_ignore_ascii_case(b"chunked") && !name.eq_ignore_ascii_case(b"identity")
     };
     let foreign = fields.list(names::TRANSFER_ENCODING).any(is_foreign);
-    if foreign { HeadFault::TransferCoding } else { HeadFault::TransferEncoding }
+    if foreign { ProtocolError::TransferCoding } else { ProtocolError::TransferEncoding }
 }
 
 /// The options of the Connection field.

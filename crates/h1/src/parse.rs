@@ -11,7 +11,7 @@ use std::ops::Range;
 use causeway_message::syntax::TOKEN;
 use causeway_message::{FieldMap, Head, KnownName, ResponseHead, Version};
 
-use crate::fault::HeadFault;
+use crate::error::ProtocolError;
 use crate::limits::Limits;
 use crate::scan;
 
@@ -29,7 +29,7 @@ pub enum Parsed {
 
 /// Parses a request head at the start of `input`. Unless it returns [`Parsed::Whole`], `head` is left cleared. O(n);
 /// allocates only if the head's memory has to grow.
-pub fn parse_head(input: &[u8], limits: &Limits, head: &mut Head) -> Result<Parsed, HeadFault> {
+pub fn parse_head(input: &[u8], limits: &Limits, head: &mut Head) -> Result<Parsed, ProtocolError> {
     head.clear();
     let parsed = parse_into(input, limits, head);
     if !matches!(parsed, Ok(Parsed::Whole(_))) {
@@ -51,27 +51,27 @@ struct RequestLine {
 /// The reason why the scan stopped: more bytes are needed, or the input is invalid.
 enum ScanStop {
     Partial,
-    Fault(HeadFault),
+    Fault(ProtocolError),
 }
 
-impl From<HeadFault> for ScanStop {
-    fn from(fault: HeadFault) -> Self {
+impl From<ProtocolError> for ScanStop {
+    fn from(fault: ProtocolError) -> Self {
         Self::Fault(fault)
     }
 }
 
-fn parse_into(input: &[u8], limits: &Limits, head: &mut Head) -> Result<Parsed, HeadFault> {
+fn parse_into(input: &[u8], limits: &Limits, head: &mut Head) -> Result<Parsed, ProtocolError> {
     let whole = request_line(input, limits)
         .and_then(|line| fields(input, line.len, limits.fields_max, head.fields_mut()).map(|len| (line, len)));
     match whole {
-        Ok((_, len)) if len > limits.head_bytes_max as usize => Err(HeadFault::HeadTooLong),
+        Ok((_, len)) if len > limits.head_bytes_max as usize => Err(ProtocolError::HeadTooLong),
         Ok((line, len)) => {
             head.fill(&input[..len], line.len, line.method, line.target, line.version)
-                .map_err(|_| HeadFault::Target)?;
+                .map_err(|_| ProtocolError::Target)?;
             Ok(Parsed::Whole(len))
         }
         // An incomplete head fails once the buffered bytes reach the limit.
-        Err(ScanStop::Partial) if input.len() >= limits.head_bytes_max as usize => Err(HeadFault::HeadTooLong),
+        Err(ScanStop::Partial) if input.len() >= limits.head_bytes_max as usize => Err(ProtocolError::HeadTooLong),
         Err(ScanStop::Partial) => Ok(Parsed::Partial),
         Err(ScanStop::Fault(fault)) => Err(fault),
     }
@@ -85,11 +85,15 @@ fn request_line(input: &[u8], limits: &Limits) -> Result<RequestLine, ScanStop> 
     let method_end = match input {
         [b'G', b'E', b'T', b' ', ..] => 3,
         _ => input.iter().take(METHOD_BYTES_MAX + 1).position(|&byte| !TOKEN[usize::from(byte)]).ok_or(
-            if input.len() > METHOD_BYTES_MAX { ScanStop::Fault(HeadFault::MethodTooLong) } else { ScanStop::Partial },
+            if input.len() > METHOD_BYTES_MAX {
+                ScanStop::Fault(ProtocolError::MethodTooLong)
+            } else {
+                ScanStop::Partial
+            },
         )?,
     };
     if method_end == 0 || input[method_end] != b' ' {
-        return Err(HeadFault::Method.into());
+        return Err(ProtocolError::Method.into());
     }
     let target_at = method_end + 1;
     let mut target_end = scan::visible_end(input, target_at);
@@ -97,19 +101,19 @@ fn request_line(input: &[u8], limits: &Limits) -> Result<RequestLine, ScanStop> 
         target_end = raw_target_end(input, target_end);
     }
     if target_end - target_at > limits.target_bytes_max as usize {
-        return Err(HeadFault::TargetTooLong.into());
+        return Err(ProtocolError::TargetTooLong.into());
     }
     match input.get(target_end) {
         None => return Err(ScanStop::Partial),
         Some(b' ') if target_end > target_at => {}
-        Some(b' ' | b'\r' | b'\n') => return Err(HeadFault::RequestLine.into()),
-        Some(_) => return Err(HeadFault::Target.into()),
+        Some(b' ' | b'\r' | b'\n') => return Err(ProtocolError::RequestLine.into()),
+        Some(_) => return Err(ProtocolError::Target.into()),
     }
     let rest = &input[target_end + 1..];
     let version = match rest.first_chunk::<10>() {
         Some(b"HTTP/1.1\r\n") => Version::Http11,
         Some(b"HTTP/1.0\r\n") => Version::Http10,
-        _ => other_version(rest, b"HTTP/1.1\r\n", HeadFault::RequestLine)?,
+        _ => other_version(rest, b"HTTP/1.1\r\n", ProtocolError::RequestLine)?,
     };
     Ok(RequestLine { method: 0..method_end, target: target_at..target_end, version, len: target_end + 11 })
 }
@@ -124,17 +128,17 @@ fn raw_target_end(input: &[u8], from: usize) -> usize {
 /// RFC 9112 §2.3: "HTTP/" DIGIT "." DIGIT, followed by the bytes of `like`. RFC 9110 §2.5: a higher minor version is
 /// processed as the highest known one.
 #[cold]
-fn other_version(rest: &[u8], like: &[u8], fault: HeadFault) -> Result<Version, ScanStop> {
+fn other_version(rest: &[u8], like: &[u8], fault: ProtocolError) -> Result<Version, ScanStop> {
     for (at, (&byte, &wanted)) in rest.iter().zip(like).enumerate() {
         let fits = if let 5 | 7 = at { byte.is_ascii_digit() } else { byte == wanted };
         if !fits {
-            return Err(if wanted == b'\n' { HeadFault::LineEnd } else { fault }.into());
+            return Err(if wanted == b'\n' { ProtocolError::LineEnd } else { fault }.into());
         }
     }
     match rest.get(5) {
         _ if rest.len() < like.len() => Err(ScanStop::Partial),
         // Another major version has its own grammar, so the following bytes are not checked.
-        Some(major) if *major != b'1' => Err(HeadFault::Version.into()),
+        Some(major) if *major != b'1' => Err(ProtocolError::Version.into()),
         _ => Ok(Version::Http11),
     }
 }
@@ -147,7 +151,7 @@ fn fields(input: &[u8], mut at: usize, fields_max: u16, map: &mut FieldMap) -> R
         match input.get(at) {
             Some(b'\r') => return line_end(input, at),
             // RFC 9112 §5.2: line folding is rejected; §2.2: so is white space before the first field.
-            Some(b' ' | b'\t') => return Err(HeadFault::Folded.into()),
+            Some(b' ' | b'\t') => return Err(ProtocolError::Folded.into()),
             Some(_) => {}
             None => return Err(ScanStop::Partial),
         }
@@ -174,28 +178,28 @@ fn fields(input: &[u8], mut at: usize, fields_max: u16, map: &mut FieldMap) -> R
         }
         at = value_line_end(input, line_ends)?;
     }
-    Err(HeadFault::TooManyFields.into())
+    Err(ProtocolError::TooManyFields.into())
 }
 
 /// RFC 9112 §5.1: the name is a token, and the colon follows it directly.
 #[inline]
-fn other_name(name: &[u8]) -> Result<u16, HeadFault> {
+fn other_name(name: &[u8]) -> Result<u16, ProtocolError> {
     let ok = !name.is_empty() && name.iter().all(|&byte| TOKEN[usize::from(byte)]);
-    if ok { u16::try_from(name.len()).map_err(|_| HeadFault::FieldName) } else { Err(HeadFault::FieldName) }
+    if ok { u16::try_from(name.len()).map_err(|_| ProtocolError::FieldName) } else { Err(ProtocolError::FieldName) }
 }
 
 /// No colon in the rest of the input: more bytes may bring one if all bytes so far are valid in a name.
 #[cold]
 fn no_colon(rest: &[u8]) -> ScanStop {
-    if rest.iter().all(|&byte| TOKEN[usize::from(byte)]) { ScanStop::Partial } else { HeadFault::FieldName.into() }
+    if rest.iter().all(|&byte| TOKEN[usize::from(byte)]) { ScanStop::Partial } else { ProtocolError::FieldName.into() }
 }
 
 #[inline]
 fn value_line_end(input: &[u8], at: usize) -> Result<usize, ScanStop> {
     match input.get(at) {
         Some(b'\r') => line_end(input, at),
-        Some(b'\n') => Err(HeadFault::LineEnd.into()),
-        Some(_) => Err(HeadFault::FieldValue.into()),
+        Some(b'\n') => Err(ProtocolError::LineEnd.into()),
+        Some(_) => Err(ProtocolError::FieldValue.into()),
         None => Err(ScanStop::Partial),
     }
 }
@@ -206,7 +210,7 @@ fn value_line_end(input: &[u8], at: usize) -> Result<usize, ScanStop> {
 fn line_end(input: &[u8], cr: usize) -> Result<usize, ScanStop> {
     match input.get(cr + 1) {
         Some(b'\n') => Ok(cr + 2),
-        Some(_) => Err(HeadFault::LineEnd.into()),
+        Some(_) => Err(ProtocolError::LineEnd.into()),
         None => Err(ScanStop::Partial),
     }
 }
@@ -238,16 +242,20 @@ impl HeadStorage for ResponseHead {
 }
 
 /// Parses a trailer section (RFC 9112 §7.1.2) into the head's fields and clears the rest of the head.
-pub(crate) fn parse_trailers(input: &[u8], limits: &Limits, head: &mut impl HeadStorage) -> Result<Parsed, HeadFault> {
+pub(crate) fn parse_trailers(
+    input: &[u8],
+    limits: &Limits,
+    head: &mut impl HeadStorage,
+) -> Result<Parsed, ProtocolError> {
     head.clear();
     let max = limits.trailers_bytes_max as usize;
     let parsed = match fields(input, 0, limits.fields_max, head.fields_mut()) {
-        Ok(len) if len > max => Err(HeadFault::TrailersTooLong),
+        Ok(len) if len > max => Err(ProtocolError::TrailersTooLong),
         Ok(len) => {
             head.fields_mut().fill(&input[..len], 0);
             return Ok(Parsed::Whole(len));
         }
-        Err(ScanStop::Partial) if input.len() >= max => Err(HeadFault::TrailersTooLong),
+        Err(ScanStop::Partial) if input.len() >= max => Err(ProtocolError::TrailersTooLong),
         Err(ScanStop::Partial) => Ok(Parsed::Partial),
         Err(ScanStop::Fault(fault)) => Err(fault),
     };

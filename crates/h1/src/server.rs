@@ -20,8 +20,8 @@ use causeway_message::{
 
 use crate::body::{BodyParser, ParsedPiece};
 use crate::encode::{self, Length, Persistence};
+use crate::error::ProtocolError;
 use crate::event::{Event, Handled};
-use crate::fault::HeadFault;
 use crate::limits::Limits;
 use crate::parse::{Parsed, has_end, parse_head};
 use examine::{Facts, examine};
@@ -176,7 +176,7 @@ impl Server {
             }
             Inbound::Body(body) => match body.handle(input, &self.limits, head) {
                 // The rest of the body cannot arrive any more.
-                Ok(ParsedPiece::More(0)) if self.eof => self.fail(HeadFault::Truncated),
+                Ok(ParsedPiece::More(0)) if self.eof => self.fail(ProtocolError::Truncated),
                 Ok(found) => self.handle_found(found),
                 Err(fault) => self.fail(fault),
             },
@@ -194,9 +194,9 @@ impl Server {
                 self.inbound = Inbound::Closed;
                 self.over = true;
                 // RFC 9112 §8: an incomplete head ends the connection; there is no exchange to respond on.
-                self.begun.then_some(Event::Fault { stream: None, fault: HeadFault::Truncated })
+                self.begun.then_some(Event::Fault { stream: None, fault: ProtocolError::Truncated })
             }
-            Inbound::Body(_) => self.fail(HeadFault::Truncated).event,
+            Inbound::Body(_) => self.fail(ProtocolError::Truncated).event,
             // RFC 9112 §9.6: the peer may still read. This response and those to requests already received are sent.
             Inbound::Done => {
                 self.eof = true;
@@ -214,7 +214,7 @@ impl Server {
             return None;
         }
         (self.is_10, self.is_head, self.is_connect) = (false, false, false);
-        self.fail(HeadFault::TooSlow).event
+        self.fail(ProtocolError::TooSlow).event
     }
 
     /// Begins a graceful shutdown. The open exchange, or one whose request has begun, gets `Connection: close`; an
@@ -398,7 +398,7 @@ impl Server {
         // RFC 9112 §2.2: skip empty lines before the request line, which some clients send after a body.
         while let [b'\r', b'\n', rest @ ..] = input {
             if self.empty_lines >= self.limits.leading_empty_lines_max {
-                return self.fail(HeadFault::RequestLine);
+                return self.fail(ProtocolError::RequestLine);
             }
             self.empty_lines += 1;
             skipped += 2;
@@ -500,7 +500,7 @@ impl Server {
     }
 
     #[cold]
-    fn fail(&mut self, fault: HeadFault) -> Handled {
+    fn fail(&mut self, fault: ProtocolError) -> Handled {
         if matches!(self.inbound, Inbound::Head { .. }) {
             // The error response gets an exchange of its own.
             self.stream += 1;

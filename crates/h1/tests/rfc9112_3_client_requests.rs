@@ -5,13 +5,13 @@ mod upstream;
 
 use causeway_h1::{Client, ForwardProxy, Limits};
 use causeway_message::{
-    Chunk, FieldMap, FieldValue, Framing, Head, Method, NameRef, StreamId, Unopened, Version, names,
+    Chunk, FieldMap, FieldValue, Framing, Head, Method, NameRef, OpenError, StreamId, Version, names,
 };
 use upstream::{SentRequest, UpstreamPeer, request};
 
 const ONE: StreamId = StreamId(1);
 
-fn opened(head: &Head, framing: Framing) -> Result<String, Unopened> {
+fn opened(head: &Head, framing: Framing) -> Result<String, OpenError> {
     let mut upstream = UpstreamPeer::new(Limits::default());
     let stream = upstream.client.open(head, framing, &mut upstream.out);
     let text = upstream.written();
@@ -29,7 +29,7 @@ fn opened(head: &Head, framing: Framing) -> Result<String, Unopened> {
 
 /// In `want`, '|' separates the lines.
 #[track_caller]
-fn check(cases: &[(&str, &Head, Framing, Result<&str, Unopened>)]) {
+fn check(cases: &[(&str, &Head, Framing, Result<&str, OpenError>)]) {
     for (why, head, framing, want) in cases {
         let want = want.map(|want| want.replace('|', "\r\n") + "\r\n\r\n");
         assert_eq!(opened(head, *framing), want, "{why}");
@@ -70,17 +70,17 @@ fn request_lines() {
             Ok("CONNECT b.test:443 HTTP/1.1|Host: b.test:443|X-A: b"),
         ),
         ("two Hosts", &request("GET", "/", &[("Host", "a"), ("Host", "b")]), Empty, Ok("GET / HTTP/1.1|Host: a")),
-        ("CONNECT to a path", &request("CONNECT", "/", host), Tunnel, Err(Unopened::Head)),
-        ("CONNECT without a port", &request("CONNECT", "b.test:", host), Tunnel, Err(Unopened::Head)),
-        ("CONNECT with content", &request("CONNECT", "b.test:443", host), Framing::Sized(1), Err(Unopened::Head)),
-        ("CONNECT without a tunnel", &request("CONNECT", "b.test:443", host), Empty, Err(Unopened::Head)),
-        ("an authority for GET", &request("GET", "b.test:443", host), Empty, Err(Unopened::Head)),
-        ("an asterisk for GET", &request("GET", "*", host), Empty, Err(Unopened::Head)),
-        ("no Host", &request("GET", "/", &[]), Empty, Err(Unopened::Head)),
-        ("an empty Host", &request("GET", "/", &[("Host", "")]), Empty, Err(Unopened::Head)),
-        ("a Host that is none", &request("GET", "/", &[("Host", "a b")]), Empty, Err(Unopened::Head)),
-        ("a Host with a path", &request("GET", "/", &[("Host", "a/b")]), Empty, Err(Unopened::Head)),
-        ("no target", &Head::new(), Empty, Err(Unopened::Head)),
+        ("CONNECT to a path", &request("CONNECT", "/", host), Tunnel, Err(OpenError::Head)),
+        ("CONNECT without a port", &request("CONNECT", "b.test:", host), Tunnel, Err(OpenError::Head)),
+        ("CONNECT with content", &request("CONNECT", "b.test:443", host), Framing::Sized(1), Err(OpenError::Head)),
+        ("CONNECT without a tunnel", &request("CONNECT", "b.test:443", host), Empty, Err(OpenError::Head)),
+        ("an authority for GET", &request("GET", "b.test:443", host), Empty, Err(OpenError::Head)),
+        ("an asterisk for GET", &request("GET", "*", host), Empty, Err(OpenError::Head)),
+        ("no Host", &request("GET", "/", &[]), Empty, Err(OpenError::Head)),
+        ("an empty Host", &request("GET", "/", &[("Host", "")]), Empty, Err(OpenError::Head)),
+        ("a Host that is none", &request("GET", "/", &[("Host", "a b")]), Empty, Err(OpenError::Head)),
+        ("a Host with a path", &request("GET", "/", &[("Host", "a/b")]), Empty, Err(OpenError::Head)),
+        ("no target", &Head::new(), Empty, Err(OpenError::Head)),
     ]);
     // The request is sent as HTTP/1.1, even if it was received as another version.
     let mut head = request("GET", "/", &[("Host", "a")]);
@@ -154,7 +154,7 @@ fn fields() {
         ("nothing to put", &of("PUT"), Empty, Ok("PUT / HTTP/1.1|Host: a|Content-Length: 0")),
         ("nothing to patch", &of("PATCH"), Empty, Ok("PATCH / HTTP/1.1|Host: a|Content-Length: 0")),
         ("nothing to delete", &of("DELETE"), Empty, Ok("DELETE / HTTP/1.1|Host: a")),
-        ("a switch to nothing", &of("GET"), Tunnel, Err(Unopened::Head)),
+        ("a switch to nothing", &of("GET"), Tunnel, Err(OpenError::Head)),
     ]);
 }
 
@@ -189,7 +189,7 @@ fn malformed_requests_are_not_sent() {
         named.fields_mut().append(NameRef::Other(bad), FieldValue::from_static("v"));
         let mut method = good();
         method.set_method(Method::Other(bad));
-        let want = Err(Unopened::Head);
+        let want = Err(OpenError::Head);
         check(&[("name", &named, Framing::Empty, want), ("method", &method, Framing::Empty, want)]);
     }
     let mut fields = FieldMap::new();
@@ -259,11 +259,11 @@ fn content() {
 fn one_exchange_at_a_time() {
     let mut upstream = UpstreamPeer::with_request("GET", Framing::Empty);
     let SentRequest(method, framing) = upstream::GET;
-    assert_eq!(upstream.start_request(method, framing), Err(Unopened::Full));
+    assert_eq!(upstream.start_request(method, framing), Err(OpenError::Full));
     upstream.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(upstream.start_request(method, framing), Ok(StreamId(2)));
     upstream.client.drain();
-    assert_eq!(upstream.start_request(method, framing), Err(Unopened::Ending));
+    assert_eq!(upstream.start_request(method, framing), Err(OpenError::Ending));
     upstream.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(upstream.take(), "200; 200; close");
 }

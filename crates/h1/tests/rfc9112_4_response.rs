@@ -5,7 +5,7 @@
 mod peer;
 use std::rc::Rc;
 
-use causeway_h1::{Event, HeadFault, Limits, Server};
+use causeway_h1::{Event, Limits, ProtocolError, Server};
 use causeway_message::{
     Chunk, FieldMap, FieldValue, Framing, Head, NameRef, ResponseHead, StatusCode, StreamId, WaitsFor, WriteList, names,
 };
@@ -242,7 +242,7 @@ fn ends() {
     assert!(conn.written().contains("Connection: close\r\n") && conn.server.wants_close());
 
     let mut conn = Conn::new();
-    let fault = Event::Fault { stream: Some(ONE), fault: HeadFault::HostCount };
+    let fault = Event::Fault { stream: Some(ONE), fault: ProtocolError::HostCount };
     assert_eq!(conn.feed(b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"), [fault]);
     assert!(!conn.server.wants_close() && conn.server.writable(ONE));
     conn.server.send_head(ONE, &head(400), Framing::Empty, DATE, &mut conn.out);
@@ -307,7 +307,7 @@ fn half_closed() {
     conn.server.send_head(ONE, &head(200), Framing::Empty, DATE, &mut conn.out);
     conn.server.finish(ONE, &mut conn.out);
     let events = conn.feed(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe");
-    assert_eq!(events.last(), Some(&Event::Fault { stream: Some(StreamId(2)), fault: HeadFault::Truncated }));
+    assert_eq!(events.last(), Some(&Event::Fault { stream: Some(StreamId(2)), fault: ProtocolError::Truncated }));
 
     // So is the end of a tunnel, if the peer closed before the tunnel was opened.
     let mut conn = Conn::new();

@@ -4,7 +4,7 @@
 mod upstream;
 
 use causeway_h1::{Client, Limits};
-use causeway_message::{Chunk, Framing, StreamId, Unopened, Version, WaitsFor};
+use causeway_message::{Chunk, Framing, OpenError, StreamId, Version, WaitsFor};
 use upstream::{GET, NEXT, Then, UpstreamPeer, check, check_after_request};
 
 const ONE: StreamId = StreamId(1);
@@ -44,14 +44,14 @@ fn unsolicited_responses() {
         let mut upstream = UpstreamPeer::new(Limits::default());
         upstream.feed(unasked.as_bytes());
         assert_eq!(upstream.take(), "Unasked; close");
-        assert_eq!(upstream.start_request("GET", Framing::Empty), Err(Unopened::Ending));
+        assert_eq!(upstream.start_request("GET", Framing::Empty), Err(OpenError::Ending));
 
         let mut upstream = UpstreamPeer::with_request("GET", Framing::Empty);
         upstream.feed(OK);
         assert_eq!(upstream.take(), format!("{SEEN}; room"));
         upstream.feed(unasked.as_bytes());
         assert_eq!(upstream.take(), "Unasked; close");
-        assert_eq!(upstream.start_request("GET", Framing::Empty), Err(Unopened::Ending));
+        assert_eq!(upstream.start_request("GET", Framing::Empty), Err(OpenError::Ending));
         upstream.feed(OK);
         assert_eq!(upstream.take(), "close", "no further input is parsed");
 

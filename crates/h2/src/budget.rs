@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::fault::Fault;
+use crate::error::ConnectionError;
 
 /// Limits on frames that are cheap to send and expensive to handle. Exceeding one ends the connection with
 /// ENHANCE_YOUR_CALM (RFC 9113 §10.5).
@@ -70,7 +70,7 @@ impl Bucket {
     }
 
     #[inline]
-    fn take(&mut self, burst: u32, a_second: u32, clock: &Clock) -> Result<(), Fault> {
+    fn take(&mut self, burst: u32, a_second: u32, clock: &Clock) -> Result<(), ConnectionError> {
         if self.left == 0 {
             self.fill(burst, a_second, clock)?;
         }
@@ -79,13 +79,13 @@ impl Bucket {
     }
 
     #[cold]
-    fn fill(&mut self, burst: u32, a_second: u32, clock: &Clock) -> Result<(), Fault> {
+    fn fill(&mut self, burst: u32, a_second: u32, clock: &Clock) -> Result<(), ConnectionError> {
         let now = clock.milliseconds();
         let elapsed = u64::from(now.saturating_sub(self.filled));
         // Refill up to the burst; without a whole token the budget is exceeded.
         let more = (elapsed * u64::from(a_second) / 1000).min(u64::from(burst)) as u32;
         if more == 0 {
-            return Err(Fault::CALM);
+            return Err(ConnectionError::CALM);
         }
         (self.left, self.filled) = (more, now);
         Ok(())
@@ -144,7 +144,7 @@ impl Meter {
 
     /// Counts a stream that the peer reset before its response began, or that was reset because of the peer.
     #[cold]
-    pub(crate) fn reset(&mut self, budgets: &Budgets) -> Result<(), Fault> {
+    pub(crate) fn reset(&mut self, budgets: &Budgets) -> Result<(), ConnectionError> {
         self.resets.take(budgets.resets, budgets.resets_a_second, &self.clock)
     }
 
@@ -155,18 +155,18 @@ impl Meter {
     }
 
     /// Counts a frame without head or content.
-    pub(crate) fn control(&mut self, budgets: &Budgets) -> Result<(), Fault> {
+    pub(crate) fn control(&mut self, budgets: &Budgets) -> Result<(), ConnectionError> {
         self.control.take(budgets.control, budgets.control_a_second, &self.clock)
     }
 
     /// Counts an acknowledgement to send.
-    pub(crate) fn answer(&mut self, budgets: &Budgets) -> Result<(), Fault> {
+    pub(crate) fn answer(&mut self, budgets: &Budgets) -> Result<(), ConnectionError> {
         self.answers += 1;
-        if self.answers > budgets.answers { Err(Fault::CALM) } else { Ok(()) }
+        if self.answers > budgets.answers { Err(ConnectionError::CALM) } else { Ok(()) }
     }
 
     #[cold]
-    pub(crate) fn empty_data(&mut self, budgets: &Budgets) -> Result<(), Fault> {
+    pub(crate) fn empty_data(&mut self, budgets: &Budgets) -> Result<(), ConnectionError> {
         self.empty_data.take(budgets.empty_data, budgets.empty_data_a_second, &self.clock)
     }
 

@@ -11,12 +11,12 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use causeway_message::{
-    Chunk, FieldMap, Framing, Head, Method, ResponseHead, Scheme, StreamId, Unopened, WaitsFor, WriteList,
+    Chunk, FieldMap, Framing, Head, Method, OpenError, ResponseHead, Scheme, StreamId, WaitsFor, WriteList,
 };
 
 use crate::connection::{Connection, InputStep, Role};
+use crate::error::{ConnectionError, ErrorCode};
 use crate::event::{ClientEvent, ClientHandled};
-use crate::fault::{ErrorCode, Fault};
 use crate::frame;
 use crate::priority::Priority;
 use crate::settings::Settings;
@@ -163,18 +163,18 @@ impl Client {
         scheme: Scheme,
         framing: Framing,
         out: &mut WriteList,
-    ) -> Result<StreamId, Unopened> {
+    ) -> Result<StreamId, OpenError> {
         if self.is_last() {
-            return Err(Unopened::Ending);
+            return Err(OpenError::Ending);
         }
         if self.room() == 0 {
-            return Err(Unopened::Full);
+            return Err(OpenError::Full);
         }
         self.connection.begin(out);
         // A client's streams are odd.
         let id = if self.connection.last == 0 { 1 } else { self.connection.last + 2 };
         let Connection { encoder, peer, .. } = &mut self.connection;
-        encode::request_head(id, head, scheme, framing, peer, encoder, out).ok_or(Unopened::Head)?;
+        encode::request_head(id, head, scheme, framing, peer, encoder, out).ok_or(OpenError::Head)?;
         let is_connect = head.method() == Method::Connect;
         let kind = RequestKind {
             is_head: head.method() == Method::Head,
@@ -214,7 +214,7 @@ impl Client {
             let event = match self.connection.next(input, &mut at, out) {
                 Ok(InputStep::Wait) => return ClientHandled { consumed: at, event: None },
                 // RFC 9218 §7.1: only a client may send PRIORITY_UPDATE.
-                Ok(InputStep::Early(..)) => return self.fail(Fault::PROTOCOL, input, out),
+                Ok(InputStep::Early(..)) => return self.fail(ConnectionError::PROTOCOL, input, out),
                 Ok(InputStep::Done | InputStep::Pong(_)) => None,
                 Ok(InputStep::Block(block)) => match self.handle_block(&block, head, out) {
                     Ok(event) => event,
@@ -252,7 +252,7 @@ impl Client {
     /// idle connection is drained.
     pub fn handle_timeout(&mut self, out: &mut WriteList) -> Option<ClientEvent> {
         match self.waits_for() {
-            WaitsFor::Head => self.fail(Fault(ErrorCode::EnhanceYourCalm), &[], out).event,
+            WaitsFor::Head => self.fail(ConnectionError(ErrorCode::EnhanceYourCalm), &[], out).event,
             WaitsFor::KeepAlive => {
                 self.drain(out);
                 None
@@ -318,7 +318,7 @@ impl Client {
     }
 
     #[cold]
-    fn fail(&mut self, fault: Fault, input: &[u8], out: &mut WriteList) -> ClientHandled {
+    fn fail(&mut self, fault: ConnectionError, input: &[u8], out: &mut WriteList) -> ClientHandled {
         self.connection.begin(out);
         // The last stream of the server is 0, since it opens none.
         self.connection.fail(fault, 0, out);

@@ -23,7 +23,7 @@ use causeway_message::WriteList;
 
 use crate::budget::Meter;
 use crate::encode::Repeat;
-use crate::fault::{ErrorCode, Fault};
+use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{self, FrameHeader, HEADER_LEN, PAYLOAD_MAX, PREFACE, flag, kind};
 use crate::head::NoSink;
 use crate::hpack::{Decoder, Encoder, Sink, TABLE_BYTES_MAX};
@@ -203,7 +203,7 @@ impl Connection {
         input: &'a [u8],
         at: &mut usize,
         out: &mut WriteList,
-    ) -> Result<InputStep<'a>, Fault> {
+    ) -> Result<InputStep<'a>, ConnectionError> {
         match self.inbound {
             InputState::Frame => self.next_frame(input, at, out),
             InputState::Data { .. } => self.next_data(input, at, out),
@@ -217,13 +217,18 @@ impl Connection {
     }
 
     #[cold]
-    fn next_rare<'a>(&mut self, input: &'a [u8], at: &mut usize, out: &mut WriteList) -> Result<InputStep<'a>, Fault> {
+    fn next_rare<'a>(
+        &mut self,
+        input: &'a [u8],
+        at: &mut usize,
+        out: &mut WriteList,
+    ) -> Result<InputStep<'a>, ConnectionError> {
         let rest = &input[*at..];
         match &self.inbound {
             InputState::Preface => {
                 let len = rest.len().min(PREFACE.len());
                 if rest[..len] != PREFACE[..len] {
-                    return Err(Fault::PROTOCOL);
+                    return Err(ConnectionError::PROTOCOL);
                 }
                 if len < PREFACE.len() {
                     return Ok(InputStep::Wait);
@@ -235,8 +240,10 @@ impl Connection {
             InputState::Settings => {
                 // RFC 9113 §3.4: the first frame is SETTINGS without ACK.
                 match FrameHeader::read(rest) {
-                    Some(frame) if frame.kind != kind::SETTINGS || frame.has(flag::ACK) => Err(Fault::PROTOCOL),
-                    Some(frame) if frame.len > PAYLOAD_MAX => Err(Fault::FRAME_SIZE),
+                    Some(frame) if frame.kind != kind::SETTINGS || frame.has(flag::ACK) => {
+                        Err(ConnectionError::PROTOCOL)
+                    }
+                    Some(frame) if frame.len > PAYLOAD_MAX => Err(ConnectionError::FRAME_SIZE),
                     Some(frame) if rest.len() >= HEADER_LEN + frame.len => {
                         self.inbound = InputState::Frame;
                         self.next_frame(input, at, out)
@@ -249,7 +256,12 @@ impl Connection {
     }
 
     #[inline]
-    fn next_frame<'a>(&mut self, input: &'a [u8], at: &mut usize, out: &mut WriteList) -> Result<InputStep<'a>, Fault> {
+    fn next_frame<'a>(
+        &mut self,
+        input: &'a [u8],
+        at: &mut usize,
+        out: &mut WriteList,
+    ) -> Result<InputStep<'a>, ConnectionError> {
         let rest = &input[*at..];
         let Some(frame) = FrameHeader::read(rest) else {
             // An empty input does not show whether a frame has begun.
@@ -259,7 +271,7 @@ impl Connection {
             return Ok(InputStep::Wait);
         };
         if frame.len > PAYLOAD_MAX {
-            return Err(Fault::FRAME_SIZE);
+            return Err(ConnectionError::FRAME_SIZE);
         }
         if frame.kind == kind::DATA {
             self.partial = true;
@@ -283,7 +295,7 @@ impl Connection {
     }
 
     // RFC 9113 §5.5: a frame of an unknown type is discarded.
-    fn begin_unknown(&mut self, frame: FrameHeader, at: &mut usize) -> Result<InputStep<'static>, Fault> {
+    fn begin_unknown(&mut self, frame: FrameHeader, at: &mut usize) -> Result<InputStep<'static>, ConnectionError> {
         self.meter.control(&self.settings.budgets)?;
         *at += HEADER_LEN;
         self.inbound = InputState::Skip(frame.len as u32);
@@ -304,9 +316,9 @@ impl Connection {
 
     // RFC 9113 §6.2.
     #[inline]
-    fn handle_headers<'a>(&mut self, frame: FrameHeader, payload: &'a [u8]) -> Result<InputStep<'a>, Fault> {
+    fn handle_headers<'a>(&mut self, frame: FrameHeader, payload: &'a [u8]) -> Result<InputStep<'a>, ConnectionError> {
         if frame.stream == 0 {
-            return Err(Fault::PROTOCOL);
+            return Err(ConnectionError::PROTOCOL);
         }
         let mut fragment = payload;
         if frame.has(flag::PADDED) {
@@ -314,7 +326,7 @@ impl Connection {
         }
         let mut self_dependent = false;
         if frame.has(flag::PRIORITY) {
-            let (priority, rest) = fragment.split_first_chunk::<5>().ok_or(Fault::FRAME_SIZE)?;
+            let (priority, rest) = fragment.split_first_chunk::<5>().ok_or(ConnectionError::FRAME_SIZE)?;
             self_dependent = depends_on(priority) == frame.stream;
             fragment = rest;
         }
@@ -333,22 +345,22 @@ impl Connection {
     }
 
     // RFC 9113 §6.10: no other frame is allowed between the frames of a block.
-    fn next_continuation(&mut self, input: &[u8], at: &mut usize) -> Result<InputStep<'static>, Fault> {
+    fn next_continuation(&mut self, input: &[u8], at: &mut usize) -> Result<InputStep<'static>, ConnectionError> {
         let InputState::Block(joined) = &mut self.inbound else { return Ok(InputStep::Wait) };
         let rest = &input[*at..];
         let Some(frame) = FrameHeader::read(rest) else { return Ok(InputStep::Wait) };
         if frame.kind != kind::CONTINUATION || frame.stream != joined.stream {
-            return Err(Fault::PROTOCOL);
+            return Err(ConnectionError::PROTOCOL);
         }
         if frame.len > PAYLOAD_MAX {
-            return Err(Fault::FRAME_SIZE);
+            return Err(ConnectionError::FRAME_SIZE);
         }
         let Some(fragment) = rest[HEADER_LEN..].get(..frame.len) else { return Ok(InputStep::Wait) };
         joined.continuations += 1;
         // One frame more than the limit, so that a head slightly above it still gets an error response.
         let too_long = joined.bytes.len() + fragment.len() > self.settings.head_bytes_max as usize + PAYLOAD_MAX;
         if joined.continuations > self.settings.budgets.continuations || too_long {
-            return Err(Fault::CALM);
+            return Err(ConnectionError::CALM);
         }
         *at += HEADER_LEN + frame.len;
         joined.bytes.extend_from_slice(fragment);
@@ -395,8 +407,8 @@ impl Connection {
     /// Decodes a header block. The blocks of rejected streams are decoded too, because the table depends on all of
     /// them (RFC 9113 §4.3).
     #[inline]
-    pub(crate) fn decode(&mut self, block: &HeaderBlock<'_>, sink: &mut impl Sink) -> Result<(), Fault> {
-        self.decoder.decode(block.bytes.as_slice(), sink).map_err(|_| Fault::COMPRESSION)
+    pub(crate) fn decode(&mut self, block: &HeaderBlock<'_>, sink: &mut impl Sink) -> Result<(), ConnectionError> {
+        self.decoder.decode(block.bytes.as_slice(), sink).map_err(|_| ConnectionError::COMPRESSION)
     }
 
     /// Records that a stream was opened or refused. The streams that it skips are closed.
@@ -422,7 +434,7 @@ impl Connection {
     /// Handles a header block on a closed stream. It may have been in flight when the stream ended; it is decoded in
     /// any case.
     #[cold]
-    pub(crate) fn handle_late_block(&mut self, block: &HeaderBlock<'_>) -> Result<(), Fault> {
+    pub(crate) fn handle_late_block(&mut self, block: &HeaderBlock<'_>) -> Result<(), ConnectionError> {
         self.decode(block, &mut NoSink)?;
         self.check_closed(block.stream)?;
         self.meter.control(&self.settings.budgets)
@@ -430,18 +442,18 @@ impl Connection {
 
     /// Returns the fault of a frame on a closed stream; `Ok` if the peer may not have received our reset yet.
     #[cold]
-    pub(crate) fn check_closed(&self, stream: u32) -> Result<(), Fault> {
+    pub(crate) fn check_closed(&self, stream: u32) -> Result<(), ConnectionError> {
         if self.resets.contains(&stream) {
             return Ok(());
         }
         // RFC 9113 §5.1.1: a skipped stream may not be opened any more; §5.1: an ended stream accepts no frames.
         let passed_over = (self.gap.0..=self.gap.1).contains(&stream);
-        Err(if passed_over { Fault::PROTOCOL } else { Fault::STREAM_CLOSED })
+        Err(if passed_over { ConnectionError::PROTOCOL } else { ConnectionError::STREAM_CLOSED })
     }
 
     /// Ends the connection: clears all streams and sends GOAWAY.
     #[cold]
-    pub(crate) fn fail(&mut self, fault: Fault, last: u32, out: &mut WriteList) {
+    pub(crate) fn fail(&mut self, fault: ConnectionError, last: u32, out: &mut WriteList) {
         self.end();
         frame::put_goaway(last, fault.0, out);
     }
@@ -478,9 +490,9 @@ impl Connection {
 }
 
 // RFC 9113 §6.1, §6.2: padding that exceeds the rest of the payload is an error.
-fn unpadded(payload: &[u8]) -> Result<&[u8], Fault> {
-    let (&padding, rest) = payload.split_first().ok_or(Fault::FRAME_SIZE)?;
-    rest.len().checked_sub(usize::from(padding)).map(|len| &rest[..len]).ok_or(Fault::PROTOCOL)
+fn unpadded(payload: &[u8]) -> Result<&[u8], ConnectionError> {
+    let (&padding, rest) = payload.split_first().ok_or(ConnectionError::FRAME_SIZE)?;
+    rest.len().checked_sub(usize::from(padding)).map(|len| &rest[..len]).ok_or(ConnectionError::PROTOCOL)
 }
 
 fn depends_on(priority: &[u8; 5]) -> u32 {

@@ -2,7 +2,7 @@
 
 use causeway_message::StatusCode;
 
-use crate::fault::ErrorCode;
+use crate::error::ErrorCode;
 
 /// An event of [`Server`](crate::Server). A fault is the status of the error response.
 pub type Event = causeway_message::ServerEvent<StatusCode>;

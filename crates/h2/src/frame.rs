@@ -2,7 +2,7 @@
 
 use causeway_message::WriteList;
 
-use crate::fault::ErrorCode;
+use crate::error::ErrorCode;
 
 /// Length in bytes of a frame header.
 pub(crate) const HEADER_LEN: usize = 9;

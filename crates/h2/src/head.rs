@@ -20,7 +20,7 @@ pub(crate) use response::{Response, ResponseSink};
 
 /// The reason why a head is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Problem {
+pub(crate) enum HeadError {
     /// A protocol violation: the stream is reset (RFC 9113 §8.1.1).
     Malformed,
     /// Answered with this status, and not served.
@@ -77,7 +77,7 @@ pub(crate) fn is_of_connection(name: KnownName) -> bool {
 
 /// As RFC 9112 §3 requires of HTTP/1: a method longer than any implemented one is 501.
 const METHOD_BYTES_MAX: usize = 64;
-const TOO_LARGE: Problem = Problem::Refused(StatusCode::FIELDS_TOO_LARGE);
+const TOO_LARGE: HeadError = HeadError::Refused(StatusCode::FIELDS_TOO_LARGE);
 
 /// The space left for a block within its limits.
 struct Room {
@@ -87,7 +87,7 @@ struct Room {
 
 impl Room {
     #[inline]
-    fn take(&mut self, field: &Field<'_>, fields: &FieldMap) -> Result<(), Problem> {
+    fn take(&mut self, field: &Field<'_>, fields: &FieldMap) -> Result<(), HeadError> {
         // Subtract instead of adding up, so that a field of any size cannot overflow.
         let left = self.bytes.checked_sub(field.size).ok_or(TOO_LARGE)?;
         if fields.len() >= usize::from(self.fields) {
@@ -100,9 +100,9 @@ impl Room {
 
 /// Stores a field that is not a pseudo-field and returns the rule that applies to it.
 #[inline]
-fn put(field: &Field<'_>, fields: &mut FieldMap) -> Result<Special, Problem> {
+fn put(field: &Field<'_>, fields: &mut FieldMap) -> Result<Special, HeadError> {
     if !field.value_is_valid {
-        return Err(Problem::Malformed);
+        return Err(HeadError::Malformed);
     }
     match field.name {
         Name::Known(name) => {
@@ -120,7 +120,7 @@ fn put(field: &Field<'_>, fields: &mut FieldMap) -> Result<Special, Problem> {
             Ok(Special::Nothing)
         }
         Name::Other(_) => Err(TOO_LARGE),
-        _ => Err(Problem::Malformed),
+        _ => Err(HeadError::Malformed),
     }
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct RequestSink<'a> {
     is_web: bool,
     is_all: bool,
     priority: Option<Priority>,
-    problem: Option<Problem>,
+    problem: Option<HeadError>,
 }
 
 impl<'a> RequestSink<'a> {
@@ -169,7 +169,7 @@ impl<'a> RequestSink<'a> {
     }
 
     #[inline]
-    fn take(&mut self, field: &Field<'_>) -> Result<(), Problem> {
+    fn take(&mut self, field: &Field<'_>) -> Result<(), HeadError> {
         self.room.take(field, self.head.fields())?;
         match field.name {
             Name::Known(_) | Name::Other(_) => {
@@ -183,12 +183,12 @@ impl<'a> RequestSink<'a> {
         }
     }
 
-    fn take_special(&mut self, special: Special, value: &[u8]) -> Result<(), Problem> {
+    fn take_special(&mut self, special: Special, value: &[u8]) -> Result<(), HeadError> {
         match special {
             Special::Host => return self.take_host(value),
-            Special::OfConnection => return Err(Problem::Malformed),
+            Special::OfConnection => return Err(HeadError::Malformed),
             // RFC 9113 §8.2.2.
-            Special::Te if !value.eq_ignore_ascii_case(b"trailers") => return Err(Problem::Malformed),
+            Special::Te if !value.eq_ignore_ascii_case(b"trailers") => return Err(HeadError::Malformed),
             Special::ContentLength => self.seen |= seen::LENGTH,
             Special::Expect => self.seen |= seen::EXPECT,
             Special::Priority => self.priority = Some(Priority::parse(value)),
@@ -198,7 +198,7 @@ impl<'a> RequestSink<'a> {
     }
 
     // RFC 9113 §8.3.1: Host may accompany `:authority` if it is equal.
-    fn take_host(&mut self, value: &[u8]) -> Result<(), Problem> {
+    fn take_host(&mut self, value: &[u8]) -> Result<(), HeadError> {
         let fields = self.head.fields_mut();
         match fields.get(names::HOST) {
             Some(first) if self.seen & seen::AUTHORITY != 0 && first.eq_ignore_ascii_case(value) => Ok(()),
@@ -206,61 +206,61 @@ impl<'a> RequestSink<'a> {
                 fields.push_known(names::HOST, value);
                 Ok(())
             }
-            _ => Err(Problem::Malformed),
+            _ => Err(HeadError::Malformed),
         }
     }
 
     #[inline]
-    fn take_pseudo(&mut self, field: &Field<'_>) -> Result<(), Problem> {
+    fn take_pseudo(&mut self, field: &Field<'_>) -> Result<(), HeadError> {
         let bit = match field.name {
             Name::Method => seen::METHOD,
             Name::Scheme => seen::SCHEME,
             Name::Authority => seen::AUTHORITY,
             Name::Path => seen::PATH,
             Name::Protocol if self.extended_connect => seen::PROTOCOL,
-            _ => return Err(Problem::Malformed),
+            _ => return Err(HeadError::Malformed),
         };
         // RFC 9113 §8.3: each at most once, and before all other fields.
         if self.seen & (bit | seen::FIELD) != 0 || !field.value_is_valid {
-            return Err(Problem::Malformed);
+            return Err(HeadError::Malformed);
         }
         self.seen |= bit;
         let value = field.value;
         match bit {
             seen::METHOD => {
                 if value.len() > METHOD_BYTES_MAX {
-                    return Err(Problem::Refused(StatusCode::NOT_IMPLEMENTED));
+                    return Err(HeadError::Refused(StatusCode::NOT_IMPLEMENTED));
                 }
-                self.head.set_method(Method::parse(value).ok_or(Problem::Malformed)?);
+                self.head.set_method(Method::parse(value).ok_or(HeadError::Malformed)?);
             }
             seen::SCHEME => {
                 self.is_web = matches!(value, b"http" | b"https");
                 if !self.is_web && !is_scheme(value) {
-                    return Err(Problem::Malformed);
+                    return Err(HeadError::Malformed);
                 }
             }
             seen::AUTHORITY => {
                 // RFC 9113 §8.3.1, RFC 9110 §4.2: a host and optionally a port, no userinfo.
                 if value.is_empty() || !is_host_port(value) {
-                    return Err(Problem::Malformed);
+                    return Err(HeadError::Malformed);
                 }
                 self.head.fields_mut().push_known(names::HOST, value);
             }
             seen::PATH => {
                 if value.len() > self.target_max {
-                    return Err(Problem::Refused(StatusCode::URI_TOO_LONG));
+                    return Err(HeadError::Refused(StatusCode::URI_TOO_LONG));
                 }
                 // RFC 9113 §8.3.1: a path, or the asterisk; no other form of a target.
                 self.is_all = value == b"*";
                 if !self.is_all && value.first() != Some(&b'/') {
-                    return Err(Problem::Malformed);
+                    return Err(HeadError::Malformed);
                 }
-                self.head.set_target(value).map_err(|_| Problem::Malformed)?;
+                self.head.set_target(value).map_err(|_| HeadError::Malformed)?;
             }
             // RFC 8441 §4: corresponds to Upgrade in HTTP/1.
             _ => {
                 if !syntax::is_token(value) {
-                    return Err(Problem::Malformed);
+                    return Err(HeadError::Malformed);
                 }
                 self.head.fields_mut().push_known(names::UPGRADE, value);
             }
@@ -270,7 +270,7 @@ impl<'a> RequestSink<'a> {
 
     /// Checks the fields of the whole block in combination.
     #[inline]
-    pub(crate) fn finish(self, end_stream: bool) -> Result<RequestSummary, Problem> {
+    pub(crate) fn finish(self, end_stream: bool) -> Result<RequestSummary, HeadError> {
         if let Some(problem) = self.problem {
             return Err(problem);
         }
@@ -287,7 +287,7 @@ impl<'a> RequestSink<'a> {
             check_connect(self.seen, head)?;
         } else if self.is_all && !is_options || self.is_web && !head.fields().contains(names::HOST) {
             // RFC 9113 §8.3.1: http and https need an authority; only OPTIONS may have the asterisk.
-            return Err(Problem::Malformed);
+            return Err(HeadError::Malformed);
         }
         let mut kind = RequestKind { is_head, is_connect, ..RequestKind::default() };
         let fields = head.fields_mut();
@@ -297,12 +297,12 @@ impl<'a> RequestSink<'a> {
         let length = if self.seen & seen::LENGTH == 0 {
             None
         } else {
-            fields.content_length().map_err(|_| Problem::Malformed)?
+            fields.content_length().map_err(|_| HeadError::Malformed)?
         };
         let body = match (length, end_stream) {
             (None | Some(0), true) => BodyLength::None,
             // RFC 9113 §8.1.1: content was declared, but does not follow.
-            (Some(1..), true) => return Err(Problem::Malformed),
+            (Some(1..), true) => return Err(HeadError::Malformed),
             (Some(bytes @ 1..), false) => BodyLength::Sized(bytes),
             // The stream is still open, so an end follows even without content.
             (None | Some(0), false) => BodyLength::Unknown,
@@ -310,7 +310,7 @@ impl<'a> RequestSink<'a> {
         if self.seen & seen::EXPECT != 0 {
             // RFC 9110 §10.1.1: 100-continue is the only defined expectation.
             if !fields.list(names::EXPECT).all(|element| element.eq_ignore_ascii_case(b"100-continue")) {
-                return Err(Problem::Refused(StatusCode::EXPECTATION_FAILED));
+                return Err(HeadError::Refused(StatusCode::EXPECTATION_FAILED));
             }
             kind.expects_continue = !end_stream;
         }
@@ -331,21 +331,21 @@ impl Sink for RequestSink<'_> {
 // RFC 9113 §8.5: CONNECT has only a method and an authority with a port. RFC 8441 §4: with a protocol it has all
 // pseudo-fields.
 #[cold]
-fn check_connect(seen: u8, head: &mut Head) -> Result<(), Problem> {
+fn check_connect(seen: u8, head: &mut Head) -> Result<(), HeadError> {
     let all = seen::METHOD | seen::SCHEME | seen::AUTHORITY | seen::PATH | seen::PROTOCOL;
     let plain = seen::METHOD | seen::AUTHORITY;
     if head.method() != Method::Connect {
-        return Err(Problem::Malformed);
+        return Err(HeadError::Malformed);
     }
     match seen & all {
         seen if seen == all && head.target().form() == TargetForm::Origin => Ok(()),
         seen if seen == plain => {
             // CONNECT has no path, so its target is the authority.
             let authority = head.fields().get(names::HOST).unwrap_or_default().to_vec();
-            head.set_target(&authority).map_err(|_| Problem::Malformed)?;
-            if head.target().is_host_and_port() { Ok(()) } else { Err(Problem::Malformed) }
+            head.set_target(&authority).map_err(|_| HeadError::Malformed)?;
+            if head.target().is_host_and_port() { Ok(()) } else { Err(HeadError::Malformed) }
         }
-        _ => Err(Problem::Malformed),
+        _ => Err(HeadError::Malformed),
     }
 }
 
@@ -359,7 +359,7 @@ fn is_scheme(value: &[u8]) -> bool {
 pub(crate) struct TrailerSink<'a> {
     head: &'a mut Head,
     room: Room,
-    problem: Option<Problem>,
+    problem: Option<HeadError>,
 }
 
 impl<'a> TrailerSink<'a> {
@@ -369,11 +369,11 @@ impl<'a> TrailerSink<'a> {
         Self { head, room, problem: None }
     }
 
-    fn take(&mut self, field: &Field<'_>) -> Result<(), Problem> {
+    fn take(&mut self, field: &Field<'_>) -> Result<(), HeadError> {
         self.room.take(field, self.head.fields())?;
         let value = field.value;
         match put(field, self.head.fields_mut())? {
-            Special::OfConnection => Err(Problem::Malformed),
+            Special::OfConnection => Err(HeadError::Malformed),
             Special::Host => {
                 self.head.fields_mut().push_known(names::HOST, value);
                 Ok(())
@@ -382,7 +382,7 @@ impl<'a> TrailerSink<'a> {
         }
     }
 
-    pub(crate) fn finish(self) -> Result<(), Problem> {
+    pub(crate) fn finish(self) -> Result<(), HeadError> {
         self.problem.map_or(Ok(()), Err)
     }
 }

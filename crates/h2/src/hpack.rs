@@ -34,7 +34,7 @@ pub const TABLE_BYTES_MAX: u32 = 65_535;
 /// COMPRESSION_ERROR (RFC 9113 §4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum HpackFault {
+pub enum HpackError {
     /// The block ends inside a field.
     Truncated,
     /// An integer above 32 bits, or padded with zeros to more than five bytes after its first (§5.1).

@@ -2,7 +2,7 @@
 //!
 //! # In reading order
 //! - [`PREFACE`], [`Settings`], [`Budgets`]: the client preface, and the limits that a peer is sent and held to
-//! - [`ErrorCode`], [`Fault`]: the protocol errors of a peer, and their codes on the wire
+//! - [`ErrorCode`], [`ConnectionError`]: the protocol errors of a peer, and their codes on the wire
 //! - [`Event`], [`Handled`]: the results of parsing in the server's role
 //! - [`Server`]: one connection in the server's role
 //! - [`Client`], [`ClientEvent`], [`ClientHandled`]: one connection in the client's role, over the shared core
@@ -14,8 +14,8 @@ mod budget;
 mod client;
 mod connection;
 mod encode;
+mod error;
 mod event;
-mod fault;
 mod frame;
 mod head;
 pub mod hpack;
@@ -27,8 +27,8 @@ mod window;
 
 pub use budget::Budgets;
 pub use client::Client;
+pub use error::{ConnectionError, ErrorCode};
 pub use event::{ClientEvent, ClientHandled, Event, Handled};
-pub use fault::{ErrorCode, Fault};
 pub use frame::PREFACE;
 pub use server::Server;
 pub use settings::Settings;

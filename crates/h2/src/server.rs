@@ -17,8 +17,8 @@ use causeway_message::{
 
 use crate::connection::{Connection, InputStep, Role};
 use crate::encode::{self, EndStream, HeadersFrame, Length};
+use crate::error::{ConnectionError, ErrorCode};
 use crate::event::{Event, Handled};
-use crate::fault::{ErrorCode, Fault};
 use crate::frame;
 use crate::priority::Priority;
 use crate::settings::Settings;
@@ -70,7 +70,7 @@ impl Server {
     /// Makes the connection of an HTTP/1.1 `Upgrade: h2c` (RFC 7540 §3.2). The upgrading request is stream 1 and
     /// complete, and is not reported as an event; the client preface follows. `peer_settings` is the decoded
     /// HTTP2-Settings field; `request` is the request's head. Fails if the settings are invalid.
-    pub fn upgraded(settings: Rc<Settings>, peer_settings: &[u8], request: &Head) -> Result<Self, Fault> {
+    pub fn upgraded(settings: Rc<Settings>, peer_settings: &[u8], request: &Head) -> Result<Self, ConnectionError> {
         let mut server = Self::new(settings);
         server.connection.apply(peer_settings)?;
         server.connection.note_opened(1);
@@ -213,7 +213,7 @@ impl Server {
         match self.waits_for() {
             WaitsFor::Head => {
                 self.connection.begin(out);
-                self.fail(Fault(ErrorCode::EnhanceYourCalm), &[], out).event
+                self.fail(ConnectionError(ErrorCode::EnhanceYourCalm), &[], out).event
             }
             WaitsFor::KeepAlive | WaitsFor::Acknowledgement => {
                 self.send_goaway(out);
@@ -345,7 +345,7 @@ impl Server {
     }
 
     #[cold]
-    fn fail(&mut self, fault: Fault, input: &[u8], out: &mut WriteList) -> Handled {
+    fn fail(&mut self, fault: ConnectionError, input: &[u8], out: &mut WriteList) -> Handled {
         // RFC 9113 §6.8: a later GOAWAY must not raise the last stream.
         let last = if let Life::Last(last) = self.life { last } else { self.connection.last };
         self.connection.fail(fault, last, out);

@@ -2,7 +2,7 @@
 
 use crate::budget::Budgets;
 use crate::connection::Role;
-use crate::fault::Fault;
+use crate::error::ConnectionError;
 use crate::hpack::{TABLE_BYTES_DEFAULT, TABLE_BYTES_MAX};
 use crate::window::{WINDOW_DEFAULT, WINDOW_MAX};
 
@@ -150,10 +150,15 @@ impl Default for PeerSettings {
 impl PeerSettings {
     /// Applies the payload of a SETTINGS frame of a server, or of a client (RFC 9113 §6.5.2). Entries are applied in order, so that the last of a
     /// kind counts; unknown ones are ignored.
-    pub(crate) fn apply(&mut self, payload: &[u8], entries_max: u16, is_of_server: bool) -> Result<(), Fault> {
-        let (entries, []) = payload.as_chunks::<6>() else { return Err(Fault::FRAME_SIZE) };
+    pub(crate) fn apply(
+        &mut self,
+        payload: &[u8],
+        entries_max: u16,
+        is_of_server: bool,
+    ) -> Result<(), ConnectionError> {
+        let (entries, []) = payload.as_chunks::<6>() else { return Err(ConnectionError::FRAME_SIZE) };
         if entries.len() > usize::from(entries_max) {
-            return Err(Fault::CALM);
+            return Err(ConnectionError::CALM);
         }
         for &[i1, i0, v3, v2, v1, v0] in entries {
             let value = u32::from_be_bytes([v3, v2, v1, v0]);
@@ -163,17 +168,17 @@ impl PeerSettings {
                     // RFC 7541 §4.2: the encoder must signal the smallest size in between.
                     self.table_bytes_low = self.table_bytes_low.min(value);
                 }
-                id::ENABLE_PUSH | id::NO_RFC7540_PRIORITIES if value > 1 => return Err(Fault::PROTOCOL),
+                id::ENABLE_PUSH | id::NO_RFC7540_PRIORITIES if value > 1 => return Err(ConnectionError::PROTOCOL),
                 // A server must not set it to any other value than 0.
-                id::ENABLE_PUSH if value == 1 && is_of_server => return Err(Fault::PROTOCOL),
+                id::ENABLE_PUSH if value == 1 && is_of_server => return Err(ConnectionError::PROTOCOL),
                 id::MAX_CONCURRENT_STREAMS => self.streams_max = value,
-                id::INITIAL_WINDOW_SIZE if value > WINDOW_MAX => return Err(Fault::FLOW_CONTROL),
+                id::INITIAL_WINDOW_SIZE if value > WINDOW_MAX => return Err(ConnectionError::FLOW_CONTROL),
                 id::INITIAL_WINDOW_SIZE => self.initial_window = value,
-                id::MAX_FRAME_SIZE if !(16_384..1 << 24).contains(&value) => return Err(Fault::PROTOCOL),
+                id::MAX_FRAME_SIZE if !(16_384..1 << 24).contains(&value) => return Err(ConnectionError::PROTOCOL),
                 id::MAX_FRAME_SIZE => self.frame_max = value.min(FRAME_MAX),
                 // RFC 8441 §3: 0 or 1, and never reset to 0.
                 id::ENABLE_CONNECT_PROTOCOL if value > 1 || value == 0 && self.extended_connect => {
-                    return Err(Fault::PROTOCOL);
+                    return Err(ConnectionError::PROTOCOL);
                 }
                 id::ENABLE_CONNECT_PROTOCOL => self.extended_connect = value == 1,
                 _ => {}

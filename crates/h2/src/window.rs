@@ -1,6 +1,6 @@
 //! Flow control (RFC 9113 §5.2, §6.9).
 
-use crate::fault::Fault;
+use crate::error::ConnectionError;
 
 /// The largest window (RFC 9113 §6.9.1).
 pub(crate) const WINDOW_MAX: u32 = 0x7fff_ffff;
@@ -54,10 +54,10 @@ impl Receive {
     /// Counts received bytes. `slack` is the number of bytes that the peer may send beyond the window before it has
     /// received our SETTINGS.
     #[inline]
-    pub(crate) fn take(&mut self, bytes: usize, slack: u32) -> Result<(), Fault> {
+    pub(crate) fn take(&mut self, bytes: usize, slack: u32) -> Result<(), ConnectionError> {
         let left = i64::from(self.left) - bytes as i64;
         if left < -i64::from(slack) {
-            return Err(Fault::FLOW_CONTROL);
+            return Err(ConnectionError::FLOW_CONTROL);
         }
         self.left = left as i32;
         Ok(())
@@ -103,13 +103,13 @@ mod tests {
     #[test]
     fn window_updates_are_sent_for_half_a_window() {
         let mut receive = Receive::new(100);
-        assert_eq!(receive.take(101, 0), Err(Fault::FLOW_CONTROL));
-        assert_eq!((receive.take(100, 0), receive.take(1, 0)), (Ok(()), Err(Fault::FLOW_CONTROL)));
+        assert_eq!(receive.take(101, 0), Err(ConnectionError::FLOW_CONTROL));
+        assert_eq!((receive.take(100, 0), receive.take(1, 0)), (Ok(()), Err(ConnectionError::FLOW_CONTROL)));
         receive.add_read(49);
         assert_eq!((receive.announce(100), receive.left()), (0, 0));
         receive.add_read(1);
         assert_eq!((receive.announce(100), receive.left()), (50, 50));
         assert_eq!(receive.take(60, 10), Ok(()));
-        assert_eq!(receive.take(1, 10), Err(Fault::FLOW_CONTROL));
+        assert_eq!(receive.take(1, 10), Err(ConnectionError::FLOW_CONTROL));
     }
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use causeway_h2::{Client, ClientEvent, Settings};
 use causeway_message::{
-    BodyLength, Chunk, FieldMap, FieldValue, Framing, Head, Method, NameRef, ResponseHead, Scheme, StatusCode,
-    StreamId, Unopened, WriteList, names,
+    BodyLength, Chunk, FieldMap, FieldValue, Framing, Head, Method, NameRef, OpenError, ResponseHead, Scheme,
+    StatusCode, StreamId, WriteList, names,
 };
 use http::HeaderMap;
 use tokio::io::DuplexStream;
@@ -75,7 +75,7 @@ async fn run(io: DuplexStream, settings: Settings, mut random: Random, count: us
                     exchanges.insert(id.0, exchange);
                     begun += 1;
                 }
-                Err(Unopened::Full) => break,
+                Err(OpenError::Full) => break,
                 Err(other) => panic!("{other:?}"),
             }
         }

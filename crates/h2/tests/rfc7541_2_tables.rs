@@ -3,7 +3,7 @@
 
 mod hpack;
 
-use causeway_h2::hpack::{Decoder, HpackFault};
+use causeway_h2::hpack::{Decoder, HpackError};
 use hpack::{decoded, unhex};
 
 // Literals that are inserted into the table: `a: 1`, `b: 2`, `c: 3`.
@@ -12,7 +12,7 @@ const B: &str = "40 0162 0132";
 const C: &str = "40 0163 0133";
 
 #[track_caller]
-fn check(cases: &[(&str, &str, Result<&str, HpackFault>)]) {
+fn check(cases: &[(&str, &str, Result<&str, HpackError>)]) {
     for (why, block, want) in cases {
         let got = decoded(&mut Decoder::new(4096), &unhex(block)).map(|fields| {
             let lines = fields.iter().map(|(name, value)| {
@@ -56,14 +56,14 @@ fn rfc7541_2_3_2_dynamic_table() {
 #[test]
 fn rfc7541_2_3_3_index_space() {
     check(&[
-        ("index 0", "80", Err(HpackFault::UnknownIndex)),
-        ("after the static table, without an entry", "be", Err(HpackFault::UnknownIndex)),
-        ("one too far", &format!("{A} bf"), Err(HpackFault::UnknownIndex)),
-        ("far too far", "ff ffff ffff 0f", Err(HpackFault::IntegerTooLarge)),
-        ("the largest", "ff 80ff ffff 0f", Err(HpackFault::UnknownIndex)),
-        ("as the name of a literal that is inserted", "7f 00 0131", Err(HpackFault::UnknownIndex)),
-        ("of one that is not", "0f 2f 0131", Err(HpackFault::UnknownIndex)),
-        ("of one that never is", "1f 2f 0131", Err(HpackFault::UnknownIndex)),
+        ("index 0", "80", Err(HpackError::UnknownIndex)),
+        ("after the static table, without an entry", "be", Err(HpackError::UnknownIndex)),
+        ("one too far", &format!("{A} bf"), Err(HpackError::UnknownIndex)),
+        ("far too far", "ff ffff ffff 0f", Err(HpackError::IntegerTooLarge)),
+        ("the largest", "ff 80ff ffff 0f", Err(HpackError::UnknownIndex)),
+        ("as the name of a literal that is inserted", "7f 00 0131", Err(HpackError::UnknownIndex)),
+        ("of one that is not", "0f 2f 0131", Err(HpackError::UnknownIndex)),
+        ("of one that never is", "1f 2f 0131", Err(HpackError::UnknownIndex)),
         ("the first dynamic one as a name", &format!("{A} 7e 0132 be"), Ok("a: 1, a: 2, a: 2")),
     ]);
 }
@@ -78,5 +78,5 @@ fn rfc7541_2_2_one_context_for_all_blocks() {
     }
     let again = decoded(&mut decoder, &unhex("c3")).expect("the first of six");
     assert_eq!(again, vec![(b"a"[..].into(), b"1"[..].into())]);
-    assert_eq!(decoded(&mut decoder, &unhex("c4")), Err(HpackFault::UnknownIndex));
+    assert_eq!(decoded(&mut decoder, &unhex("c4")), Err(HpackError::UnknownIndex));
 }

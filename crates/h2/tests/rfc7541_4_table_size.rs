@@ -3,7 +3,7 @@
 
 mod hpack;
 
-use causeway_h2::hpack::{Decoder, Encoder, HpackFault};
+use causeway_h2::hpack::{Decoder, Encoder, HpackError};
 use causeway_message::{WriteList, names};
 use hpack::{FieldCollector, bytes, decoded, encoded, seen, unhex};
 
@@ -21,7 +21,7 @@ fn names_of(decoder: &mut Decoder) -> String {
         match seen(decoder, &block) {
             Ok(fields) => names.push_str(&fields[0].name),
             Err(fault) => {
-                assert_eq!(fault, HpackFault::UnknownIndex);
+                assert_eq!(fault, HpackError::UnknownIndex);
                 return names;
             }
         }
@@ -70,9 +70,9 @@ fn rfc7541_4_2_a_size_is_within_the_settings() {
     for (why, ours, new_size, want) in [
         ("as large as allowed", 4096, 4096, Ok(vec![])),
         ("smaller", 4096, 0, Ok(vec![])),
-        ("one more", 4096, 4097, Err(HpackFault::SizeTooLarge)),
+        ("one more", 4096, 4097, Err(HpackError::SizeTooLarge)),
         ("more than the default, allowed", 8192, 8192, Ok(vec![])),
-        ("more than that", 8192, 8193, Err(HpackFault::SizeTooLarge)),
+        ("more than that", 8192, 8193, Err(HpackError::SizeTooLarge)),
         ("the default, before the peer has received a smaller limit", 256, 4096, Ok(vec![])),
     ] {
         assert_eq!(decoded(&mut Decoder::new(ours), &size_update(new_size)), want, "{why}");
@@ -88,8 +88,8 @@ fn rfc7541_4_2_an_acknowledged_smaller_size_must_be_signalled() {
         decoder.handle_acknowledged(256);
         decoded(&mut decoder, block).map(|fields| fields.len())
     };
-    assert_eq!(outcome_of(&[0x82]), Err(HpackFault::SizeMissing));
-    assert_eq!(outcome_of(&[&size_update(257)[..], &[0x82]].concat()), Err(HpackFault::SizeTooLarge));
+    assert_eq!(outcome_of(&[0x82]), Err(HpackError::SizeMissing));
+    assert_eq!(outcome_of(&[&size_update(257)[..], &[0x82]].concat()), Err(HpackError::SizeTooLarge));
     assert_eq!(outcome_of(&[&size_update(256)[..], &[0x82]].concat()), Ok(1));
     assert_eq!(outcome_of(&[&size_update(0)[..], &size_update(256)[..], &[0x82]].concat()), Ok(1));
     let mut same = Decoder::new(4096);
@@ -102,10 +102,10 @@ fn rfc7541_4_2_an_acknowledged_smaller_size_must_be_signalled() {
 fn rfc7541_4_2_sizes_come_first() {
     for (why, block, want) in [
         ("two", "20 3fe11f 82", Ok(1)),
-        ("after a field", "82 20", Err(HpackFault::SizeMisplaced)),
-        ("between fields", "82 3fe11f 82", Err(HpackFault::SizeMisplaced)),
-        ("after a literal", "0001610131 20", Err(HpackFault::SizeMisplaced)),
-        ("cut short", "3f", Err(HpackFault::Truncated)),
+        ("after a field", "82 20", Err(HpackError::SizeMisplaced)),
+        ("between fields", "82 3fe11f 82", Err(HpackError::SizeMisplaced)),
+        ("after a literal", "0001610131 20", Err(HpackError::SizeMisplaced)),
+        ("cut short", "3f", Err(HpackError::Truncated)),
         ("alone", "20", Ok(0)),
     ] {
         let got = decoded(&mut Decoder::new(4096), &unhex(block)).map(|fields| fields.len());

@@ -3,11 +3,11 @@
 
 mod hpack;
 
-use causeway_h2::hpack::{Decoder, HpackFault};
+use causeway_h2::hpack::{Decoder, HpackError};
 use hpack::{decoded, unhex};
 
 /// The reason, the block, and the value of its first field.
-type PrimitiveCase<'a> = (&'a str, &'a str, Result<&'a [u8], HpackFault>);
+type PrimitiveCase<'a> = (&'a str, &'a str, Result<&'a [u8], HpackError>);
 
 #[track_caller]
 fn check(cases: &[PrimitiveCase<'_>]) {
@@ -21,14 +21,14 @@ fn check(cases: &[PrimitiveCase<'_>]) {
 #[test]
 fn rfc7541_5_1_integers() {
     check(&[
-        ("an index of 62 in a prefix of four bits", "0f2f", Err(HpackFault::Truncated)),
-        ("a length past the block", "0001610531", Err(HpackFault::Truncated)),
-        ("a length of 4 GiB", "0001617f80ffffff0f31", Err(HpackFault::Truncated)),
-        ("a length of more", "0001617fffffffff7f31", Err(HpackFault::IntegerTooLarge)),
-        ("an endless length", "0001617fffffffffffffffff", Err(HpackFault::IntegerTooLarge)),
-        ("an endless index", "0fffffffffffffffff", Err(HpackFault::IntegerTooLarge)),
+        ("an index of 62 in a prefix of four bits", "0f2f", Err(HpackError::Truncated)),
+        ("a length past the block", "0001610531", Err(HpackError::Truncated)),
+        ("a length of 4 GiB", "0001617f80ffffff0f31", Err(HpackError::Truncated)),
+        ("a length of more", "0001617fffffffff7f31", Err(HpackError::IntegerTooLarge)),
+        ("an endless length", "0001617fffffffffffffffff", Err(HpackError::IntegerTooLarge)),
+        ("an endless index", "0fffffffffffffffff", Err(HpackError::IntegerTooLarge)),
         ("a padded index", "0f828000 0131", Ok(b"1")),
-        ("an index padded without end", "0f8280808080808000 0131", Err(HpackFault::IntegerTooLarge)),
+        ("an index padded without end", "0f8280808080808000 0131", Err(HpackError::IntegerTooLarge)),
     ]);
 }
 
@@ -39,15 +39,15 @@ fn rfc7541_5_2_strings() {
         ("an empty value", "000161 00", Ok(b"")),
         ("an empty value, coded", "000161 80", Ok(b"")),
         ("any byte", "000161 0400ff0a80", Ok(b"\0\xff\n\x80")),
-        ("no value", "000161", Err(HpackFault::Truncated)),
-        ("no name", "00", Err(HpackFault::Truncated)),
-        ("an incomplete name", "00056162", Err(HpackFault::Truncated)),
+        ("no value", "000161", Err(HpackError::Truncated)),
+        ("no name", "00", Err(HpackError::Truncated)),
+        ("an incomplete name", "00056162", Err(HpackError::Truncated)),
         ("coded", "000161 8107", Ok(b"0")),
-        ("padded with zeros", "000161 8100", Err(HpackFault::Huffman)),
-        ("padded with more than seven bits", "000161 8207ff", Err(HpackFault::Huffman)),
-        ("with the end of string", "000161 84ffffffff", Err(HpackFault::Huffman)),
-        ("the name's code is wrong", "008100 0131", Err(HpackFault::Huffman)),
-        ("inserted, and wrong", "40 0161 8100", Err(HpackFault::Huffman)),
+        ("padded with zeros", "000161 8100", Err(HpackError::Huffman)),
+        ("padded with more than seven bits", "000161 8207ff", Err(HpackError::Huffman)),
+        ("with the end of string", "000161 84ffffffff", Err(HpackError::Huffman)),
+        ("the name's code is wrong", "008100 0131", Err(HpackError::Huffman)),
+        ("inserted, and wrong", "40 0161 8100", Err(HpackError::Huffman)),
     ]);
 }
 
@@ -64,7 +64,7 @@ fn a_block_cut_anywhere() {
                 assert_eq!(fields, whole[..fields.len()], "{end}");
                 between += 1;
             }
-            Err(fault) => assert_eq!(fault, HpackFault::Truncated, "{end}"),
+            Err(fault) => assert_eq!(fault, HpackError::Truncated, "{end}"),
         }
     }
     // Complete at the start, after the size, and after each field except the last.

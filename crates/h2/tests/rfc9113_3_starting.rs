@@ -5,7 +5,7 @@ mod peer;
 
 use std::rc::Rc;
 
-use causeway_h2::{ErrorCode, Fault, Server, Settings};
+use causeway_h2::{ConnectionError, ErrorCode, Server, Settings};
 use causeway_message::{Head, Method};
 use peer::*;
 
@@ -99,5 +99,5 @@ fn an_upgraded_connection_responds_on_stream_1() {
     assert!(peer.take().starts_with(&format!("{OURS}\n> 1 HEADERS END :status=204")));
 
     let refused = Server::upgraded(Rc::new(Settings::default()), &[0], &request).map(|_| ());
-    assert_eq!(refused, Err(Fault(ErrorCode::FrameSize)));
+    assert_eq!(refused, Err(ConnectionError(ErrorCode::FrameSize)));
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use causeway_h2::hpack::Decoder;
 use causeway_h2::{Client, ClientEvent, Settings};
 use causeway_message::{
-    BodyLength, Chunk, FieldValue, Framing, Head, Method, NameRef, ResponseHead, Scheme, StreamId, Unopened, WriteList,
+    BodyLength, Chunk, FieldValue, Framing, Head, Method, NameRef, OpenError, ResponseHead, Scheme, StreamId, WriteList,
 };
 use peer::*;
 
@@ -55,7 +55,7 @@ impl UpstreamPeer {
         upstream
     }
 
-    fn open(&mut self, head: &Head, framing: Framing) -> Result<StreamId, Unopened> {
+    fn open(&mut self, head: &Head, framing: Framing) -> Result<StreamId, OpenError> {
         let id = self.client.open(head, Scheme::Https, framing, &mut self.out);
         self.print();
         id
@@ -194,7 +194,7 @@ fn requests_out() {
     for head in
         [request("GET", "/", &[]), request("CONNECT", "/chat", &[("host", "b"), ("upgrade", "websocket")]), Head::new()]
     {
-        assert_eq!(upstream.open(&head, Framing::Empty), Err(Unopened::Head));
+        assert_eq!(upstream.open(&head, Framing::Empty), Err(OpenError::Head));
         assert_eq!(upstream.take(), "");
     }
     // §8.2.1, §8.3: the types allow any string as a name or method, so these are checked; and the host as in HTTP/1.
@@ -204,13 +204,13 @@ fn requests_out() {
         let mut method = request("GET", "/", &[("host", "b.test")]);
         method.set_method(Method::Other(bad));
         for head in [named, method, request("GET", "/", &[("host", "a b")]), request("GET", "/", &[("host", "u@b")])] {
-            assert_eq!(upstream.open(&head, Framing::Empty), Err(Unopened::Head), "{bad:?}");
+            assert_eq!(upstream.open(&head, Framing::Empty), Err(OpenError::Head), "{bad:?}");
             assert_eq!(upstream.take(), "");
         }
     }
     // §8.6: there is no Upgrade, so only CONNECT makes a tunnel.
     let upgrade = request("GET", "/", &[("host", "b.test"), ("upgrade", "websocket")]);
-    assert_eq!(upstream.open(&upgrade, Framing::Tunnel), Err(Unopened::Head));
+    assert_eq!(upstream.open(&upgrade, Framing::Tunnel), Err(OpenError::Head));
     assert_eq!(upstream.take(), "");
     // RFC 8441 §4: only after the server has offered it.
     upstream.feed(&settings(&[(8, 1)]));
@@ -372,7 +372,7 @@ fn the_servers_limit() {
     assert_eq!(upstream.client.room(), 2);
     assert_eq!(upstream.open(&get, Framing::Empty), Ok(StreamId(1)));
     assert_eq!(upstream.open(&get, Framing::Empty), Ok(StreamId(3)));
-    assert_eq!(upstream.open(&get, Framing::Empty), Err(Unopened::Full));
+    assert_eq!(upstream.open(&get, Framing::Empty), Err(OpenError::Full));
     upstream.feed(&status(1, END_STREAM, &[]));
     assert_eq!(upstream.open(&get, Framing::Empty), Ok(StreamId(5)));
     upstream.client.reset(StreamId(3), &mut upstream.out);
@@ -403,11 +403,11 @@ fn goaway_in() {
     upstream.take();
     upstream.feed(&goaway(0x7fff_ffff, 0));
     assert_eq!(upstream.take(), "< goaway NoError");
-    assert_eq!(upstream.open(&get, Framing::Empty), Err(Unopened::Ending));
+    assert_eq!(upstream.open(&get, Framing::Empty), Err(OpenError::Ending));
     assert!(upstream.client.is_last() && !upstream.client.wants_close());
     upstream.feed(&[goaway(3, 0), status(5, END_STREAM, &[]), status(3, END_STREAM, &[])].concat());
     assert_eq!(upstream.take(), "< goaway NoError\n< 5 unprocessed\n< 7 unprocessed\n< 3 200");
-    assert_eq!(upstream.open(&get, Framing::Empty), Err(Unopened::Ending));
+    assert_eq!(upstream.open(&get, Framing::Empty), Err(OpenError::Ending));
     assert!(upstream.client.is_last() && !upstream.client.wants_close());
     upstream.feed(&status(1, END_STREAM, &[]));
     assert!(upstream.client.wants_close());

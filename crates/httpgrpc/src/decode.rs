@@ -11,7 +11,7 @@ mod response;
 use causeway_message::Chunk;
 
 use crate::body::{Blocks, Body};
-use crate::fault::DecodeFault;
+use crate::fault::DecodeError;
 use crate::fields::Room;
 use crate::limits::Limits;
 use crate::messages::{Encoding, Messages, Piece};
@@ -39,11 +39,11 @@ pub enum Turn {
 pub(crate) trait Message: Default {
     /// Returns the kind of a field, `None` if it is unknown.
     fn kind(field: u32, limits: &Limits) -> Option<FieldKind>;
-    fn number(&mut self, field: u32, number: u64) -> Result<(), DecodeFault>;
-    fn text(&mut self, field: u32, bytes: &[u8], room: &mut Room) -> Result<(), DecodeFault>;
+    fn number(&mut self, field: u32, number: u64) -> Result<(), DecodeError>;
+    fn text(&mut self, field: u32, bytes: &[u8], room: &mut Room) -> Result<(), DecodeError>;
     fn body(&mut self) -> &mut Body;
     /// Checks the fields together, when the message is complete.
-    fn finish(&mut self) -> Result<(), DecodeFault>;
+    fn finish(&mut self) -> Result<(), DecodeError>;
     fn clear(&mut self);
     fn give_back(&mut self, bytes_max: usize);
 }
@@ -103,7 +103,7 @@ impl<M: Message> Decoder<M> {
     /// memory.
     pub fn begin(&mut self, encoding: Encoding) {
         self.messages.begin(encoding);
-        self.begin_message(0, DecodeFault::Length);
+        self.begin_message(0, DecodeError::Length);
         self.progress = Progress::Nothing;
     }
 
@@ -130,12 +130,12 @@ impl<M: Message> Decoder<M> {
     ///
     /// # Errors
     /// The fault of the message. The call has then failed, and the decoder must be cleared.
-    pub fn push(&mut self, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Turn, DecodeFault> {
+    pub fn push(&mut self, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Turn, DecodeError> {
         let mut inflated = 0;
         loop {
             // A unary call has exactly one message.
             if self.progress == Progress::Whole && !input.is_empty() {
-                return Err(DecodeFault::SecondMessage);
+                return Err(DecodeError::SecondMessage);
             }
             match self.messages.next(input, blocks)? {
                 None => return Ok(Turn::Done),
@@ -161,30 +161,30 @@ impl<M: Message> Decoder<M> {
     ///
     /// # Errors
     /// If it ends within a message, or before one.
-    pub fn finish(&mut self) -> Result<(), DecodeFault> {
+    pub fn finish(&mut self) -> Result<(), DecodeError> {
         match self.progress {
             Progress::Whole if self.messages.is_between() => Ok(()),
-            Progress::Nothing if self.messages.is_between() => Err(DecodeFault::NoMessage),
-            _ => Err(DecodeFault::Truncated),
+            Progress::Nothing if self.messages.is_between() => Err(DecodeError::NoMessage),
+            _ => Err(DecodeError::Truncated),
         }
     }
 
     /// Decodes a message without gRPC's prefix, as in an error's details.
-    pub(crate) fn read_bare(&mut self, message: Chunk, blocks: Blocks<'_>) -> Result<(), DecodeFault> {
+    pub(crate) fn read_bare(&mut self, message: Chunk, blocks: Blocks<'_>) -> Result<(), DecodeError> {
         self.begin(Encoding::Identity);
-        self.begin_message(message.len() as u64, DecodeFault::Length);
+        self.begin_message(message.len() as u64, DecodeError::Length);
         self.read(message, blocks)?;
         self.end_message()
     }
 
-    fn begin_message(&mut self, bytes_max: u64, longer: DecodeFault) {
+    fn begin_message(&mut self, bytes_max: u64, longer: DecodeError) {
         self.walk.begin(bytes_max, longer);
         self.room = Room::new(&self.limits);
         self.message.clear();
     }
 
     #[inline]
-    fn read(&mut self, mut piece: Chunk, blocks: Blocks<'_>) -> Result<(), DecodeFault> {
+    fn read(&mut self, mut piece: Chunk, blocks: Blocks<'_>) -> Result<(), DecodeError> {
         let Self { walk, message, room, limits, .. } = self;
         let mut filling = Filling { message, room, limits };
         while let Some(part) = walk.step(&mut piece, &mut filling)? {
@@ -193,7 +193,7 @@ impl<M: Message> Decoder<M> {
         Ok(())
     }
 
-    fn end_message(&mut self) -> Result<(), DecodeFault> {
+    fn end_message(&mut self) -> Result<(), DecodeError> {
         self.walk.end()?;
         self.message.body().close();
         self.message.finish()?;
@@ -214,15 +214,15 @@ impl<M: Message> Sink for Filling<'_, M> {
         M::kind(field, self.limits)
     }
 
-    fn number(&mut self, field: u32, number: u64) -> Result<(), DecodeFault> {
+    fn number(&mut self, field: u32, number: u64) -> Result<(), DecodeError> {
         self.message.number(field, number)
     }
 
-    fn text(&mut self, field: u32, bytes: &[u8]) -> Result<(), DecodeFault> {
+    fn text(&mut self, field: u32, bytes: &[u8]) -> Result<(), DecodeError> {
         self.message.text(field, bytes, self.room)
     }
 
-    fn content(&mut self, _: u32) -> Result<(), DecodeFault> {
+    fn content(&mut self, _: u32) -> Result<(), DecodeError> {
         // protobuf: the last value of a non-repeated field applies.
         self.message.body().clear();
         Ok(())

@@ -4,10 +4,10 @@ use std::fmt;
 
 use crate::status::{Code, Status};
 
-/// A fault in the input of a peer. It fails its call only, which ends with [`DecodeFault::status`].
+/// A fault in the input of a peer. It fails its call only, which ends with [`DecodeError::status`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum DecodeFault {
+pub enum DecodeError {
     /// A message exceeds the limit, by its prefix; none of it was read.
     MessageTooLong {
         /// The length in the prefix, in bytes.
@@ -66,7 +66,7 @@ pub enum DecodeFault {
     Order,
 }
 
-impl DecodeFault {
+impl DecodeError {
     /// Returns the code of the failed call. A server sends it; a client treats it as the server's status (gRPC's
     /// `statuscodes.md`).
     #[must_use]
@@ -101,7 +101,7 @@ impl DecodeFault {
     }
 }
 
-impl fmt::Display for DecodeFault {
+impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MessageTooLong { bytes, max } => write!(f, "a message of {bytes} bytes exceeds the limit of {max}"),
@@ -132,7 +132,7 @@ impl fmt::Display for DecodeFault {
     }
 }
 
-impl std::error::Error for DecodeFault {}
+impl std::error::Error for DecodeError {}
 
 /// The output exceeds a limit: 4 GiB for a message, the limit of the trailers for an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use causeway_message::syntax::{is_value, trim_ows};
 use causeway_message::{FieldMap, KnownName, NameRef, is_host_port, names};
 
-use crate::fault::DecodeFault;
+use crate::fault::DecodeError;
 use crate::limits::Limits;
 use crate::wire::{Fields, Value, field_len, put_bytes, put_len};
 
@@ -25,15 +25,15 @@ impl Room {
         Self { bytes: limits.head_bytes_max, fields: limits.fields_max }
     }
 
-    pub(crate) fn bytes(&mut self, bytes: usize) -> Result<(), DecodeFault> {
+    pub(crate) fn bytes(&mut self, bytes: usize) -> Result<(), DecodeError> {
         let bytes = u32::try_from(bytes).ok();
-        let left = bytes.and_then(|bytes| self.bytes.checked_sub(bytes)).ok_or(DecodeFault::HeadTooLong)?;
+        let left = bytes.and_then(|bytes| self.bytes.checked_sub(bytes)).ok_or(DecodeError::HeadTooLong)?;
         self.bytes = left;
         Ok(())
     }
 
-    fn field(&mut self) -> Result<(), DecodeFault> {
-        self.fields = self.fields.checked_sub(1).ok_or(DecodeFault::TooManyFields)?;
+    fn field(&mut self) -> Result<(), DecodeError> {
+        self.fields = self.fields.checked_sub(1).ok_or(DecodeError::TooManyFields)?;
         Ok(())
     }
 }
@@ -60,21 +60,21 @@ fn is_of_connection(name: NameRef<'_>) -> bool {
 }
 
 /// Parses a header of a message and adds its values to the fields.
-pub(crate) fn take(header: &[u8], fields: &mut FieldMap, room: &mut Room) -> Result<(), DecodeFault> {
+pub(crate) fn take(header: &[u8], fields: &mut FieldMap, room: &mut Room) -> Result<(), DecodeError> {
     let mut key: &[u8] = b"";
     for part in Fields::new(header) {
         match part? {
             (1, Value::Bytes(bytes)) => key = bytes,
-            (field @ (1 | 2), Value::Number(_) | Value::Fixed) => return Err(DecodeFault::WireType(field)),
+            (field @ (1 | 2), Value::Number(_) | Value::Fixed) => return Err(DecodeError::WireType(field)),
             _ => {}
         }
     }
     room.field()?;
     // The field map limits a name to 64 KiB.
     if key.len() > usize::from(u16::MAX) {
-        return Err(DecodeFault::HeadTooLong);
+        return Err(DecodeError::HeadTooLong);
     }
-    let name = NameRef::parse(key).ok_or(DecodeFault::FieldName)?;
+    let name = NameRef::parse(key).ok_or(DecodeError::FieldName)?;
     if is_of_connection(name) {
         return Ok(());
     }
@@ -87,7 +87,7 @@ pub(crate) fn take(header: &[u8], fields: &mut FieldMap, room: &mut Room) -> Res
         // RFC 9110 §5.5: whitespace around a value is not part of it.
         let value = trim_ows(value);
         if !is_value(value) {
-            return Err(DecodeFault::FieldValue);
+            return Err(DecodeError::FieldValue);
         }
         room.field()?;
         // The field map stores the name once for each value.
@@ -101,10 +101,10 @@ pub(crate) fn take(header: &[u8], fields: &mut FieldMap, room: &mut Room) -> Res
 }
 
 /// Checks RFC 9110 §7.2: at most one Host, with a valid value.
-pub(crate) fn check_host(fields: &FieldMap) -> Result<(), DecodeFault> {
+pub(crate) fn check_host(fields: &FieldMap) -> Result<(), DecodeError> {
     match fields.get(names::HOST) {
-        Some(_) if fields.is_repeated(names::HOST) => Err(DecodeFault::Host),
-        Some(host) if !is_host_port(host) => Err(DecodeFault::Host),
+        Some(_) if fields.is_repeated(names::HOST) => Err(DecodeError::Host),
+        Some(host) if !is_host_port(host) => Err(DecodeError::Host),
         _ => Ok(()),
     }
 }

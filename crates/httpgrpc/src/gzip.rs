@@ -4,7 +4,7 @@
 
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
-use crate::fault::DecodeFault;
+use crate::fault::DecodeError;
 
 /// Members of a message. A message normally is one member. Each member costs a reset, so a peer could make thousands
 /// of empty ones expensive.
@@ -84,14 +84,14 @@ impl Inflate {
     }
 
     /// Decompresses until the input is consumed or the output is full.
-    pub(crate) fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<InflateStep, DecodeFault> {
+    pub(crate) fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<InflateStep, DecodeError> {
         let (mut used, mut made) = (0, 0);
         loop {
             if self.state == MemberPosition::Deflate {
                 // flate2 reports progress by its totals only.
                 let before = (self.raw.total_in(), self.raw.total_out());
                 let status = self.raw.decompress(&input[used..], &mut output[made..], FlushDecompress::None);
-                let status = status.map_err(|_| DecodeFault::Gzip)?;
+                let status = status.map_err(|_| DecodeError::Gzip)?;
                 let taken = (self.raw.total_in() - before.0) as usize;
                 let given = (self.raw.total_out() - before.1) as usize;
                 self.crc.update(&output[made..made + given]);
@@ -112,16 +112,16 @@ impl Inflate {
     }
 
     /// Parses the next byte of the container.
-    fn contain(&mut self, byte: u8) -> Result<(), DecodeFault> {
+    fn contain(&mut self, byte: u8) -> Result<(), DecodeError> {
         match self.state {
             MemberPosition::Header => {
                 if !self.collect(byte, 10) {
                     return Ok(());
                 }
                 // RFC 1952 §2.3.1: deflate is the only method; §2.3.1.2: reserved flags must be zero.
-                let [0x1f, 0x8b, 8, flags, ..] = self.some else { return Err(DecodeFault::Gzip) };
+                let [0x1f, 0x8b, 8, flags, ..] = self.some else { return Err(DecodeError::Gzip) };
                 if flags & flag::RESERVED != 0 || self.members == MEMBERS_MAX {
-                    return Err(DecodeFault::Gzip);
+                    return Err(DecodeError::Gzip);
                 }
                 self.flags = flags;
                 self.state = MemberPosition::ExtraLength;
@@ -158,7 +158,7 @@ impl Inflate {
                     let (crc, size) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
                     // RFC 1952 §2.3.1: the CRC-32 and the size of the uncompressed data, modulo 2^32.
                     if crc != self.crc.sum() || size != self.crc.amount() {
-                        return Err(DecodeFault::Gzip);
+                        return Err(DecodeError::Gzip);
                     }
                     // Another member may follow (RFC 1952 §2.2).
                     self.members += 1;

@@ -3,7 +3,7 @@
 //! `httpgrpc.HTTP/Handle` is the unary method, `causeway.httpgrpc.v1.Stream/HandleStream` the streaming one.
 //!
 //! # In reading order
-//! - [`Limits`]; [`DecodeFault`], [`TooLong`]: the limits of decoded messages, and the errors
+//! - [`Limits`]; [`DecodeError`], [`TooLong`]: the limits of decoded messages, and the errors
 //! - `wire`, `walk`: the protobuf wire format, of complete messages and incrementally
 //! - `messages`, `gzip`, [`Encoding`]: gRPC's message prefix, and compressed messages
 //! - `fields`: converts message headers to fields and back; [`Body`]: content that is referenced, not copied
@@ -34,7 +34,7 @@ pub use body::{Blocks, Body};
 pub use decode::{Decoder, Request, RequestDecoder, Response, ResponseDecoder, Turn};
 pub use encode::{encode_request, encode_response};
 pub use error::{DO_NOT_LOG_ERROR, ERROR_MESSAGE, ErrorEncoder, decode_error, is_error};
-pub use fault::{DecodeFault, TooLong};
+pub use fault::{DecodeError, TooLong};
 pub use limits::{FIELDS_DEFAULT, HEAD_BYTES_DEFAULT, Limits, MESSAGE_BYTES_DEFAULT, TARGET_BYTES_DEFAULT};
 pub use messages::{ACCEPTED_ENCODINGS, Encoding};
 pub use status::{Code, DETAILS, Status};

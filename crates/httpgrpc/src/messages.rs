@@ -4,7 +4,7 @@
 use causeway_message::{Chunk, FieldMap, names};
 
 use crate::body::Blocks;
-use crate::fault::DecodeFault;
+use crate::fault::DecodeError;
 use crate::gzip::Inflate;
 
 /// Bytes of a message's prefix.
@@ -52,7 +52,7 @@ enum MessagePosition {
 #[derive(Debug)]
 pub(crate) enum Piece {
     /// A message of at most this many bytes, and the fault of a field that claims to exceed them.
-    Begin(u64, DecodeFault),
+    Begin(u64, DecodeError),
     Bytes(Chunk),
     /// As [`Piece::Bytes`], after decompression, which took considerable time.
     Inflated(Chunk),
@@ -104,7 +104,7 @@ impl Messages {
 
     /// Reads the next piece from the input; `None` if it needs more bytes.
     #[inline]
-    pub(crate) fn next(&mut self, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Option<Piece>, DecodeFault> {
+    pub(crate) fn next(&mut self, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Option<Piece>, DecodeError> {
         match self.state {
             MessagePosition::Prefix(have) => self.read_prefix(usize::from(have), input),
             MessagePosition::Plain(0) => {
@@ -121,7 +121,7 @@ impl Messages {
         }
     }
 
-    fn read_prefix(&mut self, have: usize, input: &mut Chunk) -> Result<Option<Piece>, DecodeFault> {
+    fn read_prefix(&mut self, have: usize, input: &mut Chunk) -> Result<Option<Piece>, DecodeError> {
         // The prefix may arrive split over several chunks.
         let len = input.len().min(PREFIX_BYTES - have);
         self.prefix[have..have + len].copy_from_slice(&input.as_slice()[..len]);
@@ -134,27 +134,27 @@ impl Messages {
         let (bytes, max) = (u32::from_be_bytes([a, b, c, d]), self.bytes_max);
         // Checked before any byte of the message is read or buffered.
         if bytes > max {
-            return Err(DecodeFault::MessageTooLong { bytes, max });
+            return Err(DecodeError::MessageTooLong { bytes, max });
         }
         match (flag, self.encoding) {
             // An uncompressed message is valid in a call of any encoding.
             (0, _) => {
                 self.state = MessagePosition::Plain(bytes);
-                Ok(Some(Piece::Begin(u64::from(bytes), DecodeFault::Length)))
+                Ok(Some(Piece::Begin(u64::from(bytes), DecodeError::Length)))
             }
             (1, Encoding::Gzip) => {
                 self.inflate.get_or_insert_with(|| Box::new(Inflate::new())).begin();
                 (self.state, self.inflated, self.is_full) = (MessagePosition::Gzip(bytes), 0, false);
-                Ok(Some(Piece::Begin(u64::from(max), DecodeFault::InflatedTooLong { max })))
+                Ok(Some(Piece::Begin(u64::from(max), DecodeError::InflatedTooLong { max })))
             }
-            (1, Encoding::Identity) => Err(DecodeFault::NoEncoding),
-            (1, Encoding::Unknown) => Err(DecodeFault::UnknownEncoding),
-            _ => Err(DecodeFault::Flag(flag)),
+            (1, Encoding::Identity) => Err(DecodeError::NoEncoding),
+            (1, Encoding::Unknown) => Err(DecodeError::UnknownEncoding),
+            _ => Err(DecodeError::Flag(flag)),
         }
     }
 
     #[cold]
-    fn inflate(&mut self, left: u32, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Option<Piece>, DecodeFault> {
+    fn inflate(&mut self, left: u32, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Option<Piece>, DecodeError> {
         let inflate = self.inflate.as_mut().expect("made with the message's prefix");
         let len = input.len().min(left as usize);
         if len == 0 && !self.is_full {
@@ -163,7 +163,7 @@ impl Messages {
                 return Ok(None);
             }
             self.state = MessagePosition::Prefix(0);
-            return if inflate.is_whole() { Ok(Some(Piece::End)) } else { Err(DecodeFault::Gzip) };
+            return if inflate.is_whole() { Ok(Some(Piece::End)) } else { Err(DecodeError::Gzip) };
         }
         let mut block = blocks();
         let step = inflate.step(&input.as_slice()[..len], block.as_mut_slice())?;
@@ -173,11 +173,11 @@ impl Messages {
         // The length in the prefix is that of the compressed message, so the limit is checked again here.
         self.inflated += step.made as u64;
         if self.inflated > u64::from(self.bytes_max) {
-            return Err(DecodeFault::InflatedTooLong { max: self.bytes_max });
+            return Err(DecodeError::InflatedTooLong { max: self.bytes_max });
         }
         match step.made {
             // Neither input nor output: another call could not make progress.
-            0 if step.used == 0 => Err(DecodeFault::Gzip),
+            0 if step.used == 0 => Err(DecodeError::Gzip),
             // Input without output, as in a header: continue with the rest.
             0 => self.inflate(left - step.used as u32, input, blocks),
             made => Ok(Some(Piece::Inflated(block.freeze(0..made)))),

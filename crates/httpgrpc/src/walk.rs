@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use causeway_message::Chunk;
 
-use crate::fault::DecodeFault;
+use crate::fault::DecodeError;
 use crate::wire::{Varint, kind, tag};
 
 /// How a field is parsed.
@@ -22,7 +22,7 @@ use crate::wire::{Varint, kind, tag};
 pub(crate) enum FieldKind {
     Number,
     /// As one slice of at most this many bytes; a longer one is the fault.
-    Text(u32, DecodeFault),
+    Text(u32, DecodeError),
     /// In parts.
     Content,
 }
@@ -31,10 +31,10 @@ pub(crate) enum FieldKind {
 pub(crate) trait Sink {
     /// Returns how to parse a field; `None` skips an unknown one.
     fn kind(&self, field: u32) -> Option<FieldKind>;
-    fn number(&mut self, field: u32, number: u64) -> Result<(), DecodeFault>;
-    fn text(&mut self, field: u32, bytes: &[u8]) -> Result<(), DecodeFault>;
+    fn number(&mut self, field: u32, number: u64) -> Result<(), DecodeError>;
+    fn text(&mut self, field: u32, bytes: &[u8]) -> Result<(), DecodeError>;
     /// Starts a field of content. It may be empty, and may occur again.
-    fn content(&mut self, field: u32) -> Result<(), DecodeFault>;
+    fn content(&mut self, field: u32) -> Result<(), DecodeError>;
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ enum FieldPosition {
 enum What {
     Tag,
     Number(u32),
-    TextLength(u32, u32, DecodeFault),
+    TextLength(u32, u32, DecodeError),
     ContentLength(u32),
     SkippedNumber,
     SkippedLength,
@@ -64,28 +64,28 @@ pub(crate) struct Walk {
     // Bytes that remain of the message; an upper bound if its length is not known (compressed messages).
     left: u64,
     // The fault of a field that claims more than `left` bytes.
-    longer: DecodeFault,
+    longer: DecodeError,
     scratch: Vec<u8>,
 }
 
 impl Walk {
     pub(crate) const fn new() -> Self {
-        Self { state: TAG, left: 0, longer: DecodeFault::Length, scratch: Vec::new() }
+        Self { state: TAG, left: 0, longer: DecodeError::Length, scratch: Vec::new() }
     }
 
     /// Starts a message of at most `bytes_max` bytes; a field that claims more than remain of them is the fault
     /// `longer`.
-    pub(crate) fn begin(&mut self, bytes_max: u64, longer: DecodeFault) {
+    pub(crate) fn begin(&mut self, bytes_max: u64, longer: DecodeError) {
         (self.state, self.left, self.longer) = (TAG, bytes_max, longer);
         self.scratch.clear();
     }
 
     /// Checks that the message may end here: between two fields.
-    pub(crate) fn end(&self) -> Result<(), DecodeFault> {
+    pub(crate) fn end(&self) -> Result<(), DecodeError> {
         match self.state {
             FieldPosition::Number(What::Tag, tag) if tag.is_fresh() => Ok(()),
-            FieldPosition::Number(..) => Err(DecodeFault::Varint),
-            _ => Err(DecodeFault::Length),
+            FieldPosition::Number(..) => Err(DecodeError::Varint),
+            _ => Err(DecodeError::Length),
         }
     }
 
@@ -95,14 +95,14 @@ impl Walk {
 
     /// Consumes bytes of the piece, until it is empty or a part of the content is complete.
     #[inline]
-    pub(crate) fn step(&mut self, piece: &mut Chunk, sink: &mut impl Sink) -> Result<Option<Chunk>, DecodeFault> {
+    pub(crate) fn step(&mut self, piece: &mut Chunk, sink: &mut impl Sink) -> Result<Option<Chunk>, DecodeError> {
         let (used, content) = self.eat(piece.as_slice(), sink)?;
         let content = content.map(|range| piece.slice(range));
         piece.advance(used);
         Ok(content)
     }
 
-    fn eat(&mut self, bytes: &[u8], sink: &mut impl Sink) -> Result<(usize, Option<Range<usize>>), DecodeFault> {
+    fn eat(&mut self, bytes: &[u8], sink: &mut impl Sink) -> Result<(usize, Option<Range<usize>>), DecodeError> {
         let mut at = 0;
         while at < bytes.len() {
             match &mut self.state {
@@ -162,7 +162,7 @@ impl Walk {
     }
 
     /// Returns the state after a number.
-    fn after(&self, what: What, number: u64, sink: &mut impl Sink) -> Result<FieldPosition, DecodeFault> {
+    fn after(&self, what: What, number: u64, sink: &mut impl Sink) -> Result<FieldPosition, DecodeError> {
         match what {
             What::Tag => return self.after_tag(number, sink),
             What::SkippedNumber => {}
@@ -183,24 +183,24 @@ impl Walk {
         Ok(TAG)
     }
 
-    fn after_tag(&self, number: u64, sink: &impl Sink) -> Result<FieldPosition, DecodeFault> {
+    fn after_tag(&self, number: u64, sink: &impl Sink) -> Result<FieldPosition, DecodeError> {
         let (field, kind) = tag(number)?;
         let what = match (sink.kind(field), kind) {
             (Some(FieldKind::Number), kind::VARINT) => What::Number(field),
             (Some(FieldKind::Text(max, fault)), kind::BYTES) => What::TextLength(field, max, fault),
             (Some(FieldKind::Content), kind::BYTES) => What::ContentLength(field),
-            (Some(_), _) => return Err(DecodeFault::WireType(field)),
+            (Some(_), _) => return Err(DecodeError::WireType(field)),
             (None, kind::VARINT) => What::SkippedNumber,
             (None, kind::BYTES) => What::SkippedLength,
             // Unknown fields are skipped by their wire type, for compatibility with future messages.
             (None, kind::FIXED64) => return self.skip(8),
             (None, kind::FIXED32) => return self.skip(4),
-            (None, _) => return Err(DecodeFault::Tag),
+            (None, _) => return Err(DecodeError::Tag),
         };
         Ok(FieldPosition::Number(what, Varint::new()))
     }
 
-    fn skip(&self, bytes: u64) -> Result<FieldPosition, DecodeFault> {
+    fn skip(&self, bytes: u64) -> Result<FieldPosition, DecodeError> {
         match bytes {
             0 => Ok(TAG),
             _ if bytes > self.left => Err(self.longer),

@@ -1,6 +1,6 @@
 //! The protobuf wire format: reads numbers and fields of complete messages, and writes them.
 
-use crate::fault::DecodeFault;
+use crate::fault::DecodeError;
 
 /// The supported wire types; groups are rejected.
 pub(crate) mod kind {
@@ -29,10 +29,10 @@ impl Varint {
 
     /// Reads the next byte; returns the number with its last byte. Accepts numbers with redundant bytes.
     #[inline]
-    pub(crate) fn take(&mut self, byte: u8) -> Result<Option<u64>, DecodeFault> {
+    pub(crate) fn take(&mut self, byte: u8) -> Result<Option<u64>, DecodeError> {
         // The tenth byte has room for one bit only.
         if self.shift == 63 && byte > 1 {
-            return Err(DecodeFault::Varint);
+            return Err(DecodeError::Varint);
         }
         self.value |= u64::from(byte & 0x7f) << self.shift;
         if byte & 0x80 != 0 {
@@ -45,9 +45,9 @@ impl Varint {
 
 /// Splits a tag into field number and wire type. Field number 0 is invalid.
 #[inline]
-pub(crate) fn tag(tag: u64) -> Result<(u32, u64), DecodeFault> {
-    let field = u32::try_from(tag).map_err(|_| DecodeFault::Tag)? >> 3;
-    if field == 0 { Err(DecodeFault::Tag) } else { Ok((field, tag & 7)) }
+pub(crate) fn tag(tag: u64) -> Result<(u32, u64), DecodeError> {
+    let field = u32::try_from(tag).map_err(|_| DecodeError::Tag)? >> 3;
+    if field == 0 { Err(DecodeError::Tag) } else { Ok((field, tag & 7)) }
 }
 
 /// A field's value.
@@ -70,7 +70,7 @@ impl<'a> Fields<'a> {
         Self { rest: message }
     }
 
-    fn number(&mut self) -> Result<u64, DecodeFault> {
+    fn number(&mut self) -> Result<u64, DecodeError> {
         let mut varint = Varint::new();
         while let [byte, rest @ ..] = self.rest {
             self.rest = rest;
@@ -78,17 +78,17 @@ impl<'a> Fields<'a> {
                 return Ok(number);
             }
         }
-        Err(DecodeFault::Varint)
+        Err(DecodeError::Varint)
     }
 
-    fn bytes(&mut self, len: u64) -> Result<&'a [u8], DecodeFault> {
-        let len = usize::try_from(len).map_err(|_| DecodeFault::Length)?;
-        let (bytes, rest) = self.rest.split_at_checked(len).ok_or(DecodeFault::Length)?;
+    fn bytes(&mut self, len: u64) -> Result<&'a [u8], DecodeError> {
+        let len = usize::try_from(len).map_err(|_| DecodeError::Length)?;
+        let (bytes, rest) = self.rest.split_at_checked(len).ok_or(DecodeError::Length)?;
         self.rest = rest;
         Ok(bytes)
     }
 
-    fn field(&mut self) -> Result<(u32, Value<'a>), DecodeFault> {
+    fn field(&mut self) -> Result<(u32, Value<'a>), DecodeError> {
         let (field, kind) = tag(self.number()?)?;
         let value = match kind {
             kind::VARINT => Value::Number(self.number()?),
@@ -98,14 +98,14 @@ impl<'a> Fields<'a> {
             }
             kind::FIXED64 => self.bytes(8).map(|_| Value::Fixed)?,
             kind::FIXED32 => self.bytes(4).map(|_| Value::Fixed)?,
-            _ => return Err(DecodeFault::Tag),
+            _ => return Err(DecodeError::Tag),
         };
         Ok((field, value))
     }
 }
 
 impl<'a> Iterator for Fields<'a> {
-    type Item = Result<(u32, Value<'a>), DecodeFault>;
+    type Item = Result<(u32, Value<'a>), DecodeError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
@@ -170,7 +170,7 @@ pub(crate) fn put_number(field: u8, number: u64, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8]) -> Result<u64, DecodeFault> {
+    fn read(bytes: &[u8]) -> Result<u64, DecodeError> {
         Fields::new(bytes).number()
     }
 
@@ -181,26 +181,26 @@ mod tests {
             let mut out = Vec::new();
             put_varint(number, &mut out);
             assert_eq!((read(&out), varint_len(number)), (Ok(number), out.len() as u64), "{number}");
-            assert_eq!(read(&out[..out.len() - 1]), Err(DecodeFault::Varint), "{number} cut off");
+            assert_eq!(read(&out[..out.len() - 1]), Err(DecodeError::Varint), "{number} cut off");
         }
         assert_eq!(read(&[0x80, 0x80, 0]), Ok(0), "redundant bytes");
-        assert_eq!(read(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]), Err(DecodeFault::Varint));
-        assert_eq!(read(&[0x80; 11]), Err(DecodeFault::Varint));
+        assert_eq!(read(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]), Err(DecodeError::Varint));
+        assert_eq!(read(&[0x80; 11]), Err(DecodeError::Varint));
     }
 
     #[test]
     fn parsing_stops_at_the_first_malformed_field() {
-        type ParsedNumber = Result<u32, DecodeFault>;
+        type ParsedNumber = Result<u32, DecodeError>;
         let cases: &[(&str, &[u8], &[ParsedNumber])] = &[
             ("none", b"", &[]),
             ("all types", b"\x08\x01\x12\x01x\x1d1234\x2112345678", &[Ok(1), Ok(2), Ok(3), Ok(4)]),
-            ("field 0", b"\x00\x01", &[Err(DecodeFault::Tag)]),
-            ("a group", b"\x0b\x0c", &[Err(DecodeFault::Tag)]),
-            ("type 7", b"\x0f", &[Err(DecodeFault::Tag)]),
-            ("a tag of 33 bits", b"\xf8\xff\xff\xff\x1f\x01", &[Err(DecodeFault::Tag)]),
-            ("a length past the end", b"\x08\x01\x12\x02x", &[Ok(1), Err(DecodeFault::Length)]),
-            ("a length of 64 bits", b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x", &[Err(DecodeFault::Length)]),
-            ("cut within 64 bits", b"\x211234567", &[Err(DecodeFault::Length)]),
+            ("field 0", b"\x00\x01", &[Err(DecodeError::Tag)]),
+            ("a group", b"\x0b\x0c", &[Err(DecodeError::Tag)]),
+            ("type 7", b"\x0f", &[Err(DecodeError::Tag)]),
+            ("a tag of 33 bits", b"\xf8\xff\xff\xff\x1f\x01", &[Err(DecodeError::Tag)]),
+            ("a length past the end", b"\x08\x01\x12\x02x", &[Ok(1), Err(DecodeError::Length)]),
+            ("a length of 64 bits", b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x", &[Err(DecodeError::Length)]),
+            ("cut within 64 bits", b"\x211234567", &[Err(DecodeError::Length)]),
         ];
         for (why, message, want) in cases {
             let got: Vec<_> = Fields::new(message).map(|field| field.map(|(number, _)| number)).collect();

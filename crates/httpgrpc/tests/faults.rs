@@ -5,7 +5,7 @@ mod lender;
 
 use std::io::Write as _;
 
-use causeway_httpgrpc::{Code, DecodeFault, Encoding, Limits, RequestDecoder, ResponseDecoder, Turn};
+use causeway_httpgrpc::{Code, DecodeError, Encoding, Limits, RequestDecoder, ResponseDecoder, Turn};
 use causeway_message::{Chunk, Method};
 use lender::{Lender, field, framed, from_hex, header};
 
@@ -14,7 +14,7 @@ const LIMITS: Limits =
 
 /// Decodes a request in one chunk and in chunks of one byte, and checks that both give one result.
 #[track_caller]
-fn decode(bytes: &[u8], encoding: Encoding) -> Result<RequestDecoder, DecodeFault> {
+fn decode(bytes: &[u8], encoding: Encoding) -> Result<RequestDecoder, DecodeError> {
     let lender = Lender::default();
     let run = |size: usize| {
         let mut decoder = RequestDecoder::new(LIMITS);
@@ -48,7 +48,7 @@ fn compressed(member: &[u8]) -> Vec<u8> {
 // gRPC over HTTP/2, "Length-Prefixed-Message"; gRPC's statuscodes.md and compression.md for the codes.
 #[test]
 fn framing() {
-    use DecodeFault::*;
+    use DecodeError::*;
     let whole = framed(TARGET);
     let gone = [&whole[..], &whole[..1]].concat();
     let long = [&[0][..], &(4u32 << 20).to_be_bytes(), b"\x12"].concat();
@@ -73,13 +73,13 @@ fn framing() {
         assert_eq!(want.status().code, code, "{why}");
     }
     let unknown = decode(&compressed(b"x"), Encoding::Unknown).err();
-    assert_eq!(unknown.map(DecodeFault::code), Some(Code::UNIMPLEMENTED));
+    assert_eq!(unknown.map(DecodeError::code), Some(Code::UNIMPLEMENTED));
     assert!(decode(&whole, Encoding::Unknown).is_ok(), "an uncompressed message is accepted");
 }
 
 #[test]
 fn protobuf() {
-    use DecodeFault::*;
+    use DecodeError::*;
     for (why, message, want) in [
         ("only a target", &b""[..], None),
         ("unknown fields of all types", b"\xa0\x06\x01\x2a\x02ab\x3d1234\x3912345678\x2a\x00", None),
@@ -108,7 +108,7 @@ fn protobuf() {
 // RFC 9110 §5.1, §5.5, §9.1; RFC 9112 §3.2: a message passes the checks of a request received over HTTP/1.
 #[test]
 fn malformed_heads_are_rejected() {
-    use DecodeFault::*;
+    use DecodeError::*;
     let all = |parts: &[&[u8]]| parts.concat();
     for (why, message, want) in [
         ("no target", all(&[]), Target),
@@ -206,12 +206,12 @@ fn responses_keep_the_length_of_omitted_content() {
         ("to HEAD", [&ok[..], &header(2, "Content-Length", &["17"])].concat(), Ok(Some(&b"17"[..]))),
         ("an invalid length", [&ok[..], &header(2, "Content-Length", &["x"])].concat(), Ok(None)),
         ("with content", [&ok[..], &header(2, "Content-Length", &["17"]), &field(3, b"ab")].concat(), Ok(Some(b"2"))),
-        ("no code", header(2, "A", &["x"]), Err(DecodeFault::StatusCode)),
-        ("code 0", b"\x08\x00".to_vec(), Err(DecodeFault::StatusCode)),
-        ("1xx", b"\x08\x67".to_vec(), Err(DecodeFault::StatusCode)),
-        ("1000", b"\x08\xe8\x07".to_vec(), Err(DecodeFault::StatusCode)),
-        ("65 736, which is 200 in 16 bits", b"\x08\xc8\x81\x04".to_vec(), Err(DecodeFault::StatusCode)),
-        ("a code that is text", field(1, b"200"), Err(DecodeFault::WireType(1))),
+        ("no code", header(2, "A", &["x"]), Err(DecodeError::StatusCode)),
+        ("code 0", b"\x08\x00".to_vec(), Err(DecodeError::StatusCode)),
+        ("1xx", b"\x08\x67".to_vec(), Err(DecodeError::StatusCode)),
+        ("1000", b"\x08\xe8\x07".to_vec(), Err(DecodeError::StatusCode)),
+        ("65 736, which is 200 in 16 bits", b"\x08\xc8\x81\x04".to_vec(), Err(DecodeError::StatusCode)),
+        ("a code that is text", field(1, b"200"), Err(DecodeError::WireType(1))),
     ] {
         let mut decoder = ResponseDecoder::new(LIMITS);
         let pushed = decoder.push(&mut Chunk::from(framed(&message)), &mut || lender.take());
@@ -255,14 +255,14 @@ fn gzip_members() {
         ("broken data", &[&member[..10], &[0xff; 20]].concat()),
         ("too many members", &gzip(b"").repeat(17)),
     ] {
-        assert_eq!(decode(&compressed(bytes), Encoding::Gzip).err(), Some(DecodeFault::Gzip), "{why}");
+        assert_eq!(decode(&compressed(bytes), Encoding::Gzip).err(), Some(DecodeError::Gzip), "{why}");
     }
 }
 
 #[test]
 fn a_decompression_bomb_is_bounded_and_yields() {
     let lender = Lender::default();
-    let too_long = Err(DecodeFault::InflatedTooLong { max: 4 << 20 });
+    let too_long = Err(DecodeError::InflatedTooLong { max: 4 << 20 });
     let some = field(4, &vec![0; 4 << 18]);
     for (why, message, turns_min, want) in [
         ("as long as allowed", field(4, &vec![0; (4 << 20) - 100]), 60, Ok(())),
@@ -314,5 +314,5 @@ fn a_length_reserves_nothing() {
     let bytes = from_hex("00000007d21acf0f");
     let (mut decoder, lender) = (RequestDecoder::new(LIMITS), Lender::default());
     assert_eq!(decoder.push(&mut Chunk::from(bytes), &mut || lender.take()), Ok(Turn::Done));
-    assert_eq!((decoder.finish(), lender.out()), (Err(DecodeFault::Truncated), 0));
+    assert_eq!((decoder.finish(), lender.out()), (Err(DecodeError::Truncated), 0));
 }

@@ -5,7 +5,7 @@
 mod lender;
 
 use causeway_httpgrpc::{
-    DecodeFault, Encoding, ErrorEncoder, Limits, RequestDecoder, ResponseDecoder, Turn, decode_error, encode_request,
+    DecodeError, Encoding, ErrorEncoder, Limits, RequestDecoder, ResponseDecoder, Turn, decode_error, encode_request,
     encode_response, stream,
 };
 use causeway_message::{Chunk, FieldMap, FieldValue, Head, Method, NameRef, StatusCode, names};
@@ -121,7 +121,7 @@ fn responses_match_the_encoding_of_go_in_both_directions() {
 
     decoder.clear();
     let negative = decoder.push(&mut Chunk::from(from_hex(NEGATIVE)), &mut || lender.take());
-    assert_eq!(negative, Err(DecodeFault::StatusCode));
+    assert_eq!(negative, Err(DecodeError::StatusCode));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 mod lender;
 
 use causeway_httpgrpc::{
-    DecodeFault, Encoding, Limits, RequestDecoder, ResponseDecoder, encode_request, encode_response,
+    DecodeError, Encoding, Limits, RequestDecoder, ResponseDecoder, encode_request, encode_response,
 };
 use causeway_message::{Chunk, FieldMap, FieldValue, Head, Method, NameRef, StatusCode, names};
 use lender::{Lender, field, framed, header};
@@ -17,7 +17,7 @@ fn fields(map: &FieldMap) -> Vec<(String, Vec<u8>)> {
     map.iter().map(|(name, value)| (name.as_str().to_ascii_lowercase(), value.to_vec())).collect()
 }
 
-fn run(decoder: &mut RequestDecoder, bytes: &[u8], size: usize) -> Result<DecodedMessage, DecodeFault> {
+fn run(decoder: &mut RequestDecoder, bytes: &[u8], size: usize) -> Result<DecodedMessage, DecodeError> {
     let lender = Lender::default();
     decoder.begin(Encoding::Identity);
     for some in bytes.chunks(size.clamp(1, 32 * 1024)) {

@@ -10,7 +10,7 @@ use causeway_httpgrpc::stream::{
     CHUNK_BYTES_MAX, RequestStreamDecoder, ResponseStreamDecoder, StreamPart, encode_chunk, encode_request_head,
     encode_response_head, encode_trailers,
 };
-use causeway_httpgrpc::{DecodeFault, Encoding, Limits, TooLong};
+use causeway_httpgrpc::{DecodeError, Encoding, Limits, TooLong};
 use causeway_message::{
     Chunk, FieldMap, FieldValue, Head, Method as HttpMethod, NameRef, ResponseHead, StatusCode, names,
 };
@@ -33,7 +33,7 @@ fn write_fields(map: &FieldMap, out: &mut String) {
 macro_rules! reader {
     ($name:ident, $decoder:ty, $say:expr) => {
         /// Decodes bytes in chunks of one size and returns the parts as text; content is joined.
-        fn $name(bytes: &[u8], size: usize, encoding: Encoding) -> Result<String, DecodeFault> {
+        fn $name(bytes: &[u8], size: usize, encoding: Encoding) -> Result<String, DecodeError> {
             let (mut decoder, lender) = (<$decoder>::new(Limits::default()), Lender::default());
             decoder.begin(encoding);
             let mut out = String::new();
@@ -140,7 +140,7 @@ fn frames_may_be_compressed_one_by_one() {
 
 #[test]
 fn malformed_streams() {
-    use DecodeFault::{
+    use DecodeError::{
         ContentLength, FieldName, Host, Method, NoMessage, Order, Target, TargetTooLong, Truncated, WireType,
     };
     let head = || request(&[]);
@@ -178,7 +178,7 @@ fn malformed_streams() {
     for (why, bytes, want) in [
         ("only an informational head", response(StatusCode::EARLY_HINTS, &[]), NoMessage),
         ("content after it", [response(StatusCode::EARLY_HINTS, &[]), chunk("x")].concat(), Order),
-        ("no code", framed(&field(2, b"")), DecodeFault::StatusCode),
+        ("no code", framed(&field(2, b"")), DecodeError::StatusCode),
         ("a request's head", request(&[]), Order),
         ("truncated", [response(StatusCode::OK, &[("Content-Length", "3")]), chunk("x")].concat(), ContentLength),
     ] {

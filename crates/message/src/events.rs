@@ -170,7 +170,7 @@ impl<F> ClientEvent<F> {
 
 /// The reason why an exchange did not begin. No byte was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unopened {
+pub enum OpenError {
     /// As many exchanges as the connection allows are open; retry after one has ended.
     Full,
     /// The connection accepts no further request.

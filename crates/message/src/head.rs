@@ -6,7 +6,7 @@ use crate::map::FieldMap;
 use crate::method::Method;
 use crate::name::names;
 use crate::syntax::is_token;
-use crate::target::{BadTarget, Parts, Target, encode, is_host_port};
+use crate::target::{Parts, Target, TargetError, encode, is_host_port};
 use crate::version::Version;
 
 /// A request's head. It is reused for many requests: clearing it keeps its memory.
@@ -126,7 +126,7 @@ impl Head {
     /// Sets the target. The previous target stays in memory until [`Head::clear`] and counts in [`Head::bytes`].
     /// Bytes that a URI may not hold but some clients send are percent-encoded, see [`Target::parse`]. On failure the
     /// head is unchanged.
-    pub fn set_target(&mut self, target: impl AsRef<[u8]>) -> Result<(), BadTarget> {
+    pub fn set_target(&mut self, target: impl AsRef<[u8]>) -> Result<(), TargetError> {
         let target = target.as_ref();
         match Parts::of(target) {
             Ok(parts) => {
@@ -140,10 +140,10 @@ impl Head {
 
     /// Percent-encodes a target that did not parse, and sets it if it parses then.
     #[cold]
-    fn set_encoded(&mut self, target: &[u8], fault: BadTarget) -> Result<(), BadTarget> {
+    fn set_encoded(&mut self, target: &[u8], fault: TargetError) -> Result<(), TargetError> {
         let from = self.own.len();
         encode(target, &mut self.own);
-        let parts = if fault == BadTarget::Byte { Parts::of(&self.own[from..]) } else { Err(fault) };
+        let parts = if fault == TargetError::Byte { Parts::of(&self.own[from..]) } else { Err(fault) };
         match parts {
             Ok(parts) => {
                 self.parts = parts;
@@ -233,7 +233,7 @@ impl Head {
         method: Range<usize>,
         target: Range<usize>,
         version: Version,
-    ) -> Result<(), BadTarget> {
+    ) -> Result<(), TargetError> {
         self.method = match Method::known(&bytes[method.clone()]) {
             Some(named) => MethodText::Named(named),
             None => MethodText::Spelled(TextRange::Read(method.start as u32, method.end as u32)),

@@ -10,7 +10,7 @@
 //! - [`Target`], [`path`]: the request target, percent-decoding and path cleaning
 //! - [`Head`], [`ResponseHead`], [`Cookie`]: whole heads
 //! - [`Block`], [`BlockMut`], [`Chunk`], [`Home`]: reference-counted buffers that return to their pool
-//! - [`ServerEvent`], [`ClientEvent`], [`Handled`], [`Unopened`], [`BodyLength`], [`Framing`], [`WaitsFor`]: the types that a protocol
+//! - [`ServerEvent`], [`ClientEvent`], [`Handled`], [`OpenError`], [`BodyLength`], [`Framing`], [`WaitsFor`]: the types that a protocol
 //!   machine and its driver exchange
 //! - [`WriteList`]: the queue of bytes that a connection has to write
 //!
@@ -36,16 +36,16 @@ mod write_list;
 
 pub use chunk::{Block, BlockMut, Chunk, Home};
 pub use cookie::{Cookie, SameSite};
-pub use events::{ClientEvent, Handled, Scheme, ServerEvent, Unopened};
+pub use events::{ClientEvent, Handled, OpenError, Scheme, ServerEvent};
 pub use field::{FieldName, FieldValue, NameRef, OwnedValue};
 pub use head::Head;
 pub use list::List;
-pub use map::{FieldFault, FieldMap};
+pub use map::{ContentLengthError, FieldMap};
 pub use method::Method;
 pub use name::{KnownName, names};
 pub use response::{EtagKind, ResponseHead};
 pub use status::StatusCode;
-pub use target::{BadTarget, Target, TargetForm, is_host, is_host_port};
+pub use target::{Target, TargetError, TargetForm, is_host, is_host_port};
 pub use transfer::{BodyLength, Framing, WaitsFor};
 pub use version::{StreamId, Version};
 pub use write_list::WriteList;

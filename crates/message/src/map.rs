@@ -24,7 +24,7 @@ const FIRST_MAX: u8 = u8::MAX;
 /// The reason why a Content-Length cannot be used (RFC 9110 §8.6, RFC 9112 §6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum FieldFault {
+pub enum ContentLengthError {
     /// Not digits only, or above `u64::MAX`.
     Malformed,
     /// More than one field line, even if the numbers are equal.
@@ -269,13 +269,13 @@ impl FieldMap {
 
     /// The value of Content-Length (RFC 9110 §8.6); `None` without the field. An error if it is repeated, not a number, or
     /// at least 2^63: a peer with signed numbers would read another length.
-    pub fn content_length(&self) -> Result<Option<u64>, FieldFault> {
+    pub fn content_length(&self) -> Result<Option<u64>, ContentLengthError> {
         let Some(value) = self.get(names::CONTENT_LENGTH) else { return Ok(None) };
         if self.is_repeated(names::CONTENT_LENGTH) {
-            return Err(FieldFault::Repeated);
+            return Err(ContentLengthError::Repeated);
         }
         let length = parse_number(value).filter(|length| *length <= i64::MAX as u64);
-        length.map(Some).ok_or(FieldFault::Malformed)
+        length.map(Some).ok_or(ContentLengthError::Malformed)
     }
 
     /// Returns whether a request with these fields has content (RFC 9112 §6.3): Transfer-Encoding, or a Content-Length above 0.

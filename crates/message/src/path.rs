@@ -2,14 +2,14 @@
 
 /// A '%' that is not followed by two hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadEscape {
+pub struct EscapeError {
     /// Index of the '%' in the raw path.
     pub at: usize,
 }
 
 /// Appends `raw` to `out` with percent-escapes decoded once. `%00` becomes a zero byte; a caller that cannot accept
 /// it has to check. O(n). On failure `out` is unchanged.
-pub fn decode(raw: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Result<(), BadEscape> {
+pub fn decode(raw: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Result<(), EscapeError> {
     let (raw, before) = (raw.as_ref(), out.len());
     let mut rest = raw;
     while let Some(at) = rest.iter().position(|&byte| byte == b'%') {
@@ -20,7 +20,7 @@ pub fn decode(raw: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Result<(), BadEscape>
         };
         let Some(byte) = byte else {
             out.truncate(before);
-            return Err(BadEscape { at: raw.len() - rest.len() + at });
+            return Err(EscapeError { at: raw.len() - rest.len() + at });
         };
         out.push(byte);
         rest = &rest[at + 3..];
@@ -131,10 +131,10 @@ mod tests {
             ("/%00", Ok(b"/\0")),
             ("/%c3%bc", Ok("/ü".as_bytes())),
             ("", Ok(b"")),
-            ("/%", Err(BadEscape { at: 1 })),
-            ("/a%4", Err(BadEscape { at: 2 })),
-            ("/%41%zz", Err(BadEscape { at: 4 })),
-            ("/%u002e", Err(BadEscape { at: 1 })),
+            ("/%", Err(EscapeError { at: 1 })),
+            ("/a%4", Err(EscapeError { at: 2 })),
+            ("/%41%zz", Err(EscapeError { at: 4 })),
+            ("/%u002e", Err(EscapeError { at: 1 })),
         ] {
             let mut out = b"x".to_vec();
             assert_eq!(decode(raw, &mut out), want.map(|_| ()), "{raw}");

@@ -20,7 +20,7 @@ pub enum TargetForm {
 /// The reason why a text is not a request target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum BadTarget {
+pub enum TargetError {
     /// The text has none of the four forms, or is longer than `u32::MAX` bytes.
     Form,
     /// A byte that a URI may not hold, a '#', or a '%' in the path that is not followed by two hexadecimal digits.
@@ -55,7 +55,7 @@ impl<'a> Target<'a> {
     /// because clients send them unencoded, and applications sign the query as they send it. Other bytes that some clients
     /// send unencoded are an error here; [`Head`](crate::Head) percent-encodes them: in a path `" < > \ ^ { }`, the back
     /// quote and all bytes above 0x7f, in a query the bytes above 0x7f. A fragment is always an error.
-    pub fn parse(text: &'a str) -> Result<Self, BadTarget> {
+    pub fn parse(text: &'a str) -> Result<Self, TargetError> {
         Ok(Self { text, parts: Parts::of(text.as_bytes())? })
     }
 
@@ -126,8 +126,8 @@ impl Parts {
         if path.is_empty() && self.form == TargetForm::Absolute { b"/" } else { path }
     }
 
-    pub(crate) fn of(text: &[u8]) -> Result<Self, BadTarget> {
-        let len = u32::try_from(text.len()).map_err(|_| BadTarget::Form)?;
+    pub(crate) fn of(text: &[u8]) -> Result<Self, TargetError> {
+        let len = u32::try_from(text.len()).map_err(|_| TargetError::Form)?;
         match text {
             [b'/', ..] => {
                 let (path_end, escaped) = path_end(text, 0)?;
@@ -139,7 +139,7 @@ impl Parts {
     }
 
     #[cold]
-    fn of_other(text: &[u8]) -> Result<Self, BadTarget> {
+    fn of_other(text: &[u8]) -> Result<Self, TargetError> {
         let len = text.len() as u32;
         if let Some(scheme) = scheme_len(text) {
             // Skip "://".
@@ -148,7 +148,7 @@ impl Parts {
             let end = end.map_or(text.len(), |at| from + at);
             // RFC 9110 §4.2.1: an empty host is invalid; §4.2.4: so is userinfo, which `is_host_port` rejects.
             if from == end || text[from] == b':' || !is_host_port(&text[from..end]) {
-                return Err(BadTarget::Authority);
+                return Err(TargetError::Authority);
             }
             let (path_end, escaped) = path_end(text, end)?;
             let (authority_at, path_at) = (from as u32, end as u32);
@@ -156,7 +156,7 @@ impl Parts {
         } else if text.contains(&b':') && !text.contains(&b'/') && is_host_port(text) && text[0] != b':' {
             Ok(Self { form: TargetForm::Authority, authority_at: 0, path_at: len, path_end: len, escaped: false })
         } else {
-            Err(BadTarget::Form)
+            Err(TargetError::Form)
         }
     }
 }
@@ -217,7 +217,7 @@ pub(crate) fn encode(text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Checks the path and the query. Returns the end of the path and whether the path has escapes.
-fn path_end(text: &[u8], from: usize) -> Result<(u32, bool), BadTarget> {
+fn path_end(text: &[u8], from: usize) -> Result<(u32, bool), TargetError> {
     let mut at = from;
     let mut escaped = false;
     loop {
@@ -232,9 +232,9 @@ fn path_end(text: &[u8], from: usize) -> Result<(u32, bool), BadTarget> {
             }
             [b'?', ref query @ ..] => {
                 let ok = query.iter().all(|&byte| ALLOWED[usize::from(byte)] & IN_QUERY != 0);
-                return if ok { Ok((at as u32, escaped)) } else { Err(BadTarget::Byte) };
+                return if ok { Ok((at as u32, escaped)) } else { Err(TargetError::Byte) };
             }
-            _ => return Err(BadTarget::Byte),
+            _ => return Err(TargetError::Byte),
         }
     }
 }
@@ -301,7 +301,7 @@ mod tests {
     type ExpectedTarget<'a> = (TargetForm, &'a str, Option<&'a str>, Option<&'a str>, Option<&'a str>);
 
     #[track_caller]
-    fn check(cases: &[(&str, Result<ExpectedTarget<'_>, BadTarget>)]) {
+    fn check(cases: &[(&str, Result<ExpectedTarget<'_>, TargetError>)]) {
         for (text, want) in cases {
             let got = Target::parse(text).map(|t| (t.form(), t.path(), t.query(), t.scheme(), t.authority()));
             assert_eq!(got, *want, "{text:?}");
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn rfc9112_3_2_refused() {
-        use BadTarget::*;
+        use TargetError::*;
         for (text, want) in [
             ("", Form),
             ("a", Form),
@@ -385,14 +385,14 @@ mod tests {
             ("/%41{", Ok("/%41%7B")),
             ("http://a.test/é", Ok("http://a.test/%C3%A9")),
             ("http://a.test?é", Ok("http://a.test?%C3%A9")),
-            ("http://é/", Err(BadTarget::Authority)),
-            ("é:80", Err(BadTarget::Form)),
-            ("é", Err(BadTarget::Form)),
-            ("/é#b", Err(BadTarget::Byte)),
-            ("/é?#", Err(BadTarget::Byte)),
-            ("/é b", Err(BadTarget::Byte)),
-            ("/é\u{7f}", Err(BadTarget::Byte)),
-            ("/é%4", Err(BadTarget::Byte)),
+            ("http://é/", Err(TargetError::Authority)),
+            ("é:80", Err(TargetError::Form)),
+            ("é", Err(TargetError::Form)),
+            ("/é#b", Err(TargetError::Byte)),
+            ("/é?#", Err(TargetError::Byte)),
+            ("/é b", Err(TargetError::Byte)),
+            ("/é\u{7f}", Err(TargetError::Byte)),
+            ("/é%4", Err(TargetError::Byte)),
         ] {
             let mut head = crate::Head::new();
             head.set_target("/before").unwrap();

@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use causeway_httpgrpc::{
-    ACCEPTED_ENCODINGS, CONTENT_TYPE, Code, DecodeFault, Encoding, ErrorEncoder, Limits, MESSAGE_BYTES_DEFAULT,
+    ACCEPTED_ENCODINGS, CONTENT_TYPE, Code, DecodeError, Encoding, ErrorEncoder, Limits, MESSAGE_BYTES_DEFAULT,
     RequestDecoder, STREAM_PATH, Status, UNARY_PATH, is_grpc, timeout,
 };
 use causeway_message::{FieldValue, Head, Method, StatusCode, TargetForm, names};
@@ -205,7 +205,7 @@ fn take_over(cx: &mut Context, head: &mut Head, deadline: Option<Instant>) -> Re
             head.set_target(&**text)
         });
         if set.is_err() {
-            return Err(refuse_fault(cx, DecodeFault::Target));
+            return Err(refuse_fault(cx, DecodeError::Target));
         }
     }
     if let Some(at) = deadline {
@@ -223,9 +223,9 @@ fn refuse(cx: &mut Context, http: StatusCode, status: &Status) -> Step {
 }
 
 /// Ends the call for a decoding error.
-fn refuse_fault(cx: &mut Context, fault: DecodeFault) -> Step {
+fn refuse_fault(cx: &mut Context, fault: DecodeError) -> Step {
     let step = refuse(cx, StatusCode::OK, &fault.status());
-    if fault == DecodeFault::UnknownEncoding {
+    if fault == DecodeError::UnknownEncoding {
         with_field_value(ACCEPTED_ENCODINGS.as_bytes(), |accepted| {
             cx.response_mut().set(names::GRPC_ACCEPT_ENCODING, accepted);
         });

@@ -1,6 +1,6 @@
 //! `request_body`: limits the size of the request's body, or replaces the body.
 
-use causeway_pipeline::{BodyFault, Build, BuildError, Context, Fault, Handler, Step, Template};
+use causeway_pipeline::{BodyError, Build, BuildError, Context, Fault, Handler, Step, Template};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ impl Handler for RequestBody {
         // Set the limit before failing: error routes may also read the body.
         cx.limit_body(max);
         match known {
-            Some(known) if known > max => Step::Fail(Fault::body(BodyFault::TooLarge)),
+            Some(known) if known > max => Step::Fail(Fault::body(BodyError::TooLarge)),
             _ => Step::Next,
         }
     }

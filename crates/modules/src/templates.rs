@@ -34,12 +34,12 @@ use causeway_message::{Chunk, FieldName, FieldValue, Method, StatusCode, names};
 use causeway_pipeline::body::BodyReader;
 use causeway_pipeline::worker::{Work, WorkKind, Worker, offload};
 use causeway_pipeline::{
-    Body, BodyFault, Build, BuildError, Context, FamilyId, Fault, Frame, Handler, LogLimit, Reason, Response, Step,
+    Body, BodyError, Build, BuildError, Context, FamilyId, Fault, Frame, Handler, LogLimit, Reason, Response, Step,
     Template,
 };
 use serde::Deserialize;
 
-use functions::{Executed, Failed, FieldChange, Known, Wanted};
+use functions::{Executed, FieldChange, Known, TemplateError, Wanted};
 use request::Snapshot;
 
 /// Bytes of a template; a longer response is an error.
@@ -249,7 +249,7 @@ fn execute(
         Some((Ok(Executed::Unknown(_)), _)) => {
             fail(cx, broken(format!("a template needs new values in each of {EXECUTIONS_MAX} executions")))
         }
-        Some((Err(Failed { status, message, is_wanted }), _)) => {
+        Some((Err(TemplateError { status, message, is_wanted }), _)) => {
             if !is_wanted && let Some(left_out) = plan.log.admit() {
                 tracing::error!(cause = message, left_out, "a template fails");
             }
@@ -337,6 +337,6 @@ fn broken(words: String) -> Fault {
 }
 
 #[cold]
-fn unread(fault: BodyFault) -> Fault {
+fn unread(fault: BodyError) -> Fault {
     broken(format!("reading a template: {fault}"))
 }

@@ -2,7 +2,7 @@
 
 use std::task::{Context as Task, Poll};
 
-use causeway_pipeline::{Body, BodyFault, BodyStream, Frame};
+use causeway_pipeline::{Body, BodyError, BodyStream, Frame};
 
 /// Returns content without a known length, so that the response has no Content-Length (RFC 9110 §8.6). It is never sent.
 pub(crate) fn content() -> Body {
@@ -12,7 +12,7 @@ pub(crate) fn content() -> Body {
 struct Unsent;
 
 impl BodyStream for Unsent {
-    fn poll_frame(&mut self, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Ready(None)
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use causeway_message::{Chunk, FieldMap, FieldValue, Head, Method, NameRef, StatusCode, names};
 
-use crate::body::{Body, BodyFault, BodyStream, Frame, IncomingBody};
+use crate::body::{Body, BodyError, BodyStream, Frame, IncomingBody};
 use crate::context::{Client, Context};
 use crate::handler::{Fault, Handler, Response, Step};
 use crate::worker::Worker;
@@ -116,7 +116,7 @@ impl Request {
         while let Some(frame) = poll_fn(|task| body.poll_frame(task)).await {
             match frame.map_err(Fault::body)? {
                 Frame::Chunk(chunk) if bytes.len() + chunk.len() > bytes_max => {
-                    return Err(Fault::body(BodyFault::TooLarge));
+                    return Err(Fault::body(BodyError::TooLarge));
                 }
                 Frame::Chunk(chunk) => bytes.extend_from_slice(chunk.as_slice()),
                 Frame::Trailers(_) => {}

@@ -32,7 +32,7 @@ pub enum Frame {
 /// Why a body ended before it was complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum BodyFault {
+pub enum BodyError {
     /// The peer violated its framing.
     Malformed,
     /// The peer closed the connection or reset the stream.
@@ -45,7 +45,7 @@ pub enum BodyFault {
     Source,
 }
 
-impl fmt::Display for BodyFault {
+impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Malformed => "invalid framing",
@@ -60,7 +60,7 @@ impl fmt::Display for BodyFault {
 /// A body that is produced frame by frame.
 pub trait BodyStream {
     /// Polls for the next frame; `None` at the end of the body.
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>>;
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>>;
 
     /// Returns the bytes of content that remain, if known; a response then carries `Content-Length`.
     fn len(&self) -> Option<u64> {
@@ -226,7 +226,7 @@ enum MailEnd {
     #[default]
     Open,
     Complete,
-    Failed(BodyFault),
+    Failed(BodyError),
 }
 
 /// A bounded queue of frames between the driver, which receives a body, and its reader. Each exchange has its own.
@@ -253,7 +253,7 @@ impl Mailbox {
         if let Some(mail) = Rc::get_mut(&mut self.0) {
             mail.get_mut().reset();
         } else {
-            self.fail(BodyFault::PeerGone);
+            self.fail(BodyError::PeerGone);
             self.0 = Rc::default();
         }
     }
@@ -315,7 +315,7 @@ impl Mailbox {
     }
 
     /// Ends the body before it is complete. Has no effect on a body that has ended.
-    pub fn fail(&self, fault: BodyFault) {
+    pub fn fail(&self, fault: BodyError) {
         let mut mail = self.0.borrow_mut();
         if mail.end == MailEnd::Open {
             mail.end = MailEnd::Failed(fault);
@@ -442,7 +442,7 @@ impl IncomingBody {
 }
 
 impl BodyStream for IncomingBody {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         match &mut self.0 {
             BodySource::Peer(mail) => poll_mail(mail, task),
             BodySource::Answer(call) => call.poll_made(task),
@@ -452,7 +452,7 @@ impl BodyStream for IncomingBody {
                 // The frame that exceeds the limit is not delivered, not even in part.
                 if let (Poll::Ready(Some(Ok(Frame::Chunk(chunk)))), Some(left)) = (&polled, left) {
                     let Some(rest) = left.checked_sub(chunk.len() as u64) else {
-                        return Poll::Ready(Some(Err(BodyFault::TooLarge)));
+                        return Poll::Ready(Some(Err(BodyError::TooLarge)));
                     };
                     *left = rest;
                 }
@@ -491,7 +491,7 @@ impl Mail {
 
 impl Mailbox {
     /// Polls for the next frame on behalf of a reader that has no handle.
-    pub(crate) fn poll_frame(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    pub(crate) fn poll_frame(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         poll_mail(&self.0, task)
     }
 
@@ -516,7 +516,7 @@ pub(crate) fn bytes(frames: &VecDeque<Frame>) -> Option<u64> {
     frames.iter().map(bytes).sum()
 }
 
-fn poll_mail(mail: &RefCell<Mail>, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+fn poll_mail(mail: &RefCell<Mail>, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
     let mut mail = mail.borrow_mut();
     // The profiler attributes the work from here on to the event that woke this reader.
     if mail.stamp != Stamp::default() {
@@ -541,7 +541,7 @@ fn poll_mail(mail: &RefCell<Mail>, task: &mut Task<'_>) -> Poll<Option<Result<Fr
         if let Some(driver) = driver {
             driver.wake();
         }
-        return Poll::Ready(Some(if too_large { Err(BodyFault::TooLarge) } else { Ok(frame) }));
+        return Poll::Ready(Some(if too_large { Err(BodyError::TooLarge) } else { Ok(frame) }));
     }
     match mail.end {
         MailEnd::Complete => Poll::Ready(None),

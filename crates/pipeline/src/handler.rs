@@ -5,7 +5,7 @@ use std::fmt;
 
 use causeway_message::{Chunk, StatusCode};
 
-use crate::body::{Body, BodyFault, BodyStream};
+use crate::body::{Body, BodyError, BodyStream};
 use crate::context::Context;
 use crate::outcome::Outcome;
 use crate::route::RoutesId;
@@ -157,7 +157,7 @@ pub enum Reason {
     /// A system call failed.
     Io(std::io::ErrorKind),
     /// The request body could not be read.
-    Body(BodyFault),
+    Body(BodyError),
     /// The deadline of the exchange passed.
     Deadline,
     /// The queue of blocking work is full.
@@ -220,12 +220,12 @@ impl Fault {
     }
 
     /// Creates the fault for a request body that failed: 413, 408, 400 or 500, by the kind of failure.
-    pub fn body(fault: BodyFault) -> Self {
+    pub fn body(fault: BodyError) -> Self {
         let status = match fault {
-            BodyFault::TooLarge => StatusCode::CONTENT_TOO_LARGE,
-            BodyFault::TimedOut => StatusCode::REQUEST_TIMEOUT,
-            BodyFault::Malformed | BodyFault::PeerGone => StatusCode::BAD_REQUEST,
-            BodyFault::Source => StatusCode::INTERNAL_SERVER_ERROR,
+            BodyError::TooLarge => StatusCode::CONTENT_TOO_LARGE,
+            BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
+            BodyError::Malformed | BodyError::PeerGone => StatusCode::BAD_REQUEST,
+            BodyError::Source => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self { status, reason: Reason::Body(fault) }
     }

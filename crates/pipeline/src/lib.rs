@@ -40,7 +40,7 @@ pub mod worker;
 
 pub use async_handler::{Answer, Request, async_handler};
 pub use body::{
-    Body, BodyFault, BodyPart, BodyReader, BodyStream, FileSlice, FileVersion, Frame, IncomingBody, OpenFile,
+    Body, BodyError, BodyPart, BodyReader, BodyStream, FileSlice, FileVersion, Frame, IncomingBody, OpenFile,
 };
 pub use build::{Build, BuildError, Registry};
 pub use context::{AlternativeName, Arrival, Client, ClientCertificate, Context, Failure, Scheme, Spare, TlsFacts};
@@ -58,7 +58,7 @@ pub use route::{FamilyId, Generation, Plan, RoutesId, ServerId, StateId, Verdict
 pub use template::Template;
 pub use trust::{Confusable, FetchedRanges, Trust};
 pub use upstream::{
-    Call, CallFault, Calls, Carried, FastCgi, Finish, Maker, NetworkProxy, NetworkProxyProtocol, ProxyHeader,
+    Call, CallError, Calls, Carried, FastCgi, Finish, Maker, NetworkProxy, NetworkProxyProtocol, ProxyHeader,
     ProxyProtocolVersion, Roots, Tally, TlsClient, Transport, Upstream, Versions,
 };
 pub use wait::Wait;

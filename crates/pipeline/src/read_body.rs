@@ -7,7 +7,7 @@ use std::task::{Context as Task, Poll, ready};
 
 use causeway_message::{Chunk, FieldMap};
 
-use crate::body::{BodyFault, BodyStream, Frame, IncomingBody};
+use crate::body::{BodyError, BodyStream, Frame, IncomingBody};
 use crate::context::Context;
 use crate::handler::{Fault, Step};
 use crate::wait::Wait;
@@ -45,8 +45,8 @@ fn keep(cx: &mut Context, read: BodyRead, excess: Excess) -> Result<(), Fault> {
     let BodyRead { bytes, trailers, end } = read;
     match end {
         ReadEnd::Whole => cx.hold_body(bytes, trailers),
-        ReadEnd::Broken(BodyFault::TooLarge) if excess == Excess::IsText => cx.set_body_text(TOO_LARGE),
-        ReadEnd::Longer(..) => return Err(Fault::body(BodyFault::TooLarge)),
+        ReadEnd::Broken(BodyError::TooLarge) if excess == Excess::IsText => cx.set_body_text(TOO_LARGE),
+        ReadEnd::Longer(..) => return Err(Fault::body(BodyError::TooLarge)),
         ReadEnd::Broken(fault) => return Err(Fault::body(fault)),
     }
     Ok(())
@@ -94,7 +94,7 @@ pub enum ReadEnd {
     /// Before this chunk, which exceeds the limit, and the rest after it.
     Longer(Chunk, IncomingBody),
     /// The body has failed.
-    Broken(BodyFault),
+    Broken(BodyError),
 }
 
 impl ReadBody {

@@ -32,7 +32,7 @@ use std::time::Duration;
 use causeway_message::{FieldMap, Head, ResponseHead, StatusCode, Version};
 use progress::Stamp;
 
-use crate::body::{Body, BodyFault, Frame, IncomingBody, Mailbox};
+use crate::body::{Body, BodyError, Frame, IncomingBody, Mailbox};
 use crate::context::Context;
 use crate::handler::Step;
 pub use breaker::{
@@ -62,7 +62,7 @@ pub trait Upstream {
     fn calls(&self) -> &Rc<Calls>;
 
     /// Reports a failed call, for an upstream that chooses among several addresses.
-    fn report_failure(&self, _fault: &CallFault) {}
+    fn report_failure(&self, _fault: &CallError) {}
 }
 
 /// A counter of running calls, for example to enforce a limit.
@@ -82,7 +82,7 @@ pub trait Finish {
 /// Transforms the content of a response body ([`Call::make_body`]).
 pub trait Maker {
     /// Polls for the next transformed frame; reads the original ones by [`Call::poll_content`].
-    fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>>;
+    fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>>;
 
     /// Returns the bytes of transformed content that remain, if known.
     fn bytes_left(&self) -> Option<u64>;
@@ -91,7 +91,7 @@ pub trait Maker {
 /// Why a call has no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum CallFault {
+pub enum CallError {
     /// The address could not be resolved.
     Resolve(io::ErrorKind),
     /// The connection was refused, or could not be established.
@@ -129,10 +129,10 @@ pub enum CallFault {
     /// The request cannot be expressed in the upstream's protocol.
     Request,
     /// The request body failed; the call's stream is reset, or its connection closed.
-    RequestBody(BodyFault),
+    RequestBody(BodyError),
 }
 
-impl CallFault {
+impl CallError {
     /// Returns the kind of failure for the log, `None` if the client caused it. `is_headed` is whether the response's
     /// head had arrived.
     pub fn kind(&self, is_headed: bool) -> Option<FailureKind> {
@@ -155,7 +155,7 @@ impl CallFault {
     }
 }
 
-impl fmt::Display for CallFault {
+impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Resolve(kind) => write!(f, "looking up the address: {kind}"),
@@ -213,7 +213,7 @@ struct Record {
     mailbox: RefCell<Mailbox>,
     interims: RefCell<VecDeque<(StatusCode, FieldMap)>>,
     phase: Cell<CallPhase>,
-    fault: RefCell<Option<CallFault>>,
+    fault: RefCell<Option<CallError>>,
     /// The remote address of the call's connection.
     remote: Cell<Option<SocketAddr>>,
     version: Cell<Version>,
@@ -407,7 +407,7 @@ impl Call {
     }
 
     /// Polls for the next event of the response; call it again after an [`CallEvent::Interim`].
-    pub fn poll_answer(&self, task: &mut Task<'_>) -> Poll<Result<CallEvent, CallFault>> {
+    pub fn poll_answer(&self, task: &mut Task<'_>) -> Poll<Result<CallEvent, CallError>> {
         let interim = self.0.interims.borrow_mut().pop_front();
         if let Some((status, fields)) = interim {
             self.0.stamp_receive();
@@ -469,7 +469,7 @@ impl Call {
     }
 
     /// Polls for the next original frame of the response body.
-    pub fn poll_content(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    pub fn poll_content(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         self.0.taken.set(true);
         self.0.mailbox.borrow().poll_frame(task)
     }
@@ -484,7 +484,7 @@ impl Call {
         *self.0.maker.borrow_mut() = Some(maker);
     }
 
-    pub(crate) fn poll_made(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    pub(crate) fn poll_made(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         match &mut *self.0.maker.borrow_mut() {
             Some(maker) => maker.poll_frame(self, task),
             None => self.0.mailbox.borrow().poll_frame(task),
@@ -616,12 +616,12 @@ impl Carried {
     }
 
     /// Fails the call. Before the head, the handler gets `fault`. After it, the response body ends with
-    /// [`BodyFault::Malformed`] if the upstream violated the protocol or a limit, otherwise with
-    /// [`BodyFault::PeerGone`].
-    pub fn fail(&self, fault: CallFault) {
+    /// [`BodyError::Malformed`] if the upstream violated the protocol or a limit, otherwise with
+    /// [`BodyError::PeerGone`].
+    pub fn fail(&self, fault: CallError) {
         if self.is_headed() {
-            let is_malformed = matches!(fault, CallFault::Malformed(_) | CallFault::TooLarge);
-            let broken = if is_malformed { BodyFault::Malformed } else { BodyFault::PeerGone };
+            let is_malformed = matches!(fault, CallError::Malformed(_) | CallError::TooLarge);
+            let broken = if is_malformed { BodyError::Malformed } else { BodyError::PeerGone };
             return self.mailbox().fail(broken);
         }
         self.0.fault.borrow_mut().get_or_insert(fault);
@@ -632,7 +632,7 @@ impl Carried {
 impl Drop for Carried {
     fn drop(&mut self) {
         // Has no effect if the response body is complete.
-        self.fail(CallFault::Closed);
+        self.fail(CallError::Closed);
         // No handle is left that a cancellation would have to wake.
         self.0.driver.borrow_mut().take();
         put_back(&self.0);

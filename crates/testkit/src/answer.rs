@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::task::{Context as Task, Poll};
 
 use causeway_message::{FieldMap, StatusCode};
-use causeway_pipeline::{Body, BodyFault, BodyPart, FileSlice, Frame};
+use causeway_pipeline::{Body, BodyError, BodyPart, FileSlice, Frame};
 
 /// A response, read to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -26,7 +26,7 @@ pub struct TestResponse {
     /// The handler closed the connection without a response.
     pub aborted: bool,
     /// The reason why the content ended early.
-    pub broken: Option<BodyFault>,
+    pub broken: Option<BodyError>,
     /// Whether the exchange writes an access record.
     pub recorded: bool,
     /// Whether the connection switched to another protocol.
@@ -121,7 +121,7 @@ fn read_file(slice: &FileSlice, answer: &mut TestResponse) {
     let mut bytes = vec![0; usize::try_from(slice.len).expect("a test's file")];
     match slice.file.file().read_exact_at(&mut bytes, slice.at) {
         Ok(()) if !slice.file.is_rewritten() => answer.body.extend_from_slice(&bytes),
-        _ => answer.broken = Some(BodyFault::Source),
+        _ => answer.broken = Some(BodyError::Source),
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use causeway_message::{Chunk, FieldMap, FieldValue, Head, NameRef, Version};
-use causeway_pipeline::{BodyFault, Endpoints, Frame, Scheme, TlsFacts};
+use causeway_pipeline::{BodyError, Endpoints, Frame, Scheme, TlsFacts};
 
 /// A request: the bytes of an HTTP/1.1 head with ranges, so that filling a context's head needs a single copy, as in
 /// the protocol machine. Also its body, peer and scheme.
@@ -40,7 +40,7 @@ pub(crate) enum Piece {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyEnding {
     Complete,
-    Failed(BodyFault),
+    Failed(BodyError),
     Open,
 }
 
@@ -139,7 +139,7 @@ impl Request {
 
     /// Makes the body fail here with `fault`.
     #[must_use]
-    pub fn body_fails(mut self, fault: BodyFault) -> Self {
+    pub fn body_fails(mut self, fault: BodyError) -> Self {
         self.ending = BodyEnding::Failed(fault);
         self
     }

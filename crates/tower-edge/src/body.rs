@@ -10,7 +10,7 @@ use std::task::{Context as Task, Poll};
 
 use bytes::Bytes;
 use causeway_message::{Chunk, FieldMap, NameRef};
-use causeway_pipeline::{BodyFault, BodyStream as _, Frame, IncomingBody};
+use causeway_pipeline::{BodyError, BodyStream as _, Frame, IncomingBody};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::SizeHint;
 
@@ -26,7 +26,7 @@ const COPIED_BELOW: usize = 8 * 1024;
 /// read.
 ///
 /// It is [`Send`], as many services require, but can only be read on the worker of its request. A task that a handler
-/// starts with `tokio::spawn` runs there too. On another thread, reading fails with [`BodyError::OtherThread`].
+/// starts with `tokio::spawn` runs there too. On another thread, reading fails with [`EdgeBodyError::OtherThread`].
 pub struct EdgeBody(BodyState);
 
 enum BodyState {
@@ -42,27 +42,27 @@ enum BodyState {
 /// Why a request body ended before it was complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum BodyError {
+pub enum EdgeBodyError {
     /// The peer's fault, or a limit was exceeded.
-    Fault(BodyFault),
+    Body(BodyError),
     /// The body was polled on a thread that is not its worker's.
     OtherThread,
     /// The trailers cannot be represented by the types of `http`.
     Trailers,
 }
 
-impl fmt::Display for BodyError {
+impl fmt::Display for EdgeBodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("reading the request body: ")?;
         match self {
-            Self::Fault(fault) => fault.fmt(f),
+            Self::Body(error) => error.fmt(f),
             Self::OtherThread => f.write_str("polled on a thread that is not the worker's"),
             Self::Trailers => f.write_str("the trailers cannot be represented"),
         }
     }
 }
 
-impl std::error::Error for BodyError {}
+impl std::error::Error for EdgeBodyError {}
 
 impl EdgeBody {
     /// Creates an empty body.
@@ -80,11 +80,11 @@ impl EdgeBody {
         Self(BodyState::Open { ticket: Ticket::for_body(body), left })
     }
 
-    fn poll(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<http_body::Frame<Bytes>, BodyError>>> {
+    fn poll(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<http_body::Frame<Bytes>, EdgeBodyError>>> {
         let BodyState::Open { ticket, left } = &mut self.0 else { return Poll::Ready(None) };
         // `is_over` is read together with the frame, because it allows releasing the body with its last frame.
         let Some((frame, is_over)) = ticket.with(|body| (body.poll_frame(task), body.is_over())) else {
-            return Poll::Ready(Some(Err(BodyError::OtherThread)));
+            return Poll::Ready(Some(Err(EdgeBodyError::OtherThread)));
         };
         let Poll::Ready(frame) = frame else { return Poll::Pending };
         if let (Some(left), Some(Ok(Frame::Chunk(chunk)))) = (left, &frame) {
@@ -96,20 +96,22 @@ impl EdgeBody {
         }
         Poll::Ready(frame.map(|frame| match frame {
             Ok(Frame::Chunk(chunk)) => Ok(http_body::Frame::data(bytes(chunk))),
-            Ok(Frame::Trailers(fields)) => trailers(&fields).map(http_body::Frame::trailers).ok_or(BodyError::Trailers),
-            Err(fault) => Err(BodyError::Fault(fault)),
+            Ok(Frame::Trailers(fields)) => {
+                trailers(&fields).map(http_body::Frame::trailers).ok_or(EdgeBodyError::Trailers)
+            }
+            Err(fault) => Err(EdgeBodyError::Body(fault)),
         }))
     }
 }
 
 impl http_body::Body for EdgeBody {
     type Data = Bytes;
-    type Error = BodyError;
+    type Error = EdgeBodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         task: &mut Task<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, BodyError>>> {
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, EdgeBodyError>>> {
         self.get_mut().poll(task)
     }
 

@@ -16,7 +16,7 @@ use tower_service::Service;
 use crate::answer::{self, BodyStorage, BoxError, Length};
 use crate::body::{self, EdgeBody};
 use crate::facts::{self, LastTls};
-use crate::request::{Arena, Unspeakable};
+use crate::request::{Arena, ConversionError};
 use crate::upgrade;
 
 /// Fields for which a kept map has room at most: twice the number that a browser or a typical response sends.
@@ -146,12 +146,17 @@ impl<S: Servable> EdgeState<S> {
     }
 
     /// Fills a request with the exchange's head.
-    fn fill(&self, told: ConnectionFacts, cx: &Context, request: &mut Request<EdgeBody>) -> Result<(), Unspeakable> {
+    fn fill(
+        &self,
+        told: ConnectionFacts,
+        cx: &Context,
+        request: &mut Request<EdgeBody>,
+    ) -> Result<(), ConversionError> {
         let fields = match self.maps.borrow_mut().pop() {
             // A kept map that is too small would grow, which costs more than a new one.
             Some(map) if map.capacity() >= cx.head().fields().len() => map,
             // Allocate the final size at once: growing a map moves every entry. A map holds at most 24 576 fields.
-            _ => HeaderMap::try_with_capacity(cx.head().fields().len()).map_err(|_| Unspeakable)?,
+            _ => HeaderMap::try_with_capacity(cx.head().fields().len()).map_err(|_| ConversionError)?,
         };
         self.arena.borrow_mut().fill(cx.head(), fields, request)?;
         self.insert_facts(told, cx, request.extensions_mut());

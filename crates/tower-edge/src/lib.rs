@@ -21,11 +21,11 @@ mod server;
 #[cfg_attr(not(feature = "upgrade"), path = "upgrade/never.rs")]
 mod upgrade;
 
-pub use body::{BodyError, EdgeBody};
+pub use body::{EdgeBody, EdgeBodyError};
 pub use causeway_engine::certificate::CertifiedKey;
 pub use causeway_engine::{Certificates, ObtainedCertificate, SessionTickets, SoughtCertificate};
 pub use causeway_pipeline::{
-    BodyFault, ClientAuthenticationMode, HeadLimits, Http2, Protocols, ProxyPolicy, ProxyProtocol, Timeouts,
+    BodyError, ClientAuthenticationMode, HeadLimits, Http2, Protocols, ProxyPolicy, ProxyProtocol, Timeouts,
     TransferLimit,
 };
 pub use edge::{Edge, Servable, handler, register};

@@ -15,7 +15,7 @@ const ARENA_BYTES: usize = 8 * 1024;
 
 /// A head that the types of `http` cannot represent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unspeakable;
+pub(crate) struct ConversionError;
 
 /// The buffer for the copies of a worker's heads.
 pub(crate) struct Arena {
@@ -36,7 +36,7 @@ impl Arena {
         head: &Head,
         mut fields: HeaderMap,
         request: &mut Request<B>,
-    ) -> Result<(), Unspeakable> {
+    ) -> Result<(), ConversionError> {
         debug_assert!(fields.is_empty(), "no field of another message");
         // The fields' storage is one slice, which may contain the target too: then one copy serves both.
         let (bytes, target) = (head.fields().arena(), head.target_bytes());
@@ -45,15 +45,17 @@ impl Arena {
         for (name, value) in head.fields().iter() {
             let name = match name {
                 NameRef::Known(known) => self.registered[known.index()].clone(),
-                NameRef::Other(spelled) => HeaderName::from_bytes(spelled.as_bytes()).map_err(|_| Unspeakable)?,
+                NameRef::Other(spelled) => HeaderName::from_bytes(spelled.as_bytes()).map_err(|_| ConversionError)?,
             };
             // Every value is a slice of the map's storage, so it has the same position in the copy.
-            let at = place_of(bytes, value).ok_or(Unspeakable)?;
-            let value = HeaderValue::from_maybe_shared(copied.slice(at..at + value.len())).map_err(|_| Unspeakable)?;
-            fields.try_append(name, value).map_err(|_| Unspeakable)?;
+            let at = place_of(bytes, value).ok_or(ConversionError)?;
+            let value =
+                HeaderValue::from_maybe_shared(copied.slice(at..at + value.len())).map_err(|_| ConversionError)?;
+            fields.try_append(name, value).map_err(|_| ConversionError)?;
         }
         let at = place.unwrap_or(bytes.len());
-        *request.uri_mut() = Uri::from_maybe_shared(copied.slice(at..at + target.len())).map_err(|_| Unspeakable)?;
+        *request.uri_mut() =
+            Uri::from_maybe_shared(copied.slice(at..at + target.len())).map_err(|_| ConversionError)?;
         *request.method_mut() = method(head.method())?;
         *request.version_mut() = version(head.version());
         // The map of a new request has not allocated, so forgetting it leaks nothing and saves its destructor.
@@ -82,7 +84,7 @@ fn place_of(whole: &[u8], part: &[u8]) -> Option<usize> {
     (at <= whole.len() && part.len() <= whole.len() - at).then_some(at)
 }
 
-fn method(method: Method<'_>) -> Result<http::Method, Unspeakable> {
+fn method(method: Method<'_>) -> Result<http::Method, ConversionError> {
     Ok(match method {
         Method::Get => http::Method::GET,
         Method::Head => http::Method::HEAD,
@@ -93,7 +95,7 @@ fn method(method: Method<'_>) -> Result<http::Method, Unspeakable> {
         Method::Options => http::Method::OPTIONS,
         Method::Trace => http::Method::TRACE,
         Method::Patch => http::Method::PATCH,
-        Method::Other(name) => http::Method::from_bytes(name.as_bytes()).map_err(|_| Unspeakable)?,
+        Method::Other(name) => http::Method::from_bytes(name.as_bytes()).map_err(|_| ConversionError)?,
     })
 }
 

@@ -19,7 +19,7 @@ use std::task::{Context as Task, Poll};
 
 use causeway_message::{Chunk, Head, Method, StatusCode, names};
 use causeway_pipeline::{
-    BodyFault, BodyStream, Context, Fault, Frame, IncomingBody, Reason, Response, StateId, Step, Worker,
+    BodyError, BodyStream, Context, Fault, Frame, IncomingBody, Reason, Response, StateId, Step, Worker,
 };
 use http::{Extensions, HeaderMap, Request};
 use hyper::body::Incoming;
@@ -222,7 +222,7 @@ struct Tunnel {
 }
 
 impl BodyStream for Tunnel {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(Frame::Chunk(first))));
         }
@@ -230,7 +230,7 @@ impl BodyStream for Tunnel {
         let mut buffer = ReadBuf::new(block.as_mut_slice());
         match Pin::new(&mut self.stream).poll_read(task, &mut buffer) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(_)) => Poll::Ready(Some(Err(BodyFault::Source))),
+            Poll::Ready(Err(_)) => Poll::Ready(Some(Err(BodyError::Source))),
             Poll::Ready(Ok(())) => {
                 let len = buffer.filled().len();
                 // An empty read is the end of the stream.

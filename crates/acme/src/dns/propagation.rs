@@ -15,23 +15,28 @@ const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The record did not become visible.
 #[derive(Debug)]
-pub struct Hidden {
+pub struct PropagationError {
     limit: Duration,
     /// The failure of the last look, if it failed.
     last: Option<ZoneError>,
 }
 
-impl fmt::Display for Hidden {
+impl fmt::Display for PropagationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the TXT record was not visible after {} s", self.limit.as_secs_f32())?;
         self.last.as_ref().map_or(Ok(()), |error| write!(f, ": {error}"))
     }
 }
 
-impl std::error::Error for Hidden {}
+impl std::error::Error for PropagationError {}
 
 /// Waits until all servers that answer have the record, for at most `limit`. A failed look is repeated: resolvers recover.
-pub(crate) async fn wait(resolvers: &Resolvers, name: &Name, value: &str, limit: Duration) -> Result<(), Hidden> {
+pub(crate) async fn wait(
+    resolvers: &Resolvers,
+    name: &Name,
+    value: &str,
+    limit: Duration,
+) -> Result<(), PropagationError> {
     let end = Instant::now() + limit;
     loop {
         tokio::time::sleep(INTERVAL.min(end.saturating_duration_since(Instant::now()))).await;
@@ -41,7 +46,7 @@ pub(crate) async fn wait(resolvers: &Resolvers, name: &Name, value: &str, limit:
             Err(error) => Some(error),
         };
         if Instant::now() >= end {
-            return Err(Hidden { limit, last });
+            return Err(PropagationError { limit, last });
         }
     }
 }

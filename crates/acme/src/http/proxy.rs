@@ -105,15 +105,15 @@ impl NetworkProxy {
 }
 
 impl FromStr for NetworkProxy {
-    type Err = NoProxy;
+    type Err = ProxyUrlError;
 
-    fn from_str(url: &str) -> Result<Self, NoProxy> {
-        let (scheme, rest) = url.split_once("://").ok_or(NoProxy)?;
+    fn from_str(url: &str) -> Result<Self, ProxyUrlError> {
+        let (scheme, rest) = url.split_once("://").ok_or(ProxyUrlError)?;
         let (kind, port) = match &*scheme.to_ascii_lowercase() {
             "http" => (ProxyKind::Http, 80),
             "https" => (ProxyKind::Https, 443),
             "socks5" | "socks5h" => (ProxyKind::Socks5, 1080),
-            _ => return Err(NoProxy),
+            _ => return Err(ProxyUrlError),
         };
         // As in Go, a path, a query and a fragment have no meaning.
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -121,7 +121,7 @@ impl FromStr for NetworkProxy {
             Some((credentials, host)) => (Some(credentials), host),
             None => (None, authority),
         };
-        let decoded = |text: &str| decoded(text).ok_or(NoProxy);
+        let decoded = |text: &str| decoded(text).ok_or(ProxyUrlError);
         let credentials = match credentials.map(|text| text.split_once(':').unwrap_or((text, ""))) {
             Some((user, password)) => Some((decoded(user)?, decoded(password)?)),
             None => None,
@@ -129,17 +129,17 @@ impl FromStr for NetworkProxy {
         // RFC 1929 §2: the length of both is one byte.
         let is_long = |(user, password): &(String, String)| user.len() > 255 || password.len() > 255;
         if kind == ProxyKind::Socks5 && credentials.as_ref().is_some_and(is_long) {
-            return Err(NoProxy);
+            return Err(ProxyUrlError);
         }
-        let named: Uri = format!("http://{host}").parse().map_err(|_| NoProxy)?;
-        let host = named.host().filter(|host| !host.is_empty()).ok_or(NoProxy)?;
+        let named: Uri = format!("http://{host}").parse().map_err(|_| ProxyUrlError)?;
+        let host = named.host().filter(|host| !host.is_empty()).ok_or(ProxyUrlError)?;
         let port = match named.authority().map_or("", |authority| &authority.as_str()[host.len()..]) {
             "" | ":" => port,
             // `http` accepts any text as the port.
-            _ => named.port_u16().ok_or(NoProxy)?,
+            _ => named.port_u16().ok_or(ProxyUrlError)?,
         };
         let scheme = if kind == ProxyKind::Https { "https" } else { "http" };
-        let uri = format!("{scheme}://{host}:{port}").parse().map_err(|_| NoProxy)?;
+        let uri = format!("{scheme}://{host}:{port}").parse().map_err(|_| ProxyUrlError)?;
         Ok(Self { kind, uri, credentials })
     }
 }
@@ -163,15 +163,15 @@ fn decoded(text: &str) -> Option<String> {
 
 /// The text is not the URL of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoProxy;
+pub struct ProxyUrlError;
 
-impl fmt::Display for NoProxy {
+impl fmt::Display for ProxyUrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "expected {}", NetworkProxy::EXPECTED)
     }
 }
 
-impl std::error::Error for NoProxy {}
+impl std::error::Error for ProxyUrlError {}
 
 impl fmt::Debug for NetworkProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -213,7 +213,7 @@ mod tests {
             "http://a%0d%0ab@p.example",
             &long,
         ] {
-            assert_eq!(url.parse::<NetworkProxy>(), Err(NoProxy), "{url}");
+            assert_eq!(url.parse::<NetworkProxy>(), Err(ProxyUrlError), "{url}");
         }
     }
 

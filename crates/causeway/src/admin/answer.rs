@@ -6,7 +6,7 @@ use causeway_pipeline::metrics::Format;
 use causeway_pipeline::{Context, Metrics, Response, Step};
 use serde_json::{Value, json};
 
-use crate::server::{ChangeFault, Excerpt, LoadFault, TreeFault};
+use crate::server::{ChangeError, Excerpt, LoadError, TreeError};
 
 const NOSNIFF: FieldValue<'static> = FieldValue::from_static("nosniff");
 const NO_STORE: FieldValue<'static> = FieldValue::from_static("no-store");
@@ -151,22 +151,22 @@ impl AdminResponse {
     }
 
     /// The response to a failed change or lookup. The statuses are Caddy's, which uses 500 for some client mistakes.
-    pub(super) fn fault(fault: &ChangeFault) -> Self {
+    pub(super) fn fault(fault: &ChangeError) -> Self {
         let status = match fault {
-            ChangeFault::UnknownId(_) | ChangeFault::Tree(TreeFault::Missing(_)) => 404,
-            ChangeFault::Tree(TreeFault::Exists(_)) => 409,
-            ChangeFault::Changed => 412,
-            ChangeFault::NoId | ChangeFault::BadIfMatch(_) | ChangeFault::Load(LoadFault::Ids(_)) => 400,
-            ChangeFault::Load(LoadFault::Stopping) => 503,
+            ChangeError::UnknownId(_) | ChangeError::Tree(TreeError::Missing(_)) => 404,
+            ChangeError::Tree(TreeError::Exists(_)) => 409,
+            ChangeError::Changed => 412,
+            ChangeError::NoId | ChangeError::BadIfMatch(_) | ChangeError::Load(LoadError::Ids(_)) => 400,
+            ChangeError::Load(LoadError::Stopping) => 503,
             _ => 500,
         };
         Self::error(status, fault.to_string())
     }
 
     /// The response to a failed read, where Caddy's status is 400.
-    pub(super) fn fault_of_read(fault: &ChangeFault) -> Self {
+    pub(super) fn fault_of_read(fault: &ChangeError) -> Self {
         match fault {
-            ChangeFault::Tree(fault) => Self::error(400, fault.to_string()),
+            ChangeError::Tree(fault) => Self::error(400, fault.to_string()),
             other => Self::fault(other),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use causeway_config::plan::{LoadError, RemoteAccess, RemoteAdmin, RemotePermission, canonical_path};
+use causeway_config::plan::{PlanError, RemoteAccess, RemoteAdmin, RemotePermission, canonical_path};
 use causeway_engine::ClientTrust;
 use causeway_pipeline::build::Problem;
 use causeway_pipeline::{BuildError, ClientAuthentication, ClientAuthenticationMode, Context, TlsPolicy, TlsSpec};
@@ -60,7 +60,7 @@ impl RemoteGuard {
     ///
     /// # Errors
     /// One of the clients' certificates is malformed.
-    pub(crate) fn new(remote: &RemoteAdmin, identifiers: &[String]) -> Result<Self, LoadError> {
+    pub(crate) fn new(remote: &RemoteAdmin, identifiers: &[String]) -> Result<Self, PlanError> {
         let mut entries = Vec::with_capacity(remote.access.len());
         for (index, RemoteAccess { certificates, permissions }) in remote.access.iter().enumerate() {
             // No client can be in this entry.

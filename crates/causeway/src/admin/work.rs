@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use causeway_modules::cache::{self, Lookup, Purge};
 use causeway_pipeline::metrics::Format;
 use causeway_pipeline::worker::{Work, WorkKind, offload};
-use causeway_pipeline::{BodyFault, BodyStream as _, Frame, IncomingBody, Worker};
+use causeway_pipeline::{BodyError, BodyStream as _, Frame, IncomingBody, Worker};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ use super::answer::{AdminResponse, MediaType, warnings};
 use super::{AdminState, causal};
 use crate::document::{AdaptedDocument, Document, Language, log_warnings};
 use crate::server::{
-    Attempt, By, CONFIG_BYTES_MAX, CertificateStatus, Change, ChangeFault, Force, LoadFault, LoadRequest, Status, Verb,
+    Attempt, By, CONFIG_BYTES_MAX, CertificateStatus, Change, ChangeError, Force, LoadError, LoadRequest, Status, Verb,
 };
 
 /// A command of the API, without the request's body.
@@ -190,7 +190,7 @@ impl CommandContext {
     async fn certificates(&self) -> AdminResponse {
         match self.state.control.certificates().await {
             Some(names) => AdminResponse::json(&names.iter().map(certificate).collect()),
-            None => AdminResponse::fault(&ChangeFault::Load(LoadFault::Stopping)),
+            None => AdminResponse::fault(&ChangeError::Load(LoadError::Stopping)),
         }
     }
 
@@ -242,7 +242,7 @@ impl CommandContext {
             Some(Status { connections, live_plans, panics }) => {
                 AdminResponse::json(&json!({ "connections": connections, "live_plans": live_plans, "panics": panics }))
             }
-            None => AdminResponse::fault(&ChangeFault::Load(LoadFault::Stopping)),
+            None => AdminResponse::fault(&ChangeError::Load(LoadError::Stopping)),
         }
     }
 
@@ -257,7 +257,7 @@ impl CommandContext {
                 "live_plans": live_plans,
                 "panics": panics,
             })),
-            None => AdminResponse::fault(&ChangeFault::Load(LoadFault::Stopping)),
+            None => AdminResponse::fault(&ChangeError::Load(LoadError::Stopping)),
         }
     }
 
@@ -297,7 +297,7 @@ impl CommandContext {
             let loaded = self.state.control.load(LoadRequest { config, force, by }).await;
             return loaded.map(|()| AdminResponse::done()).map_err(|fault| {
                 let status = status_of(&fault);
-                AdminResponse::error(status, format!("loading config: {}", ChangeFault::Load(fault)))
+                AdminResponse::error(status, format!("loading config: {}", ChangeError::Load(fault)))
             });
         }
         let (document, adapted) = self.adapted(text, OnlyBuilt::Yes).await?;
@@ -305,7 +305,7 @@ impl CommandContext {
         match self.state.control.load(LoadRequest { config: adapted.json.clone(), force, by }).await {
             Ok(()) if warned.is_empty() => Ok(AdminResponse::done()),
             Ok(()) => Ok(AdminResponse::json(&json!({ "warnings": warnings(warned) }))),
-            Err(fault @ (LoadFault::Config(_) | LoadFault::TlsPolicy(_))) => {
+            Err(fault @ (LoadError::Config(_) | LoadError::TlsPolicy(_))) => {
                 let words = format!("loading config: {}", document.explain_fault(&adapted, &fault));
                 Err(AdminResponse::error_with(400, words, warned))
             }
@@ -440,10 +440,10 @@ enum OnlyBuilt {
 }
 
 /// Returns the status of a failed load. As in Caddy, most failures count as faults of the configuration.
-fn status_of(fault: &LoadFault) -> u16 {
+fn status_of(fault: &LoadError) -> u16 {
     match fault {
-        LoadFault::Stopping => 503,
-        LoadFault::Broken => 500,
+        LoadError::Stopping => 503,
+        LoadError::Broken => 500,
         _ => 400,
     }
 }
@@ -466,8 +466,8 @@ async fn text(body: Option<IncomingBody>, bytes_max: usize) -> Result<Vec<u8>, A
             Ok(Frame::Trailers(_)) => {}
             Err(fault) => {
                 let words = match fault {
-                    BodyFault::TimedOut => "timed out waiting for more bytes",
-                    BodyFault::Malformed => "malformed framing",
+                    BodyError::TimedOut => "timed out waiting for more bytes",
+                    BodyError::Malformed => "malformed framing",
                     _ => "the body ended early",
                 };
                 return Err(AdminResponse::error(400, format!("reading request body: {words}")));

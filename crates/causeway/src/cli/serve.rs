@@ -23,7 +23,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use causeway::document::{AdaptedDocument, Document};
 use causeway::server::{
-    self, Control, Handover, LoadFault, LogsReceiver, Server, ServerSettings, Stage, autosave_path, data_folder,
+    self, Control, Handover, LoadError, LogsReceiver, Server, ServerSettings, Stage, autosave_path, data_folder,
     root_words,
 };
 use causeway_modules::logs::{Level, reopen_all};
@@ -386,8 +386,8 @@ impl Drop for PidFile<'_> {
     }
 }
 
-fn explain(fault: &LoadFault, serving: &Serving) -> anyhow::Error {
-    let LoadFault::Sites(error) = fault else { return source::explain(&serving.document, &serving.adapted, fault) };
+fn explain(fault: &LoadError, serving: &Serving) -> anyhow::Error {
+    let LoadError::Sites(error) = fault else { return source::explain(&serving.document, &serving.adapted, fault) };
     let command = match serving.site {
         SiteKind::Configured => return anyhow!("{}: {error}", serving.name),
         SiteKind::Welcome => "run",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail};
 use causeway::document::{AdaptedDocument, Document, Language};
-use causeway::server::{self, LoadFault};
+use causeway::server::{self, LoadError};
 use causeway_config::caddyfile::{self, Directives, Warning};
 use causeway_pipeline::Registry;
 use clap::Args;
@@ -205,7 +205,7 @@ pub(crate) fn warn(warnings: &[Warning]) {
 }
 
 /// Returns the error message for a refused configuration, with its position in the text.
-pub(crate) fn explain(document: &Document, adapted: &AdaptedDocument, fault: &LoadFault) -> anyhow::Error {
+pub(crate) fn explain(document: &Document, adapted: &AdaptedDocument, fault: &LoadError) -> anyhow::Error {
     anyhow!("{}", document.explain_fault(adapted, fault))
 }
 

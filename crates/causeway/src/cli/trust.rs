@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail};
-use causeway_certs::trust::{StoreFault, StoreOutcome, TrustStores, TrustedRoot};
+use causeway_certs::trust::{StoreOutcome, TrustStoreError, TrustStores, TrustedRoot};
 use clap::Args;
 use serde_json::Value;
 
@@ -90,7 +90,7 @@ fn report(root: &TrustedRoot, outcomes: &[StoreOutcome], [done, before]: [&str; 
         match result {
             Ok(true) => output::print(&format!("'{}' {done} {store}", root.name()))?,
             Ok(false) => output::print(&format!("'{}' {before} {store}", root.name()))?,
-            Err(StoreFault::NotPermitted) => {
+            Err(TrustStoreError::NotPermitted) => {
                 failed.push(format!("{store}: only root may change it; run `{}`", as_root()));
             }
             Err(fault) => failed.push(format!("{store}: {fault}")),

@@ -13,7 +13,7 @@ use causeway_acme::{
 use causeway_certs::{
     Certificate, Error, IssuedCertificate, Keeper, KeyKind, Lock, Managed, OcspPolicy, Public, SharedStorage,
 };
-use causeway_config::plan::{self, LoadError, PropagationLimit, ProxySetting, PublicName, SignedName};
+use causeway_config::plan::{self, PlanError, PropagationLimit, ProxySetting, PublicName, SignedName};
 use causeway_pipeline::BuildError;
 use causeway_pipeline::build::Problem;
 use tokio::sync::{Notify, Semaphore, watch};
@@ -177,7 +177,7 @@ fn challenge_keys(issuers: &[PublicIssuer]) -> Vec<String> {
 }
 
 /// Checks the settings of DNS providers and issuers, as far as the configuration's own code does not.
-pub(super) fn check(certificates: &plan::Certificates) -> Result<(), LoadError> {
+pub(super) fn check(certificates: &plan::Certificates) -> Result<(), PlanError> {
     for provider in &certificates.dns_providers {
         dns_provider(provider)?;
     }
@@ -410,14 +410,14 @@ impl Task {
                 // Without a pause this would order certificates until the authority's rate limit.
                 Ok(()) => {
                     let why = "the new one is due for renewal already: check this machine's clock";
-                    RenewFault::Authority(why.to_owned(), None)
+                    RenewError::Authority(why.to_owned(), None)
                 }
                 Err(error) => error,
             };
             drop(slot);
             let pause = match &error {
-                RenewFault::Storage(_) => STORAGE_PAUSE,
-                RenewFault::Authority(_, retry_at) => {
+                RenewError::Storage(_) => STORAGE_PAUSE,
+                RenewError::Authority(_, retry_at) => {
                     failures += 1;
                     pause_until(failures - 1, *retry_at, SystemTime::now())
                 }
@@ -514,14 +514,14 @@ fn pause_until(failures: usize, retry_at: Option<SystemTime>, now: SystemTime) -
 }
 
 /// Why a name has no new certificate.
-enum RenewFault {
+enum RenewError {
     /// Storage failed, or another process has held the name's lock for too long. No order was made.
     Storage(String),
     /// The authorities' reasons, and the time before which all of them refuse another order by a rate limit.
     Authority(String, Option<SystemTime>),
 }
 
-impl std::fmt::Display for RenewFault {
+impl std::fmt::Display for RenewError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (Self::Storage(why) | Self::Authority(why, _)) = self;
         f.write_str(why)
@@ -538,17 +538,17 @@ fn in_words(pause: Duration) -> String {
 impl Order {
     /// Obtains a certificate from the first issuer that signs one, or else from the local authority. `attempt` counts the failures so
     /// far. `is_early`: the authority has suggested to renew the certificate in use before it is due.
-    async fn renew(&self, keeper: &Arc<Keeper>, attempt: usize, is_early: bool) -> Result<(), RenewFault> {
-        let failed = |error: Error| RenewFault::Storage(error.to_string());
+    async fn renew(&self, keeper: &Arc<Keeper>, attempt: usize, is_early: bool) -> Result<(), RenewError> {
+        let failed = |error: Error| RenewError::Storage(error.to_string());
         let (storage, name) = (self.storage(keeper.storage()).clone(), self.public.name.clone());
         let locked = blocking(move || storage.lock(&format!("issue_cert_{name}"))).await;
         // Held until the certificate is stored: of several processes with this storage one obtains the certificate, and the others then find
         // it.
-        let lock = Arc::new(locked.map_err(RenewFault::Storage)?.map_err(failed)?);
+        let lock = Arc::new(locked.map_err(RenewError::Storage)?.map_err(failed)?);
         let old = keeper.issued(&self.public.name);
         let (at_work, name) = (Arc::clone(keeper), self.public.name.clone());
         let is_found = blocking(move || at_work.reload(&name, SystemTime::now())).await;
-        let is_found = is_found.map_err(RenewFault::Storage)?.map_err(failed)?;
+        let is_found = is_found.map_err(RenewError::Storage)?.map_err(failed)?;
         let is_old = || {
             let leaf = |issued: IssuedCertificate| issued.certificate.signed().cert.first().cloned();
             old.and_then(leaf) == keeper.issued(&self.public.name).and_then(leaf)
@@ -576,7 +576,7 @@ impl Order {
             let Err(error) = signed.and_then(|signed| signed.map_err(|error| error.to_string())) else { return Ok(()) };
             reasons = format!("{reasons}; the local authority: {error}");
         }
-        Err(RenewFault::Authority(reasons, retry_at))
+        Err(RenewError::Authority(reasons, retry_at))
     }
 
     /// Returns whether the name has no certificate of a public authority that clients accept. The local authority replaces no such one.

@@ -12,7 +12,7 @@ use causeway_pipeline::{BoundAddress, ListeningSocket};
 use tokio::task::JoinSet;
 
 use super::conflicts::refuse_conflicts;
-use super::fault::LoadFault;
+use super::error::LoadError;
 use crate::admin::{Admin, AdminState, Rules};
 
 /// Time limit for the in-flight responses of a listener that closes.
@@ -42,7 +42,7 @@ impl AdminListeners {
     pub(super) fn refuse_conflicts(
         &self,
         sites: impl Iterator<Item = ListeningSocket> + Clone,
-    ) -> Result<(), LoadFault> {
+    ) -> Result<(), LoadError> {
         refuse_conflicts(sites, self.addresses())?;
         let local = self.local.iter().map(|listener| listener.rules.address.listen.clone());
         refuse_conflicts(local, self.remote.iter().map(|listener| &listener.rules.address))
@@ -82,7 +82,7 @@ impl Admins {
         wanted: AdminListeners,
         state: &Arc<AdminState>,
         mut handed: Vec<HandedSockets>,
-    ) -> Result<Self, LoadFault> {
+    ) -> Result<Self, LoadError> {
         // Both listeners may have one name, as port 0. The local one's sockets come first then.
         let name = wanted.local.as_ref().map(|local| local.rules.address.listen.to_string());
         let place = handed.iter().position(|handed| Some(&handed.name) == name.as_ref());
@@ -110,7 +110,7 @@ impl Admins {
         state: &Arc<AdminState>,
         sites: impl Iterator<Item = ListeningSocket> + Clone,
         current_sites: impl Iterator<Item = ListeningSocket> + Clone,
-    ) -> Result<AdminChanges, LoadFault> {
+    ) -> Result<AdminChanges, LoadError> {
         wanted.refuse_conflicts(sites.clone())?;
         let now = [&self.local, &self.remote].map(|admin| admin.as_ref().map(|admin| &admin.rules().address));
         refuse_conflicts(sites, now.into_iter().flatten())?;
@@ -184,7 +184,7 @@ async fn prepare(
     slot: &mut Option<Admin>,
     wanted: Option<AdminListener>,
     state: &Arc<AdminState>,
-) -> Result<AdminChange, LoadFault> {
+) -> Result<AdminChange, LoadError> {
     Ok(match (slot, wanted) {
         (None, None) => AdminChange::Keep,
         // Certificates belong to one configuration, so a listener that has some always changes.

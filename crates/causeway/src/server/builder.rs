@@ -19,9 +19,9 @@ use tokio::task::JoinHandle;
 
 use super::certificates::data_folder;
 use super::{
-    BoundAddresses, By, Control, Environment, Force, Handover, LoadFault, LoadRequest, Server, ServerSettings, Status,
+    BoundAddresses, By, Control, Environment, Force, Handover, LoadError, LoadRequest, Server, ServerSettings, Status,
 };
-use crate::document::{AdaptedDocument, Document, Language, Mistake, log_warnings};
+use crate::document::{AdaptedDocument, Document, DocumentError, Language, log_warnings};
 
 /// Name of an embedded Caddyfile in messages.
 const CADDYFILE: &str = "Caddyfile";
@@ -64,7 +64,7 @@ impl From<Value> for Configuration {
 /// println!("http://{}", server.addresses()[0]);
 /// server.reload(":0\nbind 127.0.0.1\nrespond \"hello again\"\n").await?;
 /// server.drain(std::time::Duration::from_secs(1)).await;
-/// # Ok::<_, causeway::server::StartFault>(())
+/// # Ok::<_, causeway::server::ServerStartError>(())
 /// # }).unwrap();
 /// ```
 #[must_use]
@@ -184,12 +184,12 @@ impl Builder {
     ///
     /// # Errors
     /// Returns the reason when the server cannot start.
-    pub async fn start(mut self) -> Result<Running, StartFault> {
+    pub async fn start(mut self) -> Result<Running, ServerStartError> {
         let environment = Arc::clone(&self.environment);
         self.registry.environment(move |name| environment(name));
         match self.access {
             Some(stream) => {
-                let stream = Output::to_stream(stream).map_err(StartFault::Thread)?;
+                let stream = Output::to_stream(stream).map_err(ServerStartError::Thread)?;
                 let errors = Arc::clone(&stream);
                 self.registry.handler("access_log", move |value, build| {
                     access_log::make_with(value, build, Some(Arc::clone(&stream)))
@@ -202,10 +202,10 @@ impl Builder {
         }
         let mut directives = crate::directives(&self.registry);
         for (name, order, syntax) in self.directives {
-            directives.register(&name, order, syntax).map_err(|error| StartFault::Directive(name, error))?;
+            directives.register(&name, order, syntax).map_err(|error| ServerStartError::Directive(name, error))?;
         }
         let directives = Arc::new(directives);
-        let written = self.configuration.ok_or(StartFault::NoConfiguration)?;
+        let written = self.configuration.ok_or(ServerStartError::NoConfiguration)?;
         let (document, adapted) = adapt(written, &directives, &self.environment)?;
         let settings = ServerSettings {
             workers: self.workers,
@@ -225,7 +225,9 @@ impl Builder {
         };
         let server = match Server::start(settings, adapted.json.clone(), None).await {
             Ok(server) => server,
-            Err(fault) => return Err(StartFault::Load(Box::new(Refused { document, adapted, fault }))),
+            Err(fault) => {
+                return Err(ServerStartError::Load(Box::new(RefusedConfiguration { document, adapted, fault })));
+            }
         };
         // `run` takes the server, so the handle only has channels to it.
         let (control, places) = (server.control(), server.watch_places());
@@ -241,7 +243,7 @@ impl Builder {
     ///
     /// # Errors
     /// Returns the reason when the server cannot start.
-    pub async fn run_until(self, signal: impl Future) -> Result<(), StartFault> {
+    pub async fn run_until(self, signal: impl Future) -> Result<(), ServerStartError> {
         let mut running = self.start().await?;
         tokio::select! {
             _ = signal => running.stop().await,
@@ -255,12 +257,12 @@ fn adapt(
     written: Configuration,
     directives: &Directives,
     environment: &Environment,
-) -> Result<(Document, AdaptedDocument), StartFault> {
+) -> Result<(Document, AdaptedDocument), ServerStartError> {
     let document = |text, language| Document { name: CADDYFILE.to_owned(), text, language };
     match written {
         Configuration::Caddyfile(text) => {
             let document = document(text, Language::Caddyfile);
-            let mut adapted = document.adapt(directives, &**environment).map_err(StartFault::Mistake)?;
+            let mut adapted = document.adapt(directives, &**environment).map_err(ServerStartError::Document)?;
             adapted.warnings.extend(document.root_warnings(&adapted.json));
             Ok((document, adapted))
         }
@@ -321,12 +323,12 @@ impl Running {
     ///
     /// # Errors
     /// Returns the reason when the configuration is refused.
-    pub async fn reload(&self, configuration: impl Into<Configuration>) -> Result<(), StartFault> {
+    pub async fn reload(&self, configuration: impl Into<Configuration>) -> Result<(), ServerStartError> {
         let (document, adapted) = adapt(configuration.into(), &self.directives, &self.environment)?;
         log_warnings(&adapted.warnings);
         let load = LoadRequest { config: adapted.json.clone(), force: Force::IfChanged, by: By::Owner };
         let loaded = self.control.load(load).await;
-        loaded.map_err(|fault| StartFault::Load(Box::new(Refused { document, adapted, fault })))
+        loaded.map_err(|fault| ServerStartError::Load(Box::new(RefusedConfiguration { document, adapted, fault })))
     }
 
     /// Stops accepting connections and waits at most `grace` for in-flight exchanges.
@@ -371,7 +373,7 @@ impl fmt::Debug for Running {
 /// The reason why a server does not start, or refuses another configuration.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum StartFault {
+pub enum ServerStartError {
     /// A custom directive cannot be added: a mistake of the embedding program.
     Directive(String, RegisterError),
     /// The builder received neither a Caddyfile nor JSON.
@@ -379,36 +381,36 @@ pub enum StartFault {
     /// The system refuses a thread for access records.
     Thread(io::Error),
     /// A mistake in the configuration's text.
-    Mistake(Mistake),
+    Document(DocumentError),
     /// The configuration cannot be served.
-    Load(Box<Refused>),
+    Load(Box<RefusedConfiguration>),
 }
 
 /// A configuration that was refused, with its text for the error message.
 #[derive(Debug)]
-pub struct Refused {
+pub struct RefusedConfiguration {
     document: Document,
     adapted: AdaptedDocument,
-    fault: LoadFault,
+    fault: LoadError,
 }
 
-impl Refused {
+impl RefusedConfiguration {
     /// Returns the reason.
-    pub fn fault(&self) -> &LoadFault {
+    pub fn fault(&self) -> &LoadError {
         &self.fault
     }
 }
 
-impl fmt::Display for StartFault {
+impl fmt::Display for ServerStartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directive(name, error) => write!(f, "directive '{name}': {error}"),
             Self::NoConfiguration => f.write_str("no configuration; expected a Caddyfile or JSON"),
             Self::Thread(error) => write!(f, "starting the thread for access records: {error}"),
-            Self::Mistake(mistake) => mistake.fmt(f),
+            Self::Document(mistake) => mistake.fmt(f),
             Self::Load(refused) => f.write_str(&refused.document.explain_fault(&refused.adapted, &refused.fault)),
         }
     }
 }
 
-impl std::error::Error for StartFault {}
+impl std::error::Error for ServerStartError {}

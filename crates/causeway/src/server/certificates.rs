@@ -15,8 +15,8 @@ use causeway_certs::{
     Managed, NameRecord, OcspPolicy, PairFiles, SharedStorage, SignatureAlgorithm, Store,
 };
 use causeway_config::plan::{
-    self, AuthorityCertificates, CertificateAuthority, CertificateFault, CertificateFiles, CertificateReader,
-    CertificateSource, Certificates, KeyAlgorithm, KeyKind, LoadError, ManagedName, SignedName, StorageCleaning,
+    self, AuthorityCertificates, CertificateAuthority, CertificateFiles, CertificateReadError, CertificateReader,
+    CertificateSource, Certificates, KeyAlgorithm, KeyKind, ManagedName, PlanError, SignedName, StorageCleaning,
 };
 use causeway_engine::certificate::CertifiedKey;
 use causeway_engine::{ObtainedCertificate, SessionTickets, SoughtCertificate};
@@ -26,7 +26,7 @@ use causeway_pipeline::build::trust_pool::{CertificateList, EndpointTls};
 use tokio::task::AbortHandle;
 
 use super::acme::{self, Attempt, Order, Renewals, blocking};
-use super::fault::LoadFault;
+use super::error::LoadError;
 use super::on_demand::{self, NAMES_MAX, OnDemand, Permission};
 use super::staples::Staples;
 use super::storage::{self, Storages};
@@ -65,7 +65,11 @@ impl<'d> Reader<'d> {
 }
 
 impl CertificateReader for Reader<'_> {
-    fn load(&self, sources: &[CertificateSource], storage: &plan::Storage) -> Result<Vec<String>, CertificateFault> {
+    fn load(
+        &self,
+        sources: &[CertificateSource],
+        storage: &plan::Storage,
+    ) -> Result<Vec<String>, CertificateReadError> {
         // Opened only if needed: a server's settings may name files that are not there.
         let is_stored = sources.iter().any(|source| matches!(source, CertificateSource::Stored { .. }));
         let storage = is_stored.then(|| storage::open(storage, self.data)).transpose()?;
@@ -76,7 +80,7 @@ impl CertificateReader for Reader<'_> {
         Ok(names)
     }
 
-    fn system(&self) -> Result<CertificateList, CertificateFault> {
+    fn system(&self) -> Result<CertificateList, CertificateReadError> {
         let found = rustls_native_certs::load_native_certs();
         if found.certs.is_empty() {
             let reasons: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
@@ -89,18 +93,18 @@ impl CertificateReader for Reader<'_> {
         &self,
         written: &CertificateAuthority,
         usual: &plan::Storage,
-    ) -> Result<AuthorityCertificates, CertificateFault> {
+    ) -> Result<AuthorityCertificates, CertificateReadError> {
         let storages = Storages::open(storage::open(usual, self.data)?, written.storage.iter(), self.data)?;
         let authority = Authority::open(authority(written, &storages), storages.usual(), SystemTime::now())?;
         Ok(AuthorityCertificates { root: authority.root_pem(), intermediate: authority.intermediate_pem() })
     }
 
-    fn stored(&self, storage: &plan::Storage, key: &str) -> Result<Vec<u8>, CertificateFault> {
+    fn stored(&self, storage: &plan::Storage, key: &str) -> Result<Vec<u8>, CertificateReadError> {
         let storage = storage::open(storage, self.data)?;
         storage.load(key)?.ok_or_else(|| format!("{}: not in the storage", storage.place(key)).into())
     }
 
-    fn fetched(&self, url: &str, tls: &EndpointTls) -> Result<Vec<u8>, CertificateFault> {
+    fn fetched(&self, url: &str, tls: &EndpointTls) -> Result<Vec<u8>, CertificateReadError> {
         super::trust_endpoint::fetch(url, tls)
     }
 }
@@ -130,7 +134,7 @@ impl Custody {
         storage: SharedStorage,
         data: &Path,
         before: Option<&Self>,
-    ) -> Result<Self, LoadFault> {
+    ) -> Result<Self, LoadError> {
         let storages = Storages::open(storage, wanted.storages(), data)?;
         let mut orders: Vec<_> =
             wanted.public.iter().map(|name| Order::new(name, key_kind(name.key), false, &storages)).collect();
@@ -161,12 +165,12 @@ impl Custody {
         let (setting, usual, data) = (wanted.session_tickets.clone(), storages.usual().clone(), data.to_owned());
         let opened = tokio::task::spawn_blocking(move || {
             let permission = endpoint.map(|endpoint| Permission::new(&endpoint)).transpose();
-            let getters = names.as_ref().map(on_demand::getters).transpose().map_err(LoadFault::OnDemand)?;
+            let getters = names.as_ref().map(on_demand::getters).transpose().map_err(LoadError::OnDemand)?;
             let keeper = Keeper::open(plan, before.as_deref(), SystemTime::now())?;
             let tickets = Tickets::open(&setting, &usual, &data, tickets_before.as_deref())?;
-            Ok((keeper, permission.map_err(LoadFault::OnDemand)?, getters.unwrap_or_default(), tickets))
+            Ok((keeper, permission.map_err(LoadError::OnDemand)?, getters.unwrap_or_default(), tickets))
         });
-        let (keeper, permission, getters, tickets) = opened.await.map_err(|_| LoadFault::Broken).flatten()?;
+        let (keeper, permission, getters, tickets) = opened.await.map_err(|_| LoadError::Broken).flatten()?;
         let keeper = Arc::new(keeper);
         // The previous custody keeps renewing until it is dropped, which happens after the engine has switched to this
         // one.
@@ -393,7 +397,7 @@ fn source(source: &CertificateSource, storage: Option<&SharedStorage>) -> Option
 }
 
 /// Checks the settings and the files of the configured authorities.
-pub(super) fn check(certificates: &Certificates) -> Result<(), LoadError> {
+pub(super) fn check(certificates: &Certificates) -> Result<(), PlanError> {
     for authority in &certificates.authorities {
         let refused = |key: &str, found: String, expected: &'static str| BuildError {
             path: format!("apps.pki.certificate_authorities.{}.{key}", authority.id),

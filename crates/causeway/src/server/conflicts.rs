@@ -6,16 +6,16 @@ use std::net::IpAddr;
 use causeway_config::plan::AdminAddress;
 use causeway_pipeline::{BoundAddress, ListenAddress, ListeningSocket, UnixAddress};
 
-use super::fault::LoadFault;
+use super::error::LoadError;
 
 /// Returns an error for the first site address that overlaps an admin API's address.
 pub(super) fn refuse_conflicts<'a>(
     sites: impl Iterator<Item = ListeningSocket> + Clone,
     admins: impl Iterator<Item = &'a AdminAddress>,
-) -> Result<(), LoadFault> {
+) -> Result<(), LoadError> {
     for admin in admins {
         if let Some(site) = sites.clone().find(|site| overlap(site, &admin.listen)) {
-            return Err(LoadFault::Shared(site, admin.clone()));
+            return Err(LoadError::Shared(site, admin.clone()));
         }
     }
     Ok(())

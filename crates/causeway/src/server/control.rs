@@ -10,10 +10,10 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use super::certificates::{AuthorityFacts, CertificateStatus};
-use super::fault::{ChangeFault, LoadFault};
+use super::error::{ChangeError, LoadError};
 use super::source::ConfigFile;
 use super::tree::Verb;
-use super::upgrade::UpgradeFault;
+use super::upgrade::UpgradeError;
 
 /// Commands queued before senders have to wait. Each may carry a whole configuration.
 pub(super) const WAITING_MAX: usize = 16;
@@ -141,18 +141,18 @@ impl Generation {
 type Reply<T> = oneshot::Sender<T>;
 
 pub(super) enum Command {
-    Load(LoadRequest, Reply<Result<(), LoadFault>>),
+    Load(LoadRequest, Reply<Result<(), LoadError>>),
     /// Loads a pulled configuration.
-    LoadPulled(PulledLoad, Reply<Result<(), LoadFault>>),
-    Change(Change, Reply<Result<(), ChangeFault>>),
-    Read(String, Reply<Result<Excerpt, ChangeFault>>),
+    LoadPulled(PulledLoad, Reply<Result<(), LoadError>>),
+    Change(Change, Reply<Result<(), ChangeError>>),
+    Read(String, Reply<Result<Excerpt, ChangeError>>),
     /// Resolves `/id/NAME` to a path below `/config`.
-    Resolve(String, Reply<Result<String, ChangeFault>>),
+    Resolve(String, Reply<Result<String, ChangeError>>),
     Authority(String, Reply<Result<Option<AuthorityFacts>, causeway_certs::Error>>),
     Certificates(Reply<Vec<CertificateStatus>>),
     Follows(Reply<Option<ConfigFile>>),
     /// Hands over to another process, of this program or the one at the path.
-    Upgrade(Option<PathBuf>, Reply<Result<u32, UpgradeFault>>),
+    Upgrade(Option<PathBuf>, Reply<Result<u32, UpgradeError>>),
     /// Stops the server. `Some` overrides the configuration's grace period.
     Stop(Option<Duration>, Reply<Stopping>),
 }
@@ -178,24 +178,24 @@ impl Control {
     ///
     /// # Errors
     /// Returns the reason when the configuration is refused; the previous one stays in effect.
-    pub async fn load(&self, load: LoadRequest) -> Result<(), LoadFault> {
-        self.ask(|reply| Command::Load(load, reply)).await.unwrap_or(Err(LoadFault::Stopping))
+    pub async fn load(&self, load: LoadRequest) -> Result<(), LoadError> {
+        self.ask(|reply| Command::Load(load, reply)).await.unwrap_or(Err(LoadError::Stopping))
     }
 
     /// Loads a pulled configuration as a whole.
     ///
     /// # Errors
-    /// As [`load`](Self::load), and [`LoadFault::Outdated`].
-    pub(super) async fn load_pulled(&self, load: PulledLoad) -> Result<(), LoadFault> {
-        self.ask(|reply| Command::LoadPulled(load, reply)).await.unwrap_or(Err(LoadFault::Stopping))
+    /// As [`load`](Self::load), and [`LoadError::Outdated`].
+    pub(super) async fn load_pulled(&self, load: PulledLoad) -> Result<(), LoadError> {
+        self.ask(|reply| Command::LoadPulled(load, reply)).await.unwrap_or(Err(LoadError::Stopping))
     }
 
     /// Changes one value of the configuration and loads the result.
     ///
     /// # Errors
     /// Returns the reason when the change is refused; the configuration then stays as it was.
-    pub async fn change(&self, change: Change) -> Result<(), ChangeFault> {
-        let stopping = Err(ChangeFault::Load(LoadFault::Stopping));
+    pub async fn change(&self, change: Change) -> Result<(), ChangeError> {
+        let stopping = Err(ChangeError::Load(LoadError::Stopping));
         self.ask(|reply| Command::Change(change, reply)).await.unwrap_or(stopping)
     }
 
@@ -203,8 +203,8 @@ impl Control {
     ///
     /// # Errors
     /// When the path does not lead to a value.
-    pub async fn read(&self, path: String) -> Result<Excerpt, ChangeFault> {
-        let stopping = Err(ChangeFault::Load(LoadFault::Stopping));
+    pub async fn read(&self, path: String) -> Result<Excerpt, ChangeError> {
+        let stopping = Err(ChangeError::Load(LoadError::Stopping));
         self.ask(|reply| Command::Read(path, reply)).await.unwrap_or(stopping)
     }
 
@@ -212,8 +212,8 @@ impl Control {
     ///
     /// # Errors
     /// When no object has the name.
-    pub(crate) async fn resolve(&self, path: String) -> Result<String, ChangeFault> {
-        let stopping = Err(ChangeFault::Load(LoadFault::Stopping));
+    pub(crate) async fn resolve(&self, path: String) -> Result<String, ChangeError> {
+        let stopping = Err(ChangeError::Load(LoadError::Stopping));
         self.ask(|reply| Command::Resolve(path, reply)).await.unwrap_or(stopping)
     }
 
@@ -251,8 +251,8 @@ impl Control {
     ///
     /// # Errors
     /// The reason when the other process does not serve. This server continues.
-    pub async fn upgrade(&self, binary: Option<PathBuf>) -> Result<u32, UpgradeFault> {
-        self.ask(|reply| Command::Upgrade(binary, reply)).await.unwrap_or(Err(UpgradeFault::Stopping))
+    pub async fn upgrade(&self, binary: Option<PathBuf>) -> Result<u32, UpgradeError> {
+        self.ask(|reply| Command::Upgrade(binary, reply)).await.unwrap_or(Err(UpgradeError::Stopping))
     }
 
     /// Stops the server; `None` when it is gone.

@@ -86,16 +86,16 @@ impl Getter {
         &self,
         url: &str,
         sought: &SoughtCertificate,
-    ) -> Result<Option<Arc<CertifiedKey>>, GetterFault> {
+    ) -> Result<Option<Arc<CertifiedKey>>, GetterError> {
         let response = self.client.send(HttpRequest::get(with_query(url, sought))).await?;
         match response.status {
             StatusCode::OK => certificate(&response.body, "its answer").map(Some),
             StatusCode::NO_CONTENT => Ok(None),
-            status => Err(GetterFault::Status(status, String::new())),
+            status => Err(GetterError::Status(status, String::new())),
         }
     }
 
-    async fn ask_tailscale(&self, name: &str) -> Result<Option<Arc<CertifiedKey>>, GetterFault> {
+    async fn ask_tailscale(&self, name: &str) -> Result<Option<Arc<CertifiedKey>>, GetterError> {
         // As in Caddy: without a status the daemon may have the certificate nevertheless.
         if let Ok(body) = self.tailscale("/localapi/v0/status").await
             && let Ok(status) = serde_json::from_slice::<TailscaleStatus>(&body)
@@ -107,7 +107,7 @@ impl Getter {
         certificate(&body, "its answer").map(Some)
     }
 
-    async fn tailscale(&self, target: &str) -> Result<Vec<u8>, GetterFault> {
+    async fn tailscale(&self, target: &str) -> Result<Vec<u8>, GetterError> {
         let response = self.client.send(HttpRequest::get(format!("{TAILSCALE_HOST}{target}"))).await?;
         if response.status == StatusCode::OK {
             return Ok(response.body.to_vec());
@@ -116,7 +116,7 @@ impl Getter {
         let error: Option<TailscaleError> = serde_json::from_slice(&response.body).ok();
         let text = error.map_or_else(|| String::from_utf8_lossy(&response.body).into_owned(), |error| error.error);
         let text = text.trim().chars().filter(|char| !char.is_control()).take(ERROR_CHARS_MAX).collect();
-        Err(GetterFault::Status(response.status, text))
+        Err(GetterError::Status(response.status, text))
     }
 }
 
@@ -136,8 +136,8 @@ fn socket() -> PathBuf {
     env::var_os("TS_SOCKET").filter(|value| !value.is_empty()).map_or_else(|| usual.into(), PathBuf::from)
 }
 
-fn certificate(text: &[u8], place: &str) -> Result<Arc<CertifiedKey>, GetterFault> {
-    Ok(causeway_certs::from_bundle(text, place).map_err(GetterFault::Certificate)?.signed())
+fn certificate(text: &[u8], place: &str) -> Result<Arc<CertifiedKey>, GetterError> {
+    Ok(causeway_certs::from_bundle(text, place).map_err(GetterError::Certificate)?.signed())
 }
 
 /// Adds the facts of the ClientHello to a URL's query, in place of parameters of these names.
@@ -178,7 +178,7 @@ struct TailscaleError {
 }
 
 /// Why a source gave no certificate.
-enum GetterFault {
+enum GetterError {
     Http(HttpError),
     /// A status other than those of a certificate and of none, with the text of the error.
     Status(StatusCode, String),
@@ -186,13 +186,13 @@ enum GetterFault {
     Certificate(causeway_certs::Error),
 }
 
-impl From<HttpError> for GetterFault {
+impl From<HttpError> for GetterError {
     fn from(error: HttpError) -> Self {
         Self::Http(error)
     }
 }
 
-impl fmt::Display for GetterFault {
+impl fmt::Display for GetterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Http(error) => error.fmt(f),

@@ -9,7 +9,7 @@ const KEY: &str = "@id";
 
 /// The reason why the `@id` names of a configuration are refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum IdFault {
+pub enum IdError {
     /// An `@id` that is neither a string nor a number.
     Kind {
         /// Path of the object that has it.
@@ -24,7 +24,7 @@ pub enum IdFault {
     },
 }
 
-impl fmt::Display for IdFault {
+impl fmt::Display for IdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kind { path } => write!(f, "{path}: {KEY} field must be a string or number"),
@@ -36,13 +36,13 @@ impl fmt::Display for IdFault {
 }
 
 /// Maps every `@id` to the path of its object, such as `/config/apps/http`.
-pub(super) fn index(config: &Value) -> Result<BTreeMap<String, String>, IdFault> {
+pub(super) fn index(config: &Value) -> Result<BTreeMap<String, String>, IdError> {
     let mut ids = BTreeMap::new();
     collect(config, "/config", &mut ids)?;
     Ok(ids)
 }
 
-fn collect(value: &Value, path: &str, ids: &mut BTreeMap<String, String>) -> Result<(), IdFault> {
+fn collect(value: &Value, path: &str, ids: &mut BTreeMap<String, String>) -> Result<(), IdError> {
     match value {
         Value::Object(map) => {
             for (key, value) in map {
@@ -55,10 +55,10 @@ fn collect(value: &Value, path: &str, ids: &mut BTreeMap<String, String>) -> Res
                     Value::Number(id) => id.to_string(),
                     // Null means absent, as everywhere in a configuration.
                     Value::Null => continue,
-                    _ => return Err(IdFault::Kind { path: path.to_owned() }),
+                    _ => return Err(IdError::Kind { path: path.to_owned() }),
                 };
                 if let Some(first) = ids.get(&id) {
-                    return Err(IdFault::Twice { id, paths: [first.clone(), path.to_owned()] });
+                    return Err(IdError::Twice { id, paths: [first.clone(), path.to_owned()] });
                 }
                 ids.insert(id, path.to_owned());
             }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use causeway_acme::http::{HttpClient, HttpError, HttpRequest, HttpResponse, LIMIT, Method, without_secrets};
 use causeway_config::caddyfile::Directives;
-use causeway_config::plan::{CertificateFiles, ConfigPull, HttpLoader, LoadError, LoaderCredentials};
+use causeway_config::plan::{CertificateFiles, ConfigPull, HttpLoader, LoaderCredentials, PlanError};
 use causeway_engine::certificate::{CertificateDer, CertifiedKey, PemObject as _, PrivateKeyDer, certified_key};
 use causeway_pipeline::BuildError;
 use causeway_pipeline::build::Problem;
@@ -24,7 +24,7 @@ use tokio::task::AbortHandle;
 use super::Environment;
 use super::acme::blocking;
 use super::control::{CONFIG_BYTES_MAX, Control, Generation, PulledLoad};
-use crate::document::{AdaptedDocument, Document, Language, UnknownLanguage};
+use crate::document::{AdaptedDocument, Document, Language, LanguageError};
 
 /// Attempts of one pull, and the pause between two; Caddy's numbers.
 const ATTEMPTS_MAX: usize = 10;
@@ -37,7 +37,7 @@ const DELAY_MIN: Duration = Duration::from_millis(100);
 /// The reason why a server has no configuration for this one.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum PullFault {
+pub enum PullError {
     /// The file of the client's certificate or key cannot be used: the reason.
     Credentials(PathBuf, String),
     /// The server's identity has no certificate yet.
@@ -47,7 +47,7 @@ pub enum PullFault {
     /// A status that comes with no configuration.
     Status(u16),
     /// The response selects no configuration adapter.
-    Language(UnknownLanguage),
+    Language(LanguageError),
     /// The response is empty.
     Empty,
     /// The response is not UTF-8.
@@ -55,14 +55,14 @@ pub enum PullFault {
     /// The response is JSON, but not an object.
     NoObject,
     /// The response is not in its language: the reason, with its place.
-    Mistake(String),
+    Document(String),
     /// Adapting the response failed inside the server; its thread has reported the panic.
     Broken(String),
     /// A pulled configuration pulls another one at once.
     Recursive,
 }
 
-impl PullFault {
+impl PullError {
     /// Whether another attempt may succeed a moment later.
     fn is_brief(&self) -> bool {
         match self {
@@ -74,7 +74,7 @@ impl PullFault {
     }
 }
 
-impl fmt::Display for PullFault {
+impl fmt::Display for PullError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Credentials(path, why) => write!(f, "{}: {why}", path.display()),
@@ -88,7 +88,7 @@ impl fmt::Display for PullFault {
             Self::Empty => f.write_str("found an empty response, expected a configuration"),
             Self::NoText => f.write_str("found bytes that are not UTF-8, expected a configuration"),
             Self::NoObject => f.write_str("found JSON that is not an object, expected a configuration"),
-            Self::Mistake(words) | Self::Broken(words) => f.write_str(words),
+            Self::Document(words) | Self::Broken(words) => f.write_str(words),
             Self::Recursive => f.write_str(
                 "found a `load` without `load_delay` in a pulled configuration, expected a delay: it would pull again at once",
             ),
@@ -96,7 +96,7 @@ impl fmt::Display for PullFault {
     }
 }
 
-impl std::error::Error for PullFault {}
+impl std::error::Error for PullError {}
 
 /// Everything that a configuration with a loader needs to pull another one.
 #[derive(Clone)]
@@ -135,7 +135,7 @@ impl Drop for PullTask {
 }
 
 /// Checks the settings of a loader, as far as the configuration's own code does not.
-pub(super) fn check(pull: Option<&ConfigPull>) -> Result<(), LoadError> {
+pub(super) fn check(pull: Option<&ConfigPull>) -> Result<(), PlanError> {
     let Some(adapter) = pull.map(|pull| &*pull.loader.adapter) else { return Ok(()) };
     if Language::by_adapter(adapter).is_some() {
         return Ok(());
@@ -171,7 +171,7 @@ impl Puller {
     ///
     /// # Errors
     /// The last attempt's reason.
-    pub(super) async fn pull_at_once(&self) -> Result<Option<PulledConfig>, PullFault> {
+    pub(super) async fn pull_at_once(&self) -> Result<Option<PulledConfig>, PullError> {
         match self.delay {
             None => self.pull().await.map(Some),
             Some(_) => Ok(None),
@@ -233,34 +233,34 @@ impl Puller {
         control.load_pulled(load).await.map_err(|fault| document.explain_fault(&adapted, &fault))
     }
 
-    async fn pull(&self) -> Result<PulledConfig, PullFault> {
+    async fn pull(&self) -> Result<PulledConfig, PullError> {
         let (loader, identity) = (Arc::clone(&self.loader), self.identity.clone());
         // The files of roots and certificates are read again each time, so that renewed ones are used.
-        let client = blocking(move || client(&loader, identity.as_ref())).await.map_err(PullFault::Broken)??;
+        let client = blocking(move || client(&loader, identity.as_ref())).await.map_err(PullError::Broken)??;
         let response = self.response(&client).await?;
         let language = match &*self.loader.adapter {
             "" => Language::by_content_type(response.header("content-type").unwrap_or_default()),
             adapter => Language::by_content_type(&format!("text/{adapter}")),
         };
-        let language = language.map_err(PullFault::Language)?;
+        let language = language.map_err(PullError::Language)?;
         let (name, directives) = (self.name.to_string(), Arc::clone(&self.directives));
         let environment = Arc::clone(&self.environment);
         let adapt = move || adapt(name, &response, language, &directives, &environment);
-        blocking(adapt).await.map_err(PullFault::Broken)?
+        blocking(adapt).await.map_err(PullError::Broken)?
     }
 
     /// Returns the first response with a status of success, after several attempts if necessary.
-    async fn response(&self, client: &HttpClient) -> Result<HttpResponse, PullFault> {
+    async fn response(&self, client: &HttpClient) -> Result<HttpResponse, PullError> {
         let begun = Instant::now();
         let mut attempt = 1;
         loop {
             let fault = match self.request() {
                 Ok(request) => match client.send(request).await {
                     Ok(response) if response.status.is_success() => return Ok(response),
-                    Ok(response) => PullFault::Status(response.status.as_u16()),
-                    Err(error) => PullFault::Exchange(error),
+                    Ok(response) => PullError::Status(response.status.as_u16()),
+                    Err(error) => PullError::Exchange(error),
                 },
-                Err(error) => PullFault::Exchange(error),
+                Err(error) => PullError::Exchange(error),
             };
             if !fault.is_brief() || attempt == ATTEMPTS_MAX || begun.elapsed() >= ATTEMPTS_FOR {
                 return Err(fault);
@@ -281,24 +281,24 @@ impl Puller {
 }
 
 /// Makes the client of one pull. Blocks on disk.
-fn client(loader: &HttpLoader, identity: Option<&ServerIdentity>) -> Result<HttpClient, PullFault> {
+fn client(loader: &HttpLoader, identity: Option<&ServerIdentity>) -> Result<HttpClient, PullError> {
     let credentials = match &loader.credentials {
         LoaderCredentials::Anonymous => None,
         LoaderCredentials::Identity => {
             let found = identity.and_then(|identity| identity.certificates.find(Some(&identity.name), &[], &|_| true));
-            Some(found.ok_or(PullFault::NoIdentity)?)
+            Some(found.ok_or(PullError::NoIdentity)?)
         }
         LoaderCredentials::Files(files) => Some(read(files)?),
     };
-    let client = HttpClient::with_identity(&loader.roots, credentials).map_err(PullFault::Exchange)?;
+    let client = HttpClient::with_identity(&loader.roots, credentials).map_err(PullError::Exchange)?;
     Ok(client.limit(loader.limit.unwrap_or(LIMIT)).body_bytes_max(CONFIG_BYTES_MAX))
 }
 
 /// Reads a client's certificate. Without the checks of a site's certificate, whose names matter.
-fn read(files: &CertificateFiles) -> Result<Arc<CertifiedKey>, PullFault> {
+fn read(files: &CertificateFiles) -> Result<Arc<CertifiedKey>, PullError> {
     let CertificateFiles { certificate, key } = files;
     let key = key.as_ref().unwrap_or(certificate);
-    let bad = |path: &Path, why: &dyn fmt::Display| PullFault::Credentials(path.to_owned(), why.to_string());
+    let bad = |path: &Path, why: &dyn fmt::Display| PullError::Credentials(path.to_owned(), why.to_string());
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
     let chain: Vec<_> = chain.map_err(|error| bad(certificate, &format!("{error}; expected a certificate as PEM")))?;
     let key_der = PrivateKeyDer::from_pem_file(key);
@@ -313,16 +313,16 @@ fn adapt(
     language: Language,
     directives: &Directives,
     environment: &Environment,
-) -> Result<PulledConfig, PullFault> {
+) -> Result<PulledConfig, PullError> {
     if response.body.is_empty() {
-        return Err(PullFault::Empty);
+        return Err(PullError::Empty);
     }
-    let text = std::str::from_utf8(&response.body).map_err(|_| PullFault::NoText)?;
+    let text = std::str::from_utf8(&response.body).map_err(|_| PullError::NoText)?;
     let document = Document { name, text: text.to_owned(), language };
     let adapted = document.adapt(directives, &**environment);
-    let mut adapted = adapted.map_err(|mistake| PullFault::Mistake(mistake.to_string()))?;
+    let mut adapted = adapted.map_err(|mistake| PullError::Document(mistake.to_string()))?;
     if !adapted.json.is_object() {
-        return Err(PullFault::NoObject);
+        return Err(PullError::NoObject);
     }
     adapted.warnings.extend(document.root_warnings(&adapted.json));
     Ok(PulledConfig { document, adapted })
@@ -331,18 +331,18 @@ fn adapt(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::{By, Force, LoadFault, LoadRequest, Server};
+    use crate::server::{By, Force, LoadError, LoadRequest, Server};
 
     // Caddy repeats a request after a failed connection and after statuses outside of 200 to 499.
     #[test]
     fn causes_that_may_be_brief() {
-        let brief = |status| PullFault::Status(status).is_brief();
+        let brief = |status| PullError::Status(status).is_brief();
         assert_eq!([100, 301, 404, 499, 500, 503].map(brief), [true, false, false, false, true, true]);
-        assert!(PullFault::Exchange(HttpError::Slow(LIMIT)).is_brief());
+        assert!(PullError::Exchange(HttpError::Slow(LIMIT)).is_brief());
         for lasting in [
-            PullFault::Exchange(HttpError::TooLong(1)),
-            PullFault::Exchange(HttpError::Url(String::new())),
-            PullFault::Empty,
+            PullError::Exchange(HttpError::TooLong(1)),
+            PullError::Exchange(HttpError::Url(String::new())),
+            PullError::Empty,
         ] {
             assert!(!lasting.is_brief(), "{lasting:?}");
         }
@@ -362,7 +362,7 @@ mod tests {
         let load = LoadRequest { config: config("1s"), force: Force::IfChanged, by: By::Peer(None) };
         // Both are in the channel before the server executes one.
         let (loaded, refused) = tokio::join!(control.load(load), pulled("2s", first));
-        assert!(matches!((loaded, refused), (Ok(()), Err(LoadFault::Outdated))));
+        assert!(matches!((loaded, refused), (Ok(()), Err(LoadError::Outdated))));
         let current = async || control.read("/config/apps/http/grace_period".to_owned()).await.unwrap().json;
         assert_eq!(current().await, b"\"1s\"\n");
         pulled("3s", first.next()).await.unwrap();

@@ -82,41 +82,41 @@ async fn repeat(fetch: RangeFetch) {
 ///
 /// # Errors
 /// The first fault, with the URL that has it.
-async fn fetch_all(fetch: &RangeFetch) -> Result<Vec<IpNet>, (&str, RangeFault)> {
+async fn fetch_all(fetch: &RangeFetch) -> Result<Vec<IpNet>, (&str, RangeFetchError)> {
     let urls = fetch.ranges.urls();
     // The system's roots are read again each time, so that renewed ones are used.
     let client = blocking(|| HttpClient::through(&environment_proxy(), &[])).await;
-    let client = client.map_err(RangeFault::Broken).and_then(|client| client.map_err(RangeFault::Exchange));
+    let client = client.map_err(RangeFetchError::Broken).and_then(|client| client.map_err(RangeFetchError::Exchange));
     let client = client.map_err(|fault| (&*urls[0], fault))?;
     let client = client.limit(fetch.timeout.unwrap_or(LIMIT)).body_bytes_max(BODY_BYTES_MAX);
     let mut networks = Vec::new();
     for url in urls {
         networks.extend(fetch_part(&client, url).await.map_err(|fault| (&**url, fault))?);
         if networks.len() > NETWORKS_MAX {
-            return Err((url, RangeFault::TooMany));
+            return Err((url, RangeFetchError::TooMany));
         }
     }
     Ok(networks)
 }
 
-async fn fetch_part(client: &HttpClient, url: &str) -> Result<Vec<IpNet>, RangeFault> {
+async fn fetch_part(client: &HttpClient, url: &str) -> Result<Vec<IpNet>, RangeFetchError> {
     let mut url = url.to_owned();
     for _ in 0..=REDIRECTS_MAX {
-        let response = client.send(HttpRequest::get(&*url)).await.map_err(RangeFault::Exchange)?;
+        let response = client.send(HttpRequest::get(&*url)).await.map_err(RangeFetchError::Exchange)?;
         match response.redirect(&url) {
             // A list over plain HTTP could be forged.
             Some(target) if target.starts_with("https://") => url = target,
-            Some(target) => return Err(RangeFault::Insecure(without_secrets(&target))),
+            Some(target) => return Err(RangeFetchError::Insecure(without_secrets(&target))),
             None if response.status == StatusCode::OK => return parse(&response.body),
-            None => return Err(RangeFault::Status(response.status)),
+            None => return Err(RangeFetchError::Status(response.status)),
         }
     }
-    Err(RangeFault::Redirects)
+    Err(RangeFetchError::Redirects)
 }
 
 /// Parses a list with one network or address on each line.
-fn parse(body: &[u8]) -> Result<Vec<IpNet>, RangeFault> {
-    let text = std::str::from_utf8(body).map_err(|_| RangeFault::NoText)?;
+fn parse(body: &[u8]) -> Result<Vec<IpNet>, RangeFetchError> {
+    let text = std::str::from_utf8(body).map_err(|_| RangeFetchError::NoText)?;
     let mut networks = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let network = line.parse::<IpAddr>().map(IpNet::from).or_else(|_| line.parse::<IpNet>()).ok();
@@ -126,15 +126,15 @@ fn parse(body: &[u8]) -> Result<Vec<IpNet>, RangeFault> {
         };
         match network.filter(is_narrow) {
             Some(network) => networks.push(network),
-            None => return Err(RangeFault::line(index + 1, line)),
+            None => return Err(RangeFetchError::line(index + 1, line)),
         }
     }
-    if networks.is_empty() { Err(RangeFault::Empty) } else { Ok(networks) }
+    if networks.is_empty() { Err(RangeFetchError::Empty) } else { Ok(networks) }
 }
 
 /// Why a list is not taken.
 #[derive(Debug)]
-enum RangeFault {
+enum RangeFetchError {
     /// The request could not be sent, or its response is not complete or too long.
     Exchange(HttpError),
     /// Making the client failed inside the server; its thread has reported the panic.
@@ -158,13 +158,13 @@ enum RangeFault {
     TooMany,
 }
 
-impl RangeFault {
+impl RangeFetchError {
     fn line(number: usize, line: &str) -> Self {
         Self::Line { number, start: line.chars().take(LINE_CHARS_MAX).flat_map(char::escape_debug).collect() }
     }
 }
 
-impl fmt::Display for RangeFault {
+impl fmt::Display for RangeFetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exchange(error) => error.fmt(f),

@@ -8,15 +8,15 @@ use causeway_config::plan::{self, RedisCompression, RedisRoots, RedisServer, Red
 use causeway_pipeline::Registry;
 use serde_json::Value;
 
-use super::LoadFault;
+use super::LoadError;
 
 /// Opens the storage that a configuration sets, or the folder `default`, for callers that need nothing else of the configuration. Connects to no
 /// server yet.
 ///
 /// # Errors
 /// Returns the setting that cannot be used.
-pub fn open_storage(config: &Value, registry: &Registry, default: &Path) -> Result<SharedStorage, LoadFault> {
-    let written = plan::load_storage(config, registry).map_err(LoadFault::Config)?;
+pub fn open_storage(config: &Value, registry: &Registry, default: &Path) -> Result<SharedStorage, LoadError> {
+    let written = plan::load_storage(config, registry).map_err(LoadError::Config)?;
     Ok(open(&written, default)?)
 }
 

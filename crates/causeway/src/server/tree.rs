@@ -26,7 +26,7 @@ pub enum Verb {
 
 /// The reason why a path can be neither read nor changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TreeFault {
+pub enum TreeError {
     /// Not an array index, or one past the end.
     Index(String),
     /// The path passes through a value that is neither an object nor an array.
@@ -41,7 +41,7 @@ pub enum TreeFault {
     Deep,
 }
 
-impl fmt::Display for TreeFault {
+impl fmt::Display for TreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Index(words) | Self::Exists(words) | Self::Missing(words) => f.write_str(words),
@@ -56,7 +56,7 @@ impl fmt::Display for TreeFault {
 ///
 /// # Errors
 /// When the path does not lead to a value.
-pub(super) fn read<'t>(root: &'t Value, path: &str) -> Result<&'t Value, TreeFault> {
+pub(super) fn read<'t>(root: &'t Value, path: &str) -> Result<&'t Value, TreeError> {
     const NULL: &Value = &Value::Null;
     let parts = parts(path).0;
     let mut at = root;
@@ -67,7 +67,7 @@ pub(super) fn read<'t>(root: &'t Value, path: &str) -> Result<&'t Value, TreeFau
                 let path = if depth + 1 == parts.len() { path.to_owned() } else { place(&parts, depth) };
                 &array[index(part, array.len(), &path)?]
             }
-            _ => return Err(TreeFault::Path(parts[..=depth].join("/"))),
+            _ => return Err(TreeError::Path(parts[..=depth].join("/"))),
         };
     }
     Ok(at)
@@ -78,9 +78,9 @@ pub(super) fn read<'t>(root: &'t Value, path: &str) -> Result<&'t Value, TreeFau
 ///
 /// # Errors
 /// When the path does not lead to a value, or the verb does not fit the value there.
-pub(super) fn change(root: &mut Value, verb: Verb, path: &str, value: Value) -> Result<(), TreeFault> {
+pub(super) fn change(root: &mut Value, verb: Verb, path: &str, value: Value) -> Result<(), TreeError> {
     set(root, verb, path, value)?;
-    if is_deeper(root, DEPTH_MAX) { Err(TreeFault::Deep) } else { Ok(()) }
+    if is_deeper(root, DEPTH_MAX) { Err(TreeError::Deep) } else { Ok(()) }
 }
 
 /// Whether a value is nested deeper than `levels` levels.
@@ -92,10 +92,10 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
     }
 }
 
-fn set(root: &mut Value, verb: Verb, path: &str, value: Value) -> Result<(), TreeFault> {
+fn set(root: &mut Value, verb: Verb, path: &str, value: Value) -> Result<(), TreeError> {
     let (parts, spread) = parts(path);
     if parts.len() > DEPTH_MAX {
-        return Err(TreeFault::Deep);
+        return Err(TreeError::Deep);
     }
     let mut at = root;
     for (depth, part) in parts.iter().enumerate() {
@@ -120,7 +120,7 @@ fn set(root: &mut Value, verb: Verb, path: &str, value: Value) -> Result<(), Tre
                 }
                 match map.get_mut(*part) {
                     Some(next) => next,
-                    None => return Err(TreeFault::Path(parts[..=depth + 1].join("/"))),
+                    None => return Err(TreeError::Path(parts[..=depth + 1].join("/"))),
                 }
             }
             Value::Array(array) => {
@@ -131,7 +131,7 @@ fn set(root: &mut Value, verb: Verb, path: &str, value: Value) -> Result<(), Tre
                 }
                 &mut array[index]
             }
-            _ => return Err(TreeFault::Path(parts[..=depth].join("/"))),
+            _ => return Err(TreeError::Path(parts[..=depth].join("/"))),
         };
     }
     Ok(())
@@ -152,8 +152,8 @@ fn place(parts: &[&str], depth: usize) -> String {
 }
 
 /// Parses an index below `len`. Only the canonical spelling is valid: no sign, no leading zeros.
-fn index(written: &str, len: usize, path: &str) -> Result<usize, TreeFault> {
-    let bad = |why: &str| TreeFault::Index(format!("[{path}] invalid array index '{written}': {why}"));
+fn index(written: &str, len: usize, path: &str) -> Result<usize, TreeError> {
+    let bad = |why: &str| TreeError::Index(format!("[{path}] invalid array index '{written}': {why}"));
     let index: usize = match written.parse() {
         _ if written.is_empty() => return Err(bad("empty index")),
         Ok(index) => index,
@@ -164,21 +164,21 @@ fn index(written: &str, len: usize, path: &str) -> Result<usize, TreeFault> {
         return Err(bad("non-canonical array index"));
     }
     if index >= len {
-        return Err(TreeFault::Index(format!("[{path}] array index out of bounds: {written}")));
+        return Err(TreeError::Index(format!("[{path}] array index out of bounds: {written}")));
     }
     Ok(index)
 }
 
-fn append(array: &mut Vec<Value>, value: Value, spread: bool) -> Result<(), TreeFault> {
+fn append(array: &mut Vec<Value>, value: Value, spread: bool) -> Result<(), TreeError> {
     match (spread, value) {
         (false, value) => array.push(value),
         (true, Value::Array(mut values)) => array.append(&mut values),
-        (true, _) => return Err(TreeFault::NoArray),
+        (true, _) => return Err(TreeError::NoArray),
     }
     Ok(())
 }
 
-fn element(array: &mut Vec<Value>, verb: Verb, written: &str, path: &str, value: Value) -> Result<(), TreeFault> {
+fn element(array: &mut Vec<Value>, verb: Verb, written: &str, path: &str, value: Value) -> Result<(), TreeError> {
     // PUT may insert after the last element.
     let len = array.len() + usize::from(verb == Verb::Put);
     let index = index(written, len, path)?;
@@ -198,7 +198,7 @@ fn member(
     path: &str,
     value: Value,
     spread: bool,
-) -> Result<(), TreeFault> {
+) -> Result<(), TreeError> {
     let there = map.contains_key(key);
     match verb {
         Verb::Post => {
@@ -207,9 +207,9 @@ fn member(
             }
             map.insert(key.to_owned(), value);
         }
-        Verb::Put if there => return Err(TreeFault::Exists(format!("[{path}] key already exists: {key}"))),
+        Verb::Put if there => return Err(TreeError::Exists(format!("[{path}] key already exists: {key}"))),
         Verb::Patch | Verb::Delete if !there => {
-            return Err(TreeFault::Missing(format!("[{path}] key does not exist: {key}")));
+            return Err(TreeError::Missing(format!("[{path}] key does not exist: {key}")));
         }
         Verb::Put | Verb::Patch => drop(map.insert(key.to_owned(), value)),
         Verb::Delete => drop(map.remove(key)),

@@ -1,7 +1,7 @@
 //! The pools of trusted authorities that other servers send: `trust_pool http`.
 
 use causeway_acme::http::{HttpClient, HttpError, HttpRequest, LIMIT, ServerTrust, StatusCode, without_secrets};
-use causeway_config::plan::CertificateFault;
+use causeway_config::plan::CertificateReadError;
 use causeway_pipeline::build::trust_pool::EndpointTls;
 
 /// The number of redirects that are followed; that of Go's client.
@@ -11,7 +11,7 @@ const REDIRECTS_MAX: usize = 10;
 ///
 /// # Errors
 /// The server sends no answer with status 200. The text names the URL without its password.
-pub(super) fn fetch(url: &str, tls: &EndpointTls) -> Result<Vec<u8>, CertificateFault> {
+pub(super) fn fetch(url: &str, tls: &EndpointTls) -> Result<Vec<u8>, CertificateReadError> {
     let trust = match (&tls.roots, tls.is_insecure) {
         (_, true) => ServerTrust::Unverified,
         (Some(roots), false) => ServerTrust::Roots(roots.clone()),
@@ -24,7 +24,7 @@ pub(super) fn fetch(url: &str, tls: &EndpointTls) -> Result<Vec<u8>, Certificate
     runtime.block_on(request(&client, url.to_owned()))
 }
 
-async fn request(client: &HttpClient, mut url: String) -> Result<Vec<u8>, CertificateFault> {
+async fn request(client: &HttpClient, mut url: String) -> Result<Vec<u8>, CertificateReadError> {
     for _ in 0..=REDIRECTS_MAX {
         let at_url = |why: String| format!("{}: {why}", without_secrets(&url));
         let response = match client.send(HttpRequest::get(&*url)).await {

@@ -49,7 +49,7 @@ pub type SuccessorStart =
 /// The reason for which a server did not hand over. It continues to serve.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum UpgradeFault {
+pub enum UpgradeError {
     /// The server is part of another program, which starts no process.
     Embedded,
     /// The sockets cannot be duplicated.
@@ -60,7 +60,7 @@ pub enum UpgradeFault {
     Stopping,
 }
 
-impl fmt::Display for UpgradeFault {
+impl fmt::Display for UpgradeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Embedded => f.write_str("this server is part of another program, which starts no new process"),
@@ -71,4 +71,4 @@ impl fmt::Display for UpgradeFault {
     }
 }
 
-impl std::error::Error for UpgradeFault {}
+impl std::error::Error for UpgradeError {}

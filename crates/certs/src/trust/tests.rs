@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{StoreFault, TrustStores, TrustedRoot};
+use super::{TrustStoreError, TrustStores, TrustedRoot};
 
 /// A machine in a folder: a system store, programs that log their arguments, a home.
 struct Machine(PathBuf);
@@ -90,10 +90,10 @@ fn system_stores_that_fail() {
     assert!(machine.stores().trust(&root()).is_empty(), "there is no store");
     let anchors = machine.folder("usr/local/share/ca-certificates");
     let result = |machine: &Machine| machine.stores().trust(&root()).remove(0).result;
-    assert!(matches!(result(&machine), Err(StoreFault::NoProgram("update-ca-certificates", _))));
+    assert!(matches!(result(&machine), Err(TrustStoreError::NoProgram("update-ca-certificates", _))));
     assert!(files(&anchors).is_empty(), "a file without the command has no effect");
     machine.program("update-ca-certificates", "echo some >&2; echo 'disk is full' >&2; exit 3");
-    let Err(StoreFault::Program(_, message)) = result(&machine) else { panic!("the program failed") };
+    let Err(TrustStoreError::Program(_, message)) = result(&machine) else { panic!("the program failed") };
     assert_eq!(message, "disk is full (exit status: 3)");
 }
 
@@ -108,7 +108,7 @@ fn browsers() {
         assert_eq!(stores.len(), 1);
         stores.into_iter().next().unwrap().result
     };
-    assert!(matches!(outcome(machine.stores().trust(&root())), Err(StoreFault::NoProgram("certutil", _))));
+    assert!(matches!(outcome(machine.stores().trust(&root())), Err(TrustStoreError::NoProgram("certutil", _))));
     let kept = machine.0.join("kept");
     machine.program(
         "certutil",

@@ -13,10 +13,10 @@ use super::token::{Imported, Token};
 
 /// An error in a Caddyfile. Always the operator's to fix. The whole load fails, so the file has no effect.
 #[derive(Debug)]
-pub struct Error(Box<Fault>);
+pub struct Error(Box<ErrorDetails>);
 
 #[derive(Debug)]
-struct Fault {
+struct ErrorDetails {
     at: Position,
     kind: ErrorKind,
     /// The import that inserted the word.
@@ -143,7 +143,7 @@ pub enum ErrorKind {
 impl Error {
     /// An error at a position.
     pub fn new(at: Position, kind: ErrorKind) -> Self {
-        Self(Box::new(Fault { at, kind, imported: None, within: Vec::new(), note: None, noticed: None }))
+        Self(Box::new(ErrorDetails { at, kind, imported: None, within: Vec::new(), note: None, noticed: None }))
     }
 
     /// An error at a word, with the word's import.
@@ -202,7 +202,7 @@ impl Error {
     /// The error in Caddy's words: without column, with the enclosing directives in front and the lines where they end
     /// after it.
     pub fn caddy_message(&self) -> String {
-        let Fault { at, kind, within, .. } = &*self.0;
+        let ErrorDetails { at, kind, within, .. } = &*self.0;
         let mut message = String::new();
         for frame in within.iter().filter(|frame| !frame.directive.is_empty()) {
             message += &format!("parsing caddyfile tokens for '{}': ", frame.directive);
@@ -276,7 +276,7 @@ const SECOND_SITE: &str = "Did you mean to define a second site? If so, you must
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fault { at, kind, within, .. } = &*self.0;
+        let ErrorDetails { at, kind, within, .. } = &*self.0;
         // A quoted word can contain line breaks; the message must be one line.
         let sentence = self.0.sentence().replace('\n', "\\n");
         write!(f, "{at}: ")?;
@@ -345,7 +345,7 @@ pub(crate) fn write_plugin(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Resul
 
 impl std::error::Error for Error {}
 
-impl Fault {
+impl ErrorDetails {
     /// The imports that inserted the word, outermost first, in Caddy's notation.
     fn import_chain(&self) -> String {
         let mut imports = Vec::new();

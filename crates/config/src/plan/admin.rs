@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use super::certificates::CertificateAuthority;
 use super::storage::{self, Storage};
 use super::tls::Tls;
-use super::{LoadError, RootConfig, address};
+use super::{PlanError, RootConfig, address};
 
 pub use identity::Identity;
 pub use pull::{ConfigPull, HttpLoader, LoaderCredentials};
@@ -160,14 +160,14 @@ impl Admin {
         tls: &Tls,
         authorities: &[CertificateAuthority],
         build: &mut Build<'_>,
-    ) -> Result<Self, LoadError> {
+    ) -> Result<Self, PlanError> {
         if let Some(identity) = written.and_then(|written| written.identity.as_ref()) {
             // `Build::at` has errors of one type only.
             let mut read = Ok(());
             build.at("admin.identity", |build| {
                 match identity.read(tls, authorities, build) {
                     Ok(identity) => self.identity = Some(identity),
-                    Err(LoadError::Build(error)) => return Err(error),
+                    Err(PlanError::Build(error)) => return Err(error),
                     Err(other) => read = Err(other),
                 }
                 Ok(())

@@ -13,7 +13,7 @@ use causeway_pipeline::{Build, BuildError, ListenAddress, ListeningSocket, TlsPo
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::LoadError;
+use super::PlanError;
 use super::certificates::{CertificateAuthority, ManagedName, PublicIssuer, PublicName};
 use super::pki::{KNOWN_AUTHORITY, LOCAL, add_local};
 use super::tls::{Automation, AutomationPolicy, Issuer, Tls, ascii, matches_wildcard};
@@ -126,7 +126,7 @@ pub(super) fn arrange(
     authorities: &mut Vec<CertificateAuthority>,
     others: OtherChallenges,
     build: &mut Build<'_>,
-) -> Result<Arranged, LoadError> {
+) -> Result<Arranged, PlanError> {
     let mut arranged = Arranged::default();
     let loaded: HashSet<&str> = loaded.iter().map(String::as_str).collect();
     let mut names = BTreeSet::new();
@@ -200,7 +200,7 @@ fn managed(
     automation: &Automation,
     authorities: &mut Vec<CertificateAuthority>,
     build: &mut Build<'_>,
-) -> Result<(Vec<ManagedName>, Vec<PublicName>), LoadError> {
+) -> Result<(Vec<ManagedName>, Vec<PublicName>), PlanError> {
     check_authorities(tls, authorities, build)?;
     // The name as written, for messages, and as in the certificate.
     let mut wanted = Vec::with_capacity(names.len() + tls.automate.len());
@@ -221,7 +221,7 @@ fn managed(
         if is_under_wildcard(&name, &wildcards) && !automated.contains(&name) {
             continue;
         }
-        let signed = signed(name, automation).signable().ok_or(LoadError::NeedsDns { site: written })?;
+        let signed = signed(name, automation).signable().ok_or(PlanError::NeedsDns { site: written })?;
         if signed.local().is_some_and(|name| name.authority == LOCAL) {
             add_local(authorities);
         }

@@ -9,7 +9,7 @@ use causeway_pipeline::{Build, BuildError};
 use super::certificates::CertificateAuthority;
 use super::pki::{KNOWN_AUTHORITY, LOCAL};
 use super::storage::{Storage, read_own};
-use super::{CertificateFault, CertificateReader};
+use super::{CertificateReadError, CertificateReader};
 
 /// Reads the sources of one configuration.
 pub(super) struct TrustedSources<'r> {
@@ -28,7 +28,7 @@ impl<'r> TrustedSources<'r> {
     }
 
     fn read(&self, source: TrustSource<'_>, build: &mut Build<'_>) -> Result<CertificateList, BuildError> {
-        let unread = |found: &str, fault: CertificateFault, build: &Build<'_>| {
+        let unread = |found: &str, fault: CertificateReadError, build: &Build<'_>| {
             build.refuse(found, format!("a source of certificates that can be read: {fault}"))
         };
         let (found, text) = match source {

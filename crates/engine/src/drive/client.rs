@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
-use causeway_message::{ResponseHead, StatusCode, StreamId, Unopened, WaitsFor, WriteList};
-use causeway_pipeline::{Body, CallFault, Frame, Scheme, Transport as TransportSpec};
+use causeway_message::{OpenError, ResponseHead, StatusCode, StreamId, WaitsFor, WriteList};
+use causeway_pipeline::{Body, CallError, Frame, Scheme, Transport as TransportSpec};
 use progress::{Span, is_heard, stage};
 
 use super::line::{Flush, Intake, Line};
@@ -60,7 +60,7 @@ pub(crate) struct ClientConnection<T: Transport> {
     liveness: Liveness,
     ended: Ended,
     /// The fault of calls that have no complete response when the connection ends.
-    fault: CallFault,
+    fault: CallError,
 }
 
 /// The upstream, and the connection's place among its other connections.
@@ -107,7 +107,7 @@ impl<T: Transport> ClientConnection<T> {
             is_used: false,
             liveness: Liveness::now(),
             ended: Ended::default(),
-            fault: CallFault::Closed,
+            fault: CallError::Closed,
         }
     }
 
@@ -203,8 +203,8 @@ impl<T: Transport> ClientConnection<T> {
                     let upstream = (Rc::clone(&self.origin.address), &*self.origin.spec);
                     self.calls.push(UpstreamCall::new(stream, call, wake, (body, framing), is_retry, upstream));
                 }
-                Err(Unopened::Head) => call.fail(CallFault::Request),
-                Err(Unopened::Full | Unopened::Ending) => {
+                Err(OpenError::Head) => call.fail(CallError::Request),
+                Err(OpenError::Full | OpenError::Ending) => {
                     call.put_body(body);
                     // To the front, so that its place in the order stays.
                     self.origin.link.inbox.borrow_mut().push_front(WaitingCall { call, is_retry, since });
@@ -305,7 +305,7 @@ impl<T: Transport> ClientConnection<T> {
     fn handle_event(&mut self, event: ClientEvent, out: &mut WriteList) {
         let stream = match &event {
             ClientEvent::GoAway { .. } => return,
-            ClientEvent::Broken { fault } => return self.fail_all(fault.as_ref().unwrap_or(&CallFault::Closed)),
+            ClientEvent::Broken { fault } => return self.fail_all(fault.as_ref().unwrap_or(&CallError::Closed)),
             ClientEvent::Unprocessed { stream, fault } => return self.unprocessed(*stream, fault.as_ref()),
             ClientEvent::Informational { stream }
             | ClientEvent::Head { stream, .. }
@@ -332,7 +332,7 @@ impl<T: Transport> ClientConnection<T> {
             ClientEvent::Informational { .. } => {
                 if call.count_interim().is_break() {
                     machine.reset(stream, out);
-                    call.fail(CallFault::Malformed("too many interim responses"));
+                    call.fail(CallError::Malformed("too many interim responses"));
                 } else if head.status() != StatusCode::CONTINUE {
                     // RFC 9110 §15.2.1: a 100 is for this hop. The client has received its own.
                     call.call.put_interim(head.status(), std::mem::take(head.fields_mut()));
@@ -365,7 +365,7 @@ impl<T: Transport> ClientConnection<T> {
 
     /// Retries a call on another connection, if that is allowed: the upstream reported that it did not process the request, or closed a reused
     /// connection without a response.
-    fn unprocessed(&mut self, stream: StreamId, fault: Option<&CallFault>) {
+    fn unprocessed(&mut self, stream: StreamId, fault: Option<&CallError>) {
         let Some(at) = self.calls.iter().position(|call| call.stream == stream && !call.is_over()) else { return };
         let is_known = self.machine.is_multiplexed();
         let again = (is_known || self.is_used) && self.calls[at].may_retry(is_known);
@@ -385,13 +385,13 @@ impl<T: Transport> ClientConnection<T> {
                 }
             }
             _ => {
-                let of_connection = if is_known { CallFault::Unprocessed } else { self.fault.clone() };
+                let of_connection = if is_known { CallError::Unprocessed } else { self.fault.clone() };
                 self.calls[at].fail(fault.cloned().unwrap_or(of_connection));
             }
         }
     }
 
-    fn fail_all(&mut self, fault: &CallFault) {
+    fn fail_all(&mut self, fault: &CallError) {
         for call in self.calls.iter_mut().filter(|call| !call.is_over()) {
             call.fail(fault.clone());
         }
@@ -429,7 +429,7 @@ impl<T: Transport> ClientConnection<T> {
                 self.blocked = None;
                 self.ended.write_failed = true;
                 // If it has sent everything, only our direction of a tunnel was left, and that has failed.
-                self.calls.iter_mut().filter(|call| call.is_half_over()).for_each(|call| call.fail(CallFault::Closed));
+                self.calls.iter_mut().filter(|call| call.is_half_over()).for_each(|call| call.fail(CallError::Closed));
             }
         }
         if self.machine.is_half_closed() && !self.ended.write_failed && !std::mem::replace(&mut self.ended.write, true)
@@ -517,7 +517,7 @@ impl<T: Transport> ClientConnection<T> {
             Intake::Failed(error) => {
                 // Over TLS 1.3 an upstream refuses our certificate only after the handshake.
                 if error.kind() == io::ErrorKind::ConnectionAborted {
-                    self.fault = CallFault::Aborted(error.to_string());
+                    self.fault = CallError::Aborted(error.to_string());
                 }
                 false
             }
@@ -558,7 +558,7 @@ impl<T: Transport> ClientConnection<T> {
         if let (Some(since), Some(limit)) = (*blocked, spec.write_timeout) {
             if now >= since + limit {
                 // A reset of single streams would not reach the upstream either.
-                self.fault = CallFault::Stalled;
+                self.fault = CallError::Stalled;
                 return ControlFlow::Break(());
             }
             next = Some(since + limit);
@@ -580,7 +580,7 @@ impl<T: Transport> ClientConnection<T> {
         }
         if let Some(deadline) = self.check_liveness(now, task, out) {
             if now >= deadline {
-                self.fail_all(&CallFault::Stalled);
+                self.fail_all(&CallError::Stalled);
                 return ControlFlow::Break(());
             }
             next = Some(next.map_or(deadline, |next| next.min(deadline)));
@@ -631,7 +631,7 @@ impl<T: Transport> Drop for ClientConnection<T> {
         // A worker that ends has cut the clients' connections too: the log must not blame the upstream.
         let is_end = self.line.core.lifecycle.is_closed();
         if !is_end {
-            let fault = std::mem::replace(&mut self.fault, CallFault::Closed);
+            let fault = std::mem::replace(&mut self.fault, CallError::Closed);
             self.fail_all(&fault);
         }
         if !self.machine.is_multiplexed() && self.calls.iter().any(UpstreamCall::is_cut) {

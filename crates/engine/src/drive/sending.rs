@@ -12,7 +12,7 @@ use std::task::{Context as Task, Waker};
 use std::time::Instant;
 
 use causeway_message::{FieldMap, StreamId, WriteList, names};
-use causeway_pipeline::{Body, BodyFault};
+use causeway_pipeline::{Body, BodyError};
 
 use super::OUTPUT_BYTES_MAX;
 use crate::clock;
@@ -56,7 +56,7 @@ pub(super) enum PumpOutcome {
     Finished,
     /// The content ended before its announced length, or its source failed. The stream was reset, so that the peer cannot mistake the
     /// part for the whole.
-    Cut(BodyFault),
+    Cut(BodyError),
     /// As `Cut`; the source panicked.
     Panicked,
 }
@@ -220,7 +220,7 @@ impl Sending {
                     self.phase = Phase::Done;
                     return PumpOutcome::Finished;
                 }
-                Ok(Pull::End) => return self.cut(PumpOutcome::Cut(BodyFault::Source), stream, machine, out),
+                Ok(Pull::End) => return self.cut(PumpOutcome::Cut(BodyError::Source), stream, machine, out),
                 Ok(Pull::Failed(fault)) => return self.cut(PumpOutcome::Cut(fault), stream, machine, out),
                 Err(_) => {
                     core.load.count_panic();

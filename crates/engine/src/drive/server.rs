@@ -26,7 +26,7 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 
 use causeway_message::{StatusCode, StreamId, WriteList};
-use causeway_pipeline::{Arrival, BodyFault, Ending, Endpoints, Frame, Scheme, TlsFacts};
+use causeway_pipeline::{Arrival, BodyError, Ending, Endpoints, Frame, Scheme, TlsFacts};
 use progress::{Stamp, stage};
 
 use super::line::{Flush, Line};
@@ -393,7 +393,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
                 self.exchanges.iter_mut().for_each(|exchange| exchange.give_up(Ending::PeerGone));
             } else {
                 // A fault without a stream: no response can be sent, and no body continues.
-                self.fail_bodies(BodyFault::Malformed);
+                self.fail_bodies(BodyError::Malformed);
             }
             return;
         };
@@ -440,7 +440,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             }
             ServerEvent::Fault { .. } => {
                 exchange.inbound = Inbound::Failed;
-                exchange.cx.mailbox().fail(BodyFault::Malformed);
+                exchange.cx.mailbox().fail(BodyError::Malformed);
             }
             ServerEvent::Reset { .. } => exchange.give_up(Ending::PeerGone),
             ServerEvent::Head { .. } | ServerEvent::Broken => {}
@@ -541,7 +541,7 @@ impl<T: Transport, M: Machine> Drop for ServerConnection<T, M> {
             if exchange.ending == Ending::Complete {
                 exchange.ending = if self.ending == Ending::Complete { Ending::PeerGone } else { self.ending };
             }
-            exchange.cx.mailbox().fail(BodyFault::PeerGone);
+            exchange.cx.mailbox().fail(BodyError::PeerGone);
             recycle(&self.line.core, exchange);
         }
         self.line.core.load.observed.closed(self.machine.is_multiplexed());

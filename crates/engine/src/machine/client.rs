@@ -5,17 +5,17 @@ use std::time::Instant;
 
 use causeway_fastcgi as fastcgi;
 use causeway_h1 as h1;
-use causeway_h1::HeadFault;
+use causeway_h1::ProtocolError;
 use causeway_h2 as h2;
-use causeway_message::{Chunk, FieldMap, Framing, ResponseHead, StreamId, Unopened, Version, WaitsFor, WriteList};
+use causeway_message::{Chunk, FieldMap, Framing, OpenError, ResponseHead, StreamId, Version, WaitsFor, WriteList};
 use causeway_pipeline::upstream::Carried;
-use causeway_pipeline::{CallFault, Scheme, Transport};
+use causeway_pipeline::{CallError, Scheme, Transport};
 
 use super::Streams;
 use crate::upstream::network_proxy;
 
 /// An event of a client's machine.
-pub(crate) type ClientEvent = causeway_message::ClientEvent<CallFault>;
+pub(crate) type ClientEvent = causeway_message::ClientEvent<CallError>;
 
 /// A machine in the client's role.
 pub(crate) enum ClientMachine {
@@ -102,7 +102,7 @@ impl ClientMachine {
         scheme: Scheme,
         framing: Framing,
         out: &mut WriteList,
-    ) -> Result<StreamId, Unopened> {
+    ) -> Result<StreamId, OpenError> {
         let head = call.request();
         match self {
             // HTTP/1.1 has no scheme in an origin-form request (RFC 9112 §3.2.1).
@@ -250,29 +250,31 @@ impl Streams for ClientMachine {
 fn of_http1(event: h1::ClientEvent) -> ClientEvent {
     event.map_fault(|fault| match fault {
         // Distinguished, because the operator can raise these limits; a malformed response is the upstream's defect.
-        HeadFault::HeadTooLong | HeadFault::TooManyFields | HeadFault::TrailersTooLong => CallFault::TooLarge,
-        fault => CallFault::Malformed(fault.reason()),
+        ProtocolError::HeadTooLong | ProtocolError::TooManyFields | ProtocolError::TrailersTooLong => {
+            CallError::TooLarge
+        }
+        fault => CallError::Malformed(fault.reason()),
     })
 }
 
 fn of_http2(event: h2::ClientEvent) -> ClientEvent {
     match event {
         h2::ClientEvent::Reset { stream, fault } => {
-            ClientEvent::Reset { stream, fault: CallFault::Reset(fault.name()) }
+            ClientEvent::Reset { stream, fault: CallError::Reset(fault.name()) }
         }
         h2::ClientEvent::Unprocessed { stream, fault } => {
-            ClientEvent::Unprocessed { stream, fault: fault.map(|fault| CallFault::Reset(fault.name())) }
+            ClientEvent::Unprocessed { stream, fault: fault.map(|fault| CallError::Reset(fault.name())) }
         }
-        event => event.map_fault(|fault| CallFault::Malformed(fault.name())),
+        event => event.map_fault(|fault| CallError::Malformed(fault.name())),
     }
 }
 
 fn of_fastcgi(event: fastcgi::FastCgiEvent) -> ClientEvent {
     event.map_fault(|fault| match fault {
-        fastcgi::FastCgiFault::HeadTooLong | fastcgi::FastCgiFault::TooManyFields => CallFault::TooLarge,
-        fastcgi::FastCgiFault::Overloaded => CallFault::Overloaded,
+        fastcgi::FastCgiError::HeadTooLong | fastcgi::FastCgiError::TooManyFields => CallError::TooLarge,
+        fastcgi::FastCgiError::Overloaded => CallError::Overloaded,
         // A process that dies is more common than a wrong response.
-        fastcgi::FastCgiFault::Truncated => CallFault::Closed,
-        fault => CallFault::Malformed(fault.reason()),
+        fastcgi::FastCgiError::Truncated => CallError::Closed,
+        fault => CallError::Malformed(fault.reason()),
     })
 }

@@ -339,5 +339,5 @@ impl Machine for Protocol {
 }
 
 fn of_http1(event: h1::Event) -> ServerEvent {
-    event.map_fault(h1::HeadFault::status)
+    event.map_fault(h1::ProtocolError::status)
 }

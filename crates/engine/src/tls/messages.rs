@@ -4,7 +4,7 @@
 //! record is parsed in place; only a split message is copied, up to [`MESSAGE_BYTES_MAX`].
 
 use super::alert;
-use super::record::Fault;
+use super::record::RecordError;
 
 /// Maximum length of a message without its header, enough for any ticket or ClientHello. rustls has the same bound.
 const MESSAGE_BYTES_MAX: usize = 0xffff;
@@ -47,11 +47,11 @@ impl Messages {
         &mut self,
         mut content: &[u8],
         expected: &[u8],
-        mut handle: impl FnMut(HandshakeMessage<'_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        mut handle: impl FnMut(HandshakeMessage<'_>) -> Result<(), RecordError>,
+    ) -> Result<(), RecordError> {
         if content.is_empty() {
             // RFC 8446 §5.4, RFC 5246 §6.2.1: handshake records must not be empty.
-            return Err(Fault(alert::UNEXPECTED_MESSAGE));
+            return Err(RecordError(alert::UNEXPECTED_MESSAGE));
         }
         // First completes the stored message: its header, which may be split too, then its body. The length is checked as soon
         // as the header is complete, so `part` never exceeds the bound.
@@ -98,15 +98,15 @@ impl Messages {
 }
 
 /// Checks the type of a message by its first byte.
-fn check(message: &[u8], expected: &[u8]) -> Result<(), Fault> {
+fn check(message: &[u8], expected: &[u8]) -> Result<(), RecordError> {
     match message.first() {
-        Some(kind) if !expected.contains(kind) => Err(Fault(alert::UNEXPECTED_MESSAGE)),
+        Some(kind) if !expected.contains(kind) => Err(RecordError(alert::UNEXPECTED_MESSAGE)),
         _ => Ok(()),
     }
 }
 
 /// Returns the length of the message at the front of `message`, header included, or `None` while its header is incomplete.
-fn bytes(message: &[u8]) -> Result<Option<usize>, Fault> {
+fn bytes(message: &[u8]) -> Result<Option<usize>, RecordError> {
     let Some(&[kind, high, middle, low]) = message.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     let bytes = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
     let is_right = match kind {
@@ -114,7 +114,7 @@ fn bytes(message: &[u8]) -> Result<Option<usize>, Fault> {
         KEY_UPDATE => bytes == 1,
         _ => bytes <= MESSAGE_BYTES_MAX,
     };
-    if is_right { Ok(Some(HEADER_BYTES + bytes)) } else { Err(Fault(alert::DECODE_ERROR)) }
+    if is_right { Ok(Some(HEADER_BYTES + bytes)) } else { Err(RecordError(alert::DECODE_ERROR)) }
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
 
     type ParsedMessage = (u8, Vec<u8>, bool);
 
-    fn feed(messages: &mut Messages, record: &[u8], seen: &mut Vec<ParsedMessage>) -> Result<(), Fault> {
+    fn feed(messages: &mut Messages, record: &[u8], seen: &mut Vec<ParsedMessage>) -> Result<(), RecordError> {
         messages.feed(
             record,
             &[CLIENT_HELLO, KEY_UPDATE, NEW_SESSION_TICKET],
@@ -176,7 +176,7 @@ mod tests {
             let (mut messages, mut seen) = (Messages::default(), Vec::new());
             let (last, before) = records.split_last().unwrap();
             before.iter().for_each(|record| feed(&mut messages, record, &mut seen).unwrap());
-            assert_eq!(feed(&mut messages, last, &mut seen), Err(Fault(want)), "{why}");
+            assert_eq!(feed(&mut messages, last, &mut seen), Err(RecordError(want)), "{why}");
         }
     }
 

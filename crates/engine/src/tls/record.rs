@@ -35,27 +35,27 @@ pub(crate) const SEALED_BYTES: usize = SEALED_CONTENT_MAX + 6 * SEALED_OVERHEAD 
 
 /// The peer violated the protocol. Holds the description of the fatal alert to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fault(pub(super) u8);
+pub(super) struct RecordError(pub(super) u8);
 
 /// The key has reached its record limit, or the cipher failed: the connection can send no further records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Exhausted;
 
 /// Returns the length of the record at the front of `bytes`, header included, or `None` while it is incomplete.
-pub(super) fn whole(bytes: &[u8]) -> Result<Option<usize>, Fault> {
+pub(super) fn whole(bytes: &[u8]) -> Result<Option<usize>, RecordError> {
     let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     let len = HEADER_BYTES + usize::from(u16::from_be_bytes([header[3], header[4]]));
     // RFC 8446 §5: an unknown type is refused before its length is used. Otherwise bytes that are not TLS at all, read as a
     // long length, would keep the connection waiting for a record that never completes.
     if !(20..=24).contains(&header[0]) {
-        return Err(Fault(alert::UNEXPECTED_MESSAGE));
+        return Err(RecordError(alert::UNEXPECTED_MESSAGE));
     }
     // Only the major version: the minor one is legacy and ignored (RFC 8446 §5.1).
     if header[1] != 3 {
-        return Err(Fault(alert::DECODE_ERROR));
+        return Err(RecordError(alert::DECODE_ERROR));
     }
     if len > RECORD_BYTES_MAX {
-        return Err(Fault(alert::RECORD_OVERFLOW));
+        return Err(RecordError(alert::RECORD_OVERFLOW));
     }
     Ok((bytes.len() >= len).then_some(len))
 }
@@ -89,28 +89,28 @@ impl Opener {
     }
 
     /// Decrypts a whole record in place. Returns its content type and the range of its content within `record`.
-    pub(super) fn open(&mut self, record: &mut [u8]) -> Result<(ContentType, Range<usize>), Fault> {
+    pub(super) fn open(&mut self, record: &mut [u8]) -> Result<(ContentType, Range<usize>), RecordError> {
         let (header, payload) = record.split_at_mut(HEADER_BYTES);
         let kind = ContentType::from(header[0]);
         // RFC 8446 §5.2: the outer type of a protected record is always application_data; the real type is inside.
         if self.version == ProtocolVersion::TLSv1_3 && kind != ContentType::ApplicationData {
-            return Err(Fault(alert::UNEXPECTED_MESSAGE));
+            return Err(RecordError(alert::UNEXPECTED_MESSAGE));
         }
         let base = payload.as_ptr().addr();
         // The version is always 3.3: TLS 1.2 authenticates the negotiated version, and the header's is ignored.
         let sealed = InboundOpaqueMessage::new(kind, ProtocolVersion::TLSv1_2, payload);
         let opened = self.decrypter.decrypt(sealed, self.sequence).map_err(|error| {
-            Fault(match error {
+            RecordError(match error {
                 Error::DecryptError => alert::BAD_RECORD_MAC,
                 Error::PeerSentOversizedRecord => alert::RECORD_OVERFLOW,
                 _ => alert::UNEXPECTED_MESSAGE,
             })
         })?;
         if opened.payload.len() > CONTENT_BYTES_MAX {
-            return Err(Fault(alert::RECORD_OVERFLOW));
+            return Err(RecordError(alert::RECORD_OVERFLOW));
         }
         // RFC 8446 §5.3: sequence numbers must not wrap.
-        self.sequence = self.sequence.checked_add(1).ok_or(Fault(alert::INTERNAL_ERROR))?;
+        self.sequence = self.sequence.checked_add(1).ok_or(RecordError(alert::INTERNAL_ERROR))?;
         // The content is a sub-slice of `payload`, at an offset that depends on the cipher. An empty one may point anywhere.
         let start = if opened.payload.is_empty() { 0 } else { opened.payload.as_ptr().addr() - base };
         let start = HEADER_BYTES + start;

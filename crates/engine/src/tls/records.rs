@@ -20,7 +20,7 @@ use rustls::{ConnectionTrafficSecrets, ContentType, Error, ExtractedSecrets, Pro
 
 use super::alert::{self, Meaning};
 use super::messages::{CLIENT_HELLO, HELLO_REQUEST, HandshakeMessage, KEY_UPDATE, Messages, NEW_SESSION_TICKET};
-use super::record::{Exhausted, Fault, Opener, Sealer, whole};
+use super::record::{Exhausted, Opener, RecordError, Sealer, whole};
 
 /// Maximum number of consecutive alerts, messages and empty records without content. A peer that sends more costs CPU time
 /// without progress, and the connection ends.
@@ -82,7 +82,7 @@ pub(super) enum ReceiveEnd {
     /// The peer aborted the connection with an alert of this description.
     PeerAborted(u8),
     /// The peer violated the protocol; the connection sends this alert.
-    Fault(Fault),
+    Fault(RecordError),
 }
 
 /// The record layer's state for both directions of one connection.
@@ -165,28 +165,30 @@ impl Records {
     fn handle_control(&mut self, kind: ContentType, content: &[u8]) {
         let result = match kind {
             // RFC 8446 §5.1: the parts of a handshake message must not be interleaved with other record types.
-            _ if self.messages.is_amid() && kind != ContentType::Handshake => Err(Fault(alert::UNEXPECTED_MESSAGE)),
+            _ if self.messages.is_amid() && kind != ContentType::Handshake => {
+                Err(RecordError(alert::UNEXPECTED_MESSAGE))
+            }
             ContentType::ApplicationData => count(&mut self.idle),
             ContentType::Alert => self.handle_alert(content),
             ContentType::Handshake => self.handle_handshake(content),
-            _ => Err(Fault(alert::UNEXPECTED_MESSAGE)),
+            _ => Err(RecordError(alert::UNEXPECTED_MESSAGE)),
         };
         if let Err(fault) = result {
             self.end = Some(ReceiveEnd::Fault(fault));
         }
     }
 
-    fn handle_alert(&mut self, content: &[u8]) -> Result<(), Fault> {
+    fn handle_alert(&mut self, content: &[u8]) -> Result<(), RecordError> {
         match alert::meaning(content, self.keys.is_tls13()) {
             Meaning::Closed => self.end = Some(ReceiveEnd::CloseNotify),
             Meaning::PeerAborted(description) => self.end = Some(ReceiveEnd::PeerAborted(description)),
             Meaning::Nothing => count(&mut self.idle)?,
-            Meaning::Wrong(description) => return Err(Fault(description)),
+            Meaning::Wrong(description) => return Err(RecordError(description)),
         }
         Ok(())
     }
 
-    fn handle_handshake(&mut self, content: &[u8]) -> Result<(), Fault> {
+    fn handle_handshake(&mut self, content: &[u8]) -> Result<(), RecordError> {
         let Self { opener, keys, messages, idle, is_update_owed, is_warning_owed, .. } = self;
         let expected = keys.expected();
         messages.feed(content, expected, |HandshakeMessage { kind, body, ends_record }| {
@@ -195,17 +197,17 @@ impl Records {
                 (KEY_UPDATE, keys) => {
                     // RFC 8446 §4.6.3: any other value is illegal_parameter. §5.1: a message before a key change must end
                     // its record, since the rest of that record would be under the old keys.
-                    let &[asked @ (0 | 1)] = body else { return Err(Fault(alert::ILLEGAL_PARAMETER)) };
+                    let &[asked @ (0 | 1)] = body else { return Err(RecordError(alert::ILLEGAL_PARAMETER)) };
                     if !ends_record {
-                        return Err(Fault(alert::UNEXPECTED_MESSAGE));
+                        return Err(RecordError(alert::UNEXPECTED_MESSAGE));
                     }
-                    let (sequence, secrets) = keys.next_rx().ok_or(Fault(alert::INTERNAL_ERROR))?;
-                    *opener = Opener::new(keys.suite(), sequence, secrets).ok_or(Fault(alert::INTERNAL_ERROR))?;
+                    let (sequence, secrets) = keys.next_rx().ok_or(RecordError(alert::INTERNAL_ERROR))?;
+                    *opener = Opener::new(keys.suite(), sequence, secrets).ok_or(RecordError(alert::INTERNAL_ERROR))?;
                     *is_update_owed |= asked == 1;
                     Ok(())
                 }
                 (NEW_SESSION_TICKET, Keys::Client(keys)) => keys.handle_new_session_ticket(body).map_err(|error| {
-                    Fault(match error {
+                    RecordError(match error {
                         Error::InvalidMessage(_) => alert::DECODE_ERROR,
                         _ => alert::ILLEGAL_PARAMETER,
                     })
@@ -263,9 +265,9 @@ impl Records {
 }
 
 /// Counts a record or message without content.
-fn count(idle: &mut u8) -> Result<(), Fault> {
+fn count(idle: &mut u8) -> Result<(), RecordError> {
     *idle += 1;
-    if *idle > IDLE_MAX { Err(Fault(alert::UNEXPECTED_MESSAGE)) } else { Ok(()) }
+    if *idle > IDLE_MAX { Err(RecordError(alert::UNEXPECTED_MESSAGE)) } else { Ok(()) }
 }
 
 #[cfg(test)]

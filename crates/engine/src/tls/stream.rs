@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 
 use super::alert;
 use super::inbound::RecordBuffer;
-use super::record::{ALERT_BYTES, Exhausted, Fault, RECORD_BYTES_MAX};
+use super::record::{ALERT_BYTES, Exhausted, RECORD_BYTES_MAX, RecordError};
 use super::records::{ReceiveEnd, Records};
 use crate::transport::{Received, Transport};
 use crate::worker::Core;
@@ -73,8 +73,8 @@ struct Unsent {
     content: usize,
 }
 
-impl From<Fault> for io::Error {
-    fn from(_: Fault) -> Self {
+impl From<RecordError> for io::Error {
+    fn from(_: RecordError) -> Self {
         io::ErrorKind::InvalidData.into()
     }
 }
@@ -100,7 +100,7 @@ impl TlsStream {
     /// Sends a fatal alert if the socket accepts it at once, and returns the fault as an error. While other sealed bytes are
     /// unsent, the alert cannot follow them without waiting, so it is omitted.
     #[cold]
-    fn refuse(&mut self, fault: Fault) -> io::Error {
+    fn refuse(&mut self, fault: RecordError) -> io::Error {
         let (tcp, session) = self.parts();
         if session.ending.replace(Ending::Over) == Ending::Open && session.unsent.is_none() {
             let mut record = [0; ALERT_BYTES];

@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use causeway_pipeline::worker::{DnsRecord, Families, Question, Resolver, Work, WorkKind, offload};
-use causeway_pipeline::{CallFault, Transport, Versions};
+use causeway_pipeline::{CallError, Transport, Versions};
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use tokio::io::AsyncWriteExt as _;
@@ -31,12 +31,12 @@ const SOCKET_FULL_PAUSE: Duration = Duration::from_millis(10);
 
 /// The task of a connection, from the first attempt to the close.
 pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
-    let mut attempt = Attempt { pool, link, fault: CallFault::Closed, has_failed: true };
+    let mut attempt = Attempt { pool, link, fault: CallError::Closed, has_failed: true };
     let Attempt { pool, link, .. } = &attempt;
     let limit = pool.transport.connect_timeout;
     let connected = match tokio::time::timeout(limit, reach(pool)).await {
         Ok(connected) => connected,
-        Err(_) => Err(CallFault::ConnectTimedOut),
+        Err(_) => Err(CallError::ConnectTimedOut),
     };
     match connected {
         Ok((Reached::Clear(stream), remote)) => {
@@ -65,7 +65,7 @@ pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
 struct Attempt {
     pool: Rc<UpstreamPool>,
     link: Rc<Link>,
-    fault: CallFault,
+    fault: CallError,
     has_failed: bool,
 }
 
@@ -84,7 +84,7 @@ enum Reached {
 }
 
 /// The second value is the remote address; `None` for a Unix socket.
-async fn reach(pool: &Rc<UpstreamPool>) -> Result<(Reached, Option<SocketAddr>), CallFault> {
+async fn reach(pool: &Rc<UpstreamPool>) -> Result<(Reached, Option<SocketAddr>), CallError> {
     let core = &pool.core;
     let (stream, remote) = match pool.address.strip_prefix(UNIX) {
         Some(path) => (connect_socket(path).await?, None),
@@ -112,15 +112,15 @@ async fn reach(pool: &Rc<UpstreamPool>) -> Result<(Reached, Option<SocketAddr>),
         return Ok((Reached::Clear(stream), remote));
     }
     let connector = connector(pool).await?;
-    let secured = connector.connect(core, stream).await.map_err(CallFault::Tls)?;
+    let secured = connector.connect(core, stream).await.map_err(CallError::Tls)?;
     if pool.transport.versions == Versions::Http2 && !secured.is_http2 {
-        return Err(CallFault::Tls("it does not speak HTTP/2".into()));
+        return Err(CallError::Tls("it does not speak HTTP/2".into()));
     }
     Ok((Reached::Protected(secured), remote))
 }
 
 /// Returns the pool's TLS client. The first call reads certificate files, so it runs on the file pool.
-async fn connector(pool: &Rc<UpstreamPool>) -> Result<Rc<Connector>, CallFault> {
+async fn connector(pool: &Rc<UpstreamPool>) -> Result<Rc<Connector>, CallError> {
     if let Some(connector) = &*pool.connector.borrow() {
         return Ok(Rc::clone(connector));
     }
@@ -130,8 +130,8 @@ async fn connector(pool: &Rc<UpstreamPool>) -> Result<Rc<Connector>, CallFault> 
         let host = if address.starts_with(UNIX) { None } else { Some(host_of(&address)) };
         Connector::new(spec, transport.versions, host)
     });
-    let made = making.map_err(|_| CallFault::Busy)?.await;
-    let made = Rc::new(made.unwrap_or(Err("creating the TLS client panicked".into())).map_err(CallFault::Tls)?);
+    let made = making.map_err(|_| CallError::Busy)?.await;
+    let made = Rc::new(made.unwrap_or(Err("creating the TLS client panicked".into())).map_err(CallError::Tls)?);
     *pool.connector.borrow_mut() = Some(Rc::clone(&made));
     Ok(made)
 }
@@ -142,7 +142,7 @@ fn host_of(address: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-async fn connect(core: &Rc<Core>, address: &str, transport: &Transport) -> Result<(TcpStream, SocketAddr), CallFault> {
+async fn connect(core: &Rc<Core>, address: &str, transport: &Transport) -> Result<(TcpStream, SocketAddr), CallError> {
     let addresses = match address.parse() {
         Ok(literal) => vec![literal],
         Err(_) => match &transport.resolver {
@@ -162,7 +162,7 @@ async fn connect(core: &Rc<Core>, address: &str, transport: &Transport) -> Resul
 
 /// Connects to one of a name's addresses. As in Go, the family of the first address has a head start, so that a network without
 /// the other family costs no more than that (RFC 8305). The fault is the first family's.
-async fn race(mut addresses: Vec<SocketAddr>, transport: &Transport) -> Result<(TcpStream, SocketAddr), CallFault> {
+async fn race(mut addresses: Vec<SocketAddr>, transport: &Transport) -> Result<(TcpStream, SocketAddr), CallError> {
     if transport.network_proxy.is_none() {
         addresses.retain(|address| transport.families.include(address));
     }
@@ -191,8 +191,8 @@ async fn race(mut addresses: Vec<SocketAddr>, transport: &Transport) -> Result<(
 }
 
 /// Tries one address after the other. The fault is the last one's.
-async fn in_turn(addresses: &[SocketAddr], transport: &Transport) -> Result<(TcpStream, SocketAddr), CallFault> {
-    let mut fault = CallFault::Resolve(io::ErrorKind::NotFound);
+async fn in_turn(addresses: &[SocketAddr], transport: &Transport) -> Result<(TcpStream, SocketAddr), CallError> {
+    let mut fault = CallError::Resolve(io::ErrorKind::NotFound);
     let local = transport.local_address;
     for &address in addresses.iter().filter(|address| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4())) {
         match connect_from(local, address).await {
@@ -212,16 +212,16 @@ async fn connect_from(local: Option<SocketAddr>, address: SocketAddr) -> io::Res
     socket.connect(address).await
 }
 
-fn connect_fault(error: &io::Error) -> CallFault {
+fn connect_fault(error: &io::Error) -> CallError {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::MFILE | Errno::NFILE) => CallFault::NoDescriptors,
-        _ => CallFault::Connect(error.kind()),
+        Some(Errno::MFILE | Errno::NFILE) => CallError::NoDescriptors,
+        _ => CallError::Connect(error.kind()),
     }
 }
 
 /// Connects to a Unix socket. The result is a [`TcpStream`] because that type only needs a stream socket: with one
 /// type, connections and TLS exist once for both networks. Options of TCP are never set on it.
-async fn connect_socket(path: &str) -> Result<TcpStream, CallFault> {
+async fn connect_socket(path: &str) -> Result<TcpStream, CallError> {
     let fault = connect_fault;
     // The abstract namespace: in the kernel's form the name begins with a zero byte.
     let address = match path.strip_prefix('@') {
@@ -244,27 +244,27 @@ async fn connect_socket(path: &str) -> Result<TcpStream, CallFault> {
     }
 }
 
-async fn resolve(core: &Rc<Core>, address: &str) -> Result<Vec<SocketAddr>, CallFault> {
-    let looking = core.worker().resolve(address).map_err(|_| CallFault::Busy)?;
+async fn resolve(core: &Rc<Core>, address: &str) -> Result<Vec<SocketAddr>, CallError> {
+    let looking = core.worker().resolve(address).map_err(|_| CallError::Busy)?;
     match looking.await {
         Some(Ok(addresses)) => Ok(addresses),
-        Some(Err(error)) => Err(CallFault::Resolve(error.kind())),
-        None => Err(CallFault::Resolve(io::ErrorKind::Other)),
+        Some(Err(error)) => Err(CallError::Resolve(error.kind())),
+        None => Err(CallError::Resolve(io::ErrorKind::Other)),
     }
 }
 
 /// Queries other DNS servers than the system's.
-async fn resolve_by(core: &Rc<Core>, address: &str, resolver: &Arc<Resolver>) -> Result<Vec<SocketAddr>, CallFault> {
+async fn resolve_by(core: &Rc<Core>, address: &str, resolver: &Arc<Resolver>) -> Result<Vec<SocketAddr>, CallError> {
     let port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or_default();
     let question = Question::Addresses { name: host_of(address).into(), families: Families::Both };
-    let looking = core.worker().look_up(question, Some(Arc::clone(resolver))).map_err(|_| CallFault::Busy)?;
+    let looking = core.worker().look_up(question, Some(Arc::clone(resolver))).map_err(|_| CallError::Busy)?;
     let records = match looking.await {
         Some(Ok(records)) => records,
         Some(Err(error)) => {
             tracing::debug!(address, %error, "a resolver has no address of an upstream");
-            return Err(CallFault::Resolve(io::ErrorKind::NotFound));
+            return Err(CallError::Resolve(io::ErrorKind::NotFound));
         }
-        None => return Err(CallFault::Resolve(io::ErrorKind::Other)),
+        None => return Err(CallError::Resolve(io::ErrorKind::Other)),
     };
     let addresses = records.into_iter().filter_map(|record| match record {
         DnsRecord::Address(ip) => Some(SocketAddr::new(ip, port)),
@@ -321,10 +321,10 @@ mod tests {
             let transport = Transport { fallback_delay: delay, ..Transport::default() };
             assert_eq!(race(vec![closed[0], open], &transport).await.unwrap().1, open);
             let fault = race(closed.to_vec(), &transport).await.unwrap_err();
-            assert_eq!(fault, CallFault::Connect(io::ErrorKind::ConnectionRefused));
+            assert_eq!(fault, CallError::Connect(io::ErrorKind::ConnectionRefused));
         }
         let nothing = race(Vec::new(), &Transport::default()).await.unwrap_err();
-        assert_eq!(nothing, CallFault::Resolve(io::ErrorKind::NotFound));
+        assert_eq!(nothing, CallError::Resolve(io::ErrorKind::NotFound));
     }
 
     // Caddy, network addresses: `tcp4/` and `tcp6/` select the addresses of a name.
@@ -335,9 +335,9 @@ mod tests {
         let of = |families| Transport { families, ..Transport::default() };
         assert_eq!(race(vec![closed, open], &of(Families::Ipv4)).await.unwrap().1, open);
         let fault = race(vec![closed, open], &of(Families::Ipv6)).await.unwrap_err();
-        assert_eq!(fault, CallFault::Connect(io::ErrorKind::ConnectionRefused));
+        assert_eq!(fault, CallError::Connect(io::ErrorKind::ConnectionRefused));
         let fault = race(vec![open], &of(Families::Ipv6)).await.unwrap_err();
-        assert_eq!(fault, CallFault::Resolve(io::ErrorKind::NotFound));
+        assert_eq!(fault, CallError::Resolve(io::ErrorKind::NotFound));
     }
 
     // Caddy, `local_address`: connections come from it; an address of the other family is of no use.
@@ -350,6 +350,6 @@ mod tests {
         assert!(race(vec![open], &from("[::1]:0")).await.is_err());
         // No address of this machine.
         let fault = race(vec![open], &from("192.0.2.1:0")).await.unwrap_err();
-        assert_eq!(fault, CallFault::Connect(io::ErrorKind::AddrNotAvailable));
+        assert_eq!(fault, CallError::Connect(io::ErrorKind::AddrNotAvailable));
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use causeway_pipeline::{CallFault, NetworkProxy, NetworkProxyProtocol};
+use causeway_pipeline::{CallError, NetworkProxy, NetworkProxyProtocol};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_socks::tcp::Socks5Stream;
@@ -24,7 +24,7 @@ pub(crate) fn authorization(proxy: &NetworkProxy) -> Option<Box<str>> {
 ///
 /// # Errors
 /// The proxy refuses, closes the connection, or breaks its protocol.
-pub(super) async fn tunnel(stream: TcpStream, proxy: &NetworkProxy, target: &str) -> Result<TcpStream, CallFault> {
+pub(super) async fn tunnel(stream: TcpStream, proxy: &NetworkProxy, target: &str) -> Result<TcpStream, CallError> {
     match proxy.protocol {
         NetworkProxyProtocol::Http => connect(stream, proxy, target).await,
         // The target is sent as a name, which the proxy resolves: this server may have no DNS for it.
@@ -40,7 +40,7 @@ pub(super) async fn tunnel(stream: TcpStream, proxy: &NetworkProxy, target: &str
     }
 }
 
-async fn connect(mut stream: TcpStream, proxy: &NetworkProxy, target: &str) -> Result<TcpStream, CallFault> {
+async fn connect(mut stream: TcpStream, proxy: &NetworkProxy, target: &str) -> Result<TcpStream, CallError> {
     let mut request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n");
     if let Some(authorization) = authorization(proxy) {
         request.push_str("Proxy-Authorization: ");
@@ -72,8 +72,8 @@ async fn connect(mut stream: TcpStream, proxy: &NetworkProxy, target: &str) -> R
     Err(fault(&format!("it answered CONNECT with '{}'", line.escape_ascii())))
 }
 
-fn fault(reason: &str) -> CallFault {
-    CallFault::NetworkProxy(reason.to_owned())
+fn fault(reason: &str) -> CallError {
+    CallError::NetworkProxy(reason.to_owned())
 }
 
 #[cfg(test)]

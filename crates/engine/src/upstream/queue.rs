@@ -10,7 +10,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Context as Task, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use causeway_pipeline::CallFault;
+use causeway_pipeline::CallError;
 
 use super::{UpstreamPool, WaitingCall};
 use crate::clock;
@@ -86,7 +86,7 @@ impl CallQueue {
             // The borrow ends before `fail`, which wakes the call's handler.
             let first = self.calls.borrow_mut().pop_front_if(|first| first.call.is_given_up() || is_late(first));
             match first {
-                Some(first) => first.call.fail(CallFault::QueueTimedOut),
+                Some(first) => first.call.fail(CallError::QueueTimedOut),
                 None => return,
             }
         }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use causeway_message::Chunk;
-use causeway_pipeline::{Body, BodyFault, BodyPart, BodyStream, FileSlice, Frame, IncomingBody, OpenFile, Worker};
+use causeway_pipeline::{Body, BodyError, BodyPart, BodyStream, FileSlice, Frame, IncomingBody, OpenFile, Worker};
 
 use super::byte_at;
 
-type Produced = Poll<Option<Result<Frame, BodyFault>>>;
+type Produced = Poll<Option<Result<Frame, BodyError>>>;
 
 /// Whether a stream announces its length.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub(crate) struct Failing(pub(crate) Option<Chunk>);
 
 impl BodyStream for Failing {
     fn poll_frame(&mut self, _task: &mut Task<'_>) -> Produced {
-        Poll::Ready(Some(self.0.take().map(Frame::Chunk).ok_or(BodyFault::Source)))
+        Poll::Ready(Some(self.0.take().map(Frame::Chunk).ok_or(BodyError::Source)))
     }
 }
 

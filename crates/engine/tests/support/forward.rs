@@ -14,7 +14,7 @@ use causeway_message::syntax::write_number;
 use causeway_message::{FieldValue, Method, StatusCode, names};
 use causeway_pipeline::upstream::CallEvent;
 use causeway_pipeline::{
-    Body, Call, CallFault, Context, Fault, Reason, Response, Step, TlsClient, Transport, Upstream, Versions,
+    Body, Call, CallError, Context, Fault, Reason, Response, Step, TlsClient, Transport, Upstream, Versions,
 };
 
 type UpstreamMap = HashMap<(u64, Versions, bool), Rc<dyn Upstream>>;
@@ -125,9 +125,9 @@ fn wait(cx: &mut Context, call: Call) -> Step {
         }
         Err(fault) => {
             let status = match &fault {
-                CallFault::RequestBody(fault) => return Step::Fail(Fault::body(*fault)),
-                CallFault::HeadTimedOut | CallFault::ConnectTimedOut => StatusCode::GATEWAY_TIMEOUT,
-                CallFault::Busy | CallFault::QueueTimedOut | CallFault::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+                CallError::RequestBody(fault) => return Step::Fail(Fault::body(*fault)),
+                CallError::HeadTimedOut | CallError::ConnectTimedOut => StatusCode::GATEWAY_TIMEOUT,
+                CallError::Busy | CallError::QueueTimedOut | CallError::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
                 _ => StatusCode::BAD_GATEWAY,
             };
             Step::Fail(Fault { status, reason: Reason::Text(fault.to_string().into()) })

@@ -11,7 +11,7 @@ use std::time::Duration;
 use causeway_message::{FieldMap, FieldValue, NameRef, StatusCode, names};
 use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{
-    BodyFault, BodyStream, Build, BuildError, Context, Fault, Frame, Handler, IncomingBody, Matched, Matcher, Outcome,
+    BodyError, BodyStream, Build, BuildError, Context, Fault, Frame, Handler, IncomingBody, Matched, Matcher, Outcome,
     Registry, Response, Sleep, Step, TlsFacts, Versions,
 };
 use futures_channel::oneshot;
@@ -392,8 +392,8 @@ fn collect(cx: &mut Context, enough: u64) -> Step {
             let chunk = cx.chunk(&words.get_ref()[..len]);
             Step::Respond(Response::chunk(StatusCode::OK, chunk))
         }
-        Some(BodyFault::Malformed) => Step::Fail(Fault::status(StatusCode::BAD_REQUEST)),
-        Some(BodyFault::TimedOut) => Step::Fail(Fault::status(StatusCode::REQUEST_TIMEOUT)),
+        Some(BodyError::Malformed) => Step::Fail(Fault::status(StatusCode::BAD_REQUEST)),
+        Some(BodyError::TimedOut) => Step::Fail(Fault::status(StatusCode::REQUEST_TIMEOUT)),
         Some(_) => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
     })
 }
@@ -425,7 +425,7 @@ pub(crate) fn collected(bytes: &[u8]) -> String {
 
 /// Waits for the test, then reads the body frame by frame and yields before each.
 fn slowly(cx: &mut Context, given: &Given) -> Step {
-    async fn next(body: &mut IncomingBody) -> Option<Result<Frame, BodyFault>> {
+    async fn next(body: &mut IncomingBody) -> Option<Result<Frame, BodyError>> {
         let mut yielded = false;
         poll_fn(move |task| {
             if !std::mem::replace(&mut yielded, true) {

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::rc::Rc;
 
 use causeway_fastcgi::{FastCgiClient, FastCgiEvent, Limits, put_parameter};
-use causeway_message::{BodyLength, Chunk, Framing, Method, ResponseHead, StreamId, Unopened, WaitsFor, WriteList};
+use causeway_message::{BodyLength, Chunk, Framing, Method, OpenError, ResponseHead, StreamId, WaitsFor, WriteList};
 
 pub const ONE: StreamId = StreamId(1);
 
@@ -104,7 +104,7 @@ impl Application {
         application
     }
 
-    pub fn start_request(&mut self, method: Method<'_>, framing: Framing) -> Result<StreamId, Unopened> {
+    pub fn start_request(&mut self, method: Method<'_>, framing: Framing) -> Result<StreamId, OpenError> {
         self.client.open(&parameters(&[("A", "1")]), method, framing, &mut self.out)
     }
 

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::value::Value;
 
 /// A value of a basic kind. Integers of both signs compare with each other.
@@ -35,12 +35,12 @@ fn is_nil(value: &Value) -> bool {
     }
 }
 
-fn incompatible(a: &Value, b: &Value) -> Failure {
+fn incompatible(a: &Value, b: &Value) -> FunctionError {
     format!("incompatible types for comparison: {} and {}", a.type_name(), b.type_name()).into()
 }
 
 /// Returns whether the first value equals one of the others.
-pub(crate) fn is_equal(args: &[Value]) -> Result<bool, Failure> {
+pub(crate) fn is_equal(args: &[Value]) -> Result<bool, FunctionError> {
     let (first, others) = args.split_first().ok_or("missing argument for comparison")?;
     if others.is_empty() {
         return Err("missing argument for comparison".into());
@@ -59,7 +59,7 @@ pub(crate) fn is_equal(args: &[Value]) -> Result<bool, Failure> {
     Ok(false)
 }
 
-fn is_same(a: &Value, b: &Value) -> Result<bool, Failure> {
+fn is_same(a: &Value, b: &Value) -> Result<bool, FunctionError> {
     if is_nil(a) || is_nil(b) {
         return Ok(is_nil(a) == is_nil(b));
     }
@@ -70,7 +70,7 @@ fn is_same(a: &Value, b: &Value) -> Result<bool, Failure> {
 }
 
 /// Returns whether the first value is less than the second.
-pub(super) fn is_less(a: &Value, b: &Value) -> Result<bool, Failure> {
+pub(super) fn is_less(a: &Value, b: &Value) -> Result<bool, FunctionError> {
     let invalid = "invalid type for comparison";
     match (Basic::of(a).ok_or(invalid)?, Basic::of(b).ok_or(invalid)?) {
         (Basic::Int(a), Basic::Int(b)) => Ok(a < b),
@@ -82,6 +82,6 @@ pub(super) fn is_less(a: &Value, b: &Value) -> Result<bool, Failure> {
 }
 
 /// Returns whether the first value is neither less than the second nor equal to it, as Go's `gt` does.
-pub(super) fn is_greater(a: &Value, b: &Value) -> Result<bool, Failure> {
+pub(super) fn is_greater(a: &Value, b: &Value) -> Result<bool, FunctionError> {
     Ok(!(is_less(a, b)? || is_equal(&[a.clone(), b.clone()])?))
 }

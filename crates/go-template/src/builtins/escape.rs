@@ -2,17 +2,17 @@
 
 use std::fmt::Write;
 
-use crate::budget::{Exhausted, Text};
-use crate::error::Failure;
+use crate::budget::{LimitError, Text};
+use crate::error::FunctionError;
 use crate::format::is_printable;
 use crate::functions::Call;
 use crate::print;
 use crate::value::Value;
 
-type Escape = fn(&mut Text<'_>, &[u8]) -> Result<(), Exhausted>;
+type Escape = fn(&mut Text<'_>, &[u8]) -> Result<(), LimitError>;
 
 /// Prints the arguments as `print` does, and escapes the text.
-pub(super) fn with(call: &mut Call<'_>, args: &[Value], escape: Escape) -> Result<Value, Failure> {
+pub(super) fn with(call: &mut Call<'_>, args: &[Value], escape: Escape) -> Result<Value, FunctionError> {
     // An absent value prints as nothing, unlike with `print`.
     let printed = match args {
         [Value::String(text)] => text.to_vec(),
@@ -25,7 +25,7 @@ pub(super) fn with(call: &mut Call<'_>, args: &[Value], escape: Escape) -> Resul
 }
 
 /// Escapes for HTML: the characters that end text or a value in quotes.
-pub(super) fn html(out: &mut Text<'_>, text: &[u8]) -> Result<(), Exhausted> {
+pub(super) fn html(out: &mut Text<'_>, text: &[u8]) -> Result<(), LimitError> {
     for byte in text {
         match byte {
             b'"' => out.push(b"&#34;")?,
@@ -41,7 +41,7 @@ pub(super) fn html(out: &mut Text<'_>, text: &[u8]) -> Result<(), Exhausted> {
 }
 
 /// Escapes for a string of JavaScript.
-pub(super) fn js(out: &mut Text<'_>, text: &[u8]) -> Result<(), Exhausted> {
+pub(super) fn js(out: &mut Text<'_>, text: &[u8]) -> Result<(), LimitError> {
     for chunk in bstr::ByteSlice::utf8_chunks(text) {
         for c in chunk.valid().chars() {
             match c {
@@ -66,7 +66,7 @@ pub(super) fn js(out: &mut Text<'_>, text: &[u8]) -> Result<(), Exhausted> {
 }
 
 /// Escapes for the query of a URL.
-pub(super) fn urlquery(out: &mut Text<'_>, text: &[u8]) -> Result<(), Exhausted> {
+pub(super) fn urlquery(out: &mut Text<'_>, text: &[u8]) -> Result<(), LimitError> {
     for byte in text {
         match byte {
             b' ' => out.push(b"+")?,

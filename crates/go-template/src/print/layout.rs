@@ -2,7 +2,7 @@
 
 use super::float;
 use super::verb::{Flags, Printer};
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::format::{is_printable, quoted, quoted_ascii, quoted_char};
 
 fn characters(text: &[u8]) -> usize {
@@ -10,12 +10,12 @@ fn characters(text: &[u8]) -> usize {
 }
 
 impl Printer<'_> {
-    fn padding(&mut self, count: usize, allows_zero: bool) -> Result<(), Failure> {
+    fn padding(&mut self, count: usize, allows_zero: bool) -> Result<(), FunctionError> {
         let byte = if self.flags.zero && !self.flags.minus && allows_zero { b"0" } else { b" " };
         Ok(self.out.repeat(byte, count)?)
     }
 
-    pub(super) fn pad(&mut self, text: &[u8], allows_zero: bool) -> Result<(), Failure> {
+    pub(super) fn pad(&mut self, text: &[u8], allows_zero: bool) -> Result<(), FunctionError> {
         let width = match self.flags.width {
             Some(width) => width.saturating_sub(characters(text)),
             None => 0,
@@ -35,11 +35,11 @@ impl Printer<'_> {
         &text[..end]
     }
 
-    pub(super) fn string(&mut self, text: &[u8]) -> Result<(), Failure> {
+    pub(super) fn string(&mut self, text: &[u8]) -> Result<(), FunctionError> {
         self.pad(self.cut(text), true)
     }
 
-    pub(super) fn quoted(&mut self, text: &[u8]) -> Result<(), Failure> {
+    pub(super) fn quoted(&mut self, text: &[u8]) -> Result<(), FunctionError> {
         let text = self.cut(text);
         let is_raw = self.flags.sharp
             && std::str::from_utf8(text)
@@ -55,7 +55,7 @@ impl Printer<'_> {
     }
 
     /// The bytes in hexadecimal.
-    pub(super) fn bytes(&mut self, text: &[u8], upper: bool) -> Result<(), Failure> {
+    pub(super) fn bytes(&mut self, text: &[u8], upper: bool) -> Result<(), FunctionError> {
         let Flags { sharp, space, width, minus, precision, .. } = self.flags;
         let text = &text[..text.len().min(precision.unwrap_or(usize::MAX))];
         let prefix: &[u8] = match (sharp, upper) {
@@ -85,7 +85,7 @@ impl Printer<'_> {
     }
 
     /// An integer: `digits` without sign or prefix in a base.
-    pub(super) fn integer(&mut self, value: i128, base: u32, verb: char) -> Result<(), Failure> {
+    pub(super) fn integer(&mut self, value: i128, base: u32, verb: char) -> Result<(), FunctionError> {
         let Flags { sharp, zero, minus, plus, space, width, precision, .. } = self.flags;
         let (is_negative, number) = (value < 0, value.unsigned_abs());
         let mut digits_min = 0;
@@ -129,7 +129,7 @@ impl Printer<'_> {
     }
 
     /// `U+0041`, with `%#U` also the character.
-    pub(super) fn unicode(&mut self, value: i128) -> Result<(), Failure> {
+    pub(super) fn unicode(&mut self, value: i128) -> Result<(), FunctionError> {
         let number = value as u64;
         let least = self.flags.precision.unwrap_or(4).max(4);
         let digits = format!("{number:X}");
@@ -145,16 +145,16 @@ impl Printer<'_> {
         self.pad(&shown.into_bytes(), false)
     }
 
-    pub(super) fn character(&mut self, value: i128) -> Result<(), Failure> {
+    pub(super) fn character(&mut self, value: i128) -> Result<(), FunctionError> {
         self.pad(to_char(value).encode_utf8(&mut [0; 4]).as_bytes(), true)
     }
 
-    pub(super) fn quoted_character(&mut self, value: i128) -> Result<(), Failure> {
+    pub(super) fn quoted_character(&mut self, value: i128) -> Result<(), FunctionError> {
         let shown = quoted_char(to_char(value), self.flags.plus);
         self.pad(shown.as_bytes(), true)
     }
 
-    pub(super) fn float(&mut self, value: f64, verb: char, default: Option<usize>) -> Result<(), Failure> {
+    pub(super) fn float(&mut self, value: f64, verb: char, default: Option<usize>) -> Result<(), FunctionError> {
         let Flags { sharp, zero, minus, plus, space, width, precision, .. } = self.flags;
         // The parts of a number are made before they count, so that the bound of the precision bounds them.
         let precision = precision.or(default);

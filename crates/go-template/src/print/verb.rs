@@ -1,7 +1,7 @@
 //! A value by a verb.
 
-use crate::budget::{Budget, Exhausted, Text, VALUE_DEPTH_MAX};
-use crate::error::Failure;
+use crate::budget::{Budget, LimitError, Text, VALUE_DEPTH_MAX};
+use crate::error::FunctionError;
 use crate::value::{IntegerType, Value};
 
 /// The flags of a verb, its width and its precision.
@@ -38,7 +38,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Prints an argument.
-    pub(super) fn argument(&mut self, value: &Value, verb: char) -> Result<(), Failure> {
+    pub(super) fn argument(&mut self, value: &Value, verb: char) -> Result<(), FunctionError> {
         match value {
             Value::Absent | Value::Nil if matches!(verb, 'T' | 'v') => self.pad(b"<nil>", true),
             Value::Absent | Value::Nil => self.bad_verb(value, verb),
@@ -47,7 +47,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    fn bad_verb(&mut self, value: &Value, verb: char) -> Result<(), Failure> {
+    fn bad_verb(&mut self, value: &Value, verb: char) -> Result<(), FunctionError> {
         self.is_erroring = true;
         self.out.push(format!("%!{verb}(").as_bytes())?;
         if matches!(value, Value::Absent | Value::Nil) {
@@ -61,9 +61,9 @@ impl<'a> Printer<'a> {
         Ok(())
     }
 
-    fn value(&mut self, value: &Value, verb: char, depth: u32) -> Result<(), Failure> {
+    fn value(&mut self, value: &Value, verb: char, depth: u32) -> Result<(), FunctionError> {
         if depth > VALUE_DEPTH_MAX {
-            return Err(Exhausted::ValueDepth.into());
+            return Err(LimitError::ValueDepth.into());
         }
         self.out.budget().spend(1)?;
         match value {
@@ -139,7 +139,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    fn text(&mut self, value: &Value, text: &[u8], verb: char) -> Result<(), Failure> {
+    fn text(&mut self, value: &Value, text: &[u8], verb: char) -> Result<(), FunctionError> {
         match verb {
             'v' if self.flags.sharp_v => self.quoted(text),
             'v' | 's' => self.string(text),
@@ -152,14 +152,14 @@ impl<'a> Printer<'a> {
     }
 
     /// `%#v` of an integer without sign.
-    fn unsigned_source(&mut self, number: i128) -> Result<(), Failure> {
+    fn unsigned_source(&mut self, number: i128) -> Result<(), FunctionError> {
         let sharp = std::mem::replace(&mut self.flags.sharp, true);
         let result = self.integer(number, 16, 'v');
         self.flags.sharp = sharp;
         result
     }
 
-    fn number(&mut self, value: &Value, number: i128, verb: char) -> Result<(), Failure> {
+    fn number(&mut self, value: &Value, number: i128, verb: char) -> Result<(), FunctionError> {
         match verb {
             'v' | 'd' => self.integer(number, 10, verb),
             'b' => self.integer(number, 2, verb),

@@ -2,7 +2,7 @@
 
 use super::letters::{self, LETTER, LOWER, NUMBER, PUNCTUATION, TITLE, UPPER, decode, letters, mapped};
 use super::{STRING, fixed, text};
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::functions::{Call, Row, Type};
 use crate::value::Value;
 
@@ -24,7 +24,7 @@ pub(super) static ROWS: &[Row] = &[
 ];
 
 /// Changes a text to one of at most three times its bytes.
-fn changed(call: &Call<'_>, value: &Value, change: impl Fn(&[u8]) -> Vec<u8>) -> Result<Value, Failure> {
+fn changed(call: &Call<'_>, value: &Value, change: impl Fn(&[u8]) -> Vec<u8>) -> Result<Value, FunctionError> {
     let text = text(value);
     call.allocate(text.len())?;
     call.spend(text.len() / 8)?;
@@ -319,7 +319,7 @@ fn wrapped(
     separator: &[u8],
     value: &Value,
     long_words: LongWords,
-) -> Result<Value, Failure> {
+) -> Result<Value, FunctionError> {
     let separator = if separator.is_empty() { b"\n" } else { separator };
     let width = usize::try_from(width.as_integer().unwrap_or(0)).unwrap_or(0).max(1);
     let mut rest = text(value);

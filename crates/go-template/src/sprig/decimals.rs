@@ -4,7 +4,7 @@ use num_bigint::{BigInt, Sign};
 
 use super::numbers::float64;
 use super::{ANY, fixed, variadic};
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::functions::{Call, Row, Type};
 use crate::value::Value;
 
@@ -30,10 +30,10 @@ struct Decimal {
     exponent: i32,
 }
 
-type Operation = fn(&Decimal, &Decimal) -> Result<Decimal, Failure>;
+type Operation = fn(&Decimal, &Decimal) -> Result<Decimal, FunctionError>;
 
 /// Applies an operation to a number and each argument, and rounds the result to a float.
-fn calculated(call: &Call<'_>, first: f64, args: &[Value], operation: Operation) -> Result<Value, Failure> {
+fn calculated(call: &Call<'_>, first: f64, args: &[Value], operation: Operation) -> Result<Value, FunctionError> {
     let mut result = Decimal::of(first)?;
     for arg in args {
         // Exact products grow with each factor, so they count as memory.
@@ -50,7 +50,7 @@ fn power(exponent: u32) -> BigInt {
 
 impl Decimal {
     /// Takes the shortest digits that identify the float.
-    fn of(value: f64) -> Result<Self, Failure> {
+    fn of(value: f64) -> Result<Self, FunctionError> {
         if !value.is_finite() {
             return Err("Cannot create a Decimal from a number that is not finite".into());
         }
@@ -66,18 +66,18 @@ impl Decimal {
         &self.digits * power(self.exponent.abs_diff(exponent))
     }
 
-    fn plus(&self, other: &Self) -> Result<Self, Failure> {
+    fn plus(&self, other: &Self) -> Result<Self, FunctionError> {
         let exponent = self.exponent.min(other.exponent);
         Ok(Self { digits: self.with_exponent(exponent) + other.with_exponent(exponent), exponent })
     }
 
-    fn times(&self, other: &Self) -> Result<Self, Failure> {
+    fn times(&self, other: &Self) -> Result<Self, FunctionError> {
         let exponent = self.exponent.checked_add(other.exponent).ok_or("the exponent is too large")?;
         Ok(Self { digits: &self.digits * &other.digits, exponent })
     }
 
     /// Divides, and rounds half away from 0.
-    fn divided(&self, other: &Self) -> Result<Self, Failure> {
+    fn divided(&self, other: &Self) -> Result<Self, FunctionError> {
         if other.digits.sign() == Sign::NoSign {
             return Err("decimal division by 0".into());
         }

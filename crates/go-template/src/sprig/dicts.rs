@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{ANY, fixed, is_empty, is_nil, shown, text, variadic};
-use crate::budget::{Exhausted, VALUE_DEPTH_MAX};
-use crate::error::Failure;
+use crate::budget::{LimitError, VALUE_DEPTH_MAX};
+use crate::error::FunctionError;
 use crate::functions::{Call, Row, Type};
 use crate::value::{Element, List, Map, Tree, Value};
 
@@ -65,7 +65,7 @@ pub(super) static ROWS: &[Row] = &[
     }),
 ];
 
-fn map(value: &Value) -> Result<Map, Failure> {
+fn map(value: &Value) -> Result<Map, FunctionError> {
     match value.resolved() {
         Value::Map(map) => Ok(map),
         other => Err(format!("wrong type: found {}, expected a dictionary", other.type_name()).into()),
@@ -73,14 +73,14 @@ fn map(value: &Value) -> Result<Map, Failure> {
 }
 
 /// Returns the value of a key. Comparing keys takes time.
-fn found(call: &Call<'_>, dictionary: &Value, key: &Value) -> Result<Option<Value>, Failure> {
+fn found(call: &Call<'_>, dictionary: &Value, key: &Value) -> Result<Option<Value>, FunctionError> {
     call.spend(text(key).len() / 64)?;
     Ok(map(dictionary)?.value(text(key)))
 }
 
 /// Returns the key of a new entry. It shares the bytes of a string, but is charged as a copy: the dictionary compares it with
 /// other keys, which takes as long.
-fn key(call: &Call<'_>, value: &Value) -> Result<Arc<[u8]>, Failure> {
+fn key(call: &Call<'_>, value: &Value) -> Result<Arc<[u8]>, FunctionError> {
     match value {
         Value::String(text) => {
             call.allocate(text.len())?;
@@ -91,7 +91,7 @@ fn key(call: &Call<'_>, value: &Value) -> Result<Arc<[u8]>, Failure> {
 }
 
 /// Sets a key, unless the dictionary would then be within itself and never be freed.
-fn insert(call: &Call<'_>, map: &Map, key: Arc<[u8]>, value: Value) -> Result<(), Failure> {
+fn insert(call: &Call<'_>, map: &Map, key: Arc<[u8]>, value: Value) -> Result<(), FunctionError> {
     call.allocate(ENTRY_BYTES)?;
     if reaches(call, &value, map)? {
         return Err("a dictionary cannot be within itself".into());
@@ -101,7 +101,7 @@ fn insert(call: &Call<'_>, map: &Map, key: Arc<[u8]>, value: Value) -> Result<()
 }
 
 /// Returns whether a dictionary is a value, or within it.
-fn reaches(call: &Call<'_>, value: &Value, target: &Map) -> Result<bool, Failure> {
+fn reaches(call: &Call<'_>, value: &Value, target: &Map) -> Result<bool, FunctionError> {
     let mut pending = vec![value.clone()];
     while let Some(value) = pending.pop() {
         call.spend(1)?;
@@ -116,7 +116,7 @@ fn reaches(call: &Call<'_>, value: &Value, target: &Map) -> Result<bool, Failure
 }
 
 /// Returns the entries whose names are given, or the others.
-fn filtered(call: &Call<'_>, args: &[Value], keeps_named: bool) -> Result<Value, Failure> {
+fn filtered(call: &Call<'_>, args: &[Value], keeps_named: bool) -> Result<Value, FunctionError> {
     let map = map(&args[0])?;
     let entries = map.entries();
     call.allocate(ENTRY_BYTES * entries.len())?;
@@ -129,7 +129,7 @@ fn filtered(call: &Call<'_>, args: &[Value], keeps_named: bool) -> Result<Value,
     Ok(Value::Map(Map::new(kept.collect(), Element::Any)))
 }
 
-fn merged(call: &Call<'_>, args: &[Value], overwrites: bool) -> Result<Value, Failure> {
+fn merged(call: &Call<'_>, args: &[Value], overwrites: bool) -> Result<Value, FunctionError> {
     let target = map(&args[0])?;
     for source in &args[1..] {
         merge(call, &target, &map(source)?, overwrites, VALUE_DEPTH_MAX)?;
@@ -139,8 +139,8 @@ fn merged(call: &Call<'_>, args: &[Value], overwrites: bool) -> Result<Value, Fa
 
 /// Mergo: adds the entries of `source` whose key the target does not have, or has with an empty value; if `overwrites`, all
 /// of them. Dictionaries within both are merged.
-fn merge(call: &Call<'_>, target: &Map, source: &Map, overwrites: bool, depth: u32) -> Result<(), Failure> {
-    let depth = depth.checked_sub(1).ok_or(Exhausted::ValueDepth)?;
+fn merge(call: &Call<'_>, target: &Map, source: &Map, overwrites: bool, depth: u32) -> Result<(), FunctionError> {
+    let depth = depth.checked_sub(1).ok_or(LimitError::ValueDepth)?;
     let is_typed = target.element() != Element::Any && target.element() != source.element();
     call.allocate(ENTRY_BYTES * source.entries().len())?;
     let entries: Vec<_> = source.entries().iter().map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -172,7 +172,7 @@ fn merge(call: &Call<'_>, target: &Map, source: &Map, overwrites: bool, depth: u
     Ok(())
 }
 
-fn deep_copy(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn deep_copy(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     if is_nil(&args[0]) {
         return Err("reflect: call of reflect.Value.Type on zero Value".into());
     }
@@ -180,8 +180,8 @@ fn deep_copy(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
 }
 
 /// Copies a value with all containers within it.
-fn copied(call: &Call<'_>, value: &Value, depth: u32) -> Result<Value, Failure> {
-    let depth = depth.checked_sub(1).ok_or(Exhausted::ValueDepth)?;
+fn copied(call: &Call<'_>, value: &Value, depth: u32) -> Result<Value, FunctionError> {
+    let depth = depth.checked_sub(1).ok_or(LimitError::ValueDepth)?;
     call.spend(1)?;
     call.allocate(value.size())?;
     Ok(match value {
@@ -193,14 +193,14 @@ fn copied(call: &Call<'_>, value: &Value, depth: u32) -> Result<Value, Failure> 
         Value::Map(map) => {
             let entries = map.entries();
             let entries = entries.iter().map(|(key, value)| Ok((key.clone(), copied(call, value, depth)?)));
-            Value::Map(Map::new(entries.collect::<Result<_, Failure>>()?, map.element()))
+            Value::Map(Map::new(entries.collect::<Result<_, FunctionError>>()?, map.element()))
         }
         other => other.clone(),
     })
 }
 
 /// Returns the value at the end of a path of keys, or the default that comes after them and before the dictionary.
-fn dig(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn dig(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let [keys @ .., default, dict] = args else { return Err("dig needs at least three arguments".into()) };
     if keys.is_empty() {
         return Err("dig needs at least three arguments".into());
@@ -223,6 +223,6 @@ fn dig(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     Ok(step)
 }
 
-fn not_a_map(value: &Value) -> Failure {
+fn not_a_map(value: &Value) -> FunctionError {
     format!("interface conversion: interface {{}} is {}, not map[string]interface {{}}", value.type_name()).into()
 }

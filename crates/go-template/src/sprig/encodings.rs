@@ -8,7 +8,7 @@ use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
 use super::{STRING, fixed, text};
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::functions::{Call, Row};
 use crate::value::Value;
 
@@ -41,7 +41,7 @@ pub(super) static ROWS: &[Row] = &[
     fixed("sha512sum", STRING, |call, args| digest::<Sha512>(call, &args[0])),
 ];
 
-fn digest<D: Digest>(call: &Call<'_>, value: &Value) -> Result<Value, Failure> {
+fn digest<D: Digest>(call: &Call<'_>, value: &Value) -> Result<Value, FunctionError> {
     call.spend(1 + text(value).len() / 16)?;
     let mut shown = String::new();
     for byte in D::digest(text(value)).iter() {

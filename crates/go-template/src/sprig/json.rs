@@ -7,7 +7,7 @@ mod read;
 mod write;
 
 use super::{ANY, STRING, fixed, text};
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::functions::Row;
 use crate::value::Value;
 
@@ -28,7 +28,7 @@ pub(super) static ROWS: &[Row] = &[
     fixed("toRawJson", ANY, |call, args| supported(written(call, &args[0], Form::Raw)?)),
 ];
 
-fn supported(written: Written) -> Result<Value, Failure> {
+fn supported(written: Written) -> Result<Value, FunctionError> {
     match written.unsupported {
         Some(value) => Err(format!("json: unsupported value: {value}").into()),
         None => Ok(written.text.into()),

@@ -1,7 +1,7 @@
 //! Arithmetic. Integers are `int64`, and overflow wraps, as in Go.
 
 use super::{ANY, fixed, shown, text, variadic};
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::functions::{Call, Row, Type};
 use crate::parse::number;
 use crate::value::{Element, IntegerType, List, Value};
@@ -99,7 +99,7 @@ pub(super) fn float64(value: &Value) -> f64 {
     }
 }
 
-fn maximum(_: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn maximum(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     Ok(integer(args.iter().map(int64).max().unwrap_or(0)))
 }
 
@@ -116,7 +116,7 @@ fn larger(a: f64, b: f64) -> f64 {
     }
 }
 
-fn divided(args: &[Value], divide: fn(i64, i64) -> i64) -> Result<Value, Failure> {
+fn divided(args: &[Value], divide: fn(i64, i64) -> i64) -> Result<Value, FunctionError> {
     match int64(&args[1]) {
         0 => Err("runtime error: integer divide by zero".into()),
         divisor => Ok(integer(divide(int64(&args[0]), divisor))),
@@ -124,7 +124,7 @@ fn divided(args: &[Value], divide: fn(i64, i64) -> i64) -> Result<Value, Failure
 }
 
 /// Makes the integers from `start` to before `end`.
-fn steps(call: &Call<'_>, start: i64, end: i64, step: i64) -> Result<Vec<Value>, Failure> {
+fn steps(call: &Call<'_>, start: i64, end: i64, step: i64) -> Result<Vec<Value>, FunctionError> {
     let mut items = Vec::new();
     let mut next = Some(start);
     while let Some(number) = next.filter(|number| if step > 0 { *number < end } else { step < 0 && *number > end }) {
@@ -136,7 +136,7 @@ fn steps(call: &Call<'_>, start: i64, end: i64, step: i64) -> Result<Vec<Value>,
 }
 
 /// Returns the integers from a first to a last one, with spaces between them, as the shell command `seq`.
-fn sequence(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn sequence(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let numbers: Vec<i64> = args.iter().map(|value| value.as_integer().unwrap_or(0)).collect();
     let direction = |first: i64, last: i64| if last < first { -1 } else { 1 };
     let (first, step, last) = match *numbers.as_slice() {

@@ -1,7 +1,7 @@
 //! Paths, as Go's package `path`, which on Unix agrees with `path/filepath`.
 
 use super::{STRING, fixed, text};
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::functions::{Call, Row};
 use crate::value::Value;
 
@@ -19,7 +19,7 @@ pub(super) static ROWS: &[Row] = &[
 ];
 
 /// Returns the last element; `/` if there are only slashes, and `.` for an empty path.
-fn base(_: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn base(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let path = text(&args[0]);
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let start = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
@@ -31,25 +31,25 @@ fn base(_: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     .into())
 }
 
-fn dir(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn dir(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let path = text(&args[0]);
     let end = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     clean(call, &path[..end])
 }
 
 /// Returns the end of the last element from its last point.
-fn ext(_: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn ext(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let path = text(&args[0]);
     let found = path.iter().rposition(|byte| matches!(byte, b'.' | b'/')).filter(|at| path[*at] == b'.');
     Ok(path[found.unwrap_or(path.len())..].into())
 }
 
-fn is_absolute(_: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn is_absolute(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     Ok(Value::Bool(text(&args[0]).starts_with(b"/")))
 }
 
 /// Returns the shortest path of the same meaning, without looking at files.
-fn clean(call: &Call<'_>, path: &[u8]) -> Result<Value, Failure> {
+fn clean(call: &Call<'_>, path: &[u8]) -> Result<Value, FunctionError> {
     call.spend(path.len() / 16)?;
     call.allocate(path.len())?;
     let is_absolute = path.starts_with(b"/");

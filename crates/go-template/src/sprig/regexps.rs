@@ -11,7 +11,7 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 
 use super::letters::{DIGIT, LETTER};
 use super::{STRING, fixed, text};
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::functions::{Call, Row, Type};
 use crate::value::{Element, List, Value};
 
@@ -75,7 +75,7 @@ struct TextPattern {
 
 impl TextPattern {
     /// Compiles an expression, or takes it from those that the execution has. The outer failure is that of the budget.
-    fn compile(call: &Call<'_>, value: &Value) -> Result<Result<Rc<Self>, Failure>, Failure> {
+    fn compile(call: &Call<'_>, value: &Value) -> Result<Result<Rc<Self>, FunctionError>, FunctionError> {
         let source = text(value);
         call.spend(1 + source.len() / 64)?;
         let Expressions(known) = &call.budget().expressions;
@@ -119,7 +119,7 @@ impl TextPattern {
     }
 
     /// Uses the steps of a search to the end of the subject, which is the first one or a repeated one.
-    fn spend(&self, call: &Call<'_>, bytes: usize, is_first: bool) -> Result<(), Failure> {
+    fn spend(&self, call: &Call<'_>, bytes: usize, is_first: bool) -> Result<(), FunctionError> {
         // One search is linear. Each search for a further match may look at the whole rest, but most of them do not. Few states
         // are fast to search with.
         let (states, share) = if is_first { (self.states.max(8), 64) } else { (self.states, 256) };
@@ -152,7 +152,7 @@ struct Subject<'t> {
 }
 
 impl<'t> Subject<'t> {
-    fn of(call: &Call<'_>, value: &'t Value) -> Result<Self, Failure> {
+    fn of(call: &Call<'_>, value: &'t Value) -> Result<Self, FunctionError> {
         let original = text(value);
         call.allocate(original.len())?;
         if let Ok(text) = std::str::from_utf8(original) {
@@ -187,13 +187,13 @@ impl<'t> Subject<'t> {
     }
 }
 
-fn is_match(call: &Call<'_>, pattern: &TextPattern, value: &Value) -> Result<Value, Failure> {
+fn is_match(call: &Call<'_>, pattern: &TextPattern, value: &Value) -> Result<Value, FunctionError> {
     let subject = Subject::of(call, value)?;
     pattern.spend(call, subject.text.len(), true)?;
     Ok(Value::Bool(pattern.regex.is_match(&subject.text)))
 }
 
-fn find(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn find(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let (pattern, subject) = (TextPattern::compile(call, &args[0])??, Subject::of(call, &args[1])?);
     pattern.spend(call, subject.text.len(), true)?;
     let found = pattern.regex.find(&subject.text).map_or(0..0, |found| found.range());
@@ -206,7 +206,7 @@ fn matches(
     pattern: &TextPattern,
     subject: &Subject<'_>,
     count: i64,
-) -> Result<Vec<Range<usize>>, Failure> {
+) -> Result<Vec<Range<usize>>, FunctionError> {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     let (mut found, mut at, mut end_before) = (Vec::new(), 0, None);
     while found.len() < count && at <= subject.text.len() {
@@ -223,12 +223,12 @@ fn matches(
     Ok(found)
 }
 
-fn texts(call: &Call<'_>, parts: Vec<&[u8]>) -> Result<Value, Failure> {
+fn texts(call: &Call<'_>, parts: Vec<&[u8]>) -> Result<Value, FunctionError> {
     call.allocate(parts.iter().map(|part| size_of::<Value>() + part.len() + 16).sum())?;
     Ok(Value::strings(parts))
 }
 
-fn find_all(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn find_all(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let (pattern, subject) = (TextPattern::compile(call, &args[0])??, Subject::of(call, &args[1])?);
     let found = matches(call, &pattern, &subject, args[2].as_integer().unwrap_or(0))?;
     if found.is_empty() {
@@ -237,7 +237,7 @@ fn find_all(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     texts(call, found.into_iter().map(|range| subject.part(range)).collect())
 }
 
-fn split(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn split(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let (pattern, subject) = (TextPattern::compile(call, &args[0])??, Subject::of(call, &args[1])?);
     let count = args[2].as_integer().unwrap_or(0);
     if count == 0 {
@@ -273,7 +273,7 @@ enum Replacement {
     Template,
 }
 
-fn replaced(call: &Call<'_>, args: &[Value], replacement: Replacement) -> Result<Value, Failure> {
+fn replaced(call: &Call<'_>, args: &[Value], replacement: Replacement) -> Result<Value, FunctionError> {
     let (pattern, subject) = (TextPattern::compile(call, &args[0])??, Subject::of(call, &args[1])?);
     let with = match replacement {
         Replacement::Literal => vec![ReplacementPiece::Text(text(&args[2]))],

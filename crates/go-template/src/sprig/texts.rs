@@ -2,7 +2,7 @@
 
 use super::letters::{decode, letters};
 use super::{ANY, STRING, fixed, is_nil, list, shown, text, variadic};
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::format::quoted;
 use crate::functions::{Call, Row, Type};
 use crate::value::{Element, Map, Value};
@@ -41,7 +41,7 @@ pub(super) static ROWS: &[Row] = &[
         let shown = |value: &Value| {
             let text = quoted(&shown(call, value)?);
             call.allocate(text.len())?;
-            Ok::<_, Failure>(Value::from(text))
+            Ok::<_, FunctionError>(Value::from(text))
         };
         let parts = args.iter().filter(|value| !is_nil(value)).map(shown).collect::<Result<Vec<_>, _>>()?;
         joined(call, b" ", &parts)
@@ -78,7 +78,7 @@ pub(super) static ROWS: &[Row] = &[
         numbered(call, &parts(call, &args[2], text(&args[0]), count)?)
     }),
     variadic("squote", ANY, |call, args| {
-        let quoted = |value: &Value| Ok::<_, Failure>(Value::from([b"'", &*shown(call, value)?, b"'"].concat()));
+        let quoted = |value: &Value| Ok::<_, FunctionError>(Value::from([b"'", &*shown(call, value)?, b"'"].concat()));
         let parts = args.iter().filter(|value| !is_nil(value)).map(quoted).collect::<Result<Vec<_>, _>>()?;
         joined(call, b" ", &parts)
     }),
@@ -123,7 +123,7 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
 }
 
 /// Shortens a text to `width` bytes, with three dots at its end, and at its start if `offset` is beyond the fourth byte.
-fn abbreviated(call: &Call<'_>, offset: i64, width: i64, text: &[u8]) -> Result<Vec<u8>, Failure> {
+fn abbreviated(call: &Call<'_>, offset: i64, width: i64, text: &[u8]) -> Result<Vec<u8>, FunctionError> {
     let Some(width) = usize::try_from(width).ok().filter(|width| (4..text.len()).contains(width)) else {
         return Ok(text.to_vec());
     };
@@ -167,14 +167,14 @@ fn trimmed(text: &[u8], cut: impl Fn(char) -> bool) -> &[u8] {
     rest
 }
 
-fn trim_all(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn trim_all(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     call.spend(text(&args[0]).len())?;
     let set: std::collections::BTreeSet<char> = letters(text(&args[0])).collect();
     Ok(trimmed(text(&args[1]), |letter| set.contains(&letter)).into())
 }
 
 /// Joins values, without those that are nil.
-fn joined(call: &Call<'_>, separator: &[u8], values: &[Value]) -> Result<Value, Failure> {
+fn joined(call: &Call<'_>, separator: &[u8], values: &[Value]) -> Result<Value, FunctionError> {
     let mut out = call.text();
     for (index, value) in values.iter().filter(|value| !is_nil(value)).enumerate() {
         call.spend(1)?;
@@ -190,7 +190,7 @@ fn joined(call: &Call<'_>, separator: &[u8], values: &[Value]) -> Result<Value, 
 }
 
 /// Returns the texts of a list's elements without those that are nil, or that of a single value.
-fn strings(call: &Call<'_>, value: &Value) -> Result<Vec<Vec<u8>>, Failure> {
+fn strings(call: &Call<'_>, value: &Value) -> Result<Vec<Vec<u8>>, FunctionError> {
     let items = match value.resolved() {
         Value::List(_) => list(value)?.items().to_vec(),
         other => vec![other],
@@ -200,7 +200,12 @@ fn strings(call: &Call<'_>, value: &Value) -> Result<Vec<Vec<u8>>, Failure> {
 }
 
 /// Splits a text into at most `count` parts; an empty separator splits it into characters.
-fn parts<'t>(call: &Call<'_>, value: &'t Value, separator: &[u8], count: usize) -> Result<Vec<&'t [u8]>, Failure> {
+fn parts<'t>(
+    call: &Call<'_>,
+    value: &'t Value,
+    separator: &[u8],
+    count: usize,
+) -> Result<Vec<&'t [u8]>, FunctionError> {
     let text = text(value);
     call.spend(text.len())?;
     call.allocate(text.len().saturating_mul(if separator.len() < 16 { 16 } else { 2 }))?;
@@ -221,19 +226,19 @@ fn parts<'t>(call: &Call<'_>, value: &'t Value, separator: &[u8], count: usize) 
 }
 
 /// Uses the memory of parts as values of their own. A short one occupies far more than its bytes.
-fn allocate_parts(call: &Call<'_>, parts: &[&[u8]]) -> Result<(), Failure> {
+fn allocate_parts(call: &Call<'_>, parts: &[&[u8]]) -> Result<(), FunctionError> {
     Ok(call.allocate(parts.iter().map(|part| PART_BYTES + part.len()).sum())?)
 }
 
 /// Makes a map with the keys `_0`, `_1` and so on.
-fn numbered(call: &Call<'_>, parts: &[&[u8]]) -> Result<Value, Failure> {
+fn numbered(call: &Call<'_>, parts: &[&[u8]]) -> Result<Value, FunctionError> {
     allocate_parts(call, parts)?;
     let entries = parts.iter().enumerate();
     let entries = entries.map(|(index, part)| (format!("_{index}").into_bytes().into(), Value::from(*part)));
     Ok(Value::Map(Map::new(entries.collect(), Element::String)))
 }
 
-fn replaced(call: &Call<'_>, value: &Value, old: &[u8], new: &[u8]) -> Result<Value, Failure> {
+fn replaced(call: &Call<'_>, value: &Value, old: &[u8], new: &[u8]) -> Result<Value, FunctionError> {
     let mut out = call.text();
     for (index, part) in parts(call, value, old, usize::MAX)?.iter().enumerate() {
         // As in Go, an empty text is found before each character and at the end.
@@ -248,7 +253,7 @@ fn replaced(call: &Call<'_>, value: &Value, old: &[u8], new: &[u8]) -> Result<Va
     Ok(out.into_bytes().into())
 }
 
-fn indented(call: &Call<'_>, args: &[Value], before: &[u8]) -> Result<Value, Failure> {
+fn indented(call: &Call<'_>, args: &[Value], before: &[u8]) -> Result<Value, FunctionError> {
     let count = usize::try_from(integer(&args[0])).map_err(|_| "a negative count")?;
     let mut out = call.text();
     out.push(before)?;

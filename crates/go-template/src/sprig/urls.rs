@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::Ipv6Addr;
 
 use super::{fixed, text};
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::format::quoted;
 use crate::functions::{Call, Row, Type};
 use crate::value::{Map, Value};
@@ -284,7 +284,7 @@ fn hostname(host: &[u8]) -> &[u8] {
     name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]")).unwrap_or(name)
 }
 
-fn join(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn join(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let Value::Map(map) = args[0].resolved() else { return Ok("".into()) };
     let part = |key: &str| part(&map, key);
     let bytes: usize = map.entries().values().map(|value| text(value).len()).sum();
@@ -306,7 +306,7 @@ fn join(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     Ok(url.shown().into())
 }
 
-fn part(map: &Map, key: &str) -> Result<Vec<u8>, Failure> {
+fn part(map: &Map, key: &str) -> Result<Vec<u8>, FunctionError> {
     match map.value(key.as_bytes()) {
         None => Ok(Vec::new()),
         Some(Value::String(text)) => Ok(text.to_vec()),

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::{STRING, fixed, text};
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::functions::{Call, Row, Signature, Type};
 use crate::value::{Object, Value};
 
@@ -29,7 +29,7 @@ pub(super) static ROWS: &[Row] = &[
     }),
 ];
 
-fn string(value: &Value) -> Result<String, Failure> {
+fn string(value: &Value) -> Result<String, FunctionError> {
     String::from_utf8(text(value).to_vec()).map_err(|_| "Invalid Semantic Version".into())
 }
 
@@ -61,7 +61,7 @@ fn are_identifiers(text: &str) -> bool {
 }
 
 /// Checks a prerelease that may have empty parts.
-fn check_prerelease(text: &str) -> Result<(), Failure> {
+fn check_prerelease(text: &str) -> Result<(), FunctionError> {
     for part in text.split('.') {
         if part.bytes().all(|byte| byte.is_ascii_digit()) {
             if part.len() > 1 && part.starts_with('0') {
@@ -76,7 +76,7 @@ fn check_prerelease(text: &str) -> Result<(), Failure> {
 
 impl Semver {
     /// Parses `1`, `v1.2`, `1.2.3-beta.1+build`.
-    fn parse(text: &str) -> Result<Self, Failure> {
+    fn parse(text: &str) -> Result<Self, FunctionError> {
         const INVALID: &str = "Invalid Semantic Version";
         let rest = text.strip_prefix('v').unwrap_or(text);
         let (rest, metadata) = rest.split_once('+').map_or((rest, None), |(rest, after)| (rest, Some(after)));
@@ -195,13 +195,13 @@ fn without_ranges(text: &str) -> Option<Cow<'_, str>> {
 }
 
 /// Parses constraints: alternatives, each of which has constraints that all hold.
-fn constraints(text: &str) -> Result<Vec<Vec<Constraint>>, Failure> {
+fn constraints(text: &str) -> Result<Vec<Vec<Constraint>>, FunctionError> {
     const IMPOSSIBLE: &str = "the patterns of constraints do not compile";
     let (all, each) = (ALL.as_ref().ok_or(IMPOSSIBLE)?, EACH.as_ref().ok_or(IMPOSSIBLE)?);
     let rewritten = without_ranges(text).ok_or(IMPOSSIBLE)?;
     let alternative = |part: &str| {
         if !all.is_match(part) {
-            return Err(Failure::from(format!("improper constraint: {part}")));
+            return Err(FunctionError::from(format!("improper constraint: {part}")));
         }
         each.find_iter(part).map(|found| Constraint::parse(found.as_str())).collect()
     };
@@ -216,7 +216,7 @@ fn all_hold(all: &[Constraint], version: &Semver) -> bool {
 }
 
 impl Constraint {
-    fn parse(text: &str) -> Result<Self, Failure> {
+    fn parse(text: &str) -> Result<Self, FunctionError> {
         let improper = || format!("improper constraint: {text}");
         let groups = SINGLE.as_ref().and_then(|single| single.captures(text)).ok_or_else(improper)?;
         let group = |number: usize| groups.get(number).map_or("", |group| group.as_str());
@@ -336,7 +336,7 @@ struct VersionValue {
 }
 
 /// Returns the version of an argument, which is a pointer.
-fn argument(value: &Value) -> Result<&Semver, Failure> {
+fn argument(value: &Value) -> Result<&Semver, FunctionError> {
     if let Value::Object(object) = value
         && let Some(found) = object.as_any().and_then(|object| object.downcast_ref::<VersionValue>())
         && found.is_pointer
@@ -370,7 +370,7 @@ impl Object for VersionValue {
         }
     }
 
-    fn invoke(&self, name: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, Failure> {
+    fn invoke(&self, name: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, FunctionError> {
         let version = &self.version;
         call.allocate(256 + 2 * version.original.len())?;
         let value = |version| Ok(Value::Object(Rc::new(Self { version, is_pointer: false })));

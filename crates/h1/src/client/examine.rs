@@ -2,7 +2,7 @@
 
 use causeway_message::{BodyLength, ResponseHead, StatusCode, Version};
 
-use crate::fault::HeadFault;
+use crate::error::ProtocolError;
 use crate::framing::{Options, body_length};
 
 /// The kind of a request, as far as it decides how its response is parsed.
@@ -34,13 +34,21 @@ pub(super) enum ResponseKind {
     },
 }
 
-pub(super) fn examine(head: &ResponseHead, version: Version, asked: RequestKind) -> Result<ResponseKind, HeadFault> {
+pub(super) fn examine(
+    head: &ResponseHead,
+    version: Version,
+    asked: RequestKind,
+) -> Result<ResponseKind, ProtocolError> {
     let (status, fields) = (head.status(), head.fields());
     let is_10 = version == Version::Http10;
     if status == StatusCode::SWITCHING_PROTOCOLS {
         // RFC 9110 §7.8: only on request. A client that accepted any 101 would take the next response for tunnel
         // bytes.
-        return if asked == RequestKind::Switch && !is_10 { Ok(ResponseKind::Switch) } else { Err(HeadFault::Switch) };
+        return if asked == RequestKind::Switch && !is_10 {
+            Ok(ResponseKind::Switch)
+        } else {
+            Err(ProtocolError::Switch)
+        };
     }
     if status.is_informational() {
         return Ok(ResponseKind::Informational);

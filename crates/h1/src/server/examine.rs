@@ -2,7 +2,7 @@
 
 use causeway_message::{BodyLength, FieldMap, Head, Method, Target, TargetForm, Version, is_host_port, names};
 
-use crate::fault::HeadFault;
+use crate::error::ProtocolError;
 use crate::framing::{Options, body_length};
 
 /// The properties of a head that the machine keeps.
@@ -16,7 +16,7 @@ pub(super) struct Facts {
     pub(super) keep: bool,
 }
 
-pub(super) fn examine(head: &Head) -> Result<Facts, HeadFault> {
+pub(super) fn examine(head: &Head) -> Result<Facts, ProtocolError> {
     let fields = head.fields();
     let is_10 = head.version() == Version::Http10;
     check_target(head.method(), head.target())?;
@@ -39,38 +39,38 @@ pub(super) fn examine(head: &Head) -> Result<Facts, HeadFault> {
 
 // RFC 9112 §3.2.3, §3.2.4: the target forms of each method; RFC 9110 §9.3.6: CONNECT needs a port.
 #[inline]
-fn check_target(method: Method<'_>, target: Target<'_>) -> Result<(), HeadFault> {
+fn check_target(method: Method<'_>, target: Target<'_>) -> Result<(), ProtocolError> {
     let ok = match target.form() {
         TargetForm::Origin | TargetForm::Absolute => method != Method::Connect,
         TargetForm::Authority => method == Method::Connect && target.is_host_and_port(),
         TargetForm::Asterisk => method == Method::Options,
     };
-    if ok { Ok(()) } else { Err(HeadFault::Target) }
+    if ok { Ok(()) } else { Err(ProtocolError::Target) }
 }
 
 // RFC 9112 §3.2: HTTP/1.1 needs exactly one Host, even with an absolute target; more than one or an invalid one is an
 // error.
 #[inline]
-fn check_host(fields: &FieldMap, is_10: bool) -> Result<(), HeadFault> {
+fn check_host(fields: &FieldMap, is_10: bool) -> Result<(), ProtocolError> {
     match fields.get(names::HOST) {
-        Some(_) if fields.is_repeated(names::HOST) => Err(HeadFault::HostCount),
+        Some(_) if fields.is_repeated(names::HOST) => Err(ProtocolError::HostCount),
         Some(value) if is_host_port(value) => Ok(()),
-        Some(_) => Err(HeadFault::HostValue),
+        Some(_) => Err(ProtocolError::HostValue),
         None if is_10 => Ok(()),
-        None => Err(HeadFault::HostCount),
+        None => Err(ProtocolError::HostCount),
     }
 }
 
 // RFC 9110 §10.1.1: 100-continue is the only defined expectation; HTTP/1.0 has no expectations.
 #[inline]
-fn expects_continue(fields: &FieldMap, is_10: bool) -> Result<bool, HeadFault> {
+fn expects_continue(fields: &FieldMap, is_10: bool) -> Result<bool, ProtocolError> {
     if is_10 || !fields.contains(names::EXPECT) {
         return Ok(false);
     }
     let mut found = false;
     for element in fields.list(names::EXPECT) {
         if !element.eq_ignore_ascii_case(b"100-continue") {
-            return Err(HeadFault::Expectation);
+            return Err(ProtocolError::Expectation);
         }
         found = true;
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use causeway_h1::{Client, ClientEvent, Limits};
 use causeway_message::{
-    BodyLength, Chunk, FieldValue, Framing, Head, Method, NameRef, ResponseHead, StreamId, Unopened, WaitsFor,
+    BodyLength, Chunk, FieldValue, Framing, Head, Method, NameRef, OpenError, ResponseHead, StreamId, WaitsFor,
     WriteList,
 };
 
@@ -57,7 +57,7 @@ impl UpstreamPeer {
         upstream
     }
 
-    pub fn start_request(&mut self, method: &'static str, framing: Framing) -> Result<StreamId, Unopened> {
+    pub fn start_request(&mut self, method: &'static str, framing: Framing) -> Result<StreamId, OpenError> {
         let target = if method == "CONNECT" { "a.test:443" } else { "/" };
         let fields = [("Host", "a.test"), ("Upgrade", "x")];
         self.client.open(&request(method, target, &fields), framing, &mut self.out)

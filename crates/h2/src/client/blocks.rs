@@ -4,8 +4,8 @@ use causeway_message::{BodyLength, ResponseHead, StatusCode, StreamId, WriteList
 
 use super::Client;
 use crate::connection::{Connection, HeaderBlock, InputStep};
+use crate::error::{ConnectionError, ErrorCode};
 use crate::event::ClientEvent;
-use crate::fault::{ErrorCode, Fault};
 use crate::head::{NoSink, Response, ResponseSink};
 use crate::stream::{Remote, RequestKind};
 
@@ -15,17 +15,17 @@ impl Client {
         block: &HeaderBlock<'_>,
         head: &mut ResponseHead,
         out: &mut WriteList,
-    ) -> Result<Option<ClientEvent>, Fault> {
+    ) -> Result<Option<ClientEvent>, ConnectionError> {
         let (id, connection) = (block.stream, &mut self.connection);
         if connection.is_untouched(id) {
-            return Err(Fault::PROTOCOL);
+            return Err(ConnectionError::PROTOCOL);
         }
         let Some(stream) = connection.streams.get(id) else {
             connection.handle_late_block(block)?;
             return Ok(None);
         };
         if stream.is_closed() {
-            return Err(Fault::STREAM_CLOSED);
+            return Err(ConnectionError::STREAM_CLOSED);
         }
         if stream.remote == Remote::Done {
             connection.decode(block, &mut NoSink)?;
@@ -50,7 +50,7 @@ fn begin(
     response: Response,
     kind: RequestKind,
     out: &mut WriteList,
-) -> Result<Option<ClientEvent>, Fault> {
+) -> Result<Option<ClientEvent>, ConnectionError> {
     let (id, Response { status, declared }) = (block.stream, response);
     let stream = StreamId(id);
     if status.is_informational() {
@@ -98,7 +98,7 @@ fn trailers(
     block: &HeaderBlock<'_>,
     head: &mut ResponseHead,
     out: &mut WriteList,
-) -> Result<Option<ClientEvent>, Fault> {
+) -> Result<Option<ClientEvent>, ConnectionError> {
     let id = block.stream;
     let mut sink = ResponseSink::trailers(head, &connection.settings);
     connection.decode(block, &mut sink)?;
@@ -120,7 +120,7 @@ fn reset_for(
     id: u32,
     code: ErrorCode,
     out: &mut WriteList,
-) -> Result<Option<ClientEvent>, Fault> {
+) -> Result<Option<ClientEvent>, ConnectionError> {
     connection.reset_for(id, code, out)?;
     Ok(Some(ClientEvent::Reset { stream: StreamId(id), fault: code }))
 }

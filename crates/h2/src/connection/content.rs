@@ -3,7 +3,7 @@
 use causeway_message::WriteList;
 
 use super::{Connection, InputState, InputStep};
-use crate::fault::{ErrorCode, Fault};
+use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{self, FrameHeader, HEADER_LEN, flag};
 use crate::stream::{Local, Remote};
 use crate::window::WINDOW_DEFAULT;
@@ -16,19 +16,19 @@ impl Connection {
         rest: &[u8],
         at: &mut usize,
         out: &mut WriteList,
-    ) -> Result<InputStep<'a>, Fault> {
+    ) -> Result<InputStep<'a>, ConnectionError> {
         if frame.stream == 0 {
-            return Err(Fault::PROTOCOL);
+            return Err(ConnectionError::PROTOCOL);
         }
         let (mut padding, mut head_len) = (0, HEADER_LEN);
         if frame.has(flag::PADDED) {
             let Some(&byte) = rest.get(HEADER_LEN) else {
                 self.partial = true;
                 // A padded frame of length 0 lacks even the padding length.
-                return if frame.len == 0 { Err(Fault::FRAME_SIZE) } else { Ok(InputStep::Wait) };
+                return if frame.len == 0 { Err(ConnectionError::FRAME_SIZE) } else { Ok(InputStep::Wait) };
             };
             if usize::from(byte) >= frame.len {
-                return Err(if frame.len == 0 { Fault::FRAME_SIZE } else { Fault::PROTOCOL });
+                return Err(if frame.len == 0 { ConnectionError::FRAME_SIZE } else { ConnectionError::PROTOCOL });
             }
             (padding, head_len) = (byte, HEADER_LEN + 1);
         }
@@ -79,9 +79,9 @@ impl Connection {
 
     // A DATA frame on a stream that is not in the table.
     #[cold]
-    fn throw_away(&mut self, frame: FrameHeader, out: &mut WriteList) -> Result<InputStep<'static>, Fault> {
+    fn throw_away(&mut self, frame: FrameHeader, out: &mut WriteList) -> Result<InputStep<'static>, ConnectionError> {
         if self.is_untouched(frame.stream) {
-            return Err(Fault::PROTOCOL);
+            return Err(ConnectionError::PROTOCOL);
         }
         self.check_closed(frame.stream)?;
         if frame.len == 0 {
@@ -93,9 +93,13 @@ impl Connection {
 
     // RFC 9113 §5.1: content after END_STREAM.
     #[cold]
-    fn refuse_content(&mut self, frame: FrameHeader, out: &mut WriteList) -> Result<InputStep<'static>, Fault> {
+    fn refuse_content(
+        &mut self,
+        frame: FrameHeader,
+        out: &mut WriteList,
+    ) -> Result<InputStep<'static>, ConnectionError> {
         if self.streams.get(frame.stream).is_some_and(|stream| stream.is_closed()) {
-            return Err(Fault::STREAM_CLOSED);
+            return Err(ConnectionError::STREAM_CLOSED);
         }
         self.refuse_frame(frame, ErrorCode::StreamClosed, out)
     }
@@ -106,7 +110,7 @@ impl Connection {
         frame: FrameHeader,
         code: ErrorCode,
         out: &mut WriteList,
-    ) -> Result<InputStep<'static>, Fault> {
+    ) -> Result<InputStep<'static>, ConnectionError> {
         self.give_connection(frame.len as u32, out);
         self.reset_for(frame.stream, code, out)
     }
@@ -118,7 +122,7 @@ impl Connection {
         input: &'a [u8],
         at: &mut usize,
         out: &mut WriteList,
-    ) -> Result<InputStep<'a>, Fault> {
+    ) -> Result<InputStep<'a>, ConnectionError> {
         let InputState::Data { stream: id, left, padding, ends } = &mut self.inbound else {
             return Ok(InputStep::Done);
         };
@@ -159,7 +163,7 @@ impl Connection {
     }
 
     /// Completes the peer's half. Does nothing if the stream is gone.
-    pub(crate) fn end_remote(&mut self, id: u32, out: &mut WriteList) -> Result<InputStep<'static>, Fault> {
+    pub(crate) fn end_remote(&mut self, id: u32, out: &mut WriteList) -> Result<InputStep<'static>, ConnectionError> {
         let Some(stream) = self.streams.get_mut(id) else { return Ok(InputStep::Done) };
         // RFC 9113 §8.1.1: less content than declared.
         if matches!(stream.remote, Remote::Open(Some(1..))) {

@@ -3,7 +3,7 @@
 use causeway_message::WriteList;
 
 use super::{Connection, InputStep, Role, depends_on};
-use crate::fault::{ErrorCode, Fault};
+use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{self, FrameHeader, flag, kind};
 use crate::priority::Priority;
 use crate::stream::Local;
@@ -16,7 +16,7 @@ impl Connection {
         frame: FrameHeader,
         payload: &[u8],
         out: &mut WriteList,
-    ) -> Result<InputStep<'static>, Fault> {
+    ) -> Result<InputStep<'static>, ConnectionError> {
         self.meter.control(&self.settings.budgets)?;
         match frame.kind {
             kind::WINDOW_UPDATE => self.handle_window_update(frame, payload, out),
@@ -27,7 +27,7 @@ impl Connection {
             kind::PRIORITY_UPDATE => self.handle_priority_update(frame, payload),
             kind::GOAWAY => handle_goaway(frame, payload),
             // RFC 9113 §6.10: a CONTINUATION without a block to continue; §8.4: neither side may push here.
-            kind::CONTINUATION | kind::PUSH_PROMISE => Err(Fault::PROTOCOL),
+            kind::CONTINUATION | kind::PUSH_PROMISE => Err(ConnectionError::PROTOCOL),
             _ => Ok(InputStep::Done),
         }
     }
@@ -38,13 +38,13 @@ impl Connection {
         frame: FrameHeader,
         payload: &[u8],
         out: &mut WriteList,
-    ) -> Result<InputStep<'static>, Fault> {
-        let by = frame::number(payload.try_into().map_err(|_| Fault::FRAME_SIZE)?);
+    ) -> Result<InputStep<'static>, ConnectionError> {
+        let by = frame::number(payload.try_into().map_err(|_| ConnectionError::FRAME_SIZE)?);
         if frame.stream == 0 {
             if by == 0 {
-                return Err(Fault::PROTOCOL);
+                return Err(ConnectionError::PROTOCOL);
             }
-            self.send = self.send.grow(i64::from(by)).ok_or(Fault::FLOW_CONTROL)?;
+            self.send = self.send.grow(i64::from(by)).ok_or(ConnectionError::FLOW_CONTROL)?;
             return Ok(InputStep::Done);
         }
         let Some(stream) = self.streams.get_mut(frame.stream) else { return self.ignore(frame.stream) };
@@ -60,8 +60,8 @@ impl Connection {
     }
 
     // RFC 9113 §5.1: on a closed stream these may arrive late; on a stream that was never opened they are an error.
-    fn ignore(&self, stream: u32) -> Result<InputStep<'static>, Fault> {
-        if self.is_untouched(stream) { Err(Fault::PROTOCOL) } else { Ok(InputStep::Done) }
+    fn ignore(&self, stream: u32) -> Result<InputStep<'static>, ConnectionError> {
+        if self.is_untouched(stream) { Err(ConnectionError::PROTOCOL) } else { Ok(InputStep::Done) }
     }
 
     // RFC 9113 §6.4.
@@ -71,10 +71,10 @@ impl Connection {
         frame: FrameHeader,
         payload: &[u8],
         out: &mut WriteList,
-    ) -> Result<InputStep<'static>, Fault> {
-        let code: [u8; 4] = payload.try_into().map_err(|_| Fault::FRAME_SIZE)?;
+    ) -> Result<InputStep<'static>, ConnectionError> {
+        let code: [u8; 4] = payload.try_into().map_err(|_| ConnectionError::FRAME_SIZE)?;
         if frame.stream == 0 {
-            return Err(Fault::PROTOCOL);
+            return Err(ConnectionError::PROTOCOL);
         }
         match self.streams.get(frame.stream) {
             None => self.ignore(frame.stream),
@@ -97,9 +97,9 @@ impl Connection {
         frame: FrameHeader,
         payload: &[u8],
         out: &mut WriteList,
-    ) -> Result<InputStep<'static>, Fault> {
+    ) -> Result<InputStep<'static>, ConnectionError> {
         if frame.stream == 0 {
-            return Err(Fault::PROTOCOL);
+            return Err(ConnectionError::PROTOCOL);
         }
         let code = match payload.first_chunk::<5>() {
             Some(priority) if payload.len() == 5 => {
@@ -112,7 +112,7 @@ impl Connection {
         };
         match self.streams.get(frame.stream) {
             // RFC 9113 §6.4: a stream that was never opened cannot be reset.
-            None if self.is_untouched(frame.stream) => Err(Fault(code)),
+            None if self.is_untouched(frame.stream) => Err(ConnectionError(code)),
             _ => self.reset_for(frame.stream, code, out),
         }
     }
@@ -123,17 +123,18 @@ impl Connection {
         frame: FrameHeader,
         payload: &[u8],
         out: &mut WriteList,
-    ) -> Result<InputStep<'static>, Fault> {
+    ) -> Result<InputStep<'static>, ConnectionError> {
         if frame.stream != 0 {
-            return Err(Fault::PROTOCOL);
+            return Err(ConnectionError::PROTOCOL);
         }
         if frame.has(flag::ACK) {
             if !payload.is_empty() {
-                return Err(Fault::FRAME_SIZE);
+                return Err(ConnectionError::FRAME_SIZE);
             }
             self.acknowledge();
             return Ok(InputStep::Done);
         }
+        // Each acknowledgement is output that the peer causes, so its number is bounded.
         self.meter.answer(&self.settings.budgets)?;
         self.apply(payload)?;
         frame::put_settings_ack(out);
@@ -143,12 +144,13 @@ impl Connection {
     fn acknowledge(&mut self) {
         if !self.acknowledged {
             self.acknowledged = true;
+            // RFC 7541 §4.2: until now the peer's encoder may have used the default size.
             self.decoder.handle_acknowledged(self.settings.decoder_table_bytes());
         }
     }
 
     /// Applies the peer's SETTINGS.
-    pub(crate) fn apply(&mut self, payload: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn apply(&mut self, payload: &[u8]) -> Result<(), ConnectionError> {
         let before = self.peer;
         self.peer.apply(payload, self.settings.budgets.settings_entries, self.role == Role::Client)?;
         if self.peer.table_bytes != before.table_bytes || self.peer.table_bytes_low != before.table_bytes {
@@ -163,7 +165,7 @@ impl Connection {
         let more = i64::from(self.peer.initial_window) - i64::from(before.initial_window);
         if more != 0 {
             for stream in self.streams.iter_mut() {
-                stream.send = stream.send.grow(more).ok_or(Fault::FLOW_CONTROL)?;
+                stream.send = stream.send.grow(more).ok_or(ConnectionError::FLOW_CONTROL)?;
             }
         }
         Ok(())
@@ -175,10 +177,10 @@ impl Connection {
         frame: FrameHeader,
         payload: &[u8],
         out: &mut WriteList,
-    ) -> Result<InputStep<'static>, Fault> {
-        let payload: [u8; 8] = payload.try_into().map_err(|_| Fault::FRAME_SIZE)?;
+    ) -> Result<InputStep<'static>, ConnectionError> {
+        let payload: [u8; 8] = payload.try_into().map_err(|_| ConnectionError::FRAME_SIZE)?;
         if frame.stream != 0 {
-            return Err(Fault::PROTOCOL);
+            return Err(ConnectionError::PROTOCOL);
         }
         if frame.has(flag::ACK) {
             return Ok(InputStep::Pong(payload));
@@ -194,11 +196,11 @@ impl Connection {
         &mut self,
         frame: FrameHeader,
         payload: &[u8],
-    ) -> Result<InputStep<'static>, Fault> {
-        let (id, value) = payload.split_first_chunk::<4>().ok_or(Fault::FRAME_SIZE)?;
+    ) -> Result<InputStep<'static>, ConnectionError> {
+        let (id, value) = payload.split_first_chunk::<4>().ok_or(ConnectionError::FRAME_SIZE)?;
         let id = frame::number(*id);
         if frame.stream != 0 || id & 1 == 0 {
-            return Err(Fault::PROTOCOL);
+            return Err(ConnectionError::PROTOCOL);
         }
         let priority = Priority::parse(value);
         if let Some(stream) = self.streams.get_mut(id) {
@@ -218,11 +220,11 @@ impl Connection {
 
 // RFC 9113 §6.8.
 #[cold]
-fn handle_goaway(frame: FrameHeader, payload: &[u8]) -> Result<InputStep<'static>, Fault> {
+fn handle_goaway(frame: FrameHeader, payload: &[u8]) -> Result<InputStep<'static>, ConnectionError> {
     if frame.stream != 0 {
-        return Err(Fault::PROTOCOL);
+        return Err(ConnectionError::PROTOCOL);
     }
-    let &[l3, l2, l1, l0, c3, c2, c1, c0] = payload.first_chunk::<8>().ok_or(Fault::FRAME_SIZE)?;
+    let &[l3, l2, l1, l0, c3, c2, c1, c0] = payload.first_chunk::<8>().ok_or(ConnectionError::FRAME_SIZE)?;
     let code = ErrorCode::of(u32::from_be_bytes([c3, c2, c1, c0]));
     Ok(InputStep::GoAway { last: frame::number([l3, l2, l1, l0]), code })
 }

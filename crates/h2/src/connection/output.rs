@@ -4,7 +4,7 @@ use causeway_message::{Chunk, FieldMap, WriteList};
 
 use super::{Connection, InputStep};
 use crate::encode::{self, EndStream, HeadersFrame};
-use crate::fault::{ErrorCode, Fault};
+use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{self, flag, kind};
 use crate::priority::{INCREMENTAL_BYTES, WHOLE_BYTES};
 use crate::stream::{Local, Remote, Stream};
@@ -133,7 +133,7 @@ impl Connection {
         id: u32,
         code: ErrorCode,
         out: &mut WriteList,
-    ) -> Result<InputStep<'static>, Fault> {
+    ) -> Result<InputStep<'static>, ConnectionError> {
         let was_open = self.streams.get(id).is_some_and(|stream| !stream.is_closed());
         self.put_reset(id, code, out);
         self.meter.reset(&self.settings.budgets)?;

@@ -2,7 +2,7 @@
 
 use causeway_message::{FieldMap, ResponseHead, StatusCode, names, syntax};
 
-use super::{Problem, Room, Special, put};
+use super::{HeadError, Room, Special, put};
 use crate::hpack::{Field, Name, Sink};
 use crate::settings::Settings;
 
@@ -21,7 +21,7 @@ pub(crate) struct ResponseSink<'a> {
     status: Option<StatusCode>,
     has_length: bool,
     is_trailer: bool,
-    problem: Option<Problem>,
+    problem: Option<HeadError>,
 }
 
 impl<'a> ResponseSink<'a> {
@@ -39,14 +39,14 @@ impl<'a> ResponseSink<'a> {
     }
 
     #[inline]
-    fn take(&mut self, field: &Field<'_>) -> Result<(), Problem> {
+    fn take(&mut self, field: &Field<'_>) -> Result<(), HeadError> {
         self.room.take(field, self.head.fields())?;
         if field.name == Name::Status {
             return self.take_status(field);
         }
         let value = field.value;
         match put(field, self.head.fields_mut())? {
-            Special::OfConnection => return Err(Problem::Malformed),
+            Special::OfConnection => return Err(HeadError::Malformed),
             Special::Host => self.head.fields_mut().push_known(names::HOST, value),
             Special::ContentLength => self.has_length = true,
             _ => {}
@@ -55,36 +55,36 @@ impl<'a> ResponseSink<'a> {
     }
 
     // RFC 9113 §8.3.2: exactly one, before all other fields, with three digits.
-    fn take_status(&mut self, field: &Field<'_>) -> Result<(), Problem> {
+    fn take_status(&mut self, field: &Field<'_>) -> Result<(), HeadError> {
         if self.is_trailer || self.status.is_some() || !self.head.fields().is_empty() || field.value.len() != 3 {
-            return Err(Problem::Malformed);
+            return Err(HeadError::Malformed);
         }
         // Three digits fit 16 bits.
         let code = syntax::parse_number(field.value).and_then(|code| StatusCode::new(code as u16));
-        let status = code.ok_or(Problem::Malformed)?;
+        let status = code.ok_or(HeadError::Malformed)?;
         self.status = Some(status);
         self.head.set_status(status);
         Ok(())
     }
 
     /// Checks the fields of the whole block in combination.
-    pub(crate) fn finish(self) -> Result<Response, Problem> {
+    pub(crate) fn finish(self) -> Result<Response, HeadError> {
         if let Some(problem) = self.problem {
             return Err(problem);
         }
-        let status = self.status.ok_or(Problem::Malformed)?;
+        let status = self.status.ok_or(HeadError::Malformed)?;
         let declared = if self.has_length { declared(self.head.fields())? } else { None };
         Ok(Response { status, declared })
     }
 
     /// Returns an error if the trailer section is malformed or too large.
-    pub(crate) fn finish_trailers(self) -> Result<(), Problem> {
+    pub(crate) fn finish_trailers(self) -> Result<(), HeadError> {
         self.problem.map_or(Ok(()), Err)
     }
 }
 
-fn declared(fields: &FieldMap) -> Result<Option<u64>, Problem> {
-    fields.content_length().map_err(|_| Problem::Malformed)
+fn declared(fields: &FieldMap) -> Result<Option<u64>, HeadError> {
+    fields.content_length().map_err(|_| HeadError::Malformed)
 }
 
 impl Sink for ResponseSink<'_> {

@@ -3,7 +3,7 @@
 use causeway_message::syntax::is_value;
 
 use super::table::{Table, TableEntry};
-use super::{Field, HpackFault, Name, NameKind, Sink, TABLE_BYTES_DEFAULT, field_size, huffman, integer, statics};
+use super::{Field, HpackError, Name, NameKind, Sink, TABLE_BYTES_DEFAULT, field_size, huffman, integer, statics};
 
 #[cfg(test)]
 const _: () = assert!(size_of::<Decoder>() <= 64);
@@ -54,18 +54,18 @@ impl Decoder {
     /// Decodes a whole field block, with the payloads of all its frames joined, and passes its fields to `sink` in
     /// order. After an error the decoder must not be used again, and the connection ends with COMPRESSION_ERROR.
     /// O(bytes in and out).
-    pub fn decode(&mut self, block: &[u8], sink: &mut impl Sink) -> Result<(), HpackFault> {
+    pub fn decode(&mut self, block: &[u8], sink: &mut impl Sink) -> Result<(), HpackError> {
         let mut rest = block;
         // RFC 7541 §4.2: sizes precede the fields. Two are sufficient; more are harmless.
         while let [0x20..=0x3f, ..] = rest {
             let size = integer::read(&mut rest, 5)?;
             if size > self.size_limit {
-                return Err(HpackFault::SizeTooLarge);
+                return Err(HpackError::SizeTooLarge);
             }
             self.table.set_size_max(size);
         }
         if self.table.size_max() > self.size_limit && !rest.is_empty() {
-            return Err(HpackFault::SizeMissing);
+            return Err(HpackError::SizeMissing);
         }
         while let Some(&first) = rest.first() {
             match first {
@@ -76,7 +76,7 @@ impl Decoder {
                 }
                 // RFC 7541 §6.2.1
                 0x40.. => self.literal(6, &mut rest, true, sink)?,
-                0x20.. => return Err(HpackFault::SizeMisplaced),
+                0x20.. => return Err(HpackError::SizeMisplaced),
                 // RFC 7541 §6.2.2, §6.2.3
                 _ => self.literal(4, &mut rest, false, sink)?,
             }
@@ -88,8 +88,8 @@ impl Decoder {
     // Each field is built in the call that passes it on. A field that is returned first is copied through memory, and
     // the load of whole words right after the stores of smaller pieces stalls for longer than all the rest takes.
     #[inline]
-    fn indexed(&self, index: u32, sink: &mut impl Sink) -> Result<(), HpackFault> {
-        let place = index.checked_sub(1).ok_or(HpackFault::UnknownIndex)?;
+    fn indexed(&self, index: u32, sink: &mut impl Sink) -> Result<(), HpackError> {
+        let place = index.checked_sub(1).ok_or(HpackError::UnknownIndex)?;
         if let Some(&(kind, value)) = statics::ENTRIES.get(place as usize) {
             let size = field_size(kind.spelling().len(), value.len()) as u32;
             sink.field(Field { name: kind.name(b""), value, value_is_valid: true, never_indexed: false, size });
@@ -108,8 +108,8 @@ impl Decoder {
 
     // `place` is the index minus one.
     #[inline]
-    fn entry(&self, place: u32) -> Result<&TableEntry, HpackFault> {
-        self.table.get(place - statics::ENTRIES.len() as u32).ok_or(HpackFault::UnknownIndex)
+    fn entry(&self, place: u32) -> Result<&TableEntry, HpackError> {
+        self.table.get(place - statics::ENTRIES.len() as u32).ok_or(HpackError::UnknownIndex)
     }
 
     #[inline]
@@ -120,7 +120,7 @@ impl Decoder {
         }
     }
 
-    fn literal(&mut self, bits: u32, rest: &mut &[u8], inserts: bool, sink: &mut impl Sink) -> Result<(), HpackFault> {
+    fn literal(&mut self, bits: u32, rest: &mut &[u8], inserts: bool, sink: &mut impl Sink) -> Result<(), HpackError> {
         let never_indexed = !inserts && rest[0] & 0x10 != 0;
         let index = integer::read(rest, bits)?;
         let spelled = if index == 0 { Some(Literal::read(rest)?) } else { None };
@@ -154,7 +154,7 @@ impl Decoder {
     }
 
     // Decodes a spelled name. Its bytes stay in the table only if the kind does not determine them.
-    fn spelled(&mut self, name: Literal<'_>) -> Result<(NameKind, usize), HpackFault> {
+    fn spelled(&mut self, name: Literal<'_>) -> Result<(NameKind, usize), HpackError> {
         let from = self.table.end();
         name.put(&mut self.table)?;
         let bytes = self.table.behind(from);
@@ -166,7 +166,7 @@ impl Decoder {
     }
 
     // Number of bytes that the name with this index takes when it is copied again.
-    fn kept_name_len(&self, place: u32) -> Result<usize, HpackFault> {
+    fn kept_name_len(&self, place: u32) -> Result<usize, HpackError> {
         if (place as usize) < statics::ENTRIES.len() {
             return Ok(0);
         }
@@ -175,7 +175,7 @@ impl Decoder {
     }
 
     // RFC 7541 §4.4: the new field may evict the entry that it refers to, so the name is copied first.
-    fn named(&mut self, place: u32) -> Result<(NameKind, usize), HpackFault> {
+    fn named(&mut self, place: u32) -> Result<(NameKind, usize), HpackError> {
         if let Some((kind, _)) = statics::ENTRIES.get(place as usize) {
             return Ok((*kind, kind.spelling().len()));
         }
@@ -189,10 +189,10 @@ impl Decoder {
 
 impl<'a> Literal<'a> {
     // RFC 7541 §5.2.
-    fn read(rest: &mut &'a [u8]) -> Result<Self, HpackFault> {
+    fn read(rest: &mut &'a [u8]) -> Result<Self, HpackError> {
         let coded = rest.first().is_some_and(|first| first & 0x80 != 0);
         let len = integer::read(rest, 7)?;
-        let (bytes, behind) = rest.split_at_checked(len as usize).ok_or(HpackFault::Truncated)?;
+        let (bytes, behind) = rest.split_at_checked(len as usize).ok_or(HpackError::Truncated)?;
         *rest = behind;
         Ok(Self { bytes, coded })
     }
@@ -202,7 +202,7 @@ impl<'a> Literal<'a> {
         if self.coded { huffman::decoded_max(self.bytes.len()) + 2 } else { self.bytes.len() }
     }
 
-    fn put(self, table: &mut Table) -> Result<(), HpackFault> {
+    fn put(self, table: &mut Table) -> Result<(), HpackError> {
         if self.coded {
             return table.put_coded(self.bytes);
         }

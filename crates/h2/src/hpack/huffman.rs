@@ -6,7 +6,7 @@
 
 mod lengths;
 
-use super::HpackFault;
+use super::HpackError;
 use lengths::LENGTHS;
 
 const STEP: u32 = 11;
@@ -52,7 +52,7 @@ pub(super) const fn decoded_max(coded: usize) -> usize {
 }
 
 /// Decodes a whole string and appends it to `out`. Reserve [`decoded_max`] plus 2 bytes to avoid a reallocation.
-pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), HpackFault> {
+pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
     let before = out.len();
     // A step always writes two bytes, even for one symbol.
     out.resize(before + decoded_max(coded.len()) + 2, 0);
@@ -61,7 +61,7 @@ pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), HpackFault> 
     Ok(())
 }
 
-fn decode_into(coded: &[u8], out: &mut [u8]) -> Result<usize, HpackFault> {
+fn decode_into(coded: &[u8], out: &mut [u8]) -> Result<usize, HpackError> {
     // The next bits, left-aligned; `have` of them are valid.
     let (mut window, mut have) = (0u64, 0u32);
     let (mut at, mut used) = (0, 0);
@@ -79,7 +79,7 @@ fn decode_into(coded: &[u8], out: &mut [u8]) -> Result<usize, HpackFault> {
                 if bits > have {
                     continue 'words;
                 }
-                out[used] = u8::try_from(symbol).map_err(|_| HpackFault::Huffman)?;
+                out[used] = u8::try_from(symbol).map_err(|_| HpackError::Huffman)?;
                 used += 1;
                 window <<= bits;
                 have -= bits;
@@ -105,10 +105,10 @@ fn decode_into(coded: &[u8], out: &mut [u8]) -> Result<usize, HpackFault> {
             if step.first_bits == 0 { long(filled) } else { (u16::from(step.symbols[0]), u32::from(step.first_bits)) };
         if bits > have {
             // RFC 7541 §5.2: padding of more than seven bits, or with a zero bit, is an error.
-            return if have <= 7 && filled == u64::MAX { Ok(used) } else { Err(HpackFault::Huffman) };
+            return if have <= 7 && filled == u64::MAX { Ok(used) } else { Err(HpackError::Huffman) };
         }
         // RFC 7541 §5.2: an explicit end-of-string symbol is an error.
-        out[used] = u8::try_from(symbol).map_err(|_| HpackFault::Huffman)?;
+        out[used] = u8::try_from(symbol).map_err(|_| HpackError::Huffman)?;
         used += 1;
         window <<= bits;
         have -= bits;

@@ -1,6 +1,6 @@
 //! Integers with a prefix (RFC 7541 §5.1).
 
-use super::HpackFault;
+use super::HpackError;
 
 /// Number of bytes that may follow the first. Five hold every number up to `u32::MAX`. Zeros that pad a shorter
 /// number count too, which bounds the padding.
@@ -8,26 +8,26 @@ const FOLLOWING_MAX: u32 = 5;
 
 /// Reads a number of which the first byte holds `bits` bits, and removes its bytes from the front of `rest`.
 #[inline]
-pub(super) fn read(rest: &mut &[u8], bits: u32) -> Result<u32, HpackFault> {
-    let Some((&first, behind)) = rest.split_first() else { return Err(HpackFault::Truncated) };
+pub(super) fn read(rest: &mut &[u8], bits: u32) -> Result<u32, HpackError> {
+    let Some((&first, behind)) = rest.split_first() else { return Err(HpackError::Truncated) };
     *rest = behind;
     let full = (1 << bits) - 1;
     let number = u32::from(first) & full;
     if number < full { Ok(number) } else { read_long(rest, full) }
 }
 
-fn read_long(rest: &mut &[u8], full: u32) -> Result<u32, HpackFault> {
+fn read_long(rest: &mut &[u8], full: u32) -> Result<u32, HpackError> {
     let mut number = u64::from(full);
     for place in 0..FOLLOWING_MAX {
-        let Some((&byte, behind)) = rest.split_first() else { return Err(HpackFault::Truncated) };
+        let Some((&byte, behind)) = rest.split_first() else { return Err(HpackError::Truncated) };
         *rest = behind;
         // 64 bits cannot overflow here: at most 35 bits follow the prefix.
         number += u64::from(byte & 0x7f) << (7 * place);
         if byte & 0x80 == 0 {
-            return u32::try_from(number).map_err(|_| HpackFault::IntegerTooLarge);
+            return u32::try_from(number).map_err(|_| HpackError::IntegerTooLarge);
         }
     }
-    Err(HpackFault::IntegerTooLarge)
+    Err(HpackError::IntegerTooLarge)
 }
 
 /// Encodes a number as one byte, if it fits the prefix.
@@ -82,7 +82,7 @@ mod tests {
                 assert_eq!(read(&mut rest, bits), Ok(number), "{number} in {bits} bits");
                 assert!(rest.is_empty());
                 for end in 0..written.as_slice().len() {
-                    assert_eq!(read(&mut &written.as_slice()[..end], bits), Err(HpackFault::Truncated));
+                    assert_eq!(read(&mut &written.as_slice()[..end], bits), Err(HpackError::Truncated));
                 }
             }
         }
@@ -96,13 +96,13 @@ mod tests {
     #[test]
     fn rfc7541_5_1_numbers_and_their_padding_are_bounded() {
         for (why, bytes, want) in [
-            ("one more than 32 bits", &[0x1f, 0xe1, 0xff, 0xff, 0xff, 0x0f][..], Err(HpackFault::IntegerTooLarge)),
+            ("one more than 32 bits", &[0x1f, 0xe1, 0xff, 0xff, 0xff, 0x0f][..], Err(HpackError::IntegerTooLarge)),
             ("32 bits", &[0x1f, 0xe0, 0xff, 0xff, 0xff, 0x0f], Ok(u32::MAX)),
-            ("35 bits", &[0x1f, 0xff, 0xff, 0xff, 0xff, 0x7f], Err(HpackFault::IntegerTooLarge)),
+            ("35 bits", &[0x1f, 0xff, 0xff, 0xff, 0xff, 0x7f], Err(HpackError::IntegerTooLarge)),
             ("padded with zeros", &[0x1f, 0x81, 0x80, 0x80, 0x80, 0x00], Ok(32)),
-            ("padded further", &[0x1f, 0x81, 0x80, 0x80, 0x80, 0x80, 0x00], Err(HpackFault::IntegerTooLarge)),
-            ("endless", &[0x1f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], Err(HpackFault::IntegerTooLarge)),
-            ("nothing", &[], Err(HpackFault::Truncated)),
+            ("padded further", &[0x1f, 0x81, 0x80, 0x80, 0x80, 0x80, 0x00], Err(HpackError::IntegerTooLarge)),
+            ("endless", &[0x1f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], Err(HpackError::IntegerTooLarge)),
+            ("nothing", &[], Err(HpackError::Truncated)),
         ] {
             assert_eq!(read(&mut &bytes[..], 5), want, "{why}");
         }

@@ -158,7 +158,7 @@ impl Table {
     }
 
     /// Decodes a Huffman-coded string into the buffer; needs [`huffman::decoded_max`] bytes plus two.
-    pub(super) fn put_coded(&mut self, coded: &[u8]) -> Result<(), super::HpackFault> {
+    pub(super) fn put_coded(&mut self, coded: &[u8]) -> Result<(), super::HpackError> {
         huffman::decode(coded, &mut self.bytes)
     }
 

@@ -4,9 +4,9 @@ use causeway_message::{Head, StreamId, WriteList};
 
 use super::{Life, Server};
 use crate::connection::{HeaderBlock, InputStep};
+use crate::error::{ConnectionError, ErrorCode};
 use crate::event::Event;
-use crate::fault::{ErrorCode, Fault};
-use crate::head::{NoSink, Problem, RequestSink, RequestSummary, TrailerSink};
+use crate::head::{HeadError, NoSink, RequestSink, RequestSummary, TrailerSink};
 use crate::priority::Priority;
 use crate::stream::{Local, Remote, RequestKind};
 
@@ -17,7 +17,7 @@ impl Server {
         block: &HeaderBlock<'_>,
         head: &mut Head,
         out: &mut WriteList,
-    ) -> Result<Option<Event>, Fault> {
+    ) -> Result<Option<Event>, ConnectionError> {
         let id = block.stream;
         if id <= self.connection.last || id & 1 == 0 {
             return self.handle_later_block(block, head, out);
@@ -101,7 +101,7 @@ impl Server {
         block: &HeaderBlock<'_>,
         refusal: Refusal,
         out: &mut WriteList,
-    ) -> Result<Option<Event>, Fault> {
+    ) -> Result<Option<Event>, ConnectionError> {
         self.connection.decode(block, &mut NoSink)?;
         self.connection.note_opened(block.stream);
         match refusal {
@@ -116,7 +116,12 @@ impl Server {
 
     // Resets a stream that was not reported to the owner.
     #[cold]
-    fn reset_unannounced(&mut self, id: u32, code: ErrorCode, out: &mut WriteList) -> Result<Option<Event>, Fault> {
+    fn reset_unannounced(
+        &mut self,
+        id: u32,
+        code: ErrorCode,
+        out: &mut WriteList,
+    ) -> Result<Option<Event>, ConnectionError> {
         self.connection.reset_for(id, code, out)?;
         Ok(None)
     }
@@ -125,14 +130,14 @@ impl Server {
     fn handle_problem(
         &mut self,
         id: u32,
-        problem: Problem,
+        problem: HeadError,
         end_stream: bool,
         out: &mut WriteList,
-    ) -> Result<Option<Event>, Fault> {
+    ) -> Result<Option<Event>, ConnectionError> {
         match problem {
-            Problem::Malformed => self.reset_unannounced(id, ErrorCode::Protocol, out),
+            HeadError::Malformed => self.reset_unannounced(id, ErrorCode::Protocol, out),
             // The stream is opened so that the owner can send an error response.
-            Problem::Refused(status) => {
+            HeadError::Refused(status) => {
                 let remote = if end_stream { Remote::Done } else { Remote::Open(None) };
                 self.connection.open(id, (RequestKind::default(), 0), remote, Local::HeadPending, Priority::default());
                 Ok(Some(Event::Fault { stream: Some(StreamId(id)), fault: status }))
@@ -146,18 +151,18 @@ impl Server {
         block: &HeaderBlock<'_>,
         head: &mut Head,
         out: &mut WriteList,
-    ) -> Result<Option<Event>, Fault> {
+    ) -> Result<Option<Event>, ConnectionError> {
         let (id, connection) = (block.stream, &mut self.connection);
         // RFC 9113 §5.1.1: a client's streams are odd.
         if id & 1 == 0 {
-            return Err(Fault::PROTOCOL);
+            return Err(ConnectionError::PROTOCOL);
         }
         let Some(stream) = connection.streams.get(id) else {
             connection.handle_late_block(block)?;
             return Ok(None);
         };
         if stream.is_closed() {
-            return Err(Fault::STREAM_CLOSED);
+            return Err(ConnectionError::STREAM_CLOSED);
         }
         let is_open = stream.remote != Remote::Done;
         let mut sink = TrailerSink::new(head, &connection.settings);

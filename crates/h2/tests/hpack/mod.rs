@@ -3,7 +3,7 @@
 
 use std::io::IoSlice;
 
-use causeway_h2::hpack::{Decoder, Encoder, Field, HpackFault, Name, Pseudo, Sink};
+use causeway_h2::hpack::{Decoder, Encoder, Field, HpackError, Name, Pseudo, Sink};
 use causeway_message::{NameRef, StatusCode, WriteList};
 
 /// Names and values, as bytes.
@@ -52,13 +52,13 @@ fn spelled(name: Name<'_>) -> &str {
 }
 
 /// Decodes a block and returns all its fields.
-pub(crate) fn seen(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<DecodedField>, HpackFault> {
+pub(crate) fn seen(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<DecodedField>, HpackError> {
     let mut kept = FieldCollector::default();
     decoder.decode(block, &mut kept).map(|()| kept.0)
 }
 
 /// Decodes a block and returns names and values.
-pub(crate) fn decoded(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, HpackFault> {
+pub(crate) fn decoded(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, HpackError> {
     let fields = seen(decoder, block)?;
     Ok(fields.into_iter().map(|field| (field.name.into_bytes().into(), field.value.into())).collect())
 }

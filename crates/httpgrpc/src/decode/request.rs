@@ -4,7 +4,7 @@ use causeway_message::{FieldMap, Head, Method, TargetForm, names};
 
 use super::Message;
 use crate::body::Body;
-use crate::fault::DecodeFault;
+use crate::fault::DecodeError;
 use crate::fields::{self, Room};
 use crate::limits::Limits;
 use crate::walk::FieldKind;
@@ -38,19 +38,19 @@ pub struct Request {
 impl Message for Request {
     fn kind(field: u32, limits: &Limits) -> Option<FieldKind> {
         Some(match field {
-            METHOD => FieldKind::Text(METHOD_BYTES_MAX, DecodeFault::Method),
-            URL => FieldKind::Text(limits.target_bytes_max, DecodeFault::TargetTooLong),
-            HEADERS => FieldKind::Text(limits.head_bytes_max, DecodeFault::HeadTooLong),
+            METHOD => FieldKind::Text(METHOD_BYTES_MAX, DecodeError::Method),
+            URL => FieldKind::Text(limits.target_bytes_max, DecodeError::TargetTooLong),
+            HEADERS => FieldKind::Text(limits.head_bytes_max, DecodeError::HeadTooLong),
             BODY => FieldKind::Content,
             _ => return None,
         })
     }
 
-    fn number(&mut self, field: u32, _: u64) -> Result<(), DecodeFault> {
-        Err(DecodeFault::WireType(field))
+    fn number(&mut self, field: u32, _: u64) -> Result<(), DecodeError> {
+        Err(DecodeError::WireType(field))
     }
 
-    fn text(&mut self, field: u32, bytes: &[u8], room: &mut Room) -> Result<(), DecodeFault> {
+    fn text(&mut self, field: u32, bytes: &[u8], room: &mut Room) -> Result<(), DecodeError> {
         match field {
             METHOD => method(bytes, &mut self.head, room),
             URL => target(bytes, &mut self.head, room),
@@ -62,7 +62,7 @@ impl Message for Request {
         &mut self.body
     }
 
-    fn finish(&mut self) -> Result<(), DecodeFault> {
+    fn finish(&mut self) -> Result<(), DecodeError> {
         target_form(&self.head)?;
         fields::check_host(self.head.fields())?;
         state_length(self.head.fields_mut(), self.body.bytes());
@@ -81,35 +81,35 @@ impl Message for Request {
 }
 
 /// Sets the method. Go's clients send an empty one for GET.
-pub(crate) fn method(bytes: &[u8], head: &mut Head, room: &mut Room) -> Result<(), DecodeFault> {
+pub(crate) fn method(bytes: &[u8], head: &mut Head, room: &mut Room) -> Result<(), DecodeError> {
     room.bytes(bytes.len())?;
     let method = match bytes {
         b"" => Method::Get,
-        _ if bytes.len() > METHOD_BYTES_MAX as usize => return Err(DecodeFault::Method),
-        _ => Method::parse(bytes).ok_or(DecodeFault::Method)?,
+        _ if bytes.len() > METHOD_BYTES_MAX as usize => return Err(DecodeError::Method),
+        _ => Method::parse(bytes).ok_or(DecodeError::Method)?,
     };
     // RFC 9110 §9.3.6: CONNECT requests a tunnel, which a single message cannot provide.
     if method == Method::Connect {
-        return Err(DecodeFault::Method);
+        return Err(DecodeError::Method);
     }
     head.set_method(method);
     Ok(())
 }
 
-pub(crate) fn target(bytes: &[u8], head: &mut Head, room: &mut Room) -> Result<(), DecodeFault> {
+pub(crate) fn target(bytes: &[u8], head: &mut Head, room: &mut Room) -> Result<(), DecodeError> {
     room.bytes(bytes.len())?;
-    head.set_target(bytes).map_err(|_| DecodeFault::Target)
+    head.set_target(bytes).map_err(|_| DecodeError::Target)
 }
 
 /// Checks RFC 9112 §3.2: only OPTIONS may have the target `*`, only CONNECT an authority.
-pub(crate) fn target_form(head: &Head) -> Result<(), DecodeFault> {
+pub(crate) fn target_form(head: &Head) -> Result<(), DecodeError> {
     let target = head.target();
     match target.form() {
         // An unset target is empty.
-        TargetForm::Origin if target.as_str().is_empty() => Err(DecodeFault::Target),
+        TargetForm::Origin if target.as_str().is_empty() => Err(DecodeError::Target),
         TargetForm::Origin | TargetForm::Absolute => Ok(()),
         TargetForm::Asterisk if head.method() == Method::Options => Ok(()),
-        TargetForm::Asterisk | TargetForm::Authority => Err(DecodeFault::Target),
+        TargetForm::Asterisk | TargetForm::Authority => Err(DecodeError::Target),
     }
 }
 

@@ -5,7 +5,7 @@ use causeway_message::{ResponseHead, StatusCode, names};
 use super::Message;
 use super::request::state_length;
 use crate::body::Body;
-use crate::fault::DecodeFault;
+use crate::fault::DecodeError;
 use crate::fields::{self, Room};
 use crate::limits::Limits;
 use crate::walk::FieldKind;
@@ -36,24 +36,24 @@ impl Message for Response {
     fn kind(field: u32, limits: &Limits) -> Option<FieldKind> {
         Some(match field {
             CODE => FieldKind::Number,
-            HEADERS => FieldKind::Text(limits.head_bytes_max, DecodeFault::HeadTooLong),
+            HEADERS => FieldKind::Text(limits.head_bytes_max, DecodeError::HeadTooLong),
             BODY => FieldKind::Content,
             _ => return None,
         })
     }
 
-    fn number(&mut self, _: u32, number: u64) -> Result<(), DecodeFault> {
+    fn number(&mut self, _: u32, number: u64) -> Result<(), DecodeError> {
         let status = status(number)?;
         // A unary call has one message, so a final response could not follow.
         if status.is_informational() {
-            return Err(DecodeFault::StatusCode);
+            return Err(DecodeError::StatusCode);
         }
         self.head.set_status(status);
         self.has_status = true;
         Ok(())
     }
 
-    fn text(&mut self, _: u32, bytes: &[u8], room: &mut Room) -> Result<(), DecodeFault> {
+    fn text(&mut self, _: u32, bytes: &[u8], room: &mut Room) -> Result<(), DecodeError> {
         fields::take(bytes, self.head.fields_mut(), room)
     }
 
@@ -61,9 +61,9 @@ impl Message for Response {
         &mut self.body
     }
 
-    fn finish(&mut self) -> Result<(), DecodeFault> {
+    fn finish(&mut self) -> Result<(), DecodeError> {
         if !self.has_status {
-            return Err(DecodeFault::StatusCode);
+            return Err(DecodeError::StatusCode);
         }
         let fields = self.head.fields_mut();
         if self.body.bytes() > 0 {
@@ -88,7 +88,7 @@ impl Message for Response {
 }
 
 /// Converts an int32 to a status: protobuf truncates a number to its lowest 32 bits.
-pub(crate) fn status(number: u64) -> Result<StatusCode, DecodeFault> {
+pub(crate) fn status(number: u64) -> Result<StatusCode, DecodeError> {
     let code = u16::try_from(number as u32).ok();
-    code.and_then(StatusCode::new).ok_or(DecodeFault::StatusCode)
+    code.and_then(StatusCode::new).ok_or(DecodeError::StatusCode)
 }

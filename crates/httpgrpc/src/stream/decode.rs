@@ -5,7 +5,7 @@ use causeway_message::{Chunk, FieldMap, Head, ResponseHead, is_host_port, names}
 use super::{TRAILERS_HEADERS, part, request_field, response_field};
 use crate::body::Blocks;
 use crate::decode::{take_method, take_status, take_target, target_form};
-use crate::fault::DecodeFault;
+use crate::fault::DecodeError;
 use crate::fields::{self, Room};
 use crate::limits::Limits;
 use crate::messages::{Encoding, Messages, Piece};
@@ -39,7 +39,7 @@ pub type ResponseStreamDecoder = StreamDecoder<ResponseHead>;
 pub(crate) trait Opening: Default {
     const PART: u8;
     /// Parses the head; returns whether it is final.
-    fn fill(&mut self, message: &[u8], limits: &Limits, room: &mut Room) -> Result<bool, DecodeFault>;
+    fn fill(&mut self, message: &[u8], limits: &Limits, room: &mut Room) -> Result<bool, DecodeError>;
     fn clear(&mut self);
     fn fields(&self) -> &FieldMap;
     /// Whether the declared content may be absent (RFC 9110 §8.6).
@@ -136,7 +136,7 @@ impl<H: Opening> StreamDecoder<H> {
     ///
     /// # Errors
     /// The fault of the call. The call has then failed, and the decoder must be cleared.
-    pub fn next(&mut self, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Option<StreamPart>, DecodeFault> {
+    pub fn next(&mut self, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Option<StreamPart>, DecodeError> {
         loop {
             if !self.piece.is_empty() {
                 let content = self.walk.step(&mut self.piece, &mut self.frame)?;
@@ -171,17 +171,17 @@ impl<H: Opening> StreamDecoder<H> {
     ///
     /// # Errors
     /// If it ends before a final head, within a frame, or before all declared content has arrived.
-    pub fn finish(&self) -> Result<(), DecodeFault> {
+    pub fn finish(&self) -> Result<(), DecodeError> {
         if !self.messages.is_between() {
-            return Err(DecodeFault::Truncated);
+            return Err(DecodeError::Truncated);
         }
         if self.frame.stage == Stage::Head {
-            return Err(DecodeFault::NoMessage);
+            return Err(DecodeError::NoMessage);
         }
         match self.frame.declared {
             // A response to HEAD, or a 304.
             Some(_) if H::MAY_LACK_CONTENT && self.frame.bytes == 0 => Ok(()),
-            Some(declared) if self.frame.bytes < declared => Err(DecodeFault::ContentLength),
+            Some(declared) if self.frame.bytes < declared => Err(DecodeError::ContentLength),
             _ => Ok(()),
         }
     }
@@ -195,18 +195,18 @@ impl<H: Opening> FrameParser<H> {
         (self.declared, self.bytes) = (None, 0);
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), DecodeFault> {
+    fn count(&mut self, bytes: usize) -> Result<(), DecodeError> {
         self.bytes += bytes as u64;
         match self.declared {
-            Some(declared) if self.bytes > declared => Err(DecodeFault::ContentLength),
+            Some(declared) if self.bytes > declared => Err(DecodeError::ContentLength),
             _ => Ok(()),
         }
     }
 
     /// Starts a part: it must be the first of its frame, and allowed at this stage.
-    fn begin(&mut self, at: Stage) -> Result<(), DecodeFault> {
+    fn begin(&mut self, at: Stage) -> Result<(), DecodeError> {
         if self.has_part || self.stage != at {
-            return Err(DecodeFault::Order);
+            return Err(DecodeError::Order);
         }
         self.has_part = true;
         Ok(())
@@ -217,18 +217,18 @@ impl<H: Opening> Sink for FrameParser<H> {
     fn kind(&self, field: u32) -> Option<FieldKind> {
         match u8::try_from(field) {
             Ok(part::REQUEST | part::RESPONSE | part::TRAILERS) => {
-                Some(FieldKind::Text(self.limits.head_bytes_max, DecodeFault::HeadTooLong))
+                Some(FieldKind::Text(self.limits.head_bytes_max, DecodeError::HeadTooLong))
             }
             Ok(part::CHUNK) => Some(FieldKind::Content),
             _ => None,
         }
     }
 
-    fn number(&mut self, field: u32, _: u64) -> Result<(), DecodeFault> {
-        Err(DecodeFault::WireType(field))
+    fn number(&mut self, field: u32, _: u64) -> Result<(), DecodeError> {
+        Err(DecodeError::WireType(field))
     }
 
-    fn text(&mut self, field: u32, bytes: &[u8]) -> Result<(), DecodeFault> {
+    fn text(&mut self, field: u32, bytes: &[u8]) -> Result<(), DecodeError> {
         let mut room = Room::new(&self.limits);
         if field == u32::from(H::PART) {
             self.begin(Stage::Head)?;
@@ -236,7 +236,7 @@ impl<H: Opening> Sink for FrameParser<H> {
             if self.head.fill(bytes, &self.limits, &mut room)? {
                 self.stage = Stage::Content;
                 // Only the final head declares content.
-                self.declared = self.head.fields().content_length().map_err(|_| DecodeFault::ContentLength)?;
+                self.declared = self.head.fields().content_length().map_err(|_| DecodeError::ContentLength)?;
             }
             self.ready = Some(StreamPart::Head);
         } else if field == u32::from(part::TRAILERS) {
@@ -244,19 +244,19 @@ impl<H: Opening> Sink for FrameParser<H> {
             self.stage = Stage::Trailers;
             for field in Fields::new(bytes) {
                 if let (TRAILERS_FIELD, value) = field? {
-                    let Value::Bytes(header) = value else { return Err(DecodeFault::WireType(TRAILERS_FIELD)) };
+                    let Value::Bytes(header) = value else { return Err(DecodeError::WireType(TRAILERS_FIELD)) };
                     fields::take(header, &mut self.trailers, &mut room)?;
                 }
             }
             self.ready = Some(StreamPart::Trailers);
         } else {
             // The head of the opposite direction.
-            return Err(DecodeFault::Order);
+            return Err(DecodeError::Order);
         }
         Ok(())
     }
 
-    fn content(&mut self, _: u32) -> Result<(), DecodeFault> {
+    fn content(&mut self, _: u32) -> Result<(), DecodeError> {
         self.begin(Stage::Content)
     }
 }
@@ -267,18 +267,18 @@ impl Opening for Head {
     const PART: u8 = part::REQUEST;
     const MAY_LACK_CONTENT: bool = false;
 
-    fn fill(&mut self, message: &[u8], limits: &Limits, room: &mut Room) -> Result<bool, DecodeFault> {
+    fn fill(&mut self, message: &[u8], limits: &Limits, room: &mut Room) -> Result<bool, DecodeError> {
         let mut authority: &[u8] = b"";
         for part in Fields::new(message) {
             match part? {
                 (METHOD, Value::Bytes(method)) => take_method(method, self, room)?,
                 (URL, Value::Bytes(url)) if url.len() > limits.target_bytes_max as usize => {
-                    return Err(DecodeFault::TargetTooLong);
+                    return Err(DecodeError::TargetTooLong);
                 }
                 (URL, Value::Bytes(url)) => take_target(url, self, room)?,
                 (REQUEST_HEADERS, Value::Bytes(header)) => fields::take(header, self.fields_mut(), room)?,
                 (AUTHORITY, Value::Bytes(bytes)) => authority = bytes,
-                (field @ METHOD..=AUTHORITY, _) => return Err(DecodeFault::WireType(field)),
+                (field @ METHOD..=AUTHORITY, _) => return Err(DecodeError::WireType(field)),
                 _ => {}
             }
         }
@@ -287,7 +287,7 @@ impl Opening for Head {
             room.bytes(authority.len())?;
             // Two sources for the host would be ambiguous (RFC 9110 §7.2).
             if self.fields().contains(names::HOST) || !is_host_port(authority) {
-                return Err(DecodeFault::Host);
+                return Err(DecodeError::Host);
             }
             self.fields_mut().push_known(names::HOST, authority);
         }
@@ -308,17 +308,17 @@ impl Opening for ResponseHead {
     const PART: u8 = part::RESPONSE;
     const MAY_LACK_CONTENT: bool = true;
 
-    fn fill(&mut self, message: &[u8], _: &Limits, room: &mut Room) -> Result<bool, DecodeFault> {
+    fn fill(&mut self, message: &[u8], _: &Limits, room: &mut Room) -> Result<bool, DecodeError> {
         let mut status = None;
         for part in Fields::new(message) {
             match part? {
                 (CODE, Value::Number(code)) => status = Some(take_status(code)?),
                 (RESPONSE_HEADERS, Value::Bytes(header)) => fields::take(header, self.fields_mut(), room)?,
-                (field @ CODE..=RESPONSE_HEADERS, _) => return Err(DecodeFault::WireType(field)),
+                (field @ CODE..=RESPONSE_HEADERS, _) => return Err(DecodeError::WireType(field)),
                 _ => {}
             }
         }
-        let status = status.ok_or(DecodeFault::StatusCode)?;
+        let status = status.ok_or(DecodeError::StatusCode)?;
         self.set_status(status);
         Ok(!status.is_informational())
     }

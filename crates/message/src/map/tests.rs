@@ -110,7 +110,7 @@ fn an_other_name_equal_to_a_known_name_matches_it() {
 #[test]
 fn rfc9110_8_6_content_length() {
     #[track_caller]
-    fn check(values: &[&str], want: Result<Option<u64>, FieldFault>) {
+    fn check(values: &[&str], want: Result<Option<u64>, ContentLengthError>) {
         let mut map = FieldMap::new();
         for text in values {
             map.append(names::CONTENT_LENGTH, value(text));
@@ -121,10 +121,10 @@ fn rfc9110_8_6_content_length() {
     check(&["17"], Ok(Some(17)));
     check(&["017"], Ok(Some(17)));
     check(&["9223372036854775807"], Ok(Some(i64::MAX as u64)));
-    check(&["9223372036854775808"], Err(FieldFault::Malformed));
-    check(&["17", "17"], Err(FieldFault::Repeated));
+    check(&["9223372036854775808"], Err(ContentLengthError::Malformed));
+    check(&["17", "17"], Err(ContentLengthError::Repeated));
     for bad in ["17, 17", "+17", "-17", "0x17", "17.0", "", "18446744073709551616", "1 7"] {
-        check(&[bad], Err(FieldFault::Malformed));
+        check(&[bad], Err(ContentLengthError::Malformed));
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
 use causeway_message::{Chunk, FieldMap};
-use causeway_pipeline::{Body, BodyFault, BodyReader, BodyStream, Frame, Worker};
+use causeway_pipeline::{Body, BodyError, BodyReader, BodyStream, Frame, Worker};
 
 use super::store::{FetchGuard, Receiving};
 use super::stored::StoredResponse;
@@ -83,7 +83,7 @@ impl RecordingBody {
 }
 
 impl BodyStream for RecordingBody {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let frame = ready!(self.source.poll_frame(&self.worker, task));
         match &frame {
             Some(Ok(Frame::Chunk(chunk))) => {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::task::Context as Task;
 
 use causeway_message::NameRef;
-use causeway_pipeline::{BodyFault, BodyReader, BodyStream, Frame, Registry, Verdict, Worker};
+use causeway_pipeline::{BodyError, BodyReader, BodyStream, Frame, Registry, Verdict, Worker};
 use causeway_testkit::{Kit, Request, TestResponse};
 use serde_json::json;
 
@@ -29,7 +29,7 @@ struct Reply {
 enum Content {
     Chunk(String),
     /// Pieces of unknown total length, and how the body ends.
-    Pieces(Vec<String>, Option<BodyFault>),
+    Pieces(Vec<String>, Option<BodyError>),
 }
 
 impl Default for Content {
@@ -50,16 +50,16 @@ impl Reply {
         Self { status, ..self }
     }
 
-    fn pieces(self, pieces: &[&str], fault: Option<BodyFault>) -> Self {
+    fn pieces(self, pieces: &[&str], fault: Option<BodyError>) -> Self {
         let pieces = pieces.iter().map(|piece| (*piece).to_owned()).collect();
         Self { content: Content::Pieces(pieces, fault), ..self }
     }
 }
 
-struct Pieces(VecDeque<String>, Option<BodyFault>);
+struct Pieces(VecDeque<String>, Option<BodyError>);
 
 impl BodyStream for Pieces {
-    fn poll_frame(&mut self, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Ready(match self.0.pop_front() {
             Some(piece) => Some(Ok(Frame::Chunk(Chunk::from(piece.into_bytes())))),
             None => self.1.take().map(Err),
@@ -634,7 +634,7 @@ fn bodies() {
     let fresh = || reply("Cache-Control: max-age=60", "");
     for (reply, is_stored) in [
         (fresh().pieces(&["con", "tent"], None), true),
-        (fresh().pieces(&["con", "tent"], Some(BodyFault::PeerGone)), false),
+        (fresh().pieces(&["con", "tent"], Some(BodyError::PeerGone)), false),
         (fresh().pieces(&["content", &"x".repeat(2000)], None), false),
         (reply("Cache-Control: max-age=60", &"x".repeat(2000)), false),
         (reply("Cache-Control: max-age=60", &"x".repeat(1000)), true),

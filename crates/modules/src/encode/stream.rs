@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use causeway_message::{BlockMut, Chunk, FieldMap};
 use causeway_pipeline::worker::{Offloaded, Work, WorkKind, offload};
-use causeway_pipeline::{Body, BodyFault, BodyReader, BodyStream, Frame, Sleep, Worker};
+use causeway_pipeline::{Body, BodyError, BodyReader, BodyStream, Frame, Sleep, Worker};
 
 use super::coding::Coding;
 use super::encoder::{Encoder, Goal, Lease, Progress};
@@ -111,7 +111,7 @@ impl EncodedBody {
 
     /// Returns the goal of the next step, and makes sure that it has input if it consumes. `Pending` if the source waits and nothing is to
     /// be flushed.
-    fn poll_goal(&mut self, task: &mut Task<'_>) -> Poll<Result<Option<Goal>, BodyFault>> {
+    fn poll_goal(&mut self, task: &mut Task<'_>) -> Poll<Result<Option<Goal>, BodyError>> {
         loop {
             match self.phase {
                 Phase::Consuming if self.input.is_empty() => match self.source.poll_frame(&self.worker, task) {
@@ -152,7 +152,7 @@ impl EncodedBody {
     }
 
     /// Waits until the encoder is here. Returns the output that the pool's thread was filling.
-    fn poll_encoder(&mut self, task: &mut Task<'_>) -> Poll<Result<Option<Output>, BodyFault>> {
+    fn poll_encoder(&mut self, task: &mut Task<'_>) -> Poll<Result<Option<Output>, BodyError>> {
         match &mut self.encoder {
             EncoderState::Here(_) | EncoderState::Gone => return Poll::Ready(Ok(None)),
             EncoderState::Away(job, _) => {
@@ -168,7 +168,7 @@ impl EncodedBody {
             EncoderState::Away(_, slot) => {
                 let parcel = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let Some(Parcel { encoder, input, output, goal, step: Some(step) }) = parcel else {
-                    return Poll::Ready(Err(BodyFault::Source));
+                    return Poll::Ready(Err(BodyError::Source));
                 };
                 self.input = input;
                 self.stepped(goal, step, encoder);
@@ -212,7 +212,7 @@ impl EncodedBody {
     }
 
     /// Runs steps until there is output to send, the source or the encoder waits, or the body ends. The output may be empty.
-    fn poll_output(&mut self, task: &mut Task<'_>) -> Poll<Result<Option<Output>, BodyFault>> {
+    fn poll_output(&mut self, task: &mut Task<'_>) -> Poll<Result<Option<Output>, BodyError>> {
         let mut output = ready!(self.poll_encoder(task))?;
         let mut inline = self.inline_bytes_max;
         loop {
@@ -227,7 +227,7 @@ impl EncodedBody {
                 Poll::Pending => return output.filter(|output| output.filled > 0).map_or(Poll::Pending, ready_output),
             };
             let EncoderState::Here(mut encoder) = std::mem::replace(&mut self.encoder, EncoderState::Gone) else {
-                return Poll::Ready(Err(BodyFault::Source));
+                return Poll::Ready(Err(BodyError::Source));
             };
             let work = encoder.work(self.input.len(), goal);
             if work > inline && work <= self.inline_bytes_max {
@@ -242,7 +242,7 @@ impl EncodedBody {
             }
             inline -= work;
             let Some(step) = target.step(&mut encoder, self.input.as_slice(), goal) else {
-                return Poll::Ready(Err(BodyFault::Source));
+                return Poll::Ready(Err(BodyError::Source));
             };
             self.stepped(goal, step, encoder);
             output = Some(target);
@@ -250,7 +250,7 @@ impl EncodedBody {
     }
 
     /// Ends a poll after the share of computation that one may have.
-    fn rest(&mut self, output: Option<Output>, task: &mut Task<'_>) -> Poll<Result<Option<Output>, BodyFault>> {
+    fn rest(&mut self, output: Option<Output>, task: &mut Task<'_>) -> Poll<Result<Option<Output>, BodyError>> {
         match output.filter(|output| output.filled > 0) {
             Some(output) => {
                 self.is_tired = true;
@@ -265,12 +265,12 @@ impl EncodedBody {
     }
 }
 
-fn ready_output(output: Output) -> Poll<Result<Option<Output>, BodyFault>> {
+fn ready_output(output: Output) -> Poll<Result<Option<Output>, BodyError>> {
     Poll::Ready(Ok(Some(output)))
 }
 
 impl BodyStream for EncodedBody {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if std::mem::take(&mut self.is_tired) {
             task.waker().wake_by_ref();
             return Poll::Pending;

@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use causeway_httpgrpc::{Code, Status, encode_response, is_error};
 use causeway_message::{Chunk, FieldMap, FieldValue, Method, StatusCode, names};
-use causeway_pipeline::{Body, BodyFault, BodyPart, Context, Response, Step};
+use causeway_pipeline::{Body, BodyError, BodyPart, Context, Response, Step};
 
-use super::collect::{Collecting, Uncollected};
+use super::collect::{CollectError, Collecting};
 use super::lend::{Lease, LeasedContent, Unary as _};
 use super::{HttpGrpcState, begin_head, deadline_exceeded, refuse};
 use causeway_httpgrpc::RequestDecoder;
@@ -147,11 +147,13 @@ pub(super) fn went_well() -> Box<FieldMap> {
     Box::new(trailers)
 }
 
-fn why_none(why: Uncollected) -> Status {
+fn why_none(why: CollectError) -> Status {
     match why {
-        Uncollected::TooLong(max) => Status::new(Code::RESOURCE_EXHAUSTED, format!("the response exceeds {max} bytes")),
-        Uncollected::Deadline => deadline_exceeded(),
-        Uncollected::Body(BodyFault::TimedOut) => Status::new(Code::DEADLINE_EXCEEDED, "the response stalled"),
-        Uncollected::Body(fault) => Status::new(Code::INTERNAL, format!("the response ended early: {fault}")),
+        CollectError::TooLong(max) => {
+            Status::new(Code::RESOURCE_EXHAUSTED, format!("the response exceeds {max} bytes"))
+        }
+        CollectError::Deadline => deadline_exceeded(),
+        CollectError::Body(BodyError::TimedOut) => Status::new(Code::DEADLINE_EXCEEDED, "the response stalled"),
+        CollectError::Body(fault) => Status::new(Code::INTERNAL, format!("the response ended early: {fault}")),
     }
 }

@@ -11,16 +11,16 @@ use std::time::Instant;
 use causeway_httpgrpc::RequestDecoder;
 use causeway_message::Chunk;
 use causeway_pipeline::worker::{Offloaded, Work, WorkKind, offload};
-use causeway_pipeline::{Body, BodyFault, BodyPart, BodyStream, FileSlice, Frame, Sleep, Worker};
+use causeway_pipeline::{Body, BodyError, BodyPart, BodyStream, FileSlice, Frame, Sleep, Worker};
 
 use super::answer::parts_of;
 use super::lend::{Lease, Unary as _};
 
 /// The reason that the content was not collected.
-pub(super) enum Uncollected {
+pub(super) enum CollectError {
     /// It exceeds this number of bytes.
     TooLong(u64),
-    Body(BodyFault),
+    Body(BodyError),
     Deadline,
 }
 
@@ -57,7 +57,7 @@ impl Collecting {
         Self { parts, now, content: Some(content), bytes_max, worker: Rc::clone(worker), sleep }
     }
 
-    fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), Uncollected>> {
+    fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), CollectError>> {
         loop {
             let chunk = match &mut self.now {
                 Now::None => None,
@@ -65,7 +65,7 @@ impl Collecting {
                     Some(Ok(Frame::Chunk(chunk))) => Some(chunk),
                     // A unary message has no trailers.
                     Some(Ok(Frame::Trailers(_))) => continue,
-                    Some(Err(fault)) => return Poll::Ready(Err(Uncollected::Body(fault))),
+                    Some(Err(fault)) => return Poll::Ready(Err(CollectError::Body(fault))),
                     None => None,
                 },
                 Now::Reading(reading) => match ready!(Pin::new(reading).poll(task)).flatten() {
@@ -73,7 +73,7 @@ impl Collecting {
                         self.now = Now::None;
                         Some(bytes.into())
                     }
-                    None => return Poll::Ready(Err(Uncollected::Body(BodyFault::Source))),
+                    None => return Poll::Ready(Err(CollectError::Body(BodyError::Source))),
                 },
             };
             match chunk {
@@ -84,10 +84,10 @@ impl Collecting {
         }
     }
 
-    fn push(&mut self, chunk: Chunk) -> Result<(), Uncollected> {
+    fn push(&mut self, chunk: Chunk) -> Result<(), CollectError> {
         let content = self.content.as_mut().expect("not polled after its end").body_mut();
         if content.bytes() + chunk.len() as u64 > self.bytes_max {
-            return Err(Uncollected::TooLong(self.bytes_max));
+            return Err(CollectError::TooLong(self.bytes_max));
         }
         if !chunk.is_empty() {
             content.push(chunk, &mut || self.worker.take_block());
@@ -96,7 +96,7 @@ impl Collecting {
     }
 
     /// Starts the next part. Returns false at the end.
-    fn next_part(&mut self) -> Result<bool, Uncollected> {
+    fn next_part(&mut self) -> Result<bool, CollectError> {
         self.now = match self.parts.pop_front() {
             None => return Ok(false),
             Some(BodyPart::Trailers(_)) => Now::None,
@@ -107,12 +107,12 @@ impl Collecting {
             Some(BodyPart::Stream(stream)) => Now::Stream(stream),
             Some(BodyPart::Incoming(body)) => Now::Stream(Box::new(body)),
             Some(BodyPart::File(slice)) if slice.len > self.bytes_max => {
-                return Err(Uncollected::TooLong(self.bytes_max));
+                return Err(CollectError::TooLong(self.bytes_max));
             }
             Some(BodyPart::File(slice)) => {
                 // Blocking, so it runs on the file thread pool.
                 let reading = offload(&*self.worker, Work::of(WorkKind::File), move || read(&slice));
-                Now::Reading(reading.map_err(|_| Uncollected::Body(BodyFault::Source))?)
+                Now::Reading(reading.map_err(|_| CollectError::Body(BodyError::Source))?)
             }
         };
         Ok(true)
@@ -127,13 +127,13 @@ fn read(slice: &FileSlice) -> Option<Vec<u8>> {
 }
 
 impl Future for Collecting {
-    type Output = Result<Lease<RequestDecoder>, Uncollected>;
+    type Output = Result<Lease<RequestDecoder>, CollectError>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         match self.poll_whole(task) {
             // The source may have the deadline too, and fail because of it shortly before this timer fires.
-            Poll::Pending | Poll::Ready(Err(Uncollected::Body(_))) if Sleep::is_over(&mut self.sleep, task) => {
-                Poll::Ready(Err(Uncollected::Deadline))
+            Poll::Pending | Poll::Ready(Err(CollectError::Body(_))) if Sleep::is_over(&mut self.sleep, task) => {
+                Poll::Ready(Err(CollectError::Deadline))
             }
             Poll::Pending => Poll::Pending,
             Poll::Ready(whole) => {

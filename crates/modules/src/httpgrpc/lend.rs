@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 
 use causeway_httpgrpc::{Body, Limits, RequestDecoder, ResponseDecoder};
-use causeway_pipeline::{BodyFault, BodyStream, Frame};
+use causeway_pipeline::{BodyError, BodyStream, Frame};
 
 /// Most unused decoders that a worker keeps.
 const KEPT_MAX: usize = 32;
@@ -116,7 +116,7 @@ impl<D: Unary> Drop for Lease<D> {
 pub(crate) struct LeasedContent<D: Unary>(pub(crate) Lease<D>);
 
 impl<D: Unary> BodyStream for LeasedContent<D> {
-    fn poll_frame(&mut self, _task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, _task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Ready(self.0.body_mut().take_next().map(|chunk| Ok(Frame::Chunk(chunk))))
     }
 

@@ -6,17 +6,17 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
-use causeway_httpgrpc::{Code, DecodeFault, RequestDecoder, Status, Turn};
+use causeway_httpgrpc::{Code, DecodeError, RequestDecoder, Status, Turn};
 use causeway_message::{Chunk, StatusCode};
-use causeway_pipeline::{BodyFault, BodyStream as _, Context, Frame, IncomingBody, Sleep, Step, Worker};
+use causeway_pipeline::{BodyError, BodyStream as _, Context, Frame, IncomingBody, Sleep, Step, Worker};
 
 use super::lend::{Lease, LeasedContent, Unary as _};
 use super::{deadline_exceeded, refuse, refuse_fault, take_over};
 
 /// The reason that no request was received.
-pub(super) enum Unreceived {
-    Decode(DecodeFault),
-    Body(BodyFault),
+pub(super) enum ReceiveError {
+    Decode(DecodeError),
+    Body(BodyError),
     Deadline,
 }
 
@@ -47,14 +47,14 @@ fn received_whole(cx: &mut Context, mut decoder: Lease<RequestDecoder>, deadline
     Step::Next
 }
 
-pub(super) fn refuse_unreceived(cx: &mut Context, why: Unreceived) -> Step {
+pub(super) fn refuse_unreceived(cx: &mut Context, why: ReceiveError) -> Step {
     let status = match why {
-        Unreceived::Decode(fault) => return refuse_fault(cx, fault),
-        Unreceived::Deadline => deadline_exceeded(),
-        Unreceived::Body(fault) => {
+        ReceiveError::Decode(fault) => return refuse_fault(cx, fault),
+        ReceiveError::Deadline => deadline_exceeded(),
+        ReceiveError::Body(fault) => {
             let code = match fault {
-                BodyFault::TooLarge => Code::RESOURCE_EXHAUSTED,
-                BodyFault::TimedOut => Code::DEADLINE_EXCEEDED,
+                BodyError::TooLarge => Code::RESOURCE_EXHAUSTED,
+                BodyError::TimedOut => Code::DEADLINE_EXCEEDED,
                 _ => Code::CANCELLED,
             };
             Status::new(code, format!("reading the call: {fault}"))
@@ -73,12 +73,12 @@ struct Receiving {
 }
 
 impl Receiving {
-    fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), Unreceived>> {
+    fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), ReceiveError>> {
         let decoder = self.decoder.as_mut().expect("not polled after its end");
         loop {
             let turn = decoder.push(&mut self.rest, &mut || self.worker.take_block());
             match turn {
-                Err(fault) => return Poll::Ready(Err(Unreceived::Decode(fault))),
+                Err(fault) => return Poll::Ready(Err(ReceiveError::Decode(fault))),
                 // The decoder has used its share of this poll: yield to other tasks.
                 Ok(Turn::More) => {
                     task.waker().wake_by_ref();
@@ -92,21 +92,21 @@ impl Receiving {
                 Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => self.rest = chunk,
                 // gRPC clients send no trailers: ignore them.
                 Poll::Ready(Some(Ok(Frame::Trailers(_)))) => {}
-                Poll::Ready(Some(Err(fault))) => return Poll::Ready(Err(Unreceived::Body(fault))),
-                Poll::Ready(None) => return Poll::Ready(decoder.finish().map_err(Unreceived::Decode)),
+                Poll::Ready(Some(Err(fault))) => return Poll::Ready(Err(ReceiveError::Body(fault))),
+                Poll::Ready(None) => return Poll::Ready(decoder.finish().map_err(ReceiveError::Decode)),
             }
         }
     }
 }
 
 impl Future for Receiving {
-    type Output = Result<Lease<RequestDecoder>, Unreceived>;
+    type Output = Result<Lease<RequestDecoder>, ReceiveError>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         if let Poll::Ready(whole) = self.poll_whole(task) {
             let decoder = self.decoder.take().expect("it was there");
             return Poll::Ready(whole.map(|()| decoder));
         }
-        if Sleep::is_over(&mut self.sleep, task) { Poll::Ready(Err(Unreceived::Deadline)) } else { Poll::Pending }
+        if Sleep::is_over(&mut self.sleep, task) { Poll::Ready(Err(ReceiveError::Deadline)) } else { Poll::Pending }
     }
 }

@@ -12,14 +12,14 @@ use std::time::Instant;
 use causeway_httpgrpc::stream::{
     CHUNK_BYTES_MAX, RequestStreamDecoder, StreamPart, encode_chunk, encode_response_head, encode_trailers,
 };
-use causeway_httpgrpc::{Code, DecodeFault, Encoding, Limits, MESSAGE_BYTES_DEFAULT, Status};
+use causeway_httpgrpc::{Code, DecodeError, Encoding, Limits, MESSAGE_BYTES_DEFAULT, Status};
 use causeway_message::{Chunk, StatusCode, names};
 use causeway_pipeline::{
-    Body, BodyFault, BodyPart, BodyStream, Context, Frame, IncomingBody, Response, Sleep, Step, Worker,
+    Body, BodyError, BodyPart, BodyStream, Context, Frame, IncomingBody, Response, Sleep, Step, Worker,
 };
 
 use super::answer::{finish_carried, parts_of, went_well};
-use super::receive::{Unreceived, refuse_unreceived};
+use super::receive::{ReceiveError, refuse_unreceived};
 use super::{begin_head, refuse, take_over};
 
 /// Returns the limits for a single frame. Every sender may produce frames of [`MESSAGE_BYTES_DEFAULT`]. Frames are not
@@ -65,7 +65,7 @@ struct Receiving {
 }
 
 impl Future for Receiving {
-    type Output = Result<Unframing, Unreceived>;
+    type Output = Result<Unframing, ReceiveError>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -81,10 +81,10 @@ impl Future for Receiving {
                 };
                 Ok(())
             }
-            Poll::Ready(Ok(Some(_))) => Err(Unreceived::Decode(DecodeFault::Order)),
-            Poll::Ready(Ok(None)) => Err(Unreceived::Decode(DecodeFault::NoMessage)),
+            Poll::Ready(Ok(Some(_))) => Err(ReceiveError::Decode(DecodeError::Order)),
+            Poll::Ready(Ok(None)) => Err(ReceiveError::Decode(DecodeError::NoMessage)),
             Poll::Ready(Err(why)) => Err(why),
-            Poll::Pending if Sleep::is_over(&mut this.sleep, task) => Err(Unreceived::Deadline),
+            Poll::Pending if Sleep::is_over(&mut this.sleep, task) => Err(ReceiveError::Deadline),
             Poll::Pending => return Poll::Pending,
         };
         Poll::Ready(begun.map(|()| this.content.take().expect("it was there")))
@@ -110,10 +110,10 @@ struct Unframing {
 }
 
 impl Unframing {
-    fn poll_part(&mut self, task: &mut Task<'_>) -> Poll<Result<Option<StreamPart>, Unreceived>> {
+    fn poll_part(&mut self, task: &mut Task<'_>) -> Poll<Result<Option<StreamPart>, ReceiveError>> {
         loop {
             match self.decoder.next(&mut self.rest, &mut || self.worker.take_block()) {
-                Err(fault) => return Poll::Ready(Err(Unreceived::Decode(fault))),
+                Err(fault) => return Poll::Ready(Err(ReceiveError::Decode(fault))),
                 Ok(Some(part)) => return Poll::Ready(Ok(Some(part))),
                 // Replace the empty chunk, which would keep its block from returning to the pool.
                 Ok(None) => self.rest = Chunk::default(),
@@ -121,15 +121,15 @@ impl Unframing {
             match ready!(self.body.poll_frame(task)) {
                 Some(Ok(Frame::Chunk(chunk))) => self.rest = chunk,
                 Some(Ok(Frame::Trailers(_))) => {}
-                Some(Err(fault)) => return Poll::Ready(Err(Unreceived::Body(fault))),
-                None => return Poll::Ready(self.decoder.finish().map(|()| None).map_err(Unreceived::Decode)),
+                Some(Err(fault)) => return Poll::Ready(Err(ReceiveError::Body(fault))),
+                None => return Poll::Ready(self.decoder.finish().map(|()| None).map_err(ReceiveError::Decode)),
             }
         }
     }
 }
 
 impl BodyStream for Unframing {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let part = match self.ready.take() {
             Some(Ready::Part(part)) => Ok(Some(part)),
             Some(Ready::End) => Ok(None),
@@ -142,9 +142,9 @@ impl BodyStream for Unframing {
             }
             Ok(Some(StreamPart::Trailers)) => Some(Ok(Frame::Trailers(Box::new(self.decoder.trailers().clone())))),
             Ok(None) => None,
-            Ok(Some(StreamPart::Head)) | Err(Unreceived::Decode(_)) => Some(Err(BodyFault::Malformed)),
-            Err(Unreceived::Body(fault)) => Some(Err(fault)),
-            Err(Unreceived::Deadline) => Some(Err(BodyFault::TimedOut)),
+            Ok(Some(StreamPart::Head)) | Err(ReceiveError::Decode(_)) => Some(Err(BodyError::Malformed)),
+            Err(ReceiveError::Body(fault)) => Some(Err(fault)),
+            Err(ReceiveError::Deadline) => Some(Err(BodyError::TimedOut)),
         })
     }
 
@@ -235,7 +235,7 @@ impl Framing {
 }
 
 impl BodyStream for Framing {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         loop {
             if !self.piece.is_empty() {
                 let bytes = self.piece.len().min(CHUNK_BYTES_MAX as usize);

@@ -5,7 +5,7 @@ use causeway_httpgrpc::stream::{ResponseStreamDecoder, StreamPart, encode_chunk,
 use causeway_httpgrpc::{Code, Encoding, Limits, ResponseDecoder, Status, Turn, decode_error, encode_request};
 use causeway_message::{BlockMut, Chunk, FieldMap, Head, NameRef, StatusCode};
 use causeway_pipeline::{
-    Body, BodyFault, BodyPart, Context, Fault, Frame, Handler, Registry, Response, Sleep, Step, Verdict, Worker as _,
+    Body, BodyError, BodyPart, Context, Fault, Frame, Handler, Registry, Response, Sleep, Step, Verdict, Worker as _,
 };
 use causeway_testkit::{FakeWorker, Kit, Request, TestResponse};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ impl Handler for Pieces {
             fn poll_frame(
                 &mut self,
                 _: &mut std::task::Context<'_>,
-            ) -> std::task::Poll<Option<Result<Frame, BodyFault>>> {
+            ) -> std::task::Poll<Option<Result<Frame, BodyError>>> {
                 std::task::Poll::Ready(
                     self.0.next().map(|piece| Ok(Frame::Chunk(Chunk::from_static(piece.as_bytes())))),
                 )
@@ -342,7 +342,7 @@ impl Handler for Noted {
 struct Noted;
 
 impl causeway_pipeline::BodyStream for Noting {
-    fn poll_frame(&mut self, task: &mut std::task::Context<'_>) -> std::task::Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, task: &mut std::task::Context<'_>) -> std::task::Poll<Option<Result<Frame, BodyError>>> {
         let Body::Incoming(body) = &mut self.0 else { return std::task::Poll::Ready(None) };
         let polled = body.poll_frame(task);
         if let std::task::Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) = &polled {

@@ -37,13 +37,13 @@ const KEPT_VALUES_MAX: usize = 1024;
 
 /// A syntax or type error in an expression.
 #[derive(Debug, PartialEq, Eq)]
-struct Mistake {
+struct ExpressionError {
     /// Position in characters, 1-based.
     at: usize,
     what: String,
 }
 
-impl Mistake {
+impl ExpressionError {
     fn new(at: usize, what: impl Into<String>) -> Self {
         Self { at, what: what.into() }
     }
@@ -69,15 +69,15 @@ pub fn make(value: &Json, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bui
         _ => build.parse(value)?,
     };
     let source = &written.expr;
-    let refuse = |mistake: Mistake, build: &Build<'_>| {
+    let refuse = |mistake: ExpressionError, build: &Build<'_>| {
         build.refuse(source, format!("a CEL expression: {} at character {}", mistake.what, mistake.at))
     };
     let tree = token::tokens(source).and_then(|tokens| syntax::parse(&tokens));
     let tree = tree.map_err(|mistake| refuse(mistake, build))?;
     match program::compile(&tree, &written.name, build) {
         Ok(program) => Ok(Box::new(Expression(program))),
-        Err(program::Refusal::Here(mistake)) => Err(refuse(mistake, build)),
-        Err(program::Refusal::There(error)) => Err(error),
+        Err(program::CompileError::Here(mistake)) => Err(refuse(mistake, build)),
+        Err(program::CompileError::There(error)) => Err(error),
     }
 }
 

@@ -8,7 +8,7 @@ use std::task::{Context as Task, Poll, ready};
 
 use causeway_message::{Chunk, Method};
 use causeway_pipeline::upstream::Maker;
-use causeway_pipeline::{BodyFault, Build, BuildError, Call, Context, Fault, Frame, ReadBody, ReadEnd, Step};
+use causeway_pipeline::{BodyError, Build, BuildError, Call, Context, Fault, Frame, ReadBody, ReadEnd, Step};
 
 use super::Local;
 use super::exchange::PendingCall;
@@ -68,7 +68,7 @@ impl Answer {
 }
 
 impl Future for Answer {
-    type Output = (Call, PendingCall, Result<(), BodyFault>);
+    type Output = (Call, PendingCall, Result<(), BodyError>);
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -108,7 +108,7 @@ struct Buffered {
 }
 
 impl Maker for Buffered {
-    fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if let Some(frame) = self.frames.pop_front() {
             return Poll::Ready(Some(Ok(frame)));
         }

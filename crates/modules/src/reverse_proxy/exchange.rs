@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use causeway_message::{FieldMap, StatusCode};
 use causeway_pipeline::upstream::{CallEvent, FailureKind, report_failure};
 use causeway_pipeline::worker::Sleep;
-use causeway_pipeline::{Body, BodyFault, BodyStream as _, Call, CallFault, Context, Fault, Reason, Step, Versions};
+use causeway_pipeline::{Body, BodyError, BodyStream as _, Call, CallError, Context, Fault, Reason, Step, Versions};
 
 use super::backend::{AddressPool, Backends, Chosen};
 use super::carriage::Carriage;
@@ -256,7 +256,7 @@ fn take_content(
 struct Answering(Option<(Call, PendingCall)>);
 
 impl Future for Answering {
-    type Output = (Call, PendingCall, Result<CallEvent, CallFault>);
+    type Output = (Call, PendingCall, Result<CallEvent, CallError>);
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let (call, _) = self.0.as_ref().expect("not polled after its end");
@@ -266,7 +266,7 @@ impl Future for Answering {
     }
 }
 
-fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Result<CallEvent, CallFault>)) -> Step {
+fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Result<CallEvent, CallError>)) -> Step {
     match answer {
         Ok(CallEvent::Interim(status, fields)) => {
             if asked.interims == INTERIMS_MAX {
@@ -342,7 +342,7 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
             // a connection in good order.
             if !matches!(
                 fault,
-                CallFault::Busy | CallFault::QueueTimedOut | CallFault::NoDescriptors | CallFault::Unprocessed
+                CallError::Busy | CallError::QueueTimedOut | CallError::NoDescriptors | CallError::Unprocessed
             ) {
                 asked.settle(cx, CallEnd::Failed);
                 if let Some(checks) = &plan.passive {
@@ -364,7 +364,7 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Res
 }
 
 /// The response's content has been read for `response_buffers`.
-fn buffered(cx: &mut Context, (call, asked, read): (Call, PendingCall, Result<(), BodyFault>)) -> Step {
+fn buffered(cx: &mut Context, (call, asked, read): (Call, PendingCall, Result<(), BodyError>)) -> Step {
     let (local, place, began) = (Rc::clone(&asked.local), Rc::clone(&asked.place), asked.began);
     match read {
         Ok(()) => unwrap(cx, &local, call, asked, &place, began),
@@ -434,12 +434,12 @@ fn rejected(place: &AddressPool, status: StatusCode) -> Fault {
 
 /// As Caddy's statusError: 502 for a failed call, 504 for a timeout; a fault of the client's own body keeps its status.
 #[cold]
-fn failed(place: &AddressPool, fault: CallFault, is_late: bool) -> Fault {
+fn failed(place: &AddressPool, fault: CallError, is_late: bool) -> Fault {
     let status = match &fault {
-        CallFault::RequestBody(fault) => return Fault::body(*fault),
-        CallFault::HeadTimedOut => StatusCode::GATEWAY_TIMEOUT,
-        CallFault::Closed | CallFault::Reset(_) if is_late => StatusCode::GATEWAY_TIMEOUT,
-        CallFault::Busy | CallFault::QueueTimedOut | CallFault::NoDescriptors | CallFault::Overloaded => {
+        CallError::RequestBody(fault) => return Fault::body(*fault),
+        CallError::HeadTimedOut => StatusCode::GATEWAY_TIMEOUT,
+        CallError::Closed | CallError::Reset(_) if is_late => StatusCode::GATEWAY_TIMEOUT,
+        CallError::Busy | CallError::QueueTimedOut | CallError::NoDescriptors | CallError::Overloaded => {
             StatusCode::SERVICE_UNAVAILABLE
         }
         _ => StatusCode::BAD_GATEWAY,

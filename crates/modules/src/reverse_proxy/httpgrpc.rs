@@ -3,13 +3,13 @@
 //! - `ask`, `gather`: encode the request to the call's message
 //! - `answer`: decodes the call's message to the response
 //! - `stream`: responses of Causeway's own streaming service
-//! - `fault`: maps gRPC errors to HTTP statuses
+//! - `error`: maps gRPC errors to HTTP statuses
 //! - `dns`: upstream names that stand for all of their addresses
 
 pub(super) mod answer;
 pub(super) mod ask;
 pub(super) mod dns;
-mod fault;
+mod error;
 mod gather;
 mod stream;
 

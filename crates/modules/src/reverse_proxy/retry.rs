@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use causeway_message::{Chunk, FieldMap, Method};
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::{
-    Body, BodyFault, BodyStream, Build, BuildError, CallFault, Context, Frame, IncomingBody, Matcher,
+    Body, BodyError, BodyStream, Build, BuildError, CallError, Context, Frame, IncomingBody, Matcher,
 };
 use serde_json::Value;
 
@@ -148,21 +148,21 @@ pub(super) enum Attempt {
 }
 
 impl Attempt {
-    pub(super) fn of(fault: &CallFault) -> Self {
+    pub(super) fn of(fault: &CallError) -> Self {
         match fault {
-            CallFault::Resolve(_)
-            | CallFault::Connect(_)
-            | CallFault::ConnectTimedOut
-            | CallFault::NetworkProxy(_)
-            | CallFault::Tls(_)
-            | CallFault::Busy
-            | CallFault::QueueTimedOut
-            | CallFault::NoDescriptors
-            | CallFault::Unprocessed
+            CallError::Resolve(_)
+            | CallError::Connect(_)
+            | CallError::ConnectTimedOut
+            | CallError::NetworkProxy(_)
+            | CallError::Tls(_)
+            | CallError::Busy
+            | CallError::QueueTimedOut
+            | CallError::NoDescriptors
+            | CallError::Unprocessed
             // RFC 9113 §8.7: with this code the request was not processed either.
-            | CallFault::Reset("REFUSED_STREAM")
+            | CallError::Reset("REFUSED_STREAM")
             // FastCGI 1.0 §5.5: with FCGI_OVERLOADED the application rejects the request.
-            | CallFault::Overloaded => Self::NotSent,
+            | CallError::Overloaded => Self::NotSent,
             _ => Self::Sent,
         }
     }
@@ -236,7 +236,7 @@ struct Reader {
 }
 
 impl BodyStream for Reader {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let mut kept = self.kept.0.borrow_mut();
         if self.read < kept.bytes.len() {
             // Rare: only a retry gets here.

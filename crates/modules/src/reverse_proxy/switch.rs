@@ -9,7 +9,7 @@ use std::time::Duration;
 use causeway_message::{Chunk, Method, NameRef, StatusCode, names};
 use causeway_pipeline::upstream::Maker;
 use causeway_pipeline::{
-    BodyFault, Call, Context, Fault, Frame, Generation, Reason, Response, ShutdownPhase, Sleep, Step, Worker,
+    BodyError, Call, Context, Fault, Frame, Generation, Reason, Response, ShutdownPhase, Sleep, Step, Worker,
 };
 
 use super::answer::put_fields;
@@ -166,7 +166,7 @@ impl Replacement {
 }
 
 impl Maker for Limited {
-    fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if self.close == CloseFrame::Sent {
             // After a close frame there is no further one for the client (RFC 6455 §5.5.1).
             while !Sleep::is_over(&mut self.end, task)
@@ -185,7 +185,7 @@ impl Maker for Limited {
             return Poll::Ready(Some(Ok(Frame::Chunk(Chunk::from_static(GOING_AWAY)))));
         }
         if is_over {
-            return Poll::Ready(Some(Err(BodyFault::TimedOut)));
+            return Poll::Ready(Some(Err(BodyError::TimedOut)));
         }
         call.poll_content(task)
     }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use causeway_go_template::{Call, Element, Failure, IntegerType, List, Map, Object, Signature, Type, Value};
+use causeway_go_template::{Call, Element, FunctionError, IntegerType, List, Map, Object, Signature, Type, Value};
 use causeway_message::{FieldName, FieldValue, Version, path};
 use causeway_pipeline::{Client, UNIX_PEER};
 
@@ -69,7 +69,7 @@ impl Object for Dot {
         }
     }
 
-    fn invoke(&self, name: &str, arguments: &[Value], _: &mut Call<'_>) -> Result<Value, Failure> {
+    fn invoke(&self, name: &str, arguments: &[Value], _: &mut Call<'_>) -> Result<Value, FunctionError> {
         if let Some(dot) = self.snapshot.dot.as_ref().filter(|dot| dot.method(name).is_some()) {
             return Ok(dot.invoke(name));
         }
@@ -97,7 +97,7 @@ fn address(ip: IpAddr) -> String {
 }
 
 /// Returns the host without its port. As in Go, a colon that begins no port is an error.
-fn host(authority: &str) -> Result<Value, Failure> {
+fn host(authority: &str) -> Result<Value, FunctionError> {
     let Some((host, _)) = authority.rsplit_once(':') else { return Ok(authority.into()) };
     let is_literal = host.starts_with('[') && host.ends_with(']');
     if host.contains(':') && !is_literal {
@@ -185,7 +185,7 @@ impl Object for RequestValue {
         }
     }
 
-    fn invoke(&self, name: &str, arguments: &[Value], _: &mut Call<'_>) -> Result<Value, Failure> {
+    fn invoke(&self, name: &str, arguments: &[Value], _: &mut Call<'_>) -> Result<Value, FunctionError> {
         Ok(match name {
             "UserAgent" => self.first("User-Agent"),
             "Referer" => self.first("Referer"),
@@ -308,7 +308,7 @@ impl Object for Url {
             .then_some(NO_PARAMETERS)
     }
 
-    fn invoke(&self, name: &str, _: &[Value], _: &mut Call<'_>) -> Result<Value, Failure> {
+    fn invoke(&self, name: &str, _: &[Value], _: &mut Call<'_>) -> Result<Value, FunctionError> {
         Ok(match name {
             "Query" => {
                 let pairs = query(self.facts().query.as_deref().unwrap_or_default());
@@ -386,7 +386,7 @@ impl Object for Lists {
         }
     }
 
-    fn invoke(&self, name: &str, arguments: &[Value], _: &mut Call<'_>) -> Result<Value, Failure> {
+    fn invoke(&self, name: &str, arguments: &[Value], _: &mut Call<'_>) -> Result<Value, FunctionError> {
         let values = self.values(&arguments[0]);
         Ok(match name {
             "Get" => values.first().cloned().unwrap_or_else(|| "".into()),
@@ -452,7 +452,7 @@ impl Object for ResponseFields {
         }
     }
 
-    fn invoke(&self, name: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, Failure> {
+    fn invoke(&self, name: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, FunctionError> {
         if let ("Get" | "Values", Value::Object(lists)) = (name, self.lists()) {
             return lists.invoke(name, arguments, call);
         }

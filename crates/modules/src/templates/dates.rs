@@ -11,7 +11,7 @@ use std::any::Any;
 use std::rc::Rc;
 use std::time::SystemTime;
 
-use causeway_go_template::{Call, Failure, Functions, IntegerType, Object, Signature, Type, Value};
+use causeway_go_template::{Call, FunctionError, Functions, IntegerType, Object, Signature, Type, Value};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
 
@@ -44,7 +44,7 @@ impl Clock {
     }
 }
 
-type Function = fn(&Clock, &[Value]) -> Result<Value, Failure>;
+type Function = fn(&Clock, &[Value]) -> Result<Value, FunctionError>;
 
 /// Adds the functions.
 pub(super) fn with(functions: Functions, clock: &Clock) -> Functions {
@@ -112,7 +112,7 @@ fn text(value: &Value) -> String {
 }
 
 /// Returns the time that a value is.
-fn time(value: &Value) -> Result<&ZonedTime, Failure> {
+fn time(value: &Value) -> Result<&ZonedTime, FunctionError> {
     if let Value::Object(object) = value
         && let Some(time) = object.as_any().and_then(|object| object.downcast_ref())
     {
@@ -122,7 +122,7 @@ fn time(value: &Value) -> Result<&ZonedTime, Failure> {
 }
 
 /// Returns a time: one of Go's, or seconds since 1970. Anything else is the present, as in Sprig.
-fn moment(clock: &Clock, value: &Value) -> Result<ZonedTime, Failure> {
+fn moment(clock: &Clock, value: &Value) -> Result<ZonedTime, FunctionError> {
     match value {
         Value::Int(seconds) | Value::Integer(seconds, IntegerType::Int64 | IntegerType::Int32) => {
             let at = Timestamp::from_second(*seconds).map_err(|_| "the year of the time is beyond 9999")?;
@@ -133,7 +133,7 @@ fn moment(clock: &Clock, value: &Value) -> Result<ZonedTime, Failure> {
 }
 
 /// Formats in a zone by its name; an unknown name is UTC, as in Sprig.
-fn in_zone(clock: &Clock, layout: &str, value: &Value, zone: &str) -> Result<Value, Failure> {
+fn in_zone(clock: &Clock, layout: &str, value: &Value, zone: &str) -> Result<Value, FunctionError> {
     let zone = match zone {
         "" | "UTC" => TimeZone::UTC,
         "Local" => clock.zone.clone(),
@@ -143,7 +143,7 @@ fn in_zone(clock: &Clock, layout: &str, value: &Value, zone: &str) -> Result<Val
 }
 
 /// Adds a duration. As in Sprig, a text that is none changes nothing.
-fn modify(_: &Clock, args: &[Value]) -> Result<Value, Failure> {
+fn modify(_: &Clock, args: &[Value]) -> Result<Value, FunctionError> {
     let time = time(&args[1])?;
     match duration::parse(&text(&args[0])) {
         Ok(duration) => time.plus(duration),
@@ -151,11 +151,11 @@ fn modify(_: &Clock, args: &[Value]) -> Result<Value, Failure> {
     }
 }
 
-fn must_modify(_: &Clock, args: &[Value]) -> Result<Value, Failure> {
+fn must_modify(_: &Clock, args: &[Value]) -> Result<Value, FunctionError> {
     time(&args[1])?.plus(duration::parse(&text(&args[0]))?)
 }
 
-fn ago(clock: &Clock, args: &[Value]) -> Result<Value, Failure> {
+fn ago(clock: &Clock, args: &[Value]) -> Result<Value, FunctionError> {
     const SECOND: i64 = 1_000_000_000;
     let since = clock.since(&moment(clock, &args[0])?);
     // To the next second, half away from 0.
@@ -188,7 +188,7 @@ impl ZonedTime {
         Self::at(Timestamp::from_second(-62_135_596_800).unwrap_or(Timestamp::UNIX_EPOCH), &TimeZone::UTC)
     }
 
-    fn plus(&self, nanoseconds: i64) -> Result<Value, Failure> {
+    fn plus(&self, nanoseconds: i64) -> Result<Value, FunctionError> {
         let sum = self.at.checked_add(SignedDuration::from_nanos(nanoseconds));
         let at = sum.map_err(|_| "the year of the time is beyond 9999")?;
         Ok(Self { at, zone_name: self.zone_name.clone() }.into())
@@ -219,7 +219,7 @@ impl Object for ZonedTime {
         }
     }
 
-    fn invoke(&self, name: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, Failure> {
+    fn invoke(&self, name: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, FunctionError> {
         let at = &self.at;
         Ok(match name {
             "Format" => {

@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use causeway_go_template::{Call, Failure, IntegerType, Object, Signature, Value};
+use causeway_go_template::{Call, FunctionError, IntegerType, Object, Signature, Value};
 use causeway_message::path;
 
 /// Bytes of a file that a template reads.
@@ -21,7 +21,7 @@ impl TemplateFolder {
         Self(if root.is_empty() { ".".into() } else { std::ffi::OsStr::from_bytes(root).into() })
     }
 
-    fn path(&self, name: &[u8]) -> Result<PathBuf, Failure> {
+    fn path(&self, name: &[u8]) -> Result<PathBuf, FunctionError> {
         if name.contains(&0) {
             return Err("the name of a file has a zero byte".into());
         }
@@ -32,7 +32,7 @@ impl TemplateFolder {
     }
 
     /// Opens a regular file or a folder. Others, such as a pipe, could block for ever.
-    fn open(&self, name: &[u8]) -> Result<(File, Metadata), Failure> {
+    fn open(&self, name: &[u8]) -> Result<(File, Metadata), FunctionError> {
         let path = self.path(name)?;
         let opened = fs::metadata(&path).and_then(|seen| {
             if seen.is_file() || seen.is_dir() {
@@ -45,7 +45,7 @@ impl TemplateFolder {
         opened.map_err(|error| fault(name, &error))
     }
 
-    pub(super) fn read(&self, name: &[u8], call: &mut Call<'_>) -> Result<Vec<u8>, Failure> {
+    pub(super) fn read(&self, name: &[u8], call: &mut Call<'_>) -> Result<Vec<u8>, FunctionError> {
         let (file, metadata) = self.open(name)?;
         call.allocate(usize::try_from(metadata.len()).unwrap_or(usize::MAX))?;
         let mut bytes = Vec::new();
@@ -61,7 +61,7 @@ impl TemplateFolder {
         self.open(name).is_ok()
     }
 
-    pub(super) fn stat(&self, name: &[u8]) -> Result<Value, Failure> {
+    pub(super) fn stat(&self, name: &[u8]) -> Result<Value, FunctionError> {
         let (_, metadata) = self.open(name)?;
         let path = self.path(name)?;
         let name = path.file_name().unwrap_or_default().as_bytes().to_vec();
@@ -69,7 +69,7 @@ impl TemplateFolder {
     }
 
     /// Returns the names in a folder, in their order; Go's are in the order of the file system.
-    pub(super) fn list(&self, name: &[u8], call: &mut Call<'_>) -> Result<Value, Failure> {
+    pub(super) fn list(&self, name: &[u8], call: &mut Call<'_>) -> Result<Value, FunctionError> {
         let (_, metadata) = self.open(name)?;
         if !metadata.is_dir() {
             return Err(format!("{} is not a directory", shown(name)).into());
@@ -89,7 +89,7 @@ fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-fn fault(name: &[u8], error: &io::Error) -> Failure {
+fn fault(name: &[u8], error: &io::Error) -> FunctionError {
     format!("open {}: {error}", shown(name)).into()
 }
 
@@ -109,7 +109,7 @@ impl Object for FileInfo {
         matches!(name, "Name" | "Size" | "IsDir").then_some(Signature::fixed(&[]))
     }
 
-    fn invoke(&self, name: &str, _: &[Value], _: &mut Call<'_>) -> Result<Value, Failure> {
+    fn invoke(&self, name: &str, _: &[Value], _: &mut Call<'_>) -> Result<Value, FunctionError> {
         Ok(match name {
             "Name" => self.name.clone().into(),
             "IsDir" => self.metadata.is_dir().into(),

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use causeway_go_template::{
-    Budget, Call, ExecutionLimits, Failure, Functions, STEPS_DEFAULT, Signature, TemplateSet, Type, Value,
+    Budget, Call, ExecutionLimits, FunctionError, Functions, STEPS_DEFAULT, Signature, TemplateSet, Type, Value,
 };
 use causeway_message::StatusCode;
 
@@ -57,7 +57,7 @@ pub(super) enum FieldChange {
 }
 
 /// The template cannot be executed.
-pub(super) struct Failed {
+pub(super) struct TemplateError {
     pub(super) status: StatusCode,
     pub(super) message: String,
     /// The template itself has ended the execution with `httpError`.
@@ -68,7 +68,11 @@ pub(super) struct Failed {
 ///
 /// # Errors
 /// If the text is no template, or its execution fails; with the status of `httpError`, or 500.
-pub(super) fn execute(snapshot: &Arc<Snapshot>, known: &Arc<Known>, delimiters: [&str; 2]) -> Result<Executed, Failed> {
+pub(super) fn execute(
+    snapshot: &Arc<Snapshot>,
+    known: &Arc<Known>,
+    delimiters: [&str; 2],
+) -> Result<Executed, TemplateError> {
     let changes = Rc::default();
     let shared = Rc::new(Shared {
         snapshot: Arc::clone(snapshot),
@@ -95,7 +99,7 @@ pub(super) fn execute(snapshot: &Arc<Snapshot>, known: &Arc<Known>, delimiters: 
         Err(message) => {
             let wanted = shared.status.get();
             let status = wanted.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            Err(Failed { status, message: shortened(message), is_wanted: wanted.is_some() })
+            Err(TemplateError { status, message: shortened(message), is_wanted: wanted.is_some() })
         }
     }
 }
@@ -168,7 +172,7 @@ const NAME: Signature = Signature::fixed(&[Type::String]);
 const ANY: Signature = Signature::fixed(&[Type::Any]);
 
 /// A function that uses the execution's state.
-type Function = fn(&Rc<Shared>, &mut Call<'_>, &[Value]) -> Result<Value, Failure>;
+type Function = fn(&Rc<Shared>, &mut Call<'_>, &[Value]) -> Result<Value, FunctionError>;
 
 fn functions(shared: &Rc<Shared>, set: &Rc<TemplateSet>) -> Functions {
     let with = |function: Function| {
@@ -222,12 +226,12 @@ fn shown(value: &Value) -> String {
     }
 }
 
-fn read(shared: &Shared, call: &mut Call<'_>, file: &Value) -> Result<Vec<u8>, Failure> {
+fn read(shared: &Shared, call: &mut Call<'_>, file: &Value) -> Result<Vec<u8>, FunctionError> {
     shared.folder.read(text(file), call)
 }
 
 /// Executes a file as a template of its own, with arguments.
-fn include(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn include(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let [file, rest @ ..] = arguments else { return Err("it needs the name of a file".into()) };
     let source = read(shared, call, file)?;
     let dot = Dot {
@@ -239,7 +243,7 @@ fn include(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Res
 }
 
 /// Executes the response of this server to another request as a template, with the dot of this one.
-fn http_include(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn http_include(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let uri = name(text(&arguments[0]));
     match shared.known.includes.get(&uri) {
         Some(Ok(source)) => {
@@ -262,7 +266,7 @@ fn http_include(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -
 }
 
 /// Ends the execution with a status.
-fn http_error(shared: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn http_error(shared: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let status = arguments[0].as_integer().and_then(|status| u16::try_from(status).ok());
     let status = status.and_then(StatusCode::new).filter(|status| status.as_u16() >= 200);
     let status = status.ok_or("it needs the status of a response, from 200 to 999")?;
@@ -270,7 +274,7 @@ fn http_error(shared: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Res
     Err(format!("HTTP {}", status.as_u16()).into())
 }
 
-fn env(_: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn env(_: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let variable = name(text(&arguments[0]));
     // The standard library demands a name that can be one.
     let is_name = !variable.is_empty() && !variable.contains(['=', '\0']);
@@ -278,7 +282,7 @@ fn env(_: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, F
     Ok(value.unwrap_or_default().into_encoded_bytes().into())
 }
 
-fn placeholder(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn placeholder(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let placeholder = name(text(&arguments[0]));
     match shared.known.placeholders.get(&placeholder) {
         Some(value) => Ok(Value::from(&**value)),
@@ -292,7 +296,7 @@ fn placeholder(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) ->
 }
 
 /// `size` and `time`, as the library humanize of Go prints them.
-fn humanize(_: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn humanize(_: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let (form, data) = (name(text(&arguments[0])), name(text(&arguments[1])));
     let (form, layout) = form.split_once(':').map_or((&*form, None), |(form, layout)| (form, Some(layout)));
     match (form, layout) {
@@ -359,7 +363,7 @@ fn distance(seconds: i64) -> String {
 }
 
 /// Go's `url.PathEscape`: a text for one segment of a path.
-fn path_escape(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn path_escape(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let text = text(&arguments[0]);
     call.allocate(3 * text.len())?;
     let mut escaped = String::new();
@@ -374,7 +378,7 @@ fn path_escape(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Resu
 }
 
 /// Removes tags, with `>` in quoted values of attributes, and keeps the text between them.
-fn strip_html(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn strip_html(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let text = text(&arguments[0]);
     call.allocate(text.len())?;
     let mut kept = Vec::new();

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
-use causeway_go_template::{Call, Failure, Value};
+use causeway_go_template::{Call, FunctionError, Value};
 use comrak::adapters::{HeadingAdapter, HeadingMeta};
 use comrak::nodes::Sourcepos;
 use comrak::options::Plugins;
 use comrak::{Options, markdown_to_html_with_plugins};
 
 /// Renders Markdown. HTML in it is kept, as in Caddy.
-pub(super) fn render(text: &str, call: &mut Call<'_>) -> Result<Value, Failure> {
+pub(super) fn render(text: &str, call: &mut Call<'_>) -> Result<Value, FunctionError> {
     // The parser's tree and the output.
     call.allocate(text.len().saturating_mul(16))?;
     let mut options = Options::default();

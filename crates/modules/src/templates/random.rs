@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use causeway_go_template::{Call, Failure, Functions, Signature, Type, Value};
+use causeway_go_template::{Call, FunctionError, Functions, Signature, Type, Value};
 
 /// The steps of a bcrypt hash, which takes about as long as a tenth of an execution may.
 const BCRYPT_STEPS: usize = 1_000_000;
@@ -61,12 +61,12 @@ fn text(value: &Value) -> &[u8] {
     value.as_bytes().unwrap_or_default()
 }
 
-fn fill(bytes: &mut [u8]) -> Result<(), Failure> {
+fn fill(bytes: &mut [u8]) -> Result<(), FunctionError> {
     getrandom::fill(bytes).map_err(|error| format!("no random bytes: {error}").into())
 }
 
 /// Returns a number below `range`, which is not 0, each with the same probability.
-fn below(range: u64) -> Result<u64, Failure> {
+fn below(range: u64) -> Result<u64, FunctionError> {
     // The largest multiple of the range: a number from there on would make small results more likely.
     let end = u64::MAX - u64::MAX % range;
     loop {
@@ -80,7 +80,7 @@ fn below(range: u64) -> Result<u64, Failure> {
 }
 
 /// Makes a text of so many characters of a set; a count below 0 makes none, as in Sprig.
-fn characters(call: &Call<'_>, count: &Value, is_wanted: fn(&u8) -> bool) -> Result<Value, Failure> {
+fn characters(call: &Call<'_>, count: &Value, is_wanted: fn(&u8) -> bool) -> Result<Value, FunctionError> {
     let count = usize::try_from(count.as_integer().unwrap_or(0)).unwrap_or(0);
     call.allocate(count.saturating_add(256))?;
     call.spend(count)?;
@@ -96,7 +96,7 @@ fn characters(call: &Call<'_>, count: &Value, is_wanted: fn(&u8) -> bool) -> Res
 }
 
 /// RFC 9562 §5.4: all bits but those of the version and the variant are random.
-fn uuid() -> Result<Value, Failure> {
+fn uuid() -> Result<Value, FunctionError> {
     let mut bytes = [0; 16];
     fill(&mut bytes)?;
     bytes[6] = bytes[6] & 0x0f | 0x40;
@@ -110,7 +110,7 @@ fn uuid() -> Result<Value, Failure> {
 }
 
 /// Returns the bcrypt hash of a password or, as in Sprig, the reason why there is none.
-fn hashed(call: &Call<'_>, password: &[u8]) -> Result<String, Failure> {
+fn hashed(call: &Call<'_>, password: &[u8]) -> Result<String, FunctionError> {
     call.spend(BCRYPT_STEPS)?;
     if password.len() > PASSWORD_BYTES_MAX {
         return Ok("failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes".to_owned());

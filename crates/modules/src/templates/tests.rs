@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use causeway_pipeline::{BodyFault, Registry, TlsFacts};
+use causeway_pipeline::{BodyError, Registry, TlsFacts};
 use causeway_testkit::{Kit, Request, TestResponse};
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ fn the_body_of_a_request() {
     let template = "{{placeholder \"http.request.body\"}} {{ph \"http.request.body_base64\"}}";
     assert_eq!(post(template, "posted"), (200, "posted cG9zdGVk".to_owned()));
     assert_eq!(post(template, ""), (200, " ".to_owned()));
-    let broken = Request::new("POST", "/").content("a").body_fails(BodyFault::Malformed);
+    let broken = Request::new("POST", "/").content("a").body_fails(BodyError::Malformed);
     let response = kit.send(&broken.field("T", template).field("Type", "text/html"));
     assert_eq!((response.status, response.text()), (400, "failed: 400"));
     for field in ["Etag", "Last-Modified", "Accept-Ranges"] {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use causeway_message::{BlockMut, Chunk};
 
-use super::{Body, BodyFault, BodyPart, BodyStream, FileSlice, Frame, IncomingBody, OpenFile};
+use super::{Body, BodyError, BodyPart, BodyStream, FileSlice, Frame, IncomingBody, OpenFile};
 use crate::worker::{Busy, Offloaded, Sleep, Work, WorkKind, Worker, offload};
 
 /// Bytes between two checks whether a file was changed since it was opened.
@@ -77,7 +77,7 @@ impl BodyReader {
         &mut self,
         worker: &Rc<dyn Worker>,
         task: &mut Task<'_>,
-    ) -> Poll<Option<Result<Frame, BodyFault>>> {
+    ) -> Poll<Option<Result<Frame, BodyError>>> {
         loop {
             let polled = self.poll_source(worker, task);
             // The end of a part is not the end of the body: the next part becomes the source.
@@ -96,7 +96,7 @@ impl BodyReader {
         }
     }
 
-    fn poll_source(&mut self, worker: &Rc<dyn Worker>, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_source(&mut self, worker: &Rc<dyn Worker>, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let slice = match &mut self.source {
             ReaderSource::None => return Poll::Ready(None),
             ReaderSource::Stream(stream) => return stream.poll_frame(task),
@@ -109,7 +109,7 @@ impl BodyReader {
             ReaderSource::Reading(slice, reading) => {
                 let read = ready!(Pin::new(reading).poll(task)).flatten();
                 let slice = slice.clone();
-                return Poll::Ready(Some(read.ok_or(BodyFault::Source).and_then(|chunk| self.advance(slice, chunk))));
+                return Poll::Ready(Some(read.ok_or(BodyError::Source).and_then(|chunk| self.advance(slice, chunk))));
             }
             ReaderSource::Resting(slice, sleep) => {
                 ready!(Pin::new(sleep).poll(task));
@@ -127,7 +127,7 @@ impl BodyReader {
         slice: FileSlice,
         worker: &Rc<dyn Worker>,
         task: &mut Task<'_>,
-    ) -> Poll<Option<Result<Frame, BodyFault>>> {
+    ) -> Poll<Option<Result<Frame, BodyError>>> {
         if slice.len == 0 {
             return Poll::Ready(None);
         }
@@ -151,7 +151,7 @@ impl BodyReader {
     /// Passes on a piece that was read. Fails when the piece is empty, so the file was truncated, or when the file was
     /// written to since it was opened: its bytes may then be of another version than the length and validators in the
     /// head.
-    fn advance(&mut self, mut slice: FileSlice, chunk: Chunk) -> Result<Frame, BodyFault> {
+    fn advance(&mut self, mut slice: FileSlice, chunk: Chunk) -> Result<Frame, BodyError> {
         let at = slice.at;
         slice.at += chunk.len() as u64;
         slice.len -= chunk.len() as u64;
@@ -159,7 +159,7 @@ impl BodyReader {
         // response. Earlier checks only end a long response sooner.
         let is_checked = slice.len == 0 || at / REWRITE_CHECK_EVERY != slice.at / REWRITE_CHECK_EVERY;
         if chunk.is_empty() || is_checked && slice.file.is_rewritten() {
-            return Err(BodyFault::Source);
+            return Err(BodyError::Source);
         }
         self.source = ReaderSource::File(slice);
         Ok(Frame::Chunk(chunk))

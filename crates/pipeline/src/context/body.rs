@@ -6,7 +6,7 @@ use std::task::{Context as Task, Poll};
 use causeway_message::{Chunk, FieldMap, Method};
 
 use super::Context;
-use crate::body::{self, BodyFault, BodyStream, Frame, IncomingBody, Mailbox};
+use crate::body::{self, BodyError, BodyStream, Frame, IncomingBody, Mailbox};
 use crate::read_body::{BodyRead, ReadEnd};
 
 /// A body that replaces the peer's.
@@ -40,11 +40,11 @@ impl BodyState {
 /// A body whose beginning was read before.
 struct Continued {
     frames: VecDeque<Frame>,
-    rest: Result<IncomingBody, BodyFault>,
+    rest: Result<IncomingBody, BodyError>,
 }
 
 impl BodyStream for Continued {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         match (self.frames.pop_front(), &mut self.rest) {
             (Some(frame), _) => Poll::Ready(Some(Ok(frame))),
             (None, Ok(rest)) => rest.poll_frame(task),
@@ -125,9 +125,9 @@ impl Context {
     }
 
     /// Limits the request body to `bytes_max` bytes of content. A reader that exceeds the limit gets
-    /// [`BodyFault::TooLarge`]. The smallest of several limits applies.
+    /// [`BodyError::TooLarge`]. The smallest of several limits applies.
     ///
-    /// [`BodyFault::TooLarge`]: crate::BodyFault::TooLarge
+    /// [`BodyError::TooLarge`]: crate::BodyError::TooLarge
     pub fn limit_body(&mut self, bytes_max: u64) {
         match &mut self.0.body.replaced {
             Some(ReplacedBody::Stream(_, left)) => *left = Some(left.map_or(bytes_max, |left| left.min(bytes_max))),

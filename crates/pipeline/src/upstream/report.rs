@@ -17,7 +17,7 @@ const ENTRIES_MAX: usize = 256;
 /// The name of upstreams beyond [`ENTRIES_MAX`] in the log.
 const OTHERS: &str = "others";
 
-/// A kind of failure; [`CallFault`](super::CallFault) has the cause.
+/// A kind of failure; [`CallError`](super::CallError) has the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureKind {

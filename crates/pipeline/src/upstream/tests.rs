@@ -66,7 +66,7 @@ fn a_call_fails_when_the_engine_drops_it() {
     let call = queue.calls().take();
     call.send(Body::Empty, &queue);
     queue.1.borrow_mut().clear();
-    assert!(matches!(call.poll_answer(&mut task()), Poll::Ready(Err(CallFault::Closed))));
+    assert!(matches!(call.poll_answer(&mut task()), Poll::Ready(Err(CallError::Closed))));
 
     let call = queue.calls().take();
     call.send(Body::Empty, &queue);
@@ -74,7 +74,7 @@ fn a_call_fails_when_the_engine_drops_it() {
     carried.put_head(&mut head(StatusCode::OK), None, false);
     drop(carried);
     let mut body = call.into_body();
-    assert!(matches!(body.poll_frame(&mut task()), Poll::Ready(Some(Err(BodyFault::PeerGone)))));
+    assert!(matches!(body.poll_frame(&mut task()), Poll::Ready(Some(Err(BodyError::PeerGone)))));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_dropped_call_is_cancelled() {
 struct Nothing;
 
 impl Maker for Nothing {
-    fn poll_frame(&mut self, _: &Call, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, _: &Call, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Ready(None)
     }
 
@@ -134,7 +134,7 @@ fn a_reused_record_is_cleared() {
     carried.put_head(&mut head(StatusCode::NOT_FOUND), Some(9), true);
     carried.set_remote(([127, 0, 0, 1], 1).into());
     carried.mailbox().push(Frame::Chunk(Chunk::from_static(b"old")));
-    carried.mailbox().fail(BodyFault::Malformed);
+    carried.mailbox().fail(BodyError::Malformed);
     call.make_body(Box::new(Nothing));
     drop((call, carried));
     assert_eq!(queue.calls().pooled_len(), 1);

@@ -1,7 +1,7 @@
 //! Exchange B after any exchange A equals B on fresh storage: recycled storage passes nothing on to the next
 //! exchange, under one plan or another.
 
-use causeway_pipeline::BodyFault;
+use causeway_pipeline::BodyError;
 use causeway_testkit::counting::bytes_kept_by;
 use causeway_testkit::{Kit, Request, TestResponse};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ fn requests() -> Vec<Request> {
         })
         .collect();
     requests.push(Request::new("BREW", "http://other.test/pot").field("Do", "head").content("body").trailer("T", "t"));
-    requests.push(Request::get("/").field("Do", "fail").body_fails(BodyFault::PeerGone).secure());
+    requests.push(Request::get("/").field("Do", "fail").body_fails(BodyError::PeerGone).secure());
     requests.push(Request::get(&format!("/{}?{}", "%61".repeat(9000), "q".repeat(9000))).field("Do", "head"));
     requests.push(Request::get("/").without("host").content("left unread").field("Do", "abort").body_open());
     requests.push((0..200).fold(Request::get("/many"), |request, at| request.field(&format!("X-{at}"), "value")));

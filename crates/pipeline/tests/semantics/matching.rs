@@ -200,7 +200,7 @@ fn bodies_as_texts() {
     let slow = Request::new("POST", "/").content("left").body_open();
     let mut kit = Kit::new(&registry(), &json!([{ "handle": [respond("{http.request.body}")] }]));
     kit.send_pending(&slow).expect_err("the body is not complete").cancel(&mut kit);
-    let broken = Request::new("POST", "/").content("left").body_fails(causeway_pipeline::BodyFault::Malformed);
+    let broken = Request::new("POST", "/").content("left").body_fails(causeway_pipeline::BodyError::Malformed);
     assert_eq!(kit.send(&broken).status, 400);
     assert_eq!(kit.send(&post).text(), "hello");
 }

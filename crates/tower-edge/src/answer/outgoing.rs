@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll, Waker};
 
 use causeway_message::Chunk;
-use causeway_pipeline::{BodyFault, BodyStream, Frame};
+use causeway_pipeline::{BodyError, BodyStream, Frame};
 use http_body::Body;
 
 use super::{BoxError, chunk, trailers};
@@ -15,7 +15,7 @@ use super::{BoxError, chunk, trailers};
 const KEPT_MAX: usize = 64;
 
 pub(super) type PinnedBody<B> = Pin<Box<Option<B>>>;
-type Looked = Poll<Option<Result<Frame, BodyFault>>>;
+type Looked = Poll<Option<Result<Frame, BodyError>>>;
 
 /// A worker's pinned allocations for response bodies: a body may have to stay in place once it was polled. They are
 /// reused.
@@ -109,7 +109,7 @@ where
             place.set(None);
             let error: BoxError = error.into();
             tracing::error!(%error, "a service's content failed under way");
-            return Poll::Ready(Some(Err(BodyFault::Source)));
+            return Poll::Ready(Some(Err(BodyError::Source)));
         }
     };
     let frame = match frame.into_data() {
@@ -117,7 +117,7 @@ where
         Err(frame) => match frame.into_trailers() {
             Ok(map) => Frame::Trailers(Box::new(trailers(&map))),
             // A kind of frame that a later version of `http-body` may add.
-            Err(_) => return Poll::Ready(Some(Err(BodyFault::Source))),
+            Err(_) => return Poll::Ready(Some(Err(BodyError::Source))),
         },
     };
     Poll::Ready(Some(Ok(frame)))
@@ -160,11 +160,11 @@ impl<B> Outgoing<B> {
 
     /// Counts bytes against the announced length. Excess bytes are not sent: the peer would parse them as the next
     /// response.
-    fn count(&mut self, bytes: u64) -> Result<(), BodyFault> {
+    fn count(&mut self, bytes: u64) -> Result<(), BodyError> {
         let Some(left) = &mut self.left else { return Ok(()) };
         *left = left.checked_sub(bytes).ok_or_else(|| {
             tracing::error!("a service's content is longer than its Content-Length");
-            BodyFault::Source
+            BodyError::Source
         })?;
         Ok(())
     }
@@ -177,7 +177,7 @@ where
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Looked {
         let frame = match (self.first.take().or_else(|| self.trailers.take()), &mut self.place) {
             (Some(frame), _) => frame,
-            (None, _) if std::mem::take(&mut self.has_failed) => return Poll::Ready(Some(Err(BodyFault::Source))),
+            (None, _) if std::mem::take(&mut self.has_failed) => return Poll::Ready(Some(Err(BodyError::Source))),
             (None, Some(place)) => match pull(place, task) {
                 Poll::Ready(Some(Ok(frame))) => frame,
                 other => return other,

@@ -4,13 +4,13 @@ use causal::report::{Report, Speech};
 use causal::{Modes, Profiler, StartError};
 
 use super::options::{ProfileModes, ProfileOptions};
-use super::runner::{ProfileRun, ProfileSnapshot, Refusal};
+use super::runner::{ProfileRun, ProfileSnapshot, ProfileStartError};
 
 /// The default progress point. Routes have progress points of their own.
 const PRIMARY: &str = "request";
 
 /// Starts the profiler with the parameters of `options`.
-pub(super) fn start(options: &ProfileOptions) -> Result<Box<dyn ProfileRun>, Refusal> {
+pub(super) fn start(options: &ProfileOptions) -> Result<Box<dyn ProfileRun>, ProfileStartError> {
     let mut builder = Profiler::builder().program("causeway").speech(Speech::server()).duration(options.seconds);
     builder = builder.mode(match options.modes {
         ProfileModes::Both => Modes::Both,
@@ -31,8 +31,8 @@ pub(super) fn start(options: &ProfileOptions) -> Result<Box<dyn ProfileRun>, Ref
     }
     match builder.start() {
         Ok(profiler) => Ok(Box::new(profiler)),
-        Err(StartError::Running) => Err(Refusal::Running),
-        Err(error) => Err(Refusal::Failed(error.to_string())),
+        Err(StartError::Running) => Err(ProfileStartError::Running),
+        Err(error) => Err(ProfileStartError::Failed(error.to_string())),
     }
 }
 

@@ -28,11 +28,11 @@ pub(super) trait ProfileRun: Send {
 }
 
 /// Starts a profile.
-pub(super) type Begin = Box<dyn Fn(&ProfileOptions) -> Result<Box<dyn ProfileRun>, Refusal> + Send + Sync>;
+pub(super) type Begin = Box<dyn Fn(&ProfileOptions) -> Result<Box<dyn ProfileRun>, ProfileStartError> + Send + Sync>;
 
 /// The reason why no profile starts.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum ProfileStartError {
     /// The process is being profiled by another user of the profiler.
     Running,
     /// Starting failed; the message for the client.
@@ -135,13 +135,13 @@ impl ProfileRunner {
         drop(held);
         // Catch a panic, so that the stage is reset and another profile can start.
         let begun = catch_unwind(AssertUnwindSafe(|| (self.begin)(options)))
-            .unwrap_or_else(|_| Err(Refusal::Failed("the profiler itself failed".into())));
+            .unwrap_or_else(|_| Err(ProfileStartError::Failed("the profiler itself failed".into())));
         let mut held = self.held();
         // Resets the stage to `Free` also when starting has failed.
         let before = mem::take(&mut held.stage);
         let run = begun.map_err(|refusal| match refusal {
-            Refusal::Running => busy("this process is being profiled already"),
-            Refusal::Failed(words) => AdminResponse::error(500, format!("the profile cannot begin: {words}")),
+            ProfileStartError::Running => busy("this process is being profiled already"),
+            ProfileStartError::Failed(words) => AdminResponse::error(500, format!("the profile cannot begin: {words}")),
         })?;
         // Stopped while it started. It still becomes `Runs`, so that its report is collected.
         if matches!(before, Stage::Begins { is_unwanted: true, .. }) {
@@ -412,8 +412,8 @@ mod tests {
     #[test]
     fn profiles_that_cannot_start() {
         for (refusal, want) in [
-            (Refusal::Running, (409, "this process is being profiled already")),
-            (Refusal::Failed("no timers".into()), (500, "the profile cannot begin: no timers")),
+            (ProfileStartError::Running, (409, "this process is being profiled already")),
+            (ProfileStartError::Failed("no timers".into()), (500, "the profile cannot begin: no timers")),
         ] {
             let refusal = Mutex::new(Some(refusal));
             let runner = ProfileRunner::new(Box::new(move |_| Err(refusal.lock().unwrap().take().unwrap())));

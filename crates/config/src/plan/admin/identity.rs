@@ -4,7 +4,7 @@ use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::super::LoadError;
+use super::super::PlanError;
 use super::super::certificates::{CertificateAuthority, Certificates, PublicIssuer};
 use super::super::https::{SignedName, signed_by};
 use super::super::pki::LOCAL;
@@ -36,7 +36,7 @@ impl IdentityConfig {
         tls: &Tls,
         authorities: &[CertificateAuthority],
         build: &mut Build<'_>,
-    ) -> Result<Identity, LoadError> {
+    ) -> Result<Identity, PlanError> {
         let identifiers = build.at("identifiers", |build| self.identifiers(build))?;
         let issuers = build.at("issuers", |build| self.issuers(tls, authorities, build))?;
         let mut certificates =
@@ -45,7 +45,7 @@ impl IdentityConfig {
         let Some(first) = policy.issuers.first() else { return Ok(Identity { identifiers, certificates }) };
         for name in &identifiers {
             let signed = signed_by(name.clone(), &policy, first.clone()).signable();
-            let signed = signed.ok_or_else(|| LoadError::NeedsDns { site: name.clone() })?;
+            let signed = signed.ok_or_else(|| PlanError::NeedsDns { site: name.clone() })?;
             if let Some(local) = signed.local()
                 && !certificates.authorities.iter().any(|known| known.id == local.authority)
             {

@@ -4,8 +4,8 @@ use causeway_pipeline::{Context, Handler, Registry, Step};
 use serde_json::json;
 
 use super::super::{
-    AcmeIssuer, CertificateFault, CertificateGetter, CertificateReader, CertificateSource, DnsChallenge, DnsProvider,
-    Loaded, PropagationLimit, ProxySetting, PublicIssuer, Secret, Storage, TicketKeySource, load_with,
+    AcmeIssuer, CertificateGetter, CertificateReadError, CertificateReader, CertificateSource, DnsChallenge,
+    DnsProvider, Loaded, PropagationLimit, ProxySetting, PublicIssuer, Secret, Storage, TicketKeySource, load_with,
 };
 use super::*;
 
@@ -33,7 +33,7 @@ fn read(config: &Value, loaded: &[&str]) -> Result<Loaded, String> {
 struct LoadedNames<'n>(Result<&'n [&'n str], &'n str>);
 
 impl CertificateReader for LoadedNames<'_> {
-    fn load(&self, _: &[CertificateSource], _: &Storage) -> Result<Vec<String>, CertificateFault> {
+    fn load(&self, _: &[CertificateSource], _: &Storage) -> Result<Vec<String>, CertificateReadError> {
         let names = self.0.map_err(str::to_owned)?;
         Ok(names.iter().map(|&name| name.to_owned()).collect())
     }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use causeway_pipeline::build::trust_pool::{CertificateList, EndpointTls};
 
 use super::super::{
-    AuthorityCertificates, CertificateAuthority, CertificateFault, CertificateReader, CertificateSource, KeyAlgorithm,
-    Loaded, Storage, load, load_with,
+    AuthorityCertificates, CertificateAuthority, CertificateReadError, CertificateReader, CertificateSource,
+    KeyAlgorithm, Loaded, Storage, load, load_with,
 };
 use super::*;
 
@@ -194,11 +194,11 @@ fn clients() {
 struct Sources(Vec<u8>);
 
 impl CertificateReader for Sources {
-    fn load(&self, _: &[CertificateSource], _: &Storage) -> Result<Vec<String>, CertificateFault> {
+    fn load(&self, _: &[CertificateSource], _: &Storage) -> Result<Vec<String>, CertificateReadError> {
         Ok(Vec::new())
     }
 
-    fn system(&self) -> Result<CertificateList, CertificateFault> {
+    fn system(&self) -> Result<CertificateList, CertificateReadError> {
         Ok(vec![b"system".to_vec()])
     }
 
@@ -206,13 +206,13 @@ impl CertificateReader for Sources {
         &self,
         authority: &CertificateAuthority,
         usual: &Storage,
-    ) -> Result<AuthorityCertificates, CertificateFault> {
+    ) -> Result<AuthorityCertificates, CertificateReadError> {
         assert_eq!(*usual, Storage::FileSystem(None));
         let pem = |which: &str| pem(format!("{} {which}", authority.id).as_bytes());
         Ok(AuthorityCertificates { root: pem("root"), intermediate: pem("intermediate") })
     }
 
-    fn stored(&self, storage: &Storage, key: &str) -> Result<Vec<u8>, CertificateFault> {
+    fn stored(&self, storage: &Storage, key: &str) -> Result<Vec<u8>, CertificateReadError> {
         let Storage::FileSystem(folder) = storage else { panic!("{storage:?}") };
         let folder = folder.as_ref().map_or(String::new(), |folder| folder.display().to_string());
         match key {
@@ -222,7 +222,7 @@ impl CertificateReader for Sources {
         }
     }
 
-    fn fetched(&self, url: &str, tls: &EndpointTls) -> Result<Vec<u8>, CertificateFault> {
+    fn fetched(&self, url: &str, tls: &EndpointTls) -> Result<Vec<u8>, CertificateReadError> {
         let roots = tls.roots.iter().flatten().map(|root| String::from_utf8_lossy(root).into_owned());
         let roots: Vec<_> = roots.collect();
         let limit = tls.handshake_timeout.map_or(0, |limit| limit.as_secs());

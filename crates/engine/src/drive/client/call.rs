@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use causeway_message::{BodyLength, Framing, Method, ResponseHead, StatusCode, StreamId, WriteList};
 use causeway_pipeline::upstream::{Carried, FailureKind, StderrLevel, report_failure, report_stderr};
-use causeway_pipeline::{Body, BodyFault, CallFault, Frame, Transport};
+use causeway_pipeline::{Body, BodyError, CallError, Frame, Transport};
 use progress::{Span, Stamp};
 
 use super::super::sending::{PumpOutcome, Sending};
@@ -309,8 +309,8 @@ impl UpstreamCall {
                     self.over();
                 }
             }
-            PumpOutcome::Cut(fault) => self.fail(CallFault::RequestBody(fault)),
-            PumpOutcome::Panicked => self.fail(CallFault::RequestBody(BodyFault::Source)),
+            PumpOutcome::Cut(fault) => self.fail(CallError::RequestBody(fault)),
+            PumpOutcome::Panicked => self.fail(CallError::RequestBody(BodyError::Source)),
         }
     }
 
@@ -387,7 +387,7 @@ impl UpstreamCall {
     }
 
     /// Fails the call: it has no response, or an incomplete one.
-    pub(super) fn fail(&mut self, fault: CallFault) {
+    pub(super) fn fail(&mut self, fault: CallError) {
         // The handler compares the time with its own deadline, which may have passed during this turn.
         clock::refresh();
         if self.inbound == Inbound::Body
@@ -408,10 +408,10 @@ impl UpstreamCall {
 
     /// Logs that the response is incomplete. Before the response's head the waiting handler logs the fault instead.
     #[cold]
-    fn report(&self, kind: FailureKind, fault: &CallFault) {
+    fn report(&self, kind: FailureKind, fault: &CallError) {
         let now = clock::now();
         let cause: &dyn fmt::Display =
-            if *fault == CallFault::Closed { &"it closed before the answer's end" } else { fault };
+            if *fault == CallError::Closed { &"it closed before the answer's end" } else { fault };
         report_failure(&self.upstream, kind, now.saturating_duration_since(self.began), cause, now);
     }
 
@@ -438,15 +438,15 @@ impl UpstreamCall {
         machine: &ClientMachine,
         transport: &Transport,
         is_blocked: bool,
-    ) -> Option<(Instant, CallFault)> {
+    ) -> Option<(Instant, CallError)> {
         // The window or the connection is full: the upstream does not read.
         if self.sending.has_content() && !machine.writable(self.stream) {
-            return transport.write_timeout.map(|limit| (self.since + limit, CallFault::Stalled));
+            return transport.write_timeout.map(|limit| (self.since + limit, CallError::Stalled));
         }
         match self.inbound {
             // The request's own source may take any time.
             Inbound::Head if is_blocked || self.sending.is_open() => None,
-            Inbound::Head => transport.head_timeout.map(|limit| (self.since + limit, CallFault::HeadTimedOut)),
+            Inbound::Head => transport.head_timeout.map(|limit| (self.since + limit, CallError::HeadTimedOut)),
             Inbound::Body | Inbound::Tunnel => {
                 // While the reader has bytes to take, the upstream is not late. No event reports when the reader takes the last of them, so
                 // the effective limit is up to twice the configured one.
@@ -454,7 +454,7 @@ impl UpstreamCall {
                 if !mailbox.is_empty() || !machine.is_multiplexed() && mailbox.taken() > 0 {
                     self.since = clock::now();
                 }
-                transport.read_timeout.map(|limit| (self.since + limit, CallFault::Stalled))
+                transport.read_timeout.map(|limit| (self.since + limit, CallError::Stalled))
             }
             // Only our direction is left, and the write limit above covers it.
             Inbound::Ended | Inbound::Over => None,

@@ -6,7 +6,7 @@ use std::task::Context as Task;
 use std::time::Instant;
 
 use causeway_message::WriteList;
-use causeway_pipeline::{BodyFault, Ending};
+use causeway_pipeline::{BodyError, Ending};
 
 use super::exchange::{Exchange, Inbound, PeerAction};
 use super::{DrainStep, Phase, ServerConnection};
@@ -180,7 +180,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             }
             AwaitedAction::Body => {
                 // The body's reader may still respond. Without a reader no exchange needs the rest.
-                if !self.fail_bodies(BodyFault::TimedOut) {
+                if !self.fail_bodies(BodyError::TimedOut) {
                     return ControlFlow::Break(());
                 }
                 // The response must be the last one: the rest of the body would be parsed as a request.
@@ -203,7 +203,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             exchange.since = now;
             if exchange.is_waiting() {
                 exchange.inbound = Inbound::Failed;
-                exchange.cx.mailbox().fail(BodyFault::TimedOut);
+                exchange.cx.mailbox().fail(BodyError::TimedOut);
             } else {
                 exchange.give_up(Ending::TimedOut);
                 self.machine.reset(exchange.stream, out);

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use causeway_message::{Method, StatusCode, StreamId, WriteList, names};
 use causeway_pipeline::route;
-use causeway_pipeline::{Body, BodyFault, Context, Ending, Response, Verdict};
+use causeway_pipeline::{Body, BodyError, Context, Ending, Response, Verdict};
 use progress::{Visit, is_active, stage};
 
 use super::super::sending::{PumpOutcome, STREAM_BYTES_MAX, Sending};
@@ -207,7 +207,7 @@ impl Exchange {
         self.cx.cancel_wait();
         if self.inbound == Inbound::Open {
             self.inbound = Inbound::Failed;
-            self.cx.mailbox().fail(BodyFault::PeerGone);
+            self.cx.mailbox().fail(BodyError::PeerGone);
         }
         if !self.sending.is_done() && self.ending == Ending::Complete {
             self.ending = ending;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::task::{Context as Task, Poll};
 
 use causeway_message::WriteList;
-use causeway_pipeline::{BodyFault, Ending};
+use causeway_pipeline::{BodyError, Ending};
 
 use super::super::line::Intake;
 use super::super::{OUTPUT_BYTES_MAX, block_size_max};
@@ -68,22 +68,22 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
     pub(super) fn peer_ended(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
         if self.line.transport.is_cut() {
             // A tunnel's bytes carry no end of their own, so a truncation would go unnoticed.
-            self.fail_bodies(BodyFault::PeerGone);
+            self.fail_bodies(BodyError::PeerGone);
         }
         let event = self.machine.handle_eof();
         if let Some(ServerEvent::Fault { .. }) = event {
             // The reader's fault is that the peer is gone, not that its framing is wrong.
-            self.fail_bodies(BodyFault::PeerGone);
+            self.fail_bodies(BodyError::PeerGone);
         }
         if let Some(event) = event {
             self.handle_event(event, &mut None, task, out);
         }
-        self.fail_bodies(BodyFault::PeerGone);
+        self.fail_bodies(BodyError::PeerGone);
         ControlFlow::Continue(())
     }
 
     /// Fails every open request body. Returns whether a handler that has not responded yet can notice it.
-    pub(super) fn fail_bodies(&mut self, fault: BodyFault) -> bool {
+    pub(super) fn fail_bodies(&mut self, fault: BodyError) -> bool {
         let mut is_noticed = false;
         for exchange in self.exchanges.iter_mut().filter(|exchange| exchange.inbound == Inbound::Open) {
             exchange.inbound = Inbound::Failed;

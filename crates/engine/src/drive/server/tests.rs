@@ -82,7 +82,7 @@ struct Blocks {
 }
 
 impl BodyStream for Blocks {
-    fn poll_frame(&mut self, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if self.left == 0 {
             return Poll::Ready(None);
         }
@@ -96,7 +96,7 @@ impl BodyStream for Blocks {
 struct Echo(IncomingBody);
 
 impl BodyStream for Echo {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         self.0.poll_frame(task)
     }
 }

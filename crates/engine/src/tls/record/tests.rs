@@ -81,7 +81,7 @@ fn changed_bytes_are_not_opened() {
         }
         let (_, mut opener) = pair(suite, name, 0);
         assert!(opener.open(&mut record.clone()[..len]).is_ok());
-        assert_eq!(opener.open(&mut record[..len]), Err(Fault(alert::BAD_RECORD_MAC)), "{name}: again");
+        assert_eq!(opener.open(&mut record[..len]), Err(RecordError(alert::BAD_RECORD_MAC)), "{name}: again");
     }
 }
 
@@ -110,11 +110,11 @@ fn records_are_framed() {
         (&[23, 3, 3, 0, 1, 9], Ok(Some(6))),
         (&[23, 3, 3, 0, 1, 9, 9], Ok(Some(6))),
         (&[23, 3, 3, 0, 0], Ok(Some(5))),
-        (&[23, 2, 3, 0, 1, 9], Err(Fault(alert::DECODE_ERROR))),
-        (&[19, 3, 3, 0x48, 0], Err(Fault(alert::UNEXPECTED_MESSAGE))),
-        (&[25, 3, 3, 0, 0], Err(Fault(alert::UNEXPECTED_MESSAGE))),
+        (&[23, 2, 3, 0, 1, 9], Err(RecordError(alert::DECODE_ERROR))),
+        (&[19, 3, 3, 0x48, 0], Err(RecordError(alert::UNEXPECTED_MESSAGE))),
+        (&[25, 3, 3, 0, 0], Err(RecordError(alert::UNEXPECTED_MESSAGE))),
         (&[23, 3, 3, 0x48, 0], Ok(None)),
-        (&[23, 3, 3, 0x48, 1], Err(Fault(alert::RECORD_OVERFLOW))),
+        (&[23, 3, 3, 0x48, 1], Err(RecordError(alert::RECORD_OVERFLOW))),
     ] {
         assert_eq!(whole(bytes), want, "{bytes:?}");
     }

@@ -95,7 +95,7 @@ enum TlsPeer {
 }
 
 fn fault(description: u8) -> Option<ReceiveEnd> {
-    Some(ReceiveEnd::Fault(Fault(description)))
+    Some(ReceiveEnd::Fault(RecordError(description)))
 }
 
 const HELLO: &[u8] = &[1, 0, 0, 3, 3, 3, 9];

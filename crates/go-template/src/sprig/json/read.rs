@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::budget::{Exhausted, VALUE_DEPTH_MAX};
-use crate::error::Failure;
+use crate::budget::{LimitError, VALUE_DEPTH_MAX};
+use crate::error::FunctionError;
 use crate::functions::Call;
 use crate::sprig::letters::decode;
 use crate::value::{Element, Map, Tree, Value};
@@ -16,7 +16,7 @@ pub(super) struct ReadJson {
 }
 
 /// Reads a text. Numbers are floats, as Go decodes them. The failures are those of the budget.
-pub(super) fn value(call: &Call<'_>, text: &[u8]) -> Result<ReadJson, Failure> {
+pub(super) fn value(call: &Call<'_>, text: &[u8]) -> Result<ReadJson, FunctionError> {
     let mut reader = JsonReader { call, text, at: 0, depth: 0, overflow: None };
     let read = reader.value().and_then(|value| {
         reader.space();
@@ -38,11 +38,11 @@ pub(super) fn value(call: &Call<'_>, text: &[u8]) -> Result<ReadJson, Failure> {
 enum Stop {
     /// At the position of the reader.
     Syntax,
-    Exhausted(Exhausted),
+    Exhausted(LimitError),
 }
 
-impl From<Exhausted> for Stop {
-    fn from(exhausted: Exhausted) -> Self {
+impl From<LimitError> for Stop {
+    fn from(exhausted: LimitError) -> Self {
         Self::Exhausted(exhausted)
     }
 }
@@ -99,7 +99,7 @@ impl JsonReader<'_> {
 
     fn nested(&mut self, read: fn(&mut Self) -> Result<Value, Stop>) -> Result<Value, Stop> {
         if self.depth == VALUE_DEPTH_MAX {
-            return Err(Exhausted::ValueDepth.into());
+            return Err(LimitError::ValueDepth.into());
         }
         self.depth += 1;
         self.at += 1;

@@ -1,7 +1,7 @@
 //! A value as JSON.
 
-use crate::budget::{Exhausted, Text, VALUE_DEPTH_MAX};
-use crate::error::Failure;
+use crate::budget::{LimitError, Text, VALUE_DEPTH_MAX};
+use crate::error::FunctionError;
 use crate::functions::Call;
 use crate::print::float;
 use crate::sprig::letters::decode;
@@ -25,7 +25,7 @@ pub(super) struct Written {
 }
 
 /// Writes a value.
-pub(super) fn written(call: &Call<'_>, value: &Value, form: Form) -> Result<Written, Failure> {
+pub(super) fn written(call: &Call<'_>, value: &Value, form: Form) -> Result<Written, FunctionError> {
     let mut writer = JsonWriter { out: call.text(), form, depth: 0, unsupported: None };
     writer.value(call, value)?;
     Ok(Written { text: writer.out.into_bytes(), unsupported: writer.unsupported })
@@ -39,7 +39,7 @@ struct JsonWriter<'a> {
 }
 
 impl JsonWriter<'_> {
-    fn value(&mut self, call: &Call<'_>, value: &Value) -> Result<(), Failure> {
+    fn value(&mut self, call: &Call<'_>, value: &Value) -> Result<(), FunctionError> {
         call.spend(1)?;
         match value {
             Value::Absent | Value::Nil => Ok(self.out.push(b"null")?),
@@ -68,10 +68,10 @@ impl JsonWriter<'_> {
         open: &[u8],
         close: &[u8],
         items: impl IntoIterator<Item = T>,
-        write: impl Fn(&mut Self, T) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        write: impl Fn(&mut Self, T) -> Result<(), FunctionError>,
+    ) -> Result<(), FunctionError> {
         if self.depth == VALUE_DEPTH_MAX {
-            return Err(Exhausted::ValueDepth.into());
+            return Err(LimitError::ValueDepth.into());
         }
         self.depth += 1;
         self.out.push(open)?;
@@ -89,7 +89,7 @@ impl JsonWriter<'_> {
         Ok(self.out.push(close)?)
     }
 
-    fn line(&mut self) -> Result<(), Failure> {
+    fn line(&mut self) -> Result<(), FunctionError> {
         if self.form == Form::Indented {
             self.out.push(b"\n")?;
             self.out.repeat(b"  ", self.depth as usize)?;
@@ -98,7 +98,7 @@ impl JsonWriter<'_> {
     }
 
     /// Writes the shortest digits, with an exponent only if the number is very small or large.
-    fn float(&mut self, value: f64) -> Result<(), Failure> {
+    fn float(&mut self, value: f64) -> Result<(), FunctionError> {
         if !value.is_finite() {
             let name = if value.is_nan() {
                 "NaN"
@@ -116,7 +116,7 @@ impl JsonWriter<'_> {
         Ok(self.out.push(if is_plain { text } else { text.replace("e-0", "e-") }.as_bytes())?)
     }
 
-    fn string(&mut self, text: &[u8]) -> Result<(), Failure> {
+    fn string(&mut self, text: &[u8]) -> Result<(), FunctionError> {
         self.out.push(b"\"")?;
         let (mut start, mut at) = (0, 0);
         while at < text.len() {

@@ -105,6 +105,6 @@ fn names_and_values_stay_correct_across_evictions() {
             decoder.indexed(62 + back, &mut expected).unwrap_or_else(|_| panic!("{round}, {back} back"));
             back += 1;
         }
-        assert_eq!(decoder.indexed(62 + back, &mut Judged::default()), Err(HpackFault::UnknownIndex), "{round}");
+        assert_eq!(decoder.indexed(62 + back, &mut Judged::default()), Err(HpackError::UnknownIndex), "{round}");
     }
 }

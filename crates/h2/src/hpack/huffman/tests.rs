@@ -7,7 +7,7 @@ fn coded(plain: &[u8]) -> Vec<u8> {
     out
 }
 
-fn decoded(coded: &[u8]) -> Result<Vec<u8>, HpackFault> {
+fn decoded(coded: &[u8]) -> Result<Vec<u8>, HpackError> {
     let mut out = b"before".to_vec();
     decode(coded, &mut out)?;
     assert!(out.len() <= 6 + decoded_max(coded.len()));

@@ -6,7 +6,7 @@ use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use causeway_message::FieldMap;
-use causeway_pipeline::{BodyFault, BodyStream, Frame, Worker};
+use causeway_pipeline::{BodyError, BodyStream, Frame, Worker};
 use causeway_testkit::FakeWorker;
 
 use super::*;
@@ -16,10 +16,10 @@ const CODINGS: [Coding; 3] =
 
 /// A source that a test fills: `None` is a pause, after which it continues when it is polled again.
 #[derive(Default)]
-struct Script(VecDeque<Option<Result<Frame, BodyFault>>>);
+struct Script(VecDeque<Option<Result<Frame, BodyError>>>);
 
 impl BodyStream for Script {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         match self.0.pop_front() {
             Some(None) => {
                 task.waker().wake_by_ref();
@@ -31,11 +31,11 @@ impl BodyStream for Script {
     }
 }
 
-fn chunk(content: impl Into<Vec<u8>>) -> Option<Result<Frame, BodyFault>> {
+fn chunk(content: impl Into<Vec<u8>>) -> Option<Result<Frame, BodyError>> {
     Some(Ok(Frame::Chunk(Chunk::from(content.into()))))
 }
 
-fn stream(frames: impl IntoIterator<Item = Option<Result<Frame, BodyFault>>>) -> Body {
+fn stream(frames: impl IntoIterator<Item = Option<Result<Frame, BodyError>>>) -> Body {
     Body::Stream(Box::new(Script(frames.into_iter().collect())))
 }
 
@@ -44,12 +44,12 @@ fn encoded(body: Body, coding: Coding, worker: &Rc<FakeWorker>) -> EncodedBody {
     EncodedBody::new(body, coding, Lease::take(coding).expect("the budget is not used up"), &worker)
 }
 
-fn poll(body: &mut EncodedBody) -> Poll<Option<Result<Frame, BodyFault>>> {
+fn poll(body: &mut EncodedBody) -> Poll<Option<Result<Frame, BodyError>>> {
     body.poll_frame(&mut Task::from_waker(std::task::Waker::noop()))
 }
 
 /// Polls until the body ends; runs the jobs that it queues.
-fn rest(body: &mut EncodedBody, worker: &FakeWorker) -> Result<Vec<u8>, BodyFault> {
+fn rest(body: &mut EncodedBody, worker: &FakeWorker) -> Result<Vec<u8>, BodyError> {
     let mut bytes = Vec::new();
     for _ in 0..10_000 {
         match poll(body) {
@@ -163,8 +163,8 @@ fn a_full_queue_delays_the_body() {
 fn failures_and_trailers() {
     for coding in CODINGS {
         let worker = FakeWorker::new();
-        let mut body = encoded(stream([chunk("x"), Some(Err(BodyFault::PeerGone))]), coding, &worker);
-        assert_eq!(rest(&mut body, &worker), Err(BodyFault::PeerGone), "{coding:?}");
+        let mut body = encoded(stream([chunk("x"), Some(Err(BodyError::PeerGone))]), coding, &worker);
+        assert_eq!(rest(&mut body, &worker), Err(BodyError::PeerGone), "{coding:?}");
         let trailers = Some(Ok(Frame::Trailers(Box::<FieldMap>::default())));
         let mut body = encoded(stream([chunk("content"), trailers]), coding, &worker);
         let Poll::Ready(Some(Ok(Frame::Chunk(bytes)))) = poll(&mut body) else { panic!("{coding:?}: no content") };

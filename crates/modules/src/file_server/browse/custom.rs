@@ -6,7 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use causeway_go_template::{Call, Failure, IntegerType, Object, Signature, Type, Value};
+use causeway_go_template::{Call, FunctionError, IntegerType, Object, Signature, Type, Value};
 
 use super::ListingQuery;
 use super::list::{Item, Listing, Sort};
@@ -116,7 +116,7 @@ impl Object for ListingValue {
         self.0.method(name)
     }
 
-    fn invoke(&self, name: &str, _: &[Value], _: &mut Call<'_>) -> Result<Value, Failure> {
+    fn invoke(&self, name: &str, _: &[Value], _: &mut Call<'_>) -> Result<Value, FunctionError> {
         Ok(self.0.invoke(name))
     }
 }
@@ -173,7 +173,7 @@ impl Object for ItemValue {
         }
     }
 
-    fn invoke(&self, method: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, Failure> {
+    fn invoke(&self, method: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, FunctionError> {
         let item = self.item();
         match method {
             "HumanSize" => Ok(human_size(item.len).into()),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::Mistake;
+use super::ExpressionError;
 use super::syntax::{Expr, Tree};
 use super::token::{CLOSE, OPEN};
 
@@ -30,9 +30,9 @@ pub(super) fn is_matcher(name: &str) -> bool {
 }
 
 /// Returns the JSON of the called matcher. `named` is the default name of regular expressions.
-pub(super) fn json(matcher: &str, arguments: &[Tree], named: &str, at: usize) -> Result<Json, Mistake> {
+pub(super) fn json(matcher: &str, arguments: &[Tree], named: &str, at: usize) -> Result<Json, ExpressionError> {
     // The message states the expected arguments.
-    let wrong = |what: &str| Err(Mistake::new(at, format!("{matcher}() without {what}")));
+    let wrong = |what: &str| Err(ExpressionError::new(at, format!("{matcher}() without {what}")));
     match (matcher, arguments) {
         ("path" | "host" | "method" | "remote_ip" | "client_ip", []) => wrong("a string"),
         // These matchers expand placeholders in their patterns themselves.
@@ -71,39 +71,42 @@ pub(super) fn json(matcher: &str, arguments: &[Tree], named: &str, at: usize) ->
     }
 }
 
-fn regexp(name: &Tree, pattern: &Tree, named: &str) -> Result<Json, Mistake> {
+fn regexp(name: &Tree, pattern: &Tree, named: &str) -> Result<Json, ExpressionError> {
     let own = literal(name)?;
     Ok(json!({ "name": if own.is_empty() { named } else { &own }, "pattern": literal(pattern)? }))
 }
 
-fn texts(trees: &[Tree]) -> Result<Json, Mistake> {
+fn texts(trees: &[Tree]) -> Result<Json, ExpressionError> {
     trees.iter().map(|tree| text(tree).map(Json::from)).collect()
 }
 
-fn literals(trees: &[Tree]) -> Result<Json, Mistake> {
+fn literals(trees: &[Tree]) -> Result<Json, ExpressionError> {
     trees.iter().map(|tree| literal(tree).map(Json::from)).collect()
 }
 
 /// Returns a string literal. The matcher expands its placeholders, escaped or not.
-fn literal(tree: &Tree) -> Result<String, Mistake> {
+fn literal(tree: &Tree) -> Result<String, ExpressionError> {
     match &tree.part {
         Expr::Text(text) => Ok(text.replace(OPEN, "{").replace(CLOSE, "}")),
-        _ => Err(Mistake::new(tree.at, "an argument that is not a string literal")),
+        _ => Err(ExpressionError::new(tree.at, "an argument that is not a string literal")),
     }
 }
 
 /// Returns a string for the matcher to expand: a literal, a placeholder, or a concatenation of both.
-fn text(tree: &Tree) -> Result<String, Mistake> {
+fn text(tree: &Tree) -> Result<String, ExpressionError> {
     match &tree.part {
         Expr::Text(_) => literal(tree),
         Expr::Placeholder(name) => Ok(format!("{{{name}}}")),
         Expr::Binary("+", sides) => Ok(text(&sides[0])? + &text(&sides[1])?),
-        _ => Err(Mistake::new(tree.at, "an argument that is neither a string nor a placeholder, nor a sum of them")),
+        _ => Err(ExpressionError::new(
+            tree.at,
+            "an argument that is neither a string nor a placeholder, nor a sum of them",
+        )),
     }
 }
 
 /// Converts a map whose values are strings or lists of strings.
-fn lists(pairs: &[(Tree, Tree)]) -> Result<Map<String, Json>, Mistake> {
+fn lists(pairs: &[(Tree, Tree)]) -> Result<Map<String, Json>, ExpressionError> {
     let mut map = Map::new();
     for (key, value) in pairs {
         // A single value is shorthand for a list of one.
@@ -112,13 +115,13 @@ fn lists(pairs: &[(Tree, Tree)]) -> Result<Map<String, Json>, Mistake> {
             _ => texts(std::slice::from_ref(value))?,
         };
         if map.insert(text(key)?, values).is_some() {
-            return Err(Mistake::new(key.at, "a duplicate key"));
+            return Err(ExpressionError::new(key.at, "a duplicate key"));
         }
     }
     Ok(map)
 }
 
-fn file(pairs: &[(Tree, Tree)]) -> Result<Json, Mistake> {
+fn file(pairs: &[(Tree, Tree)]) -> Result<Json, ExpressionError> {
     let mut map = lists(pairs)?;
     for (key, _) in pairs {
         let name = text(key)?;
@@ -130,7 +133,10 @@ fn file(pairs: &[(Tree, Tree)]) -> Result<Json, Mistake> {
                 map.insert(name, first.unwrap_or_default());
             }
             _ => {
-                return Err(Mistake::new(key.at, "a key of file() other than root, try_files, try_policy, split_path"));
+                return Err(ExpressionError::new(
+                    key.at,
+                    "a key of file() other than root, try_files, try_policy, split_path",
+                ));
             }
         }
     }

@@ -10,7 +10,7 @@ use super::syntax::{Expr, Tree};
 use super::time::{self, TimePart};
 use super::token::{CLOSE, OPEN};
 use super::value::{Span, Value};
-use super::{Mistake, call};
+use super::{ExpressionError, call};
 use crate::regexp::Regexp;
 
 /// Most nested variables of `exists` and similar macros.
@@ -96,32 +96,32 @@ impl Each {
 }
 
 /// The reason that an expression was not compiled.
-pub(super) enum Refusal {
+pub(super) enum CompileError {
     /// A mistake in the expression.
-    Here(Mistake),
+    Here(ExpressionError),
     /// A part of the expression (a matcher or a pattern) was rejected by its own module.
     There(BuildError),
 }
 
-impl From<Mistake> for Refusal {
-    fn from(mistake: Mistake) -> Self {
+impl From<ExpressionError> for CompileError {
+    fn from(mistake: ExpressionError) -> Self {
         Self::Here(mistake)
     }
 }
 
-impl From<BuildError> for Refusal {
+impl From<BuildError> for CompileError {
     fn from(error: BuildError) -> Self {
         Self::There(error)
     }
 }
 
 /// Compiles a tree. `named` is the default name of its regular expressions.
-pub(super) fn compile(tree: &Tree, named: &str, build: &mut Build<'_>) -> Result<Program, Refusal> {
+pub(super) fn compile(tree: &Tree, named: &str, build: &mut Build<'_>) -> Result<Program, CompileError> {
     let mut work = Compilation { named, build, constants: Vec::new(), locals: Vec::new() };
     let (root, kind) = work.node(tree)?;
     if kind != Type::Bool {
         let what = format!("a value of type {}, where true or false is needed,", kind.name());
-        return Err(Mistake::new(tree.at, what).into());
+        return Err(ExpressionError::new(tree.at, what).into());
     }
     Ok(Program { root, constants: work.constants })
 }
@@ -136,7 +136,7 @@ struct Compilation<'c, 'r> {
 type Typed = (Node, Type);
 
 impl Compilation<'_, '_> {
-    fn node(&mut self, tree: &Tree) -> Result<Typed, Refusal> {
+    fn node(&mut self, tree: &Tree) -> Result<Typed, CompileError> {
         let constant = |value, kind| Ok((Node::Constant(value), kind));
         match &tree.part {
             Expr::Null => constant(Value::Null, Type::Null),
@@ -146,7 +146,7 @@ impl Compilation<'_, '_> {
             Expr::Text(text) if text.contains([OPEN, CLOSE]) => {
                 let what = "a placeholder in a string, where it is not expanded: write it outside of the quotes (with +), \
                             or with a backslash in front of its brace for the braces themselves,";
-                Err(Mistake::new(tree.at, what).into())
+                Err(ExpressionError::new(tree.at, what).into())
             }
             Expr::Text(text) => Ok((self.text(text), Type::Text)),
             // The other placeholders of the clock are texts, as in Caddy.
@@ -154,11 +154,12 @@ impl Compilation<'_, '_> {
             Expr::Placeholder(name) => Ok((self.placeholder(name), Type::Dyn)),
             Expr::Name(name) => match self.locals.iter().rposition(|local| local == name) {
                 Some(number) => Ok((Node::Local(number), Type::Dyn)),
-                None => Err(Mistake::new(tree.at, format!("the unknown name '{name}'")).into()),
+                None => Err(ExpressionError::new(tree.at, format!("the unknown name '{name}'")).into()),
             },
             Expr::List(items) => Ok((Node::List(self.nodes(items)?.0), Type::List)),
             Expr::Map(_) => {
-                Err(Mistake::new(tree.at, "a map, which only header(), query(), vars() and file() take,").into())
+                Err(ExpressionError::new(tree.at, "a map, which only header(), query(), vars() and file() take,")
+                    .into())
             }
             Expr::Any(parts) => Ok((Node::Any(self.truths(parts)?), Type::Bool)),
             Expr::All(parts) => Ok((Node::All(self.truths(parts)?), Type::Bool)),
@@ -205,7 +206,7 @@ impl Compilation<'_, '_> {
         }
     }
 
-    fn nodes(&mut self, trees: &[Tree]) -> Result<(Box<[Node]>, Vec<Type>), Refusal> {
+    fn nodes(&mut self, trees: &[Tree]) -> Result<(Box<[Node]>, Vec<Type>), CompileError> {
         let (mut nodes, mut kinds) = (Vec::with_capacity(trees.len()), Vec::with_capacity(trees.len()));
         for tree in trees {
             let (node, kind) = self.node(tree)?;
@@ -215,26 +216,26 @@ impl Compilation<'_, '_> {
         Ok((nodes.into(), kinds))
     }
 
-    fn pair(&mut self, sides: &[Tree; 2]) -> Result<(Box<[Node; 2]>, [Type; 2]), Refusal> {
+    fn pair(&mut self, sides: &[Tree; 2]) -> Result<(Box<[Node; 2]>, [Type; 2]), CompileError> {
         let ((one, left), (other, right)) = (self.node(&sides[0])?, self.node(&sides[1])?);
         Ok((Box::new([one, other]), [left, right]))
     }
 
-    fn truth(&mut self, tree: &Tree) -> Result<Node, Refusal> {
+    fn truth(&mut self, tree: &Tree) -> Result<Node, CompileError> {
         match self.node(tree)? {
             (node, Type::Bool | Type::Dyn) => Ok(node),
             (_, kind) => {
                 let what = format!("a value of type {}, where true or false is needed,", kind.name());
-                Err(Mistake::new(tree.at, what).into())
+                Err(ExpressionError::new(tree.at, what).into())
             }
         }
     }
 
-    fn truths(&mut self, trees: &[Tree]) -> Result<Box<[Node]>, Refusal> {
+    fn truths(&mut self, trees: &[Tree]) -> Result<Box<[Node]>, CompileError> {
         trees.iter().map(|tree| self.truth(tree)).collect()
     }
 
-    fn binary(&mut self, operator: &'static str, sides: &[Tree; 2], at: usize) -> Result<Typed, Refusal> {
+    fn binary(&mut self, operator: &'static str, sides: &[Tree; 2], at: usize) -> Result<Typed, CompileError> {
         let (nodes, kinds) = self.pair(sides)?;
         let [one, other] = kinds;
         // `Dyn` is compatible with every type; the other operand then determines the type.
@@ -275,7 +276,7 @@ impl Compilation<'_, '_> {
         }
     }
 
-    fn call(&mut self, on: Option<&Tree>, name: &str, arguments: &[Tree], at: usize) -> Result<Typed, Refusal> {
+    fn call(&mut self, on: Option<&Tree>, name: &str, arguments: &[Tree], at: usize) -> Result<Typed, CompileError> {
         let aggregate = match name {
             "exists" => Some(Aggregate::Exists),
             "all" => Some(Aggregate::All),
@@ -310,7 +311,7 @@ impl Compilation<'_, '_> {
                 if !function::is_known(name, form) {
                     let what =
                         format!("the function '{name}', which is not built into this version (docs/refused.md),");
-                    return Err(Mistake::new(at, what).into());
+                    return Err(ExpressionError::new(at, what).into());
                 }
                 let mut nodes = Vec::new();
                 let mut kinds = Vec::new();
@@ -330,17 +331,20 @@ impl Compilation<'_, '_> {
         }
     }
 
-    fn time_part(&mut self, name: &str, time: &Tree, zone: &[Tree], at: usize) -> Result<Typed, Refusal> {
+    fn time_part(&mut self, name: &str, time: &Tree, zone: &[Tree], at: usize) -> Result<Typed, CompileError> {
         let part = TimePart::named(name).expect("checked by the caller");
         let (node, kind) = self.node(time)?;
         let zone = match zone {
             [] => TimeZone::UTC,
             [Tree { part: Expr::Text(zone), at }] => time::zone(zone).ok_or_else(|| {
-                Mistake::new(*at, format!("'{zone}', which is not a time zone such as 'Europe/Rome' or '+01:00',"))
+                ExpressionError::new(
+                    *at,
+                    format!("'{zone}', which is not a time zone such as 'Europe/Rome' or '+01:00',"),
+                )
             })?,
             // A name of the client's choice would be looked up in files.
-            [zone] => return Err(Mistake::new(zone.at, "a time zone that is not a string literal").into()),
-            [_, zone, ..] => return Err(Mistake::new(zone.at, format!("a second argument of {name}()")).into()),
+            [zone] => return Err(ExpressionError::new(zone.at, "a time zone that is not a string literal").into()),
+            [_, zone, ..] => return Err(ExpressionError::new(zone.at, format!("a second argument of {name}()")).into()),
         };
         match kind.fits(Type::Time) || kind == Type::Duration && part.is_of_durations() {
             true => Ok((Node::TimePart(part, zone, Box::new(node)), Type::Int)),
@@ -348,13 +352,13 @@ impl Compilation<'_, '_> {
         }
     }
 
-    fn search(&mut self, text: &Tree, pattern: &Tree) -> Result<Typed, Refusal> {
+    fn search(&mut self, text: &Tree, pattern: &Tree) -> Result<Typed, CompileError> {
         let (node, kind) = self.node(text)?;
         if !kind.fits(Type::Text) {
             return Err(wrong("matches()", &[kind], text.at));
         }
         let Expr::Text(source) = &pattern.part else {
-            return Err(Mistake::new(pattern.at, "a pattern that is not a string literal").into());
+            return Err(ExpressionError::new(pattern.at, "a pattern that is not a string literal").into());
         };
         // In a pattern, braces are counts such as `{2}`, never placeholders.
         let source = source.replace(OPEN, "{").replace(CLOSE, "}");
@@ -368,15 +372,15 @@ impl Compilation<'_, '_> {
         at: usize,
         variable: &Tree,
         body: &Tree,
-    ) -> Result<Typed, Refusal> {
+    ) -> Result<Typed, CompileError> {
         let Expr::Name(name) = &variable.part else {
-            return Err(Mistake::new(variable.at, "a variable that is not a plain name").into());
+            return Err(ExpressionError::new(variable.at, "a variable that is not a plain name").into());
         };
         if !kind.fits(Type::List) {
             return Err(wrong("exists(), all(), map() or filter()", &[kind], at));
         }
         if self.locals.len() == LOCALS_MAX {
-            return Err(Mistake::new(variable.at, "more than 8 nested variables").into());
+            return Err(ExpressionError::new(variable.at, "more than 8 nested variables").into());
         }
         // The name is in scope for the body only.
         self.locals.push(name.clone());
@@ -399,7 +403,7 @@ impl Compilation<'_, '_> {
 ///
 /// # Errors
 /// If the literal has another form.
-fn literal(function: Function, arguments: &[Tree]) -> Result<Option<Value>, Mistake> {
+fn literal(function: Function, arguments: &[Tree]) -> Result<Option<Value>, ExpressionError> {
     let [Tree { part: Expr::Text(text), at }] = arguments else { return Ok(None) };
     let (value, expected) = match function {
         Function::Timestamp => (time::timestamp(text).map(Value::Time), "a time such as '2026-01-31T08:00:00Z'"),
@@ -408,11 +412,11 @@ fn literal(function: Function, arguments: &[Tree]) -> Result<Option<Value>, Mist
     };
     match value {
         Some(value) => Ok(Some(value)),
-        None => Err(Mistake::new(*at, format!("'{text}', which is not {expected},"))),
+        None => Err(ExpressionError::new(*at, format!("'{text}', which is not {expected},"))),
     }
 }
 
-fn wrong(operator: &str, kinds: &[Type], at: usize) -> Refusal {
+fn wrong(operator: &str, kinds: &[Type], at: usize) -> CompileError {
     let kinds: Vec<_> = kinds.iter().map(|kind| kind.name()).collect();
-    Mistake::new(at, format!("'{operator}', which does not take ({})", kinds.join(", "))).into()
+    ExpressionError::new(at, format!("'{operator}', which does not take ({})", kinds.join(", "))).into()
 }

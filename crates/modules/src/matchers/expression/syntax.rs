@@ -1,6 +1,6 @@
 //! The parser: recursive descent by the grammar of CEL's language definition.
 
-use super::Mistake;
+use super::ExpressionError;
 use super::token::{Token, TokenKind};
 
 /// Most nested brackets, and most operators or calls in a chain, except `&&` and `||`. The functions that walk the tree
@@ -38,7 +38,7 @@ pub(super) enum Expr {
 /// Binary operators, lowest precedence first.
 const LEVELS: &[&[&str]] = &[&["==", "!=", "<", "<=", ">", ">=", "in"], &["+", "-"], &["*", "/", "%"]];
 
-pub(super) fn parse(tokens: &[Token]) -> Result<Tree, Mistake> {
+pub(super) fn parse(tokens: &[Token]) -> Result<Tree, ExpressionError> {
     let mut parser = Parser { tokens, at: 0, depth: 0 };
     let tree = parser.expression()?;
     match parser.token().kind {
@@ -75,14 +75,14 @@ impl<'t> Parser<'t> {
         found.copied()
     }
 
-    fn expect(&mut self, sign: &'static str) -> Result<(), Mistake> {
+    fn expect(&mut self, sign: &'static str) -> Result<(), ExpressionError> {
         match self.sign(&[sign]) {
             Some(_) => Ok(()),
             None => self.unexpected(&format!("'{sign}'")),
         }
     }
 
-    fn unexpected<T>(&self, expected: &str) -> Result<T, Mistake> {
+    fn unexpected<T>(&self, expected: &str) -> Result<T, ExpressionError> {
         let token = self.token();
         let found = match &token.kind {
             TokenKind::Name(name) => format!("'{name}'"),
@@ -93,13 +93,13 @@ impl<'t> Parser<'t> {
             TokenKind::Sign(sign) => format!("'{sign}'"),
             TokenKind::End => "the end".to_owned(),
         };
-        Err(Mistake::new(token.at, format!("{found} where {expected} was expected")))
+        Err(ExpressionError::new(token.at, format!("{found} where {expected} was expected")))
     }
 
     /// Runs `work` one level deeper. Fails beyond [`DEPTH_MAX`].
-    fn deeper<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Mistake>) -> Result<T, Mistake> {
+    fn deeper<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, ExpressionError>) -> Result<T, ExpressionError> {
         if self.depth == DEPTH_MAX {
-            return Err(Mistake::new(self.token().at, "brackets nested deeper than 32 levels"));
+            return Err(ExpressionError::new(self.token().at, "brackets nested deeper than 32 levels"));
         }
         self.depth += 1;
         let result = work(self);
@@ -108,15 +108,15 @@ impl<'t> Parser<'t> {
     }
 
     /// Counts one more operator in a left-associative chain, which makes the tree one level deeper.
-    fn link(&self, links: &mut usize) -> Result<(), Mistake> {
+    fn link(&self, links: &mut usize) -> Result<(), ExpressionError> {
         *links += 1;
         match *links > DEPTH_MAX {
-            true => Err(Mistake::new(self.token().at, "a chain of more than 32 operators")),
+            true => Err(ExpressionError::new(self.token().at, "a chain of more than 32 operators")),
             false => Ok(()),
         }
     }
 
-    fn expression(&mut self) -> Result<Tree, Mistake> {
+    fn expression(&mut self) -> Result<Tree, ExpressionError> {
         self.deeper(|parser| {
             let condition = parser.any()?;
             if parser.sign(&["?"]).is_none() {
@@ -131,7 +131,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    fn any(&mut self) -> Result<Tree, Mistake> {
+    fn any(&mut self) -> Result<Tree, ExpressionError> {
         self.joined("||", Expr::Any, |parser| parser.joined("&&", Expr::All, |parser| parser.level(0)))
     }
 
@@ -140,8 +140,8 @@ impl<'t> Parser<'t> {
         &mut self,
         sign: &'static str,
         part: fn(Vec<Tree>) -> Expr,
-        inner: fn(&mut Self) -> Result<Tree, Mistake>,
-    ) -> Result<Tree, Mistake> {
+        inner: fn(&mut Self) -> Result<Tree, ExpressionError>,
+    ) -> Result<Tree, ExpressionError> {
         let first = inner(self)?;
         let at = first.at;
         let mut all = vec![first];
@@ -155,7 +155,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses the operators of one precedence level, left-associative.
-    fn level(&mut self, level: usize) -> Result<Tree, Mistake> {
+    fn level(&mut self, level: usize) -> Result<Tree, ExpressionError> {
         let Some(signs) = LEVELS.get(level) else { return self.unary() };
         let mut left = self.level(level + 1)?;
         let mut links = 0;
@@ -169,7 +169,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn unary(&mut self) -> Result<Tree, Mistake> {
+    fn unary(&mut self) -> Result<Tree, ExpressionError> {
         let at = self.token().at;
         match self.sign(&["!", "-"]) {
             Some(sign) => self.deeper(|parser| {
@@ -180,7 +180,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn member(&mut self) -> Result<Tree, Mistake> {
+    fn member(&mut self) -> Result<Tree, ExpressionError> {
         let mut value = self.primary()?;
         let mut links = 0;
         loop {
@@ -190,7 +190,7 @@ impl<'t> Parser<'t> {
                 self.next();
                 // Only calls may follow a dot: values have no fields here.
                 if self.sign(&["("]).is_none() {
-                    return Err(Mistake::new(
+                    return Err(ExpressionError::new(
                         at,
                         format!("the field '{name}' of a value, but values have no fields here"),
                     ));
@@ -210,7 +210,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn primary(&mut self) -> Result<Tree, Mistake> {
+    fn primary(&mut self) -> Result<Tree, ExpressionError> {
         let token = self.token();
         let part = match &token.kind {
             TokenKind::Int(number) => Expr::Int(*number),
@@ -250,7 +250,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses a list up to its closing bracket. A trailing comma is allowed.
-    fn list(&mut self, close: &'static str) -> Result<Vec<Tree>, Mistake> {
+    fn list(&mut self, close: &'static str) -> Result<Vec<Tree>, ExpressionError> {
         let mut items = Vec::new();
         while self.sign(&[close]).is_none() {
             items.push(self.expression()?);
@@ -262,7 +262,7 @@ impl<'t> Parser<'t> {
         Ok(items)
     }
 
-    fn map(&mut self) -> Result<Vec<(Tree, Tree)>, Mistake> {
+    fn map(&mut self) -> Result<Vec<(Tree, Tree)>, ExpressionError> {
         let mut pairs = Vec::new();
         while self.sign(&["}"]).is_none() {
             let key = self.expression()?;

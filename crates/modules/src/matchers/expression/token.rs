@@ -1,6 +1,6 @@
 //! The lexer.
 
-use super::Mistake;
+use super::ExpressionError;
 
 /// Delimiters around a placeholder's name in the lexer's input, to distinguish its braces from those of a map. From
 /// Unicode's private use area.
@@ -33,7 +33,7 @@ const SIGNS: &[&str] = &[
 ];
 
 /// Splits an expression into tokens; the last one is always `End`.
-pub(super) fn tokens(source: &str) -> Result<Vec<Token>, Mistake> {
+pub(super) fn tokens(source: &str) -> Result<Vec<Token>, ExpressionError> {
     let (text, places) = mark(source)?;
     let mut lexer = Lexer { text, places, at: 0 };
     let mut tokens = Vec::new();
@@ -51,13 +51,13 @@ pub(super) fn tokens(source: &str) -> Result<Vec<Token>, Mistake> {
 
 /// Replaces the braces of placeholders, `{name}`, by delimiters, and removes the backslash of escaped ones, `\{name}`.
 /// As in Caddy this happens before lexing, so also inside strings. The second vector maps positions to the source.
-fn mark(source: &str) -> Result<(Vec<char>, Vec<usize>), Mistake> {
+fn mark(source: &str) -> Result<(Vec<char>, Vec<usize>), ExpressionError> {
     let chars: Vec<char> = source.chars().collect();
     let (mut text, mut places) = (Vec::with_capacity(chars.len()), Vec::with_capacity(chars.len()));
     let mut at = 0;
     while let Some(&ch) = chars.get(at) {
         if matches!(ch, OPEN | CLOSE) {
-            return Err(Mistake::new(at + 1, "a private-use character"));
+            return Err(ExpressionError::new(at + 1, "a private-use character"));
         }
         let escaped = usize::from(ch == '\\');
         let length = placeholder(&chars[at + escaped..]);
@@ -127,7 +127,7 @@ impl Lexer {
         }
     }
 
-    fn token(&mut self) -> Result<TokenKind, Mistake> {
+    fn token(&mut self) -> Result<TokenKind, ExpressionError> {
         let start = self.at;
         let Some(ch) = self.peek(0) else { return Ok(TokenKind::End) };
         if ch == OPEN {
@@ -148,7 +148,7 @@ impl Lexer {
         if matches!(ch, 'b' | 'B')
             && (quote_at(self, 1) || (matches!(self.peek(1), Some('r' | 'R')) && quote_at(self, 2)))
         {
-            return Err(Mistake::new(
+            return Err(ExpressionError::new(
                 self.place(start),
                 "byte strings (b'…'), which are not built into this version (docs/refused.md)",
             ));
@@ -165,17 +165,20 @@ impl Lexer {
                 self.at += sign.len();
                 Ok(TokenKind::Sign(sign))
             }
-            None => Err(Mistake::new(self.place(start), format!("'{ch}', which cannot begin a value or an operator"))),
+            None => Err(ExpressionError::new(
+                self.place(start),
+                format!("'{ch}', which cannot begin a value or an operator"),
+            )),
         }
     }
 
-    fn number(&mut self) -> Result<TokenKind, Mistake> {
+    fn number(&mut self) -> Result<TokenKind, ExpressionError> {
         let place = self.place(self.at);
         if self.starts_with("0x") || self.starts_with("0X") {
             self.at += 2;
             let digits = self.run(|ch| ch.is_ascii_hexdigit());
             let number = i64::from_str_radix(&digits, 16).ok();
-            return number.map(TokenKind::Int).ok_or_else(|| Mistake::new(place, "an invalid number"));
+            return number.map(TokenKind::Int).ok_or_else(|| ExpressionError::new(place, "an invalid number"));
         }
         let mut text = self.run(|ch| ch.is_ascii_digit());
         let mut whole = true;
@@ -197,7 +200,7 @@ impl Lexer {
             }
         }
         if matches!(self.peek(0), Some('u' | 'U')) {
-            return Err(Mistake::new(
+            return Err(ExpressionError::new(
                 place,
                 "unsigned numbers, which are not built into this version (docs/refused.md)",
             ));
@@ -206,10 +209,10 @@ impl Lexer {
             true => text.parse().ok().map(TokenKind::Int),
             false => text.parse().ok().map(TokenKind::Double),
         };
-        kind.ok_or_else(|| Mistake::new(place, "a number that is too large"))
+        kind.ok_or_else(|| ExpressionError::new(place, "a number that is too large"))
     }
 
-    fn string(&mut self, raw: bool) -> Result<TokenKind, Mistake> {
+    fn string(&mut self, raw: bool) -> Result<TokenKind, ExpressionError> {
         let start = self.at;
         let quote = self.peek(0).expect("a quote");
         // CEL has triple-quoted strings, which may span lines.
@@ -219,7 +222,7 @@ impl Lexer {
         loop {
             let here = self.at;
             let Some(ch) = self.peek(0) else {
-                return Err(Mistake::new(self.place(start), "a string that is not closed"));
+                return Err(ExpressionError::new(self.place(start), "a string that is not closed"));
             };
             if (0..length).all(|ahead| self.peek(ahead) == Some(quote)) {
                 self.at += length;
@@ -228,11 +231,11 @@ impl Lexer {
             self.at += 1;
             match ch {
                 '\n' | '\r' if length == 1 => {
-                    return Err(Mistake::new(self.place(start), "a string that is not closed on its line"));
+                    return Err(ExpressionError::new(self.place(start), "a string that is not closed on its line"));
                 }
                 '\\' if !raw => match self.escape() {
                     Some(ch) => text.push(ch),
-                    None => return Err(Mistake::new(self.place(here), "an invalid escape")),
+                    None => return Err(ExpressionError::new(self.place(here), "an invalid escape")),
                 },
                 // In a raw string a backslash keeps the next quote from ending the string, and both remain in the text.
                 '\\' if raw && self.peek(0) == Some(quote) => {

@@ -13,7 +13,7 @@ use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::upstream::{CallEvent, CheckStatus, UpstreamStatus};
 use causeway_pipeline::worker::Sleep;
 use causeway_pipeline::{Body, Build, BuildError, Call, Transport, Upstream, Worker};
-use causeway_pipeline::{BodyFault, Frame};
+use causeway_pipeline::{BodyError, Frame};
 use regex::bytes::Regex;
 use serde::Deserialize;
 use serde_json::Value;
@@ -352,7 +352,7 @@ impl Checker {
         let mut text = Vec::new();
         loop {
             let frame = poll_fn(|task| match Sleep::is_over(end, task) {
-                true => Poll::Ready(Some(Err(BodyFault::TimedOut))),
+                true => Poll::Ready(Some(Err(BodyError::TimedOut))),
                 false => call.poll_content(task),
             });
             match frame.await {

@@ -6,15 +6,15 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 
 use causeway_httpgrpc::{
-    Code, DecodeFault, Encoding, ResponseDecoder, STREAM_PATH, Status, Turn, decode_error, is_grpc,
+    Code, DecodeError, Encoding, ResponseDecoder, STREAM_PATH, Status, Turn, decode_error, is_grpc,
 };
 use causeway_message::{Chunk, FieldMap, StatusCode, names};
-use causeway_pipeline::{BodyFault, Call, Context, Frame, Maker, Sleep, Step, Worker};
+use causeway_pipeline::{BodyError, Call, Context, Frame, Maker, Sleep, Step, Worker};
 
 use super::super::answer;
 use super::super::exchange::PendingCall;
 use super::HttpGrpc;
-use super::fault::{Failed, fault_of};
+use super::error::{GrpcError, fault_of};
 use super::stream;
 use crate::httpgrpc::lend::{Lease, Unary as _};
 
@@ -44,16 +44,16 @@ pub(in super::super) fn unwrap(cx: &mut Context, call: Call, asked: PendingCall,
 
 /// Checks that the call's response is a gRPC response; otherwise maps its HTTP status (gRPC,
 /// `http-grpc-status-mapping.md`).
-pub(super) fn check(call: &Call) -> Result<(), Failed> {
+pub(super) fn check(call: &Call) -> Result<(), GrpcError> {
     let head = call.head();
     let has_status = head.fields().contains(names::GRPC_STATUS);
     if head.status() != StatusCode::OK && !has_status {
         let words = format!("its HTTP status is {}, so it is not a gRPC response", head.status().as_u16());
-        return Err(Failed::Status(Status::new(Code::of_http(head.status()), words)));
+        return Err(GrpcError::Status(Status::new(Code::of_http(head.status()), words)));
     }
     let is_known = head.fields().get(names::CONTENT_TYPE).is_some_and(is_grpc);
     if !is_known && !has_status {
-        return Err(Failed::Status(Status::new(Code::UNKNOWN, "its response is not a gRPC response")));
+        return Err(GrpcError::Status(Status::new(Code::UNKNOWN, "its response is not a gRPC response")));
     }
     Ok(())
 }
@@ -71,7 +71,7 @@ fn respond(cx: &mut Context, call: Call, asked: PendingCall, mut decoder: Lease<
 struct DecodedContent(Lease<ResponseDecoder>);
 
 impl Maker for DecodedContent {
-    fn poll_frame(&mut self, _: &Call, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, _: &Call, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Ready(self.0.body_mut().take_next().map(|chunk| Ok(Frame::Chunk(chunk))))
     }
 
@@ -91,12 +91,12 @@ struct Decoding {
 }
 
 impl Decoding {
-    fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), Failed>> {
+    fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), GrpcError>> {
         let (call, _, decoder) = self.waited.as_mut().expect("not polled after its end");
         let mut blocks = || self.worker.take_block();
         loop {
             match decoder.push(&mut self.rest, &mut blocks) {
-                Err(fault) => return Poll::Ready(Err(Failed::Decode(fault))),
+                Err(fault) => return Poll::Ready(Err(GrpcError::Decode(fault))),
                 // The decoder has used its share of this poll: yield to other tasks.
                 Ok(Turn::More) => {
                     task.waker().wake_by_ref();
@@ -109,7 +109,7 @@ impl Decoding {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => self.rest = chunk,
                 Poll::Ready(Some(Ok(Frame::Trailers(trailers)))) => self.trailers = Some(trailers),
-                Poll::Ready(Some(Err(fault))) => return Poll::Ready(Err(Failed::Broken(fault))),
+                Poll::Ready(Some(Err(fault))) => return Poll::Ready(Err(GrpcError::Broken(fault))),
                 Poll::Ready(None) => break,
             }
         }
@@ -118,23 +118,23 @@ impl Decoding {
         let trailers = self.trailers.as_deref().unwrap_or(head.fields());
         let status = Status::of(trailers);
         Poll::Ready(if status.code == Code::OK {
-            decoder.finish().map_err(Failed::Decode)
+            decoder.finish().map_err(GrpcError::Decode)
         } else if decode_error(trailers, decoder, &mut blocks) {
             Ok(())
         } else {
-            Err(Failed::Status(status))
+            Err(GrpcError::Status(status))
         })
     }
 }
 
 impl Future for Decoding {
-    type Output = (Call, PendingCall, Result<Lease<ResponseDecoder>, Failed>);
+    type Output = (Call, PendingCall, Result<Lease<ResponseDecoder>, GrpcError>);
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let decoded = match self.poll_whole(task) {
             // The upstream has the same time limit, and may end the call first.
-            Poll::Pending | Poll::Ready(Err(Failed::Broken(_))) if Sleep::is_over(&mut self.sleep, task) => {
-                Err(Failed::Late)
+            Poll::Pending | Poll::Ready(Err(GrpcError::Broken(_))) if Sleep::is_over(&mut self.sleep, task) => {
+                Err(GrpcError::Late)
             }
             Poll::Ready(decoded) => decoded,
             Poll::Pending => return Poll::Pending,
@@ -144,8 +144,8 @@ impl Future for Decoding {
     }
 }
 
-impl From<DecodeFault> for Failed {
-    fn from(fault: DecodeFault) -> Self {
+impl From<DecodeError> for GrpcError {
+    fn from(fault: DecodeError) -> Self {
         Self::Decode(fault)
     }
 }

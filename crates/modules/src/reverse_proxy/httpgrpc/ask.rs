@@ -8,7 +8,7 @@ use causeway_httpgrpc::{
     ACCEPTED_ENCODINGS, CONTENT_TYPE, METADATA_METHOD, METADATA_URL, STREAM_PATH, UNARY_PATH, encode_request, timeout,
 };
 use causeway_message::{Chunk, FieldValue, Head, Method, NameRef, StatusCode, names};
-use causeway_pipeline::{Body, BodyFault, BodyPart, BodyStream, Call, Context, Fault, Reason};
+use causeway_pipeline::{Body, BodyError, BodyPart, BodyStream, Call, Context, Fault, Reason};
 
 use super::super::backend::AddressPool;
 use super::HttpGrpc;
@@ -40,7 +40,7 @@ pub(in super::super) fn wrap(
         return stream(cx, call, content, place, options);
     }
     if !fits && known.is_some() {
-        return Err(Fault::body(BodyFault::TooLarge));
+        return Err(Fault::body(BodyError::TooLarge));
     }
     // The message has its own length.
     call.request_mut().fields_mut().remove(names::CONTENT_LENGTH);
@@ -91,7 +91,7 @@ fn encoded<E>(
     cx.with_scratch(|cx, out| {
         cx.with_scratch(|cx, scratch| match encode(&call.request(), out, scratch) {
             Ok(()) => Ok(cx.chunk(out)),
-            Err(_) => Err(Fault::body(BodyFault::TooLarge)),
+            Err(_) => Err(Fault::body(BodyError::TooLarge)),
         })
     })
 }

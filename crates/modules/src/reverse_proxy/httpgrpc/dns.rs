@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_pipeline::upstream::{Calls, Carried};
-use causeway_pipeline::{CallFault, TlsClient, Transport, Upstream, Worker};
+use causeway_pipeline::{CallError, TlsClient, Transport, Upstream, Worker};
 
 /// How long resolved addresses are used without a new lookup.
 const FRESH_FOR: Duration = Duration::from_secs(30);
@@ -138,7 +138,7 @@ impl Named {
             if known.is_looking && known.waiting.len() < WAITING_MAX {
                 return known.waiting.push_back(call);
             }
-            let fault = if known.is_looking { CallFault::Busy } else { CallFault::Resolve(known.fault) };
+            let fault = if known.is_looking { CallError::Busy } else { CallError::Resolve(known.fault) };
             drop(known);
             return call.fail(fault);
         }
@@ -173,15 +173,15 @@ impl Upstream for Named {
         &self.calls
     }
 
-    fn report_failure(&self, fault: &CallFault) {
+    fn report_failure(&self, fault: &CallError) {
         if matches!(
             fault,
-            CallFault::Connect(_)
-                | CallFault::ConnectTimedOut
-                | CallFault::Tls(_)
-                | CallFault::Closed
-                | CallFault::Reset(_)
-                | CallFault::Aborted(_)
+            CallError::Connect(_)
+                | CallError::ConnectTimedOut
+                | CallError::Tls(_)
+                | CallError::Closed
+                | CallError::Reset(_)
+                | CallError::Aborted(_)
         ) {
             self.known.borrow_mut().is_doubted = true;
         }

@@ -5,7 +5,7 @@ use std::task::{Context as Task, Poll, ready};
 
 use causeway_httpgrpc::{ResponseDecoder, encode_request};
 use causeway_message::Head;
-use causeway_pipeline::{Body, BodyFault, BodyStream, Frame, Worker};
+use causeway_pipeline::{Body, BodyError, BodyStream, Frame, Worker};
 
 use crate::httpgrpc::lend::{Lease, Unary as _};
 
@@ -28,7 +28,7 @@ impl Gathering {
         Self { content, head, chunks, worker: Rc::clone(worker) }
     }
 
-    fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), BodyFault>> {
+    fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), BodyError>> {
         let bytes_max = u64::from(self.chunks.limits().message_bytes_max);
         while let Some(content) = &mut self.content {
             match ready!(content.poll_frame(task)).transpose()? {
@@ -38,7 +38,7 @@ impl Gathering {
                 Some(Frame::Chunk(chunk)) => {
                     let body = self.chunks.body_mut();
                     if body.bytes() + chunk.len() as u64 > bytes_max {
-                        return Poll::Ready(Err(BodyFault::TooLarge));
+                        return Poll::Ready(Err(BodyError::TooLarge));
                     }
                     body.push(chunk, &mut || self.worker.take_block());
                 }
@@ -50,14 +50,14 @@ impl Gathering {
 }
 
 impl BodyStream for Gathering {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if self.content.is_some() {
             if let Err(fault) = ready!(self.poll_whole(task)) {
                 return Poll::Ready(Some(Err(fault)));
             }
             let mut out = Vec::new();
             let encoded = encode_request(&self.head, self.chunks.body().bytes(), &mut out);
-            let head = encoded.map(|()| Frame::Chunk(out.into())).map_err(|_| BodyFault::TooLarge);
+            let head = encoded.map(|()| Frame::Chunk(out.into())).map_err(|_| BodyError::TooLarge);
             return Poll::Ready(Some(head));
         }
         Poll::Ready(self.chunks.body_mut().take_next().map(|chunk| Ok(Frame::Chunk(chunk))))

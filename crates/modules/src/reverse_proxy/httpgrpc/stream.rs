@@ -7,14 +7,14 @@ use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
 use causeway_httpgrpc::stream::{ResponseStreamDecoder, StreamPart};
-use causeway_httpgrpc::{Code, DecodeFault, Encoding, Status};
+use causeway_httpgrpc::{Code, DecodeError, Encoding, Status};
 use causeway_message::{Chunk, FieldMap, StatusCode, names};
-use causeway_pipeline::{BodyFault, Call, Context, Fault, Frame, Maker, Reason, Sleep, Step, Worker};
+use causeway_pipeline::{BodyError, Call, Context, Fault, Frame, Maker, Reason, Sleep, Step, Worker};
 
 use super::super::answer;
 use super::super::exchange::{self, PendingCall};
 use super::HttpGrpc;
-use super::fault::{Failed, fault_of};
+use super::error::{GrpcError, fault_of};
 use crate::httpgrpc::stream::frame_limits;
 
 /// How long a server without the streaming service gets unary calls only.
@@ -36,7 +36,7 @@ pub(super) fn unwrap(
     let heading = Heading { waited: Some((call, asked, content)), interims: 0, sleep };
     cx.wait(heading, |cx, (call, asked, headed)| match headed {
         Ok(content) => respond(cx, call, asked, content),
-        Err(Failed::Status(status)) if status.code == Code::UNIMPLEMENTED => {
+        Err(GrpcError::Status(status)) if status.code == Code::UNIMPLEMENTED => {
             let now = cx.worker().now();
             // The server predates the streaming service: remember it, and retry as a unary call if the request had no
             // content.
@@ -76,7 +76,7 @@ struct Heading {
 }
 
 impl Future for Heading {
-    type Output = (Call, PendingCall, Result<Unframing, Failed>);
+    type Output = (Call, PendingCall, Result<Unframing, GrpcError>);
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -87,14 +87,14 @@ impl Future for Heading {
                 Poll::Ready(Ok(Some(StreamPart::Head))) if content.decoder.head().status().is_informational() => {
                     this.interims += 1;
                     if this.interims > exchange::INTERIMS_MAX {
-                        break Err(Failed::Decode(DecodeFault::Order));
+                        break Err(GrpcError::Decode(DecodeError::Order));
                     }
                 }
                 Poll::Ready(Ok(Some(StreamPart::Head))) => break Ok(()),
-                Poll::Ready(Ok(Some(_))) => break Err(Failed::Decode(DecodeFault::Order)),
-                Poll::Ready(Ok(None)) => break Err(Failed::Decode(DecodeFault::NoMessage)),
-                Poll::Pending | Poll::Ready(Err(Failed::Broken(_))) if Sleep::is_over(&mut this.sleep, task) => {
-                    break Err(Failed::Late);
+                Poll::Ready(Ok(Some(_))) => break Err(GrpcError::Decode(DecodeError::Order)),
+                Poll::Ready(Ok(None)) => break Err(GrpcError::Decode(DecodeError::NoMessage)),
+                Poll::Pending | Poll::Ready(Err(GrpcError::Broken(_))) if Sleep::is_over(&mut this.sleep, task) => {
+                    break Err(GrpcError::Late);
                 }
                 Poll::Ready(Err(failed)) => break Err(failed),
                 Poll::Pending => return Poll::Pending,
@@ -117,7 +117,7 @@ struct Unframing {
 }
 
 impl Unframing {
-    fn poll_part(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Result<Option<StreamPart>, Failed>> {
+    fn poll_part(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Result<Option<StreamPart>, GrpcError>> {
         loop {
             match self.decoder.next(&mut self.rest, &mut || self.worker.take_block())? {
                 Some(part) => return Poll::Ready(Ok(Some(part))),
@@ -127,14 +127,14 @@ impl Unframing {
             match ready!(call.poll_content(task)) {
                 Some(Ok(Frame::Chunk(chunk))) => self.rest = chunk,
                 Some(Ok(Frame::Trailers(trailers))) => self.trailers = Some(trailers),
-                Some(Err(fault)) => return Poll::Ready(Err(Failed::Broken(fault))),
+                Some(Err(fault)) => return Poll::Ready(Err(GrpcError::Broken(fault))),
                 None => return Poll::Ready(self.end(call).map(|()| None)),
             }
         }
     }
 
     /// Checks the status and the framing at the end of the call.
-    fn end(&self, call: &Call) -> Result<(), Failed> {
+    fn end(&self, call: &Call) -> Result<(), GrpcError> {
         let status = match &self.trailers {
             Some(trailers) => Status::of(trailers),
             // After the response's head has replaced the call's own, only trailers can contain the status.
@@ -142,14 +142,14 @@ impl Unframing {
             None => Status::new(Code::UNKNOWN, "the call ended without a status"),
         };
         if status.code != Code::OK {
-            return Err(Failed::Status(status));
+            return Err(GrpcError::Status(status));
         }
         Ok(self.decoder.finish()?)
     }
 }
 
 impl Maker for Unframing {
-    fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Ready(match ready!(self.poll_part(call, task)) {
             Ok(Some(StreamPart::Chunk(chunk))) => {
                 self.left = self.left.map(|left| left.saturating_sub(chunk.len() as u64));
@@ -157,9 +157,9 @@ impl Maker for Unframing {
             }
             Ok(Some(StreamPart::Trailers)) => Some(Ok(Frame::Trailers(Box::new(self.decoder.trailers().clone())))),
             Ok(None) => None,
-            Ok(Some(StreamPart::Head)) | Err(Failed::Decode(_)) => Some(Err(BodyFault::Malformed)),
-            Err(Failed::Broken(fault)) => Some(Err(fault)),
-            Err(Failed::Status(_) | Failed::Late) => Some(Err(BodyFault::PeerGone)),
+            Ok(Some(StreamPart::Head)) | Err(GrpcError::Decode(_)) => Some(Err(BodyError::Malformed)),
+            Err(GrpcError::Broken(fault)) => Some(Err(fault)),
+            Err(GrpcError::Status(_) | GrpcError::Late) => Some(Err(BodyError::PeerGone)),
         })
     }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use causeway_message::{FieldMap, FieldValue, NameRef, StatusCode};
 use causeway_pipeline::worker::Families;
-use causeway_pipeline::{BodyFault, CallFault, Fault, Frame};
+use causeway_pipeline::{BodyError, CallError, Fault, Frame};
 use causeway_testkit::{Kit, Request};
 use serde_json::json;
 
@@ -165,7 +165,7 @@ fn bodies_to_their_end() {
     call.answer(200, &[], Some(10));
     call.send(b"one");
     drop(call);
-    assert_eq!(pending.finish(&mut kit).broken, Some(BodyFault::PeerGone));
+    assert_eq!(pending.finish(&mut kit).broken, Some(BodyError::PeerGone));
 }
 
 // Caddy, statusError: 502; 504 if the head takes too long. Mistakes in the request's own body are the client's.
@@ -176,39 +176,39 @@ fn faults() {
     let mut kit = Kit::with_errors(&registry(), &routes, &errors);
     for (fault, status, words) in [
         (
-            CallFault::Resolve(std::io::ErrorKind::NotFound),
+            CallError::Resolve(std::io::ErrorKind::NotFound),
             502,
             "upstream 10.0.0.1:80: looking up the address: entity not found",
         ),
         (
-            CallFault::Connect(std::io::ErrorKind::ConnectionRefused),
+            CallError::Connect(std::io::ErrorKind::ConnectionRefused),
             502,
             "upstream 10.0.0.1:80: connecting: connection refused",
         ),
-        (CallFault::ConnectTimedOut, 502, "upstream 10.0.0.1:80: connecting took too long"),
-        (CallFault::Tls("unknown issuer".into()), 502, "upstream 10.0.0.1:80: TLS handshake: unknown issuer"),
-        (CallFault::Closed, 502, "upstream 10.0.0.1:80: the connection closed before the response"),
-        (CallFault::Reset("HTTP_1_1_REQUIRED"), 502, "upstream 10.0.0.1:80: the stream was reset: HTTP_1_1_REQUIRED"),
+        (CallError::ConnectTimedOut, 502, "upstream 10.0.0.1:80: connecting took too long"),
+        (CallError::Tls("unknown issuer".into()), 502, "upstream 10.0.0.1:80: TLS handshake: unknown issuer"),
+        (CallError::Closed, 502, "upstream 10.0.0.1:80: the connection closed before the response"),
+        (CallError::Reset("HTTP_1_1_REQUIRED"), 502, "upstream 10.0.0.1:80: the stream was reset: HTTP_1_1_REQUIRED"),
         (
-            CallFault::Unprocessed,
+            CallError::Unprocessed,
             502,
             "upstream 10.0.0.1:80: the upstream ended the connection without processing the request",
         ),
         (
-            CallFault::Malformed("an invalid status line"),
+            CallError::Malformed("an invalid status line"),
             502,
             "upstream 10.0.0.1:80: the upstream violated the protocol: an invalid status line",
         ),
-        (CallFault::Request, 502, "upstream 10.0.0.1:80: the request cannot be expressed in the upstream's protocol"),
-        (CallFault::Busy, 503, "upstream 10.0.0.1:80: too many connections and waiting calls"),
-        (CallFault::QueueTimedOut, 503, "upstream 10.0.0.1:80: no connection became free in time"),
-        (CallFault::NoDescriptors, 503, "upstream 10.0.0.1:80: this server has too many files and connections open"),
-        (CallFault::HeadTimedOut, 504, "upstream 10.0.0.1:80: the response did not start in time"),
-        (CallFault::RequestBody(BodyFault::TooLarge), 413, "reading the request body: the body is too large"),
-        (CallFault::RequestBody(BodyFault::TimedOut), 408, "reading the request body: no data arrived in time"),
+        (CallError::Request, 502, "upstream 10.0.0.1:80: the request cannot be expressed in the upstream's protocol"),
+        (CallError::Busy, 503, "upstream 10.0.0.1:80: too many connections and waiting calls"),
+        (CallError::QueueTimedOut, 503, "upstream 10.0.0.1:80: no connection became free in time"),
+        (CallError::NoDescriptors, 503, "upstream 10.0.0.1:80: this server has too many files and connections open"),
+        (CallError::HeadTimedOut, 504, "upstream 10.0.0.1:80: the response did not start in time"),
+        (CallError::RequestBody(BodyError::TooLarge), 413, "reading the request body: the body is too large"),
+        (CallError::RequestBody(BodyError::TimedOut), 408, "reading the request body: no data arrived in time"),
         (
-            CallFault::RequestBody(BodyFault::Malformed),
-            Fault::body(BodyFault::Malformed).status.as_u16(),
+            CallError::RequestBody(BodyError::Malformed),
+            Fault::body(BodyError::Malformed).status.as_u16(),
             "reading the request body: invalid framing",
         ),
     ] {
@@ -223,7 +223,7 @@ fn faults() {
     let mut kit = Kit::with_errors(&registry(), &json!([{ "handle": [proxy(transport)] }]), &errors);
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
     kit.worker().advance(Duration::from_secs(2));
-    call.carried.fail(CallFault::Closed);
+    call.carried.fail(CallError::Closed);
     assert_eq!(pending.finish(&mut kit).status, 502);
     // A response with more fields than a map can hold.
     let (call, pending) = start_call(&mut kit, &Request::get("/"));

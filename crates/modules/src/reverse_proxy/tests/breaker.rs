@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use causeway_pipeline::metrics::Format;
 use causeway_pipeline::upstream::BreakerPhase;
-use causeway_pipeline::{CallFault, Registry};
+use causeway_pipeline::{CallError, Registry};
 use causeway_testkit::{FakeCall, Kit, Pending, Request};
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn selected_address(kit: &mut Kit, status: u16) -> String {
 }
 
 #[track_caller]
-fn fail(kit: &mut Kit, fault: CallFault) {
+fn fail(kit: &mut Kit, fault: CallError) {
     let (call, pending) = start_call(kit, &Request::get("/"));
     assert_eq!(&*call.address, "a:1");
     call.carried.fail(fault);
@@ -54,8 +54,8 @@ fn fail(kit: &mut Kit, fault: CallFault) {
 #[test]
 fn from_closed_to_closed() {
     let mut kit = kit(two(&Value::Null));
-    fail(&mut kit, CallFault::Closed);
-    fail(&mut kit, CallFault::HeadTimedOut);
+    fail(&mut kit, CallError::Closed);
+    fail(&mut kit, CallError::HeadTimedOut);
     assert_eq!(selected_address(&mut kit, 200), "b:1");
     kit.worker().advance(5 * SECOND);
     let probe = start_call(&mut kit, &Request::get("/"));
@@ -90,7 +90,7 @@ fn failures() {
     let mut kit = kit(two(&Value::Null));
     for _ in 0..10 {
         for fault in
-            [CallFault::Busy, CallFault::Request, CallFault::RequestBody(causeway_pipeline::BodyFault::PeerGone)]
+            [CallError::Busy, CallError::Request, CallError::RequestBody(causeway_pipeline::BodyError::PeerGone)]
         {
             fail(&mut kit, fault);
         }
@@ -129,10 +129,10 @@ fn probes_without_result() {
     start_call(&mut kit, &request).1.cancel(&mut kit);
     assert_eq!(kit.send(&Request::get("/").field("To", "a b")).status, 500, "no valid address");
     let (call, pending) = start_call(&mut kit, &request);
-    call.carried.fail(CallFault::Busy);
+    call.carried.fail(CallError::Busy);
     drop(call);
     let pending = pending.poll(&mut kit).expect_err("another attempt probes");
-    kit.worker().take_call().expect("another attempt").carried.fail(CallFault::Busy);
+    kit.worker().take_call().expect("another attempt").carried.fail(CallError::Busy);
     assert_eq!(pending.finish(&mut kit).status, 503);
     let held = start_call(&mut kit, &request);
     assert_eq!(kit.send(&request).status, 503, "one at a time");
@@ -151,7 +151,7 @@ fn retries() {
     for _ in 0..3 {
         let (call, pending) = start_call(&mut kit, &Request::get("/"));
         assert_eq!(&*call.address, "a:1");
-        call.carried.fail(CallFault::Closed);
+        call.carried.fail(CallError::Closed);
         drop(call);
         let pending = pending.poll(&mut kit).expect_err("another attempt");
         let call = kit.worker().take_call().expect("another attempt");
@@ -192,7 +192,7 @@ fn breakers_are_shared_and_kept() {
     let routes = |changes: Value| json!([{ "handle": [proxy(two(&changes))] }]);
     let mut kits = [(); 2].map(|()| Kit::new(&registry, &routes(json!({ "trip_duration": "60s" }))));
     selected_address(&mut kits[0], 500);
-    fail(&mut kits[1], CallFault::Closed);
+    fail(&mut kits[1], CallError::Closed);
     assert_eq!(phase(&registry), Some(BreakerPhase::Open));
     for kit in &mut kits {
         assert_eq!(selected_address(kit, 200), "b:1");

@@ -2,7 +2,7 @@
 
 use std::task::{Context as Task, Poll, Waker};
 
-use causeway_pipeline::{Body, BodyFault, BodyStream as _, CallFault, Frame};
+use causeway_pipeline::{Body, BodyError, BodyStream as _, CallError, Frame};
 use causeway_testkit::{FakeCall, Kit, Pending, Request};
 use serde_json::json;
 
@@ -25,7 +25,7 @@ fn content(call: &FakeCall) -> (Option<u64>, Vec<u8>) {
     let mut body = call.take_body().expect("a body");
     let (len, mut bytes) = (body.len(), Vec::new());
     let mut task = Task::from_waker(Waker::noop());
-    let mut push = |frame: Poll<Option<Result<Frame, BodyFault>>>| match frame {
+    let mut push = |frame: Poll<Option<Result<Frame, BodyError>>>| match frame {
         Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => {
             bytes.extend_from_slice(chunk.as_slice());
             true
@@ -68,7 +68,7 @@ fn requests_that_are_not_complete() {
     let pending = pending.poll(&mut kit).expect_err("it waits for the rest");
     assert!(kit.worker().take_call().is_none());
     pending.cancel(&mut kit);
-    let broken = post("a").body_fails(BodyFault::TooLarge);
+    let broken = post("a").body_fails(BodyError::TooLarge);
     assert_eq!(kit.send(&broken).status, 413);
     assert!(kit.worker().take_call().is_none());
 }
@@ -110,7 +110,7 @@ fn responses_that_break_off() {
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
     call.answer(200, &[], Some(10));
     call.send(b"ten");
-    call.carried.fail(CallFault::Closed);
+    call.carried.fail(CallError::Closed);
     drop(call);
     assert_eq!(pending.finish(&mut kit).status, 502);
 }
@@ -136,7 +136,7 @@ fn a_retry_of_a_buffered_request() {
     let text = "x".repeat(300 * 1024);
     let (call, pending) = after_reading(&mut kit, &post(&text));
     assert_eq!(content(&call).1.len(), text.len());
-    call.carried.fail(CallFault::Closed);
+    call.carried.fail(CallError::Closed);
     drop(call);
     let pending = pending.poll(&mut kit).expect_err("the next attempt");
     let call = kit.worker().take_call().expect("a second call");

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use causeway_pipeline::CallFault;
+use causeway_pipeline::CallError;
 use causeway_testkit::{FakeCall, Kit, Request};
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn selected_address(kit: &mut Kit) -> String {
 }
 
 #[track_caller]
-fn fail(kit: &mut Kit, fault: CallFault) {
+fn fail(kit: &mut Kit, fault: CallError) {
     let (call, pending) = start_call(kit, &Request::get("/"));
     call.carried.fail(fault);
     drop(call);
@@ -40,26 +40,26 @@ fn fail(kit: &mut Kit, fault: CallFault) {
 #[test]
 fn failures_within_a_time() {
     let mut kit = kit(two(json!({ "passive": { "fail_duration": "10s", "max_fails": 2 } })));
-    fail(&mut kit, CallFault::Closed);
+    fail(&mut kit, CallError::Closed);
     assert_eq!(selected_address(&mut kit), "a:1");
     kit.worker().advance(5 * SECOND);
-    fail(&mut kit, CallFault::HeadTimedOut);
+    fail(&mut kit, CallError::HeadTimedOut);
     assert_eq!(selected_address(&mut kit), "b:1");
     kit.worker().advance(5 * SECOND);
     assert_eq!(selected_address(&mut kit), "a:1", "the first failure is forgotten");
     // Our own limit of connections is no failure of the upstream; nor is a mistake of the client.
-    fail(&mut kit, CallFault::Busy);
-    fail(&mut kit, CallFault::NoDescriptors);
-    fail(&mut kit, CallFault::RequestBody(causeway_pipeline::BodyFault::PeerGone));
+    fail(&mut kit, CallError::Busy);
+    fail(&mut kit, CallError::NoDescriptors);
+    fail(&mut kit, CallError::RequestBody(causeway_pipeline::BodyError::PeerGone));
     // Nor is a request that cannot be sent, as with `header_up Host {query.x}` and a space in it, or one that a server did not process
     // because it ended its connection in good order.
-    fail(&mut kit, CallFault::Request);
-    fail(&mut kit, CallFault::Unprocessed);
+    fail(&mut kit, CallError::Request);
+    fail(&mut kit, CallError::Unprocessed);
     assert_eq!(selected_address(&mut kit), "a:1");
-    fail(&mut kit, CallFault::Malformed("a line end"));
+    fail(&mut kit, CallError::Malformed("a line end"));
     assert_eq!(selected_address(&mut kit), "b:1");
-    fail(&mut kit, CallFault::Malformed("a line end"));
-    fail(&mut kit, CallFault::Malformed("a line end"));
+    fail(&mut kit, CallError::Malformed("a line end"));
+    fail(&mut kit, CallError::Malformed("a line end"));
     assert_eq!(kit.send(&Request::get("/")).status, 503, "none is left");
 }
 
@@ -68,7 +68,7 @@ fn failures_within_a_time() {
 fn no_failures_are_counted_by_default() {
     for checks in [json!({}), json!({ "passive": {} }), json!({ "passive": { "max_fails": 1 } })] {
         let mut kit = kit(two(checks));
-        fail(&mut kit, CallFault::Closed);
+        fail(&mut kit, CallError::Closed);
         assert_eq!(selected_address(&mut kit), "a:1");
     }
 }
@@ -111,7 +111,7 @@ fn failures_are_shared_and_kept() {
     let checks = json!({ "passive": { "fail_duration": "10s" } });
     let routes = json!([{ "handle": [proxy(two(checks))] }]);
     let mut kits = [Kit::new(&registry, &routes), Kit::new(&registry, &routes)];
-    fail(&mut kits[0], CallFault::Closed);
+    fail(&mut kits[0], CallError::Closed);
     assert_eq!(selected_address(&mut kits[1]), "b:1");
     kits[1].reload(&registry, &routes, &Value::Null);
     assert_eq!(selected_address(&mut kits[1]), "b:1");

@@ -9,7 +9,7 @@ use causeway_httpgrpc::{
     Code, Encoding, ErrorEncoder, Limits, RequestDecoder, STREAM_PATH, Status, Turn, UNARY_PATH, encode_response,
 };
 use causeway_message::{BlockMut, Chunk, FieldMap, FieldValue, NameRef, StatusCode, names};
-use causeway_pipeline::{Body, BodyFault, BodyPart, CallFault, Frame, Worker as _};
+use causeway_pipeline::{Body, BodyError, BodyPart, CallError, Frame, Worker as _};
 use causeway_testkit::{FakeCall, FakeWorker, Kit, Request, TestResponse};
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn blocks() -> BlockMut {
 }
 
 /// Reads the call's request content to its end.
-fn sent(call: &FakeCall) -> Result<Vec<u8>, BodyFault> {
+fn sent(call: &FakeCall) -> Result<Vec<u8>, BodyError> {
     let mut bytes = Vec::new();
     let mut task = std::task::Context::from_waker(std::task::Waker::noop());
     let mut read = |mut stream: Box<dyn causeway_pipeline::BodyStream>| {
@@ -59,7 +59,7 @@ fn sent(call: &FakeCall) -> Result<Vec<u8>, BodyFault> {
 struct Once(Option<Chunk>);
 
 impl causeway_pipeline::BodyStream for Once {
-    fn poll_frame(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Option<Result<Frame, BodyFault>>> {
+    fn poll_frame(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Option<Result<Frame, BodyError>>> {
         std::task::Poll::Ready(self.0.take().map(|chunk| Ok(Frame::Chunk(chunk))))
     }
 }
@@ -185,8 +185,8 @@ fn content_of_unknown_length_and_too_long() {
     let known = Request::new("POST", "/").field("Content-Length", "101").content(&*long);
     assert_eq!(kit.send(&known).status, 413);
     let (call, pending) = start_call(&mut kit, &Request::new("POST", "/").content("x").content(&*long).body_open());
-    assert_eq!(sent(&call), Err(BodyFault::TooLarge));
-    call.carried.fail(CallFault::RequestBody(BodyFault::TooLarge));
+    assert_eq!(sent(&call), Err(BodyError::TooLarge));
+    call.carried.fail(CallError::RequestBody(BodyError::TooLarge));
     drop(call);
     assert_eq!(pending.finish(&mut kit).status, 413);
 }
@@ -302,9 +302,9 @@ fn malformed_responses() {
         ("broken off", 502, |call| {
             call.answer(200, GRPC, None);
             call.send(b"\0\0\0\0\x03\x08");
-            call.carried.mailbox().fail(BodyFault::PeerGone);
+            call.carried.mailbox().fail(BodyError::PeerGone);
         }),
-        ("not reached", 502, |call| call.carried.fail(CallFault::Connect(std::io::ErrorKind::ConnectionRefused))),
+        ("not reached", 502, |call| call.carried.fail(CallError::Connect(std::io::ErrorKind::ConnectionRefused))),
     ];
     for (why, want, answering) in cases {
         assert_eq!(exchange(&mut kit, &request, answering).status, *want, "{why}");
@@ -328,13 +328,13 @@ fn timeouts() {
     for (took, want) in [(1999, 502), (2000, 504)] {
         let (call, pending) = start_call(&mut kit, &Request::get("/"));
         kit.worker().advance(Duration::from_millis(took));
-        call.carried.fail(CallFault::Closed);
+        call.carried.fail(CallError::Closed);
         assert_eq!(pending.finish(&mut kit).status, want, "before the head, after {took} ms");
         let (call, pending) = start_call(&mut kit, &Request::get("/"));
         call.answer(200, GRPC, None);
         let pending = pending.poll(&mut kit).expect_err("it waits for the message");
         kit.worker().advance(Duration::from_millis(took));
-        call.carried.mailbox().fail(BodyFault::PeerGone);
+        call.carried.mailbox().fail(BodyError::PeerGone);
         assert_eq!(pending.finish(&mut kit).status, want, "after the head and {took} ms");
     }
     // A call that arrives over httpgrpc has its own deadline.
@@ -361,7 +361,7 @@ fn timeouts() {
         let pending = pending.poll(&mut kit).expect_err("it waits for the answer");
         let call = kit.worker().take_call().expect("a call");
         kit.worker().advance(Duration::from_millis(took));
-        call.carried.fail(CallFault::Closed);
+        call.carried.fail(CallError::Closed);
         assert_eq!(pending.finish(&mut kit).field("grpc-status"), Some(want), "after {took} ms");
     }
 }
@@ -415,7 +415,7 @@ fn names_of_several_places() {
     worker.name("a.test:95", vec![at(4)]);
     worker.advance(Duration::from_secs(2));
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
-    call.carried.fail(CallFault::Connect(std::io::ErrorKind::ConnectionRefused));
+    call.carried.fail(CallError::Connect(std::io::ErrorKind::ConnectionRefused));
     drop(call);
     assert_eq!(pending.finish(&mut kit).status, 502);
     go(&mut kit);

@@ -1,7 +1,7 @@
 use std::io;
 use std::time::Duration;
 
-use causeway_pipeline::{Body, BodyStream as _, CallFault, Frame};
+use causeway_pipeline::{Body, BodyStream as _, CallError, Frame};
 use causeway_testkit::{FakeCall, Kit, Pending, Request, TestResponse};
 use serde_json::{Value, json};
 
@@ -13,8 +13,8 @@ fn three(balancing: Value) -> Kit {
     kit(json!({ "upstreams": [{ "dial": "c:1" }, { "dial": "a:1" }, { "dial": "b:1" }], "load_balancing": balancing }))
 }
 
-fn refused() -> CallFault {
-    CallFault::Connect(io::ErrorKind::ConnectionRefused)
+fn refused() -> CallError {
+    CallError::Connect(io::ErrorKind::ConnectionRefused)
 }
 
 /// Fails the call, and returns the next one; the response if there is none.
@@ -22,7 +22,7 @@ fn fail_attempt(
     kit: &mut Kit,
     call: FakeCall,
     pending: Pending,
-    fault: CallFault,
+    fault: CallError,
 ) -> Result<(FakeCall, Pending), Box<TestResponse>> {
     call.carried.fail(fault);
     drop(call);
@@ -174,17 +174,17 @@ fn requests_with_content() {
     let (first, pending) = start_call(&mut kit, &post);
     let (second, pending) = fail_attempt(&mut kit, first, pending, refused()).unwrap();
     assert_eq!(text(&second), "to be kept");
-    assert_eq!(fail_attempt(&mut kit, second, pending, CallFault::Closed).err().unwrap().status, 502);
+    assert_eq!(fail_attempt(&mut kit, second, pending, CallError::Closed).err().unwrap().status, 502);
     for (method, is_again) in [("GET", true), ("HEAD", false), ("PUT", false), ("POST", false)] {
         let (call, pending) = start_call(&mut kit, &Request::new(method, "/"));
-        let next = fail_attempt(&mut kit, call, pending, CallFault::HeadTimedOut);
+        let next = fail_attempt(&mut kit, call, pending, CallError::HeadTimedOut);
         assert_eq!(next.is_ok(), is_again, "{method}");
         if let Ok((_, pending)) = next {
             pending.cancel(&mut kit);
         }
     }
     // The client's own mistake is no reason for another attempt.
-    let of_client = [(CallFault::RequestBody(causeway_pipeline::BodyFault::PeerGone), 400), (CallFault::Request, 502)];
+    let of_client = [(CallError::RequestBody(causeway_pipeline::BodyError::PeerGone), 400), (CallError::Request, 502)];
     for (fault, status) in of_client {
         let (call, pending) = start_call(&mut kit, &Request::get("/"));
         assert_eq!(fail_attempt(&mut kit, call, pending, fault).err().unwrap().status, status);
@@ -201,11 +201,11 @@ fn requests_that_were_not_processed() {
     }));
     let (first, pending) = start_call(&mut kit, &Request::new("POST", "/").content("to be kept"));
     assert_eq!(text(&first), "to be kept");
-    let (second, pending) = fail_attempt(&mut kit, first, pending, CallFault::Unprocessed).unwrap();
+    let (second, pending) = fail_attempt(&mut kit, first, pending, CallError::Unprocessed).unwrap();
     assert_eq!(text(&second), "to be kept");
-    let (third, pending) = fail_attempt(&mut kit, second, pending, CallFault::Reset("REFUSED_STREAM")).unwrap();
+    let (third, pending) = fail_attempt(&mut kit, second, pending, CallError::Reset("REFUSED_STREAM")).unwrap();
     assert_eq!(text(&third), "to be kept");
-    assert_eq!(fail_attempt(&mut kit, third, pending, CallFault::Reset("CANCEL")).err().unwrap().status, 502);
+    assert_eq!(fail_attempt(&mut kit, third, pending, CallError::Reset("CANCEL")).err().unwrap().status, 502);
 }
 
 // Caddy, `lb_retry_match`: a request that matches is sent again although an upstream may have acted on it, with its content.
@@ -218,11 +218,11 @@ fn requests_that_may_be_repeated() {
     {
         let (call, pending) = start_call(&mut kit, &Request::new(method, path).content("again and again"));
         assert_eq!(text(&call), "again and again");
-        match fail_attempt(&mut kit, call, pending, CallFault::Closed) {
+        match fail_attempt(&mut kit, call, pending, CallError::Closed) {
             Ok((call, pending)) => {
                 assert!(is_again, "{method} {path}");
                 assert_eq!(text(&call), "again and again");
-                let (call, pending) = fail_attempt(&mut kit, call, pending, CallFault::Closed).unwrap();
+                let (call, pending) = fail_attempt(&mut kit, call, pending, CallError::Closed).unwrap();
                 assert_eq!(text(&call), "again and again");
                 pending.cancel(&mut kit);
             }
@@ -233,7 +233,7 @@ fn requests_that_may_be_repeated() {
     let long = "x".repeat(300 * 1024);
     let (call, pending) = start_call(&mut kit, &Request::new("DELETE", "/").content(long.as_str()));
     assert_eq!(text(&call), long);
-    assert_eq!(fail_attempt(&mut kit, call, pending, CallFault::Closed).err().unwrap().status, 502);
+    assert_eq!(fail_attempt(&mut kit, call, pending, CallError::Closed).err().unwrap().status, 502);
     // But a part that was not read before the failure is still there.
     let (call, pending) = start_call(&mut kit, &Request::new("DELETE", "/").content(long.as_str()));
     let (call, pending) = fail_attempt(&mut kit, call, pending, refused()).unwrap();
@@ -301,7 +301,7 @@ fn responses_that_are_rejected() {
     assert_eq!(after_answer(&mut kit, call, pending, 503, &[("X-A", "1")]).err().unwrap().status, 503);
     // Such an expression does not hold for a failure, which has no response.
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
-    assert_eq!(fail_attempt(&mut kit, call, pending, CallFault::Closed).err().unwrap().status, 502);
+    assert_eq!(fail_attempt(&mut kit, call, pending, CallError::Closed).err().unwrap().status, 502);
 }
 
 // Caddy: a set that reads nothing of the response is about failures alone.
@@ -343,7 +343,7 @@ fn transport_errors() {
     let post = Request::new("POST", "/").content("kept for each attempt");
     let (call, pending) = start_call(&mut kit, &post);
     assert_eq!(self::text(&call), "kept for each attempt");
-    let (call, pending) = fail_attempt(&mut kit, call, pending, CallFault::Closed).unwrap();
+    let (call, pending) = fail_attempt(&mut kit, call, pending, CallError::Closed).unwrap();
     assert_eq!(self::text(&call), "kept for each attempt");
     let (call, pending) = after_answer(&mut kit, call, pending, 503, &[]).unwrap();
     assert_eq!(self::text(&call), "kept for each attempt");

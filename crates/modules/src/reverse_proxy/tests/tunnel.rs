@@ -1,7 +1,7 @@
 use std::task::{Context as Task, Poll, Waker};
 
 use causeway_message::Version;
-use causeway_pipeline::{Body, BodyFault, Frame, ShutdownPhase, Worker as _};
+use causeway_pipeline::{Body, BodyError, Frame, ShutdownPhase, Worker as _};
 use causeway_testkit::Request;
 use serde_json::{Value, json};
 
@@ -208,5 +208,5 @@ fn a_tunnel_that_lasts_too_long() {
     call.switch(&[("Upgrade", "other"), ("Connection", "Upgrade")]);
     call.send(b"to the client");
     let answer = pending.finish(&mut kit);
-    assert_eq!((answer.text(), answer.broken), ("to the client", Some(BodyFault::TimedOut)));
+    assert_eq!((answer.text(), answer.broken), ("to the client", Some(BodyError::TimedOut)));
 }

@@ -2,22 +2,22 @@
 
 use std::fmt;
 
-use causeway_config::plan::{AdminAddress, LoadError};
+use causeway_config::plan::{AdminAddress, PlanError};
 use causeway_engine::{StartError, TlsError};
 use causeway_pipeline::ListeningSocket;
 
-use super::ids::IdFault;
-use super::pull::PullFault;
-use super::tree::TreeFault;
+use super::ids::IdError;
+use super::pull::PullError;
+use super::tree::TreeError;
 
 /// The reason why a configuration is not served.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum LoadFault {
+pub enum LoadError {
     /// Two objects share an `@id`, or an `@id` has the wrong type.
-    Ids(IdFault),
+    Ids(IdError),
     /// The configuration is invalid.
-    Config(LoadError),
+    Config(PlanError),
     /// A TLS policy of a listener is invalid.
     TlsPolicy(TlsError),
     /// A certificate cannot be loaded or issued.
@@ -25,7 +25,7 @@ pub enum LoadFault {
     /// A client for an endpoint of on-demand TLS cannot be made.
     OnDemand(causeway_acme::http::HttpError),
     /// The configuration pulls another one from this URL, which has none.
-    Pull(String, PullFault),
+    Pull(String, PullError),
     /// The configuration that pulled this one has been replaced in the meantime.
     Outdated,
     /// A site cannot bind its address, or the system cannot start a worker thread.
@@ -40,7 +40,7 @@ pub enum LoadFault {
     Broken,
 }
 
-impl LoadFault {
+impl LoadError {
     /// Whether an address is already in use.
     pub fn is_port_in_use(&self) -> bool {
         let (Self::Sites(error) | Self::Admin(_, error)) = self else { return false };
@@ -48,7 +48,7 @@ impl LoadFault {
     }
 }
 
-impl fmt::Display for LoadFault {
+impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ids(fault) => write!(f, "indexing config: {fault}"),
@@ -77,9 +77,9 @@ impl fmt::Display for LoadFault {
     }
 }
 
-impl std::error::Error for LoadFault {}
+impl std::error::Error for LoadError {}
 
-impl From<causeway_certs::Error> for LoadFault {
+impl From<causeway_certs::Error> for LoadError {
     fn from(error: causeway_certs::Error) -> Self {
         Self::Certificates(error)
     }
@@ -88,7 +88,7 @@ impl From<causeway_certs::Error> for LoadFault {
 /// The reason why a change to a part of the configuration was refused.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum ChangeFault {
+pub enum ChangeError {
     /// No object has this `@id`.
     UnknownId(String),
     /// The path is `/id/` without an id.
@@ -98,12 +98,12 @@ pub enum ChangeFault {
     /// The configuration has changed since the client read it.
     Changed,
     /// The path does not lead to a value, or the verb does not fit it.
-    Tree(TreeFault),
+    Tree(TreeError),
     /// The changed configuration was refused.
-    Load(LoadFault),
+    Load(LoadError),
 }
 
-impl fmt::Display for ChangeFault {
+impl fmt::Display for ChangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownId(id) => write!(f, "unknown object ID '{id}'"),
@@ -111,16 +111,16 @@ impl fmt::Display for ChangeFault {
             Self::BadIfMatch(expected) => write!(f, "malformed If-Match header; expect {expected}"),
             Self::Changed => f.write_str("If-Match header did not match current config hash"),
             Self::Tree(fault) => fault.fmt(f),
-            Self::Load(fault @ LoadFault::Ids(_)) => fault.fmt(f),
+            Self::Load(fault @ LoadError::Ids(_)) => fault.fmt(f),
             Self::Load(fault) => write!(f, "loading new config: {fault}"),
         }
     }
 }
 
-impl std::error::Error for ChangeFault {}
+impl std::error::Error for ChangeError {}
 
-impl From<TreeFault> for ChangeFault {
-    fn from(fault: TreeFault) -> Self {
+impl From<TreeError> for ChangeError {
+    fn from(fault: TreeError) -> Self {
         Self::Tree(fault)
     }
 }

@@ -3,7 +3,7 @@
 /// A violation of the protocol by the application, or its refusal of the request. Each one ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum FastCgiFault {
+pub enum FastCgiError {
     /// A record of another version of the protocol (§3.3).
     Version,
     /// A record of a type that only a web server sends (§8).
@@ -39,7 +39,7 @@ pub enum FastCgiFault {
     Truncated,
 }
 
-impl FastCgiFault {
+impl FastCgiError {
     /// A short description of the fault, for a log.
     #[must_use]
     pub const fn reason(self) -> &'static str {

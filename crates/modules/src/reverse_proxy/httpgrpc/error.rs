@@ -1,21 +1,21 @@
 //! Maps gRPC errors to HTTP statuses.
 
-use causeway_httpgrpc::{Code, DecodeFault, Status};
+use causeway_httpgrpc::{Code, DecodeError, Status};
 use causeway_message::StatusCode;
-use causeway_pipeline::{BodyFault, Context, Fault, Reason};
+use causeway_pipeline::{BodyError, Context, Fault, Reason};
 
 use super::super::exchange::PendingCall;
 use super::super::health::CallEnd;
 
 /// The reason that a call yielded no response.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(super) enum GrpcError {
     /// It ended with an error status that contains no response.
     Status(Status),
     /// Its message is not valid.
-    Decode(DecodeFault),
+    Decode(DecodeError),
     /// It was aborted.
-    Broken(BodyFault),
+    Broken(BodyError),
     /// It exceeded the time limit.
     Late,
 }
@@ -23,13 +23,13 @@ pub(super) enum Failed {
 /// Returns the fault for the client. dskit's own frontend responds with 500 to all of them; the statuses here separate
 /// the client's mistakes from the upstream's, also for the circuit breaker.
 #[cold]
-pub(super) fn fault_of(cx: &Context, asked: &PendingCall, failed: Failed) -> Fault {
+pub(super) fn fault_of(cx: &Context, asked: &PendingCall, failed: GrpcError) -> Fault {
     let (status, words) = match failed {
-        Failed::Status(status) => (http_status(asked.has_content, status.code), status.to_string()),
-        Failed::Decode(fault) => (StatusCode::BAD_GATEWAY, format!("its message: {fault}")),
-        Failed::Broken(BodyFault::TimedOut) => (StatusCode::GATEWAY_TIMEOUT, "its response stalled".to_owned()),
-        Failed::Broken(fault) => (StatusCode::BAD_GATEWAY, format!("its response ended early: {fault}")),
-        Failed::Late => (StatusCode::GATEWAY_TIMEOUT, "its response took too long".to_owned()),
+        GrpcError::Status(status) => (http_status(asked.has_content, status.code), status.to_string()),
+        GrpcError::Decode(fault) => (StatusCode::BAD_GATEWAY, format!("its message: {fault}")),
+        GrpcError::Broken(BodyError::TimedOut) => (StatusCode::GATEWAY_TIMEOUT, "its response stalled".to_owned()),
+        GrpcError::Broken(fault) => (StatusCode::BAD_GATEWAY, format!("its response ended early: {fault}")),
+        GrpcError::Late => (StatusCode::GATEWAY_TIMEOUT, "its response took too long".to_owned()),
     };
     asked.settle(cx, if status.as_u16() < 500 { CallEnd::Answered(status) } else { CallEnd::Failed });
     Fault { status, reason: Reason::Text(format!("upstream {}: {words}", asked.place.address.name).into()) }

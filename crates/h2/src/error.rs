@@ -80,9 +80,9 @@ impl ErrorCode {
 
 /// A violation that ends the connection, with the code of its GOAWAY frame (RFC 9113 §5.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault(pub ErrorCode);
+pub struct ConnectionError(pub ErrorCode);
 
-impl Fault {
+impl ConnectionError {
     pub(crate) const PROTOCOL: Self = Self(ErrorCode::Protocol);
     pub(crate) const FRAME_SIZE: Self = Self(ErrorCode::FrameSize);
     pub(crate) const FLOW_CONTROL: Self = Self(ErrorCode::FlowControl);

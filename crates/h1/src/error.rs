@@ -6,7 +6,7 @@ use causeway_message::StatusCode;
 /// once: the start of the next message is unknown or cannot be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum HeadFault {
+pub enum ProtocolError {
     /// The method is not a token, or is not followed by exactly one space.
     Method,
     /// The method is longer than any implemented one (RFC 9112 §3).
@@ -68,7 +68,7 @@ pub enum HeadFault {
     Unasked,
 }
 
-impl HeadFault {
+impl ProtocolError {
     /// The status of a server's error response (RFC 9110 §15.5, §15.6). A proxy maps a fault of its upstream to 502
     /// or 504 instead.
     #[must_use]
