@@ -159,79 +159,31 @@ struct ReverseProxy {
 /// If an option is unknown, invalid, or not supported by this version.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let mut written: ReverseProxyConfig = build.parse(value)?;
-    let present = |is: bool, key: &str| is.then(|| &value[key]);
-    let transport = transport::build(present(written.transport.is_some(), "transport"), build)?;
-    let mut dynamic = None;
-    if written.dynamic_upstreams.is_some() {
-        let sources = &value["dynamic_upstreams"];
-        match transport.carriage {
-            Carriage::Http | Carriage::FastCgi(_) => {
-                let settings = format!("{} {} {}", transport.key, value["health_checks"], value["circuit_breaker"]);
-                dynamic = Some(DynamicUpstreams::build(sources, &settings, build)?);
-            }
-            // It has names for all of their addresses itself, in the form that the Caddyfile generates.
-            Carriage::HttpGrpc(_) => written.upstreams.extend(httpgrpc::named(sources, build)?),
-        }
-    }
-    if written.upstreams.is_empty() && dynamic.is_none() {
-        // Automation may empty the list and fill it again, so this is no mistake.
-        let at = build.location();
-        build.note(format!("{at}: reverse_proxy has no upstreams, so its requests get 503"));
-    }
-    let breaker = breaker::build(present(written.circuit_breaker.is_some(), "circuit_breaker"), build)?;
-    let checks = HealthChecks::build(present(written.health_checks.is_some(), "health_checks"), breaker, build)?;
-    if checks.active.is_some() && !matches!(transport.carriage, Carriage::Http) {
-        return build.at("health_checks", |build| {
-            Err(build.refuse("active", "passive checks only: this transport has no active health checks"))
-        });
-    }
-    let mut backends = Vec::with_capacity(written.upstreams.len());
-    for (index, backend) in written.upstreams.iter().enumerate() {
-        let backend =
-            build.at(format!("upstreams[{index}]"), |build| Backend::build(backend, &transport, &checks, build));
-        backends.push(backend?);
-    }
+    let transport = transport::build(present(value, "transport", &written.transport), build)?;
+    let dynamic = build_dynamic(value, &mut written, &transport, build)?;
+    let checks = build_checks(value, &written, &transport, build)?;
+    let backends = build_backends(&written.upstreams, &transport, &checks, build)?;
     let HealthChecks { active, passive, breaker } = checks;
     let checker = active.map(|active| {
         let targets = backends.iter().filter_map(Backend::check_target).collect();
         Checker::launch(active, targets, &transport.transport, build)
     });
-    let balancing = present(written.load_balancing.is_some(), "load_balancing");
-    let balancing = LoadBalancing::build(balancing, &backends, build)?;
-    // The status of its responses is inside of the gRPC message.
-    if balancing.retries.as_ref().is_some_and(Retries::judges_responses)
-        && matches!(transport.carriage, Carriage::HttpGrpc(_))
-    {
-        return build.at("load_balancing.retry_match", |build| {
-            Err(build.refuse("a condition about responses", "none: the transport httpgrpc retries only failed calls"))
-        });
-    }
-    let headers = match present(written.headers.is_some(), "headers") {
-        Some(headers) => Some(build.at("headers", |build| Headers::build(headers, build))?),
-        None => None,
-    };
-    let rewrite = match present(written.rewrite.is_some(), "rewrite") {
-        Some(rewrite) => Some(build.at("rewrite", |build| Rewrite::build(rewrite, build))?),
-        None => None,
-    };
+    let balancing = build_balancing(value, &written, &backends, &transport, build)?;
+    let headers = present(value, "headers", &written.headers)
+        .map(|headers| build.at("headers", |build| Headers::build(headers, build)));
+    let headers = headers.transpose()?;
+    let rewrite = present(value, "rewrite", &written.rewrite)
+        .map(|rewrite| build.at("rewrite", |build| Rewrite::build(rewrite, build)));
+    let rewrite = rewrite.transpose()?;
     // Like Caddy, checks the configured text, before any expansion.
     let drops_body = matches!(value["rewrite"]["method"].as_str(), Some("GET" | "HEAD"));
     let trusted = build.at("trusted_proxies", |build| forwarded::ranges(&written.trusted_proxies, build))?;
-    let mut response_routes = Vec::with_capacity(written.handle_response.len());
-    for index in 0..written.handle_response.len() {
-        let routes = &value["handle_response"][index];
-        response_routes
-            .push(build.at(format!("handle_response[{index}]"), |build| ResponseRoutes::build(routes, build))?);
-    }
+    let response_routes = build_response_routes(value, &written, build)?;
     if let Some(interval) = &written.flush_interval {
         build.at("flush_interval", |build| interval.signed(build))?;
     }
-    let duration = |key: &str, written: &Option<DurationConfig>, build: &mut Build<'_>| match written {
-        Some(limit) => build.at(key, |build| limit.read(build)),
-        None => Ok(None),
-    };
-    let stream_timeout = duration("stream_timeout", &written.stream_timeout, build)?;
-    let stream_close_delay = duration("stream_close_delay", &written.stream_close_delay, build)?;
+    let stream_timeout = read_duration("stream_timeout", written.stream_timeout.as_ref(), build)?;
+    let stream_close_delay = read_duration("stream_close_delay", written.stream_close_delay.as_ref(), build)?;
     // Its messages are read whole, or its answers streamed, by the transport itself.
     if written.response_buffers != 0 && matches!(transport.carriage, Carriage::HttpGrpc(_)) {
         return build.at("response_buffers", |build| {
@@ -239,7 +191,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         });
     }
     let plan = Arc::new(ReverseProxyPlan {
-        backends: backends.into(),
+        backends,
         dynamic,
         balancing,
         passive,
@@ -258,11 +210,113 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         proxy_status_name: (!written.proxy_status_name.is_empty()).then(|| written.proxy_status_name.into()),
         drops_body,
         trusted,
-        response_routes: response_routes.into(),
+        response_routes,
         placeholders: build.family(placeholders::PREFIX),
     });
     let local = build.state(move |_| Rc::new(Local { plan: Arc::clone(&plan), named: OnceCell::new() }));
     Ok(Box::new(ReverseProxy { local }))
+}
+
+/// Returns the value of a member if it was written. `null` counts as not written.
+fn present<'v>(value: &'v Value, key: &str, written: &Option<IgnoredAny>) -> Option<&'v Value> {
+    written.is_some().then(|| &value[key])
+}
+
+/// Compiles `dynamic_upstreams`. The transport `httpgrpc` has none; their names become upstreams of `written` instead.
+fn build_dynamic(
+    value: &Value,
+    written: &mut ReverseProxyConfig,
+    transport: &transport::Built,
+    build: &mut Build<'_>,
+) -> Result<Option<DynamicUpstreams>, BuildError> {
+    let mut dynamic = None;
+    if let Some(sources) = present(value, "dynamic_upstreams", &written.dynamic_upstreams) {
+        match transport.carriage {
+            Carriage::Http | Carriage::FastCgi(_) => {
+                let settings = format!("{} {} {}", transport.key, value["health_checks"], value["circuit_breaker"]);
+                dynamic = Some(DynamicUpstreams::build(sources, &settings, build)?);
+            }
+            // It has names for all of their addresses itself, in the form that the Caddyfile generates.
+            Carriage::HttpGrpc(_) => written.upstreams.extend(httpgrpc::named(sources, build)?),
+        }
+    }
+    if written.upstreams.is_empty() && dynamic.is_none() {
+        // Automation may empty the list and fill it again, so this is no mistake.
+        let at = build.location();
+        build.note(format!("{at}: reverse_proxy has no upstreams, so its requests get 503"));
+    }
+    Ok(dynamic)
+}
+
+/// Compiles `circuit_breaker` and `health_checks`.
+fn build_checks(
+    value: &Value,
+    written: &ReverseProxyConfig,
+    transport: &transport::Built,
+    build: &mut Build<'_>,
+) -> Result<HealthChecks, BuildError> {
+    let breaker = breaker::build(present(value, "circuit_breaker", &written.circuit_breaker), build)?;
+    let checks = HealthChecks::build(present(value, "health_checks", &written.health_checks), breaker, build)?;
+    if checks.active.is_some() && !matches!(transport.carriage, Carriage::Http) {
+        return build.at("health_checks", |build| {
+            Err(build.refuse("active", "passive checks only: this transport has no active health checks"))
+        });
+    }
+    Ok(checks)
+}
+
+fn build_backends(
+    upstreams: &[UpstreamConfig],
+    transport: &transport::Built,
+    checks: &HealthChecks,
+    build: &mut Build<'_>,
+) -> Result<Box<[Backend]>, BuildError> {
+    let backends = upstreams.iter().enumerate().map(|(index, upstream)| {
+        build.at(format!("upstreams[{index}]"), |build| Backend::build(upstream, transport, checks, build))
+    });
+    backends.collect()
+}
+
+fn build_balancing(
+    value: &Value,
+    written: &ReverseProxyConfig,
+    backends: &[Backend],
+    transport: &transport::Built,
+    build: &mut Build<'_>,
+) -> Result<LoadBalancing, BuildError> {
+    let balancing = LoadBalancing::build(present(value, "load_balancing", &written.load_balancing), backends, build)?;
+    // The status of its responses is inside of the gRPC message.
+    if balancing.retries.as_ref().is_some_and(Retries::judges_responses)
+        && matches!(transport.carriage, Carriage::HttpGrpc(_))
+    {
+        return build.at("load_balancing.retry_match", |build| {
+            Err(build.refuse("a condition about responses", "none: the transport httpgrpc retries only failed calls"))
+        });
+    }
+    Ok(balancing)
+}
+
+fn build_response_routes(
+    value: &Value,
+    written: &ReverseProxyConfig,
+    build: &mut Build<'_>,
+) -> Result<Box<[ResponseRoutes]>, BuildError> {
+    let routes = (0..written.handle_response.len()).map(|index| {
+        let routes = &value["handle_response"][index];
+        build.at(format!("handle_response[{index}]"), |build| ResponseRoutes::build(routes, build))
+    });
+    routes.collect()
+}
+
+fn read_duration(
+    key: &str,
+    written: Option<&DurationConfig>,
+    build: &mut Build<'_>,
+) -> Result<Option<Duration>, BuildError> {
+    match written {
+        Some(limit) => build.at(key, |build| limit.read(build)),
+        None => Ok(None),
+    }
 }
 
 impl Handler for ReverseProxy {

@@ -16,7 +16,7 @@ use super::backend::{AddressPool, Backends, Chosen};
 use super::carriage::Carriage;
 use super::dynamic::{Upstreams, Waited};
 use super::health::{Admission, CallEnd};
-use super::retry::{Attempt, Replay, Retries, Tries};
+use super::retry::{Attempt, Replay, Tries};
 use super::switch::Switch;
 use super::{Local, ReverseProxyPlan, bad_gateway, buffer, incremental, request};
 
@@ -46,6 +46,37 @@ impl PendingCall {
         let is_streamed = self.has_content && self.local.plan.request_buffers.is_none();
         let took = if is_streamed { Duration::ZERO } else { now.saturating_duration_since(self.began) };
         self.backend.facts(&self.local.plan).settle(self.admission.take(), end, took, now);
+    }
+
+    /// Counts a response for the circuit breaker and the passive health checks of its upstream.
+    fn count_response(&self, cx: &Context, status: StatusCode) {
+        let plan = &self.local.plan;
+        // HTTP in gRPC has the status in the content.
+        if !matches!(plan.carriage, Carriage::HttpGrpc(_)) {
+            self.settle(cx, CallEnd::Answered(status));
+        }
+        if let Some(checks) = &plan.passive {
+            let now = cx.worker().now();
+            let took = now.saturating_duration_since(self.began);
+            checks.answered(self.backend.facts(plan).status(), status, took, now);
+        }
+    }
+
+    /// Counts a failure of the upstream for its circuit breaker and its passive health checks.
+    fn count_failure(&self, cx: &Context) {
+        self.settle(cx, CallEnd::Failed);
+        let plan = &self.local.plan;
+        if let Some(checks) = &plan.passive {
+            checks.failed(self.backend.facts(plan).status(), cx.worker().now());
+        }
+    }
+
+    /// Whether a call that ended after this time has exceeded the time limit for its head.
+    fn is_late(&self, took: Duration) -> bool {
+        let plan = &self.local.plan;
+        // gRPC sends the time limit to the upstream, which may therefore end the call before our own timeout.
+        let told = plan.transport.head_timeout.filter(|_| matches!(plan.carriage, Carriage::HttpGrpc(_)));
+        told.is_some_and(|limit| took >= limit)
     }
 }
 
@@ -266,100 +297,91 @@ impl Future for Answering {
     }
 }
 
-fn answered(cx: &mut Context, (call, mut asked, answer): (Call, PendingCall, Result<CallEvent, CallError>)) -> Step {
+fn answered(cx: &mut Context, (call, asked, answer): (Call, PendingCall, Result<CallEvent, CallError>)) -> Step {
     match answer {
-        Ok(CallEvent::Interim(status, fields)) => {
-            if asked.interims == INTERIMS_MAX {
-                asked.settle(cx, CallEnd::Failed);
-                let plan = &asked.local.plan;
-                if let Some(checks) = &plan.passive {
-                    checks.failed(asked.backend.facts(plan).status(), cx.worker().now());
-                }
-                let words = "the upstream sent too many interim responses";
-                return refused(cx, &asked.place, asked.began, bad_gateway(words.to_owned()));
-            }
-            asked.interims += 1;
-            inform(cx, status, *fields);
-            cx.wait(Answering(Some((call, asked))), answered)
-        }
+        Ok(CallEvent::Interim(status, fields)) => forward_interim(cx, call, asked, status, *fields),
         // 101 and a tunnel must come together: either one alone is a protocol error of the upstream.
         Ok(CallEvent::Head { tunnel }) if tunnel == (call.head().status() == StatusCode::SWITCHING_PROTOCOLS) => {
-            let (local, place, began) = (Rc::clone(&asked.local), Rc::clone(&asked.place), asked.began);
-            let plan = &local.plan;
-            tracing::debug!(
-                upstream = %place.address.name,
-                duration = cx.worker().now().saturating_duration_since(began).as_secs_f64(),
-                method = call.request().method().as_str(),
-                uri = call.request().target().as_str(),
-                status = call.head().status().as_u16(),
-                "upstream roundtrip"
-            );
-            // HTTP in gRPC has the status in the content.
-            if !matches!(plan.carriage, Carriage::HttpGrpc(_)) {
-                asked.settle(cx, CallEnd::Answered(call.head().status()));
-            }
-            if let Some(checks) = &plan.passive {
-                let now = cx.worker().now();
-                let took = now.saturating_duration_since(began);
-                checks.answered(asked.backend.facts(plan).status(), call.head().status(), took, now);
-            }
-            if !tunnel && plan.balancing.retries.as_ref().is_some_and(Retries::judges_responses) {
-                local.named(cx).answered(cx, &call, began);
-                if plan.balancing.retries.as_ref().is_some_and(|retries| retries.rejects(cx))
-                    // Without the request's content there is no other attempt: the client gets this response.
-                    && let Some(content) = content_left(&call, &asked)
-                {
-                    let fault = rejected(&place, call.head().status());
-                    drop(call);
-                    return retry(cx, asked.local, asked.tries, content, fault, Attempt::Answered);
-                }
-            }
-            if let Some(bytes_max) = plan.response_buffers.filter(|_| buffer::is_for_answer(cx, &call)) {
-                if incremental::is_marked(call.head().fields()) {
-                    let fault = incremental::refuse(cx, plan, Some(call.head().fields()));
-                    return Step::Fail(fault);
-                }
-                return cx.wait(buffer::Answer::new(call, asked, bytes_max), buffered);
-            }
-            unwrap(cx, &local, call, asked, &place, began)
+            take_response(cx, call, asked, tunnel)
         }
         Ok(CallEvent::Head { .. }) => {
             asked.settle(cx, CallEnd::Failed);
             let fault = bad_gateway("the upstream switched protocols although none was requested".to_owned());
             refused(cx, &asked.place, asked.began, fault)
         }
-        Err(fault) => {
-            asked.place.upstream.report_failure(&fault);
-            let plan = &asked.local.plan;
-            // gRPC sends the time limit to the upstream, which may therefore end the call before our own timeout.
-            let told = plan.transport.head_timeout.filter(|_| matches!(plan.carriage, Carriage::HttpGrpc(_)));
-            let took = cx.worker().now().saturating_duration_since(asked.began);
-            let is_late = told.is_some_and(|limit| took >= limit);
-            let Some(kind) = fault.kind(false) else { return Step::Fail(failed(&asked.place, fault, is_late)) };
-            let now = cx.worker().now();
-            report_failure(&asked.place.address.name, kind, took, &fault, now);
-            // These are no failures of the upstream. The first three are limits of this server. The last one is normal when an upstream ends
-            // a connection in good order.
-            if !matches!(
-                fault,
-                CallError::Busy | CallError::QueueTimedOut | CallError::NoDescriptors | CallError::Unprocessed
-            ) {
-                asked.settle(cx, CallEnd::Failed);
-                if let Some(checks) = &plan.passive {
-                    checks.failed(asked.backend.facts(plan).status(), now);
-                }
-            }
-            // A probe that was not counted leaves its place, also to the next attempt below.
-            drop(asked.admission.take());
-            let attempted = Attempt::of(&fault);
-            let content = content_left(&call, &asked);
+        Err(error) => end_failed(cx, call, asked, error),
+    }
+}
+
+/// Forwards an interim response, and waits for the next head.
+fn forward_interim(cx: &mut Context, call: Call, mut asked: PendingCall, status: StatusCode, fields: FieldMap) -> Step {
+    if asked.interims == INTERIMS_MAX {
+        asked.count_failure(cx);
+        let words = "the upstream sent too many interim responses";
+        return refused(cx, &asked.place, asked.began, bad_gateway(words.to_owned()));
+    }
+    asked.interims += 1;
+    inform(cx, status, fields);
+    cx.wait(Answering(Some((call, asked))), answered)
+}
+
+/// The head of the response has arrived: counts it, then makes another attempt or responds with it.
+fn take_response(cx: &mut Context, call: Call, asked: PendingCall, tunnel: bool) -> Step {
+    let (local, place, began) = (Rc::clone(&asked.local), Rc::clone(&asked.place), asked.began);
+    let plan = &local.plan;
+    tracing::debug!(
+        upstream = %place.address.name,
+        duration = cx.worker().now().saturating_duration_since(began).as_secs_f64(),
+        method = call.request().method().as_str(),
+        uri = call.request().target().as_str(),
+        status = call.head().status().as_u16(),
+        "upstream roundtrip"
+    );
+    asked.count_response(cx, call.head().status());
+    if !tunnel && let Some(retries) = plan.balancing.retries.as_ref().filter(|retries| retries.judges_responses()) {
+        local.named(cx).answered(cx, &call, began);
+        if retries.rejects(cx)
+            // Without the request's content there is no other attempt: the client gets this response.
+            && let Some(content) = content_left(&call, &asked)
+        {
+            let fault = rejected(&place, call.head().status());
             drop(call);
-            let fault = failed(&asked.place, fault, is_late);
-            match content {
-                Some(content) => retry(cx, asked.local, asked.tries, content, fault, attempted),
-                None => Step::Fail(fault),
-            }
+            return retry(cx, asked.local, asked.tries, content, fault, Attempt::Answered);
         }
+    }
+    if let Some(bytes_max) = plan.response_buffers.filter(|_| buffer::is_for_answer(cx, &call)) {
+        if incremental::is_marked(call.head().fields()) {
+            let fault = incremental::refuse(cx, plan, Some(call.head().fields()));
+            return Step::Fail(fault);
+        }
+        return cx.wait(buffer::Answer::new(call, asked, bytes_max), buffered);
+    }
+    unwrap(cx, &local, call, asked, &place, began)
+}
+
+/// The call has no response: counts the failure, then makes another attempt or fails the request.
+fn end_failed(cx: &mut Context, call: Call, asked: PendingCall, error: CallError) -> Step {
+    asked.place.upstream.report_failure(&error);
+    let took = cx.worker().now().saturating_duration_since(asked.began);
+    let is_late = asked.is_late(took);
+    let Some(kind) = error.kind(false) else { return Step::Fail(failed(&asked.place, error, is_late)) };
+    report_failure(&asked.place.address.name, kind, took, &error, cx.worker().now());
+    // These are no failures of the upstream. The first three are limits of this server. The last one is normal when an upstream ends
+    // a connection in good order.
+    if !matches!(error, CallError::Busy | CallError::QueueTimedOut | CallError::NoDescriptors | CallError::Unprocessed)
+    {
+        asked.count_failure(cx);
+    }
+    // A probe that was not counted leaves its place, also to the next attempt below.
+    drop(asked.admission.take());
+    let attempted = Attempt::of(&error);
+    let content = content_left(&call, &asked);
+    // Before the next attempt: the call counts until it is dropped.
+    drop(call);
+    let fault = failed(&asked.place, error, is_late);
+    match content {
+        Some(content) => retry(cx, asked.local, asked.tries, content, fault, attempted),
+        None => Step::Fail(fault),
     }
 }
 
