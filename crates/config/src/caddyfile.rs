@@ -65,6 +65,7 @@ pub use locate::{SourceLine, locate};
 pub use log::Logger;
 pub use matcher::MatcherSet;
 pub use position::Position;
+pub(crate) use proxy::POLICIES;
 pub use registry::{Directives, Order, Output, RegisterError, Syntax};
 pub use route::Route;
 pub use segment::Segment;

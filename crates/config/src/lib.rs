@@ -16,3 +16,8 @@ pub mod plan;
 pub fn dns_providers() -> &'static [&'static str] {
     dns::NAMES
 }
+
+/// Returns the names of the load-balancing policies, sorted.
+pub fn selection_policies() -> &'static [&'static str] {
+    caddyfile::POLICIES
+}

@@ -24,7 +24,7 @@ pub(crate) struct ListModules {
 /// Modules of the registry that only the server itself uses.
 const INTERNAL: &[&str] = &["http.handlers.access_log", "http.handlers.acme_challenge", "http.handlers.error_log"];
 
-/// Modules that have no registry, by Caddy's names. The DNS providers are in a list of their own.
+/// Modules that have no registry, by Caddy's names. The load-balancing policies and the DNS providers are in lists of their own.
 const BUILT_IN: &[&str] = &[
     "admin.api.load",
     "admin.api.metrics",
@@ -75,18 +75,6 @@ const BUILT_IN: &[&str] = &[
     "http.precompressed.gzip",
     "http.precompressed.zstd",
     "http.reverse_proxy.circuit_breakers.internal",
-    "http.reverse_proxy.selection_policies.client_ip_hash",
-    "http.reverse_proxy.selection_policies.cookie",
-    "http.reverse_proxy.selection_policies.first",
-    "http.reverse_proxy.selection_policies.header",
-    "http.reverse_proxy.selection_policies.ip_hash",
-    "http.reverse_proxy.selection_policies.least_conn",
-    "http.reverse_proxy.selection_policies.query",
-    "http.reverse_proxy.selection_policies.random",
-    "http.reverse_proxy.selection_policies.random_choose",
-    "http.reverse_proxy.selection_policies.round_robin",
-    "http.reverse_proxy.selection_policies.uri_hash",
-    "http.reverse_proxy.selection_policies.weighted_round_robin",
     "http.reverse_proxy.transport.fastcgi",
     "http.reverse_proxy.transport.http",
     "http.reverse_proxy.transport.httpgrpc",
@@ -131,8 +119,10 @@ const BUILT_IN: &[&str] = &[
 fn modules() -> Vec<String> {
     let registered = causeway::registry().modules().into_iter().filter(|name| !INTERNAL.contains(&&**name));
     let providers = causeway_config::dns_providers().iter().map(|name| format!("dns.providers.{name}"));
+    let policies = causeway_config::selection_policies().iter();
+    let policies = policies.map(|name| format!("http.reverse_proxy.selection_policies.{name}"));
     let built_in = BUILT_IN.iter().map(|name| (*name).to_owned());
-    let mut modules: Vec<_> = registered.chain(providers).chain(built_in).collect();
+    let mut modules: Vec<_> = registered.chain(providers).chain(policies).chain(built_in).collect();
     modules.sort_unstable();
     modules
 }

@@ -115,12 +115,31 @@ fn the_lists_of_directives_and_matchers_are_correct() {
     assert_eq!(listed, matchers.map(str::to_owned).collect());
 }
 
+/// docs/reverse-proxy.md lists exactly the load-balancing policies.
+#[test]
+fn the_list_of_policies_is_correct() {
+    let text = document("docs/reverse-proxy.md");
+    let (_, text) = text.split_once("\n| `lb_policy` | selected upstream |\n").expect("the table");
+    let rows = text.lines().take_while(|line| line.starts_with('|'));
+    let words = rows.flat_map(|row| quoted(row).filter_map(|form| form.split(' ').next()));
+    let listed: BTreeSet<_> = words.collect();
+    assert_eq!(listed, causeway_config::selection_policies().iter().copied().collect());
+}
+
+fn document(path: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
+}
+
 /// Returns the back-quoted words in the first column of a chapter's table.
 fn listed(chapter: &str) -> BTreeSet<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let text = std::fs::read_to_string(root.join("docs/caddyfile.md")).unwrap();
+    let text = document("docs/caddyfile.md");
     let (_, text) = text.split_once(&format!("\n{chapter}\n")).expect("the chapter");
     let rows = text.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| "));
-    let cells = rows.map(|row| row.split(" | ").next().unwrap_or_default());
-    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+    rows.flat_map(quoted).map(str::to_owned).collect()
+}
+
+/// Returns the back-quoted words in the first column of a row.
+fn quoted(row: &str) -> impl Iterator<Item = &str> {
+    let cell = row.split(" | ").next().unwrap_or_default();
+    cell.split('`').skip(1).step_by(2)
 }

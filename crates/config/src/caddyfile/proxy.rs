@@ -35,6 +35,7 @@ use causeway_pipeline::build::nanoseconds;
 use transport::Transport;
 
 pub(crate) use answer::{copy_response, copy_response_headers, intercept};
+pub(crate) use balance::POLICIES;
 pub(crate) use shortcut::{forward_auth, php_fastcgi};
 pub(super) use transport::HTTP_OPTIONS as TRANSPORT_OPTIONS;
 

@@ -1,5 +1,10 @@
 //! reverse_proxy and related directives: each option as in Caddy's documentation, and upstream addresses.
 
+use causeway_config::caddyfile::ErrorKind;
+use causeway_config::plan::{PlanError, load};
+use causeway_config::selection_policies;
+use causeway_pipeline::Registry;
+use causeway_pipeline::build::{BuildError, Problem};
 use serde_json::{Value, json};
 
 use super::{handlers, read, routes};
@@ -118,6 +123,44 @@ fn load_balancing() {
             ] } }),
         ),
     ]);
+}
+
+/// Returns the refusal of a policy by the module; `None` if the module has the policy, even if it refuses an option.
+fn unknown_policy(name: &str) -> Option<BuildError> {
+    let mut registry = Registry::default();
+    causeway_modules::register(&mut registry);
+    let balancing = json!({ "selection_policy": { "policy": name } });
+    let handler = json!({ "handler": "reverse_proxy", "upstreams": [{ "dial": "a:80" }], "load_balancing": balancing });
+    let server = json!({ "listen": [":80"], "routes": [{ "handle": [handler] }] });
+    match load(&json!({ "apps": { "http": { "servers": { "srv0": server } } } }), &registry) {
+        Err(PlanError::Build(error)) if error.path.ends_with("selection_policy.policy") => Some(error),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+// The names stand here and in the module. `list-modules` takes them from here.
+#[test]
+fn each_policy_has_a_syntax_and_a_module() {
+    let policies = selection_policies();
+    assert!(policies.is_sorted(), "POLICIES of crates/config/src/caddyfile/proxy/balance.rs: not sorted");
+    for name in policies {
+        let parsed = read(&format!(":80\nreverse_proxy a:80 {{\nlb_policy {name}\n}}"));
+        let is_unknown = parsed.is_err_and(|error| matches!(error.kind(), ErrorKind::Unknown { .. }));
+        assert!(
+            !is_unknown,
+            "{name}: crates/config/src/caddyfile/proxy/balance.rs lists it, but `policy` does not parse it"
+        );
+        assert!(unknown_policy(name).is_none(), "{name}: no policy in crates/modules/src/reverse_proxy/policy.rs");
+    }
+    let Some(BuildError { problem: Problem::Value { expected, .. }, .. }) = unknown_policy("?") else {
+        panic!("the module accepts the policy '?'");
+    };
+    let mut expected: Vec<_> = expected.split(", ").flat_map(|names| names.split(" or ")).collect();
+    expected.sort_unstable();
+    assert_eq!(
+        expected, policies,
+        "left: the names that crates/modules/src/reverse_proxy/policy.rs expects; right: POLICIES of crates/config/src/caddyfile/proxy/balance.rs"
+    );
 }
 
 // "Active health checks" and "Passive health checks".

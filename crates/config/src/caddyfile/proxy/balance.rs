@@ -38,7 +38,8 @@ const SETTINGS: &[Setting] = &[
     },
 ];
 
-const POLICIES: &[&str] = &[
+/// The names of the policies, sorted.
+pub(crate) const POLICIES: &[&str] = &[
     "client_ip_hash",
     "cookie",
     "first",
