@@ -84,25 +84,29 @@ async fn resolved(
     Ok(ask)
 }
 
-/// Returns the endpoint of a path, as the metrics name it. As in Caddy, requests to no endpoint are not counted.
+/// The endpoints, as the metrics name them. One that ends in a slash stands for all paths below it.
+const ENDPOINTS: [&str; 16] = [
+    "/load",
+    "/adapt",
+    "/stop",
+    "/metrics",
+    "/reverse_proxy/upstreams",
+    "/causal",
+    "/causeway/status",
+    "/causeway/certificates",
+    "/causeway/upgrade",
+    "/causeway/cache",
+    "/debug/vars",
+    causal::PPROF_PATH,
+    "/config/",
+    "/id/",
+    "/pki/",
+    "/causal/",
+];
+
+/// Returns the endpoint of a path. As in Caddy, requests to no endpoint are not counted.
 fn endpoint(path: &str) -> Option<&'static str> {
-    const EXACT: [&str; 12] = [
-        "/load",
-        "/adapt",
-        "/stop",
-        "/metrics",
-        "/reverse_proxy/upstreams",
-        "/causal",
-        "/causeway/status",
-        "/causeway/certificates",
-        "/causeway/upgrade",
-        "/causeway/cache",
-        "/debug/vars",
-        causal::PPROF_PATH,
-    ];
-    const BELOW: [&str; 4] = ["/config/", "/id/", "/pki/", "/causal/"];
-    let exact = EXACT.into_iter().find(|endpoint| *endpoint == path);
-    exact.or_else(|| BELOW.into_iter().find(|endpoint| path.starts_with(endpoint)))
+    ENDPOINTS.into_iter().find(|&endpoint| path == endpoint || endpoint.ends_with('/') && path.starts_with(endpoint))
 }
 
 /// Refuses a body by its declared length. A body without a declared length is counted as it arrives.
@@ -257,7 +261,23 @@ fn elsewhere(path: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::elsewhere;
+    use std::path::Path;
+
+    use super::{ENDPOINTS, elsewhere, nothing_at};
+
+    // `parse_command` has the methods of each; the command line's test `endpoints` sends a request to each.
+    #[test]
+    fn endpoints_are_named_in_responses_and_documentation() {
+        let answer = nothing_at("/");
+        let (_, words) = answer.status_and_error();
+        let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/admin-api.md");
+        let document = std::fs::read_to_string(document).unwrap();
+        for endpoint in ENDPOINTS {
+            let name = endpoint.trim_end_matches('/');
+            assert!(words.contains(name), "{name} is missing in the message of `nothing_at`: {words}");
+            assert!(document.contains(name), "{name} is missing in docs/admin-api.md");
+        }
+    }
 
     #[test]
     fn paths_in_another_spelling() {

@@ -116,6 +116,22 @@ fn reading() {
     }
 }
 
+// Every path that the message of a 404 names is an endpoint, and lists its methods.
+#[test]
+fn endpoints() {
+    let (_folder, _server, _, admin) = start();
+    let message = call(admin, "GET /nope", &[], "").body;
+    let (_, names) = message.split_once("the endpoints are ").unwrap();
+    let names: Vec<_> = names.split([' ', ',', '"']).filter(|word| word.starts_with('/')).collect();
+    assert_eq!(names.len(), 15, "{message}");
+    for name in names {
+        // Below one that ends in a slash.
+        let path = if name.ends_with('/') { format!("{name}a") } else { name.to_owned() };
+        let answer = call(admin, &format!("TRACE {path}"), &[], "");
+        assert!(answer.status == 405 && answer.field("Allow").is_some(), "{path}: {}", answer.status);
+    }
+}
+
 // POST appends to an array or sets, PUT inserts or creates, PATCH replaces, DELETE removes.
 #[test]
 fn changing() {
