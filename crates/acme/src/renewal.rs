@@ -62,7 +62,7 @@ struct SuggestedWindow {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Directory {
+struct RenewalDirectory {
     renewal_info: Option<String>,
 }
 
@@ -77,7 +77,7 @@ impl RenewalAdvisor {
         if known.is_none() {
             let client = HttpClient::new(&issuer.roots)?;
             let response = accepted(client.send(HttpRequest::get(&issuer.directory)).await?)?;
-            let Directory { renewal_info: url } = parsed(&response)?;
+            let RenewalDirectory { renewal_info: url } = parsed(&response)?;
             let read = AuthorityAdvice { client, url, read_at: Instant::now() };
             authorities.insert(issuer.directory.clone(), read);
         }

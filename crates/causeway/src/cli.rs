@@ -306,7 +306,7 @@ impl RunFlags {
         if self.config.config.is_some() {
             output::note(&format!("Warning: --config is ignored: --resume loads {name}"));
         }
-        let environment = environment::Environment::read(&self.config.envfile)?;
+        let environment = environment::EnvironmentFiles::read(&self.config.envfile)?;
         let document = Document { name, text, language: Language::Json };
         Ok(Some(ConfigSource { document, environment: environment.into(), file: None, notes: Vec::new() }))
     }

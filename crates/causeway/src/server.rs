@@ -84,7 +84,7 @@ use admins::{AdminListeners, Admins};
 use certificates::{Custody, Reader};
 use conflicts::written;
 pub(crate) use control::CONFIG_BYTES_MAX;
-use control::{Command, Generation, PulledLoad, WAITING_MAX};
+use control::{Command, ConfigurationNumber, PulledLoad, WAITING_MAX};
 use pull::{PullTask, PulledConfig, Puller, ServerIdentity};
 use range_fetches::RangeFetches;
 
@@ -163,7 +163,7 @@ pub struct Server {
     /// Fetches the networks of trusted proxies.
     range_fetches: RangeFetches,
     /// That of the current configuration.
-    generation: Generation,
+    number: ConfigurationNumber,
     fixed: ServerSettings,
     control: Control,
     commands: mpsc::Receiver<Command>,
@@ -243,9 +243,9 @@ impl Server {
             grace: fixed.grace.unwrap_or(loaded.grace),
             shutdown_delay: loaded.shutdown_delay,
             follows,
-            pulling: puller.map(|puller| puller.start(pulled, Generation::default(), control.clone())),
+            pulling: puller.map(|puller| puller.start(pulled, ConfigurationNumber::default(), control.clone())),
             range_fetches: RangeFetches::default(),
-            generation: Generation::default(),
+            number: ConfigurationNumber::default(),
             fixed,
             control,
             commands,
@@ -428,7 +428,7 @@ impl Server {
 
     async fn load_pulled(&mut self, load: PulledLoad) -> Result<(), LoadError> {
         // An operator's configuration, which came first, must stay.
-        if load.generation != self.generation {
+        if load.number != self.number {
             return Err(LoadError::Outdated);
         }
         if Some(&load.config) == self.tree.get("config") {
@@ -568,9 +568,9 @@ impl Server {
         self.grace = self.fixed.grace.unwrap_or(loaded.grace);
         self.shutdown_delay = loaded.shutdown_delay;
         self.keep(tree, loaded.admin.persist && *by != By::Pull).await;
-        self.generation = self.generation.next();
+        self.number = self.number.next();
         // The former configuration's loader may be the one that waits for the end of this load.
-        self.pulling = puller.map(|puller| puller.start(pulled, self.generation, self.control.clone()));
+        self.pulling = puller.map(|puller| puller.start(pulled, self.number, self.control.clone()));
         self.range_fetches.switch(loaded.range_fetches);
         admin::configuration_changed();
         match self.engine.places() {

@@ -143,7 +143,7 @@ impl Drop for RefreshCount {
 
 /// The waits of a request before it is answered or forwarded.
 #[derive(Clone, Copy, Default)]
-struct Waits {
+struct RequestWaits {
     /// How often it waited for the fetch of another request.
     fetches: u8,
     /// The files of its key were read.
@@ -197,14 +197,14 @@ impl CacheRules {
     }
 
     /// Answers the request from the store, or forwards it.
-    fn begin(self: &Arc<Self>, cx: &mut Context, waits: Waits) -> Step {
+    fn begin(self: &Arc<Self>, cx: &mut Context, waits: RequestWaits) -> Step {
         cx.with_scratch(|cx, key| {
             self.key.write(cx, key);
             self.look_up(cx, self.tiers.store.key(key), waits)
         })
     }
 
-    fn look_up(self: &Arc<Self>, cx: &mut Context, key: CacheKey<'_>, waits: Waits) -> Step {
+    fn look_up(self: &Arc<Self>, cx: &mut Context, key: CacheKey<'_>, waits: RequestWaits) -> Step {
         let now = cx.worker().now();
         let request = cx.head().fields();
         let directives =
@@ -271,7 +271,13 @@ impl CacheRules {
     }
 
     /// Reads the files of a key into memory, if there are any, then looks the response up again. Other requests of the key wait for it.
-    fn read_files(self: &Arc<Self>, cx: &mut Context, key: CacheKey<'_>, waits: Waits, now: Instant) -> Option<Step> {
+    fn read_files(
+        self: &Arc<Self>,
+        cx: &mut Context,
+        key: CacheKey<'_>,
+        waits: RequestWaits,
+        now: Instant,
+    ) -> Option<Step> {
         let disk = self.tiers.disk.as_ref().filter(|_| !waits.is_read)?;
         // Before the look at the index, so that a removal from here on keeps the files out of memory.
         let epoch = self.tiers.store.epoch(key);
@@ -294,7 +300,7 @@ impl CacheRules {
                 }
             }
             drop(guard);
-            rules.begin(cx, Waits { is_read: true, ..waits })
+            rules.begin(cx, RequestWaits { is_read: true, ..waits })
         }))
     }
 
@@ -328,7 +334,7 @@ impl CacheRules {
         cx: &mut Context,
         key: CacheKey<'_>,
         mut fetched: futures_channel::oneshot::Receiver<()>,
-        waits: Waits,
+        waits: RequestWaits,
     ) -> Step {
         let (rules, store) = (Arc::clone(self), Arc::clone(&self.tiers.store));
         let worker = Rc::clone(cx.worker());
@@ -359,7 +365,7 @@ impl CacheRules {
                     rules.tiers.store.mark_slow(rules.tiers.store.key(key));
                 });
             }
-            rules.begin(cx, Waits { fetches, ..waits })
+            rules.begin(cx, RequestWaits { fetches, ..waits })
         })
     }
 
@@ -630,7 +636,7 @@ impl Handler for Cache {
             });
         }
         match rules.bypass(cx) {
-            None => rules.begin(cx, Waits::default()),
+            None => rules.begin(cx, RequestWaits::default()),
             Some(why) => {
                 if why == Forwarded::Method && !cx.head().method().is_safe() {
                     cx.with_scratch(|cx, key| {

@@ -42,7 +42,7 @@ use crate::fresh::{CachedValue, Cost, Fresh, RevalidationGuard};
 use crate::rendered::{Status, Weak};
 use crate::single_flight::SingleFlight;
 use browse::Browse;
-use disk::Look;
+use disk::DiskLookup;
 pub(crate) use disk::of_bytes;
 use entry::FileEntry;
 use locate::{FilePath, Names};
@@ -232,24 +232,24 @@ fn store_lookup(
     site: &FileServerPlan,
     generation: &Generation,
     place: &FilePath,
-    look: Look,
+    look: DiskLookup,
     known: Option<Rc<FileEntry>>,
     began: Instant,
 ) -> LookupOutcome {
     let mut files = generation.state(site.files).borrow_mut();
     let outcome = match (look, known) {
-        (Look::Same, Some(entry)) => {
+        (DiskLookup::Same, Some(entry)) => {
             files.touch(place.key(), began);
             return LookupOutcome::File(entry);
         }
-        (Look::File(file), _) => {
+        (DiskLookup::File(file), _) => {
             let entry = Rc::new(FileEntry::new(file, &site.made));
             files.put(place.key(), Rc::clone(&entry), began);
             return LookupOutcome::File(entry);
         }
-        (Look::Folder, _) => LookupOutcome::Folder,
-        (Look::Failed(fault), _) => LookupOutcome::Failed(fault),
-        (Look::Missing | Look::Same, _) => LookupOutcome::Missing,
+        (DiskLookup::Folder, _) => LookupOutcome::Folder,
+        (DiskLookup::Failed(fault), _) => LookupOutcome::Failed(fault),
+        (DiskLookup::Missing | DiskLookup::Same, _) => LookupOutcome::Missing,
     };
     // Absence and failures are not cached: a file that appears must be served at once.
     files.remove(place.key());

@@ -10,7 +10,7 @@ use causeway_message::StatusCode;
 use causeway_pipeline::{Build, BuildError, Context, Fault, Reason, StateId, Template};
 use regex::bytes::CaptureLocations;
 
-use crate::regexp::Expression;
+use crate::regexp::RegularExpression;
 
 /// Bytes of a replacement's result. A replacement stops as soon as its result is longer: the caller refuses it by [`check_len`], or uses
 /// that part of it (`map`, logs). Without a bound a request of 30 KB could become one of 200 MB, since another value of the request could
@@ -47,7 +47,7 @@ struct Last {
 
 /// One worker's copy of an expression and its scratch memory.
 pub(crate) struct Search {
-    expression: Expression,
+    expression: RegularExpression,
     scratch: RefCell<Scratch>,
 }
 
@@ -93,7 +93,7 @@ impl Pattern {
     /// # Errors
     /// If `source` is not a valid regular expression.
     pub(crate) fn build(source: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let expression = Expression::build(source, build)?;
+        let expression = RegularExpression::build(source, build)?;
         Ok(Self(build.state(move |_| Search::new(expression.clone()))))
     }
 
@@ -122,8 +122,10 @@ impl Live {
             if last.source != source {
                 last.source.clear();
                 last.source.extend_from_slice(source);
-                last.search =
-                    std::str::from_utf8(source).ok().and_then(|source| Expression::read(source).ok()).map(Search::new);
+                last.search = std::str::from_utf8(source)
+                    .ok()
+                    .and_then(|source| RegularExpression::read(source).ok())
+                    .map(Search::new);
             }
             last.search.as_ref().is_some_and(|search| search.replace(text, with, out))
         })
@@ -131,7 +133,7 @@ impl Live {
 }
 
 impl Search {
-    pub(crate) fn new(expression: Expression) -> Self {
+    pub(crate) fn new(expression: RegularExpression) -> Self {
         let groups = expression.regex.capture_locations();
         Self { expression, scratch: RefCell::new(Scratch { groups, repaired: Vec::new() }) }
     }
@@ -277,7 +279,7 @@ mod tests {
             ("/{2,}", "/a//b///c", "/", Some("/a/b/c")),
         ] {
             let mut out = Vec::new();
-            let search = Search::new(Expression::read(source).expect(source));
+            let search = Search::new(RegularExpression::read(source).expect(source));
             let found = search.replace(text.as_bytes(), with.as_bytes(), &mut out);
             assert_eq!((found, &*String::from_utf8_lossy(&out)), (want.is_some(), want.unwrap_or("")), "{source}");
         }
@@ -296,12 +298,12 @@ mod tests {
             ("", b"\xff\xff", b"-", Some(b"-\xff-\xff-")),
             ("x", b"\xff", b"-", None),
         ] {
-            let search = Search::new(Expression::read(source).expect(source));
+            let search = Search::new(RegularExpression::read(source).expect(source));
             let mut out = Vec::new();
             let found = search.replace(text, with, &mut out).then_some(&*out);
             assert_eq!(found, want, "{source}");
         }
-        let search = Search::new(Expression::read("(b.)(.)").expect("an expression"));
+        let search = Search::new(RegularExpression::read("(b.)(.)").expect("an expression"));
         let mut out = Vec::new();
         assert!(search.expand(b"\xffab\xfe\xfdz", b"$2$1", &mut out));
         assert_eq!(out, b"\xfdb\xfe");

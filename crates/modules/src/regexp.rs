@@ -24,13 +24,13 @@ pub(crate) struct Regexp {
 
 /// A compiled expression and the names of its groups.
 #[derive(Clone)]
-pub(crate) struct Expression {
+pub(crate) struct RegularExpression {
     pub(crate) regex: Regex,
     /// The name of each group, the whole match first.
     pub(crate) names: Box<[Option<Box<str>>]>,
 }
 
-impl Expression {
+impl RegularExpression {
     /// Compiles a pattern in Go's syntax; the error describes the mistake.
     pub(crate) fn read(pattern: &str) -> Result<Self, String> {
         let translated = translate(pattern).map_err(|mistake| mistake.to_string())?;
@@ -67,7 +67,7 @@ impl Regexp {
     /// # Errors
     /// If the pattern is not valid.
     pub(crate) fn compile(pattern: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let Expression { regex, names } = Expression::build(pattern, build)?;
+        let RegularExpression { regex, names } = RegularExpression::build(pattern, build)?;
         let searcher = build.state(move |_| {
             let (regex, groups) = (regex.clone(), regex.capture_locations());
             RefCell::new(Searcher { regex, groups, repaired: Vec::new() })

@@ -226,7 +226,7 @@ fn present<'v>(value: &'v Value, key: &str, written: &Option<IgnoredAny>) -> Opt
 fn build_dynamic(
     value: &Value,
     written: &mut ReverseProxyConfig,
-    transport: &transport::Built,
+    transport: &transport::TransportParts,
     build: &mut Build<'_>,
 ) -> Result<Option<DynamicUpstreams>, BuildError> {
     let mut dynamic = None;
@@ -252,7 +252,7 @@ fn build_dynamic(
 fn build_checks(
     value: &Value,
     written: &ReverseProxyConfig,
-    transport: &transport::Built,
+    transport: &transport::TransportParts,
     build: &mut Build<'_>,
 ) -> Result<HealthChecks, BuildError> {
     let breaker = breaker::build(present(value, "circuit_breaker", &written.circuit_breaker), build)?;
@@ -267,7 +267,7 @@ fn build_checks(
 
 fn build_backends(
     upstreams: &[UpstreamConfig],
-    transport: &transport::Built,
+    transport: &transport::TransportParts,
     checks: &HealthChecks,
     build: &mut Build<'_>,
 ) -> Result<Box<[Backend]>, BuildError> {
@@ -281,7 +281,7 @@ fn build_balancing(
     value: &Value,
     written: &ReverseProxyConfig,
     backends: &[Backend],
-    transport: &transport::Built,
+    transport: &transport::TransportParts,
     build: &mut Build<'_>,
 ) -> Result<LoadBalancing, BuildError> {
     let balancing = LoadBalancing::build(present(value, "load_balancing", &written.load_balancing), backends, build)?;

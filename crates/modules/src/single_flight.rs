@@ -22,9 +22,9 @@ use progress::Stamp;
 type Waiters<R> = Vec<Sender<(R, Stamp)>>;
 
 /// A future for the outcome of a lookup.
-pub(crate) struct Look<R>(Receiver<(R, Stamp)>);
+pub(crate) struct LookupFuture<R>(Receiver<(R, Stamp)>);
 
-impl<R> Future for Look<R> {
+impl<R> Future for LookupFuture<R> {
     type Output = Result<R, Canceled>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
@@ -54,19 +54,19 @@ impl<R: Clone + 'static> SingleFlight<R> {
         key: &[u8],
         job: impl FnOnce() -> T + Send + 'static,
         then: impl FnOnce(Option<T>) -> R + 'static,
-    ) -> Result<Look<R>, Busy> {
+    ) -> Result<LookupFuture<R>, Busy> {
         let (sender, receiver) = channel();
         let generation = Rc::clone(cx.generation());
         if let Some(waiting) = generation.state(id).0.borrow_mut().get_mut(key) {
             waiting.push(sender);
-            return Ok(Look(receiver));
+            return Ok(LookupFuture(receiver));
         }
         // Submit before registering: a rejected job must not leave an entry that later requests would join.
         let job = offload(&**cx.worker(), Work::of(WorkKind::File), job)?;
         let key: Rc<[u8]> = key.into();
         generation.state(id).0.borrow_mut().insert(Rc::clone(&key), vec![sender]);
         // Owned by the task: its drop removes the entry, however the task ends.
-        let under_way = UnderWay { generation, id, key };
+        let under_way = RunningLookup { generation, id, key };
         cx.worker().spawn(Box::pin(async move {
             let mut job = job;
             let done = poll_fn(|task| {
@@ -85,18 +85,18 @@ impl<R: Clone + 'static> SingleFlight<R> {
                 let _ = sender.send((outcome.clone(), stamp));
             }
         }));
-        Ok(Look(receiver))
+        Ok(LookupFuture(receiver))
     }
 }
 
 /// A lookup in progress. Its drop, also during a panic, removes the entry, so that no request waits forever.
-struct UnderWay<R: 'static> {
+struct RunningLookup<R: 'static> {
     generation: Rc<Generation>,
     id: StateId<SingleFlight<R>>,
     key: Rc<[u8]>,
 }
 
-impl<R> UnderWay<R> {
+impl<R> RunningLookup<R> {
     /// Returns whether every request that waited for this lookup is gone. Otherwise registers the task for a wakeup
     /// when one of them goes.
     fn is_abandoned(&self, task: &mut Task<'_>) -> bool {
@@ -111,7 +111,7 @@ impl<R> UnderWay<R> {
     }
 }
 
-impl<R> Drop for UnderWay<R> {
+impl<R> Drop for RunningLookup<R> {
     fn drop(&mut self) {
         self.end();
     }

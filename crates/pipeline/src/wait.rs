@@ -37,7 +37,7 @@ pin_project! {
 }
 
 /// A future and continuation on their way into storage. Passed as `dyn Any`, because the storage's type is erased.
-struct Fresh<F, K> {
+struct NewWait<F, K> {
     pending: Option<F>,
     then: Option<K>,
 }
@@ -67,7 +67,7 @@ where
     }
 
     fn refill(self: Pin<&mut Self>, fresh: &mut dyn Any) -> bool {
-        let Some(fresh) = fresh.downcast_mut::<Fresh<F, K>>() else { return false };
+        let Some(fresh) = fresh.downcast_mut::<NewWait<F, K>>() else { return false };
         let mut this = self.project();
         // Field by field: a future may be large, and this moves it only once.
         this.pending.set(fresh.pending.take());
@@ -99,7 +99,7 @@ impl Waits {
         K: FnOnce(&mut Context, F::Output) -> Step + 'static,
     {
         assert!(self.under_way.is_none(), "an exchange waits for one thing at a time");
-        let mut fresh = Fresh { pending: Some(future), then: Some(then) };
+        let mut fresh = NewWait { pending: Some(future), then: Some(then) };
         // `refill` accepts the wait only if the storage has its type, so at most one storage takes it.
         let found = self.kept.iter_mut().position(|storage| storage.as_mut().refill(&mut fresh));
         self.under_way = Some(match found {
@@ -110,17 +110,17 @@ impl Waits {
     }
 
     /// Takes the pending wait out of the context, so that its continuation can borrow the context.
-    pub(crate) fn take(&mut self) -> UnderWay {
-        UnderWay(self.under_way.take().expect("polled while a wait is under way"))
+    pub(crate) fn take(&mut self) -> PendingWait {
+        PendingWait(self.under_way.take().expect("polled while a wait is under way"))
     }
 
     /// Puts back a wait that is still pending.
-    pub(crate) fn put_back(&mut self, wait: UnderWay) {
+    pub(crate) fn put_back(&mut self, wait: PendingWait) {
         self.under_way = Some(wait.0);
     }
 
     /// Keeps the storage of a finished wait for reuse.
-    pub(crate) fn done(&mut self, wait: UnderWay) {
+    pub(crate) fn done(&mut self, wait: PendingWait) {
         self.keep(wait.0);
     }
 
@@ -148,9 +148,9 @@ impl Waits {
 }
 
 /// A pending wait, moved out of the context while it is polled.
-pub(crate) struct UnderWay(Storage);
+pub(crate) struct PendingWait(Storage);
 
-impl UnderWay {
+impl PendingWait {
     pub(crate) fn poll(&mut self, cx: &mut Context, task: &mut Task<'_>) -> Poll<Step> {
         self.0.as_mut().poll(cx, task)
     }

@@ -27,7 +27,7 @@ use crate::upstream::{Transport, Upstream};
 pub struct Busy;
 
 /// The answer to a [`Question`]: records in the order in which to use them, at least one.
-pub type Answer = Result<Vec<DnsRecord>, LookupError>;
+pub type LookupAnswer = Result<Vec<DnsRecord>, LookupError>;
 
 /// The worker that runs an exchange. Not `Send`: a handler uses only its own worker.
 pub trait Worker {
@@ -77,7 +77,7 @@ pub trait Worker {
     ///
     /// # Errors
     /// [`Busy`] as in [`resolve`](Self::resolve).
-    fn look_up(&self, question: Question, resolver: Option<Arc<Resolver>>) -> Result<Offloaded<Answer>, Busy>;
+    fn look_up(&self, question: Question, resolver: Option<Arc<Resolver>>) -> Result<Offloaded<LookupAnswer>, Busy>;
 
     /// Returns when the server shuts down, once that is known; an instant in the past during the shutdown.
     fn shutdown_at(&self) -> Option<Instant>;

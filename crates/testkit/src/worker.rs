@@ -12,7 +12,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use causeway_message::{Block, BlockMut, Home};
 use causeway_pipeline::upstream::{Calls, Upstream};
-use causeway_pipeline::worker::{Answer, Job, LookupError, Offloaded, Question, Resolver, Work, WorkKind, offload};
+use causeway_pipeline::worker::{
+    Job, LookupAnswer, LookupError, Offloaded, Question, Resolver, Work, WorkKind, offload,
+};
 use causeway_pipeline::{Busy, ShutdownPhase, Transport, Worker};
 
 use crate::upstream::{FakeCall, FakeUpstream, Outbox};
@@ -61,7 +63,7 @@ pub struct FakeWorker {
     calls: Rc<Calls>,
     outbox: Rc<Outbox>,
     names: RefCell<HashMap<String, Vec<SocketAddr>>>,
-    records: RefCell<HashMap<String, Answer>>,
+    records: RefCell<HashMap<String, LookupAnswer>>,
     questions: RefCell<Vec<Asked>>,
 }
 
@@ -176,7 +178,7 @@ impl FakeWorker {
     }
 
     /// Sets the answer of DNS to questions about a name. Other names are not found.
-    pub fn records(&self, name: &str, found: Answer) {
+    pub fn records(&self, name: &str, found: LookupAnswer) {
         self.records.borrow_mut().insert(name.to_owned(), found);
     }
 
@@ -293,7 +295,7 @@ impl Worker for FakeWorker {
         offload(self, Work::of(WorkKind::Resolve), || found.ok_or(io::ErrorKind::NotFound.into()))
     }
 
-    fn look_up(&self, question: Question, resolver: Option<Arc<Resolver>>) -> Result<Offloaded<Answer>, Busy> {
+    fn look_up(&self, question: Question, resolver: Option<Arc<Resolver>>) -> Result<Offloaded<LookupAnswer>, Busy> {
         self.questions.borrow_mut().push((question.clone(), resolver));
         let found = self.records.borrow().get(question.name()).cloned();
         let absent = || Err(LookupError::new(format!("found no records of {}", question.name())));

@@ -9,9 +9,9 @@ use causeway::server::data_folder;
 
 /// Variables from environment files. Variables of the process take precedence, as in Caddy.
 #[derive(Debug, Default)]
-pub(super) struct Environment(BTreeMap<String, String>);
+pub(super) struct EnvironmentFiles(BTreeMap<String, String>);
 
-impl Environment {
+impl EnvironmentFiles {
     /// Reads the files in order. When several set a variable, the first wins, as in Caddy.
     pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Self> {
         let mut all = BTreeMap::new();
@@ -39,7 +39,7 @@ pub(super) fn print(files: &[PathBuf]) -> anyhow::Result<()> {
         lines.push(format!("os.Getwd={}", folder.display()));
     }
     lines.push(String::new());
-    let of_files = Environment::read(files)?.0.into_iter().map(|(name, value)| (name.into(), value.into()));
+    let of_files = EnvironmentFiles::read(files)?.0.into_iter().map(|(name, value)| (name.into(), value.into()));
     let mut variables: BTreeMap<OsString, OsString> = of_files.collect();
     // Inserted last: the process's variables override those of files.
     variables.extend(std::env::vars_os());

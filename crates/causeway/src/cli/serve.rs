@@ -31,7 +31,7 @@ use causeway_pipeline::BoundAddress;
 use causeway_pipeline::build::nanoseconds;
 use clap::Args;
 
-use super::environment::Environment;
+use super::environment::EnvironmentFiles;
 use super::source::{self, ConfigFlags};
 use super::{client, output};
 use follow::Followed;
@@ -90,7 +90,7 @@ pub(crate) struct Serving {
     /// The text, for positions in error messages.
     pub(crate) document: Document,
     pub(crate) adapted: AdaptedDocument,
-    pub(crate) environment: Arc<Environment>,
+    pub(crate) environment: Arc<EnvironmentFiles>,
     /// The file to reload on SIGUSR1 or by a watch.
     pub(crate) follows: Option<Followed>,
     /// Address of a waiting `start`, to notify once the server runs.

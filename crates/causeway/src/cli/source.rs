@@ -13,7 +13,7 @@ use causeway_pipeline::Registry;
 use clap::Args;
 use serde_json::json;
 
-use super::environment::Environment;
+use super::environment::EnvironmentFiles;
 use super::output;
 
 /// The file that is served by default.
@@ -40,7 +40,7 @@ pub(crate) struct ConfigFlags {
 /// A configuration's text and environment.
 pub(crate) struct ConfigSource {
     pub(crate) document: Document,
-    pub(crate) environment: Arc<Environment>,
+    pub(crate) environment: Arc<EnvironmentFiles>,
     /// The file to reload; `None` for standard input and for generated configurations.
     pub(crate) file: Option<PathBuf>,
     /// Lines of an nginx configuration that the Caddyfile does not carry over.
@@ -98,7 +98,7 @@ fn from_nginx(source: &mut ConfigSource) -> anyhow::Result<()> {
 impl ConfigFlags {
     /// Reads the configuration; `None` when no flag names one and the working directory has no Caddyfile.
     pub(crate) fn find(&self) -> anyhow::Result<Option<ConfigSource>> {
-        let environment = Environment::read(&self.envfile)?;
+        let environment = EnvironmentFiles::read(&self.envfile)?;
         let path = match &self.config {
             Some(path) => path.as_path(),
             // Reading reports whether it is a regular file.
@@ -184,7 +184,7 @@ impl ConfigSource {
 }
 
 /// Returns a registry with all built-in modules, which resolves `{env.NAME}` with `environment`.
-pub(crate) fn registry(environment: &Arc<Environment>) -> Registry {
+pub(crate) fn registry(environment: &Arc<EnvironmentFiles>) -> Registry {
     let mut registry = causeway::registry();
     let environment = Arc::clone(environment);
     registry.environment(move |name| environment.get(name));

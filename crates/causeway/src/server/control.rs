@@ -122,16 +122,16 @@ pub(super) struct PulledLoad {
     pub(super) config: Value,
     /// Logged if the configuration is loaded.
     pub(super) warnings: Vec<Warning>,
-    /// The generation of the configuration that pulls. Refused unless it is the current one: this request may wait in the channel while
+    /// The number of the configuration that pulls. Refused unless it is the current one: this request may wait in the channel while
     /// another configuration is loaded.
-    pub(super) generation: Generation,
+    pub(super) number: ConfigurationNumber,
 }
 
 /// Counts the configurations that took effect, so that each has a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Generation(u64);
+pub(super) struct ConfigurationNumber(u64);
 
-impl Generation {
+impl ConfigurationNumber {
     pub(super) fn next(self) -> Self {
         // One each nanosecond would take 500 years.
         Self(self.0.wrapping_add(1))

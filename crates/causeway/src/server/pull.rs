@@ -23,7 +23,7 @@ use tokio::task::AbortHandle;
 
 use super::Environment;
 use super::acme::blocking;
-use super::control::{CONFIG_BYTES_MAX, Control, Generation, PulledLoad};
+use super::control::{CONFIG_BYTES_MAX, ConfigurationNumber, Control, PulledLoad};
 use crate::document::{AdaptedDocument, Document, Language, LanguageError};
 
 /// Attempts of one pull, and the pause between two; Caddy's numbers.
@@ -183,16 +183,16 @@ impl Puller {
         self.delay.is_none()
     }
 
-    /// Loads `pulled`, or else pulls again and again, for the configuration of this generation. Must run in the server's runtime.
-    pub(super) fn start(self, pulled: Option<PulledConfig>, generation: Generation, control: Control) -> PullTask {
+    /// Loads `pulled`, or else pulls again and again, for the configuration of this number. Must run in the server's runtime.
+    pub(super) fn start(self, pulled: Option<PulledConfig>, number: ConfigurationNumber, control: Control) -> PullTask {
         let work = async move {
             match (pulled, self.delay) {
                 (Some(pulled), _) => {
-                    if let Err(words) = self.load(pulled, generation, &control).await {
+                    if let Err(words) = self.load(pulled, number, &control).await {
                         tracing::error!("{words}; keeping the configuration that pulled it");
                     }
                 }
-                (None, Some(delay)) => self.poll(delay, generation, &control).await,
+                (None, Some(delay)) => self.poll(delay, number, &control).await,
                 (None, None) => {}
             }
         };
@@ -200,13 +200,13 @@ impl Puller {
     }
 
     /// Pulls and loads until another configuration replaces this one, which aborts the task.
-    async fn poll(&self, delay: Duration, generation: Generation, control: &Control) {
+    async fn poll(&self, delay: Duration, number: ConfigurationNumber, control: &Control) {
         // The last cause, so that a repeated one is logged once.
         let mut complaint = String::new();
         while !control.is_stopping() {
             tokio::time::sleep(delay).await;
             let done = match self.pull().await {
-                Ok(pulled) => self.load(pulled, generation, control).await,
+                Ok(pulled) => self.load(pulled, number, control).await,
                 Err(fault) => Err(format!("pulling a configuration from {}: {fault}", self.name)),
             };
             match done {
@@ -225,11 +225,11 @@ impl Puller {
     }
 
     /// Loads a configuration, unless it is the running one.
-    async fn load(&self, pulled: PulledConfig, generation: Generation, control: &Control) -> Result<(), String> {
+    async fn load(&self, pulled: PulledConfig, number: ConfigurationNumber, control: &Control) -> Result<(), String> {
         let PulledConfig { document, mut adapted } = pulled;
         // The server logs the warnings: it knows whether it has this configuration already, and the end of its load aborts this task.
         let warnings = std::mem::take(&mut adapted.warnings);
-        let load = PulledLoad { config: adapted.json.clone(), warnings, generation };
+        let load = PulledLoad { config: adapted.json.clone(), warnings, number };
         control.load_pulled(load).await.map_err(|fault| document.explain_fault(&adapted, &fault))
     }
 
@@ -354,11 +354,11 @@ mod tests {
         let server = Server::builder().json(serde_json::json!({})).workers(1).start().await.unwrap();
         let control = server.control();
         let config = |grace: &str| serde_json::json!({ "apps": { "http": { "grace_period": grace } } });
-        let pulled = |grace: &str, generation| {
-            let load = PulledLoad { config: config(grace), warnings: Vec::new(), generation };
+        let pulled = |grace: &str, number| {
+            let load = PulledLoad { config: config(grace), warnings: Vec::new(), number };
             control.load_pulled(load)
         };
-        let first = Generation::default();
+        let first = ConfigurationNumber::default();
         let load = LoadRequest { config: config("1s"), force: Force::IfChanged, by: By::Peer(None) };
         // Both are in the channel before the server executes one.
         let (loaded, refused) = tokio::join!(control.load(load), pulled("2s", first));

@@ -33,11 +33,11 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct TlsStream {
     /// `Some` until the drop, which may move the socket to a task that sends the last record.
     tcp: Option<TcpStream>,
-    session: Box<Session>,
+    session: Box<TlsState>,
 }
 
 /// The state above the socket.
-struct Session {
+struct TlsState {
     core: Rc<Core>,
     records: Records,
     inbound: RecordBuffer,
@@ -89,11 +89,11 @@ impl TlsStream {
     /// Creates the transport after a handshake; `inbound` holds bytes that were received after it.
     pub(super) fn new(core: Rc<Core>, tcp: TcpStream, records: Records, inbound: RecordBuffer) -> Self {
         let ending = Cell::new(Ending::Open);
-        let session = Box::new(Session { core, records, inbound, arrived: 0, unsent: None, ending });
+        let session = Box::new(TlsState { core, records, inbound, arrived: 0, unsent: None, ending });
         Self { tcp: Some(tcp), session }
     }
 
-    fn parts(&mut self) -> (&mut TcpStream, &mut Session) {
+    fn parts(&mut self) -> (&mut TcpStream, &mut TlsState) {
         (self.tcp.as_mut().expect("`Some` until the drop"), &mut self.session)
     }
 
@@ -112,7 +112,7 @@ impl TlsStream {
     }
 }
 
-impl Session {
+impl TlsState {
     /// Fills `room` with kept content, then with content of complete records in `inbound`. Returns the number of bytes.
     fn take_content(&mut self, room: &mut [u8]) -> usize {
         let mut filled = self.inbound.take_plain(room);

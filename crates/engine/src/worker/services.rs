@@ -13,7 +13,7 @@ use std::time::{Instant, SystemTime};
 
 use causeway_message::BlockMut;
 use causeway_pipeline::upstream::Upstream;
-use causeway_pipeline::worker::{Answer, Job, Offloaded, Question, Resolver, Work, WorkKind, offload};
+use causeway_pipeline::worker::{Job, LookupAnswer, Offloaded, Question, Resolver, Work, WorkKind, offload};
 use causeway_pipeline::{Busy, ShutdownPhase, Transport, Worker};
 
 use super::{Core, lookup};
@@ -88,7 +88,7 @@ impl Worker for Services {
         offload(self, work, move || lookup::resolve(&address, Path::new(lookup::HOSTS)))
     }
 
-    fn look_up(&self, question: Question, resolver: Option<Arc<Resolver>>) -> Result<Offloaded<Answer>, Busy> {
+    fn look_up(&self, question: Question, resolver: Option<Arc<Resolver>>) -> Result<Offloaded<LookupAnswer>, Busy> {
         let work = Work::of(WorkKind::Resolve).for_party("name", question.name());
         let seed = self.random();
         offload(self, work, move || lookup::look_up(&question, resolver.as_deref(), seed))

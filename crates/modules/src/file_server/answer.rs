@@ -7,7 +7,7 @@ use causeway_message::{FieldValue, Method, StatusCode, names, path};
 use causeway_pipeline::{Body, BodyPart, Context, Fault, FileSlice, Response, Step};
 use percent_encoding::percent_decode_str;
 
-use super::entry::{FileContent, FileEntry, Version};
+use super::entry::{FileContent, FileEntry, FileVariant};
 use super::{FileServerPlan, made};
 use crate::conditional::{self, Precondition};
 use crate::partial;
@@ -30,7 +30,7 @@ enum SentCoding {
 
 /// The content for one request.
 struct ChosenVersion<'e> {
-    version: &'e Version,
+    version: &'e FileVariant,
     coding: SentCoding,
 }
 
@@ -147,7 +147,7 @@ fn set_coding(cx: &mut Context, coding: SentCoding) {
     }
 }
 
-fn whole(cx: &mut Context, status: StatusCode, version: &Version, coding: SentCoding) -> Step {
+fn whole(cx: &mut Context, status: StatusCode, version: &FileVariant, coding: SentCoding) -> Step {
     set_coding(cx, coding);
     // The engine derives the length on the wire from the body; the field is for placeholders, the access log, and HEAD of an empty file.
     cx.response_mut().fields_mut().insert_number(names::CONTENT_LENGTH, version.len);
@@ -158,7 +158,7 @@ fn whole(cx: &mut Context, status: StatusCode, version: &Version, coding: SentCo
     Step::Respond(Response { status, body })
 }
 
-fn part(version: &Version, range: &Range) -> BodyPart {
+fn part(version: &FileVariant, range: &Range) -> BodyPart {
     match &version.content {
         // Small content is at most `SMALL_MAX` bytes, so the casts cannot truncate.
         FileContent::Small(chunk) => BodyPart::Chunk(chunk.slice(range.start as usize..range.end as usize)),

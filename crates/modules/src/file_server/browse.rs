@@ -28,7 +28,7 @@ use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Build, BuildError, Context, Fault, Response, StateId, Step};
 use serde::Deserialize;
 
-use super::disk::{Look, not_seen};
+use super::disk::{DiskLookup, not_seen};
 use super::locate::FilePath;
 use super::{FileServerPlan, answer, failed, missing};
 use crate::conditional;
@@ -274,7 +274,7 @@ fn make(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath, turn: Tur
         let Some(browse) = &site.browse else { return missing(&site) };
         let (bytes, modified) = match done.flatten() {
             Some(Ok(made)) => made,
-            Some(Err(Look::Failed(fault))) => return failed(cx, fault),
+            Some(Err(DiskLookup::Failed(fault))) => return failed(cx, fault),
             Some(Err(_)) => return missing(&site),
             None => return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
         };
@@ -317,7 +317,7 @@ fn by_template(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath, as
         };
         let (facts, template) = match done.flatten() {
             Some(Ok(read)) => read,
-            Some(Err(Look::Failed(fault))) => return failed(cx, fault),
+            Some(Err(DiskLookup::Failed(fault))) => return failed(cx, fault),
             Some(Err(_)) => return missing(&site),
             None => return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
         };

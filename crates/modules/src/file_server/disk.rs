@@ -26,7 +26,7 @@ const SMALL_MAX: u64 = 128 * 1024;
 const TAG_FILE_BYTES_MAX: u64 = 4096;
 
 /// The result of a lookup.
-pub(super) enum Look {
+pub(super) enum DiskLookup {
     File(Box<File>),
     /// The file matches `known`: the cached entry is still valid.
     Same,
@@ -39,15 +39,15 @@ pub(super) enum Look {
 
 /// A file that was read, and its compressed variants, each with the index of its coding.
 pub(super) struct File {
-    pub(super) main: Version,
-    pub(super) sides: Vec<(usize, Version)>,
+    pub(super) main: DiskVariant,
+    pub(super) sides: Vec<(usize, DiskVariant)>,
     pub(super) seen: FileStamps,
     pub(super) content_type: Option<Cow<'static, str>>,
     /// Last-Modified in seconds since 1970, and as a field value.
     pub(super) modified: Option<(u64, Box<str>)>,
 }
 
-pub(super) struct Version {
+pub(super) struct DiskVariant {
     pub(super) content: DiskContent,
     pub(super) etag: Option<Box<[u8]>>,
 }
@@ -62,9 +62,9 @@ pub(super) enum DiskContent {
 pub(super) struct FileStamps {
     /// The request named a folder and this file is its index.
     pub(super) is_index: bool,
-    main: Stamp,
+    main: FileStamp,
     /// One for each configured coding; `None` if that variant does not exist.
-    sides: Vec<Option<Stamp>>,
+    sides: Vec<Option<FileStamp>>,
     /// Entity tags from separate files (`etag_file_extensions`), the main file's first.
     tags: Vec<Option<Box<[u8]>>>,
 }
@@ -82,11 +82,11 @@ impl FileStamps {
 
 /// A file with its version: equal values mean equal content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct FileIdentity(Stamp);
+pub(super) struct FileIdentity(FileStamp);
 
 /// Identity and version of one file, from its metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-struct Stamp {
+struct FileStamp {
     device: u64,
     inode: u64,
     version: FileVersion,
@@ -94,7 +94,7 @@ struct Stamp {
     is_fresh: bool,
 }
 
-impl Stamp {
+impl FileStamp {
     fn of(metadata: &Metadata) -> Self {
         let is_fresh = metadata.modified().is_ok_and(|at| at.elapsed().is_ok_and(|since| since < TIMES_ARE_COARSE));
         Self { device: metadata.dev(), inode: metadata.ino(), version: FileVersion::of(metadata), is_fresh }
@@ -143,14 +143,14 @@ fn push_base36(mut number: u128, out: &mut Vec<u8>) {
 
 /// Looks up and reads the file at a location by the rules of Caddy's file server: for a folder its first index that is
 /// not hidden; no hidden files; symbolic links are followed.
-pub(super) fn read_file(site: &FileServerPlan, place: &FilePath, known: Option<&FileStamps>) -> Look {
+pub(super) fn read_file(site: &FileServerPlan, place: &FilePath, known: Option<&FileStamps>) -> DiskLookup {
     let (path, names) = (place.path(), place.names(site));
     let metadata = match fs::metadata(of_bytes(path)) {
         Ok(metadata) => metadata,
         Err(error) => return not_seen(path, &error),
     };
     if !metadata.is_dir() {
-        return if names.hides(path) { Look::Missing } else { file(site, &names, path, &metadata, false, known) };
+        return if names.hides(path) { DiskLookup::Missing } else { file(site, &names, path, &metadata, false, known) };
     }
     for name in &names.index {
         let mut index = path.to_vec();
@@ -166,7 +166,7 @@ pub(super) fn read_file(site: &FileServerPlan, place: &FilePath, known: Option<&
             _ => {}
         }
     }
-    if names.hides(path) { Look::Missing } else { Look::Folder }
+    if names.hides(path) { DiskLookup::Missing } else { DiskLookup::Folder }
 }
 
 fn file(
@@ -176,10 +176,10 @@ fn file(
     metadata: &Metadata,
     is_index: bool,
     known: Option<&FileStamps>,
-) -> Look {
+) -> DiskLookup {
     // Opening a pipe can block, and reading a device may never end.
     if !metadata.is_file() {
-        return Look::Missing;
+        return DiskLookup::Missing;
     }
     let mut seen = match stat_files(site, names, path, metadata, is_index) {
         Ok(seen) => seen,
@@ -187,17 +187,17 @@ fn file(
     };
     // A recent stamp may hide a second write: read the file again.
     if known.is_some_and(|known| *known == seen && !known.is_fresh()) {
-        return Look::Same;
+        return DiskLookup::Same;
     }
     let main = match open(path, &mut seen.main) {
         Ok(Some(content)) => content,
-        Ok(None) => return Look::Missing,
+        Ok(None) => return DiskLookup::Missing,
         Err(look) => return look,
     };
-    let tag = |number: usize, stamp: &Stamp, tags: &mut Vec<Option<Box<[u8]>>>| {
+    let tag = |number: usize, stamp: &FileStamp, tags: &mut Vec<Option<Box<[u8]>>>| {
         tags.get(number).cloned().flatten().or_else(|| stamp.etag())
     };
-    let main = Version { content: main, etag: tag(0, &seen.main, &mut seen.tags) };
+    let main = DiskVariant { content: main, etag: tag(0, &seen.main, &mut seen.tags) };
     let mut sides = Vec::new();
     for (number, coding) in site.codings.iter().enumerate() {
         let Some(stamp) = &mut seen.sides[number] else { continue };
@@ -205,14 +205,16 @@ fn file(
         match open(&beside(path, coding.suffix), stamp) {
             Ok(Some(content)) => {
                 let etag = tag(number + 1, stamp, &mut seen.tags);
-                sides.push((number, Version { content, etag }));
+                sides.push((number, DiskVariant { content, etag }));
             }
-            Err(Look::Failed(fault)) if fault.status == StatusCode::SERVICE_UNAVAILABLE => return Look::Failed(fault),
+            Err(DiskLookup::Failed(fault)) if fault.status == StatusCode::SERVICE_UNAVAILABLE => {
+                return DiskLookup::Failed(fault);
+            }
             _ => {}
         }
     }
     let modified = seen.main.last_modified();
-    Look::File(Box::new(File { main, sides, seen, content_type: mime::of(path), modified }))
+    DiskLookup::File(Box::new(File { main, sides, seen, content_type: mime::of(path), modified }))
 }
 
 /// Reads the metadata of a file and of its variants, and the files with their entity tags.
@@ -222,7 +224,7 @@ fn stat_files(
     path: &[u8],
     metadata: &Metadata,
     is_index: bool,
-) -> Result<FileStamps, Look> {
+) -> Result<FileStamps, DiskLookup> {
     let mut sides = Vec::new();
     let mut tags = Vec::new();
     if !site.tag_extensions.is_empty() {
@@ -231,17 +233,17 @@ fn stat_files(
     for coding in site.codings.iter() {
         let side = beside(path, coding.suffix);
         let metadata = if names.hides(&side) { None } else { fs::metadata(of_bytes(&side)).ok() };
-        let stamp = metadata.filter(Metadata::is_file).map(|metadata| Stamp::of(&metadata));
+        let stamp = metadata.filter(Metadata::is_file).map(|metadata| FileStamp::of(&metadata));
         if !site.tag_extensions.is_empty() {
             tags.push(if stamp.is_some() { tag_file(site, &side)? } else { None });
         }
         sides.push(stamp);
     }
-    Ok(FileStamps { is_index, main: Stamp::of(metadata), sides, tags })
+    Ok(FileStamps { is_index, main: FileStamp::of(metadata), sides, tags })
 }
 
 /// Reads the entity tag from the first existing tag file. Line ends are removed; an empty file means no tag.
-fn tag_file(site: &FileServerPlan, path: &[u8]) -> Result<Option<Box<[u8]>>, Look> {
+fn tag_file(site: &FileServerPlan, path: &[u8]) -> Result<Option<Box<[u8]>>, DiskLookup> {
     for extension in &site.tag_extensions {
         let mut tag = Vec::new();
         let file =
@@ -267,7 +269,7 @@ fn beside(path: &[u8], suffix: &str) -> Vec<u8> {
 
 /// Opens a file and reads it if it is small. `stamp` is updated from the open descriptor. `None` if it is not a regular
 /// file.
-fn open(path: &[u8], stamp: &mut Stamp) -> Result<Option<DiskContent>, Look> {
+fn open(path: &[u8], stamp: &mut FileStamp) -> Result<Option<DiskContent>, DiskLookup> {
     // O_NONBLOCK: the path may have become a pipe since the check, and opening it would block this thread.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(of_bytes(path));
     let file = file.map_err(|error| not_opened(path, &error))?;
@@ -275,7 +277,7 @@ fn open(path: &[u8], stamp: &mut Stamp) -> Result<Option<DiskContent>, Look> {
     if !metadata.is_file() {
         return Ok(None);
     }
-    *stamp = Stamp::of(&metadata);
+    *stamp = FileStamp::of(&metadata);
     let mut file = OpenFile::new(file).map_err(|error| not_opened(path, &error))?;
     // Each try reads the file and then checks that it was not written to during the read.
     for _ in 0..READS_MAX {
@@ -300,30 +302,30 @@ fn open(path: &[u8], stamp: &mut Stamp) -> Result<Option<DiskContent>, Look> {
 }
 
 /// As in Caddy: 403 without permission; 400 for a path that cannot be resolved (a name too long, a loop of links).
-pub(super) fn not_seen(path: &[u8], error: &std::io::Error) -> Look {
+pub(super) fn not_seen(path: &[u8], error: &std::io::Error) -> DiskLookup {
     match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => Look::Missing,
+        ErrorKind::NotFound | ErrorKind::NotADirectory => DiskLookup::Missing,
         ErrorKind::PermissionDenied => failed(path, error, StatusCode::FORBIDDEN),
         _ => failed(path, error, StatusCode::BAD_REQUEST),
     }
 }
 
 /// As in Caddy: a file that exists, is readable and still cannot be opened means that the server lacks a resource: 503.
-fn not_opened(path: &[u8], error: &std::io::Error) -> Look {
+fn not_opened(path: &[u8], error: &std::io::Error) -> DiskLookup {
     match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => Look::Missing,
+        ErrorKind::NotFound | ErrorKind::NotADirectory => DiskLookup::Missing,
         ErrorKind::PermissionDenied => failed(path, error, StatusCode::FORBIDDEN),
         _ => failed(path, error, StatusCode::SERVICE_UNAVAILABLE),
     }
 }
 
 /// Reading an open file failed: 500.
-fn not_read(path: &[u8], error: &std::io::Error) -> Look {
+fn not_read(path: &[u8], error: &std::io::Error) -> DiskLookup {
     failed(path, error, StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 /// Logs a failure that the operator can fix, and returns it. A path that cannot exist (400) is the client's mistake.
-fn failed(path: &[u8], error: &std::io::Error, status: StatusCode) -> Look {
+fn failed(path: &[u8], error: &std::io::Error, status: StatusCode) -> DiskLookup {
     static FORBIDDEN: LogLimit = LogLimit::new();
     static OTHERS: LogLimit = LogLimit::new();
     let limit = if status == StatusCode::FORBIDDEN { &FORBIDDEN } else { &OTHERS };
@@ -333,7 +335,7 @@ fn failed(path: &[u8], error: &std::io::Error, status: StatusCode) -> Look {
         let path = of_bytes(path);
         tracing::warn!(?path, %error, status = status.as_u16(), left_out, "cannot serve a file");
     }
-    Look::Failed(Fault { status, reason: Reason::Io(error.kind()) })
+    DiskLookup::Failed(Fault { status, reason: Reason::Io(error.kind()) })
 }
 
 pub(crate) fn of_bytes(path: &[u8]) -> &Path {
@@ -348,8 +350,8 @@ mod tests {
     #[test]
     fn failures() {
         let status = |look| match look {
-            Look::Failed(fault) => fault.status.as_u16(),
-            Look::Missing => 404,
+            DiskLookup::Failed(fault) => fault.status.as_u16(),
+            DiskLookup::Missing => 404,
             _ => 0,
         };
         for (errno, seen, opened) in [
@@ -370,9 +372,9 @@ mod tests {
     // Caddy, fileserver: the tag is the time in nanoseconds in base 36, a dash, and the length in base 36.
     #[test]
     fn tags() {
-        let seen = |seconds: i128, nanos: i128, len| Stamp {
+        let seen = |seconds: i128, nanos: i128, len| FileStamp {
             version: FileVersion { modified: seconds * 1_000_000_000 + nanos, len, ..FileVersion::default() },
-            ..Stamp::default()
+            ..FileStamp::default()
         };
         assert_eq!(seen(1_700_000_000, 0, 35).etag().as_deref(), Some(&b"\"cwyvpelgpse8-z\""[..]));
         assert_eq!(seen(1_700_000_000, 0, 36).etag().as_deref(), Some(&b"\"cwyvpelgpse8-10\""[..]));

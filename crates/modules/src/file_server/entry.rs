@@ -15,9 +15,9 @@ const ENTRY_BYTES: usize = 256;
 
 /// A file with everything that its responses need.
 pub(super) struct FileEntry {
-    pub(super) main: Version,
+    pub(super) main: FileVariant,
     /// Its compressed variants, each with the index of its coding.
-    pub(super) sides: Box<[(usize, Version)]>,
+    pub(super) sides: Box<[(usize, FileVariant)]>,
     /// One variant for each coding that the server makes; none if the file is not eligible.
     pub(super) made: Box<[MadeVariant]>,
     /// The metadata at the last lookup, for revalidation.
@@ -28,7 +28,7 @@ pub(super) struct FileEntry {
 }
 
 /// The content of the file or of one compressed variant, with its entity tag.
-pub(super) struct Version {
+pub(super) struct FileVariant {
     pub(super) content: FileContent,
     /// Length of the content in bytes.
     pub(super) len: u64,
@@ -51,7 +51,7 @@ impl FileEntry {
     }
 
     /// The file itself, then its compressed variants.
-    fn versions(&self) -> impl Iterator<Item = &Version> {
+    fn versions(&self) -> impl Iterator<Item = &FileVariant> {
         std::iter::once(&self.main).chain(self.sides.iter().map(|(_, version)| version))
     }
 }
@@ -59,7 +59,7 @@ impl FileEntry {
 impl FileEntry {
     /// Runs on the worker, so that no other thread touches the chunks' reference counts.
     pub(super) fn new(file: Box<File>, made: &MadeCodings) -> Self {
-        let main = Version::from(file.main);
+        let main = FileVariant::from(file.main);
         Self {
             made: made.of(&main, file.content_type.as_deref()),
             main,
@@ -71,8 +71,8 @@ impl FileEntry {
     }
 }
 
-impl From<disk::Version> for Version {
-    fn from(version: disk::Version) -> Self {
+impl From<disk::DiskVariant> for FileVariant {
+    fn from(version: disk::DiskVariant) -> Self {
         let (content, len) = match version.content {
             disk::DiskContent::Small(bytes) => {
                 let len = bytes.len() as u64;

@@ -20,7 +20,7 @@ use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Build, BuildError, Context};
 
 use super::disk::FileIdentity;
-use super::entry::{FileContent, FileEntry, Version};
+use super::entry::{FileContent, FileEntry, FileVariant};
 use crate::accept_encoding;
 use crate::encode::{Coding, LENGTH_MIN, compressed, is_compressible, with_suffix};
 
@@ -49,7 +49,7 @@ impl MadeCodings {
     }
 
     /// The variants of a file that was just read: none if it is too short, too long to be in memory, or of a type that does not compress.
-    pub(super) fn of(&self, main: &Version, content_type: Option<&str>) -> Box<[MadeVariant]> {
+    pub(super) fn of(&self, main: &FileVariant, content_type: Option<&str>) -> Box<[MadeVariant]> {
         let is_eligible = matches!(main.content, FileContent::Small(_))
             && main.len > LENGTH_MIN
             && content_type.is_some_and(|content_type| is_compressible(content_type.as_bytes()));
@@ -68,7 +68,7 @@ impl MadeCodings {
 pub(super) struct MadeVariant {
     phase: Cell<MadePhase>,
     /// Set once, when the phase becomes `Ready`.
-    version: OnceCell<Version>,
+    version: OnceCell<FileVariant>,
     etag: Option<Box<[u8]>>,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn choose<'e>(
     codings: &MadeCodings,
     cx: &Context,
     entry: &'e Rc<FileEntry>,
-) -> Option<(FieldValue<'static>, &'e Version)> {
+) -> Option<(FieldValue<'static>, &'e FileVariant)> {
     let request = cx.head();
     // Ranges are those of the uncompressed file.
     if entry.made.is_empty() || request.method() == Method::Get && request.fields().contains(names::RANGE) {
@@ -142,7 +142,7 @@ fn make(coding: Coding, at: usize, cx: &Context, entry: &Rc<FileEntry>) {
         // The bytes are shared with other workers, the chunk's counter is not.
         let content = Chunk::from_owner(made);
         let len = content.len() as u64;
-        let version = Version { content: FileContent::Small(content), len, etag: variant.etag.clone() };
+        let version = FileVariant { content: FileContent::Small(content), len, etag: variant.etag.clone() };
         if variant.version.set(version).is_ok() {
             variant.phase.set(MadePhase::Ready);
         }

@@ -6,7 +6,7 @@ use causeway_message::{FieldMap, FieldValue};
 use causeway_pipeline::{Build, BuildError};
 use serde_json::{Map, Value};
 
-use super::entry::{FileEntry, Version};
+use super::entry::{FileEntry, FileVariant};
 use crate::accept_encoding;
 
 pub(super) struct Coding {
@@ -44,7 +44,7 @@ impl Codings {
     }
 
     /// Returns the existing variant that the request prefers, or `None` for the uncompressed file. Does not allocate.
-    pub(super) fn choose<'e>(&self, fields: &FieldMap, entry: &'e FileEntry) -> Option<(&Coding, &'e Version)> {
+    pub(super) fn choose<'e>(&self, fields: &FieldMap, entry: &'e FileEntry) -> Option<(&Coding, &'e FileVariant)> {
         if entry.sides.is_empty() {
             return None;
         }

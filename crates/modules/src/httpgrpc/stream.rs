@@ -1,6 +1,6 @@
 //! Causeway's own streaming service: requests and responses in frames, whose content is forwarded as it arrives.
 //!
-//! `Unframing` extracts content from frames, and `Framing` wraps content in frames.
+//! `UnframedRequest` extracts content from frames, and `FramedContent` wraps content in frames.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -40,14 +40,14 @@ pub(super) fn receive(
     decoder.begin(encoding);
     let worker = Rc::clone(cx.worker());
     let sleep = deadline.map(|at| Sleep::until(Rc::clone(&worker), at));
-    let content = Unframing { body, decoder, rest: Chunk::default(), ready: None, left: None, worker };
+    let content = UnframedRequest { body, decoder, rest: Chunk::default(), ready: None, left: None, worker };
     cx.wait(Receiving { content: Some(content), sleep }, move |cx, received| match received {
         Ok(content) => received_head(cx, content, deadline),
         Err(why) => refuse_unreceived(cx, why),
     })
 }
 
-fn received_head(cx: &mut Context, mut content: Unframing, deadline: Option<Instant>) -> Step {
+fn received_head(cx: &mut Context, mut content: UnframedRequest, deadline: Option<Instant>) -> Step {
     content.left = content.decoder.head().fields().content_length().ok().flatten();
     let is_over = matches!(content.ready, Some(Ready::End));
     if let Err(refused) = take_over(cx, content.decoder.head_mut(), deadline) {
@@ -60,12 +60,12 @@ fn received_head(cx: &mut Context, mut content: Unframing, deadline: Option<Inst
 }
 
 struct Receiving {
-    content: Option<Unframing>,
+    content: Option<UnframedRequest>,
     sleep: Option<Sleep>,
 }
 
 impl Future for Receiving {
-    type Output = Result<Unframing, ReceiveError>;
+    type Output = Result<UnframedRequest, ReceiveError>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -98,7 +98,7 @@ enum Ready {
 }
 
 /// The content of a request that arrives in frames.
-struct Unframing {
+struct UnframedRequest {
     body: IncomingBody,
     decoder: Box<RequestStreamDecoder>,
     /// The rest of a chunk that the decoder has not consumed.
@@ -109,7 +109,7 @@ struct Unframing {
     worker: Rc<dyn Worker>,
 }
 
-impl Unframing {
+impl UnframedRequest {
     fn poll_part(&mut self, task: &mut Task<'_>) -> Poll<Result<Option<StreamPart>, ReceiveError>> {
         loop {
             match self.decoder.next(&mut self.rest, &mut || self.worker.take_block()) {
@@ -128,7 +128,7 @@ impl Unframing {
     }
 }
 
-impl BodyStream for Unframing {
+impl BodyStream for UnframedRequest {
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let part = match self.ready.take() {
             Some(Ready::Part(part)) => Ok(Some(part)),
@@ -201,8 +201,8 @@ fn frame(part: BodyPart, framed: &mut VecDeque<BodyPart>) {
                 framed.push_back(BodyPart::File(now));
             }
         }
-        BodyPart::Stream(stream) => framed.push_back(BodyPart::Stream(Box::new(Framing::new(stream)))),
-        BodyPart::Incoming(body) => framed.push_back(BodyPart::Stream(Box::new(Framing::new(Box::new(body))))),
+        BodyPart::Stream(stream) => framed.push_back(BodyPart::Stream(Box::new(FramedContent::new(stream)))),
+        BodyPart::Incoming(body) => framed.push_back(BodyPart::Stream(Box::new(FramedContent::new(Box::new(body))))),
         BodyPart::Trailers(fields) => framed.push_back(BodyPart::Chunk(trailers_frame(&fields))),
     }
 }
@@ -221,20 +221,20 @@ fn trailers_frame(fields: &causeway_message::FieldMap) -> Chunk {
 }
 
 /// A stream that adds a frame's prefix before each chunk of content.
-pub(crate) struct Framing {
+pub(crate) struct FramedContent {
     content: Box<dyn BodyStream>,
     /// The remaining bytes of the current chunk.
     piece: Chunk,
     prefix_sent: bool,
 }
 
-impl Framing {
+impl FramedContent {
     pub(crate) fn new(content: Box<dyn BodyStream>) -> Self {
         Self { content, piece: Chunk::default(), prefix_sent: false }
     }
 }
 
-impl BodyStream for Framing {
+impl BodyStream for FramedContent {
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         loop {
             if !self.piece.is_empty() {

@@ -80,7 +80,7 @@ fn is_kept(name: NameRef<'_>, status: StatusCode) -> bool {
 pub(super) fn put_fields(cx: &mut Context, call: &Call, keep: impl Fn(NameRef<'_>) -> bool) -> Result<(), Fault> {
     let head = call.head();
     let theirs = head.fields();
-    let named = Named::of(theirs);
+    let named = ConnectionOptions::of(theirs);
     let ours = cx.response_mut().fields_mut();
     // The appends below panic when the map is full, so the total is checked first.
     if theirs.len() + ours.len() > FIELDS_MAX {
@@ -105,7 +105,7 @@ pub(super) fn put_copied(cx: &mut Context, call: &Call, wants: impl Fn(NameRef<'
 
 /// Removes the fields that belong to the upstream's connection.
 pub(super) fn strip(fields: &mut FieldMap, status: StatusCode) {
-    if Named::of(fields).0.is_some() {
+    if ConnectionOptions::of(fields).0.is_some() {
         // Copied first: the names are in a field that is removed.
         let connection: Vec<Vec<u8>> = fields.list(names::CONNECTION).map(<[u8]>::to_vec).collect();
         let is_named =
@@ -116,9 +116,9 @@ pub(super) fn strip(fields: &mut FieldMap, status: StatusCode) {
 }
 
 /// The fields that `Connection` names; `None` if it contains only `keep-alive` and `close`.
-struct Named<'f>(Option<&'f FieldMap>);
+struct ConnectionOptions<'f>(Option<&'f FieldMap>);
 
-impl<'f> Named<'f> {
+impl<'f> ConnectionOptions<'f> {
     fn of(fields: &'f FieldMap) -> Self {
         let is_usual =
             |option: &[u8]| option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"close");

@@ -86,7 +86,7 @@ impl Tally for ActiveRequests {
 impl Backend {
     pub(super) fn build(
         written: &UpstreamConfig,
-        transport: &transport::Built,
+        transport: &transport::TransportParts,
         checks: &HealthChecks,
         build: &mut Build<'_>,
     ) -> Result<Self, BuildError> {

@@ -55,19 +55,19 @@ pub(super) fn is_for_answer(cx: &Context, call: &Call) -> bool {
 }
 
 /// Reads the content of a call's response.
-pub(super) struct Answer {
+pub(super) struct AnswerReader {
     asked: Option<(Call, PendingCall)>,
     bytes: Vec<u8>,
     bytes_max: usize,
 }
 
-impl Answer {
+impl AnswerReader {
     pub(super) fn new(call: Call, asked: PendingCall, bytes_max: usize) -> Self {
         Self { asked: Some((call, asked)), bytes: Vec::new(), bytes_max }
     }
 }
 
-impl Future for Answer {
+impl Future for AnswerReader {
     type Output = (Call, PendingCall, Result<(), BodyError>);
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {

@@ -8,7 +8,7 @@ use causeway_pipeline::{Body, Build, BuildError, Call, Context, Fault, Step};
 use super::backend::AddressPool;
 use super::exchange::PendingCall;
 use super::fastcgi::FastCgi;
-use super::httpgrpc::{self, HttpGrpc};
+use super::httpgrpc::{self, HttpGrpcOptions};
 use super::{Local, answer};
 
 /// A wire form.
@@ -16,7 +16,7 @@ pub(super) enum Carriage {
     /// Plain HTTP.
     Http,
     /// HTTP in gRPC messages.
-    HttpGrpc(HttpGrpc),
+    HttpGrpc(HttpGrpcOptions),
     /// CGI's variables and content over FastCGI.
     FastCgi(Box<FastCgi>),
 }

@@ -1,6 +1,6 @@
 //! `cookie`: session affinity by a cookie that identifies the upstream without revealing its address.
 
-use causeway_message::{Cookie as SetCookie, SameSite, names};
+use causeway_message::{Cookie, SameSite, names};
 use causeway_pipeline::{Build, BuildError, Context, Scheme};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -10,7 +10,7 @@ use super::backend::{Backend, Backends};
 /// A digest in hexadecimal digits.
 type Digits = [u8; 64];
 
-pub(super) struct Cookie {
+pub(super) struct StickyCookie {
     name: Box<str>,
     max_age: Option<u64>,
     secret: Box<[u8]>,
@@ -18,7 +18,7 @@ pub(super) struct Cookie {
     values: Box<[Digits]>,
 }
 
-impl Cookie {
+impl StickyCookie {
     pub(super) fn build(
         name: Option<String>,
         secret: &str,
@@ -27,7 +27,7 @@ impl Cookie {
         build: &mut Build<'_>,
     ) -> Result<Self, BuildError> {
         let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "lb".to_owned());
-        if SetCookie::new(&name, "").is_none() {
+        if Cookie::new(&name, "").is_none() {
             return build.at("name", |build| Err(build.refuse(name, "a cookie's name")));
         }
         let max_age = match max_age {
@@ -63,8 +63,8 @@ impl Cookie {
     pub(super) fn set_cookie(&self, cx: &mut Context, backends: Backends<'_>, chosen: usize) {
         let value = self.value(backends, chosen);
         let value = std::str::from_utf8(&value).unwrap_or_default();
-        let cookie = SetCookie::new(&self.name, value).and_then(|cookie| cookie.path("/"));
-        let Some(mut cookie) = cookie.map(SetCookie::http_only) else { return };
+        let cookie = Cookie::new(&self.name, value).and_then(|cookie| cookie.path("/"));
+        let Some(mut cookie) = cookie.map(Cookie::http_only) else { return };
         let client = cx.client();
         // A trusted proxy may have terminated TLS.
         let says_https = cx.head().fields().get_all(names::X_FORWARDED_PROTO).last() == Some(b"https");

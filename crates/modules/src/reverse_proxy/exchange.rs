@@ -354,7 +354,7 @@ fn take_response(cx: &mut Context, call: Call, asked: PendingCall, tunnel: bool)
             let fault = incremental::refuse(cx, plan, Some(call.head().fields()));
             return Step::Fail(fault);
         }
-        return cx.wait(buffer::Answer::new(call, asked, bytes_max), buffered);
+        return cx.wait(buffer::AnswerReader::new(call, asked, bytes_max), buffered);
     }
     unwrap(cx, &local, call, asked, &place, began)
 }

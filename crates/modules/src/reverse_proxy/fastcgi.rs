@@ -23,7 +23,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::carriage::Carriage;
-use super::transport::Built;
+use super::transport::TransportParts;
 use super::{Local, exchange};
 use causeway_pipeline::build::DurationConfig;
 use root::DocumentRoot;
@@ -56,7 +56,7 @@ pub(super) struct FastCgi {
     remainder: Template,
 }
 
-pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, BuildError> {
+pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportParts, BuildError> {
     let written: FastCgiTransportConfig = build.parse(value)?;
     let mut duration = |key: &str, written: &Option<DurationConfig>| match written {
         Some(written) => build.at(key, |build| written.read(build)),
@@ -85,7 +85,7 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, Build
         user: build.template("{http.auth.user.id}"),
         remainder: build.template("{http.matchers.file.remainder}"),
     };
-    Ok(Built {
+    Ok(TransportParts {
         carriage: Carriage::FastCgi(Box::new(fastcgi)),
         transport: Arc::new(transport),
         server_name: None,

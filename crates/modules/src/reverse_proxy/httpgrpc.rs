@@ -26,7 +26,7 @@ use serde_json::Value;
 use super::backend::UpstreamConfig;
 use super::carriage::Carriage;
 use super::tls;
-use super::transport::Built;
+use super::transport::TransportParts;
 use crate::httpgrpc::lend::Lender;
 use crate::httpgrpc::message_size;
 use causeway_pipeline::build::DurationConfig;
@@ -52,7 +52,7 @@ struct HttpGrpcTransportConfig {
 
 /// The transport's options.
 #[derive(Clone, Copy)]
-pub(super) struct HttpGrpc {
+pub(super) struct HttpGrpcOptions {
     message_bytes_max: u32,
     timeout: Option<Duration>,
     forward_host: bool,
@@ -60,7 +60,7 @@ pub(super) struct HttpGrpc {
     decoders: StateId<Rc<Lender<ResponseDecoder>>>,
 }
 
-pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, BuildError> {
+pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportParts, BuildError> {
     let written: HttpGrpcTransportConfig = build.parse(value)?;
     let message_bytes_max = message_size(written.max_message_size, build)?;
     let mut duration = |key: &str, written: &Option<DurationConfig>| match written {
@@ -96,7 +96,7 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, Build
         }
     }
     let limits = Limits { message_bytes_max, ..Limits::default() };
-    let options = HttpGrpc {
+    let options = HttpGrpcOptions {
         message_bytes_max,
         timeout,
         forward_host: written.forward_host,
@@ -104,7 +104,7 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, Build
         decoders: build.state(move |_| Lender::new(limits)),
     };
     let key = format!("{value} {files:016x}");
-    Ok(Built { carriage: Carriage::HttpGrpc(options), transport: Arc::new(transport), server_name: None, key })
+    Ok(TransportParts { carriage: Carriage::HttpGrpc(options), transport: Arc::new(transport), server_name: None, key })
 }
 
 const DNS: &str = "dns:///";

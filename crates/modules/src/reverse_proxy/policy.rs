@@ -13,7 +13,7 @@ use serde_json::Value;
 use twox_hash::XxHash64;
 
 use super::backend::{Backend, Backends};
-use super::cookie::Cookie;
+use super::cookie::StickyCookie;
 use super::retry::Retries;
 use super::slow_start::{Shares, SlowStart};
 
@@ -30,7 +30,7 @@ pub(super) enum SelectionPolicy {
     /// Like [`Self::Hash`]; the second policy applies if the request has no key.
     KeyOr(Key, Box<SelectionPolicy>),
     /// By a cookie; the second policy applies if the request has no valid cookie.
-    Cookie(Cookie, Box<SelectionPolicy>),
+    Cookie(StickyCookie, Box<SelectionPolicy>),
 }
 
 /// The part of a request that is hashed.
@@ -173,7 +173,7 @@ impl SelectionPolicy {
                 Self::KeyOr(Key::Query(build.template(&format!("{{http.request.uri.query.{key}}}"))), fallback(build)?)
             }
             "cookie" => {
-                let cookie = Cookie::build(name, &secret.unwrap_or_default(), max_age.as_ref(), backends, build)?;
+                let cookie = StickyCookie::build(name, &secret.unwrap_or_default(), max_age.as_ref(), backends, build)?;
                 Self::Cookie(cookie, fallback(build)?)
             }
             _ => {

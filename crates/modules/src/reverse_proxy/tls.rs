@@ -16,7 +16,7 @@ use rustls_pki_types::pem::PemObject as _;
 use serde::Deserialize;
 use serde_json::Value;
 
-pub(super) struct Built {
+pub(super) struct TlsParts {
     pub(super) client: TlsClient,
     /// A server name with placeholders, in place of the client's.
     pub(super) server_name: Option<Template>,
@@ -42,7 +42,7 @@ struct ProxyTlsConfig {
     curves: Vec<String>,
 }
 
-pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, BuildError> {
+pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TlsParts, BuildError> {
     let written: ProxyTlsConfig = build.parse(value)?;
     check_renegotiation(&written.renegotiation, build)?;
     let server_name = build.template(&written.server_name);
@@ -86,7 +86,7 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, Build
         insecure: written.insecure_skip_verify,
         certificate,
     };
-    Ok(Built { client, server_name, handshake_timeout, files: digest.finish() })
+    Ok(TlsParts { client, server_name, handshake_timeout, files: digest.finish() })
 }
 
 /// Reads the name of a managed certificate, in the form of the certificate's own names.

@@ -23,7 +23,7 @@ use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::upstream::ConnectionLimits;
 
 /// A compiled `transport`.
-pub(super) struct Built {
+pub(super) struct TransportParts {
     pub(super) carriage: Carriage,
     pub(super) transport: Arc<Transport>,
     /// The server name for TLS, if each request has its own.
@@ -94,7 +94,7 @@ struct KeepAliveConfig {
 /// Upper bound in bytes for the configured limit on response heads: a longer head could not be forwarded.
 const HEAD_BYTES_MAX: u32 = 1024 * 1024;
 
-pub(super) fn build(value: Option<&Value>, build: &mut Build<'_>) -> Result<Built, BuildError> {
+pub(super) fn build(value: Option<&Value>, build: &mut Build<'_>) -> Result<TransportParts, BuildError> {
     let none = Value::Object(serde_json::Map::new());
     let value = value.unwrap_or(&none);
     build.at("transport", |build| {
@@ -108,7 +108,7 @@ pub(super) fn build(value: Option<&Value>, build: &mut Build<'_>) -> Result<Buil
         let (transport, server_name, files) = read(value, &written, build)?;
         // A changed certificate under an unchanged file name must also close the connections.
         let key = format!("{value} {files:016x}");
-        Ok(Built { carriage: Carriage::Http, transport: Arc::new(transport), server_name, key })
+        Ok(TransportParts { carriage: Carriage::Http, transport: Arc::new(transport), server_name, key })
     })
 }
 

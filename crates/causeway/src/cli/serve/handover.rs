@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{SiteKind, service_manager};
-use crate::cli::environment::Environment;
+use crate::cli::environment::EnvironmentFiles;
 use crate::cli::source::{ConfigFlags, ConfigSource};
 
 /// Set for a process whose standard input is a handover.
@@ -295,7 +295,7 @@ impl Predecessor {
 
     /// Returns the running configuration, in place of one from a file.
     pub(crate) fn source(&self, flags: &ConfigFlags) -> anyhow::Result<(ConfigSource, SiteKind)> {
-        let environment = Arc::new(Environment::read(&flags.envfile)?);
+        let environment = Arc::new(EnvironmentFiles::read(&flags.envfile)?);
         let document = Document { name: self.name.clone(), text: self.config.to_string(), language: Language::Json };
         let site = if self.is_configured { SiteKind::Configured } else { SiteKind::Welcome };
         Ok((ConfigSource { document, environment, file: None, notes: Vec::new() }, site))

@@ -43,7 +43,7 @@ enum Inbound {
 /// The profiler's view of a call. It receives the begin and the end of each wait for the upstream, because an experiment that makes the
 /// upstream faster delays everything else during these waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
+enum UpstreamWait {
     /// The request's head is not sent.
     NotBegun,
     /// The call waits for the upstream, and the profiler has recorded that.
@@ -86,7 +86,7 @@ pub(super) struct UpstreamCall {
     since: Instant,
     /// For the profiler: the begin of the wait for the upstream.
     stamp: Stamp,
-    wait: Wait,
+    wait: UpstreamWait,
 }
 
 /// Returns the framing of a request's content.
@@ -147,26 +147,26 @@ impl UpstreamCall {
             began: clock::now(),
             since: clock::now(),
             stamp: Stamp::default(),
-            wait: Wait::NotBegun,
+            wait: UpstreamWait::NotBegun,
         }
     }
 
     /// The request's head is being written, if it was not before. `span` is the upstream's, while a profile runs.
     pub(super) fn begin_wait(&mut self, span: Option<Span>) {
-        if self.wait == Wait::NotBegun {
-            self.wait = Wait::Ended;
+        if self.wait == UpstreamWait::NotBegun {
+            self.wait = UpstreamWait::Ended;
             self.resume_wait(span);
         }
     }
 
     /// The call waits for the upstream (again), unless it is over. Reports the begin of the wait to the profiler.
     pub(super) fn resume_wait(&mut self, span: Option<Span>) {
-        if self.wait == Wait::Ended
+        if self.wait == UpstreamWait::Ended
             && !self.is_over()
             && let Some(span) = span
         {
             progress::called(&mut self.stamp, span);
-            self.wait = Wait::Reported;
+            self.wait = UpstreamWait::Reported;
         }
     }
 
@@ -178,15 +178,15 @@ impl UpstreamCall {
 
     /// Ends the wait for the upstream: `at` is the time at which the kernel received its bytes, or 0 if no bytes ended the wait.
     pub(super) fn end_wait(&mut self, at: u64) {
-        if self.wait == Wait::Reported {
-            self.wait = Wait::Ended;
+        if self.wait == UpstreamWait::Reported {
+            self.wait = UpstreamWait::Ended;
             progress::answered(self.stamp, at);
         }
     }
 
     /// Returns the begin of the present wait for the upstream.
     pub(super) fn stamp(&self) -> Option<Stamp> {
-        (self.wait == Wait::Reported).then_some(self.stamp)
+        (self.wait == UpstreamWait::Reported).then_some(self.stamp)
     }
 
     fn over(&mut self) {
@@ -337,7 +337,7 @@ impl UpstreamCall {
         }
         let length = if let BodyLength::Sized(bytes) = body { Some(bytes) } else { None };
         if tunnel {
-            self.wait = Wait::Tunnel;
+            self.wait = UpstreamWait::Tunnel;
         }
         self.inbound = if tunnel { Inbound::Tunnel } else { Inbound::Body };
         self.since = clock::now();

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::function;
 use super::program::{Arithmetic, Each, Node, Order};
 use super::time;
-use super::value::{Memory, Span, Value};
+use super::value::{Memory, Value, ValueRange};
 
 /// The reason that an evaluation yields no value.
 pub(super) enum Halt {
@@ -168,7 +168,7 @@ fn arithmetic(operator: Arithmetic, one: Value, other: Value, memory: &mut Memor
             memory.values.extend_from_within(one.range());
             memory.values.extend_from_within(other.range());
             memory.check()?;
-            return Ok(Value::List(Span::new(start..memory.values.len())));
+            return Ok(Value::List(ValueRange::new(start..memory.values.len())));
         }
         _ => {}
     }
@@ -258,7 +258,7 @@ impl Each {
             (None, Aggregate::All) => Ok(Value::Bool(true)),
             (None, Aggregate::ExistsOne) => Ok(Value::Bool(count == 1)),
             (None, Aggregate::Map | Aggregate::Filter) => {
-                Ok(Value::List(Span::new(kept.range().start..kept.range().start + count)))
+                Ok(Value::List(ValueRange::new(kept.range().start..kept.range().start + count)))
             }
         }
     }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::evaluate::{Evaluated, Halt, no_overload};
 use super::time;
-use super::value::{Memory, Span, Value};
+use super::value::{Memory, Value, ValueRange};
 
 pub(super) const ARGUMENTS_MAX: usize = 4;
 
@@ -165,7 +165,7 @@ pub(super) fn find(name: &str, form: CallForm, takes: &[Type]) -> Option<(Functi
     found.map(|overload| (overload.function, overload.gives))
 }
 
-fn text(value: Value) -> Result<Span, Halt> {
+fn text(value: Value) -> Result<ValueRange, Halt> {
     match value {
         Value::Text(span) => Ok(span),
         _ => no_overload(),
@@ -214,9 +214,9 @@ fn number_at(text: &[u8], place: usize) -> i64 {
 }
 
 /// A substring that shares the memory of `of`.
-fn part(of: Span, range: Range<usize>) -> Value {
+fn part(of: ValueRange, range: Range<usize>) -> Value {
     let start = of.range().start;
-    Value::Text(Span::new(start + range.start..start + range.end))
+    Value::Text(ValueRange::new(start + range.start..start + range.end))
 }
 
 impl Function {
@@ -381,7 +381,7 @@ fn join(list: Value, separator: Option<&Value>, memory: &mut Memory) -> Evaluate
         let item = text(memory.values[at])?;
         memory.append(item.range())?;
     }
-    Ok(Value::Text(Span::new(start..memory.text.len())))
+    Ok(Value::Text(ValueRange::new(start..memory.text.len())))
 }
 
 /// Returns the maximum number of replacements or parts. A negative number means no limit.
@@ -390,7 +390,7 @@ fn limit(argument: Option<&Value>) -> Result<usize, Halt> {
     Ok(usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-fn replace(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
+fn replace(span: ValueRange, arguments: &[Value], memory: &mut Memory) -> Evaluated {
     let (old, new) = (text(arguments[1])?, text(arguments[2])?);
     let mut left = limit(arguments.get(3))?;
     let start = memory.text.len();
@@ -408,7 +408,7 @@ fn replace(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
             from += length;
         }
         memory.append(from..end)?;
-        return Ok(Value::Text(Span::new(start..memory.text.len())));
+        return Ok(Value::Text(ValueRange::new(start..memory.text.len())));
     }
     while left > 0
         && let Some(at) = memchr::memmem::find(&memory.text[from..end], &memory.text[old.range()])
@@ -419,16 +419,16 @@ fn replace(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
         left -= 1;
     }
     memory.append(from..end)?;
-    Ok(Value::Text(Span::new(start..memory.text.len())))
+    Ok(Value::Text(ValueRange::new(start..memory.text.len())))
 }
 
-fn split(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
+fn split(span: ValueRange, arguments: &[Value], memory: &mut Memory) -> Evaluated {
     let separator = text(arguments[1])?;
     let limit = limit(arguments.get(2))?;
     let start = memory.values.len();
     let (mut from, end) = (span.range().start, span.range().end);
     let push = |range: Range<usize>, memory: &mut Memory| {
-        memory.values.push(Value::Text(Span::new(range)));
+        memory.values.push(Value::Text(ValueRange::new(range)));
         memory.check()
     };
     if limit > 0 {
@@ -450,5 +450,5 @@ fn split(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
             push(from..end, memory)?;
         }
     }
-    Ok(Value::List(Span::new(start..memory.values.len())))
+    Ok(Value::List(ValueRange::new(start..memory.values.len())))
 }

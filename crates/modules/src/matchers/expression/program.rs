@@ -9,7 +9,7 @@ use super::function::{self, CallForm, Function, Type};
 use super::syntax::{Expr, Tree};
 use super::time::{self, TimePart};
 use super::token::{CLOSE, OPEN};
-use super::value::{Span, Value};
+use super::value::{Value, ValueRange};
 use super::{ExpressionError, call};
 use crate::regexp::Regexp;
 
@@ -192,7 +192,7 @@ impl Compilation<'_, '_> {
     fn text(&mut self, text: &str) -> Node {
         let start = self.constants.len();
         self.constants.extend_from_slice(text.as_bytes());
-        Node::Constant(Value::Text(Span::new(start..self.constants.len())))
+        Node::Constant(Value::Text(ValueRange::new(start..self.constants.len())))
     }
 
     fn placeholder(&mut self, name: &str) -> Node {

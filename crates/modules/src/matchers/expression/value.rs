@@ -18,12 +18,12 @@ const STEPS_MAX: u32 = 128 * 1024;
 
 /// A range of bytes in [`Memory::text`], or of values in [`Memory::values`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct ValueRange {
     pub(super) start: u32,
     pub(super) end: u32,
 }
 
-impl Span {
+impl ValueRange {
     pub(super) fn new(range: Range<usize>) -> Self {
         let index = |at| u32::try_from(at).expect("an evaluation's memory is far below 4 GiB");
         Self { start: index(range.start), end: index(range.end) }
@@ -40,8 +40,8 @@ pub(super) enum Value {
     Bool(bool),
     Int(i64),
     Double(f64),
-    Text(Span),
-    List(Span),
+    Text(ValueRange),
+    List(ValueRange),
     Time(Timestamp),
     Duration(SignedDuration),
 }
@@ -77,20 +77,20 @@ impl Memory {
         self.values.shrink_to(values_max);
     }
 
-    pub(super) fn text(&self, span: Span) -> &[u8] {
+    pub(super) fn text(&self, span: ValueRange) -> &[u8] {
         &self.text[span.range()]
     }
 
-    pub(super) fn list(&self, span: Span) -> &[Value] {
+    pub(super) fn list(&self, span: ValueRange) -> &[Value] {
         &self.values[span.range()]
     }
 
     /// Appends a string and returns its span. Fails above the limit.
-    pub(super) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<Span, Halt> {
+    pub(super) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<ValueRange, Halt> {
         let start = self.text.len();
         write(&mut self.text);
         self.check()?;
-        Ok(Span::new(start..self.text.len()))
+        Ok(ValueRange::new(start..self.text.len()))
     }
 
     /// Fails above the limits. Must be called after each growth.
@@ -117,11 +117,11 @@ impl Memory {
     }
 
     /// Appends a list of nulls and returns its span. Fails above the limit.
-    pub(super) fn reserve(&mut self, length: usize) -> Result<Span, Halt> {
+    pub(super) fn reserve(&mut self, length: usize) -> Result<ValueRange, Halt> {
         let start = self.values.len();
         self.values.resize(start + length, Value::Null);
         self.check()?;
-        Ok(Span::new(start..start + length))
+        Ok(ValueRange::new(start..start + length))
     }
 
     /// Compares two values as CEL's `==`. Values of different types are unequal, except that numbers are compared by value.
@@ -152,7 +152,7 @@ impl Memory {
     }
 
     /// Returns the value of a placeholder that is a number or a boolean. An integer if possible.
-    pub(super) fn scalar(&self, span: Span) -> Value {
+    pub(super) fn scalar(&self, span: ValueRange) -> Value {
         let text = std::str::from_utf8(self.text(span)).unwrap_or_default();
         let value = match text {
             "true" => Some(Value::Bool(true)),

@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::super::address::Address;
 use super::super::transport::to_address;
 use crate::headers::is_of;
-use crate::regexp::Expression;
+use crate::regexp::RegularExpression;
 use crate::rendered::with_field_value;
 
 /// Caddy's defaults.
@@ -134,7 +134,7 @@ impl ActiveChecks {
         let body = build.at("body", |build| literal(&written.body, build))?.into_bytes();
         let expected_body = match &*written.expect_body {
             "" => None,
-            pattern => Some(build.at("expect_body", |build| Expression::build(pattern, build))?.regex),
+            pattern => Some(build.at("expect_body", |build| RegularExpression::build(pattern, build))?.regex),
         };
         let count = |written: i64| u32::try_from(written).unwrap_or(if written < 1 { 1 } else { u32::MAX }).max(1);
         Ok(Some(Self {

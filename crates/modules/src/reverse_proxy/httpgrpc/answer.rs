@@ -13,13 +13,13 @@ use causeway_pipeline::{BodyError, Call, Context, Frame, Maker, Sleep, Step, Wor
 
 use super::super::answer;
 use super::super::exchange::PendingCall;
-use super::HttpGrpc;
+use super::HttpGrpcOptions;
 use super::error::{GrpcError, fault_of};
 use super::stream;
 use crate::httpgrpc::lend::{Lease, Unary as _};
 
 /// Converts a call's response, whose head has been received, to the client's response.
-pub(in super::super) fn unwrap(cx: &mut Context, call: Call, asked: PendingCall, options: HttpGrpc) -> Step {
+pub(in super::super) fn unwrap(cx: &mut Context, call: Call, asked: PendingCall, options: HttpGrpcOptions) -> Step {
     if let Err(failed) = check(&call) {
         return Step::Fail(fault_of(cx, &asked, failed));
     }

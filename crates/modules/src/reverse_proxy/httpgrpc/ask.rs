@@ -11,9 +11,9 @@ use causeway_message::{Chunk, FieldValue, Head, Method, NameRef, StatusCode, nam
 use causeway_pipeline::{Body, BodyError, BodyPart, BodyStream, Call, Context, Fault, Reason};
 
 use super::super::backend::AddressPool;
-use super::HttpGrpc;
+use super::HttpGrpcOptions;
 use super::gather::Gathering;
-use crate::httpgrpc::stream::Framing;
+use crate::httpgrpc::stream::FramedContent;
 use crate::rendered::with_field_value;
 
 /// The tenant, which dskit's servers read from the call's metadata, not from the message.
@@ -26,7 +26,7 @@ pub(in super::super) fn wrap(
     call: &Call,
     content: Body,
     place: &AddressPool,
-    options: HttpGrpc,
+    options: HttpGrpcOptions,
 ) -> Result<Body, Fault> {
     let known = match &content {
         Body::Tunnel(_) => return Err(no_tunnel()),
@@ -63,7 +63,13 @@ pub(in super::super) fn wrap(
     })
 }
 
-fn stream(cx: &mut Context, call: &Call, content: Body, place: &AddressPool, options: HttpGrpc) -> Result<Body, Fault> {
+fn stream(
+    cx: &mut Context,
+    call: &Call,
+    content: Body,
+    place: &AddressPool,
+    options: HttpGrpcOptions,
+) -> Result<Body, Fault> {
     let head = encoded(cx, call, |head, out, scratch| encode_request_head(head, scratch, out))?;
     let now = cx.worker().now();
     fill(cx, call, place, options, STREAM_PATH, now)?;
@@ -73,7 +79,7 @@ fn stream(cx: &mut Context, call: &Call, content: Body, place: &AddressPool, opt
         Body::Empty => None,
         other => return Err(unspeakable(&other)),
     };
-    let content = content.map(|content| BodyPart::Stream(Box::new(Framing::new(content))));
+    let content = content.map(|content| BodyPart::Stream(Box::new(FramedContent::new(content))));
     Ok(Body::Parts([BodyPart::Chunk(head)].into_iter().chain(content).collect()))
 }
 
@@ -101,7 +107,7 @@ fn fill(
     cx: &mut Context,
     call: &Call,
     place: &AddressPool,
-    options: HttpGrpc,
+    options: HttpGrpcOptions,
     path: &str,
     now: Instant,
 ) -> Result<(), Fault> {
@@ -143,7 +149,7 @@ fn fill(
 }
 
 /// Returns the time limit for the upstream: the configured one, or the client's remaining time if that is shorter.
-fn time_left(cx: &Context, options: HttpGrpc, now: Instant) -> Result<Option<Duration>, Fault> {
+fn time_left(cx: &Context, options: HttpGrpcOptions, now: Instant) -> Result<Option<Duration>, Fault> {
     let Some(deadline) = cx.deadline() else { return Ok(options.timeout) };
     let left = deadline.saturating_duration_since(now);
     if left.is_zero() {

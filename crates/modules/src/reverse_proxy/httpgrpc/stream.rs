@@ -13,7 +13,7 @@ use causeway_pipeline::{BodyError, Call, Context, Fault, Frame, Maker, Reason, S
 
 use super::super::answer;
 use super::super::exchange::{self, PendingCall};
-use super::HttpGrpc;
+use super::HttpGrpcOptions;
 use super::error::{GrpcError, fault_of};
 use crate::httpgrpc::stream::frame_limits;
 
@@ -24,7 +24,7 @@ pub(super) fn unwrap(
     cx: &mut Context,
     call: Call,
     asked: PendingCall,
-    options: HttpGrpc,
+    options: HttpGrpcOptions,
     encoding: Encoding,
     sleep: Option<Sleep>,
 ) -> Step {
@@ -32,7 +32,7 @@ pub(super) fn unwrap(
     let mut decoder = Box::new(ResponseStreamDecoder::new(limits));
     decoder.begin(encoding);
     let worker = Rc::clone(cx.worker());
-    let content = Unframing { decoder, rest: Chunk::default(), trailers: None, left: None, worker };
+    let content = UnframedResponse { decoder, rest: Chunk::default(), trailers: None, left: None, worker };
     let heading = Heading { waited: Some((call, asked, content)), interims: 0, sleep };
     cx.wait(heading, |cx, (call, asked, headed)| match headed {
         Ok(content) => respond(cx, call, asked, content),
@@ -60,7 +60,7 @@ fn not_streamed(cx: &Context, asked: &PendingCall) -> Fault {
     Fault { status, reason: Reason::Text(words.into()) }
 }
 
-fn respond(cx: &mut Context, call: Call, asked: PendingCall, mut content: Unframing) -> Step {
+fn respond(cx: &mut Context, call: Call, asked: PendingCall, mut content: UnframedResponse) -> Step {
     content.left = content.decoder.head().fields().content_length().ok().flatten();
     std::mem::swap(&mut *call.head_mut(), content.decoder.head_mut());
     call.make_body(Box::new(content));
@@ -69,14 +69,14 @@ fn respond(cx: &mut Context, call: Call, asked: PendingCall, mut content: Unfram
 
 /// Waits for the response's head.
 struct Heading {
-    waited: Option<(Call, PendingCall, Unframing)>,
+    waited: Option<(Call, PendingCall, UnframedResponse)>,
     /// Number of interim responses so far.
     interims: u8,
     sleep: Option<Sleep>,
 }
 
 impl Future for Heading {
-    type Output = (Call, PendingCall, Result<Unframing, GrpcError>);
+    type Output = (Call, PendingCall, Result<UnframedResponse, GrpcError>);
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -106,7 +106,7 @@ impl Future for Heading {
 }
 
 /// The response's content, in frames.
-struct Unframing {
+struct UnframedResponse {
     decoder: Box<ResponseStreamDecoder>,
     /// The rest of a chunk that the decoder has not consumed.
     rest: Chunk,
@@ -116,7 +116,7 @@ struct Unframing {
     worker: Rc<dyn Worker>,
 }
 
-impl Unframing {
+impl UnframedResponse {
     fn poll_part(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Result<Option<StreamPart>, GrpcError>> {
         loop {
             match self.decoder.next(&mut self.rest, &mut || self.worker.take_block())? {
@@ -148,7 +148,7 @@ impl Unframing {
     }
 }
 
-impl Maker for Unframing {
+impl Maker for UnframedResponse {
     fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Ready(match ready!(self.poll_part(call, task)) {
             Ok(Some(StreamPart::Chunk(chunk))) => {

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::super::entry::TextList;
 use crate::pattern::Search;
-use crate::regexp::Expression;
+use crate::regexp::RegularExpression;
 
 /// Caddy's bounds on `multi_regexp`.
 pub(super) const OPERATIONS_MAX: usize = 50;
@@ -71,7 +71,7 @@ pub(super) struct OperationConfig {
 
 /// A regular expression, and the text for its matches.
 pub(super) struct Operation {
-    expression: Expression,
+    expression: RegularExpression,
     value: Box<[u8]>,
     /// Threads that log at once must not share a searcher's memory.
     searches: ArrayQueue<Search>,
@@ -135,7 +135,7 @@ impl Operation {
         if written.regexp.len() > PATTERN_BYTES_MAX {
             return Err(build.refuse(&*written.regexp, format!("a pattern of at most {PATTERN_BYTES_MAX} bytes")));
         }
-        let expression = Expression::build(&written.regexp, build)?;
+        let expression = RegularExpression::build(&written.regexp, build)?;
         Ok(Self { expression, value: written.value.as_bytes().into(), searches: ArrayQueue::new(SEARCHES_KEPT) })
     }
 }
