@@ -94,7 +94,7 @@ impl ListenerPlan {
             proxy_protocol: spec.proxy_protocol.clone(),
             redirect_bytes_max: spec.redirect_bytes_max,
             probes: spec.probes,
-            timeouts: spec.timeouts,
+            timeouts: spec.timeouts.bounded(),
             discard_bytes_max: spec.head.discard_bytes_max,
             offer: Rc::new(Offer::new(spec)),
         }

@@ -78,7 +78,15 @@ impl fmt::Display for StartError {
     }
 }
 
-impl std::error::Error for StartError {}
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Bind(error) => Some(&error.error),
+            Self::Tls(_) => None,
+            Self::System(error) => Some(error),
+        }
+    }
+}
 
 /// Checks the TLS policies of listeners without serving them.
 ///

@@ -365,7 +365,7 @@ impl Default for Http2 {
     }
 }
 
-/// Time limits for a peer; a connection that exceeds one is closed.
+/// Time limits for a peer; a connection that exceeds one is closed. [`Duration::MAX`] is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// From the first byte of a head to its last; 10 s.
@@ -378,6 +378,24 @@ pub struct Timeouts {
     pub keep_alive: Duration,
     /// After the last response, for the peer to read it and close; 2 s.
     pub linger: Duration,
+}
+
+impl Timeouts {
+    /// The longest limit, a century. A time cannot be added to a longer one, such as [`Duration::MAX`].
+    const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+    /// Returns these limits, each of them a century at most.
+    pub fn bounded(self) -> Self {
+        let bounded = |limit: Duration| limit.min(Self::LONGEST);
+        let of_transfer = |limit: TransferLimit| TransferLimit { idle: bounded(limit.idle), ..limit };
+        Self {
+            head: bounded(self.head),
+            body: of_transfer(self.body),
+            write: of_transfer(self.write),
+            keep_alive: bounded(self.keep_alive),
+            linger: bounded(self.linger),
+        }
+    }
 }
 
 impl Default for Timeouts {

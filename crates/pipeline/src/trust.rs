@@ -103,6 +103,7 @@ fn address(part: &[u8]) -> Option<IpAddr> {
 /// are dropped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Confusable {
+    keeps_all: bool,
     underscore: Vec<Expected>,
     dot: Vec<Expected>,
 }
@@ -124,7 +125,12 @@ impl Confusable {
         let all = |entries: &'w [String], separator| {
             entries.iter().map(|entry| Expected::parse(entry, separator).ok_or(&**entry)).collect::<Result<_, _>>()
         };
-        Ok(Self { underscore: all(underscore, '_')?, dot: all(dot, '.')? })
+        Ok(Self { keeps_all: false, underscore: all(underscore, '_')?, dot: all(dot, '.')? })
+    }
+
+    /// Keeps all names, for servers whose handlers are programs that compare names exactly.
+    pub fn keep_all() -> Self {
+        Self { keeps_all: true, ..Self::default() }
     }
 
     /// Removes the confusable names from a request's fields.
@@ -132,13 +138,13 @@ impl Confusable {
     pub(crate) fn drop_from(&self, fields: &mut FieldMap) {
         let strange = fields.unregistered().any(|name| name.bytes().any(|byte| matches!(byte, b'_' | b'.')));
         // The common case, in one pass without allocation: no name with `_` or `.`, and no expected names.
-        if strange || !self.is_default() {
+        if (strange || self.has_expected()) && !self.keeps_all {
             self.drop_slowly(fields);
         }
     }
 
-    fn is_default(&self) -> bool {
-        self.underscore.is_empty() && self.dot.is_empty()
+    fn has_expected(&self) -> bool {
+        !self.underscore.is_empty() || !self.dot.is_empty()
     }
 
     #[cold]

@@ -8,7 +8,7 @@ use std::error::Error;
 
 use bytes::Buf;
 use causeway_message::{Chunk, FieldMap, FieldValue, NameRef, StatusCode, names, syntax};
-use causeway_pipeline::Body;
+use causeway_pipeline::{Body, Frame};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 pub(crate) use outgoing::BodyStorage;
@@ -33,11 +33,17 @@ pub(crate) enum Length {
     Service,
 }
 
-/// Copies a service's fields. Each name replaces the fields set before; Set-Cookie and Vary are added to them.
+/// Copies a service's fields. Each name replaces the fields set before; Set-Cookie and Vary are added to them. Those that the service's
+/// Connection field names are about a connection that the service does not have (RFC 9110 §7.6.1): they are left out, but Upgrade, which
+/// announces a protocol to the client.
 pub(crate) fn put_fields(fields: &HeaderMap, length: Length, into: &mut FieldMap) {
     let mut before: Option<&HeaderName> = None;
+    let has_options = fields.contains_key(header::CONNECTION);
     for (spelled, value) in fields {
         if *spelled == header::CONTENT_LENGTH && length == Length::Content {
+            continue;
+        }
+        if has_options && *spelled != header::UPGRADE && is_option(spelled, fields) {
             continue;
         }
         let name = name(spelled);
@@ -50,6 +56,14 @@ pub(crate) fn put_fields(fields: &HeaderMap, length: Length, into: &mut FieldMap
             into.insert(name, value);
         }
     }
+}
+
+/// Returns whether the Connection fields name this field.
+#[cold]
+fn is_option(name: &HeaderName, fields: &HeaderMap) -> bool {
+    let options =
+        fields.get_all(header::CONNECTION).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    options.map(syntax::trim_ows).any(|option| option.eq_ignore_ascii_case(name.as_str().as_bytes()))
 }
 
 /// Appends a field. A `HeaderValue` contains valid bytes (RFC 9110 §5.5), except for possible whitespace at its ends.
@@ -85,6 +99,10 @@ where
             Body::Chunk(chunk)
         }
         First::Trailed(chunk, trailers) => Body::Stream(Box::new(Outgoing::trailed(place, chunk, trailers, places))),
+        // Trailers after no content.
+        First::Frame(frame @ Frame::Trailers(_)) => {
+            Body::Stream(Box::new(Outgoing::new(place, Some(frame), None, places)))
+        }
         First::Frame(frame) => Body::Stream(Box::new(Outgoing::new(place, Some(frame), len, places))),
         First::Failed(frame) => Body::Stream(Box::new(Outgoing::failed(place, frame, len, places))),
         First::Nothing => Body::Stream(Box::new(Outgoing::new(place, None, len, places))),
@@ -118,6 +136,23 @@ fn trailers(map: &HeaderMap) -> FieldMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // RFC 9110 §7.6.1.
+    #[test]
+    fn fields_of_the_services_connection_are_left_out() {
+        let mut map = HeaderMap::new();
+        for (name, value) in [("connection", "close, X-Hop"), ("connection", "upgrade , x-two"), ("x-hop", "1")] {
+            map.append(name, HeaderValue::from_static(value));
+        }
+        for (name, value) in [("x-two", "2"), ("upgrade", "h2c"), ("x-end", "3")] {
+            map.append(name, HeaderValue::from_static(value));
+        }
+        let mut fields = FieldMap::new();
+        put_fields(&map, Length::Content, &mut fields);
+        let mut names: Vec<_> = fields.iter().map(|(name, _)| name.as_str().to_ascii_lowercase()).collect();
+        names.dedup();
+        assert_eq!(names, ["connection", "upgrade", "x-end"]);
+    }
 
     // RFC 9110 §5.5; the values of one name stay together and in order.
     #[test]

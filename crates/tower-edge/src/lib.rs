@@ -23,7 +23,9 @@ mod upgrade;
 
 pub use body::{EdgeBody, EdgeBodyError};
 pub use causeway_engine::certificate::CertifiedKey;
-pub use causeway_engine::{Certificates, ObtainedCertificate, SessionTickets, SoughtCertificate};
+pub use causeway_engine::{
+    BindError, Certificates, ObtainedCertificate, SessionTickets, SoughtCertificate, StartError,
+};
 pub use causeway_pipeline::{
     BodyError, ClientAuthenticationMode, HeadLimits, Http2, Protocols, ProxyPolicy, ProxyProtocol, Timeouts,
     TransferLimit,

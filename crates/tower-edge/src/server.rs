@@ -11,7 +11,7 @@ use causeway_engine::certificate::{self, CertificateDer, CertifiedKey, PemObject
 use causeway_engine::{BlockingSpec, Certificates, Engine, EngineSpec, StartError};
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{
-    Build, ClientAuthentication, ClientAuthenticationMode, HeadLimits, Http2, ListenAddress, ListenerSpec,
+    Build, ClientAuthentication, ClientAuthenticationMode, Confusable, HeadLimits, Http2, ListenAddress, ListenerSpec,
     ListeningSocket, Plan, Protocols, ProxyProtocol, Registry, ServerId, Timeouts, TlsPolicy, TlsSpec, UnixAddress,
 };
 use serde_json::{Value, json};
@@ -98,7 +98,7 @@ pub enum ServeError {
         /// The cause.
         problem: String,
     },
-    /// The engine did not start, for example because an address is in use.
+    /// The engine did not start. [`StartError::Bind`] has the system's error, for example that an address is in use.
     Start(StartError),
 }
 
@@ -119,7 +119,8 @@ impl fmt::Display for ServeError {
 impl std::error::Error for ServeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Start(error) => Some(error),
+            // The text is that of the engine's error, so the next one is its source.
+            Self::Start(error) => error.source(),
             _ => None,
         }
     }
@@ -271,6 +272,12 @@ impl Builder {
             let expected = format!("a number from {} to {}", range.start(), range.end());
             return Err(ServeError::Setting { name, found: found.into(), expected });
         }
+        let Protocols { http1, http2, http2_clear, http2_upgrade: _ } = self.protocols;
+        let can_serve = if self.tls.is_some() { http1 || http2 } else { http1 || http2_clear };
+        if !can_serve {
+            let expected = "one version at least, for connections with TLS or without".to_owned();
+            return Err(ServeError::Setting { name: "protocols", found: 0, expected });
+        }
         match self.workers {
             Some(0) => Err(ServeError::Setting { name: "workers", found: 0, expected: "one at least".to_owned() }),
             _ => Ok(()),
@@ -290,7 +297,9 @@ fn plan<S: Servable>(service: S, handler: &Value) -> (Arc<Plan>, ServerId) {
     register(&mut registry, "tower", service);
     let mut build = Build::new(&registry);
     let routes = json!([{ "handle": [handler] }]);
-    let server = build.server(&ServerSpec::new("tower", &routes)).expect("one route of a registered handler");
+    // A service compares names exactly, and gRPC's metadata may have `_` and `.`.
+    let spec = ServerSpec { confusable: Confusable::keep_all(), ..ServerSpec::new("tower", &routes) };
+    let server = build.server(&spec).expect("one route of a registered handler");
     (Arc::new(build.finish()), server)
 }
 

@@ -10,10 +10,12 @@
 //! For such requests this costs two tasks, and two copies of each byte. Any other response ends the in-memory
 //! connection, and is sent as usual.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
-use std::future::poll_fn;
-use std::pin::Pin;
+use std::future::{Future as _, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 
@@ -32,6 +34,9 @@ use tokio::sync::oneshot;
 use crate::answer::{self, Length};
 use crate::body::EdgeBody;
 use crate::edge::{ConnectionFacts, EdgeState, Servable, failed, when_ready};
+
+/// The number of fields that hyper accepts by default, without an allocation for them.
+const HYPER_FIELDS_MAX: usize = 100;
 
 /// Bytes buffered in each direction; more than a request head has.
 const PIPE_BYTES: usize = 64 * 1024;
@@ -54,7 +59,8 @@ fn enter_upgrade<S: Servable>(id: StateId<EdgeState<S>>, told: ConnectionFacts, 
     let (teller, answer) = oneshot::channel();
     let mut extensions = Extensions::new();
     state.insert_facts(told, cx, &mut extensions);
-    cx.worker().spawn(Box::pin(serve(theirs, state.clone_service(), extensions, teller)));
+    let fields = cx.head().fields().len();
+    cx.worker().spawn(Box::pin(serve(theirs, fields, state.clone_service(), extensions, teller)));
     let head = bytes(cx.head());
     Some(cx.wait(exchange::<S>(ours, head, answer), move |cx, outcome| match outcome {
         Some(UpgradeOutcome::Switched(fields, pipe)) => switch(cx, &fields, pipe),
@@ -63,6 +69,8 @@ fn enter_upgrade<S: Servable>(id: StateId<EdgeState<S>>, told: ConnectionFacts, 
             Step::Respond(generation.state(id).answer(cx, answer))
         }
         Some(UpgradeOutcome::Answered(Err(error))) => failed(error.into()),
+        // In the exchange, where the engine handles it as a panic of any handler.
+        Some(UpgradeOutcome::Panicked(panic)) => resume_unwind(panic),
         None => {
             let reason = Reason::Text("hyper did not accept the upgrade request".into());
             Step::Fail(Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason })
@@ -98,6 +106,8 @@ enum ServiceResponse<S: Servable> {
     /// A 101, with these fields.
     Switch(HeaderMap),
     Other(ServiceResult<S>),
+    /// None: the service panicked, with this payload.
+    Panic(Box<dyn Any + Send>),
 }
 
 /// Ends the in-memory connection when it is no longer needed.
@@ -112,9 +122,10 @@ impl fmt::Display for Over {
 
 impl std::error::Error for Over {}
 
-/// Serves hyper's end: one request, then the upgraded connection if there is one.
+/// Serves hyper's end: one request of this many fields, then the upgraded connection if there is one.
 async fn serve<S: Servable>(
     theirs: DuplexStream,
+    fields: usize,
     service: S,
     extensions: Extensions,
     teller: oneshot::Sender<ServiceResponse<S>>,
@@ -127,7 +138,18 @@ async fn serve<S: Servable>(
             let (service, extensions, teller) = first.ok_or(Over)?;
             let mut request = request.map(|_| EdgeBody::empty());
             request.extensions_mut().extend(extensions);
-            let answer = when_ready(service, request).await;
+            let mut answer = pin!(when_ready(service, request));
+            let polled = poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(task))) {
+                Ok(poll) => poll.map(Ok),
+                Err(panic) => Poll::Ready(Err(panic)),
+            });
+            let answer = match polled.await {
+                Ok(answer) => answer,
+                Err(panic) => {
+                    let _ = teller.send(ServiceResponse::Panic(panic));
+                    return Err(Over);
+                }
+            };
             match answer {
                 Ok(answer) if answer.status() == http::StatusCode::SWITCHING_PROTOCOLS => {
                     // Copied for the exchange: hyper consumes the response to create the tunnel.
@@ -143,7 +165,11 @@ async fn serve<S: Servable>(
             }
         }
     });
-    let connection = http1::Builder::new().serve_connection(TokioIo::new(theirs), service).with_upgrades();
+    let mut hyper = http1::Builder::new();
+    if fields > HYPER_FIELDS_MAX {
+        hyper.max_headers(fields);
+    }
+    let connection = hyper.serve_connection(TokioIo::new(theirs), service).with_upgrades();
     // The exchange sees a failure as a missing response, or as the end of the tunnel.
     let _ = connection.await;
 }
@@ -152,6 +178,7 @@ async fn serve<S: Servable>(
 enum UpgradeOutcome<S: Servable> {
     Switched(HeaderMap, Pipe),
     Answered(ServiceResult<S>),
+    Panicked(Box<dyn Any + Send>),
 }
 
 /// Our end of the tunnel.
@@ -171,6 +198,7 @@ async fn exchange<S: Servable>(
     ours.write_all(&head).await.ok()?;
     match answer.await.ok()? {
         ServiceResponse::Other(answer) => Some(UpgradeOutcome::Answered(answer)),
+        ServiceResponse::Panic(panic) => Some(UpgradeOutcome::Panicked(panic)),
         ServiceResponse::Switch(fields) => {
             let first = behind_head(&mut ours).await?;
             Some(UpgradeOutcome::Switched(fields, Pipe { stream: ours, first }))

@@ -263,13 +263,14 @@ fn the_first_read_of_a_body_sends_continue() {
 fn trailers_in_both_directions() {
     async fn swap(request: Request) -> Response {
         let is_announced = request.uri().path() == "/announced";
+        let is_empty = request.uri().path() == "/empty";
         let whole = request.into_body().collect().await.unwrap();
         let mut trailers = whole.trailers().cloned().unwrap_or_default();
         trailers.insert("x-length", HeaderValue::from(whole.to_bytes().len()));
         // Framing fields must not be trailers.
         trailers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("9"));
-        let body =
-            http_body_util::Full::new(Bytes::from_static(b"content")).with_trailers(async { Some(Ok(trailers)) });
+        let content = if is_empty { &b""[..] } else { b"content" };
+        let body = http_body_util::Full::new(Bytes::from_static(content)).with_trailers(async { Some(Ok(trailers)) });
         let mut answer = Response::new(Body::new(body));
         if is_announced {
             answer.headers_mut().insert(header::TRAILER, HeaderValue::from_static("x-length"));
@@ -277,13 +278,13 @@ fn trailers_in_both_directions() {
         answer
     }
     let running = start(Router::new().route("/{*rest}", any(swap)));
-    for path in ["/announced", "/at-once"] {
+    for (path, content) in [("/announced", "content"), ("/at-once", "content"), ("/empty", "")] {
         let mut client = client(&running);
         client.send(format!(
             "POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 6\r\n\r\n"
         ));
         let answer = client.answer();
-        assert_eq!(answer.text(), "content");
+        assert_eq!(answer.text(), content, "{path}");
         let mut trailers: Vec<_> = answer.trailers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
         trailers.sort();
         assert_eq!(trailers, ["x-length: 3", "x-sum: 6"]);
@@ -438,4 +439,17 @@ fn responses_to_pipelined_requests_are_in_order() {
         order.lock().unwrap().push(client.answer().text().to_owned());
     }
     assert_eq!(*order.lock().unwrap(), ["/slow", "/a", "/b"]);
+}
+
+// A service compares names exactly, and gRPC's metadata may have these characters.
+#[test]
+fn names_with_underscores_and_dots() {
+    async fn list(request: Request) -> String {
+        let names = request.headers().keys().map(http::HeaderName::as_str);
+        names.filter(|name| name.contains(['_', '.'])).collect::<Vec<_>>().join(" ")
+    }
+    let running = start(Router::new().route("/", any(list)));
+    let mut client = client(&running);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nX_U: 1\r\nX.D: 2\r\n\r\n");
+    assert_eq!(client.answer().text(), "x_u x.d");
 }

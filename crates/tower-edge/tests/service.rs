@@ -19,7 +19,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use support::{TestClient, block_on, builder, client, start, until};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tower_edge::EdgeBody;
+use tower_edge::{EdgeBody, Timeouts, TransferLimit};
 use tower_service::Service;
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Full<Bytes>>, io::Error>>>>;
@@ -270,4 +270,67 @@ fn serving_ends_with_its_signal() {
     shut_down.send(()).unwrap();
     served.join().unwrap().unwrap();
     assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err());
+}
+
+/// Longer than a tick of the timer wheel.
+const SHORT: Duration = Duration::from_millis(300);
+
+/// Responds after three times [`SHORT`], to "/read" with the content that it reads then.
+async fn late(request: axum::extract::Request) -> Bytes {
+    tokio::time::sleep(SHORT * 3).await;
+    if request.uri().path() != "/read" {
+        return Bytes::from_static(b"late");
+    }
+    axum::body::to_bytes(request.into_body(), 100).await.unwrap_or_else(|_| Bytes::from_static(b"failed"))
+}
+
+fn with_body_limit(idle: Duration) -> tower_edge::Running {
+    let body = TransferLimit { idle, bytes_per_second: None };
+    let limits = Timeouts { body, ..Timeouts::default() };
+    builder().timeouts(limits).start(Router::new().route("/{*rest}", axum::routing::any(late))).unwrap()
+}
+
+// The late body is of no use to a service that does not read it; its response is sent, and is the last one.
+#[test]
+fn a_body_that_stalls_does_not_cost_a_late_response() {
+    let running = with_body_limit(SHORT);
+    for expectation in ["", "Expect: 100-continue\r\n"] {
+        let mut client = client(&running);
+        client.send(format!("POST /unread HTTP/1.1\r\nHost: a\r\n{expectation}Content-Length: 3\r\n\r\n"));
+        let answer = client.answer();
+        assert_eq!((answer.text(), answer.closes()), ("late", true), "{expectation}");
+        client.closed();
+    }
+}
+
+// RFC 9110 §10.1.1: the client waits for the 100 (Continue), so it is not late.
+#[test]
+fn the_body_limit_begins_with_the_100() {
+    let running = with_body_limit(SHORT);
+    let mut client = client(&running);
+    client.send("POST /read HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+    assert_eq!(client.head().status, 100);
+    client.send("abc");
+    assert_eq!(client.answer().text(), "abc");
+}
+
+// `Duration::MAX` is no limit.
+#[test]
+fn limits_without_end() {
+    let transfer = TransferLimit { idle: Duration::MAX, bytes_per_second: None };
+    let limits = Timeouts {
+        head: Duration::MAX,
+        body: transfer,
+        write: transfer,
+        keep_alive: Duration::MAX,
+        linger: Duration::MAX,
+    };
+    let running = builder().timeouts(limits).start(Router::new().fallback(async |body: Bytes| body)).unwrap();
+    let mut client = client(&running);
+    for part in ["POST / HTTP/1.1\r\n", "Host: a\r\nContent-Length: 4\r\n\r\n", "ab", "cd"] {
+        client.send(part);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(client.answer().text(), "abcd");
+    assert_eq!(client.get("/").status, 200);
 }

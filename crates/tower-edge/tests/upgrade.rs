@@ -14,9 +14,10 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::{HeaderValue, StatusCode, header};
-use support::{RequestKind, block_on, client, start, until};
+use support::{RequestKind, block_on, builder, client, start, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_tungstenite::tungstenite::{Error, Message};
+use tower_edge::HeadLimits;
 
 /// Sends a greeting, then echoes in capitals.
 async fn capitals(mut request: Request) -> Response {
@@ -81,6 +82,33 @@ fn a_refused_upgrade_gets_an_ordinary_response() {
     client.send(format!("{ASK}capitals\r\nContent-Length: 2\r\n\r\nab").replacen("GET", "POST", 1));
     assert_eq!(client.answer().status, 500, "101 without a protocol is a fault");
     assert_eq!(client.get("/p").status, 426);
+}
+
+// A panic is a 500, and ends its connection.
+#[test]
+fn a_service_that_panics() {
+    async fn panics(request: Request) -> Response {
+        assert!(!request.headers().contains_key("x-panic"), "as a test wants it");
+        "calm".into_response()
+    }
+    let running = start(Router::new().route("/p", any(panics)));
+    let mut client = client(&running);
+    client.send(format!("{ASK}capitals\r\nX-Panic: 1\r\n\r\n"));
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.closes()), (500, true));
+    client.closed();
+    assert_eq!(running.engine().panics(), 1);
+}
+
+// As many fields as `head_limits` allows, beyond hyper's default.
+#[test]
+fn many_fields() {
+    let limits = HeadLimits { fields_max: 300, ..HeadLimits::default() };
+    let running = builder().head_limits(limits).start(Router::new().route("/p", any(capitals))).unwrap();
+    let mut client = client(&running);
+    let fields: String = (0..250).map(|number| format!("\r\nX-{number}: 1")).collect();
+    client.send(format!("{ASK}capitals{fields}\r\n\r\n"));
+    assert_eq!(client.answer_to(RequestKind::Tunnel).status, 101);
 }
 
 #[test]

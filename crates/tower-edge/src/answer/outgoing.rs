@@ -180,7 +180,12 @@ where
             (None, _) if std::mem::take(&mut self.has_failed) => return Poll::Ready(Some(Err(BodyError::Source))),
             (None, Some(place)) => match pull(place, task) {
                 Poll::Ready(Some(Ok(frame))) => frame,
-                other => return other,
+                end => {
+                    if matches!(end, Poll::Ready(None)) && self.left.is_some_and(|left| left > 0) {
+                        tracing::error!("a service's content is shorter than its Content-Length");
+                    }
+                    return end;
+                }
             },
             (None, None) => return Poll::Ready(None),
         };

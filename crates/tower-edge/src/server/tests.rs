@@ -23,6 +23,13 @@ fn errors_of_invalid_settings() {
         "stream_window_bytes: found 4294967295, expected a number from 0 to 2147483647",
     );
     refused(listen().workers(0), "workers: found 0, expected one at least");
+    let none = Protocols { http1: false, http2: true, http2_clear: false, http2_upgrade: true };
+    refused(listen().protocols(none), "protocols: found 0, expected one version at least");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    refused(builder().listen(taken.local_addr().unwrap().to_string()), "listening on 127.0.0.1:");
+    let taken = || builder().listen(taken.local_addr().unwrap().to_string());
+    refused(taken(), "listening on 127.0.0.1:");
+    // A program finds the system's error without reading the text.
+    let error = taken().start(axum::Router::<()>::new()).err().expect("a refusal");
+    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    assert_eq!(source.expect("the system's error").kind(), std::io::ErrorKind::AddrInUse);
 }

@@ -223,6 +223,11 @@ impl Exchange {
         !self.sending.has_begun() && self.cx.is_waiting()
     }
 
+    /// Returns whether the request's body has failed, and a handler that may not need it waits.
+    pub(crate) fn is_without_body(&self) -> bool {
+        self.inbound == Inbound::Failed && self.is_waiting()
+    }
+
     /// Returns whether a handler waits, or the source of the response's content. A tunnel's source may wait for any time.
     pub(crate) fn is_stalled(&self) -> bool {
         self.is_waiting() || !self.is_tunnel && self.sending.awaits_source()
