@@ -24,7 +24,7 @@ mod trusted;
 mod wrappers;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -418,6 +418,7 @@ fn serve(
     build: &mut Build<'_>,
 ) -> Result<Served, PlanError> {
     let Surroundings { logs, ports, tls, loaded, others } = *surroundings;
+    check_addresses(&servers, build)?;
     let policies: Vec<_> = servers.iter_mut().map(|server| server.policies.take()).collect();
     let mut sites: Vec<_> = servers
         .iter()
@@ -450,6 +451,25 @@ fn serve(
     }
     let https::Arranged { managed, public, on_demand, .. } = arranged;
     Ok(Served { listeners, managed, public, on_demand })
+}
+
+/// Refuses an address that two servers have, or one server twice.
+fn check_addresses(servers: &[Prepared<'_>], build: &mut Build<'_>) -> Result<(), BuildError> {
+    let mut owners = HashMap::new();
+    for server in servers {
+        for (index, sockets) in server.listen.iter().enumerate() {
+            // The system chooses another port for each port 0.
+            for socket in sockets.iter().filter(|socket| socket.port() != Some(0)) {
+                if let Some(owner) = owners.insert(socket, server.name) {
+                    let expected = format!("an address that is not taken; the server '{owner}' has it");
+                    return build.at(format!("apps.http.servers.{}.listen[{index}]", server.name), |build| {
+                        Err(build.refuse(socket.to_string(), expected))
+                    });
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the JSON of all handlers of this kind, at any depth.

@@ -14,7 +14,7 @@ use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_pipeline::{TlsPolicy, TlsSpec};
+use causeway_pipeline::{TlsMatchers, TlsPolicy, TlsSpec};
 use rustls::ClientConfig;
 
 use support::tls::{Authority, Store, TlsClient, VERSIONS, connect};
@@ -22,6 +22,11 @@ use support::{Setup, TestServer};
 
 /// Short enough for fast tests, and longer than one tick of the timer wheel.
 const SHORT: Duration = Duration::from_millis(300);
+
+/// Conditions that handshakes with one of these names meet.
+fn named(names: &[&str]) -> TlsMatchers {
+    TlsMatchers { server_names: names.iter().map(|name| (*name).to_owned()).collect(), ..TlsMatchers::default() }
+}
 
 /// A server with the given policies and a certificate for `test`.
 struct TlsServerFixture {

@@ -92,9 +92,9 @@ struct ReverseProxyConfig {
     flush_interval: Option<DurationConfig>,
     stream_timeout: Option<DurationConfig>,
     stream_close_delay: Option<DurationConfig>,
-    /// Accepted without effect: data is forwarded in the blocks that it was read into.
-    #[serde(default, rename = "stream_buffer_size")]
-    _stream_buffer_size: i64,
+    /// Accepted without effect.
+    #[serde(default)]
+    stream_buffer_size: i64,
     #[serde(default)]
     verbose_logs: bool,
     #[serde(default)]
@@ -159,6 +159,9 @@ struct ReverseProxy {
 /// If an option is unknown, invalid, or not supported by this version.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let mut written: ReverseProxyConfig = build.parse(value)?;
+    if written.stream_buffer_size > 0 {
+        build.note_unused("stream_buffer_size", "data is forwarded in the blocks that it was read into");
+    }
     let transport = transport::build(present(value, "transport", &written.transport), build)?;
     let dynamic = build_dynamic(value, &mut written, &transport, build)?;
     let checks = build_checks(value, &written, &transport, build)?;

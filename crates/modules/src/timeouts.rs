@@ -19,8 +19,8 @@ struct TimeoutsConfig {
     #[serde(default)]
     write_min_rate: i64,
     /// Ignored: the kernel accepts parts of a write, and each is progress.
-    #[serde(default, rename = "max_write_chunk")]
-    _max_write_chunk: i64,
+    #[serde(default)]
+    max_write_chunk: i64,
 }
 
 struct TransferTimeouts {
@@ -34,6 +34,9 @@ struct TransferTimeouts {
 /// A rate without a time, an unknown option, or a duration that is none.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: TimeoutsConfig = build.parse(value)?;
+    if written.max_write_chunk > 0 {
+        build.note_unused("max_write_chunk", "each part of a write that the kernel accepts is progress");
+    }
     let body = limit(("read_timeout", &written.read_timeout), ("read_min_rate", written.read_min_rate), build)?;
     let write = limit(("write_timeout", &written.write_timeout), ("write_min_rate", written.write_min_rate), build)?;
     Ok(Box::new(TransferTimeouts { body, write }))

@@ -48,6 +48,9 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         } else if name == NAMES && value.is_null() {
             // `log_name` without names.
             continue;
+        } else if let Some(number) = value.as_f64() {
+            // As Caddy prints a number of JSON: as a float, and never with an exponent.
+            number.to_string()
         } else {
             build.at(&name, |build| build.parse::<Weak>(&value))?.0
         };
@@ -72,5 +75,26 @@ impl Handler for Vars {
             cx.set_recorded(recorded);
         }
         Step::Next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_pipeline::Registry;
+    use causeway_testkit::{Kit, Request};
+    use serde_json::json;
+
+    // As Caddy prints them.
+    #[test]
+    fn numbers() {
+        let vars =
+            json!({ "handler": "vars", "a": 12_345_678_901_234_567_890_u64, "b": 1e21, "c": 1e-7, "d": 5, "e": -1.5 });
+        let body = "{http.vars.a} {http.vars.b} {http.vars.c} {http.vars.d} {http.vars.e}";
+        let routes = json!([{ "handle": [vars, { "handler": "static_response", "body": body }] }]);
+        let mut registry = Registry::default();
+        crate::register(&mut registry);
+        let mut kit = Kit::new(&registry, &routes);
+        let want = "12345678901234567000 1000000000000000000000 0.0000001 5 -1.5";
+        assert_eq!(kit.send(&Request::get("/")).text(), want);
     }
 }

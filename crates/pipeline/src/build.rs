@@ -132,7 +132,7 @@ pub enum Problem {
     Shape(String),
     /// A module rejected the value.
     Value {
-        /// The invalid value.
+        /// The invalid value. [`Display`](fmt::Display) hides what may be secret in it.
         found: String,
         /// A description of valid values.
         expected: Cow<'static, str>,
@@ -155,7 +155,7 @@ impl fmt::Display for Problem {
             Self::Value { found, expected } => {
                 f.write_str("found '")?;
                 // Escape control characters: the error is one line, and an expression may have several.
-                for char in found.chars() {
+                for char in without_secrets(found).chars() {
                     if char.is_control() { write!(f, "{}", char.escape_default())? } else { f.write_char(char)? }
                 }
                 write!(f, "', expected {expected}")
@@ -273,6 +273,12 @@ impl<'r> Build<'r> {
         }
     }
 
+    /// Adds the warning that a member of the current value has no effect, and why.
+    pub fn note_unused(&mut self, key: &str, reason: &str) {
+        let at = self.location();
+        self.note(format!("{at}.{key}: has no effect: {reason}"));
+    }
+
     /// Removes and returns the warnings so far.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
@@ -322,10 +328,9 @@ impl<'r> Build<'r> {
         path
     }
 
-    /// Creates an error at the current location for a value that a module rejects. Members of objects, elements of lists and a URL's
-    /// credentials may be secrets: they are not shown, as the error goes to logs and to clients of the admin API.
+    /// Creates an error at the current location for a value that a module rejects.
     pub fn refuse(&self, found: impl Into<String>, expected: impl Into<Cow<'static, str>>) -> BuildError {
-        self.error(Problem::Value { found: without_secrets(found.into()), expected: expected.into() })
+        self.error(Problem::Value { found: found.into(), expected: expected.into() })
     }
 
     /// Deserialises a module's JSON. An unknown field is an error if the type has `deny_unknown_fields`; the
@@ -675,17 +680,18 @@ impl<'r> Build<'r> {
     }
 }
 
-/// Replaces the content of a JSON object or list, and the part of a URL before its host.
-fn without_secrets(text: String) -> String {
-    match serde_json::from_str::<Value>(&text) {
-        Ok(Value::Object(members)) if !members.is_empty() => return "{…}".to_owned(),
-        Ok(Value::Array(elements)) if !elements.is_empty() => return "[…]".to_owned(),
+/// Replaces the content of a JSON object or list, and the part of a URL before its host. They may be secrets, and an error goes to logs and
+/// to clients of the admin API.
+fn without_secrets(text: &str) -> Cow<'_, str> {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(members)) if !members.is_empty() => return "{…}".into(),
+        Ok(Value::Array(elements)) if !elements.is_empty() => return "[…]".into(),
         _ => {}
     }
     let credentials = text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)));
     match credentials {
-        Some((scheme, host)) => format!("{scheme}://…@{host}"),
-        None => text,
+        Some((scheme, host)) => format!("{scheme}://…@{host}").into(),
+        None => text.into(),
     }
 }
 

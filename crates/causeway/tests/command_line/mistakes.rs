@@ -374,6 +374,22 @@ fn roots_that_cannot_be_read() {
     }
 }
 
+// Nothing is skipped in silence: Caddy's sizes of buffers and chunks are accepted, and named.
+#[test]
+fn settings_without_effect() {
+    let options = "{\n\tservers {\n\t\ttimeouts {\n\t\t\twrite 10s\n\t\t\twrite_max_chunk 4096\n\t\t}\n\t}\n}\n";
+    let transport = "\t\ttransport http {\n\t\t\tread_buffer 4k\n\t\t\twrite_buffer 8k\n\t\t}\n";
+    let proxy = format!("\treverse_proxy localhost:1 {{\n\t\tstream_buffer_size 4k\n{transport}\t}}\n");
+    let folder = Folder::with(&[("Caddyfile", &format!("{options}:8080 {{\n{proxy}}}\n"))]);
+    let output = folder.output(&["validate"]);
+    let printed = String::from_utf8(output.stderr).unwrap();
+    let keys = ["max_write_chunk", "stream_buffer_size", "transport.read_buffer_size", "transport.write_buffer_size"];
+    for (line, key) in printed.lines().zip(keys) {
+        assert!(line.starts_with("Warning: ") && line.contains(&format!(".{key}: has no effect: ")), "{line}");
+    }
+    assert_eq!(printed.lines().count(), keys.len(), "{printed}");
+}
+
 #[test]
 fn an_invalid_environment_file() {
     let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n"), ("env", "A=1\nB\n")]);

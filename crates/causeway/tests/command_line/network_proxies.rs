@@ -5,6 +5,8 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use causeway_testkit::ports::free_port;
+
 use crate::client::get;
 use crate::process::{Folder, ServerProcess};
 
@@ -152,4 +154,15 @@ fn a_socks5_proxy() {
     assert_eq!(double.requests(), [&*address]);
     let server = proxy(&format!("socks5://user:wrong@localhost:{}", double.port), &address, "");
     assert_eq!(get(server.port(), "/").status, 502);
+}
+
+/// The message names the proxy, as the upstream itself may be in order.
+#[test]
+fn a_proxy_that_is_down() {
+    let upstream = Folder::with(&[("Caddyfile", ":0 {\n\trespond plain\n}\n")]).start(&["run"]);
+    let down = format!("127.0.0.1:{}", free_port());
+    let mut server = proxy(&format!("http://{down}"), &format!("https://localhost:{}", upstream.port()), "");
+    assert_eq!(get(server.port(), "/").status, 502);
+    let line = server.line_with("the network proxy");
+    assert!(line.contains(&format!("the network proxy: {down}: connecting: connection refused")), "{line}");
 }

@@ -9,7 +9,7 @@ mod selection;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use causeway_pipeline::{Build, BuildError, Protocols, TlsPolicy, TlsVersion};
+use causeway_pipeline::{Build, BuildError, Protocols, TlsMatchers, TlsPolicy, TlsVersion};
 use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::Value;
@@ -60,6 +60,8 @@ struct PolicyMatchersConfig {
     remote_ip: Option<RemoteIpConfig>,
     #[serde(default)]
     local_ip: Option<LocalIpConfig>,
+    #[serde(default)]
+    not: Vec<PolicyMatchersConfig>,
 }
 
 #[derive(Deserialize)]
@@ -95,9 +97,9 @@ impl ConnectionPolicyConfig {
         refuse("handshake_context", &self.handshake_context, build)?;
         let mut policy = TlsPolicy { drop: self.drop, ..TlsPolicy::default() };
         if let Some(matchers) = &self.matchers {
-            let meets = build.at("match", |build| matchers.read(&mut policy, build))?;
-            if meets == Meets::NoName {
-                return Ok(None);
+            match build.at("match", |build| matchers.read(build))? {
+                Some(matchers) => policy.matchers = matchers,
+                None => return Ok(None),
             }
         }
         if let Some(selection) = &self.certificate_selection {
@@ -156,31 +158,30 @@ impl ConnectionPolicyConfig {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Meets {
-    SomeName,
-    NoName,
-}
-
 impl PolicyMatchersConfig {
-    fn read(&self, policy: &mut TlsPolicy, build: &mut Build<'_>) -> Result<Meets, BuildError> {
+    /// Converts the matchers to the engine's form; `None` if no connection can match them.
+    fn read(&self, build: &mut Build<'_>) -> Result<Option<TlsMatchers>, BuildError> {
         refuse("sni_regexp", &self.sni_regexp, build)?;
+        let mut matchers = TlsMatchers::default();
         if let Some(names) = &self.sni {
-            policy.server_names = names.iter().map(|name| ascii(name, build)).collect::<Result<_, _>>()?;
+            matchers.server_names = names.iter().map(|name| ascii(name, build)).collect::<Result<_, _>>()?;
         }
         if let Some(remote) = &self.remote_ip {
             build.at("remote_ip", |build| {
-                policy.remote_ranges = ranges("ranges", &remote.ranges, build)?;
-                policy.remote_ranges_not = ranges("not_ranges", &remote.not_ranges, build)?;
+                matchers.remote_ranges = ranges("ranges", &remote.ranges, build)?;
+                matchers.remote_ranges_not = ranges("not_ranges", &remote.not_ranges, build)?;
                 Ok(())
             })?;
         }
         if let Some(local) = &self.local_ip {
-            policy.local_ranges = build.at("local_ip", |build| ranges("ranges", &local.ranges, build))?;
+            matchers.local_ranges = build.at("local_ip", |build| ranges("ranges", &local.ranges, build))?;
+        }
+        for (index, not) in self.not.iter().enumerate() {
+            matchers.not.extend(build.at(format!("not[{index}]"), |build| not.read(build))?);
         }
         // In Caddy an empty list matches no name, whereas an absent list matches all.
-        let is_empty = self.sni.as_ref().is_some_and(Vec::is_empty);
-        Ok(if is_empty { Meets::NoName } else { Meets::SomeName })
+        let is_met_by_none = self.sni.as_ref().is_some_and(Vec::is_empty);
+        Ok((!is_met_by_none).then_some(matchers))
     }
 }
 

@@ -95,9 +95,9 @@ pub(super) struct ServerConfig {
     read_min_rate: i64,
     #[serde(default)]
     write_min_rate: i64,
-    /// Ignored: the kernel accepts parts of a write, and each is progress.
-    #[serde(default, rename = "max_write_chunk")]
-    _max_write_chunk: i64,
+    /// Accepted without effect.
+    #[serde(default)]
+    max_write_chunk: i64,
     #[serde(default)]
     keepalive_interval: Option<DurationConfig>,
     #[serde(default)]
@@ -210,6 +210,9 @@ impl ServerConfig {
         build.at(format!("apps.http.servers.{name}"), |build| {
             let listen = build.at("listen", |build| address::parse_each(&self.listen, build))?;
             self.refuse_unbuilt(build)?;
+            if self.max_write_chunk > 0 {
+                build.note_unused("max_write_chunk", "each part of a write that the kernel accepts is progress");
+            }
             let protocols = self.protocols_of_addresses(build)?;
             let any = protocols.iter().copied().reduce(Protocols::or).unwrap_or_default();
             build.at("http2", |build| check_http2(self.http2, build))?;

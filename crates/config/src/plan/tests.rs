@@ -46,6 +46,25 @@ fn listen_addresses() {
     }
 }
 
+// As in Caddy, whose validation finds it too; the system chooses another port for each 0.
+#[test]
+fn an_address_of_two_servers() {
+    let servers = |a: &str, b: &str| {
+        outcome(&json!({ "apps": { "http": { "servers": { "a": { "listen": [a] }, "b": { "listen": [":1", b] } } } } }))
+    };
+    assert_eq!(servers("127.0.0.1:0", "127.0.0.1:0"), "127.0.0.1:0 :1 127.0.0.1:0");
+    for (a, b, found, owner) in [
+        (":80", ":80", ":80", "a"),
+        (":70-80", "tcp/:80-90", ":80", "a"),
+        ("unix//run/a", "unix//run/a", "unix//run/a", "a"),
+        ("fd/3", "fd/3", "fd/3", "a"),
+        (":80", ":1", ":1", "b"),
+    ] {
+        let expected = format!("expected an address that is not taken; the server '{owner}' has it");
+        assert_eq!(servers(a, b), format!("apps.http.servers.b.listen[1]: found '{found}', {expected}"));
+    }
+}
+
 // Caddy's documentation of network addresses: `unix/` before a path, with permission bits after a `|`; the default is 0200. The bits
 // must let the owner write. A name in the abstract namespace begins with `@`.
 #[test]

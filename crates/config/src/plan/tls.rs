@@ -32,9 +32,9 @@ pub(super) struct TlsConfig {
     cache: CacheConfig,
     #[serde(default)]
     disable_ocsp_stapling: bool,
-    /// Ignored: storage is not checked before an order, so that one that is full does not prevent a renewal.
-    #[serde(default, rename = "disable_storage_check")]
-    _disable_storage_check: bool,
+    /// Accepted without effect.
+    #[serde(default)]
+    disable_storage_check: bool,
     #[serde(default)]
     disable_storage_clean: bool,
     #[serde(default)]
@@ -119,6 +119,9 @@ impl TlsConfig {
     pub(super) fn read(&self, build: &mut Build<'_>) -> Result<Tls, BuildError> {
         build.at("apps.tls", |build| {
             refuse("encrypted_client_hello", &self.encrypted_client_hello, build)?;
+            if self.disable_storage_check {
+                build.note_unused("disable_storage_check", "storage is not checked before an order");
+            }
             let session_tickets = build.at("session_tickets", |build| self.session_tickets.read(build))?;
             let cache_capacity = build.at("cache", |build| self.cache.read(build))?;
             let none = CertificatesConfig::default();

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use causeway_pipeline::{Endpoints, ListenerSpec, ListeningSocket, Protocols, TlsPolicy};
+use causeway_pipeline::{Endpoints, ListenerSpec, ListeningSocket, Protocols, TlsMatchers, TlsPolicy};
 use ipnet::IpNet;
 use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
@@ -263,19 +263,25 @@ pub(super) fn challenge_config(certificate: Arc<CertifiedKey>, secret: &Arc<Writ
     Some(Arc::new(config))
 }
 
+/// Returns whether all conditions accept the ClientHello; an empty list accepts everything.
+fn is_met(matchers: &TlsMatchers, server_name: Option<&str>, ends: &Endpoints) -> bool {
+    let TlsMatchers { server_names, remote_ranges, remote_ranges_not, local_ranges, not } = matchers;
+    // As in Caddy, a matcher of addresses refuses a Unix socket, which has none.
+    let within =
+        |ranges: &[IpNet], ip: Option<IpAddr>| ip.is_some_and(|ip| ranges.iter().any(|range| range.contains(&ip)));
+    // A socket for both families reports IPv4 peers as IPv6 addresses, which no configured range contains.
+    let (peer, local) = (ends.peer_ip(), ends.local().map(|local| local.ip().to_canonical()));
+    (server_names.is_empty() || server_names.iter().any(|name| is_covered(server_name.unwrap_or_default(), name)))
+        && (remote_ranges.is_empty() || within(remote_ranges, peer))
+        && (remote_ranges_not.is_empty() || peer.is_some() && !within(remote_ranges_not, peer))
+        && (local_ranges.is_empty() || within(local_ranges, local))
+        && !not.iter().any(|matchers| is_met(matchers, server_name, ends))
+}
+
 impl CompiledPolicy {
-    /// Returns whether all matchers of the policy accept the ClientHello; an empty list accepts everything.
+    /// Returns whether the policy applies to the ClientHello.
     fn is_met(&self, server_name: Option<&str>, ends: &Endpoints) -> bool {
-        let TlsPolicy { server_names, remote_ranges, remote_ranges_not, local_ranges, .. } = &self.spec;
-        // As in Caddy, a matcher of addresses refuses a Unix socket, which has none.
-        let within =
-            |ranges: &[IpNet], ip: Option<IpAddr>| ip.is_some_and(|ip| ranges.iter().any(|range| range.contains(&ip)));
-        // A socket for both families reports IPv4 peers as IPv6 addresses, which no configured range contains.
-        let (peer, local) = (ends.peer_ip(), ends.local().map(|local| local.ip().to_canonical()));
-        (server_names.is_empty() || server_names.iter().any(|name| is_covered(server_name.unwrap_or_default(), name)))
-            && (remote_ranges.is_empty() || within(remote_ranges, peer))
-            && (remote_ranges_not.is_empty() || peer.is_some() && !within(remote_ranges_not, peer))
-            && (local_ranges.is_empty() || within(local_ranges, local))
+        is_met(&self.spec.matchers, server_name, ends)
     }
 
     /// Returns whether the policy closes its connections without a handshake.

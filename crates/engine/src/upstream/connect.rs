@@ -91,7 +91,14 @@ async fn reach(pool: &Rc<UpstreamPool>) -> Result<(Reached, Option<SocketAddr>),
         None => {
             let proxy = pool.transport.network_proxy.as_deref();
             let address = proxy.map_or(&*pool.address, |proxy| &proxy.address);
-            let (stream, remote) = connect(core, address, &pool.transport).await?;
+            let connected = connect(core, address, &pool.transport).await;
+            let (stream, remote) = connected.map_err(|error| match proxy {
+                // The upstream itself may be in order.
+                Some(proxy) if matches!(error, CallError::Connect(_) | CallError::Resolve(_)) => {
+                    CallError::NetworkProxy(format!("{}: {error}", proxy.address))
+                }
+                _ => error,
+            })?;
             (stream, Some(remote))
         }
     };

@@ -13,7 +13,7 @@ use rustls::{ClientConnection, HandshakeKind, SignatureAlgorithm, SignatureSchem
 
 use super::support::tls::{Authority, Store, VERSIONS, connect};
 use super::support::{Setup, TestClient, TestServer};
-use super::{TlsServerFixture, serves};
+use super::{TlsServerFixture, named, serves};
 
 /// A key that records the names of the threads that sign with it.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ fn connections_of_a_laxer_plan_are_closed_by_a_stricter_one() {
     store.put("test", "", authority.sign(&["test"]));
     let mutual = ClientAuthentication { mode: Mode::Require, authorities: Vec::new(), leaves: Vec::new() };
     let asking = vec![TlsPolicy { client: Some(mutual), ..TlsPolicy::default() }];
-    let open = vec![TlsPolicy::default(), TlsPolicy { server_names: vec!["other".into()], ..TlsPolicy::default() }];
+    let open = vec![TlsPolicy::default(), TlsPolicy { matchers: named(&["other"]), ..TlsPolicy::default() }];
     for (before, after, is_served) in [
         (None, Some(vec![TlsPolicy::default()]), false),
         (Some(vec![TlsPolicy::default()]), None, false),
@@ -167,7 +167,7 @@ fn connections_of_a_laxer_plan_are_closed_by_a_stricter_one() {
 /// such names too.
 #[test]
 fn a_server_name_with_a_trailing_dot_is_refused() {
-    let policy = TlsPolicy { server_names: vec!["test".into()], drop: true, ..TlsPolicy::default() };
+    let policy = TlsPolicy { matchers: named(&["test"]), drop: true, ..TlsPolicy::default() };
     let bench = TlsServerFixture::with_policies(vec![policy, TlsPolicy::default()], |_| ());
     bench.store.put("tes.", "", bench.authority.sign(&["test"]));
     let hello = |name: &str| {

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use causeway_engine::StartError;
 use causeway_engine::certificate::{CertificateDer, CertifiedKey, PemObject as _, PrivateKeyDer, certified_key};
 use causeway_pipeline::{
-    ClientAuthentication, ClientAuthenticationMode as Mode, Protocols, TlsPolicy, TlsSpec, TlsVersion,
+    ClientAuthentication, ClientAuthenticationMode as Mode, Protocols, TlsMatchers, TlsPolicy, TlsSpec, TlsVersion,
 };
 use rustls::{ClientConfig, HandshakeKind, KeyLog};
 
 use super::support::http2::RequestBody;
 use super::support::tls::{Authority, Signed, VERSIONS, connect, over};
 use super::support::{Http2, TestClient, TestServer, bytes};
-use super::{TlsServerFixture, refused, serves};
+use super::{TlsServerFixture, named, refused, serves};
 
 #[test]
 fn requests_over_both_versions_and_session_resumption() {
@@ -101,16 +101,33 @@ fn sessions_are_resumed_across_workers_and_reloads() {
 #[test]
 fn the_first_matching_policy_applies() {
     let policy = |names: &[&str], tag: &str| TlsPolicy {
-        server_names: names.iter().map(|name| (*name).to_owned()).collect(),
+        matchers: named(names),
         certificate_tags: vec![tag.to_owned()],
         ..TlsPolicy::default()
+    };
+    let here = || vec!["127.0.0.0/8".parse().unwrap()];
+    let local = |matchers: TlsMatchers, tag: &str| TlsPolicy {
+        matchers: TlsMatchers { server_names: vec!["local.example".into()], ..matchers },
+        ..policy(&[], tag)
     };
     let policies = vec![
         policy(&["one.test"], "one"),
         policy(&["*.wild.test"], "wild"),
         TlsPolicy { drop: true, ..policy(&["dropped.example"], "") },
-        TlsPolicy { remote_ranges_not: vec!["127.0.0.0/8".parse().unwrap()], ..policy(&["local.example"], "never") },
-        TlsPolicy { remote_ranges: vec!["127.0.0.0/8".parse().unwrap()], ..policy(&["local.example"], "local") },
+        local(TlsMatchers { remote_ranges_not: here(), ..TlsMatchers::default() }, "never"),
+        // Of a set all conditions must be met, and of several sets none.
+        local(
+            TlsMatchers { not: vec![named(&["other"]), named(&["local.example"])], ..TlsMatchers::default() },
+            "never",
+        ),
+        local(
+            TlsMatchers {
+                not: vec![TlsMatchers { remote_ranges_not: here(), ..named(&["local.example"]) }],
+                remote_ranges: here(),
+                ..TlsMatchers::default()
+            },
+            "local",
+        ),
     ];
     let bench = TlsServerFixture::with_policies(policies, |_| ());
     for (name, tag) in [("one.test", "one"), ("*.wild.test", "wild"), ("local.example", "local")] {

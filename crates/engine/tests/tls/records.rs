@@ -8,7 +8,7 @@ use causeway_pipeline::{ClientAuthentication, ClientAuthenticationMode as Mode, 
 
 use super::support::tls::{VERSIONS, connect};
 use super::support::{Close, byte_at, bytes};
-use super::{SHORT, TlsServerFixture, serves};
+use super::{SHORT, TlsServerFixture, named, serves};
 
 /// RFC 8446 §4.6.3: either side may update its keys at any time, and request an update from its peer.
 #[test]
@@ -41,7 +41,7 @@ fn keys_that_change_all_the_time_end_the_connection() {
 fn handlers_see_the_negotiated_parameters() {
     let policy = TlsPolicy {
         client: Some(ClientAuthentication { mode: Mode::Request, authorities: vec![], leaves: vec![] }),
-        server_names: vec!["named.test".into()],
+        matchers: named(&["named.test"]),
         ..TlsPolicy::default()
     };
     let bench = TlsServerFixture::with_policies(vec![policy, TlsPolicy::default()], |_| ());

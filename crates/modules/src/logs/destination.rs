@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use causeway_log_output::{Compression, FileSpec, FolderMode, NetSpec, Network, OutputSpec, RollSpec, Zone};
-use causeway_pipeline::build::Problem;
+use causeway_pipeline::build::{DurationConfig, Problem};
 use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -31,9 +31,8 @@ struct FileOutputConfig {
     roll: Option<bool>,
     #[serde(default)]
     roll_size_mb: u64,
-    /// Nanoseconds.
     #[serde(default)]
-    roll_interval: i64,
+    roll_interval: Option<DurationConfig>,
     #[serde(default)]
     roll_minutes: Vec<i64>,
     #[serde(default)]
@@ -59,11 +58,21 @@ struct NetOutputConfig {
     _output: String,
     #[serde(default)]
     address: String,
-    /// Nanoseconds.
     #[serde(default)]
-    dial_timeout: i64,
+    dial_timeout: Option<DurationConfig>,
     #[serde(default)]
     soft_start: bool,
+}
+
+/// Reads a duration; `None` for 0, as for an absent one.
+fn duration(
+    key: &str,
+    written: Option<&DurationConfig>,
+    build: &mut Build<'_>,
+) -> Result<Option<Duration>, BuildError> {
+    let Some(written) = written else { return Ok(None) };
+    let duration = build.at(key, |build| written.duration(build))?;
+    Ok(Some(duration).filter(|duration| !duration.is_zero()))
 }
 
 /// Reads a log's `writer`; standard error without one.
@@ -138,14 +147,7 @@ impl FileOutputConfig {
                 return build.at("roll_compression", |build| Err(build.refuse(name, "none, gzip or zstd")));
             }
         };
-        let interval = match u64::try_from(self.roll_interval) {
-            Ok(0) => None,
-            Ok(interval) => Some(Duration::from_nanos(interval)),
-            Err(_) => {
-                let found = self.roll_interval.to_string();
-                return build.at("roll_interval", |build| Err(build.refuse(found, "a duration above 0")));
-            }
-        };
+        let interval = duration("roll_interval", self.roll_interval.as_ref(), build)?;
         let minutes = self.roll_minutes.iter().map(|minute| {
             let valid = u8::try_from(*minute).ok().filter(|minute| *minute < 60);
             valid.ok_or_else(|| build.refuse(minute.to_string(), "minutes of an hour, from 0 to 59"))
@@ -197,14 +199,7 @@ impl NetOutputConfig {
             let host = if !is_path && address.starts_with(':') { "localhost" } else { "" };
             Ok((network, format!("{host}{address}")))
         })?;
-        let dial_timeout = match u64::try_from(self.dial_timeout) {
-            Ok(0) => DIAL_TIMEOUT,
-            Ok(timeout) => Duration::from_nanos(timeout),
-            Err(_) => {
-                let found = self.dial_timeout.to_string();
-                return build.at("dial_timeout", |build| Err(build.refuse(found, "a duration above 0")));
-            }
-        };
+        let dial_timeout = duration("dial_timeout", self.dial_timeout.as_ref(), build)?.unwrap_or(DIAL_TIMEOUT);
         Ok(NetSpec { network, address, dial_timeout, soft_start: self.soft_start })
     }
 }

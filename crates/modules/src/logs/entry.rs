@@ -204,6 +204,8 @@ pub enum LogValue<'v> {
     Bool(bool),
     /// A time span; the format chooses its unit.
     Duration(Duration),
+    /// A value that is already JSON, on one line.
+    Json(&'v [u8]),
 }
 
 impl LogValue<'_> {

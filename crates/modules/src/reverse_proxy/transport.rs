@@ -62,11 +62,9 @@ struct ProxyTransportConfig {
     /// between proxy and upstream is invisible to the client.
     #[serde(rename = "compression")]
     _compression: Option<bool>,
-    /// Accepted without effect: all connections of a worker read into blocks of one size, and write without a buffer.
-    #[serde(rename = "read_buffer_size")]
-    _read_buffer_size: i64,
-    #[serde(rename = "write_buffer_size")]
-    _write_buffer_size: i64,
+    /// Accepted without effect, as the next one.
+    read_buffer_size: i64,
+    write_buffer_size: i64,
 }
 
 /// A module of `caddy.network_proxy`: `none`, a direct connection, which is also the default, or `url`.
@@ -119,6 +117,13 @@ fn read(
     build: &mut Build<'_>,
 ) -> Result<(Transport, Option<Template>, u64), BuildError> {
     let mut transport = Transport::default();
+    for (key, size) in
+        [("read_buffer_size", written.read_buffer_size), ("write_buffer_size", written.write_buffer_size)]
+    {
+        if size > 0 {
+            build.note_unused(key, "connections read into blocks of one size, and write without a buffer");
+        }
+    }
     let mut duration = |key: &str, written: &Option<DurationConfig>| match written {
         Some(written) => build.at(key, |build| written.read(build)),
         None => Ok(None),
@@ -229,7 +234,7 @@ fn network_proxy(text: &str, build: &Build<'_>) -> Result<NetworkProxy, BuildErr
     Ok(NetworkProxy { protocol, address, credentials })
 }
 
-/// Hides the credentials of a URL that lacks a scheme; [`Build::refuse`] hides those of any other.
+/// Hides the credentials of a URL that lacks a scheme; an error hides those of any other.
 fn without_credentials(url: &str) -> Cow<'_, str> {
     match url.rsplit_once('@') {
         Some((_, host)) if !url.contains("://") => format!("…@{host}").into(),

@@ -84,9 +84,9 @@ macro_rules! types {
     )*};
 }
 
-/// Implements methods for types of whole numbers. `null` is 0.
+/// Implements methods for types of whole numbers: the type, and its range in errors. `null` is 0.
 macro_rules! whole_numbers {
-    ($($method:ident: $type:ty;)*) => {$(
+    ($($method:ident: $type:ty, $range:literal;)*) => {$(
         fn $method<V: Visitor<'v>>(self, visitor: V) -> Result<V::Value, Error> {
             let number = match self.0 {
                 Value::Null => Some(0),
@@ -95,8 +95,7 @@ macro_rules! whole_numbers {
             };
             let Some(number) = number else { return Err(mistyped(self.0, "a whole number")) };
             let Ok(number) = <$type>::try_from(number) else {
-                let expected = format!("a whole number from {} to {}", <$type>::MIN, <$type>::MAX);
-                return Err(mistyped(self.0, &expected));
+                return Err(mistyped(self.0, concat!("a whole number ", $range)));
             };
             IntoDeserializer::<Error>::into_deserializer(number).deserialize_any(visitor)
         }
@@ -158,14 +157,14 @@ impl<'v> Deserializer<'v> for Shape<'v> {
     }
 
     whole_numbers! {
-        deserialize_i8: i8;
-        deserialize_i16: i16;
-        deserialize_i32: i32;
-        deserialize_i64: i64;
-        deserialize_u8: u8;
-        deserialize_u16: u16;
-        deserialize_u32: u32;
-        deserialize_u64: u64;
+        deserialize_i8: i8, "from -128 to 127";
+        deserialize_i16: i16, "from -32768 to 32767";
+        deserialize_i32: i32, "from -2147483648 to 2147483647";
+        deserialize_i64: i64, "below 2^63";
+        deserialize_u8: u8, "from 0 to 255";
+        deserialize_u16: u16, "from 0 to 65535";
+        deserialize_u32: u32, "from 0 to 4294967295";
+        deserialize_u64: u64, "from 0";
     }
 
     types! {

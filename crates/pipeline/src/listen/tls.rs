@@ -11,9 +11,9 @@ pub struct TlsSpec {
     pub policies: Vec<TlsPolicy>,
 }
 
-/// Caddy's TLS connection policy, as far as it is implemented.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TlsPolicy {
+/// The handshakes to which a policy applies: those that meet all of these conditions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsMatchers {
     /// Server names that match, in lower case; a leading `*.` matches one label. Empty matches any name, and no name.
     pub server_names: Vec<String>,
     /// Networks of the peers that match; empty matches any.
@@ -22,6 +22,15 @@ pub struct TlsPolicy {
     pub remote_ranges_not: Vec<IpNet>,
     /// Networks of the local addresses that match; empty matches any.
     pub local_ranges: Vec<IpNet>,
+    /// Conditions of which none may be met.
+    pub not: Vec<TlsMatchers>,
+}
+
+/// Caddy's TLS connection policy, as far as it is implemented.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsPolicy {
+    /// The handshakes to which it applies.
+    pub matchers: TlsMatchers,
     /// Tags of usable certificates, of which a certificate must have one; empty allows any certificate for the name.
     pub certificate_tags: Vec<String>,
     /// Protocols offered by ALPN, in order of preference; empty offers those of the listener.
@@ -51,10 +60,7 @@ impl Default for TlsPolicy {
     /// Matches every ClientHello, allows any certificate for its name, TLS 1.2 and 1.3.
     fn default() -> Self {
         Self {
-            server_names: Vec::new(),
-            remote_ranges: Vec::new(),
-            remote_ranges_not: Vec::new(),
-            local_ranges: Vec::new(),
+            matchers: TlsMatchers::default(),
             certificate_tags: Vec::new(),
             alpn: Vec::new(),
             version_min: TlsVersion::Tls12,

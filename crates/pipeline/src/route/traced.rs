@@ -52,7 +52,7 @@ fn shorten(value: &mut Value) {
 impl Handler for Traced {
     fn enter(&self, cx: &mut Context) -> Step {
         // The name is the message, as in Caddy.
-        tracing::debug!(module = %self.module, "{}", self.name);
+        tracing::debug!(module.json = %self.module, "{}", self.name);
         self.handler.enter(cx)
     }
 

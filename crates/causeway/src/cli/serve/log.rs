@@ -164,6 +164,8 @@ struct EventFields {
 
 enum EventValue {
     Text(String),
+    /// Of a field whose name ends in `.json`, which the log leaves out.
+    Json(String),
     Unsigned(u64),
     Signed(i64),
     Float(f64),
@@ -175,6 +177,8 @@ impl Visit for EventFields {
         if field.name() == "message" {
             // Writing to a string cannot fail.
             let _ = write!(self.message, "{value:?}");
+        } else if let Some(name) = field.name().strip_suffix(".json") {
+            self.fields.push((name, EventValue::Json(format!("{value:?}"))));
         } else {
             self.fields.push((field.name(), EventValue::Text(format!("{value:?}"))));
         }
@@ -210,6 +214,7 @@ impl Fields for EventFields {
         for (name, value) in &self.fields {
             let value = match value {
                 EventValue::Text(text) => LogValue::Text(text.as_bytes()),
+                EventValue::Json(json) => LogValue::Json(json.as_bytes()),
                 EventValue::Unsigned(number) => LogValue::Unsigned(*number),
                 EventValue::Signed(number) => LogValue::Signed(*number),
                 EventValue::Float(number) => LogValue::Float(*number),

@@ -31,16 +31,23 @@ fn policy(policy: Value) -> Result<TlsPolicy, String> {
 fn fields_of_a_policy() {
     let got = policy(json!({
         "match": { "sni": ["A.example", "*.bücher.example"], "local_ip": { "ranges": ["10.0.0.1"] },
-                   "remote_ip": { "ranges": ["10.0.0.0/8", "::1"], "not_ranges": ["10.1.0.0/16"] } },
+                   "remote_ip": { "ranges": ["10.0.0.0/8", "::1"], "not_ranges": ["10.1.0.0/16"] },
+                   "not": [{ "sni": [] }, { "sni": ["b.example"], "not": [{ "local_ip": { "ranges": ["::1"] } }] }] },
         "certificate_selection": { "any_tag": ["a", "b"] },
         "cipher_suites": ["X", "Y", "X"], "curves": ["x25519"], "alpn": ["h2", "http/1.1", "acme-tls/1"],
         "protocol_min": "tls1.3", "protocol_max": "tls1.3", "drop": true, "default_sni": "D", "fallback_sni": "f", "insecure_secrets_log": "/s",
     }))
     .unwrap();
-    assert_eq!(got.server_names, ["a.example", "*.xn--bcher-kva.example"]);
+    assert_eq!(got.matchers.server_names, ["a.example", "*.xn--bcher-kva.example"]);
     let ranges = |ranges: &[IpNet]| ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    assert_eq!(ranges(&got.remote_ranges), "10.0.0.0/8 ::1/128");
-    assert_eq!((&*ranges(&got.remote_ranges_not), &*ranges(&got.local_ranges)), ("10.1.0.0/16", "10.0.0.1/32"));
+    assert_eq!(ranges(&got.matchers.remote_ranges), "10.0.0.0/8 ::1/128");
+    assert_eq!(
+        (&*ranges(&got.matchers.remote_ranges_not), &*ranges(&got.matchers.local_ranges)),
+        ("10.1.0.0/16", "10.0.0.1/32")
+    );
+    // A condition that no handshake meets refuses none.
+    let [not] = &got.matchers.not[..] else { panic!("{:?}", got.matchers.not) };
+    assert_eq!((&not.server_names[..], &*ranges(&not.not[0].local_ranges)), (&["b.example".to_owned()][..], "::1/128"));
     assert_eq!(
         (&got.certificate_tags[..], &got.cipher_suites[..]),
         (&["a".into(), "b".into()][..], &["X".into(), "Y".into()][..])

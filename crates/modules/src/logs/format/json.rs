@@ -106,6 +106,7 @@ impl<'o> JsonSink<'o> {
             LogValue::Signed(number) => number::signed(self.out, number),
             LogValue::Float(number) => self.float(number),
             LogValue::Bool(value) => self.out.extend_from_slice(if value { b"true" } else { b"false" }),
+            LogValue::Json(json) => self.out.extend_from_slice(json),
         }
     }
 

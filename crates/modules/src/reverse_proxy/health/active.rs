@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
+use causeway_message::path::push_escape;
 use causeway_message::{FieldName, Method, StatusCode, names};
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::upstream::{CallEvent, CheckStatus, UpstreamStatus};
@@ -108,7 +109,6 @@ impl ActiveChecks {
         if Method::parse(method.as_bytes()).is_none() {
             return build.at("method", |build| Err(build.refuse(method, "a method")));
         }
-        let uri = if written.uri.is_empty() { &written.path } else { &written.uri };
         let port = match u16::try_from(written.port) {
             Ok(port) => (port > 0).then_some(port),
             Err(_) => {
@@ -140,7 +140,7 @@ impl ActiveChecks {
         Ok(Some(Self {
             key: value.to_string(),
             method: method.into(),
-            target: target(uri),
+            target: if written.uri.is_empty() { path_target(&written.path) } else { target(&written.uri) },
             elsewhere,
             port,
             headers,
@@ -184,6 +184,21 @@ fn literal(text: &str, build: &mut Build<'_>) -> Result<String, BuildError> {
         Some(text) => Ok(text.replace('\0', TARGET)),
         None => Err(build.refuse(text, format!("no placeholder of a request; {TARGET} is the upstream"))),
     }
+}
+
+/// Returns the target for a path, the option before Caddy had `uri`: it has no query, so each byte of it is the path's.
+fn path_target(path: &str) -> Box<str> {
+    let mut target = Vec::with_capacity(path.len() + 1);
+    target.extend((!path.starts_with('/')).then_some(b'/'));
+    for byte in path.bytes() {
+        // Those of Go's `URL.EscapedPath`.
+        if byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte) {
+            target.push(byte);
+        } else {
+            push_escape(byte, &mut target);
+        }
+    }
+    String::from_utf8(target).expect("ASCII").into()
 }
 
 /// Returns path and query of a URI reference.
@@ -397,7 +412,17 @@ fn location(call: &Call, status: StatusCode) -> Option<(Option<Box<str>>, Box<st
 
 #[cfg(test)]
 mod tests {
-    use super::target;
+    use super::{path_target, target};
+
+    // Caddy's `path`: `?` and `%` are bytes of it.
+    #[test]
+    fn a_path_has_no_query() {
+        for (path, want) in
+            [("/up", "/up"), ("", "/"), ("up", "/up"), ("/x?st=404%2F", "/x%3Fst=404%252F"), ("/ä b", "/%C3%A4%20b")]
+        {
+            assert_eq!(&*path_target(path), want, "{path}");
+        }
+    }
 
     // Caddy takes the path and the query of `health_uri`, and ignores a scheme and a host.
     #[test]
