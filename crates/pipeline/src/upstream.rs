@@ -174,7 +174,9 @@ impl fmt::Display for CallError {
             Self::Reset(code) => write!(f, "the stream was reset: {code}"),
             Self::Aborted(reason) => write!(f, "the connection closed before the response: {reason}"),
             Self::Stalled => f.write_str("no data was transferred in time"),
-            Self::TooLarge => f.write_str("the response's head or trailers exceed the limit"),
+            Self::TooLarge => {
+                f.write_str("the response's head or trailers exceed the limit that max_response_header sets")
+            }
             Self::Malformed(fault) => write!(f, "the upstream violated the protocol: {fault}"),
             Self::HeadTimedOut => f.write_str("the response did not start in time"),
             Self::Request => f.write_str("the request cannot be expressed in the upstream's protocol"),
