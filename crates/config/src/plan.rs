@@ -453,18 +453,24 @@ fn serve(
     Ok(Served { listeners, managed, public, on_demand })
 }
 
-/// Refuses an address that two servers have, or one server twice.
+/// Refuses an address that two servers have, or that one server has twice in the same words.
 fn check_addresses(servers: &[Prepared<'_>], build: &mut Build<'_>) -> Result<(), BuildError> {
     let mut owners = HashMap::new();
     for server in servers {
         for (index, sockets) in server.listen.iter().enumerate() {
+            let written = &server.written.listen()[index];
             // The system chooses another port for each port 0.
             for socket in sockets.iter().filter(|socket| socket.port() != Some(0)) {
-                if let Some(owner) = owners.insert(socket, server.name) {
-                    let expected = format!("an address that is not taken; the server '{owner}' has it");
-                    return build.at(format!("apps.http.servers.{}.listen[{index}]", server.name), |build| {
-                        Err(build.refuse(socket.to_string(), expected))
-                    });
+                // Without the mode of a Unix socket.
+                let address = socket.to_string();
+                match owners.insert(address.clone(), (server.name, written)) {
+                    Some((owner, other)) if owner != server.name || other == written => {
+                        let expected = format!("addresses that are not taken; the server '{owner}' has {address}");
+                        return build.at(format!("apps.http.servers.{}.listen[{index}]", server.name), |build| {
+                            Err(build.refuse(&**written, expected))
+                        });
+                    }
+                    _ => {}
                 }
             }
         }

@@ -120,8 +120,8 @@ impl Server {
             Inbound::Head { .. } if self.wants_close() => WaitsFor::Nothing,
             Inbound::Head { .. } if self.begun => WaitsFor::Head,
             Inbound::Head { .. } => WaitsFor::KeepAlive,
-            // RFC 9110 §10.1.1: the client waits for the 100, so it is not late.
-            Inbound::Body(_) if self.expects_continue => WaitsFor::Nothing,
+            // RFC 9110 §10.1.1: the client waits for the 100, or for the response, so it is not late.
+            Inbound::Body(_) if self.expects_continue && self.outbound == Outbound::Open => WaitsFor::Nothing,
             Inbound::Body(_) => WaitsFor::Body,
             Inbound::Done | Inbound::Tunnel | Inbound::Closed => WaitsFor::Nothing,
         }

@@ -688,7 +688,12 @@ fn without_secrets(text: &str) -> Cow<'_, str> {
         Ok(Value::Array(elements)) if !elements.is_empty() => return "[…]".into(),
         _ => {}
     }
-    let credentials = text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)));
+    let is_scheme = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    };
+    let url = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme));
+    // The last `@`, for passwords that are not percent-encoded.
+    let credentials = url.and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)));
     match credentials {
         Some((scheme, host)) => format!("{scheme}://…@{host}").into(),
         None => text.into(),

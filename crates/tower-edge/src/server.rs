@@ -93,6 +93,11 @@ pub enum ServeError {
         /// The valid values.
         expected: String,
     },
+    /// No version of HTTP can be served.
+    Protocols {
+        /// Whether the server has TLS, which has other versions.
+        has_tls: bool,
+    },
     /// A certificate or its key cannot be used.
     Certificate {
         /// The cause.
@@ -110,6 +115,12 @@ impl fmt::Display for ServeError {
                 write!(f, "found '{found}' to listen on, expected HOST:PORT or :PORT with a host that has an address")
             }
             Self::Setting { name, found, expected } => write!(f, "{name}: found {found}, expected {expected}"),
+            Self::Protocols { has_tls: true } => {
+                f.write_str("protocols: expected http1 or http2 for a server with TLS")
+            }
+            Self::Protocols { has_tls: false } => {
+                f.write_str("protocols: expected http1 or http2_clear for a server without TLS")
+            }
             Self::Certificate { problem } => write!(f, "the certificates: {problem}"),
             Self::Start(error) => error.fmt(f),
         }
@@ -275,8 +286,7 @@ impl Builder {
         let Protocols { http1, http2, http2_clear, http2_upgrade: _ } = self.protocols;
         let can_serve = if self.tls.is_some() { http1 || http2 } else { http1 || http2_clear };
         if !can_serve {
-            let expected = "one version at least, for connections with TLS or without".to_owned();
-            return Err(ServeError::Setting { name: "protocols", found: 0, expected });
+            return Err(ServeError::Protocols { has_tls: self.tls.is_some() });
         }
         match self.workers {
             Some(0) => Err(ServeError::Setting { name: "workers", found: 0, expected: "one at least".to_owned() }),

@@ -3,7 +3,7 @@
 mod support;
 
 use std::cell::Cell;
-use std::io;
+use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::routing::get;
 use causeway_testkit::http2::{Wire, flag, kind};
 use http::{Request, Response};
@@ -178,7 +178,7 @@ fn an_ended_body_is_not_polled() {
         })
     };
     let respond = move |axum::extract::Path(number): axum::extract::Path<usize>| async move {
-        Response::new(axum::body::Body::new(bodies(number)))
+        Response::new(Body::new(bodies(number)))
     };
     let running = start(Router::new().route("/{number}", get(respond)));
     assert_eq!(client(&running).get("/0").text(), "four");
@@ -275,13 +275,24 @@ fn serving_ends_with_its_signal() {
 /// Longer than a tick of the timer wheel.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Responds after three times [`SHORT`], to "/read" with the content that it reads then.
-async fn late(request: axum::extract::Request) -> Bytes {
-    tokio::time::sleep(SHORT * 3).await;
-    if request.uri().path() != "/read" {
-        return Bytes::from_static(b"late");
+/// Responds to "/echo" with the request's body; after three times [`SHORT`] to "/read" with the content that it reads then, to "/pieces"
+/// with pieces that need longer than the limit on bodies.
+async fn late(request: axum::extract::Request) -> Body {
+    if request.uri().path() == "/echo" {
+        return request.into_body();
     }
-    axum::body::to_bytes(request.into_body(), 100).await.unwrap_or_else(|_| Bytes::from_static(b"failed"))
+    tokio::time::sleep(SHORT * 3).await;
+    match request.uri().path() {
+        "/read" => match axum::body::to_bytes(request.into_body(), 100).await {
+            Ok(content) => content.into(),
+            Err(_) => "failed".into(),
+        },
+        "/pieces" => Body::from_stream(futures_util::stream::unfold(0, async |number| {
+            tokio::time::sleep(SHORT * 2).await;
+            (number < 2).then(|| (Ok::<_, io::Error>(number.to_string()), number + 1))
+        })),
+        _ => "late".into(),
+    }
 }
 
 fn with_body_limit(idle: Duration) -> tower_edge::Running {
@@ -301,6 +312,39 @@ fn a_body_that_stalls_does_not_cost_a_late_response() {
         assert_eq!((answer.text(), answer.closes()), ("late", true), "{expectation}");
         client.closed();
     }
+}
+
+#[test]
+fn a_body_that_stalls_does_not_cut_a_slow_response() {
+    let running = with_body_limit(SHORT);
+    let mut client = client(&running);
+    client.send("POST /pieces HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n");
+    assert_eq!(client.answer().text(), "01");
+}
+
+// What follows of a body that was late has no reader, and is not kept.
+#[test]
+fn bytes_after_a_late_body_take_no_memory() {
+    let running = with_body_limit(SHORT);
+    let mut client = client(&running);
+    client.send("POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000000\r\n\r\n");
+    std::thread::sleep(SHORT * 2);
+    let piece = vec![b'a'; 1 << 20];
+    client.stream.set_write_timeout(Some(SHORT)).unwrap();
+    while client.stream.write_all(&piece).is_ok() {
+        let blocks = running.engine().pools().blocks;
+        assert!(blocks < 100, "{blocks} blocks");
+    }
+}
+
+// After the response has begun there is no 100, so a client that is silent is late.
+#[test]
+fn a_silent_client_that_is_not_asked_to_continue() {
+    let running = with_body_limit(SHORT);
+    let mut client = client(&running);
+    client.send("POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n");
+    assert_eq!(client.head().status, 200);
+    client.closed();
 }
 
 // RFC 9110 §10.1.1: the client waits for the 100 (Continue), so it is not late.

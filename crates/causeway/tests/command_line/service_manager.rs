@@ -158,8 +158,8 @@ fn invalid_inherited_sockets() {
     folder.write("twice.json", twice);
     let mut command = with_descriptor_3(&folder, listener());
     command.args(["--config", "twice.json"]);
-    let want = "Error: twice.json: apps.http.servers.b.listen[0]: found 'fd/3', expected an address that is not taken; the server 'a' \
-                has it";
+    let want = "Error: twice.json: apps.http.servers.b.listen[0]: found 'fd/3', expected addresses that are not taken; the server 'a' \
+                has fd/3";
     assert_eq!(failed(&folder, command), want);
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A field that is known but not implemented is rejected by name, never ignored in silence.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
@@ -250,6 +250,11 @@ impl ServerConfig {
     }
 
     /// Returns the handler for its access records; `None` if it has none.
+    /// The addresses to listen on, as they are written.
+    pub(super) fn listen(&self) -> &[String] {
+        &self.listen
+    }
+
     pub(super) fn access_log(&self, logs: &Map<String, Value>) -> Option<Value> {
         self.logs.as_ref().map(|written| written.handler("access_log", logs))
     }
@@ -476,6 +481,9 @@ impl Prepared<'_> {
         let sockets =
             sockets.flat_map(|(sockets, protocols)| sockets.iter().map(|socket| (socket.clone(), *protocols)));
         let mut listeners: Vec<_> = sockets.map(listener).collect();
+        let mut bound = HashSet::new();
+        // Two spellings of one address, such as `localhost:80` and `127.0.0.1:80`, are one listener.
+        listeners.retain(|listener| listener.socket.port() == Some(0) || bound.insert(listener.socket.to_string()));
         listeners.retain(|listener| {
             let is_served = listener.tls.is_some() || listener.protocols.are_any_clear();
             if !is_served {

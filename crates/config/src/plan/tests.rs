@@ -56,13 +56,19 @@ fn an_address_of_two_servers() {
     for (a, b, found, owner) in [
         (":80", ":80", ":80", "a"),
         (":70-80", "tcp/:80-90", ":80", "a"),
-        ("unix//run/a", "unix//run/a", "unix//run/a", "a"),
+        ("unix//run/a|0200", "unix//run/a|0222", "unix//run/a", "a"),
         ("fd/3", "fd/3", "fd/3", "a"),
         (":80", ":1", ":1", "b"),
     ] {
-        let expected = format!("expected an address that is not taken; the server '{owner}' has it");
-        assert_eq!(servers(a, b), format!("apps.http.servers.b.listen[1]: found '{found}', {expected}"));
+        let expected = format!("expected addresses that are not taken; the server '{owner}' has {found}");
+        assert_eq!(servers(a, b), format!("apps.http.servers.b.listen[1]: found '{b}', {expected}"));
     }
+    // One server may have an address in several spellings.
+    check(
+        "two spellings",
+        json!({ "listen": ["localhost:80", "127.0.0.1:80", "tcp4/:81", "tcp6/:81"] }),
+        "127.0.0.1:80 :81",
+    );
 }
 
 // Caddy's documentation of network addresses: `unix/` before a path, with permission bits after a `|`; the default is 0200. The bits

@@ -410,7 +410,10 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
                 let len = range.len() as u64;
                 exchange.received += len;
                 exchange.since = clock::now();
-                if exchange.discards() {
+                if exchange.inbound == Inbound::Failed && !self.machine.is_multiplexed() {
+                    // The body has failed for its reader: without a window, nothing else bounds the bytes that follow.
+                    self.unclean = true;
+                } else if exchange.discards() {
                     exchange.discard(len, &mut self.machine, out);
                 } else {
                     let mailbox = exchange.cx.mailbox();

@@ -71,8 +71,10 @@ fn duration(
     build: &mut Build<'_>,
 ) -> Result<Option<Duration>, BuildError> {
     let Some(written) = written else { return Ok(None) };
-    let duration = build.at(key, |build| written.duration(build))?;
-    Ok(Some(duration).filter(|duration| !duration.is_zero()))
+    build.at(key, |build| match u64::try_from(written.signed(build)?) {
+        Ok(nanoseconds) => Ok((nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))),
+        Err(_) => Err(build.refuse(written.written(), "a duration above 0")),
+    })
 }
 
 /// Reads a log's `writer`; standard error without one.

@@ -24,7 +24,7 @@ fn errors_of_invalid_settings() {
     );
     refused(listen().workers(0), "workers: found 0, expected one at least");
     let none = Protocols { http1: false, http2: true, http2_clear: false, http2_upgrade: true };
-    refused(listen().protocols(none), "protocols: found 0, expected one version at least");
+    refused(listen().protocols(none), "protocols: expected http1 or http2_clear for a server without TLS");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = || builder().listen(taken.local_addr().unwrap().to_string());
     refused(taken(), "listening on 127.0.0.1:");

@@ -75,7 +75,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         match self.machine.waits_for() {
             WaitsFor::KeepAlive if self.exchanges.is_empty() => AwaitedAction::Request,
             WaitsFor::Head => AwaitedAction::Head,
-            // The body was late and is given up; its reader still works on the response.
+            // The body was late and is given up; only the response is left.
             WaitsFor::Body if self.exchanges.last().is_some_and(Exchange::is_without_body) => AwaitedAction::None,
             // While backpressure stops the body, the peer is not late.
             WaitsFor::Body if !self.is_full(task) => AwaitedAction::Body,

@@ -223,9 +223,9 @@ impl Exchange {
         !self.sending.has_begun() && self.cx.is_waiting()
     }
 
-    /// Returns whether the request's body has failed, and a handler that may not need it waits.
+    /// Returns whether the request's body has failed, and the response, which may not need it, is not complete.
     pub(crate) fn is_without_body(&self) -> bool {
-        self.inbound == Inbound::Failed && self.is_waiting()
+        self.inbound == Inbound::Failed && !self.sending.is_done()
     }
 
     /// Returns whether a handler waits, or the source of the response's content. A tunnel's source may wait for any time.

@@ -74,7 +74,6 @@ impl Exchange {
     pub(super) fn deadline(&self, action: PeerAction, since: Instant, unwritten: usize) -> Instant {
         let Some(limit) = self.transfer_limit(action) else { return since + self.tunnel_idle() };
         let (waited, bytes) = match (&self.pace, action) {
-            // The reader has the fault already, and the idle time for its response.
             (Some(pace), PeerAction::SendBody) if self.inbound == Inbound::Open => (pace.body, self.received),
             (Some(pace), PeerAction::OpenWindow) => (pace.write, self.sending.sent().saturating_sub(unwritten as u64)),
             _ => return since + limit.idle,
