@@ -294,10 +294,14 @@ impl Drop for Output {
 
 impl StreamFacts {
     fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
-        // systemd sets the variable to the device and the inode of the journal's stream, so that a redirected stream is not mistaken for it.
-        let is_journal = std::env::var("JOURNAL_STREAM").is_ok_and(|journal| {
-            rustix::fs::fstat(stream).is_ok_and(|stat| journal == format!("{}:{}", stat.st_dev, stat.st_ino))
-        });
-        Self { is_stream: true, is_terminal: stream.is_terminal(), is_journal }
+        Self { is_stream: true, is_terminal: stream.is_terminal(), is_journal: is_journal(stream) }
     }
+}
+
+/// Returns whether systemd has connected the stream to the journal, which reads a priority such as `<6>` at the start of each line.
+pub fn is_journal(stream: &impl AsFd) -> bool {
+    // systemd sets the variable to the device and the inode of the journal's stream, so that a redirected stream is not mistaken for it.
+    std::env::var("JOURNAL_STREAM").is_ok_and(|journal| {
+        rustix::fs::fstat(stream).is_ok_and(|stat| journal == format!("{}:{}", stat.st_dev, stat.st_ino))
+    })
 }

@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Write as _};
 
 use anyhow::{Context as _, anyhow};
+use causeway_modules::logs::is_journal;
 use clap::CommandFactory as _;
 use clap::error::ErrorKind as Refused;
 
@@ -20,9 +21,17 @@ pub(super) fn print_as_is(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Prints a line on standard error, ignoring failures. One write, since another process may write to the same file.
+/// Prints a line on standard error, ignoring failures. One write, since another process may write to the same file. The journal gets the
+/// line's priority (sd-daemon(3)).
 pub(super) fn note(line: &str) {
-    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+    let mut stderr = std::io::stderr();
+    let priority = match line {
+        _ if !is_journal(&stderr) => "",
+        line if line.starts_with("Error: ") => "<3>",
+        line if line.starts_with("Warning: ") => "<4>",
+        _ => "<6>",
+    };
+    let _ = stderr.write_all(format!("{priority}{line}\n").as_bytes());
 }
 
 /// Handles clap's errors: prints help and version, and returns a mistake as one line.

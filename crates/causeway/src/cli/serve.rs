@@ -268,8 +268,8 @@ async fn stop_gracefully(control: &Control) {
     if let Some(stopping) = control.stop().await {
         let (delay, grace) = (stopping.delay.as_secs(), stopping.grace.as_secs());
         let begins = if delay == 0 { String::new() } else { format!(" in {delay} s") };
-        log::flush();
-        output::note(&format!("Stopping{begins}: requests have {grace} s to end; a second signal ends them at once"));
+        // By the log, which waits for no reader of standard error.
+        tracing::info!("Stopping{begins}: requests have {grace} s to end; a second signal ends them at once");
         stopping.ended().await;
     }
     std::future::pending::<()>().await;

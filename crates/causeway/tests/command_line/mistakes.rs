@@ -390,6 +390,25 @@ fn settings_without_effect() {
     assert_eq!(printed.lines().count(), keys.len(), "{printed}");
 }
 
+// sd-daemon(3): the journal reads a priority at the start of a line, by which `journalctl -p err` finds the reason of a failed start.
+#[test]
+fn priorities_for_the_journal() {
+    use std::os::unix::fs::MetadataExt as _;
+    let folder = Folder::with(&[("Caddyfile", ":0\nrespnd hi\n"), ("root.caddyfile", ":0\nroot nowhere\n")]);
+    for (file, is_valid, want) in [
+        ("Caddyfile", false, "<3>Error: Caddyfile:2:1: unrecognized directive"),
+        ("root.caddyfile", true, "<4>Warning: root.caddyfile:2:6: found the root 'nowhere'"),
+    ] {
+        let journal = std::fs::File::create(folder.path("journal")).unwrap();
+        let facts = journal.metadata().unwrap();
+        let mut command = folder.command(&["validate", "--config", file]);
+        command.env("JOURNAL_STREAM", format!("{}:{}", facts.dev(), facts.ino())).stderr(journal);
+        assert_eq!(command.stdout(std::process::Stdio::null()).status().unwrap().success(), is_valid);
+        let text = std::fs::read_to_string(folder.path("journal")).unwrap();
+        assert!(text.starts_with(want), "{text}");
+    }
+}
+
 #[test]
 fn an_invalid_environment_file() {
     let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n"), ("env", "A=1\nB\n")]);

@@ -187,3 +187,27 @@ fn a_failed_start_closes_all_listeners() {
     assert_eq!((failed.status.code(), &*String::from_utf8(failed.stderr).unwrap()), (Some(1), &*want));
     TcpListener::bind((Ipv4Addr::LOCALHOST, free_port)).unwrap();
 }
+
+// A stop waits for no reader of standard error, such as a collector that hangs.
+#[test]
+fn standard_error_is_full() {
+    let port = free_port();
+    let folder = Folder::with(&[("Caddyfile", &*format!("http://127.0.0.1:{port}\nrespond hi\n"))]);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let mut command = folder.command(&["run"]);
+    let mut child = command.stdout(std::process::Stdio::null()).stderr(writer.try_clone().unwrap()).spawn().unwrap();
+    drop(command);
+    wait_until("it serves", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
+    // Blocks when the pipe is full, until the end of the test.
+    let filler = std::thread::spawn(move || writer.write_all(&[b'x'; 1 << 20]));
+    let mut before = 0;
+    wait_until("the pipe is full", || {
+        let now = rustix::io::ioctl_fionread(&reader).unwrap();
+        now > 0 && std::mem::replace(&mut before, now) == now
+    });
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
+    wait_until("it ends", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    drop(reader);
+    assert!(filler.join().unwrap().is_err());
+}
