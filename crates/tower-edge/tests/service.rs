@@ -322,7 +322,7 @@ fn a_body_that_stalls_does_not_cut_a_slow_response() {
     assert_eq!(client.answer().text(), "01");
 }
 
-// What follows of a body that was late has no reader, and is not kept.
+// The bytes of a body that come after it has failed have no reader, and are not kept.
 #[test]
 fn bytes_after_a_late_body_take_no_memory() {
     let running = with_body_limit(SHORT);
