@@ -321,7 +321,7 @@ fn a_client_that_keeps_sending_gets_the_last_response() {
     let stopped = (0..1000).find_map(|_| client.stream.write_all(&piece).err()).expect("the server reads no more");
     assert_eq!(stopped.kind(), std::io::ErrorKind::WouldBlock);
     let answer = client.answer();
-    assert_eq!((answer.text(), answer.closes()), ("fixed", false));
+    assert_eq!((answer.text(), answer.closes()), ("fixed", true));
     assert_eq!(client.stream.read(&mut [0]).unwrap(), 0);
 }
 
@@ -346,4 +346,22 @@ fn a_long_unwanted_body_ends_the_connection() {
     client.post("/fixed", &bytes(1000));
     assert_eq!(client.answer().text(), "fixed");
     assert_eq!(client.get("/fixed").text(), "fixed");
+}
+
+// RFC 9112 §9.6: a server announces a close in its last response, so that a client that still sends a body knows of it.
+#[test]
+fn a_body_that_is_too_long_to_discard() {
+    let server = TestServer::start(|setup| setup.head.discard_bytes_max = 1000);
+    for (length, closes) in [(1000, false), (1001, true)] {
+        let mut client = server.client();
+        client.send(format!("POST /fixed HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n"));
+        let answer = client.answer();
+        assert_eq!((answer.text(), answer.closes()), ("fixed", closes), "{length}");
+        client.send(vec![b'a'; length]);
+        if closes {
+            client.closed();
+        } else {
+            assert_eq!(client.get("/fixed").text(), "fixed");
+        }
+    }
 }

@@ -684,7 +684,7 @@ impl<'r> Build<'r> {
 /// to clients of the admin API.
 fn without_secrets(text: &str) -> Cow<'_, str> {
     match serde_json::from_str(text) {
-        Ok(Value::Object(members)) if !members.is_empty() => return "{…}".into(),
+        Ok(Value::Object(members)) if members.values().any(|value| !value.is_null()) => return "{…}".into(),
         Ok(Value::Array(elements)) if !elements.is_empty() => return "[…]".into(),
         _ => {}
     }

@@ -260,6 +260,13 @@ impl Exchange {
         self.inbound == Inbound::Open && self.discards() && self.discarded > self.plan.discard_bytes_max
     }
 
+    /// Returns whether no reader is left of a body whose rest, by its Content-Length, is longer than the bound.
+    fn is_too_long_to_discard(&self) -> bool {
+        let length = self.cx.original().fields().content_length().ok().flatten();
+        let rest = length.unwrap_or_default().saturating_sub(self.received);
+        rest > self.plan.discard_bytes_max && self.cx.mailbox().is_abandoned()
+    }
+
     /// Reports to the machine what the body's reader did: it began to read, or took bytes.
     pub(crate) fn sync_reader<M: Machine>(&mut self, machine: &mut M, task: &Task<'_>, out: &mut WriteList) {
         if self.is_tunnel && self.inbound == Inbound::Open && self.sending.is_done() {
@@ -393,6 +400,10 @@ impl Exchange {
                 None => Framing::Stream,
             },
         };
+        if self.inbound == Inbound::Open && !machine.is_multiplexed() && self.is_too_long_to_discard() {
+            // RFC 9112 §9.6: the close is announced. A client that is still sending, such as curl, then stops.
+            machine.drain(out);
+        }
         machine.send_head(self.stream, self.cx.response(), framing, &clock::date(), out);
         if let Framing::Sized(len) = framing {
             self.sending.announce(len);
