@@ -348,7 +348,7 @@ fn a_long_unwanted_body_ends_the_connection() {
     assert_eq!(client.get("/fixed").text(), "fixed");
 }
 
-// RFC 9112 §9.6: a server announces a close in its last response, so that a client that still sends a body knows of it.
+// RFC 9112 §9.6: the last response announces the close, so that a client that still sends a body can stop.
 #[test]
 fn a_body_that_is_too_long_to_discard() {
     let server = TestServer::start(|setup| setup.head.discard_bytes_max = 1000);
