@@ -308,7 +308,8 @@ fn filters() {
         (
             "request>headers>Cookie",
             json!({ "filter": "cookie", "actions": actions("name") }),
-            json!([format!("a=1; r=R; h={hash}")]),
+            // Quotes are no part of a value, and stay.
+            json!([format!("a=1; r=R; h={hash}; h=\"{hash}\"; q=\"1\"")]),
         ),
         (
             "resp_headers>Set-Cookie",
@@ -318,7 +319,7 @@ fn filters() {
     ] {
         let request = Request::get("/p?r=1&h=42&d=3&r=2&a=%2f+b&bad=%zz")
             .field("X-Ip", "10.1.2.3, [2001:db8:1::1]:80, unknown, 10.1.2.3:9")
-            .field("Cookie", "a=1; r=1; d=2; h=42");
+            .field("Cookie", "a=1; r=1; d=2; h=42; h=\"42\"; q=\"1\"");
         let encoder = json!({ "format": "filter", "wrap": { "format": "json" }, "fields": { field: filter } });
         let line = formatted("filters", encoder, &[], &request);
         let line: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));

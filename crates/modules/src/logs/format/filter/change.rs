@@ -331,11 +331,20 @@ fn split(pair: &[u8]) -> (&[u8], &[u8]) {
     (pair[..end].trim_ascii(), pair.get(end + 1..).unwrap_or_default().trim_ascii())
 }
 
+/// Returns the value without its quotes, and the quote.
+fn unquote(value: &[u8]) -> (&[u8], &[u8]) {
+    match value {
+        [b'"', inner @ .., b'"'] => (inner, b"\""),
+        value => (value, b""),
+    }
+}
+
 /// Appends all cookies of the fields `Cookie` as one field.
 pub(super) fn cookies(actions: &[Action], fields: &dyn TextList, out: &mut Vec<u8>) {
     fields.each(&mut |field| {
         for pair in field.split(|byte| *byte == b';').map(<[u8]>::trim_ascii).filter(|pair| !pair.is_empty()) {
             let (name, value) = split(pair);
+            let (value, quote) = unquote(value);
             let changed = cookie(actions, name, value);
             let Some(value) = changed.text() else { continue };
             if !out.is_empty() {
@@ -343,7 +352,7 @@ pub(super) fn cookies(actions: &[Action], fields: &dyn TextList, out: &mut Vec<u
             }
             out.extend_from_slice(name);
             out.push(b'=');
-            out.extend_from_slice(value);
+            [quote, value, quote].iter().for_each(|part| out.extend_from_slice(part));
         }
     });
 }
@@ -352,6 +361,7 @@ pub(super) fn cookies(actions: &[Action], fields: &dyn TextList, out: &mut Vec<u
 pub(super) fn set_cookie(actions: &[Action], field: &[u8], out: &mut Vec<u8>) {
     let end = memchr::memchr(b';', field).unwrap_or(field.len());
     let (name, value) = split(&field[..end]);
+    let (value, quote) = unquote(value);
     let changed = cookie(actions, name, value);
     let Some(value) = changed.text() else { return };
     out.extend_from_slice(name);
@@ -359,6 +369,6 @@ pub(super) fn set_cookie(actions: &[Action], field: &[u8], out: &mut Vec<u8>) {
     if !value.is_empty() || field[..end].contains(&b'=') {
         out.push(b'=');
     }
-    out.extend_from_slice(value);
+    [quote, value, quote].iter().for_each(|part| out.extend_from_slice(part));
     out.extend_from_slice(&field[end..]);
 }
