@@ -72,6 +72,11 @@ impl Sending {
         self.announced = bytes;
     }
 
+    /// Returns whether the head announced a length.
+    pub(super) fn has_length(&self) -> bool {
+        self.announced > 0
+    }
+
     /// Restricts the trailers to those that a `Trailer` field of the head lists.
     pub(super) fn declare_trailers(&mut self, fields: &FieldMap) {
         let mut declared = Vec::new();

@@ -490,8 +490,8 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         ControlFlow::Continue(())
     }
 
-    /// Ends the exchanges that are over. If a response was cut short and the connection carries nothing else, closes the connection with a
-    /// reset: a close without one looks like the end of a response that only the connection's end delimits.
+    /// Ends the exchanges that are over. If a response was cut short, which its framing does not show, closes the connection with a reset: a
+    /// close without one looks like the end of a response that only the connection's end delimits.
     fn retire(&mut self, out: &mut WriteList) -> ControlFlow<()> {
         let Self { exchanges, machine, line, unclean, .. } = self;
         let closing = machine.wants_close();
@@ -507,18 +507,18 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             let reading = exchange.inbound == Inbound::Open && exchange.ending == Ending::Complete && !last;
             exchange.sending.is_done() && !reading
         };
-        let mut is_cut = false;
+        let mut needs_reset = false;
         for exchange in exchanges.extract_if(.., over) {
             *unclean |= exchange.inbound != Inbound::Complete;
             // Pipelined bytes that the machine had to leave until now may hold the next request.
             line.input.refresh();
-            is_cut |= exchange.cut && !machine.is_multiplexed();
+            needs_reset |= exchange.needs_reset && !machine.is_multiplexed();
             if exchange.inbound == Inbound::Failed {
                 machine.reset(exchange.stream, out);
             }
             recycle(&line.core, exchange);
         }
-        if is_cut {
+        if needs_reset {
             line.transport.reset_on_close();
             return ControlFlow::Break(());
         }

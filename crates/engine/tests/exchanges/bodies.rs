@@ -253,9 +253,15 @@ fn a_failed_stream_aborts_the_response() {
     for (target, ending) in [("/fail-stream", Ending::BodyFailed), ("/panic-stream", Ending::Panicked)] {
         let mut client = server.client();
         client.send_request(target);
-        let (bytes, _) = client.rest();
+        let (bytes, close) = client.rest();
         assert!(!bytes.ends_with(b"0\r\n\r\n"), "{target}: the answer looks whole");
+        assert_eq!(close, Close::End, "{target}: a reset could overtake the content");
+        assert!(bytes.windows(10).any(|part| part == b"before the"), "{target}");
         assert_eq!(server.probe.outcome(target).ending, ending, "{target}");
+        // RFC 9112 §8: without chunks only a reset shows it.
+        let mut client = server.client();
+        client.send(format!("GET {target} HTTP/1.0\r\n\r\n"));
+        assert_eq!(client.rest().1, Close::Reset, "{target}");
         assert_eq!(server.client().get("/fixed").text(), "fixed", "the worker still serves after {target}");
     }
 }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::task::Context as Task;
 use std::time::Instant;
 
-use causeway_message::{Method, StatusCode, StreamId, WriteList, names};
+use causeway_message::{Method, StatusCode, StreamId, Version, WriteList, names};
 use causeway_pipeline::route;
 use causeway_pipeline::{Body, BodyError, Context, Ending, Response, Verdict};
 use progress::{Visit, is_active, stage};
@@ -57,8 +57,8 @@ pub(crate) struct Exchange {
     pub(crate) inbound: Inbound,
     pub(crate) sending: Sending,
     pub(crate) ending: Ending,
-    /// The response was cut short; the peer must not mistake it for a complete one.
-    pub(crate) cut: bool,
+    /// The response was cut short, and only a reset of the connection shows it.
+    pub(crate) needs_reset: bool,
     pub(crate) status: Option<StatusCode>,
     /// Bytes of request content received.
     pub(crate) received: u64,
@@ -92,7 +92,7 @@ impl Exchange {
             inbound,
             sending: Sending::new(),
             ending: Ending::Complete,
-            cut: false,
+            needs_reset: false,
             status: None,
             received: 0,
             discarded: 0,
@@ -163,7 +163,10 @@ impl Exchange {
             PumpOutcome::Cut(_) => Ending::BodyFailed,
             PumpOutcome::Panicked => Ending::Panicked,
         };
-        self.cut = true;
+        // RFC 9112 §8: the end of the chunks is missing. A reset would also drop what the kernel still holds of them.
+        let is_chunked =
+            !self.is_tunnel && !self.sending.has_length() && self.cx.original().version() == Version::Http11;
+        self.needs_reset = !is_chunked;
         if self.ending == Ending::Complete {
             self.ending = ending;
         }
