@@ -163,7 +163,7 @@ impl Exchange {
             PumpOutcome::Cut(_) => Ending::BodyFailed,
             PumpOutcome::Panicked => Ending::Panicked,
         };
-        // RFC 9112 §8: the end of the chunks is missing. A reset would also drop what the kernel still holds of them.
+        // RFC 9112 §8: the last chunk is missing. A reset would also drop the chunks that the kernel still holds.
         let is_chunked =
             !self.is_tunnel && !self.sending.has_length() && self.cx.original().version() == Version::Http11;
         self.needs_reset = !is_chunked;
