@@ -311,6 +311,7 @@ fn build_response_routes(
     routes.collect()
 }
 
+/// Reads the duration of a member; `None` if it is absent, or zero or less.
 fn read_duration(
     key: &str,
     written: Option<&DurationConfig>,

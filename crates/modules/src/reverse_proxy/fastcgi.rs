@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use super::carriage::Carriage;
 use super::transport::TransportParts;
-use super::{Local, exchange};
+use super::{Local, exchange, read_duration};
 use causeway_pipeline::build::DurationConfig;
 use root::DocumentRoot;
 use script::Splits;
@@ -58,10 +58,7 @@ pub(super) struct FastCgi {
 
 pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportParts, BuildError> {
     let written: FastCgiTransportConfig = build.parse(value)?;
-    let mut duration = |key: &str, written: &Option<DurationConfig>| match written {
-        Some(written) => build.at(key, |build| written.read(build)),
-        None => Ok(None),
-    };
+    let mut duration = |key: &str, written: &Option<DurationConfig>| read_duration(key, written.as_ref(), build);
     let read_timeout = duration("read_timeout", &written.read_timeout)?;
     let mut transport = Transport {
         fastcgi: Some(causeway_pipeline::FastCgi { captures_stderr: written.capture_stderr }),

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::breaker;
+use super::{breaker, read_duration};
 use crate::headers::is_of;
 pub(super) use active::{ActiveChecks, Checker, Target};
 
@@ -93,10 +93,7 @@ pub(super) struct PassiveChecks {
 impl PassiveChecks {
     fn build(value: &Value, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let written: PassiveConfig = build.parse(value)?;
-        let mut duration = |key: &str, written: &Option<DurationConfig>| match written {
-            Some(written) => build.at(key, |build| written.read(build)),
-            None => Ok(None),
-        };
+        let mut duration = |key: &str, written: &Option<DurationConfig>| read_duration(key, written.as_ref(), build);
         let fail_duration = duration("fail_duration", &written.fail_duration)?;
         let unhealthy_latency = duration("unhealthy_latency", &written.unhealthy_latency)?;
         let failures_max = match written.max_fails {

@@ -25,8 +25,8 @@ use serde_json::Value;
 
 use super::backend::UpstreamConfig;
 use super::carriage::Carriage;
-use super::tls;
 use super::transport::TransportParts;
+use super::{read_duration, tls};
 use crate::httpgrpc::lend::Lender;
 use crate::httpgrpc::message_size;
 use causeway_pipeline::build::DurationConfig;
@@ -63,10 +63,7 @@ pub(super) struct HttpGrpcOptions {
 pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportParts, BuildError> {
     let written: HttpGrpcTransportConfig = build.parse(value)?;
     let message_bytes_max = message_size(written.max_message_size, build)?;
-    let mut duration = |key: &str, written: &Option<DurationConfig>| match written {
-        Some(written) => build.at(key, |build| written.read(build)),
-        None => Ok(None),
-    };
+    let mut duration = |key: &str, written: &Option<DurationConfig>| read_duration(key, written.as_ref(), build);
     let timeout = duration("timeout", &written.timeout)?;
     let mut transport = Transport {
         versions: Versions::Http2,

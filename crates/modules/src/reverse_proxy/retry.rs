@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::placeholders::Named;
 use super::policy::LoadBalancingConfig;
+use super::read_duration;
 
 /// Bytes of a request body that are kept for a retry, or more with `request_buffers`. A longer body is sent only once.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
@@ -73,10 +74,7 @@ impl Condition {
 impl Retries {
     /// Compiles the settings; `None` if there are no retries.
     pub(super) fn build(written: &LoadBalancingConfig, build: &mut Build<'_>) -> Result<Option<Self>, BuildError> {
-        let mut duration = |key: &str, written: &Option<DurationConfig>| match written {
-            Some(written) => build.at(key, |build| written.read(build)),
-            None => Ok(None),
-        };
+        let mut duration = |key: &str, written: &Option<DurationConfig>| read_duration(key, written.as_ref(), build);
         let duration_max = duration("try_duration", &written.try_duration)?;
         let interval = duration("try_interval", &written.try_interval)?;
         let mut conditions = Vec::with_capacity(written.retry_match.len());

@@ -18,7 +18,7 @@ use url::Url;
 use super::address::Address;
 use super::carriage::{Carriage, Protocol};
 use super::dynamic::resolver::{self, ResolverConfig};
-use super::{fastcgi, httpgrpc, tls};
+use super::{fastcgi, httpgrpc, read_duration, tls};
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::upstream::ConnectionLimits;
 
@@ -124,10 +124,7 @@ fn read(
             build.note_unused(key, "connections read into blocks of one size, and write without a buffer");
         }
     }
-    let mut duration = |key: &str, written: &Option<DurationConfig>| match written {
-        Some(written) => build.at(key, |build| written.read(build)),
-        None => Ok(None),
-    };
+    let mut duration = |key: &str, written: &Option<DurationConfig>| read_duration(key, written.as_ref(), build);
     if let Some(limit) = duration("dial_timeout", &written.dial_timeout)? {
         transport.connect_timeout = limit;
     }

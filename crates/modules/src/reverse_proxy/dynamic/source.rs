@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use super::super::read_duration;
 use super::resolver::{self, ResolverConfig};
 
 /// How long an answer is used; Caddy's.
@@ -145,7 +146,7 @@ impl Source {
         Ok(Self {
             shown: format!("{}:{port}", written.name).into(),
             kind: Kind::Addresses { name: build.template(&written.name), port: template, families },
-            refresh: duration("refresh", written.refresh.as_ref(), build)?.unwrap_or(REFRESH),
+            refresh: read_duration("refresh", written.refresh.as_ref(), build)?.unwrap_or(REFRESH),
             grace: None,
             resolver: resolver::build(
                 written.resolver.as_ref(),
@@ -179,8 +180,8 @@ impl Source {
         Ok(Self {
             kind: Kind::Services(build.template(&full)),
             shown: full.into(),
-            refresh: duration("refresh", written.refresh.as_ref(), build)?.unwrap_or(REFRESH),
-            grace: duration("grace_period", written.grace_period.as_ref(), build)?,
+            refresh: read_duration("refresh", written.refresh.as_ref(), build)?.unwrap_or(REFRESH),
+            grace: read_duration("grace_period", written.grace_period.as_ref(), build)?,
             resolver: resolver::build(
                 written.resolver.as_ref(),
                 written.dial_timeout.as_ref(),
@@ -221,16 +222,5 @@ impl Source {
             }
             Kind::Services(_) => Asked { question: Question::Services { name: (&*text).into() }, port: Box::default() },
         }
-    }
-}
-
-fn duration(
-    key: &str,
-    written: Option<&DurationConfig>,
-    build: &mut Build<'_>,
-) -> Result<Option<Duration>, BuildError> {
-    match written {
-        Some(written) => build.at(key, |build| written.read(build)),
-        None => Ok(None),
     }
 }
