@@ -164,7 +164,7 @@ struct EventFields {
 
 enum EventValue {
     Text(String),
-    /// Of a field whose name ends in `.json`, which the log leaves out.
+    /// JSON, of a field whose name ends in `.json`. The log has the name without this end.
     Json(String),
     Unsigned(u64),
     Signed(i64),
