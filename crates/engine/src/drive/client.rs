@@ -363,32 +363,38 @@ impl<T: Transport> ClientConnection<T> {
         }
     }
 
-    /// Retries a call on another connection, if that is allowed: the upstream reported that it did not process the request, or closed a reused
-    /// connection without a response.
+    /// The upstream reported that it did not process this call's request, or closed a connection with one stream without a response. The
+    /// call is retried if that is allowed.
     fn unprocessed(&mut self, stream: StreamId, fault: Option<&CallError>) {
         let Some(at) = self.calls.iter().position(|call| call.stream == stream && !call.is_over()) else { return };
         let is_known = self.machine.is_multiplexed();
-        let again = (is_known || self.is_used) && self.calls[at].may_retry(is_known);
-        match self.origin.pool.upgrade() {
-            Some(pool) if again => {
-                self.calls[at].end_wait(0);
-                let UpstreamCall { call, wake, .. } = self.calls.swap_remove(at);
-                self.keep_wake(wake);
-                call.put_body(Body::Empty);
-                // The pool must not choose this connection again.
-                self.set_state(LinkState::Ending);
-                let waiting = WaitingCall::new(call, true);
-                match is_known {
-                    true => pool.place(waiting),
-                    // When this connection has closed, its place is free for a new one, also if the pool is full.
-                    false => self.origin.link.inbox.borrow_mut().push_back(waiting),
-                }
-            }
-            _ => {
-                let of_connection = if is_known { CallError::Unprocessed } else { self.fault.clone() };
-                self.calls[at].fail(fault.cloned().unwrap_or(of_connection));
-            }
+        if (is_known || self.is_used) && self.retry(at, is_known) {
+            return;
         }
+        let of_connection = if is_known { CallError::Unprocessed } else { self.fault.clone() };
+        self.calls[at].fail(fault.cloned().unwrap_or(of_connection));
+    }
+
+    /// Moves a call to another connection, if it may be sent again. Returns whether it was moved.
+    fn retry(&mut self, at: usize, is_known_unprocessed: bool) -> bool {
+        let Some(pool) = self.origin.pool.upgrade() else { return false };
+        if self.calls[at].is_over() || !self.calls[at].may_retry(is_known_unprocessed) {
+            return false;
+        }
+        self.calls[at].end_wait(0);
+        let UpstreamCall { call, wake, .. } = self.calls.swap_remove(at);
+        self.keep_wake(wake);
+        call.put_body(Body::Empty);
+        // The pool must not choose this connection again.
+        self.set_state(LinkState::Ending);
+        let waiting = WaitingCall::new(call, true);
+        if self.machine.is_multiplexed() {
+            pool.place(waiting);
+        } else {
+            // When this connection has closed, its place is free for a new one, also if the pool is full.
+            self.origin.link.inbox.borrow_mut().push_back(waiting);
+        }
+        true
     }
 
     fn fail_all(&mut self, fault: &CallError) {
@@ -541,6 +547,12 @@ impl<T: Transport> ClientConnection<T> {
         match event {
             None | Some(ClientEvent::Broken { .. }) => {}
             Some(event) => self.handle_event(event, out),
+        }
+        // The upstream closed a connection that had been used before, perhaps before it received the requests.
+        if self.machine.is_multiplexed() && self.is_used {
+            for at in (0..self.calls.len()).rev() {
+                self.retry(at, false);
+            }
         }
         let goes_on = is_orderly && !self.machine.is_multiplexed();
         for call in self.calls.iter_mut().filter(|call| !(call.is_over() || goes_on && call.is_half_over())) {

@@ -327,6 +327,51 @@ fn unprocessed_requests_are_sent_again() {
     assert_all_returned(&server);
 }
 
+// RFC 9110 §9.2.2: an upstream may close a connection that has been used, before it receives the next requests. Those that are
+// idempotent are sent once more, on another connection.
+#[test]
+fn a_used_connection_closes_under_requests() {
+    let server = TestServer::start(|_| {});
+    let origin = Origin::new(vec![
+        |p| {
+            let stream = begin(p);
+            p.respond(stream, "first");
+            p.request();
+            p.request();
+        },
+        // Only the GET. The close of a connection under its first request is a failure of the upstream.
+        |p| {
+            begin(p);
+        },
+    ]);
+    override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+        transport.versions = causeway_pipeline::Versions::Http2;
+    });
+    let mut clients = [server.client(), server.client(), server.client()];
+    let [first, get, post] = &mut clients;
+    first.send_request(&target(&origin));
+    assert_eq!(read(first), whole(200, "first"));
+    get.send_request(&target(&origin));
+    post.post(&target(&origin), b"");
+    assert_eq!(read(post), whole(502, ""));
+    assert_eq!(read(get), whole(502, ""));
+    origin.end();
+    // The retry succeeds.
+    let origin = Origin::new(vec![
+        |p| {
+            let stream = begin(p);
+            p.respond(stream, "first");
+            p.request();
+        },
+        good,
+    ]);
+    assert_eq!(send_request(&server, &target(&origin)), whole(200, "first"));
+    assert_eq!(send_request(&server, &target(&origin)), whole(200, "good"));
+    origin.end();
+    drop(clients);
+    assert_all_returned(&server);
+}
+
 // RFC 9113 §5.1.2, §6.5.2: the upstream allows no streams. The first request is sent before its SETTINGS arrive.
 #[test]
 fn an_upstream_without_streams() {
@@ -355,6 +400,7 @@ fn the_stream_limit_of_an_upstream_is_remembered() {
         |p| {
             p.preface(&[(3, 1)]);
             let stream = p.request();
+            p.frame(kind::GOAWAY, flag::NONE, 0, &goaway(stream));
             p.respond(stream, "good");
         },
         |p| {
