@@ -26,7 +26,7 @@ impl Default for Limits {
         Self {
             head_bytes_max: 32 * 1024,
             fields_max: 100,
-            target_bytes_max: 8 * 1024,
+            target_bytes_max: 16 * 1024,
             chunk_extension_line_bytes_max: 4 * 1024,
             chunk_extension_bytes_max: 16 * 1024,
             trailers_bytes_max: 8 * 1024,

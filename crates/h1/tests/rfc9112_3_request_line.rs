@@ -119,10 +119,10 @@ fn targets() {
 fn long_targets() {
     let limits = Limits::default();
     let line = |len: usize| format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(len - 1));
-    let fits = line(8192);
-    let want = format!("{}; keep-alive", &fits[..4 + 8192]);
+    let fits = line(16 * 1024);
+    let want = format!("{}; keep-alive", &fits[..4 + 16 * 1024]);
     check_bytes("at the limit", fits.as_bytes(), &want, limits, false);
-    check_bytes("past it", line(8193).as_bytes(), "414; close", limits, false);
+    check_bytes("past it", line(16 * 1024 + 1).as_bytes(), "414; close", limits, false);
     check_bytes("without an end", format!("GET /{}", "a".repeat(40_000)).as_bytes(), "414; close", limits, false);
 }
 

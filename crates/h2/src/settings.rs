@@ -27,7 +27,7 @@ pub struct Settings {
     pub heads_bytes_max: u32,
     /// Number of fields in a head, and in a trailer section; 100. A Cookie that is split into pieces counts once.
     pub fields_max: u16,
-    /// Length of the request target; 8 KiB.
+    /// Length of the request target; 16 KiB.
     pub target_bytes_max: u32,
     /// Size of a decoded trailer section, counted as a head; 8 KiB.
     pub trailers_bytes_max: u32,
@@ -66,7 +66,7 @@ impl Default for Settings {
             head_bytes_max: 32 * 1024,
             heads_bytes_max: 1024 * 1024,
             fields_max: 100,
-            target_bytes_max: 8 * 1024,
+            target_bytes_max: 16 * 1024,
             trailers_bytes_max: 8 * 1024,
             extended_connect: true,
             budgets: Budgets::default(),

@@ -232,7 +232,7 @@ fn trailers() {
 #[test]
 fn requests_that_are_rejected_with_a_response() {
     let long = "x".repeat(8200);
-    let path = format!("/{long}");
+    let path = format!("/{long}{long}");
     let many: Vec<(&str, &str)> = [GET_FIELDS, &[("x", "y"); 100]].concat();
     let large: Vec<(&str, &str)> = [GET_FIELDS, &[("x", &long[..]); 4]].concat();
     let method = "M".repeat(65);

@@ -443,7 +443,7 @@ pub struct HeadLimits {
     pub head_bytes_max: usize,
     /// Field lines in a head; 100. More get 431.
     pub fields_max: usize,
-    /// The request target; a longer one gets 414. `None`: 8 KiB, or as many bytes as a head that may have more than 32 KiB.
+    /// The request target; a longer one gets 414. `None`: 16 KiB, or as many bytes as a head that may have more than 32 KiB.
     pub target_bytes_max: Option<usize>,
     /// The extensions of one chunk; 4 KiB.
     pub chunk_extension_line_bytes_max: usize,
@@ -464,7 +464,7 @@ impl HeadLimits {
     #[must_use]
     pub fn target_bytes_max(&self) -> usize {
         let larger = Some(self.head_bytes_max).filter(|bytes| *bytes > HEAD_BYTES_MAX);
-        self.target_bytes_max.or(larger).unwrap_or(8 * 1024)
+        self.target_bytes_max.or(larger).unwrap_or(16 * 1024)
     }
 }
 
