@@ -163,6 +163,17 @@ impl Document {
         }
     }
 
+    /// Returns a warning about the JSON with the line of the Caddyfile that produced the value, if it is known. A warning about one value
+    /// begins with its path.
+    pub fn explain_note(&self, note: &str) -> String {
+        let (path, words) = note.split_once(": ").filter(|_| self.language == Language::Caddyfile).unwrap_or_default();
+        let places = options_of_path(path).map(|step| (step, self.locate(step)));
+        match places.filter(|_| path.starts_with("apps.")).find(|(_, places)| !places.is_empty()) {
+            Some((step, places)) => at_places(&places, &format!("'{step}': {words}")),
+            None => format!("{}: {note}", self.name),
+        }
+    }
+
     /// Formats a JSON syntax error, with the position first, as editors expect it.
     fn no_json(&self, error: &serde_json::Error) -> DocumentError {
         let (line, column) = (error.line(), error.column());
@@ -228,8 +239,8 @@ impl Document {
         let steps = std::iter::once(word)
             .chain(begins.into_iter().flatten())
             .flat_map(options_of)
-            .chain(refused.path.rsplit('.').flat_map(options_of));
-        let steps = steps.filter(|step| !matches!(*step, "" | "apps" | "http" | "servers"));
+            .chain(options_of_path(&refused.path));
+        let steps = steps.filter(|step| !step.is_empty());
         let Some((step, places)) = steps.map(|step| (step, found(step))).find(|(_, places)| !places.is_empty()) else {
             return format!("{}: in its JSON, {error}", self.name);
         };
@@ -303,6 +314,12 @@ fn needs_dns(site: &SiteOrigin) -> String {
          or for all sites, as the option `acme_dns PROVIDER TOKEN`; or names without '*', `tls internal` or `tls CERTIFICATE KEY`, or \
          an address without TLS, such as {clear}"
     )
+}
+
+/// Returns the words of a Caddyfile that may have produced a value, from its own member of the JSON up.
+fn options_of_path(path: &str) -> impl Iterator<Item = &str> {
+    let steps = path.rsplit('.').flat_map(options_of);
+    steps.filter(|step| !matches!(*step, "" | "apps" | "http" | "servers"))
 }
 
 /// Returns the words of a Caddyfile that may have produced a step of the JSON's path.

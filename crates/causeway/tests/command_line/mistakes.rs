@@ -377,17 +377,22 @@ fn roots_that_cannot_be_read() {
 // Nothing is skipped in silence: Caddy's sizes of buffers and chunks are accepted, and named.
 #[test]
 fn settings_without_effect() {
-    let options = "{\n\tservers {\n\t\ttimeouts {\n\t\t\twrite 10s\n\t\t\twrite_max_chunk 4096\n\t\t}\n\t}\n}\n";
+    let options =
+        "{\n\tadmin off\n\tservers {\n\t\ttimeouts {\n\t\t\twrite 10s\n\t\t\twrite_max_chunk 4096\n\t\t}\n\t}\n}\n";
     let transport = "\t\ttransport http {\n\t\t\tread_buffer 4k\n\t\t\twrite_buffer 8k\n\t\t}\n";
     let proxy = format!("\treverse_proxy localhost:1 {{\n\t\tstream_buffer_size 4k\n{transport}\t}}\n");
-    let folder = Folder::with(&[("Caddyfile", &format!("{options}:8080 {{\n{proxy}}}\n"))]);
+    let folder = Folder::with(&[("Caddyfile", &format!("{options}:0 {{\n\tbind 127.0.0.1\n{proxy}}}\n"))]);
     let output = folder.output(&["validate"]);
     let printed = String::from_utf8(output.stderr).unwrap();
-    let keys = ["max_write_chunk", "stream_buffer_size", "transport.read_buffer_size", "transport.write_buffer_size"];
-    for (line, key) in printed.lines().zip(keys) {
-        assert!(line.starts_with("Warning: ") && line.contains(&format!(".{key}: has no effect: ")), "{line}");
+    let options =
+        ["6:4: 'write_max_chunk'", "13:3: 'stream_buffer_size'", "15:4: 'read_buffer'", "16:4: 'write_buffer'"];
+    for (line, option) in printed.lines().zip(options) {
+        assert!(line.starts_with(&format!("Warning: Caddyfile:{option}: has no effect: ")), "{line}");
     }
-    assert_eq!(printed.lines().count(), keys.len(), "{printed}");
+    assert_eq!(printed.lines().count(), options.len(), "{printed}");
+    // The log of a run has the place in the JSON.
+    let mut server = folder.start(&["run"]);
+    server.line_with(".transport.read_buffer_size: has no effect: ");
 }
 
 // sd-daemon(3): the journal reads a priority at the start of a line, by which `journalctl -p err` finds the reason of a failed start.
