@@ -288,7 +288,7 @@ fn a_long_target_is_414() {
     // A larger limit on heads is one on targets.
     refused(|head| head.head_bytes_max = 40 * 1024, &head(39 * 1024), &head(40 * 1024), 431);
     refused(|head| (head.head_bytes_max, head.target_bytes_max) = (40 * 1024, Some(50)), &head(50), &head(51), 414);
-    refused(|_| (), &head(8 * 1024), &head(8 * 1024 + 1), 414);
+    refused(|_| (), &head(16 * 1024), &head(16 * 1024 + 1), 414);
 }
 
 fn chunked(lines: &str) -> String {
@@ -358,6 +358,18 @@ fn a_body_that_is_too_long_to_discard() {
         let answer = client.answer();
         assert_eq!((answer.text(), answer.closes()), ("fixed", closes), "{length}");
         client.send(vec![b'a'; length]);
+        if closes {
+            client.closed();
+        } else {
+            assert_eq!(client.get("/fixed").text(), "fixed");
+        }
+    }
+    // Content of unknown length that a handler refuses as too long; Go's MaxBytesReader announces the close too.
+    for (target, closes) in [("/fixed", false), ("/too-large", true)] {
+        let mut client = server.client();
+        client.send(format!("POST {target} HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n"));
+        assert_eq!(client.answer().closes(), closes, "{target}");
+        client.send("0\r\n\r\n");
         if closes {
             client.closed();
         } else {

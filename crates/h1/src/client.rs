@@ -108,7 +108,7 @@ enum Outbound {
     Chunked,
     /// Content that the caller still sends is dropped: trailers were sent, or the peer no longer reads it.
     Ended,
-    /// The request is for another protocol: no content may be sent before the response.
+    /// The request is for another protocol, and complete: nothing may be sent before the response.
     Waiting,
     Tunnel,
 }
@@ -222,13 +222,33 @@ impl Client {
     /// Before it reuses a connection, the caller must pass all received bytes to [`Client::handle_bytes`]. Bytes that
     /// the peer sent before the request would otherwise be parsed as its response.
     pub fn open(&mut self, head: &Head, framing: Framing, out: &mut WriteList) -> Result<StreamId, OpenError> {
+        self.begin(head, framing, 0, out)
+    }
+
+    /// As [`Client::open`] with [`Framing::Tunnel`], for a request that has content, which this method sends. The
+    /// other protocol begins after it (RFC 9110 §7.8).
+    pub fn open_after(&mut self, head: &Head, content: Chunk, out: &mut WriteList) -> Result<StreamId, OpenError> {
+        let stream = self.begin(head, Framing::Tunnel, content.len(), out)?;
+        out.put_chunk(content);
+        Ok(stream)
+    }
+
+    /// Sends a request's head. `before_tunnel`: the bytes of content that precede a tunnel.
+    fn begin(
+        &mut self,
+        head: &Head,
+        framing: Framing,
+        before_tunnel: usize,
+        out: &mut WriteList,
+    ) -> Result<StreamId, OpenError> {
         if self.is_last() {
             return Err(OpenError::Ending);
         }
         if !self.is_idle() {
             return Err(OpenError::Full);
         }
-        encode::request_head(head, framing, self.proxy.as_deref(), self.is_single, out).ok_or(OpenError::Head)?;
+        let (proxy, is_last) = (self.proxy.as_deref(), self.is_single);
+        encode::request_head(head, (framing, before_tunnel), proxy, is_last, out).ok_or(OpenError::Head)?;
         self.stream += 1;
         self.asked = match (head.method(), framing) {
             (Method::Connect, _) => RequestKind::Connect,
@@ -438,7 +458,7 @@ impl Client {
             ResponseKind::Final { body, until_close, keep } => {
                 self.keep &= keep;
                 if self.outbound == Outbound::Waiting {
-                    // The switch was declined; its request had no content.
+                    // The switch was declined; its request is complete.
                     self.outbound = Outbound::Idle;
                 }
                 self.inbound = match body {

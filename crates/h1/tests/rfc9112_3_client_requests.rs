@@ -180,6 +180,26 @@ fn a_connection_for_one_request() {
     }
 }
 
+/// RFC 9110 §7.8: a request for another protocol may have content, which precedes that protocol; §8.6: POST declares that there is none.
+#[test]
+fn content_before_a_tunnel() {
+    let head = request("POST", "/", &[("Host", "a"), ("Upgrade", "x"), ("Content-Length", "7")]);
+    for (content, length) in [("{}", "2"), ("", "0")] {
+        let mut upstream = UpstreamPeer::new(Limits::default());
+        let stream =
+            upstream.client.open_after(&head, Chunk::from_static(content.as_bytes()), &mut upstream.out).unwrap();
+        let want =
+            format!("POST / HTTP/1.1|Host: a|Upgrade: x|Content-Length: {length}|Connection: Upgrade||{content}");
+        assert_eq!(upstream.written().replace("\r\n", "|"), want);
+        assert!(!upstream.client.writable(stream), "the response comes first");
+    }
+    // §9.3.6: CONNECT has no content.
+    let mut upstream = UpstreamPeer::new(Limits::default());
+    let connect = request("CONNECT", "a:1", &[("Host", "a:1")]);
+    assert_eq!(upstream.client.open_after(&connect, Chunk::from_static(b"x"), &mut upstream.out), Err(OpenError::Head));
+    assert_eq!(upstream.written(), "");
+}
+
 /// The types allow any string as a name or method, so these are checked.
 #[test]
 fn malformed_requests_are_not_sent() {

@@ -90,7 +90,15 @@ pub enum Body {
     /// A body that is received: the request's own, or an upstream's response.
     Incoming(IncomingBody),
     /// Raw bytes of another protocol; see [`crate::Response::switch`].
-    Tunnel(Box<dyn BodyStream>),
+    Tunnel(Tunnel),
+}
+
+/// One direction of a connection that switches to another protocol (RFC 9110 §7.8, §9.3.6).
+pub struct Tunnel {
+    /// The request's own content, which precedes the other protocol; empty in a response.
+    pub content: Chunk,
+    /// The bytes of the other protocol.
+    pub stream: Box<dyn BodyStream>,
 }
 
 /// A piece of [`Body::Parts`].
@@ -306,9 +314,11 @@ impl Mailbox {
         wake(mail);
     }
 
-    /// Opens a complete body again: the request has become a tunnel, and bytes of another protocol follow.
+    /// Opens a complete body again: the request has become a tunnel, and bytes of another protocol follow. A limit on the content does not
+    /// apply to them.
     pub fn reopen(&self) {
         let mut mail = self.0.borrow_mut();
+        mail.left = None;
         if mail.end == MailEnd::Complete {
             mail.end = MailEnd::Open;
         }

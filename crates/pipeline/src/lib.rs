@@ -40,7 +40,7 @@ pub mod worker;
 
 pub use async_handler::{Answer, Request, async_handler};
 pub use body::{
-    Body, BodyError, BodyPart, BodyReader, BodyStream, FileSlice, FileVersion, Frame, IncomingBody, OpenFile,
+    Body, BodyError, BodyPart, BodyReader, BodyStream, FileSlice, FileVersion, Frame, IncomingBody, OpenFile, Tunnel,
 };
 pub use build::{Build, BuildError, Registry};
 pub use context::{AlternativeName, Arrival, Client, ClientCertificate, Context, Failure, Scheme, Spare, TlsFacts};

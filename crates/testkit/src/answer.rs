@@ -76,10 +76,10 @@ impl Reader {
         // All kinds of bodies are converted to parts, so that one loop reads them.
         let mut rest = match std::mem::take(&mut self.body) {
             Body::Parts(parts) => parts,
-            Body::Tunnel(mut stream) => {
+            Body::Tunnel(mut tunnel) => {
                 answer.tunnel = true;
-                let done = read_stream(&mut *stream, answer, task);
-                self.body = Body::Tunnel(stream);
+                let done = read_stream(&mut *tunnel.stream, answer, task);
+                self.body = Body::Tunnel(tunnel);
                 return done;
             }
             Body::Empty => VecDeque::new(),

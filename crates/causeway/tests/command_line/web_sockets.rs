@@ -149,7 +149,37 @@ fn of_a_second_upstream() {
     assert!(echoes(&mut tunnel(server.port())));
 }
 
-// An upgrade has no content: the placeholder of the body reads nothing of the tunnel.
+// RFC 9110 §7.8: the other protocol begins after the request's content, as in the Docker API. A limit on the body does not concern the
+// other protocol.
+#[test]
+fn after_content() {
+    let upstream = echo_upstream();
+    for option in ["", "header X-Body \"<{http.request.body}>\"", "request_buffers 1KiB"] {
+        let (site, proxy) = if option.starts_with("request") { ("", option) } else { (option, "") };
+        let folder = Folder::with(&[(
+            "Caddyfile",
+            &format!(
+                "{{\n\tadmin off\n}}\n:0 {{\n\tbind 127.0.0.1\n\t{site}\n\trequest_body {{\n\t\tmax_size 4\n\t}}\n\treverse_proxy \
+                 127.0.0.1:{upstream} {{\n\t\t{proxy}\n\t}}\n}}\n"
+            ),
+        )]);
+        let server = folder.start(&["run"]);
+        let mut stream = connect(server.port());
+        let head = "POST /exec HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 4\r\n\r\n";
+        // Bytes of the other protocol may follow before the response.
+        stream.write_all(format!("{head}bodyearly").as_bytes()).unwrap();
+        let (mut answer, mut byte) = (Vec::new(), [0]);
+        while !answer.ends_with(b"bodyearly") && stream.read_exact(&mut byte).is_ok() {
+            answer.push(byte[0]);
+        }
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 101 ") && answer.ends_with("\r\n\r\nbodyearly"), "{option}: {answer}");
+        assert!(echoes(&mut stream), "{option}");
+        assert!(echoes(&mut stream), "{option}");
+    }
+}
+
+// An upgrade without content: the placeholder of the body reads nothing of the tunnel.
 #[test]
 fn together_with_a_body_placeholder() {
     let upstream = echo_upstream();

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
-use causeway_message::{OpenError, ResponseHead, StatusCode, StreamId, WaitsFor, WriteList};
+use causeway_message::{Chunk, OpenError, ResponseHead, StatusCode, StreamId, WaitsFor, WriteList};
 use causeway_pipeline::{Body, CallError, Frame, Scheme, Transport as TransportSpec};
 use progress::{Span, is_heard, stage};
 
@@ -189,8 +189,12 @@ impl<T: Transport> ClientConnection<T> {
             // Taken before `open`, because the framing depends on its length; put back below if no stream could be opened.
             let body = call.take_body().unwrap_or_default();
             let framing = framing(&body);
+            let before_tunnel = match &body {
+                Body::Tunnel(tunnel) => tunnel.content.clone(),
+                _ => Chunk::default(),
+            };
             let scheme = if self.origin.spec.tls.is_some() { Scheme::Https } else { Scheme::Http };
-            let opened = self.machine.open(&call, scheme, framing, out);
+            let opened = self.machine.open(&call, scheme, (framing, before_tunnel), out);
             match opened {
                 Ok(stream) => {
                     if let Some(remote) = self.origin.remote {

@@ -95,16 +95,19 @@ impl ClientMachine {
         each!(self, machine => machine.room())
     }
 
-    /// Begins an exchange. After an error nothing was queued.
+    /// Begins an exchange. `before_tunnel`: the request's content if a tunnel follows it. After an error nothing was queued.
     pub(crate) fn open(
         &mut self,
         call: &Carried,
         scheme: Scheme,
-        framing: Framing,
+        (framing, before_tunnel): (Framing, Chunk),
         out: &mut WriteList,
     ) -> Result<StreamId, OpenError> {
         let head = call.request();
         match self {
+            Self::Http1(machine) if !before_tunnel.is_empty() => machine.open_after(&head, before_tunnel, out),
+            // Over HTTP/2 a tunnel's request has no content (RFC 9113 §8.5); FastCGI has no tunnels.
+            _ if !before_tunnel.is_empty() => Err(OpenError::Head),
             // HTTP/1.1 has no scheme in an origin-form request (RFC 9112 §3.2.1).
             Self::Http1(machine) => machine.open(&head, framing, out),
             Self::Http2(machine) => machine.open(&head, scheme, framing, out),

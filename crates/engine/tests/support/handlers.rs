@@ -78,6 +78,7 @@ const ACTS: &[(&str, Enter)] = &[
         let length = cx.head().fields().content_length().ok().flatten().expect("a sized body");
         collect(cx, length / 2)
     }),
+    ("too-large", |_, _| Step::Fail(Fault::body(BodyError::TooLarge))),
     ("slowly", slowly),
     ("hints", hints),
     ("switch", |cx, _| {

@@ -8,11 +8,11 @@ use crate::encode::{is_ours, put_length};
 /// Upper bound in bytes of a request line and the machine's own fields, without the target and the authority.
 const OWN_BYTES_MAX: usize = 192;
 
-/// Writes the head, for a forward proxy in absolute form. `is_last`: the connection serves no further request. Returns `None`, with no byte
-/// written, if the head is not valid for this framing.
+/// Writes the head, for a forward proxy in absolute form. `before_tunnel`: the bytes of content that precede a tunnel. `is_last`: the
+/// connection serves no further request. Returns `None`, with no byte written, if the head is not valid for this framing.
 pub(super) fn request_head(
     head: &Head,
-    framing: Framing,
+    (framing, before_tunnel): (Framing, usize),
     proxy: Option<&ForwardProxy>,
     is_last: bool,
     out: &mut WriteList,
@@ -28,7 +28,8 @@ pub(super) fn request_head(
     check_target(method, target)?;
     // RFC 9110 §9.3.6: CONNECT has no content; §7.8: a switch needs the name of the new protocol.
     let goes = match framing {
-        Framing::Tunnel => is_connect || fields.contains(names::UPGRADE),
+        Framing::Tunnel if is_connect => before_tunnel == 0,
+        Framing::Tunnel => fields.contains(names::UPGRADE),
         Framing::Empty | Framing::Sized(_) | Framing::Stream => !is_connect,
     };
     if !goes || !head.names_are_tokens() {
@@ -67,8 +68,9 @@ pub(super) fn request_head(
     }
     match framing {
         Framing::Sized(bytes) => put_length(bytes, out),
+        Framing::Tunnel if before_tunnel > 0 => put_length(before_tunnel as u64, out),
         // RFC 9110 §8.6: a method that usually has content declares that there is none.
-        Framing::Empty if matches!(method, Method::Post | Method::Put | Method::Patch) => {
+        Framing::Empty | Framing::Tunnel if matches!(method, Method::Post | Method::Put | Method::Patch) => {
             put_length(0, out);
         }
         Framing::Stream => out.put(b"Transfer-Encoding: chunked\r\n"),

@@ -7,7 +7,7 @@ use causeway_pipeline::{Body, BodyStream as _, Call, Context, Fault, Finish, Res
 
 use super::exchange::PendingCall;
 use super::health::CallEnd;
-use super::switch::tunnel;
+use super::switch::{put_back, tunnel};
 use super::{Local, bad_gateway, request};
 
 /// Most fields of a response: a field map holds at most 65 535.
@@ -23,8 +23,8 @@ pub(super) fn decide(cx: &mut Context, call: Call, asked: PendingCall) -> Step {
         return tunnel(cx, call, &local.plan);
     }
     // The client's side of the tunnel: routes may have another proxy, such as the one after `forward_auth`.
-    if let Some(Body::Tunnel(content)) = call.take_unsent_body() {
-        cx.replace_body_by(content);
+    if let Some(Body::Tunnel(tunnel)) = call.take_unsent_body() {
+        put_back(cx, tunnel);
     }
     let routes = local.plan.response_routes.iter().find(|routes| routes.are_for(call.head().fields(), status));
     if let Some(routes) = routes {

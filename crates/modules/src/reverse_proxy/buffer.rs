@@ -33,7 +33,7 @@ pub(super) fn read_option(key: &str, written: i64, build: &mut Build<'_>) -> Res
 pub(super) fn request(cx: &mut Context, local: &Rc<Local>, then: fn(&mut Context, Rc<Local>) -> Step) -> Option<Step> {
     let bytes_max = local.plan.request_buffers?;
     // The content of a tunnel has no end.
-    let is_tunnel = !matches!(Switch::of(cx), Ok(Switch::None));
+    let is_tunnel = !matches!(Switch::of(cx, &local.plan), Ok(Switch::None));
     if is_tunnel || local.plan.drops_body || cx.body_len() == Some(0) {
         return None;
     }

@@ -7,17 +7,19 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll, ready};
 use std::time::{Duration, Instant};
 
-use causeway_message::{FieldMap, StatusCode};
+use causeway_message::{Chunk, FieldMap, StatusCode};
 use causeway_pipeline::upstream::{CallEvent, FailureKind, report_failure};
 use causeway_pipeline::worker::Sleep;
-use causeway_pipeline::{Body, BodyError, BodyStream as _, Call, CallError, Context, Fault, Reason, Step, Versions};
+use causeway_pipeline::{
+    Body, BodyError, BodyStream as _, Call, CallError, Context, Fault, Reason, Step, Tunnel, Versions,
+};
 
 use super::backend::{AddressPool, Backends, Chosen};
 use super::carriage::Carriage;
 use super::dynamic::{Upstreams, Waited};
 use super::health::{Admission, CallEnd};
 use super::retry::{Attempt, Replay, Tries};
-use super::switch::Switch;
+use super::switch::{self, Switch};
 use super::{Local, ReverseProxyPlan, bad_gateway, buffer, incremental, request};
 
 /// Most interim (1xx) responses that are forwarded for one call.
@@ -94,7 +96,13 @@ enum Content {
 pub(super) fn start(cx: &mut Context, local: Rc<Local>) -> Step {
     let tries = Tries::first(cx);
     local.named(cx).begun(cx, &tries);
-    attempt(cx, local, tries, Content::Untaken, None)
+    let Some(reader) = switch::content_reader(cx, &local.plan) else {
+        return attempt(cx, local, tries, Content::Untaken, None);
+    };
+    cx.wait(reader, move |cx, read| match switch::after_content(cx, read) {
+        Ok(tunnel) => attempt(cx, local, tries, Content::Back(Body::Tunnel(tunnel)), None),
+        Err(fault) => Step::Fail(fault),
+    })
 }
 
 /// One attempt. `before` is the fault of the attempt before, if there was one.
@@ -170,8 +178,8 @@ fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fau
     let named = local.named(cx);
     let pause = local.plan.balancing.retries.as_ref().and_then(|retries| retries.pause(cx, &tries, named, failed));
     let Some(pause) = pause else {
-        if let Content::Back(Body::Tunnel(content)) = content {
-            cx.replace_body_by(content);
+        if let Content::Back(Body::Tunnel(tunnel)) = content {
+            switch::put_back(cx, tunnel);
         }
         return Step::Fail(fault);
     };
@@ -201,14 +209,7 @@ fn begin(
     content: Content,
 ) -> Result<Step, Fault> {
     let plan = &*local.plan;
-    let mut switch = Switch::of(cx)?;
-    match &plan.carriage {
-        // RFC 9113 §8.6: there is no Upgrade; it is ignored.
-        // DEVIATES Caddy: it responds to any such request with 502.
-        Carriage::Http if plan.transport.versions == Versions::Http2 => switch = Switch::None,
-        Carriage::FastCgi(_) => switch = Switch::None,
-        Carriage::Http | Carriage::HttpGrpc(_) => {}
-    }
+    let switch = Switch::of(cx, plan)?;
     // Before the head is filled: header operations may use these placeholders.
     local.named(cx).chosen(cx, chosen.facts(plan), &place);
     let upstream = match switch {
@@ -278,7 +279,9 @@ fn take_content(
         }
         (Switch::None, _) => (Body::Empty, None),
         // The content of the tunnel, in case the upstream switches.
-        (Switch::Upgrade, Some(body)) => (Body::Tunnel(Box::new(body)), None),
+        (Switch::Upgrade, Some(body)) => {
+            (Body::Tunnel(Tunnel { content: Chunk::default(), stream: Box::new(body) }), None)
+        }
         (Switch::Upgrade, None) => return Err(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
     })
 }

@@ -41,7 +41,7 @@ pub(super) fn check_request(cx: &mut Context, plan: &ReverseProxyPlan) -> Result
         ),
     };
     // Of these, nothing is read first either.
-    let is_forwarded_without = plan.drops_body || !matches!(Switch::of(cx), Ok(Switch::None));
+    let is_forwarded_without = plan.drops_body || !matches!(Switch::of(cx, plan), Ok(Switch::None));
     if has_content && !is_forwarded_without { Err(refuse(cx, plan, None)) } else { Ok(()) }
 }
 

@@ -9,10 +9,12 @@ use std::time::Duration;
 use causeway_message::{Chunk, Method, NameRef, StatusCode, names};
 use causeway_pipeline::upstream::Maker;
 use causeway_pipeline::{
-    BodyError, Call, Context, Fault, Frame, Generation, Reason, Response, ShutdownPhase, Sleep, Step, Worker,
+    BodyError, BodyRead, Call, Context, Fault, Frame, Generation, ReadBody, ReadEnd, Reason, Response, ShutdownPhase,
+    Sleep, Step, Tunnel, Versions, Worker,
 };
 
 use super::answer::put_fields;
+use super::carriage::Carriage;
 use super::{ReverseProxyPlan, bad_gateway};
 
 /// How a request requests another protocol.
@@ -23,13 +25,18 @@ pub(super) enum Switch {
     Upgrade,
 }
 
+/// Most bytes of content of a request with Upgrade: they are held until the upstream has responded. With longer content, or content of
+/// unknown length, Upgrade is ignored.
+// DEVIATES Caddy: it forwards such a request.
+const CONTENT_BYTES_MAX: u64 = 64 * 1024;
+
 impl Switch {
     /// Classifies the request.
     ///
     /// # Errors
     /// If it is a CONNECT, except one for a WebSocket, whose head is that of an Upgrade
     /// ([`Context::is_extended_connect`]).
-    pub(super) fn of(cx: &Context) -> Result<Self, Fault> {
+    pub(super) fn of(cx: &Context, plan: &ReverseProxyPlan) -> Result<Self, Fault> {
         let head = cx.head();
         let protocol = head.fields().get(names::UPGRADE);
         if cx.original().method() == Method::Connect {
@@ -38,10 +45,52 @@ impl Switch {
             return Err(unknown());
         }
         let Some(protocol) = protocol.filter(|_| cx.arrival().upgrade) else { return Ok(Self::None) };
-        // RFC 9110 §7.8: a server may ignore Upgrade. It is ignored with content, after which the tunnel would begin.
         // DEVIATES Caddy: `h2c` concerns only this hop; forwarded, it would let requests bypass this server's checks.
         let is_ours = head.fields().list(names::UPGRADE).any(is_h2c);
-        Ok(if head.fields().declares_content() || is_ours || protocol.is_empty() { Self::None } else { Self::Upgrade })
+        // RFC 9110 §7.8: a proxy may ignore Upgrade.
+        let is_carried = match &plan.carriage {
+            // RFC 9113 §8.6: HTTP/2 has no Upgrade.
+            // DEVIATES Caddy: it responds to any such request with 502.
+            Carriage::Http => plan.transport.versions != Versions::Http2 && has_known_content(cx, plan),
+            Carriage::FastCgi(_) => false,
+            Carriage::HttpGrpc(_) => !head.fields().declares_content(),
+        };
+        Ok(if is_ours || protocol.is_empty() || !is_carried { Self::None } else { Self::Upgrade })
+    }
+}
+
+/// Returns whether the content of a request with Upgrade, if there is any, can be sent before the tunnel.
+fn has_known_content(cx: &Context, plan: &ReverseProxyPlan) -> bool {
+    let fields = cx.head().fields();
+    let is_short = || matches!(fields.content_length(), Ok(Some(..=CONTENT_BYTES_MAX)));
+    // RFC 9113 §8.5: a CONNECT of HTTP/2 has no content.
+    !fields.declares_content() || !plan.drops_body && !cx.is_extended_connect() && is_short()
+}
+
+/// Returns the reader of a request's content that precedes a tunnel, if the request has both.
+pub(super) fn content_reader(cx: &mut Context, plan: &ReverseProxyPlan) -> Option<ReadBody> {
+    let is_both = cx.arrival().upgrade
+        && cx.head().fields().declares_content()
+        && matches!(Switch::of(cx, plan), Ok(Switch::Upgrade));
+    let body = is_both.then(|| cx.take_body())??;
+    Some(ReadBody::new(body, CONTENT_BYTES_MAX as usize))
+}
+
+/// Returns the client's side of a tunnel, after the content that [`content_reader`] has read.
+pub(super) fn after_content(cx: &Context, read: BodyRead) -> Result<Tunnel, Fault> {
+    match read.end {
+        ReadEnd::Whole => Ok(Tunnel { content: Chunk::from(read.bytes), stream: Box::new(cx.tunnel_reader()) }),
+        // A handler has replaced the body by a longer one.
+        ReadEnd::Longer(..) => Err(Fault::body(BodyError::TooLarge)),
+        ReadEnd::Broken(fault) => Err(Fault::body(fault)),
+    }
+}
+
+/// Puts the request's body back that no upstream has taken over, for handlers that take it later.
+pub(super) fn put_back(cx: &mut Context, tunnel: Tunnel) {
+    match tunnel.content.is_empty() {
+        true => cx.replace_body_by(tunnel.stream),
+        false => cx.replace_body(tunnel.content),
     }
 }
 

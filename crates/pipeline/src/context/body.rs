@@ -71,6 +71,12 @@ impl Context {
         (!std::mem::replace(&mut self.0.body.is_taken, true)).then(|| self.0.body.mailbox.reader())
     }
 
+    /// Returns a reader of the bytes of another protocol that follow the request, if the response opens a tunnel. The request's content must
+    /// have been read before.
+    pub fn tunnel_reader(&self) -> IncomingBody {
+        self.0.body.mailbox.reader()
+    }
+
     /// Returns whether the bytes after the head are those of a tunnel, if a handler opens one: the request has no content (RFC 9110 §7.8,
     /// §9.3.6).
     pub(crate) fn is_before_tunnel(&self) -> bool {

@@ -263,11 +263,14 @@ impl Exchange {
         self.inbound == Inbound::Open && self.discards() && self.discarded > self.plan.discard_bytes_max
     }
 
-    /// Returns whether no reader is left of a body whose rest, by its Content-Length, is longer than the bound.
-    fn is_too_long_to_discard(&self) -> bool {
-        let length = self.cx.original().fields().content_length().ok().flatten();
-        let rest = length.unwrap_or_default().saturating_sub(self.received);
-        rest > self.plan.discard_bytes_max && self.cx.mailbox().is_abandoned()
+    /// Returns whether no reader is left of a body whose rest is longer than the bound, by its Content-Length, or else because a handler
+    /// refused it as too long.
+    fn is_too_long_to_discard(&self, status: StatusCode) -> bool {
+        let is_longer = match self.cx.original().fields().content_length() {
+            Ok(Some(length)) => length.saturating_sub(self.received) > self.plan.discard_bytes_max,
+            _ => status == StatusCode::CONTENT_TOO_LARGE,
+        };
+        is_longer && self.cx.mailbox().is_abandoned()
     }
 
     /// Reports to the machine what the body's reader did: it began to read, or took bytes.
@@ -403,7 +406,7 @@ impl Exchange {
                 None => Framing::Stream,
             },
         };
-        if self.inbound == Inbound::Open && !machine.is_multiplexed() && self.is_too_long_to_discard() {
+        if self.inbound == Inbound::Open && !machine.is_multiplexed() && self.is_too_long_to_discard(status) {
             // RFC 9112 §9.6: the close is announced. A client that is still sending, such as curl, then stops.
             machine.drain(out);
         }

@@ -2,7 +2,7 @@ use std::task::{Context as Task, Poll, Waker};
 
 use causeway_message::Version;
 use causeway_pipeline::{Body, BodyError, Frame, ShutdownPhase, Worker as _};
-use causeway_testkit::Request;
+use causeway_testkit::{FakeCall, Kit, Pending, Request};
 use serde_json::{Value, json};
 
 use super::{kit, registry, start_call};
@@ -24,8 +24,8 @@ fn extended_connect(protocol: &str) -> Request {
 #[track_caller]
 fn next(body: &mut Body) -> Vec<u8> {
     let mut task = Task::from_waker(Waker::noop());
-    let Body::Tunnel(stream) = body else { panic!("a tunnel, not {body:?}") };
-    match stream.poll_frame(&mut task) {
+    let Body::Tunnel(tunnel) = body else { panic!("a tunnel, not {body:?}") };
+    match tunnel.stream.poll_frame(&mut task) {
         Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => chunk.as_slice().to_vec(),
         other => panic!("a piece of content, not {other:?}"),
     }
@@ -90,16 +90,63 @@ fn no_tunnel_without_an_agreed_upgrade() {
     assert_eq!(pending.finish(&mut kit).status, 502);
 }
 
-// h2c smuggling: a protocol that concerns one hop is not forwarded; nor is an upgrade with content before it.
+/// Starts a call whose request's content is read first.
+#[track_caller]
+fn start_after_content(kit: &mut Kit, request: &Request) -> (FakeCall, Pending) {
+    let Err(pending) = kit.send_pending(request) else { panic!("it waits for the content") };
+    let Err(pending) = pending.poll(kit) else { panic!("it waits for the upstream") };
+    (kit.worker().take_call().expect("a call"), pending)
+}
+
+// RFC 9110 §7.8: the other protocol begins after the request's content. The Docker API starts processes in this way.
+#[test]
+fn an_upgrade_after_content() {
+    let mut kit = kit(json!({}));
+    let request = |content: &[u8]| {
+        let length = content.len().to_string();
+        Request::new("POST", "/exec").upgrade("tcp").field("Content-Length", &length).content(content)
+    };
+    let longest = [b'x'; 64 * 1024];
+    for content in [b"{}".as_slice(), &longest] {
+        let (call, pending) = start_after_content(&mut kit, &request(content));
+        let text = call.request_text();
+        assert!(text.starts_with("POST /exec\n") && text.contains("\nUpgrade: tcp\n"), "{text}");
+        let mut outbound = call.take_body().expect("the outbound content");
+        let Body::Tunnel(tunnel) = &outbound else { panic!("a tunnel, not {outbound:?}") };
+        assert_eq!(tunnel.content.as_slice(), content);
+        call.switch(&[("Upgrade", "tcp"), ("Connection", "Upgrade")]);
+        pending.context().mailbox().reopen();
+        pending.context().mailbox().push(Frame::Chunk(b"to the upstream".to_vec().into()));
+        assert_eq!(next(&mut outbound), b"to the upstream");
+        call.send(b"to the client");
+        call.end();
+        let answer = pending.finish(&mut kit);
+        assert_eq!((answer.status, answer.tunnel, answer.text()), (101, true, "to the client"));
+    }
+    // An upstream may decline.
+    let (call, pending) = start_after_content(&mut kit, &request(b"{}"));
+    call.answer(409, &[], Some(0));
+    call.end();
+    assert_eq!(pending.finish(&mut kit).status, 409);
+    // Content that breaks off.
+    let broken = Request::new("POST", "/").upgrade("tcp").field("Content-Length", "2").body_open();
+    let Err(pending) = kit.send_pending(&broken) else { panic!("it waits for the content") };
+    pending.context().mailbox().fail(BodyError::Malformed);
+    assert_eq!(pending.finish(&mut kit).status, 400);
+}
+
+// h2c smuggling: a protocol that concerns one hop is not forwarded. Nor is an Upgrade with content that is not held.
 #[test]
 fn upgrades_that_are_ignored() {
     let mut kit = kit(json!({}));
     let h2c =
         Request::get("/").upgrade("h2c").field("Connection", "Upgrade, HTTP2-Settings").field("HTTP2-Settings", "x");
-    let with_content = Request::new("POST", "/").upgrade("websocket").field("Content-Length", "1").content("x");
+    let long = Request::new("POST", "/").upgrade("tcp").field("Content-Length", "65537").content([b'x'; 65537]);
+    let chunked = Request::new("POST", "/").upgrade("tcp").field("Transfer-Encoding", "chunked").content("x");
+    let connect = extended_connect("websocket").field("Content-Length", "1");
     // RFC 9110 §7.8: a list of names, each with an optional version.
     let listed = Request::get("/").upgrade("websocket, H2C/1").field("Connection", "Upgrade");
-    for request in [h2c, listed, with_content] {
+    for request in [h2c, listed, long, chunked, connect] {
         let (call, pending) = start_call(&mut kit, &request);
         let text = call.request_text();
         assert!(!text.contains("Upgrade") && !text.contains("HTTP2-Settings"), "{text}");
