@@ -269,11 +269,13 @@ impl Server {
         }
         // RFC 9110 §10.1.1: without a 100 the client may send the content or omit it, so the next bytes are
         // ambiguous. RFC 9110 §9.3.6: after a 2xx to CONNECT the client sends tunnel bytes, even if the handler did
-        // not mean a tunnel.
-        let is_false_tunnel = self.is_connect && matches!(status.as_u16(), 200..300) && framing != Framing::Tunnel;
+        // not mean a tunnel. Some clients send them before they know the response: bytes after a refused CONNECT,
+        // which another party may have chosen, must not be parsed as requests.
+        let is_refused_connect = self.is_connect && framing != Framing::Tunnel;
+        let is_false_tunnel = is_refused_connect && matches!(status.as_u16(), 200..300);
         // A handler may close the connection with any response through the Connection field (RFC 9112 §9.6).
         let says_close = head.fields().has_token(names::CONNECTION, "close");
-        if self.draining || self.expects_continue || is_false_tunnel || says_close {
+        if self.draining || self.expects_continue || is_refused_connect || says_close {
             self.keep = false;
         }
         let is_silent = self.is_head || status.forbids_content();

@@ -191,6 +191,14 @@ fn tunnels() {
     let text = conn.written();
     assert!(!text.contains("Content-Length") && !text.contains("Connection"), "{text}");
     assert_eq!(conn.feed(b"x").len(), 1);
+
+    // A client may send bytes of its tunnel before the response, which another party has chosen. They are not parsed.
+    let mut conn = Conn::new();
+    conn.feed(b"CONNECT b:80 HTTP/1.1\r\nHost: b:80\r\n\r\n");
+    conn.server.send_head(ONE, &head(501), Framing::Empty, DATE, &mut conn.out);
+    conn.server.finish(ONE, &mut conn.out);
+    assert!(conn.written().contains("\r\nConnection: close\r\n") && conn.server.wants_close());
+    assert_eq!(conn.feed(b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n"), []);
 }
 
 /// §7.1.2: trailers follow chunked content only.

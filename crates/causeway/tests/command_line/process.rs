@@ -145,7 +145,7 @@ pub(crate) struct ServerProcess {
     /// The line that starts with "Causeway serves".
     pub(crate) first_line: String,
     /// The lines before the first one.
-    startup_lines: Vec<String>,
+    pub(crate) startup_lines: Vec<String>,
     /// The ports in the first line, in order.
     pub(crate) ports: Vec<u16>,
 }
