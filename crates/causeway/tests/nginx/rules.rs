@@ -180,8 +180,19 @@ fn listings_equal_those_of_nginx() {
     let paths = ["/assets", "/assets?x=1", "/assets/app.css", "/none", "/none/"];
     compare("listing", &["location"], &paths.map(|path| ("GET", path, "")));
     compare("autoindex", &["location"], &[("GET", "/assets", "")]);
-    let paths = ["/media", "/media?x=1", "/media/app.css", "/docs", "/docs/x.txt"];
-    compare("alias_slash", &["location"], &paths.map(|path| ("GET", path, "")));
+    let paths = [
+        "/media",
+        "/media?x=1",
+        "/media/app.css",
+        "/docs",
+        "/docs/x.txt",
+        "/spa/x",
+        "/spa/x/y",
+        "/spa/",
+        "/spa",
+        "/none/x",
+    ];
+    compare("alias_slash", &["location", "x-kind"], &paths.map(|path| ("GET", path, "")));
 }
 
 /// nginx's documentation of `map`: texts are compared ignoring case, and before expressions.
@@ -209,6 +220,10 @@ fn fields_of_clients_equal_those_of_nginx() {
     let paths = ["/free/x", "/user/x", "/x", "/auth/plain"];
     let cases: Vec<_> = paths.iter().flat_map(|path| lines.map(|line| ("GET", *path, line))).collect();
     compare("fields_up", &[], &cases);
+    // Without the client's method, fields and content.
+    let user = "X-User: ann\r\nX-Real-IP: 192.0.2.1\r\n";
+    let with_content = "X-Real-IP: 192.0.2.1\r\nContent-Length: 0\r\n";
+    compare("fields_up", &[], &[("GET", "/bare/x", user), ("POST", "/bare/y", with_content)]);
     // A condition sets a variable that has a value without it.
     let lines = ["", "X-Proto: https\r\n"];
     let cases: Vec<_> = lines.iter().map(|line| ("GET", "/kept/x", *line)).collect();

@@ -279,6 +279,7 @@ pub(crate) fn counting_upstream() -> u16 {
             let status = match kind.parse::<u16>() {
                 Ok(status) => status,
                 Err(_) if kind == "stale" && *count > 1 => 503,
+                Err(_) if kind == "silent-401" => 401,
                 Err(_) => 200,
             };
             if kind == "moved" {

@@ -32,6 +32,8 @@ fn stored_responses_equal_those_of_nginx() {
     let mut cases: Vec<(&str, &str, &str)> = paths.iter().map(|path| ("GET", path.as_str(), "")).collect();
     cases.extend([
         ("HEAD", "/plain", ""),
+        // Unlike nginx's, the cache drops the response to GET of the same path (RFC 9111 §4.4).
+        ("POST", "/posted", "Content-Length: 0\r\n"),
         ("GET", "/v/vary", "X-Kind: a\r\n"),
         ("GET", "/v/vary", "X-Kind: b\r\n"),
         ("GET", "/v/vary", "X-Kind: a\r\n"),
@@ -305,12 +307,14 @@ fn requests_that_an_upstream_refuses_equal_those_of_nginx() {
         "/auth/plain",
         "/inner/403",
         "/refused/x",
+        "/silent/x",
         "/other/x",
         "/moved/x",
     ];
     let of = |path| [("GET", path, ""), ("POST", path, "Content-Length: 0\r\n")];
     let cases: Vec<_> = paths.into_iter().flat_map(of).collect();
     compare("auth_pages", &["location", "www-authenticate", "set-cookie"], &cases);
+    compare("auth_pages", &["www-authenticate", "content-type"], &[("GET", "/silent/json/x", "")]);
 }
 
 /// nginx's documentation of `X-Accel-Redirect`: a location with `internal` answers, with some fields of the upstream.

@@ -258,7 +258,9 @@ impl<'a> Translator<'a> {
             let answer = self.page_of_refusal(out, code, blocks, &all, &names);
             let mut answer = answer.unwrap_or_else(|| vec![format!("error {code}")]);
             if code == "401" {
-                answer.insert(0, "header WWW-Authenticate {rp.header.WWW-Authenticate}".to_owned());
+                let mut copied = Vec::new();
+                block(&mut copied, "copy_response_headers", vec!["include WWW-Authenticate".to_owned()]);
+                answer.splice(..0, copied);
             }
             let name = self.fresh("refused");
             lines.push(format!("@{name} status {code}"));
@@ -295,7 +297,7 @@ impl<'a> Translator<'a> {
         }
         let answer = target.strip_prefix('@').and_then(|name| all.named(name)).map(|named| {
             let answer = own(named.own(), "return").first().copied();
-            answer.and_then(|answer| self.response(out, answer, names))
+            answer.map(|answer| self.answer(out, answer, &named.blocks, names)).filter(|lines| !lines.is_empty())
         });
         answer.flatten().or_else(|| Some(vec![format!("error {code}")]))
     }

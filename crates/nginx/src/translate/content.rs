@@ -11,6 +11,16 @@ use crate::write::{block, quote, rewrite};
 /// Statuses to whose responses `add_header` without `always` applies (nginx's documentation of ngx_http_headers_module).
 const ADDED: &str = "200 201 204 206 301 302 303 304 307 308";
 
+/// Whether `add_header` without `always` applies to responses with this status.
+fn has_added_fields(status: u16) -> bool {
+    ADDED.split(' ').any(|added| added == status.to_string())
+}
+
+/// Whether a line `add_header` applies to responses with this status.
+pub(super) fn is_added(field: &Directive, status: u16) -> bool {
+    field.argument(2) == "always" || has_added_fields(status)
+}
+
 /// How many named locations may lead to each other.
 const NAMED_DEPTH_MAX: usize = 4;
 
@@ -196,7 +206,7 @@ impl<'a> Translator<'a> {
         if self.fields_are_shared {
             return;
         }
-        let is_added = status.map(|status| ADDED.split(' ').any(|added| added == status.to_string()));
+        let is_added = status.map(has_added_fields);
         let mut sometimes = Vec::new();
         for field in inherited(blocks, "add_header") {
             let Some(text) = self.expand_path(out, field, names, field.argument(1)) else { continue };
@@ -219,6 +229,14 @@ impl<'a> Translator<'a> {
             let line = format!("{}{} {}", if kind { "" } else { "+" }, field.argument(0), quote(&text));
             let has_cache = super::cache::stores_here(blocks);
             if variables(field.argument(1)).contains(&CACHE_STATUS) && !has_cache {
+                continue;
+            }
+            if only_variable(field.argument(1)) == Some(CACHE_STATUS) {
+                // It is empty for a request that the cache does not concern.
+                let name = self.fresh(&format!("has_{}", field.argument(0)));
+                out.push(format!("@{name} method GET HEAD"));
+                let late = if always { "defer".to_owned() } else { format!("match status {ADDED}") };
+                block(out, &format!("header @{name}"), vec![line, late]);
                 continue;
             }
             if !has_cache && self.may_be_empty(field.argument(1), names) {
@@ -336,7 +354,14 @@ impl<'a> Translator<'a> {
         content: Vec<String>,
     ) {
         let Some((last, candidates)) = files.arguments.split_last() else { return };
-        let Some(candidates) = self.candidates(out, files, candidates, names) else { return };
+        // nginx joins a name to the text of an `alias`.
+        let has_slash = alias_of(location).is_some_and(|(alias, _)| alias.argument(0).ends_with('/'));
+        let in_folder = |name: &String| match has_slash && !name.starts_with(['/', '$']) {
+            true => format!("/{name}"),
+            false => name.clone(),
+        };
+        let candidates: Vec<_> = candidates.iter().map(in_folder).collect();
+        let Some(candidates) = self.candidates(out, files, &candidates, names) else { return };
         if last.starts_with(['@', '=']) {
             let mut definition = Vec::new();
             let missing = self.missing(&mut definition, &candidates);

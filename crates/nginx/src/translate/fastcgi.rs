@@ -130,12 +130,14 @@ impl<'a> Translator<'a> {
             out.push(format!("@{name} path_regexp {name} {}", quote(split.argument(0))));
             out.push(format!("rewrite @{name} {{re.{name}.1}} escape_values"));
             let info = format!("{{re.{name}.2}}");
-            for (parameter, value) in [("PATH_INFO", &*info), ("PATH_TRANSLATED", &format!("{{http.vars.root}}{info}"))]
-            {
-                if parameters
-                    .iter()
-                    .any(|d| d.argument(0) == parameter && d.argument(1).ends_with("$fastcgi_path_info"))
-                {
+            for (parameter, variables, value) in [
+                ("PATH_INFO", &["$fastcgi_path_info"][..], info.clone()),
+                ("PATH_TRANSLATED", &["$fastcgi_path_info"], format!("{{http.vars.root}}{info}")),
+                // The path before it was split.
+                ("DOCUMENT_URI", &["$document_uri", "$uri"], format!("{{path}}{info}")),
+            ] {
+                let has = |d: &&Directive| variables.iter().any(|variable| d.argument(1).ends_with(variable));
+                if parameters.iter().any(|d| d.argument(0) == parameter && has(d)) {
                     lines.push(format!("env {parameter} {value}"));
                 }
             }

@@ -153,7 +153,7 @@ impl<'a> Translator<'a> {
         let roots = inherited(&location.blocks, "root");
         let Some(root) = roots.last().filter(|_| lists && !is_internal(location)) else { return };
         let Some(root) = self.expand(route, root, names, root.argument(0)) else { return };
-        self.redirect_to_folder(route, stem, &root, stem);
+        self.redirect_to_folder(route, (location, names), stem, (&root, stem));
     }
 
     /// Writes the redirect from a location without a slash at its end to its folder, which an `alias` names.
@@ -170,17 +170,42 @@ impl<'a> Translator<'a> {
         let Some((around, name)) = folder.rfind('/').map(|at| folder.split_at(at)) else { return };
         let Some(around) = self.expand(route, alias, names, around) else { return };
         if !name.contains('$') && is_plain_path(name) {
-            self.redirect_to_folder(route, path, &format!("{around}/"), name);
+            self.redirect_to_folder(route, (location, names), path, (&format!("{around}/"), name));
         }
     }
 
-    /// Writes the redirect of a path to its slash, which applies if the root has the folder.
-    fn redirect_to_folder(&mut self, route: &mut Vec<String>, path: &str, root: &str, folder: &str) {
+    /// Writes the redirect of a path to its slash, with the location's fields. It applies if the root has the folder.
+    fn redirect_to_folder(
+        &mut self,
+        route: &mut Vec<String>,
+        (location, names): (&Location<'a>, &Names),
+        path: &str,
+        (root, folder): (&str, &str),
+    ) {
         let name = self.fresh("folder");
         let mut lines = vec![self.case.matcher(path, "$")];
         block(&mut lines, "file", vec![format!("root {}", quote(root)), format!("try_files {folder}/")]);
         block(route, &format!("@{name}"), lines);
-        route.push(format!("redir @{name} {{scheme}}://{{hostport}}{path}/{{?query}} 301"));
+        self.redirect(route, (location, names), &format!("@{name}"), &format!("{path}/"));
+    }
+
+    /// Writes the redirect of the requests of a matcher to another path, with the location's fields.
+    pub(super) fn redirect(
+        &mut self,
+        route: &mut Vec<String>,
+        (location, names): (&Location<'a>, &Names),
+        matcher: &str,
+        path: &str,
+    ) {
+        let mut lines = Vec::new();
+        self.fields(&mut lines, &location.blocks, names, Some(301));
+        let target = format!("{{scheme}}://{{hostport}}{path}{{?query}} 301");
+        if lines.is_empty() {
+            route.push(format!("redir {matcher} {target}"));
+        } else {
+            lines.push(format!("redir * {target}"));
+            block(route, &format!("route {matcher}"), lines);
+        }
     }
 
     /// Writes nginx's steps for a folder whose index another location may serve: a redirect to its slash, and the index as the path,

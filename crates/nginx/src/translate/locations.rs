@@ -97,15 +97,7 @@ impl<'a> Translator<'a> {
                 route.push(format!("error {matcher} 404"));
                 continue;
             }
-            let mut lines = Vec::new();
-            self.fields(&mut lines, &location.blocks, names, Some(301));
-            let target = format!("{{scheme}}://{{hostport}}{}{{?query}} 301", location.prefix());
-            if lines.is_empty() {
-                route.push(format!("redir {matcher} {target}"));
-            } else {
-                lines.push(format!("redir * {target}"));
-                block(route, &format!("route {matcher}"), lines);
-            }
+            self.redirect(route, (location, names), &matcher, location.prefix());
         }
     }
 

@@ -1,8 +1,9 @@
 //! `rewrite`, `if`, `set` and `return`: nginx's rewrite module.
 
-use super::content::in_written_order;
+use super::content::{in_written_order, is_added};
 use super::locations::refuses;
 use super::referers::other_referers;
+use super::tables::REASONS;
 use super::{Translator, inherited, own, value};
 use crate::expressions::{WithoutLookAhead, compiled, groups, without_look_ahead};
 use crate::parse::Directive;
@@ -206,6 +207,10 @@ impl Translator<'_> {
 
     fn set(&mut self, out: &mut Vec<String>, directive: &Directive, names: &mut Names, matcher: Option<&str>) {
         let name = directive.argument(0).trim_start_matches('$').to_owned();
+        if let Some((_, reason)) = REASONS.iter().find(|(word, _)| *word == name) {
+            // A variable that is a setting: `$limit_rate`.
+            return self.note(out, directive, reason);
+        }
         if let Some(value) = self.expand_path(out, directive, names, directive.argument(1)) {
             let matcher = matcher.map(|matcher| format!("@{matcher} ")).unwrap_or_default();
             out.push(format!("vars {matcher}{} {}", variable(&name), quote_scalar(&value)));
@@ -451,7 +456,7 @@ impl Translator<'_> {
     }
 
     /// The lines of a `return` in the last of the blocks, with its fields.
-    fn answer(
+    pub(super) fn answer(
         &mut self,
         out: &mut Vec<String>,
         answer: &Directive,
@@ -464,7 +469,7 @@ impl Translator<'_> {
         if status != 444 {
             self.fields(&mut lines, blocks, names, Some(status));
         }
-        let is_typed = |d: &&Directive| d.argument(0).eq_ignore_ascii_case("content-type");
+        let is_typed = |d: &&Directive| d.argument(0).eq_ignore_ascii_case("content-type") && is_added(d, status);
         if response.iter().any(|line| line.starts_with("respond"))
             && answer.arguments.len() > 1
             && !inherited(blocks, "add_header").iter().any(is_typed)
@@ -477,12 +482,7 @@ impl Translator<'_> {
     }
 
     /// The lines of a `return`, for all requests.
-    pub(super) fn response(
-        &mut self,
-        out: &mut Vec<String>,
-        directive: &Directive,
-        names: &Names,
-    ) -> Option<Vec<String>> {
+    fn response(&mut self, out: &mut Vec<String>, directive: &Directive, names: &Names) -> Option<Vec<String>> {
         let first = directive.argument(0);
         let (status, text) = match first.parse::<u16>() {
             Ok(status) => (status, directive.arguments.get(1).map(String::as_str)),

@@ -181,6 +181,12 @@ fn small_forms() {
     check(&location(script), &["split \"\""], "no equivalent expression: ");
     let closed = r"server { location ~ /(config|(?<!ext/)phpbb(?!\w+)|store) { deny all; } location / { root /a; } }";
     check(closed, &["@config_ext_phpbb_1", "/(config|phpbb|store)"], "all paths are refused that it matches");
+    // The path is not that of the script alone.
+    let split =
+        "fastcgi_pass a:1; fastcgi_split_path_info ^(.+?\\.php)(/.*)$; fastcgi_param DOCUMENT_URI $document_uri;";
+    check(&location(split), &["env DOCUMENT_URI {path}{re.script_"], "");
+    // A variable that is a setting.
+    check(&location("set $limit_rate 10k;"), &[], "no limit on the rate");
     // A matcher that no line has is left out.
     let (caddyfile, _) = translated(&location("if ($arg_a) { limit_rate 1k; }"));
     assert!(!caddyfile.contains("@if"), "{caddyfile}");

@@ -125,6 +125,11 @@ impl<'a> Translator<'a> {
             }
         }
         let mut lines = self.balance(out, &host, &location.blocks);
+        if let Some(method) = inherited(&location.blocks, "proxy_method").last()
+            && let Some(text) = self.expand(out, method, &names, method.argument(0))
+        {
+            lines.push(format!("method {}", quote(&text)));
+        }
         self.fields_up(out, &mut lines, &location.blocks, &names);
         lines.extend(hidden);
         self.cookies(out, &mut lines, &location.blocks, &names);
@@ -452,6 +457,11 @@ impl<'a> Translator<'a> {
         names: &Names,
     ) {
         let fields = inherited(blocks, "proxy_set_header");
+        let has_no_others = value(blocks, "proxy_pass_request_headers") == Some("off");
+        if has_no_others {
+            // Before all other operations.
+            lines.push("header_up -*".to_owned());
+        }
         if !fields.iter().any(|d| d.argument(0).eq_ignore_ascii_case("host")) {
             lines.push(format!("header_up Host {}", names.proxy_host));
         }
@@ -477,6 +487,15 @@ impl<'a> Translator<'a> {
                 ("x-forwarded-host", "$host") if names.has_real_ip => {
                     lines.push("header_up X-Forwarded-Host {host}".to_owned());
                 }
+                ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$remote_addr") if has_no_others => {
+                    lines.push("header_up X-Forwarded-For {remote_host}".to_owned());
+                }
+                ("x-forwarded-proto", "$scheme") if has_no_others => {
+                    lines.push("header_up X-Forwarded-Proto {scheme}".to_owned());
+                }
+                ("x-forwarded-host", "$host" | "$http_host") if has_no_others => {
+                    lines.push("header_up X-Forwarded-Host {host}".to_owned());
+                }
                 // The proxy sends these by itself.
                 ("host", "$host" | "$http_host")
                 | ("content-length", "")
@@ -487,7 +506,8 @@ impl<'a> Translator<'a> {
                 (_, "") => lines.push(format!("header_up -{name}")),
                 // The client's own field.
                 (lower, text)
-                    if !lower.starts_with("x-forwarded-")
+                    if !has_no_others
+                        && !lower.starts_with("x-forwarded-")
                         && text.strip_prefix("$http_").is_some_and(|of| of == lower.replace('-', "_")) => {}
                 _ => lines.push(match self.expand(out, field, names, text) {
                     Some(text) => format!("header_up {name} {}", quote(&text)),
