@@ -309,7 +309,9 @@ impl fmt::Display for Error {
                 if let Some(near) = hint::near(expected.iter().copied(), name) {
                     write!(f, " (did you mean \"{near}\"?)")?;
                 }
-                if *rule == GLOBAL_OPTION && hint::of_a_plugin(name).is_some() {
+                if let Some(words) = hint::removed(name) {
+                    write!(f, "; {words}")?;
+                } else if *rule == GLOBAL_OPTION && hint::of_a_plugin(name).is_some() {
                     write_plugin(f, name)?;
                 } else if !expected.is_empty() {
                     write!(f, "; expected {}", expected.join(", "))?;

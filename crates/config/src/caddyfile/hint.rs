@@ -122,6 +122,17 @@ pub(crate) fn of_a_plugin(name: &str) -> Option<(&'static str, &'static str)> {
     Some((plugin, instead))
 }
 
+/// What became of an option or a module of former versions of Caddy.
+pub(crate) fn removed(name: &str) -> Option<&'static str> {
+    match name {
+        "experimental_http3" => Some("it was removed in Caddy 2.6, and needs no replacement"),
+        "single_field" => Some(
+            "it was removed in Caddy 2.5; `format transform \"{common_log}\"` writes the lines of `single_field common_log`",
+        ),
+        _ => None,
+    }
+}
+
 /// The equivalent of an nginx variable that `word` contains; returns both.
 pub(crate) fn of_variable(word: &str) -> Option<(&'static str, &'static str)> {
     const VARIABLES: &[(&str, &str)] = &[

@@ -572,6 +572,20 @@ fn words_of_other_servers() {
              and needs no replacement",
         ),
         (
+            "{\nexperimental_http3\n}",
+            "2:1: unrecognized global option: experimental_http3; it was removed in Caddy 2.6, and needs no replacement",
+        ),
+        (
+            "{\nservers {\nexperimental_http3\n}\n}",
+            "3:1: parsing caddyfile tokens for 'servers': unrecognized servers option 'experimental_http3'; it was removed in Caddy 2.6, and \
+             needs no replacement",
+        ),
+        (
+            ":80 {\nlog {\nformat single_field common_log\n}\n}",
+            "3:8: parsing caddyfile tokens for 'log': getting module named 'caddy.logging.encoders.single_field': module not registered; it was \
+             removed in Caddy 2.5; `format transform \"{common_log}\"` writes the lines of `single_field common_log`",
+        ),
+        (
             "{\nservers {\ntrusted_proxies private_ranges\n}\n}",
             "3:17: parsing caddyfile tokens for 'servers': getting module named 'http.ip_sources.private_ranges': module not registered; expected cloudflare, combine, static; networks \
              follow static: static private_ranges",
