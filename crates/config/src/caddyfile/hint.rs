@@ -122,7 +122,7 @@ pub(crate) fn of_a_plugin(name: &str) -> Option<(&'static str, &'static str)> {
     Some((plugin, instead))
 }
 
-/// What became of an option or a module of former versions of Caddy.
+/// Returns the fate of an option or a module of former versions of Caddy.
 pub(crate) fn removed(name: &str) -> Option<&'static str> {
     match name {
         "experimental_http3" => Some("it was removed in Caddy 2.6, and needs no replacement"),
