@@ -90,7 +90,7 @@ pub enum Body {
     /// A body that is received: the request's own, or an upstream's response.
     Incoming(IncomingBody),
     /// Raw bytes of another protocol; see [`crate::Response::switch`].
-    Tunnel(Tunnel),
+    Tunnel(Box<Tunnel>),
 }
 
 /// One direction of a connection that switches to another protocol (RFC 9110 §7.8, §9.3.6).
@@ -129,6 +129,11 @@ impl BodyPart {
 }
 
 impl Body {
+    /// Creates one direction of a tunnel. `content` precedes the other protocol's bytes in `stream`.
+    pub fn tunnel(content: Chunk, stream: impl BodyStream + 'static) -> Self {
+        Self::Tunnel(Box::new(Tunnel { content, stream: Box::new(stream) }))
+    }
+
     /// Returns the bytes of content, if known before the body is sent. O(parts).
     pub fn len(&self) -> Option<u64> {
         match self {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use causeway_message::{Chunk, StatusCode};
 
-use crate::body::{Body, BodyError, BodyStream, Tunnel};
+use crate::body::{Body, BodyError, BodyStream};
 use crate::context::Context;
 use crate::outcome::Outcome;
 use crate::route::RoutesId;
@@ -133,8 +133,7 @@ impl Response {
     /// request body is the raw inbound bytes and `outbound` the raw outbound bytes. The caller sets the `Upgrade`
     /// field; the protocol machine does the rest that its version requires.
     pub fn switch(outbound: impl BodyStream + 'static) -> Self {
-        let tunnel = Tunnel { content: Chunk::default(), stream: Box::new(outbound) };
-        Self { status: StatusCode::SWITCHING_PROTOCOLS, body: Body::Tunnel(tunnel) }
+        Self { status: StatusCode::SWITCHING_PROTOCOLS, body: Body::tunnel(Chunk::default(), outbound) }
     }
 }
 

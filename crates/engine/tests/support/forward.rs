@@ -14,7 +14,7 @@ use causeway_message::syntax::write_number;
 use causeway_message::{Chunk, FieldValue, Method, StatusCode, names};
 use causeway_pipeline::upstream::CallEvent;
 use causeway_pipeline::{
-    Body, Call, CallError, Context, Fault, Reason, Response, Step, TlsClient, Transport, Tunnel, Upstream, Versions,
+    Body, Call, CallError, Context, Fault, Reason, Response, Step, TlsClient, Transport, Upstream, Versions,
 };
 
 type UpstreamMap = HashMap<(u64, Versions, bool), Rc<dyn Upstream>>;
@@ -93,7 +93,7 @@ fn carry(cx: &mut Context, place: &Rc<dyn Upstream>) -> Step {
     if cx.arrival().upgrade {
         // An extended CONNECT (RFC 8441) is an Upgrade over HTTP/1.
         call.request_mut().set_method(Method::Get);
-        call.send(Body::Tunnel(Tunnel { content: Chunk::default(), stream: Box::new(body) }), &**place);
+        call.send(Body::tunnel(Chunk::default(), body), &**place);
     } else {
         call.request_mut().fields_mut().remove(names::UPGRADE);
         call.send(Body::Incoming(body), &**place);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use causeway_httpgrpc::{Code, Status, encode_response, is_error};
 use causeway_message::{Chunk, FieldMap, FieldValue, Method, StatusCode, names};
-use causeway_pipeline::{Body, BodyError, BodyPart, Context, Response, Step, Tunnel};
+use causeway_pipeline::{Body, BodyError, BodyPart, Context, Response, Step};
 
 use super::collect::{CollectError, Collecting};
 use super::lend::{Lease, LeasedContent, Unary as _};
@@ -74,7 +74,8 @@ pub(super) fn parts_of(body: Body) -> VecDeque<BodyPart> {
         Body::Parts(parts) => return parts,
         Body::Chunk(chunk) => BodyPart::Chunk(chunk),
         Body::File(slice) => BodyPart::File(slice),
-        Body::Stream(stream) | Body::Tunnel(Tunnel { stream, .. }) => BodyPart::Stream(stream),
+        Body::Stream(stream) => BodyPart::Stream(stream),
+        Body::Tunnel(tunnel) => BodyPart::Stream(tunnel.stream),
         Body::Incoming(body) => BodyPart::Incoming(body),
     };
     let mut parts = VecDeque::with_capacity(3);

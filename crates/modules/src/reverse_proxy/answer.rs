@@ -24,7 +24,7 @@ pub(super) fn decide(cx: &mut Context, call: Call, asked: PendingCall) -> Step {
     }
     // The client's side of the tunnel: routes may have another proxy, such as the one after `forward_auth`.
     if let Some(Body::Tunnel(tunnel)) = call.take_unsent_body() {
-        put_back(cx, tunnel);
+        put_back(cx, *tunnel);
     }
     let routes = local.plan.response_routes.iter().find(|routes| routes.are_for(call.head().fields(), status));
     if let Some(routes) = routes {

@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 use causeway_message::{Chunk, FieldMap, StatusCode};
 use causeway_pipeline::upstream::{CallEvent, FailureKind, report_failure};
 use causeway_pipeline::worker::Sleep;
-use causeway_pipeline::{
-    Body, BodyError, BodyStream as _, Call, CallError, Context, Fault, Reason, Step, Tunnel, Versions,
-};
+use causeway_pipeline::{Body, BodyError, BodyStream as _, Call, CallError, Context, Fault, Reason, Step, Versions};
 
 use super::backend::{AddressPool, Backends, Chosen};
 use super::carriage::Carriage;
@@ -100,7 +98,7 @@ pub(super) fn start(cx: &mut Context, local: Rc<Local>) -> Step {
         return attempt(cx, local, tries, Content::Untaken, None);
     };
     cx.wait(reader, move |cx, read| match switch::after_content(cx, read) {
-        Ok(tunnel) => attempt(cx, local, tries, Content::Back(Body::Tunnel(tunnel)), None),
+        Ok(tunnel) => attempt(cx, local, tries, Content::Back(tunnel), None),
         Err(fault) => Step::Fail(fault),
     })
 }
@@ -179,7 +177,7 @@ fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fau
     let pause = local.plan.balancing.retries.as_ref().and_then(|retries| retries.pause(cx, &tries, named, failed));
     let Some(pause) = pause else {
         if let Content::Back(Body::Tunnel(tunnel)) = content {
-            switch::put_back(cx, tunnel);
+            switch::put_back(cx, *tunnel);
         }
         return Step::Fail(fault);
     };
@@ -279,9 +277,7 @@ fn take_content(
         }
         (Switch::None, _) => (Body::Empty, None),
         // The content of the tunnel, in case the upstream switches.
-        (Switch::Upgrade, Some(body)) => {
-            (Body::Tunnel(Tunnel { content: Chunk::default(), stream: Box::new(body) }), None)
-        }
+        (Switch::Upgrade, Some(body)) => (Body::tunnel(Chunk::default(), body), None),
         (Switch::Upgrade, None) => return Err(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
     })
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use causeway_message::{Chunk, Method, NameRef, StatusCode, names};
 use causeway_pipeline::upstream::Maker;
 use causeway_pipeline::{
-    BodyError, BodyRead, Call, Context, Fault, Frame, Generation, ReadBody, ReadEnd, Reason, Response, ShutdownPhase,
-    Sleep, Step, Tunnel, Versions, Worker,
+    Body, BodyError, BodyRead, Call, Context, Fault, Frame, Generation, ReadBody, ReadEnd, Reason, Response,
+    ShutdownPhase, Sleep, Step, Tunnel, Versions, Worker,
 };
 
 use super::answer::put_fields;
@@ -77,9 +77,9 @@ pub(super) fn content_reader(cx: &mut Context, plan: &ReverseProxyPlan) -> Optio
 }
 
 /// Returns the client's side of a tunnel, after the content that [`content_reader`] has read.
-pub(super) fn after_content(cx: &Context, read: BodyRead) -> Result<Tunnel, Fault> {
+pub(super) fn after_content(cx: &Context, read: BodyRead) -> Result<Body, Fault> {
     match read.end {
-        ReadEnd::Whole => Ok(Tunnel { content: Chunk::from(read.bytes), stream: Box::new(cx.tunnel_reader()) }),
+        ReadEnd::Whole => Ok(Body::tunnel(Chunk::from(read.bytes), cx.tunnel_reader())),
         // A handler has replaced the body by a longer one.
         ReadEnd::Longer(..) => Err(Fault::body(BodyError::TooLarge)),
         ReadEnd::Broken(fault) => Err(Fault::body(fault)),

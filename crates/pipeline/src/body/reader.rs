@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use causeway_message::{BlockMut, Chunk};
 
-use super::{Body, BodyError, BodyPart, BodyStream, FileSlice, Frame, IncomingBody, OpenFile, Tunnel};
+use super::{Body, BodyError, BodyPart, BodyStream, FileSlice, Frame, IncomingBody, OpenFile};
 use crate::worker::{Busy, Offloaded, Sleep, Work, WorkKind, Worker, offload};
 
 /// Bytes between two checks whether a file was changed since it was opened.
@@ -59,7 +59,8 @@ impl From<Body> for BodyReader {
             Body::Empty => ReaderSource::None,
             Body::Chunk(chunk) => ReaderSource::Chunk(chunk),
             Body::File(slice) => ReaderSource::File(slice),
-            Body::Stream(stream) | Body::Tunnel(Tunnel { stream, .. }) => ReaderSource::Stream(stream),
+            Body::Stream(stream) => ReaderSource::Stream(stream),
+            Body::Tunnel(tunnel) => ReaderSource::Stream(tunnel.stream),
             Body::Incoming(body) => ReaderSource::Incoming(body),
             Body::Parts(parts) => {
                 rest = parts;
