@@ -167,8 +167,9 @@ impl Document {
     /// begins with its path.
     pub fn explain_note(&self, note: &str) -> String {
         let (path, words) = note.split_once(": ").filter(|_| self.language == Language::Caddyfile).unwrap_or_default();
-        let places = options_of_path(path).map(|step| (step, self.locate(step)));
-        match places.filter(|_| path.starts_with("apps.")).find(|(_, places)| !places.is_empty()) {
+        let member = path.rsplit('.').next().filter(|_| path.starts_with("apps.")).unwrap_or_default();
+        let places = options_of(member).into_iter().map(|option| (option, self.locate(option)));
+        match places.filter(|(option, _)| !option.is_empty()).find(|(_, places)| !places.is_empty()) {
             Some((step, places)) => at_places(&places, &format!("'{step}': {words}")),
             None => format!("{}: {note}", self.name),
         }
@@ -239,8 +240,8 @@ impl Document {
         let steps = std::iter::once(word)
             .chain(begins.into_iter().flatten())
             .flat_map(options_of)
-            .chain(options_of_path(&refused.path));
-        let steps = steps.filter(|step| !step.is_empty());
+            .chain(refused.path.rsplit('.').flat_map(options_of));
+        let steps = steps.filter(|step| !matches!(*step, "" | "apps" | "http" | "servers"));
         let Some((step, places)) = steps.map(|step| (step, found(step))).find(|(_, places)| !places.is_empty()) else {
             return format!("{}: in its JSON, {error}", self.name);
         };
@@ -316,12 +317,6 @@ fn needs_dns(site: &SiteOrigin) -> String {
     )
 }
 
-/// Returns the words of a Caddyfile that may have produced a value, from its own member of the JSON up.
-fn options_of_path(path: &str) -> impl Iterator<Item = &str> {
-    let steps = path.rsplit('.').flat_map(options_of);
-    steps.filter(|step| !matches!(*step, "" | "apps" | "http" | "servers"))
-}
-
 /// Returns the words of a Caddyfile that may have produced a step of the JSON's path.
 fn options_of(step: &str) -> Vec<&str> {
     match step {
@@ -341,7 +336,8 @@ fn options_of(step: &str) -> Vec<&str> {
         "read_idle_timeout" | "read_min_rate" => vec!["read_body_idle"],
         "write_timeout" => vec!["write", "write_timeout"],
         "write_idle_timeout" | "write_min_rate" => vec!["write_idle"],
-        "max_write_chunk" => vec!["write_max_chunk"],
+        "max_write_chunk" => vec!["write_max_chunk", "max_write_chunk"],
+        "disable_storage_check" => vec!["storage_check"],
         "allow_0rtt" => vec!["0rtt"],
         "expect_status" => vec!["health_status"],
         "upstreams" => vec!["reverse_proxy", "to"],

@@ -184,6 +184,23 @@ impl UpstreamPool {
         {
             return self.connect(waiting, slot);
         }
+        self.enqueue(waiting);
+    }
+
+    /// As [`place`](Self::place), for a call whose HTTP/2 connection was lost. The other connections may be lost too, which shows only when
+    /// they are used, so a new one takes the call if the limit permits it.
+    pub(crate) fn place_after_loss(&self, waiting: WaitingCall) {
+        if self.waiting.len() < self.gathered() {
+            return self.enqueue(waiting);
+        }
+        match self.slot() {
+            Some(slot) => self.connect(waiting, slot),
+            None => self.place(waiting),
+        }
+    }
+
+    /// Queues the call.
+    fn enqueue(&self, waiting: WaitingCall) {
         if let Err(refused) = self.waiting.push(waiting) {
             refused.call.fail(CallError::Busy);
         }

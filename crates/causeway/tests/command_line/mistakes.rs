@@ -377,15 +377,19 @@ fn roots_that_cannot_be_read() {
 // Nothing is skipped in silence: Caddy's sizes of buffers and chunks are accepted, and named.
 #[test]
 fn settings_without_effect() {
-    let options =
-        "{\n\tadmin off\n\tservers {\n\t\ttimeouts {\n\t\t\twrite 10s\n\t\t\twrite_max_chunk 4096\n\t\t}\n\t}\n}\n";
+    let options = "{\n\tadmin off\n\tstorage_check off\n\tservers {\n\t\ttimeouts {\n\t\t\twrite 10s\n\t\t\twrite_max_chunk 4096\n\t\t}\n\t}\n}\n";
     let transport = "\t\ttransport http {\n\t\t\tread_buffer 4k\n\t\t\twrite_buffer 8k\n\t\t}\n";
     let proxy = format!("\treverse_proxy localhost:1 {{\n\t\tstream_buffer_size 4k\n{transport}\t}}\n");
     let folder = Folder::with(&[("Caddyfile", &format!("{options}:0 {{\n\tbind 127.0.0.1\n{proxy}}}\n"))]);
     let output = folder.output(&["validate"]);
     let printed = String::from_utf8(output.stderr).unwrap();
-    let options =
-        ["6:4: 'write_max_chunk'", "13:3: 'stream_buffer_size'", "15:4: 'read_buffer'", "16:4: 'write_buffer'"];
+    let options = [
+        "3:2: 'storage_check'",
+        "7:4: 'write_max_chunk'",
+        "14:3: 'stream_buffer_size'",
+        "16:4: 'read_buffer'",
+        "17:4: 'write_buffer'",
+    ];
     for (line, option) in printed.lines().zip(options) {
         assert!(line.starts_with(&format!("Warning: Caddyfile:{option}: has no effect: ")), "{line}");
     }

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use causeway_testkit::ports::free_port;
 use rustix::process::Signal;
 
-use crate::client::{connect, send};
+use crate::client::{connect, send, send_body};
 use crate::process::Folder;
 
 /// An upstream that switches protocols and echoes, as a WebSocket's does.
@@ -177,6 +177,53 @@ fn after_content() {
         assert!(echoes(&mut stream), "{option}");
         assert!(echoes(&mut stream), "{option}");
     }
+}
+
+// Content that a handler replaces without reading the client's, an operation that removes the field, and an upstream that cannot take the
+// request over: the request is an ordinary one, or that of the second proxy.
+#[test]
+fn ordinary_requests_with_content() {
+    let folder = Folder::with(&[(
+        "Caddyfile",
+        "{\n\tadmin off\n}\n:0 {\n\tbind 127.0.0.1\n\thandle /upstream {\n\t\trespond \"<{header.Upgrade}> {http.request.body}\"\n\t}\n\
+         \thandle /plain {\n\t\trewrite /upstream\n\t\treverse_proxy {http.request.local}\n\t}\n\
+         \thandle /set {\n\t\trequest_body {\n\t\t\tset new\n\t\t}\n\t\trewrite /upstream\n\t\treverse_proxy {http.request.local}\n\t}\n\
+         \thandle /removed {\n\t\trewrite /upstream\n\t\treverse_proxy {http.request.local} {\n\t\t\theader_up -Upgrade\n\t\t}\n\t}\n\
+         \thandle /h2c {\n\t\treverse_proxy h2c://127.0.0.1:1\n\t}\n\
+         \thandle /none {\n\t\treverse_proxy {header.X-None}\n\t}\n\
+         \thandle_errors {\n\t\trewrite /upstream\n\t\treverse_proxy {http.request.local}\n\t}\n}\n",
+    )]);
+    let server = folder.start(&["run"]);
+    let fields = ["Host: localhost", "Connection: Upgrade", "Upgrade: tcp"];
+    for (path, content, want) in [
+        ("/plain", "body", "<tcp> body"),
+        ("/set", "body", "<> new"),
+        ("/removed", "body", "<> body"),
+        ("/removed", "", "<> "),
+        // The first upstream may have got some of the content.
+        ("/h2c", "body", "<> "),
+        ("/none", "body", "<tcp> body"),
+    ] {
+        let answer = send_body(server.port(), &format!("POST {path}"), &fields, content);
+        assert_eq!((answer.status, &*answer.body), (200, want), "{path}");
+    }
+}
+
+// `request_body` limits content, and not the other protocol.
+#[test]
+fn after_forward_auth_with_a_limit() {
+    let upstream = echo_upstream();
+    let folder = Folder::with(&[(
+        "Caddyfile",
+        &format!(
+            "{{\n\tadmin off\n}}\n:0 {{\n\tbind 127.0.0.1\n\thandle /auth {{\n\t\trespond 204\n\t}}\n\thandle {{\n\t\tforward_auth \
+             {{http.request.local}} {{\n\t\t\turi /auth\n\t\t}}\n\t\thandle {{\n\t\t\trequest_body {{\n\t\t\t\tmax_size \
+             4\n\t\t\t}}\n\t\t\treverse_proxy 127.0.0.1:{upstream}\n\t\t}}\n\t}}\n}}\n"
+        ),
+    )]);
+    let server = folder.start(&["run"]);
+    let mut stream = tunnel(server.port());
+    assert!(echoes(&mut stream) && echoes(&mut stream));
 }
 
 // An upgrade without content: the placeholder of the body reads nothing of the tunnel.

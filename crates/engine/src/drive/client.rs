@@ -367,8 +367,8 @@ impl<T: Transport> ClientConnection<T> {
         }
     }
 
-    /// The upstream reported that it did not process this call's request, or closed a connection with one stream without a response. The
-    /// call is retried if that is allowed.
+    /// The upstream reported that it did not process this call's request; or the connection, which is not multiplexed, ended before the
+    /// response. The call is retried if that is allowed.
     fn unprocessed(&mut self, stream: StreamId, fault: Option<&CallError>) {
         let Some(at) = self.calls.iter().position(|call| call.stream == stream && !call.is_over()) else { return };
         let is_known = self.machine.is_multiplexed();
@@ -386,17 +386,18 @@ impl<T: Transport> ClientConnection<T> {
             return false;
         }
         self.calls[at].end_wait(0);
-        let UpstreamCall { call, wake, .. } = self.calls.swap_remove(at);
+        // In their order, so that the oldest call waits first again.
+        let UpstreamCall { call, wake, .. } = self.calls.remove(at);
         self.keep_wake(wake);
         call.put_body(Body::Empty);
         // The pool must not choose this connection again.
         self.set_state(LinkState::Ending);
         let waiting = WaitingCall::new(call, true);
-        if self.machine.is_multiplexed() {
-            pool.place(waiting);
-        } else {
+        match (self.machine.is_multiplexed(), is_known_unprocessed) {
+            (true, true) => pool.place(waiting),
+            (true, false) => pool.place_after_loss(waiting),
             // When this connection has closed, its place is free for a new one, also if the pool is full.
-            self.origin.link.inbox.borrow_mut().push_back(waiting);
+            (false, _) => self.origin.link.inbox.borrow_mut().push_back(waiting),
         }
         true
     }
@@ -554,8 +555,9 @@ impl<T: Transport> ClientConnection<T> {
         }
         // The upstream closed a connection that had been used before, perhaps before it received the requests.
         if self.machine.is_multiplexed() && self.is_used {
-            for at in (0..self.calls.len()).rev() {
-                self.retry(at, false);
+            let mut at = 0;
+            while at < self.calls.len() {
+                at += usize::from(!self.retry(at, false));
             }
         }
         let goes_on = is_orderly && !self.machine.is_multiplexed();

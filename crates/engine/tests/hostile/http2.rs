@@ -372,6 +372,59 @@ fn a_used_connection_closes_under_requests() {
     assert_all_returned(&server);
 }
 
+// An upstream's host that is restarted closes all connections. The next attempt must not meet another one of them.
+#[test]
+fn all_used_connections_close() {
+    let server = TestServer::start(|_| {});
+    for _ in 0..10 {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let origin = std::thread::spawn(move || {
+            let accept = || OriginConnection::new(listener.accept().unwrap().0);
+            // One stream for each, so that two requests use two connections.
+            let mut used = [(); 2].map(|()| {
+                let mut peer = accept();
+                peer.preface(&[(3, 1)]);
+                let stream = peer.request();
+                (peer, stream)
+            });
+            used.iter_mut().for_each(|(peer, stream)| peer.respond(*stream, "warm"));
+            let mut used = used.map(|(peer, _)| peer);
+            for peer in &used {
+                peer.0.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+            }
+            let with_request = loop {
+                let has_request = |peer: &mut OriginConnection| {
+                    std::iter::from_fn(|| peer.try_frame()).any(|frame| frame.kind == kind::HEADERS)
+                };
+                if let Some(at) = used.iter_mut().position(has_request) {
+                    break at;
+                }
+            };
+            let [first, second] = used;
+            let order = if with_request == 0 { [first, second] } else { [second, first] };
+            order.into_iter().for_each(drop);
+            good(&mut accept());
+        });
+        override_transport(port, &format!("127.0.0.1:{port}"), |transport| {
+            transport.versions = causeway_pipeline::Versions::Http2;
+        });
+        let target = format!("/forward2/{port}");
+        let mut clients = [server.client(), server.client()];
+        for client in &mut clients {
+            client.send_request(&target);
+            // The first connection's SETTINGS arrive.
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        for client in &mut clients {
+            assert_eq!(read(client), whole(200, "warm"));
+        }
+        assert_eq!(send_request(&server, &target), whole(200, "good"));
+        origin.join().unwrap();
+    }
+    assert_all_returned(&server);
+}
+
 // RFC 9113 §5.1.2, §6.5.2: the upstream allows no streams. The first request is sent before its SETTINGS arrive.
 #[test]
 fn an_upstream_without_streams() {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll, ready};
 use std::time::{Duration, Instant};
 
-use causeway_message::{Chunk, FieldMap, StatusCode};
+use causeway_message::{Chunk, FieldMap, StatusCode, names};
 use causeway_pipeline::upstream::{CallEvent, FailureKind, report_failure};
 use causeway_pipeline::worker::Sleep;
 use causeway_pipeline::{Body, BodyError, BodyStream as _, Call, CallError, Context, Fault, Reason, Step, Versions};
@@ -128,7 +128,7 @@ fn attempt_after(
                     attempt_after(cx, local, tries, content, before, waited.over(source, is_late))
                 });
             }
-            Err(fault) => return Step::Fail(fault),
+            Err(fault) => return fail(cx, content, fault),
         },
     };
     let backends = match &found {
@@ -151,11 +151,18 @@ fn attempt_after(
         return retry(cx, local, tries, content, fault, Attempt::NoUpstream);
     };
     let chosen = backends.chosen(number);
-    let place = chosen.place(cx, plan);
-    match place.and_then(|place| begin(cx, local, (chosen, admission), place, tries, content)) {
-        Ok(step) => step,
-        Err(fault) => Step::Fail(fault),
+    match chosen.place(cx, plan) {
+        Ok(place) => begin(cx, local, (chosen, admission), place, tries, content),
+        Err(fault) => fail(cx, content, fault),
     }
+}
+
+/// Fails the request. Error routes may have another proxy, which needs the client's side of a tunnel.
+fn fail(cx: &mut Context, content: Content, fault: Fault) -> Step {
+    if let Content::Back(Body::Tunnel(tunnel)) = content {
+        switch::put_back(cx, *tunnel);
+    }
+    Step::Fail(fault)
 }
 
 /// Selects an upstream, and passes its circuit breaker.
@@ -175,12 +182,7 @@ fn select(cx: &mut Context, local: &Local, backends: Backends<'_>) -> Option<(us
 fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fault: Fault, failed: Attempt) -> Step {
     let named = local.named(cx);
     let pause = local.plan.balancing.retries.as_ref().and_then(|retries| retries.pause(cx, &tries, named, failed));
-    let Some(pause) = pause else {
-        if let Content::Back(Body::Tunnel(tunnel)) = content {
-            switch::put_back(cx, *tunnel);
-        }
-        return Step::Fail(fault);
-    };
+    let Some(pause) = pause else { return fail(cx, content, fault) };
     if local.plan.is_verbose {
         let after = pause.as_secs_f64();
         tracing::debug!(retries = tries.retries, after, cause = %fault.reason, "retrying");
@@ -195,9 +197,6 @@ fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fau
 }
 
 /// Sends the request to an address, and waits for the response.
-///
-/// # Errors
-/// If the request cannot be forwarded.
 fn begin(
     cx: &mut Context,
     local: Rc<Local>,
@@ -205,9 +204,16 @@ fn begin(
     place: Rc<AddressPool>,
     tries: Tries,
     content: Content,
-) -> Result<Step, Fault> {
+) -> Step {
     let plan = &*local.plan;
-    let switch = Switch::of(cx, plan)?;
+    let switch = match &content {
+        Content::Back(Body::Tunnel(_)) => Ok(Switch::Upgrade),
+        _ => Switch::of(cx, plan),
+    };
+    let mut switch = match switch {
+        Ok(switch) => switch,
+        Err(fault) => return Step::Fail(fault),
+    };
     // Before the head is filled: header operations may use these placeholders.
     local.named(cx).chosen(cx, chosen.facts(plan), &place);
     let upstream = match switch {
@@ -217,10 +223,22 @@ fn begin(
     let call = upstream.calls().take();
     // Counted until the call is dropped, after its response was read.
     call.count(chosen.load(cx, plan));
-    request::fill(cx, &call, plan, &place, switch)?;
-    let (content, replay) = take_content(cx, plan, switch, content)?;
+    if let Err(fault) = request::fill(cx, &call, plan, &place, switch) {
+        return fail(cx, content, fault);
+    }
+    if !cx.is_extended_connect() && !call.request().fields().contains(names::UPGRADE) {
+        // `header_up` has removed it.
+        switch = Switch::None;
+    }
+    let (content, replay) = match take_content(cx, plan, switch, content) {
+        Ok(taken) => taken,
+        Err(fault) => return Step::Fail(fault),
+    };
     let has_content = !matches!(content, Body::Empty);
-    let content = plan.carriage.wrap(cx, &call, content, &place)?;
+    let content = match plan.carriage.wrap(cx, &call, content, &place) {
+        Ok(content) => content,
+        Err(fault) => return Step::Fail(fault),
+    };
     tracing::debug!(dial = %place.address.name, "selected upstream");
     call.send(content, &**upstream);
     let began = cx.worker().now();
@@ -235,13 +253,13 @@ fn begin(
         replay,
         admission: Cell::new(admission),
     };
-    Ok(cx.wait(Answering(Some((call, asked))), answered))
+    cx.wait(Answering(Some((call, asked))), answered)
 }
 
 /// Sends a request without content to the same address once more.
 pub(super) fn repeat(cx: &mut Context, asked: PendingCall) -> Step {
     let PendingCall { local, backend, place, tries, admission, .. } = asked;
-    begin(cx, local, (backend, admission.take()), place, tries, Content::Back(Body::Empty)).unwrap_or_else(Step::Fail)
+    begin(cx, local, (backend, admission.take()), place, tries, Content::Back(Body::Empty))
 }
 
 /// Returns the request's body, and its copy for another attempt.
@@ -252,6 +270,10 @@ fn take_content(
     content: Content,
 ) -> Result<(Body, Option<Replay>), Fault> {
     let untouched = match content {
+        Content::Back(Body::Tunnel(tunnel)) if switch == Switch::None => {
+            let content = if tunnel.content.is_empty() { Body::Empty } else { Body::Chunk(tunnel.content) };
+            return Ok((content, None));
+        }
         Content::Back(body) => return Ok((body, None)),
         Content::Kept(replay) => return Ok((replay.body(), Some(replay))),
         Content::Untaken if switch == Switch::None && plan.drops_body => return Ok((Body::Empty, None)),

@@ -31,7 +31,7 @@ pub(super) enum Switch {
 const CONTENT_BYTES_MAX: u64 = 64 * 1024;
 
 impl Switch {
-    /// Classifies the request.
+    /// Classifies a request whose body no attempt has taken.
     ///
     /// # Errors
     /// If it is a CONNECT, except one for a WebSocket, whose head is that of an Upgrade
@@ -64,7 +64,8 @@ fn has_known_content(cx: &Context, plan: &ReverseProxyPlan) -> bool {
     let fields = cx.head().fields();
     let is_short = || matches!(fields.content_length(), Ok(Some(..=CONTENT_BYTES_MAX)));
     // RFC 9113 §8.5: a CONNECT of HTTP/2 has no content.
-    !fields.declares_content() || !plan.drops_body && !cx.is_extended_connect() && is_short()
+    let may_have_content = !plan.drops_body && !cx.is_extended_connect();
+    !fields.declares_content() || may_have_content && is_short() && cx.has_content_before_tunnel()
 }
 
 /// Returns the reader of a request's content that precedes a tunnel, if the request has both.

@@ -3,7 +3,6 @@
 use super::content::{in_written_order, is_added};
 use super::locations::refuses;
 use super::referers::other_referers;
-use super::tables::REASONS;
 use super::{Translator, inherited, own, value};
 use crate::expressions::{WithoutLookAhead, compiled, groups, without_look_ahead};
 use crate::parse::Directive;
@@ -207,9 +206,9 @@ impl Translator<'_> {
 
     fn set(&mut self, out: &mut Vec<String>, directive: &Directive, names: &mut Names, matcher: Option<&str>) {
         let name = directive.argument(0).trim_start_matches('$').to_owned();
-        if let Some((_, reason)) = REASONS.iter().find(|(word, _)| *word == name) {
-            // A variable that is a setting: `$limit_rate`.
-            return self.note(out, directive, reason);
+        if name == "limit_rate" {
+            // The only variable that is a setting.
+            return self.note(out, directive, "no limit on the rate of a response");
         }
         if let Some(value) = self.expand_path(out, directive, names, directive.argument(1)) {
             let matcher = matcher.map(|matcher| format!("@{matcher} ")).unwrap_or_default();

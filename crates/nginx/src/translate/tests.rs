@@ -187,6 +187,7 @@ fn small_forms() {
     check(&location(split), &["env DOCUMENT_URI {path}{re.script_"], "");
     // A variable that is a setting.
     check(&location("set $limit_rate 10k;"), &[], "no limit on the rate");
+    check(&location("set $mirror a; return 200 $mirror;"), &["vars nginx_mirror a"], "");
     // A matcher that no line has is left out.
     let (caddyfile, _) = translated(&location("if ($arg_a) { limit_rate 1k; }"));
     assert!(!caddyfile.contains("@if"), "{caddyfile}");

@@ -487,7 +487,8 @@ impl<'a> Translator<'a> {
                 ("x-forwarded-host", "$host") if names.has_real_ip => {
                     lines.push("header_up X-Forwarded-Host {host}".to_owned());
                 }
-                ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$remote_addr") if has_no_others => {
+                ("x-forwarded-for", "$proxy_add_x_forwarded_for") if has_no_others => {
+                    self.remark(out, field, "the field has the connection's address alone");
                     lines.push("header_up X-Forwarded-For {remote_host}".to_owned());
                 }
                 ("x-forwarded-proto", "$scheme") if has_no_others => {
@@ -500,9 +501,10 @@ impl<'a> Translator<'a> {
                 ("host", "$host" | "$http_host")
                 | ("content-length", "")
                 | ("upgrade" | "connection", _)
-                | ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$remote_addr")
+                | ("x-forwarded-for", "$proxy_add_x_forwarded_for")
                 | ("x-forwarded-proto", "$scheme")
                 | ("x-forwarded-host", "$host" | "$http_host") => {}
+                ("x-forwarded-for", "$remote_addr") if !has_no_others => {}
                 (_, "") => lines.push(format!("header_up -{name}")),
                 // The client's own field.
                 (lower, text)

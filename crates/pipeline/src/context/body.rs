@@ -71,8 +71,15 @@ impl Context {
         (!std::mem::replace(&mut self.0.body.is_taken, true)).then(|| self.0.body.mailbox.reader())
     }
 
+    /// Returns whether a handler can take the content of a request that other bytes may follow: no handler has taken it, and all that the peer
+    /// sends is part of it. A handler may have replaced the peer's content without reading it.
+    pub fn has_content_before_tunnel(&self) -> bool {
+        let body = &self.0.body;
+        if body.replaced.is_some() { body.mailbox.is_over() } else { !body.is_taken }
+    }
+
     /// Returns a reader of the bytes of another protocol that follow the request, if the response opens a tunnel. The request's content must
-    /// have been read before.
+    /// have been read before ([`has_content_before_tunnel`](Self::has_content_before_tunnel)).
     pub fn tunnel_reader(&self) -> IncomingBody {
         self.0.body.mailbox.reader()
     }
@@ -135,6 +142,10 @@ impl Context {
     ///
     /// [`BodyError::TooLarge`]: crate::BodyError::TooLarge
     pub fn limit_body(&mut self, bytes_max: u64) {
+        if self.is_before_tunnel() {
+            // There is no content, and other bytes are not limited.
+            return;
+        }
         match &mut self.0.body.replaced {
             Some(ReplacedBody::Stream(_, left)) => *left = Some(left.map_or(bytes_max, |left| left.min(bytes_max))),
             _ => self.0.body.mailbox.limit(bytes_max),

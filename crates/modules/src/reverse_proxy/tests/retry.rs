@@ -5,6 +5,7 @@ use causeway_pipeline::{Body, BodyStream as _, CallError, Frame};
 use causeway_testkit::{FakeCall, Kit, Pending, Request, TestResponse};
 use serde_json::{Value, json};
 
+use super::tunnel::start_after_content;
 use super::{kit, start_call};
 
 fn three(balancing: Value) -> Kit {
@@ -141,6 +142,19 @@ fn a_wait_for_an_upstream() {
         };
     }
     panic!("it waits for longer than a second");
+}
+
+// A request with Upgrade: no upstream has switched, so another one gets its content.
+#[test]
+fn attempts_of_a_tunnel_after_content() {
+    let mut kit = three(json!({ "retries": 1 }));
+    let request = Request::new("POST", "/").upgrade("tcp").field("Content-Length", "2").content("{}");
+    let (first, pending) = start_after_content(&mut kit, &request);
+    let (second, pending) = fail_attempt(&mut kit, first, pending, refused()).unwrap();
+    assert!(second.request_text().contains("\nUpgrade: tcp\n"));
+    let Some(Body::Tunnel(tunnel)) = second.take_body() else { panic!("a tunnel") };
+    assert_eq!(tunnel.content.as_slice(), b"{}");
+    pending.cancel(&mut kit);
 }
 
 // With `lb_retries` alone there is no pause between attempts, but a wait for an upstream neither spins nor recurses.

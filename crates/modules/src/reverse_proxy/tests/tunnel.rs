@@ -92,7 +92,7 @@ fn no_tunnel_without_an_agreed_upgrade() {
 
 /// Starts a call whose request's content is read first.
 #[track_caller]
-fn start_after_content(kit: &mut Kit, request: &Request) -> (FakeCall, Pending) {
+pub(super) fn start_after_content(kit: &mut Kit, request: &Request) -> (FakeCall, Pending) {
     let Err(pending) = kit.send_pending(request) else { panic!("it waits for the content") };
     let Err(pending) = pending.poll(kit) else { panic!("it waits for the upstream") };
     (kit.worker().take_call().expect("a call"), pending)
