@@ -29,6 +29,7 @@ use progress::Span;
 use crate::clock;
 use crate::tls::Connector;
 use crate::worker::Core;
+pub(crate) use connect::Peer;
 use links::Links;
 pub(crate) use links::{Link, LinkState};
 use queue::CallQueue;

@@ -7,6 +7,9 @@ pub(crate) const WINDOW_MAX: u32 = 0x7fff_ffff;
 /// The initial window, before SETTINGS or WINDOW_UPDATE change it (RFC 9113 §6.9.2).
 pub(crate) const WINDOW_DEFAULT: u32 = 65_535;
 
+/// Most bytes of a stream that are read before they are announced.
+pub(crate) const STREAM_STEP_MAX: u32 = 128 * 1024;
+
 /// Number of bytes that we may send; negative after a SETTINGS change (RFC 9113 §6.9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window(i32);
@@ -38,8 +41,8 @@ impl Window {
 
 /// A receive window: the bytes that the peer may send, and the bytes read but not yet announced with WINDOW_UPDATE.
 ///
-/// An announcement is sent when it reaches half of the window. Fewer announcements cost less, and a peer that always
-/// has the other half available never stalls as long as reading takes no longer than the round trip.
+/// An announcement is sent when it reaches a quarter of the window, or a step if that is less. Fewer announcements cost less. More of
+/// them let a distant peer send more: in each round trip it can send the window less the part that is read but not announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Receive {
     left: i32,
@@ -71,9 +74,9 @@ impl Receive {
 
     /// Returns the number of bytes to announce now, or 0, and counts them as announced. `full` is the window's size.
     #[inline]
-    pub(crate) fn announce(&mut self, full: u32) -> u32 {
+    pub(crate) fn announce(&mut self, full: u32, step_max: u32) -> u32 {
         // At least 1, so that a window of one byte is announced too.
-        if self.unannounced < (full / 2).max(1) {
+        if self.unannounced < (full / 4).clamp(1, step_max) {
             return 0;
         }
         self.left += self.unannounced as i32;
@@ -101,15 +104,21 @@ mod tests {
     }
 
     #[test]
-    fn window_updates_are_sent_for_half_a_window() {
+    fn window_updates_are_sent_for_a_quarter_of_a_window() {
         let mut receive = Receive::new(100);
         assert_eq!(receive.take(101, 0), Err(ConnectionError::FLOW_CONTROL));
         assert_eq!((receive.take(100, 0), receive.take(1, 0)), (Ok(()), Err(ConnectionError::FLOW_CONTROL)));
-        receive.add_read(49);
-        assert_eq!((receive.announce(100), receive.left()), (0, 0));
+        receive.add_read(24);
+        assert_eq!((receive.announce(100, STREAM_STEP_MAX), receive.left()), (0, 0));
         receive.add_read(1);
-        assert_eq!((receive.announce(100), receive.left()), (50, 50));
-        assert_eq!(receive.take(60, 10), Ok(()));
+        assert_eq!((receive.announce(100, STREAM_STEP_MAX), receive.left()), (25, 25));
+        assert_eq!(receive.take(35, 10), Ok(()));
         assert_eq!(receive.take(1, 10), Err(ConnectionError::FLOW_CONTROL));
+        // A large window.
+        let mut receive = Receive::new(1 << 20);
+        receive.add_read(STREAM_STEP_MAX - 1);
+        assert_eq!(receive.announce(1 << 20, STREAM_STEP_MAX), 0);
+        receive.add_read(1);
+        assert_eq!(receive.announce(1 << 20, STREAM_STEP_MAX), STREAM_STEP_MAX);
     }
 }

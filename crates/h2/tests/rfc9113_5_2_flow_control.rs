@@ -60,17 +60,17 @@ fn a_smaller_window_applies_once_acknowledged() {
     assert!(begin(true).contains("RST_STREAM FLOW_CONTROL_ERROR"));
 }
 
-// §5.2: bytes that were read are announced in steps of half a window, for the stream and for the connection.
+// §5.2: bytes that were read are announced in steps of a quarter of a window, at most 128 KiB for a stream, for the stream and for the connection.
 #[test]
-fn window_updates_follow_half_a_window_of_content() {
+fn window_updates_follow_a_quarter_of_a_window_of_content() {
     let mut peer = Peer::connected(Settings { stream_window: 1000, connection_window: 65_535, ..Settings::default() });
     peer.reads = false;
-    peer.feed(&[post(1), data(1, 0, &[b'x'; 900])].concat());
+    peer.feed(&[post(1), data(1, 0, &[b'x'; 400])].concat());
     peer.take();
-    peer.release(1, 499);
+    peer.release(1, 249);
     assert_eq!(peer.take(), "");
     peer.release(1, 1);
-    assert_eq!(peer.take(), "> 1 WINDOW_UPDATE 500");
+    assert_eq!(peer.take(), "> 1 WINDOW_UPDATE 250");
     peer.release(1, 10_000);
     assert_eq!(peer.take(), "", "only bytes that were passed on are released");
     peer.feed(&data(1, 0, &[b'x'; 600]));
@@ -80,7 +80,7 @@ fn window_updates_follow_half_a_window_of_content() {
     for stream in (3..).step_by(2).take(40) {
         peer.feed(&[post(stream), data(stream, 0, &[b'x'; 1000]), rst_stream(stream, 8)].concat());
     }
-    assert!(peer.take().contains("> 0 WINDOW_UPDATE 32900"), "900 were read before");
+    assert!(peer.take().contains("> 0 WINDOW_UPDATE 16400"), "400 were read before");
 }
 
 // §6.1: padding counts and is never read, so it is released at once; its bytes may have any value.

@@ -32,7 +32,7 @@ use crate::clock;
 use crate::hold::Read;
 use crate::machine::{ClientEvent, ClientMachine, Streams as _};
 use crate::transport::Transport;
-use crate::upstream::{Link, LinkState, UpstreamPool, WaitingCall};
+use crate::upstream::{Link, LinkState, Peer, UpstreamPool, WaitingCall};
 use call::{UpstreamCall, framing};
 use liveness::Liveness;
 
@@ -86,20 +86,20 @@ struct Ended {
 }
 
 impl<T: Transport> ClientConnection<T> {
-    pub(crate) fn new(
-        pool: &Rc<UpstreamPool>,
-        link: Rc<Link>,
-        transport: T,
-        remote: Option<SocketAddr>,
-        is_http2: bool,
-    ) -> Self {
+    pub(crate) fn new(pool: &Rc<UpstreamPool>, link: Rc<Link>, transport: T, peer: Peer, is_http2: bool) -> Self {
         let spec = Arc::clone(pool.transport());
         Self {
             line: Line::new(Rc::clone(pool.core()), transport),
-            machine: ClientMachine::new(is_http2, &spec, pool.address(), pool.streams_max()),
+            machine: ClientMachine::new(is_http2, &spec, (pool.address(), peer.round_trip), pool.streams_max()),
             head: ResponseHead::new(StatusCode::OK),
             calls: Vec::new(),
-            origin: Origin { pool: Rc::downgrade(pool), link, address: Rc::clone(pool.address()), spec, remote },
+            origin: Origin {
+                pool: Rc::downgrade(pool),
+                link,
+                address: Rc::clone(pool.address()),
+                spec,
+                remote: peer.address,
+            },
             wakes: Vec::new(),
             has_unsent_head: false,
             arrived: 0,

@@ -1,7 +1,7 @@
 //! A client's machine, for connections to upstreams: HTTP/1.1 or HTTP/2 as the configuration or ALPN decides, or FastCGI.
 
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_fastcgi as fastcgi;
 use causeway_h1 as h1;
@@ -27,6 +27,17 @@ pub(crate) enum ClientMachine {
 /// Header lines of a response. Applications send more than clients do, such as Set-Cookie and Link.
 const FIELDS_MAX: u16 = 1000;
 
+/// Bytes a second that the window of one stream permits at the distance of the upstream.
+const WINDOW_RATE: u64 = 20_000_000;
+/// The largest window of a stream.
+const WINDOW_MAX: u64 = 4 * 1024 * 1024;
+
+/// Returns the window of a stream, in bytes, for [`WINDOW_RATE`]. The window is also the content of a response that waits for a slow client.
+fn stream_window(round_trip: Duration) -> u32 {
+    let micros = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
+    (micros.saturating_mul(WINDOW_RATE / 1_000_000)).min(WINDOW_MAX) as u32
+}
+
 /// Runs the same expression on any machine.
 macro_rules! each {
     ($machine:expr, $it:ident => $work:expr) => {
@@ -40,15 +51,22 @@ macro_rules! each {
 
 impl ClientMachine {
     /// `address` is the upstream's, `host:port`. `streams_max` is its limit of streams on an earlier HTTP/2 connection.
-    pub(crate) fn new(is_http2: bool, transport: &Transport, address: &str, streams_max: Option<usize>) -> Self {
+    pub(crate) fn new(
+        is_http2: bool,
+        transport: &Transport,
+        (address, round_trip): (&str, Duration),
+        streams_max: Option<usize>,
+    ) -> Self {
         let (head_bytes_max, trailers_bytes_max) = (transport.head_bytes_max, transport.trailers_bytes_max);
         // Boxed, so that a connection is not as large as the largest of the machines.
         if transport.fastcgi.is_some() {
             let limits = fastcgi::Limits { head_bytes_max, fields_max: FIELDS_MAX };
             Self::FastCgi(Box::new(fastcgi::FastCgiClient::new(Rc::new(limits))))
         } else if is_http2 {
+            let defaults = h2::Settings::client();
+            let stream_window = stream_window(round_trip).max(defaults.stream_window);
             let settings =
-                h2::Settings { head_bytes_max, trailers_bytes_max, fields_max: FIELDS_MAX, ..h2::Settings::client() };
+                h2::Settings { stream_window, head_bytes_max, trailers_bytes_max, fields_max: FIELDS_MAX, ..defaults };
             let machine = h2::Client::new(Rc::new(settings));
             Self::Http2(Box::new(match streams_max {
                 Some(max) => machine.with_early_streams(max),
@@ -280,4 +298,17 @@ fn of_fastcgi(event: fastcgi::FastCgiEvent) -> ClientEvent {
         fastcgi::FastCgiError::Truncated => CallError::Closed,
         fault => CallError::Malformed(fault.reason()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 9113 §6.9: a stream's window bounds its bytes in flight, and with them its rate.
+    #[test]
+    fn windows_grow_with_the_distance() {
+        for (millis, want) in [(0, 0), (1, 20_000), (100, 2_000_000), (300, 4 << 20), (u64::MAX, 4 << 20)] {
+            assert_eq!(stream_window(Duration::from_millis(millis)), want, "{millis}");
+        }
+    }
 }

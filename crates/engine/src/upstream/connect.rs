@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use causeway_pipeline::worker::{DnsRecord, Families, Question, Resolver, Work, WorkKind, offload};
 use causeway_pipeline::{CallError, Transport, Versions};
@@ -39,17 +39,17 @@ pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
         Err(_) => Err(CallError::ConnectTimedOut),
     };
     match connected {
-        Ok((Reached::Clear(stream), remote)) => {
+        Ok((Reached::Clear(stream), peer)) => {
             let is_http2 = pool.transport.versions == Versions::Http2;
-            let connection = ClientConnection::new(pool, Rc::clone(link), stream, remote, is_http2);
+            let connection = ClientConnection::new(pool, Rc::clone(link), stream, peer, is_http2);
             attempt.has_failed = false;
             // From here on only calls keep the pool alive.
             drop(attempt);
             connection.await;
         }
-        Ok((Reached::Protected(Connected { stream, is_http2 }), remote)) => {
+        Ok((Reached::Protected(Connected { stream, is_http2 }), peer)) => {
             pool.set_http2(link, is_http2);
-            let connection = ClientConnection::new(pool, Rc::clone(link), stream, remote, is_http2);
+            let connection = ClientConnection::new(pool, Rc::clone(link), stream, peer, is_http2);
             attempt.has_failed = false;
             drop(attempt);
             connection.await;
@@ -83,47 +83,53 @@ enum Reached {
     Protected(Connected),
 }
 
-/// The second value is the remote address; `None` for a Unix socket.
-async fn reach(pool: &Rc<UpstreamPool>) -> Result<(Reached, Option<SocketAddr>), CallError> {
+/// The other end of a connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Peer {
+    /// `None` for a Unix socket.
+    pub(crate) address: Option<SocketAddr>,
+    /// The time in which the connection was established, which is about one round trip; zero for a Unix socket.
+    pub(crate) round_trip: Duration,
+}
+
+async fn reach(pool: &Rc<UpstreamPool>) -> Result<(Reached, Peer), CallError> {
     let core = &pool.core;
-    let (stream, remote) = match pool.address.strip_prefix(UNIX) {
-        Some(path) => (connect_socket(path).await?, None),
+    let (mut stream, peer) = match pool.address.strip_prefix(UNIX) {
+        Some(path) => (connect_socket(path).await?, Peer::default()),
         None => {
             let proxy = pool.transport.network_proxy.as_deref();
             let address = proxy.map_or(&*pool.address, |proxy| &proxy.address);
             let connected = connect(core, address, &pool.transport).await;
-            let (stream, remote) = connected.map_err(|error| match proxy {
+            connected.map_err(|error| match proxy {
                 // The upstream itself may be in order.
                 Some(proxy) if matches!(error, CallError::Connect(_) | CallError::Resolve(_)) => {
                     CallError::NetworkProxy(format!("{}: {error}", proxy.address))
                 }
                 _ => error,
-            })?;
-            (stream, Some(remote))
+            })?
         }
     };
-    let mut stream = stream;
     if let Some(header) = pool.transport.proxy_header {
         // Before TLS, which the header does not belong to.
         let sent = stream.write_all(&proxy_protocol::encode(header)).await;
         sent.map_err(|error| connect_fault(&error))?;
     }
     // A Unix socket is always reached directly.
-    if remote.is_some()
+    if peer.address.is_some()
         && let Some(proxy) = pool.transport.network_proxy.as_deref()
         && pool.transport.forward_proxy().is_none()
     {
         stream = network_proxy::tunnel(stream, proxy, &pool.address).await?;
     }
     if pool.transport.tls.is_none() {
-        return Ok((Reached::Clear(stream), remote));
+        return Ok((Reached::Clear(stream), peer));
     }
     let connector = connector(pool).await?;
     let secured = connector.connect(core, stream).await.map_err(CallError::Tls)?;
     if pool.transport.versions == Versions::Http2 && !secured.is_http2 {
         return Err(CallError::Tls("it does not speak HTTP/2".into()));
     }
-    Ok((Reached::Protected(secured), remote))
+    Ok((Reached::Protected(secured), peer))
 }
 
 /// Returns the pool's TLS client. The first call reads certificate files, so it runs on the file pool.
@@ -149,7 +155,7 @@ fn host_of(address: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-async fn connect(core: &Rc<Core>, address: &str, transport: &Transport) -> Result<(TcpStream, SocketAddr), CallError> {
+async fn connect(core: &Rc<Core>, address: &str, transport: &Transport) -> Result<(TcpStream, Peer), CallError> {
     let addresses = match address.parse() {
         Ok(literal) => vec![literal],
         Err(_) => match &transport.resolver {
@@ -157,19 +163,19 @@ async fn connect(core: &Rc<Core>, address: &str, transport: &Transport) -> Resul
             None => resolve(core, address).await?,
         },
     };
-    let (stream, address) = race(addresses, transport).await?;
+    let (stream, peer) = race(addresses, transport).await?;
     // Requests are written whole, so Nagle's algorithm could only delay them.
     let _ = stream.set_nodelay(true);
     if let Some(pause) = transport.probe_interval {
         // Best effort: without it a tunnel to a vanished host only stays open longer.
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive(pause));
     }
-    Ok((stream, address))
+    Ok((stream, peer))
 }
 
 /// Connects to one of a name's addresses. As in Go, the family of the first address has a head start, so that a network without
 /// the other family costs no more than that (RFC 8305). The fault is the first family's.
-async fn race(mut addresses: Vec<SocketAddr>, transport: &Transport) -> Result<(TcpStream, SocketAddr), CallError> {
+async fn race(mut addresses: Vec<SocketAddr>, transport: &Transport) -> Result<(TcpStream, Peer), CallError> {
     if transport.network_proxy.is_none() {
         addresses.retain(|address| transport.families.include(address));
     }
@@ -198,12 +204,13 @@ async fn race(mut addresses: Vec<SocketAddr>, transport: &Transport) -> Result<(
 }
 
 /// Tries one address after the other. The fault is the last one's.
-async fn in_turn(addresses: &[SocketAddr], transport: &Transport) -> Result<(TcpStream, SocketAddr), CallError> {
+async fn in_turn(addresses: &[SocketAddr], transport: &Transport) -> Result<(TcpStream, Peer), CallError> {
     let mut fault = CallError::Resolve(io::ErrorKind::NotFound);
     let local = transport.local_address;
     for &address in addresses.iter().filter(|address| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4())) {
+        let began = Instant::now();
         match connect_from(local, address).await {
-            Ok(stream) => return Ok((stream, address)),
+            Ok(stream) => return Ok((stream, Peer { address: Some(address), round_trip: began.elapsed() })),
             Err(error) => fault = connect_fault(&error),
         }
     }
@@ -312,11 +319,11 @@ mod tests {
         let (_silent, _queued, dead) = silent("::1").await;
         let (_listener, open) = listener("127.0.0.1");
         let transport = Transport { fallback_delay: Some(Duration::from_millis(1)), ..Transport::default() };
-        assert_eq!(race(vec![dead, open], &transport).await.unwrap().1, open);
+        assert_eq!(race(vec![dead, open], &transport).await.unwrap().1.address, Some(open));
         // The first family may still win.
         let (_listener, first) = listener("::1");
-        assert_eq!(race(vec![first, open], &transport).await.unwrap().1, first);
-        assert_eq!(race(vec![dead, open, first], &transport).await.unwrap().1, open);
+        assert_eq!(race(vec![first, open], &transport).await.unwrap().1.address, Some(first));
+        assert_eq!(race(vec![dead, open, first], &transport).await.unwrap().1.address, Some(open));
     }
 
     // Go's dialer: a family that fails needs no delay, and the error is the first family's.
@@ -326,7 +333,7 @@ mod tests {
         let closed = ["::1", "127.0.0.1"].map(|host| listener(host).1);
         for delay in [None, Some(Duration::from_secs(3600))] {
             let transport = Transport { fallback_delay: delay, ..Transport::default() };
-            assert_eq!(race(vec![closed[0], open], &transport).await.unwrap().1, open);
+            assert_eq!(race(vec![closed[0], open], &transport).await.unwrap().1.address, Some(open));
             let fault = race(closed.to_vec(), &transport).await.unwrap_err();
             assert_eq!(fault, CallError::Connect(io::ErrorKind::ConnectionRefused));
         }
@@ -340,7 +347,7 @@ mod tests {
         let (_listener, open) = listener("127.0.0.1");
         let closed = listener("::1").1;
         let of = |families| Transport { families, ..Transport::default() };
-        assert_eq!(race(vec![closed, open], &of(Families::Ipv4)).await.unwrap().1, open);
+        assert_eq!(race(vec![closed, open], &of(Families::Ipv4)).await.unwrap().1.address, Some(open));
         let fault = race(vec![closed, open], &of(Families::Ipv6)).await.unwrap_err();
         assert_eq!(fault, CallError::Connect(io::ErrorKind::ConnectionRefused));
         let fault = race(vec![open], &of(Families::Ipv6)).await.unwrap_err();

@@ -6,7 +6,7 @@ use super::{Connection, InputState, InputStep};
 use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{self, FrameHeader, HEADER_LEN, flag};
 use crate::stream::{Local, Remote};
-use crate::window::WINDOW_DEFAULT;
+use crate::window::{STREAM_STEP_MAX, WINDOW_DEFAULT};
 
 impl Connection {
     /// Begins a DATA frame. Counts its whole length against the windows; its content is passed on as it arrives.
@@ -199,7 +199,7 @@ impl Connection {
             Remote::Done => false,
         };
         stream.receive.add_read(bytes);
-        let by = if is_needed { stream.receive.announce(self.settings.stream_window) } else { 0 };
+        let by = if is_needed { stream.receive.announce(self.settings.stream_window, STREAM_STEP_MAX) } else { 0 };
         if by > 0 {
             frame::put_window_update(id, by, out);
         }
@@ -207,7 +207,7 @@ impl Connection {
 
     pub(super) fn give_connection(&mut self, bytes: u32, out: &mut WriteList) {
         self.receive.add_read(bytes);
-        let by = self.receive.announce(self.settings.connection_window.max(WINDOW_DEFAULT));
+        let by = self.receive.announce(self.settings.connection_window.max(WINDOW_DEFAULT), u32::MAX);
         if by > 0 {
             frame::put_window_update(0, by, out);
         }
