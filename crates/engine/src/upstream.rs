@@ -271,8 +271,25 @@ impl UpstreamPool {
         self.waiting.wake();
     }
 
-    /// A connection could not be opened: fails the calls handed to it, and all waiting calls if there is no other connection. Otherwise opens
-    /// another one for them, because the present ones may stay busy.
+    /// A connection takes long to be opened, perhaps because a packet was lost: opens another one for the calls that wait for it.
+    fn note_slow(&self, link: &Link) {
+        self.links.set_slow(link, true);
+        if self.speaks_http2.get() && !self.waiting.is_empty() {
+            self.open_more();
+        }
+    }
+
+    /// A connection was established: it takes the calls of slow ones too, if it can take several.
+    fn take_over_slow(&self, link: &Link) {
+        self.links.set_slow(link, false);
+        if self.speaks_http2.get() {
+            self.links.take_from_slow().into_iter().for_each(|waiting| self.place(waiting));
+        }
+    }
+
+    /// A connection could not be opened: fails the calls handed to it, and all waiting calls if there is no other connection. Otherwise it
+    /// fails those that have waited for as long as a connection may take, and opens another one for the rest, because the present ones may
+    /// stay busy.
     fn unreachable(&self, link: &Rc<Link>, fault: &CallError) {
         self.links.remove(link);
         let handed = std::mem::take(&mut *link.inbox.borrow_mut());
@@ -281,7 +298,10 @@ impl UpstreamPool {
         for WaitingCall { call, .. } in handed {
             call.fail(fault.clone());
         }
-        while is_last && let Some(WaitingCall { call, .. }) = self.waiting.pop() {
+        let has_waited = |since: Instant| since.elapsed() >= self.transport.connect_timeout;
+        while self.waiting.since().is_some_and(|since| is_last || has_waited(since))
+            && let Some(WaitingCall { call, .. }) = self.waiting.pop()
+        {
             call.fail(fault.clone());
         }
         if !self.core.lifecycle.is_closed() {
