@@ -68,6 +68,7 @@ async fn reach_in_time(pool: &Rc<UpstreamPool>, link: &Link) -> Result<(Reached,
     let connected = match tokio::time::timeout(soon, &mut reaching).await {
         Ok(connected) => connected,
         Err(_) => {
+            // The attempt goes on: the kernel sends a lost SYN again after a second.
             pool.note_slow(link);
             tokio::time::timeout(limit - soon, reaching).await.unwrap_or(Err(CallError::ConnectTimedOut))
         }

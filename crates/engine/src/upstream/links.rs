@@ -130,6 +130,7 @@ impl Links {
     /// Takes the calls that were handed to slow connections, which are still being opened.
     pub(super) fn take_from_slow(&self) -> Vec<WaitingCall> {
         let all = self.all.borrow();
+        // Those that were slow and are open now have begun their calls.
         let slow = all.iter().filter(|link| link.is_slow.get() && link.state.get() == LinkState::Connecting);
         slow.flat_map(|link| std::mem::take(&mut *link.inbox.borrow_mut())).collect()
     }
