@@ -3,17 +3,13 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 use causeway_pipeline::{BoundAddress, ListenAddress, ListeningSocket};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::unix::SocketFile;
 use crate::accept::BACKLOG;
-use crate::transport::keepalive;
-
-/// Idle time before the kernel probes a client, and the interval between probes; Caddy's.
-pub(super) const PROBE_INTERVAL: Duration = Duration::from_secs(15);
+use crate::transport::prepare_listener;
 
 /// A socket on which the process cannot listen. Its text is for the operator.
 #[derive(Debug)]
@@ -149,8 +145,7 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
     socket.set_nonblocking(true)?;
     // Without this a restart would fail while connections of the last run are in TIME_WAIT.
     socket.set_reuse_address(true)?;
-    // Accepted connections inherit this, which saves a system call for each.
-    socket.set_tcp_keepalive(&keepalive(PROBE_INTERVAL))?;
+    prepare_listener(&socket)?;
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
     }

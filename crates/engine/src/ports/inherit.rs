@@ -10,9 +10,9 @@ use std::os::fd::BorrowedFd;
 use causeway_pipeline::{BoundAddress, ListeningSocket};
 use socket2::{SockRef, Socket, Type};
 
-use super::bind::{BindError, Bound, PROBE_INTERVAL, TWICE};
+use super::bind::{BindError, Bound, TWICE};
 use super::unix::address_of;
-use crate::transport::keepalive;
+use crate::transport::prepare_listener;
 
 /// `O_CLOEXEC` of Linux, as `/proc` shows it.
 const CLOSE_ON_EXEC: u32 = 0o2_000_000;
@@ -31,8 +31,7 @@ pub(super) fn inherit(descriptor: u16, workers: usize, is_twice: bool) -> Result
     let first = duplicate(descriptor).map_err(fault)?;
     let address = check(&first).map_err(fault)?;
     if address.ip().is_some() {
-        // Accepted connections inherit the keep-alive.
-        first.set_tcp_keepalive(&keepalive(PROBE_INTERVAL)).map_err(fault)?;
+        prepare_listener(&first).map_err(fault)?;
     }
     // The runtime needs sockets that do not block.
     first.set_nonblocking(true).map_err(fault)?;

@@ -7,7 +7,7 @@ use std::io;
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
-use super::Received;
+use super::{Received, option};
 
 /// The buffer for the kernel's one control message.
 #[repr(C)]
@@ -22,19 +22,8 @@ const _: () =
 
 /// Turns timestamps of received bytes on or off for a socket. Best effort: on failure the time is unknown.
 #[cold]
-#[expect(unsafe_code, reason = "neither rustix nor socket2 has the option")]
 pub(super) fn keep(socket: BorrowedFd<'_>, on: bool) {
-    let value = libc::c_int::from(on);
-    // SAFETY: the descriptor is open as long as it is borrowed, and the option's value is an int that outlives the call.
-    let _ = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_TIMESTAMPNS,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
+    option::set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, on.into());
 }
 
 /// Receives bytes together with the timestamp of the last one, if the kernel has taken it.
