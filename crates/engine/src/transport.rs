@@ -75,6 +75,7 @@ const UNSENT_BYTES_MAX: libc::c_int = 128 * 1024;
 
 /// Sets options of a listening TCP socket that its connections inherit, which saves system calls for each.
 pub(crate) fn prepare_listener(socket: &Socket) -> io::Result<()> {
+    // Some sandboxes do not have it, and work without.
     option::set(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX);
     socket.set_tcp_keepalive(&keepalive(PROBE_INTERVAL))
 }

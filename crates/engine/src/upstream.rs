@@ -282,6 +282,7 @@ impl UpstreamPool {
     /// A connection was established: it takes the calls of slow ones too, if it can take several.
     fn take_over_slow(&self, link: &Link) {
         self.links.set_slow(link, false);
+        // Over HTTP/1.1 it has a call of its own.
         if self.speaks_http2.get() {
             self.links.take_from_slow().into_iter().for_each(|waiting| self.place(waiting));
         }
@@ -298,6 +299,7 @@ impl UpstreamPool {
         for WaitingCall { call, .. } in handed {
             call.fail(fault.clone());
         }
+        // Others that are slow must not hold them longer than one connection may.
         let has_waited = |since: Instant| since.elapsed() >= self.transport.connect_timeout;
         while self.waiting.since().is_some_and(|since| is_last || has_waited(since))
             && let Some(WaitingCall { call, .. }) = self.waiting.pop()
