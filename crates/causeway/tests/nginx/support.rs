@@ -270,6 +270,9 @@ pub(crate) fn counting_upstream() -> u16 {
                 head.push(byte[0]);
             }
             let head = String::from_utf8_lossy(&head).into_owned();
+            // A close before the content is read is a reset, which drops a response that is still in the kernel.
+            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok());
+            let _ = stream.read_exact(&mut vec![0; length.unwrap_or_default()]);
             let mut words = head.split(' ');
             let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
             let count = counts.entry(target.to_owned()).or_default();
