@@ -18,6 +18,8 @@ use socket2::{Socket, TcpKeepalive};
 use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 
+pub(crate) use option::round_trip;
+
 /// The result of a read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Received {

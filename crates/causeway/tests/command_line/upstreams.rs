@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use causeway_testkit::ports::free_port;
 use serde_json::{Value, json};
 
-use crate::client::{get, send, send_body};
+use crate::client::{connect, get, send, send_body};
 use crate::process::{Folder, ServerProcess};
 
 /// Timeout after which a test fails instead of hanging.
@@ -275,4 +275,37 @@ fn one_request_for_each_connection() {
     for head in heads.join().unwrap() {
         assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
     }
+}
+
+// Caddy's pattern of a fallback, `handle_errors` with another `reverse_proxy`: a body that the first upstream has not received goes to the
+// second one. Without a second one the rest of the body is discarded, and the connection serves the next request.
+#[test]
+fn a_body_after_an_upstream_that_cannot_be_reached() {
+    let folder = Folder::with(&[(
+        "Caddyfile",
+        "{\n\tadmin off\n}\n:0 {\n\tbind 127.0.0.1\n\thandle /second {\n\t\trespond \"{http.request.body}\"\n\t}\n\
+         \thandle /fallback {\n\t\treverse_proxy 127.0.0.1:1\n\t}\n\
+         \thandle /retries {\n\t\treverse_proxy 127.0.0.1:1 127.0.0.1:2 {\n\t\t\tlb_retries 3\n\t\t}\n\t}\n\
+         \thandle /none {\n\t\treverse_proxy 127.0.0.1:1\n\t}\n\
+         \thandle_errors {\n\t\t@fallback path /fallback /retries\n\t\thandle @fallback {\n\t\t\trewrite /second\n\
+         \t\t\treverse_proxy {http.request.local}\n\t\t}\n\t}\n}\n",
+    )]);
+    let server = folder.start(&["run"]);
+    let body = "0123456789".repeat(10_000);
+    for path in ["/fallback", "/retries"] {
+        let answer = send_body(server.port(), &format!("POST {path}"), &["Host: localhost"], &body);
+        assert_eq!((answer.status, answer.body.len()), (200, body.len()), "{path}");
+    }
+    let mut stream = connect(server.port());
+    let head = format!("POST /none HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
+    let next = "POST /second HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nConnection: close\r\n\r\nnext";
+    stream.write_all(head.as_bytes()).unwrap();
+    // The response to the first request comes before its body.
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 502");
+    stream.write_all(format!("{body}{next}").as_bytes()).unwrap();
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("HTTP/1.1 200 OK\r\n") && rest.ends_with("next"), "{rest}");
 }

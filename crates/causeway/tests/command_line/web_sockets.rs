@@ -189,6 +189,7 @@ fn ordinary_requests_with_content() {
          \thandle /plain {\n\t\trewrite /upstream\n\t\treverse_proxy {http.request.local}\n\t}\n\
          \thandle /set {\n\t\trequest_body {\n\t\t\tset new\n\t\t}\n\t\trewrite /upstream\n\t\treverse_proxy {http.request.local}\n\t}\n\
          \thandle /removed {\n\t\trewrite /upstream\n\t\treverse_proxy {http.request.local} {\n\t\t\theader_up -Upgrade\n\t\t}\n\t}\n\
+         \thandle /kept {\n\t\treverse_proxy 127.0.0.1:1 {\n\t\t\theader_up -Upgrade\n\t\t}\n\t}\n\
          \thandle /h2c {\n\t\treverse_proxy h2c://127.0.0.1:1\n\t}\n\
          \thandle /none {\n\t\treverse_proxy {header.X-None}\n\t}\n\
          \thandle_errors {\n\t\trewrite /upstream\n\t\treverse_proxy {http.request.local}\n\t}\n}\n",
@@ -200,8 +201,8 @@ fn ordinary_requests_with_content() {
         ("/set", "body", "<> new"),
         ("/removed", "body", "<> body"),
         ("/removed", "", "<> "),
-        // The first upstream may have got some of the content.
-        ("/h2c", "body", "<> "),
+        ("/h2c", "body", "<> body"),
+        ("/kept", "", "<tcp> "),
         ("/none", "body", "<tcp> body"),
     ] {
         let answer = send_body(server.port(), &format!("POST {path}"), &fields, content);

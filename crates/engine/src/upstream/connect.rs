@@ -3,12 +3,12 @@
 use std::future::{Future as _, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use causeway_pipeline::worker::{DnsRecord, Families, Question, Resolver, Work, WorkKind, offload};
 use causeway_pipeline::{CallError, Transport, Versions};
@@ -21,7 +21,7 @@ use super::{Link, UpstreamPool, network_proxy};
 use crate::drive::ClientConnection;
 use crate::proxy_protocol;
 use crate::tls::{Connected, Connector};
-use crate::transport::keepalive;
+use crate::transport::{keepalive, round_trip};
 use crate::worker::Core;
 
 /// The network of Unix sockets in an upstream's address.
@@ -67,6 +67,7 @@ async fn reach_in_time(pool: &Rc<UpstreamPool>, link: &Link) -> Result<(Reached,
     let soon = SLOW_AFTER.min(limit);
     let connected = match tokio::time::timeout(soon, &mut reaching).await {
         Ok(connected) => connected,
+        Err(_) if soon == limit => Err(CallError::ConnectTimedOut),
         Err(_) => {
             // The attempt goes on: the kernel sends a lost SYN again after a second.
             pool.note_slow(link);
@@ -103,7 +104,7 @@ enum Reached {
 pub(crate) struct Peer {
     /// `None` for a Unix socket.
     pub(crate) address: Option<SocketAddr>,
-    /// The time in which the connection was established, which is about one round trip; zero for a Unix socket.
+    /// As the kernel has measured it when the connection was established; zero if it could not, and for a Unix socket.
     pub(crate) round_trip: Duration,
 }
 
@@ -178,19 +179,20 @@ async fn connect(core: &Rc<Core>, address: &str, transport: &Transport) -> Resul
             None => resolve(core, address).await?,
         },
     };
-    let (stream, peer) = race(addresses, transport).await?;
+    let (stream, address) = race(addresses, transport).await?;
     // Requests are written whole, so Nagle's algorithm could only delay them.
     let _ = stream.set_nodelay(true);
     if let Some(pause) = transport.probe_interval {
         // Best effort: without it a tunnel to a vanished host only stays open longer.
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive(pause));
     }
-    Ok((stream, peer))
+    let round_trip = round_trip(stream.as_fd());
+    Ok((stream, Peer { address: Some(address), round_trip }))
 }
 
 /// Connects to one of a name's addresses. As in Go, the family of the first address has a head start, so that a network without
 /// the other family costs no more than that (RFC 8305). The fault is the first family's.
-async fn race(mut addresses: Vec<SocketAddr>, transport: &Transport) -> Result<(TcpStream, Peer), CallError> {
+async fn race(mut addresses: Vec<SocketAddr>, transport: &Transport) -> Result<(TcpStream, SocketAddr), CallError> {
     if transport.network_proxy.is_none() {
         addresses.retain(|address| transport.families.include(address));
     }
@@ -219,13 +221,12 @@ async fn race(mut addresses: Vec<SocketAddr>, transport: &Transport) -> Result<(
 }
 
 /// Tries one address after the other. The fault is the last one's.
-async fn in_turn(addresses: &[SocketAddr], transport: &Transport) -> Result<(TcpStream, Peer), CallError> {
+async fn in_turn(addresses: &[SocketAddr], transport: &Transport) -> Result<(TcpStream, SocketAddr), CallError> {
     let mut fault = CallError::Resolve(io::ErrorKind::NotFound);
     let local = transport.local_address;
     for &address in addresses.iter().filter(|address| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4())) {
-        let began = Instant::now();
         match connect_from(local, address).await {
-            Ok(stream) => return Ok((stream, Peer { address: Some(address), round_trip: began.elapsed() })),
+            Ok(stream) => return Ok((stream, address)),
             Err(error) => fault = connect_fault(&error),
         }
     }
@@ -334,11 +335,11 @@ mod tests {
         let (_silent, _queued, dead) = silent("::1").await;
         let (_listener, open) = listener("127.0.0.1");
         let transport = Transport { fallback_delay: Some(Duration::from_millis(1)), ..Transport::default() };
-        assert_eq!(race(vec![dead, open], &transport).await.unwrap().1.address, Some(open));
+        assert_eq!(race(vec![dead, open], &transport).await.unwrap().1, open);
         // The first family may still win.
         let (_listener, first) = listener("::1");
-        assert_eq!(race(vec![first, open], &transport).await.unwrap().1.address, Some(first));
-        assert_eq!(race(vec![dead, open, first], &transport).await.unwrap().1.address, Some(open));
+        assert_eq!(race(vec![first, open], &transport).await.unwrap().1, first);
+        assert_eq!(race(vec![dead, open, first], &transport).await.unwrap().1, open);
     }
 
     // Go's dialer: a family that fails needs no delay, and the error is the first family's.
@@ -348,7 +349,7 @@ mod tests {
         let closed = ["::1", "127.0.0.1"].map(|host| listener(host).1);
         for delay in [None, Some(Duration::from_secs(3600))] {
             let transport = Transport { fallback_delay: delay, ..Transport::default() };
-            assert_eq!(race(vec![closed[0], open], &transport).await.unwrap().1.address, Some(open));
+            assert_eq!(race(vec![closed[0], open], &transport).await.unwrap().1, open);
             let fault = race(closed.to_vec(), &transport).await.unwrap_err();
             assert_eq!(fault, CallError::Connect(io::ErrorKind::ConnectionRefused));
         }
@@ -362,7 +363,7 @@ mod tests {
         let (_listener, open) = listener("127.0.0.1");
         let closed = listener("::1").1;
         let of = |families| Transport { families, ..Transport::default() };
-        assert_eq!(race(vec![closed, open], &of(Families::Ipv4)).await.unwrap().1.address, Some(open));
+        assert_eq!(race(vec![closed, open], &of(Families::Ipv4)).await.unwrap().1, open);
         let fault = race(vec![closed, open], &of(Families::Ipv6)).await.unwrap_err();
         assert_eq!(fault, CallError::Connect(io::ErrorKind::ConnectionRefused));
         let fault = race(vec![open], &of(Families::Ipv6)).await.unwrap_err();

@@ -127,6 +127,16 @@ impl Links {
         }
     }
 
+    /// Returns whether a connection is slow that is still being opened.
+    pub(super) fn has_slow(&self) -> bool {
+        self.all.borrow().iter().any(|link| link.is_slow.get() && link.state.get() == LinkState::Connecting)
+    }
+
+    /// Returns whether a connection was opened and has not closed.
+    pub(super) fn has_open(&self) -> bool {
+        self.all.borrow().iter().any(|link| link.state.get() != LinkState::Connecting)
+    }
+
     /// Takes the calls that were handed to slow connections, which are still being opened.
     pub(super) fn take_from_slow(&self) -> Vec<WaitingCall> {
         let all = self.all.borrow();

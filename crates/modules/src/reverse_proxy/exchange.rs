@@ -157,10 +157,20 @@ fn attempt_after(
     }
 }
 
-/// Fails the request. Error routes may have another proxy, which needs the client's side of a tunnel.
+/// Fails the request. Error routes may have another proxy, which needs the body that no upstream has received.
 fn fail(cx: &mut Context, content: Content, fault: Fault) -> Step {
-    if let Content::Back(Body::Tunnel(tunnel)) = content {
-        switch::put_back(cx, *tunnel);
+    let body = match content {
+        Content::Untaken => return Step::Fail(fault),
+        Content::Back(body) => body,
+        Content::Kept(replay) => replay.body(),
+    };
+    match body {
+        Body::Tunnel(tunnel) => switch::put_back(cx, *tunnel),
+        Body::Incoming(body) => cx.replace_body_by(Box::new(body)),
+        Body::Stream(body) => cx.replace_body_by(body),
+        Body::Chunk(chunk) => cx.replace_body(chunk),
+        // An upstream's request has no others.
+        Body::Empty | Body::File(_) | Body::Parts(_) => {}
     }
     Step::Fail(fault)
 }
@@ -276,7 +286,10 @@ fn take_content(
         }
         Content::Back(body) => return Ok((body, None)),
         Content::Kept(replay) => return Ok((replay.body(), Some(replay))),
-        Content::Untaken if switch == Switch::None && plan.drops_body => return Ok((Body::Empty, None)),
+        // A later proxy may need the body, or the bytes of a tunnel after it.
+        Content::Untaken if switch == Switch::None && (plan.drops_body || cx.body_len() == Some(0)) => {
+            return Ok((Body::Empty, None));
+        }
         Content::Untaken => cx.take_body(),
     };
     Ok(match (switch, untouched) {

@@ -137,6 +137,11 @@ impl Context {
         });
     }
 
+    /// Drops a body that a handler has put back: the response begins, so no other handler takes it, and the engine may discard its rest.
+    pub fn drop_replaced_body(&mut self) {
+        self.0.body.replaced = None;
+    }
+
     /// Limits the request body to `bytes_max` bytes of content. A reader that exceeds the limit gets
     /// [`BodyError::TooLarge`]. The smallest of several limits applies.
     ///

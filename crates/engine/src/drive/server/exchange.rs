@@ -380,6 +380,7 @@ impl Exchange {
     fn respond<M: Machine>(&mut self, response: Response, machine: &mut M, out: &mut WriteList) {
         let _span = stage::ENCODE.enter();
         let Response { mut status, mut body } = response;
+        self.cx.drop_replaced_body();
         // RFC 9110 §15.3.6: a 205 has no content, but a length.
         if status == StatusCode::RESET_CONTENT {
             body = Body::Empty;
