@@ -271,27 +271,8 @@ impl UpstreamPool {
         self.waiting.wake();
     }
 
-    /// A connection takes long to be opened, perhaps because a packet was lost: opens another one for the calls that wait for it. A third one
-    /// would not help if the upstream cannot be reached.
-    fn note_slow(&self, link: &Link) {
-        if self.speaks_http2.get() && !self.waiting.is_empty() && !self.links.has_slow() {
-            self.links.set_slow(link, true);
-            self.open_more();
-        }
-    }
-
-    /// A connection was established: it takes the calls of slow ones too, if it can take several.
-    fn take_over_slow(&self, link: &Link) {
-        self.links.set_slow(link, false);
-        // Over HTTP/1.1 it has a call of its own.
-        if self.speaks_http2.get() {
-            link.inbox.borrow_mut().extend(self.links.take_from_slow());
-        }
-    }
-
-    /// A connection could not be opened: fails the calls handed to it, and all waiting calls if there is no other connection. If all others
-    /// are being opened too, it fails those that have waited for as long as a connection may take. It opens another one for the rest,
-    /// because the present ones may stay busy.
+    /// A connection could not be opened: fails the calls handed to it, and all waiting calls if there is no other connection. Otherwise opens
+    /// another one for them, because the present ones may stay busy.
     fn unreachable(&self, link: &Rc<Link>, fault: &CallError) {
         self.links.remove(link);
         let handed = std::mem::take(&mut *link.inbox.borrow_mut());
@@ -300,12 +281,7 @@ impl UpstreamPool {
         for WaitingCall { call, .. } in handed {
             call.fail(fault.clone());
         }
-        // A slow one must not hold them longer than one connection may.
-        let is_open = self.links.has_open();
-        let has_waited = |since: Instant| !is_open && since.elapsed() >= self.transport.connect_timeout;
-        while self.waiting.since().is_some_and(|since| is_last || has_waited(since))
-            && let Some(WaitingCall { call, .. }) = self.waiting.pop()
-        {
+        while is_last && let Some(WaitingCall { call, .. }) = self.waiting.pop() {
             call.fail(fault.clone());
         }
         if !self.core.lifecycle.is_closed() {

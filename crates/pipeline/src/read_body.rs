@@ -42,11 +42,14 @@ pub(crate) fn read(cx: &mut Context, excess: Excess) -> Option<Wait> {
 
 /// Keeps the body for the placeholder, and for handlers that take it later.
 fn keep(cx: &mut Context, read: BodyRead, excess: Excess) -> Result<(), Fault> {
-    let BodyRead { bytes, trailers, end } = read;
-    match end {
-        ReadEnd::Whole => cx.hold_body(bytes, trailers),
+    match read.end {
+        ReadEnd::Whole => cx.hold_body(read.bytes, read.trailers),
         ReadEnd::Broken(BodyError::TooLarge) if excess == Excess::IsText => cx.set_body_text(TOO_LARGE),
-        ReadEnd::Longer(..) => return Err(Fault::body(BodyError::TooLarge)),
+        ReadEnd::Longer(..) => {
+            // Error routes may have a proxy, which needs the body.
+            cx.put_body_back(read);
+            return Err(Fault::body(BodyError::TooLarge));
+        }
         ReadEnd::Broken(fault) => return Err(Fault::body(fault)),
     }
     Ok(())

@@ -192,12 +192,20 @@ fn a_failed_start_closes_all_listeners() {
 #[test]
 fn standard_error_is_full() {
     let port = free_port();
-    let folder = Folder::with(&[("Caddyfile", &*format!("http://127.0.0.1:{port}\nrespond hi\n"))]);
-    let (reader, mut writer) = std::io::pipe().unwrap();
+    let folder = Folder::with(&[(
+        "Caddyfile",
+        &*format!("{{\n\tadmin off\n}}\nhttp://127.0.0.1:{port} {{\n\trespond hi\n}}\n"),
+    )]);
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
     let mut command = folder.command(&["run"]);
     let mut child = command.stdout(std::process::Stdio::null()).stderr(writer.try_clone().unwrap()).spawn().unwrap();
     drop(command);
-    wait_until("it serves", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
+    // The last line of the start, which waits for its reader.
+    let (mut printed, mut byte) = (Vec::new(), [0]);
+    while !(printed.ends_with(b"\n") && String::from_utf8_lossy(&printed).contains("Causeway serves")) {
+        reader.read_exact(&mut byte).unwrap();
+        printed.push(byte[0]);
+    }
     // Blocks when the pipe is full, until the end of the test.
     let filler = std::thread::spawn(move || writer.write_all(&[b'x'; 1 << 20]));
     let mut before = 0;

@@ -26,8 +26,6 @@ use crate::worker::Core;
 
 /// The network of Unix sockets in an upstream's address.
 pub(super) const UNIX: &str = "unix/";
-/// The time after which a connection that is being opened is slow. About that of RFC 8305 §5 between attempts.
-const SLOW_AFTER: Duration = Duration::from_millis(300);
 /// The pause before the next attempt to connect to a Unix socket whose queue of connections is full.
 const SOCKET_FULL_PAUSE: Duration = Duration::from_millis(10);
 
@@ -35,10 +33,14 @@ const SOCKET_FULL_PAUSE: Duration = Duration::from_millis(10);
 pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
     let mut attempt = Attempt { pool, link, fault: CallError::Closed, has_failed: true };
     let Attempt { pool, link, .. } = &attempt;
-    match reach_in_time(pool, link).await {
+    let limit = pool.transport.connect_timeout;
+    let connected = match tokio::time::timeout(limit, reach(pool)).await {
+        Ok(connected) => connected,
+        Err(_) => Err(CallError::ConnectTimedOut),
+    };
+    match connected {
         Ok((Reached::Clear(stream), peer)) => {
             let is_http2 = pool.transport.versions == Versions::Http2;
-            pool.take_over_slow(link);
             let connection = ClientConnection::new(pool, Rc::clone(link), stream, peer, is_http2);
             attempt.has_failed = false;
             // From here on only calls keep the pool alive.
@@ -47,7 +49,6 @@ pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
         }
         Ok((Reached::Protected(Connected { stream, is_http2 }), peer)) => {
             pool.set_http2(link, is_http2);
-            pool.take_over_slow(link);
             let connection = ClientConnection::new(pool, Rc::clone(link), stream, peer, is_http2);
             attempt.has_failed = false;
             drop(attempt);
@@ -58,23 +59,6 @@ pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
             attempt.fault = fault;
         }
     }
-}
-
-/// As [`reach`], within the time limit. Reports to the pool a connection that takes long, and one that is established.
-async fn reach_in_time(pool: &Rc<UpstreamPool>, link: &Link) -> Result<(Reached, Peer), CallError> {
-    let limit = pool.transport.connect_timeout;
-    let mut reaching = pin!(reach(pool));
-    let soon = SLOW_AFTER.min(limit);
-    let connected = match tokio::time::timeout(soon, &mut reaching).await {
-        Ok(connected) => connected,
-        Err(_) if soon == limit => Err(CallError::ConnectTimedOut),
-        Err(_) => {
-            // The attempt goes on: the kernel sends a lost SYN again after a second.
-            pool.note_slow(link);
-            tokio::time::timeout(limit - soon, reaching).await.unwrap_or(Err(CallError::ConnectTimedOut))
-        }
-    }?;
-    Ok(connected)
 }
 
 /// A connection that is being opened. Dropping it on the way, even by a panic, fails its calls.

@@ -16,8 +16,6 @@ pub(crate) struct Link {
     /// It counts for a limit of connections.
     is_counted: Cell<bool>,
     state: Cell<LinkState>,
-    /// It is being opened, and takes long: calls do not wait for it any more.
-    is_slow: Cell<bool>,
     /// It is in `Links::ready`; it may have stopped accepting calls since.
     is_listed: Cell<bool>,
     /// Calls handed over that the connection has not begun.
@@ -96,7 +94,7 @@ impl Links {
         self.idle.get()
     }
 
-    /// Returns the number of connections that are being opened, without slow ones.
+    /// Returns the number of connections that are being opened.
     pub(super) fn connecting(&self) -> usize {
         self.connecting.get()
     }
@@ -107,7 +105,6 @@ impl Links {
             is_counted: Cell::new(slot.is_counted()),
             slot: Cell::new(Some(slot)),
             state: Cell::new(LinkState::Connecting),
-            is_slow: Cell::new(false),
             is_listed: Cell::new(false),
             inbox: RefCell::new(VecDeque::from([first])),
             task: RefCell::default(),
@@ -116,33 +113,6 @@ impl Links {
         self.connecting.set(self.connecting.get() + 1);
         self.all.borrow_mut().push(Rc::clone(&link));
         link
-    }
-
-    /// Sets whether a connection that is being opened is slow.
-    pub(super) fn set_slow(&self, link: &Link, is_slow: bool) {
-        match (link.is_slow.replace(is_slow), is_slow) {
-            (false, true) => self.connecting.set(self.connecting.get() - 1),
-            (true, false) => self.connecting.set(self.connecting.get() + 1),
-            _ => {}
-        }
-    }
-
-    /// Returns whether a connection is slow that is still being opened.
-    pub(super) fn has_slow(&self) -> bool {
-        self.all.borrow().iter().any(|link| link.is_slow.get() && link.state.get() == LinkState::Connecting)
-    }
-
-    /// Returns whether a connection was opened and has not closed.
-    pub(super) fn has_open(&self) -> bool {
-        self.all.borrow().iter().any(|link| link.state.get() != LinkState::Connecting)
-    }
-
-    /// Takes the calls that were handed to slow connections, which are still being opened.
-    pub(super) fn take_from_slow(&self) -> Vec<WaitingCall> {
-        let all = self.all.borrow();
-        // Those that were slow and are open now have begun their calls.
-        let slow = all.iter().filter(|link| link.is_slow.get() && link.state.get() == LinkState::Connecting);
-        slow.flat_map(|link| std::mem::take(&mut *link.inbox.borrow_mut())).collect()
     }
 
     /// Sets the state of a connection.
@@ -155,8 +125,7 @@ impl Links {
         // Add before subtracting: a sum is unsigned, and it includes this link if it `was`.
         let count = |sum: &Cell<usize>, was: bool, is: bool| sum.set(sum.get() + usize::from(is) - usize::from(was));
         count(&self.idle, before.is_idle(), state.is_idle());
-        let is_awaited = |state| state == LinkState::Connecting && !link.is_slow.get();
-        count(&self.connecting, is_awaited(before), is_awaited(state));
+        count(&self.connecting, before == LinkState::Connecting, state == LinkState::Connecting);
         // The flag keeps a link from being listed twice; one that has lost its room stays listed until `hand_over` meets it.
         if state.has_room() && !link.is_listed.replace(true) {
             self.ready.borrow_mut().push(Rc::clone(link));

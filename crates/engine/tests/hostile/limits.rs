@@ -336,33 +336,6 @@ fn a_waiting_call_connects_itself_after_a_failed_connection() {
     drop((taken, filled, peer, others, busy));
 }
 
-// A connection that is established late, for example because a packet was lost, does not hold up the calls that wait for it.
-#[test]
-fn a_slow_connection_holds_up_no_calls() {
-    let server = TestServer::start(|_| {});
-    let (silent_listener, held) = blackhole();
-    let port = silent_listener.local_addr().unwrap().port();
-    override_transport(port, &format!("127.0.0.1:{port}"), |transport| {
-        transport.versions = Versions::Http2;
-        // Less than the second after which the kernel sends the lost packet again.
-        transport.connect_timeout = Duration::from_millis(700);
-    });
-    let mut clients = [(); 3].map(|()| with_request_sent(&server, &format!("/forward2/{port}")));
-    std::thread::sleep(Duration::from_millis(100));
-    let taken: Vec<_> = held.iter().map(|_| silent_listener.accept().unwrap()).collect();
-    let mut peer = OriginConnection::new(silent_listener.accept().unwrap().0);
-    peer.preface(&[]);
-    for _ in 0..3 {
-        let stream = peer.request();
-        peer.respond(stream, "good");
-    }
-    for client in &mut clients {
-        assert_eq!(read(client), whole(200, "good"));
-    }
-    drop((taken, held, clients, peer));
-    assert_all_returned(&server);
-}
-
 // A timeout on one stream does not affect the timeouts of further streams and of the idle connection.
 #[test]
 fn each_call_on_a_connection_has_its_own_timeout() {

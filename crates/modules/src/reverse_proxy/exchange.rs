@@ -287,7 +287,7 @@ fn take_content(
         Content::Back(body) => return Ok((body, None)),
         Content::Kept(replay) => return Ok((replay.body(), Some(replay))),
         // A later proxy may need the body, or the bytes of a tunnel after it.
-        Content::Untaken if switch == Switch::None && (plan.drops_body || cx.body_len() == Some(0)) => {
+        Content::Untaken if switch == Switch::None && (plan.drops_body || cx.is_body_empty()) => {
             return Ok((Body::Empty, None));
         }
         Content::Untaken => cx.take_body(),
@@ -309,6 +309,10 @@ fn take_content(
             } else {
                 (Body::Incoming(body), None)
             }
+        }
+        // Forwarded without it, the request would mean another one.
+        (Switch::None, None) if cx.head().fields().declares_content() => {
+            return Err(bad_gateway("another handler has taken the request's content".to_owned()));
         }
         (Switch::None, _) => (Body::Empty, None),
         // The content of the tunnel, in case the upstream switches.

@@ -103,6 +103,12 @@ impl Context {
         }
     }
 
+    /// Returns whether the peer's body, which no handler has taken or replaced, is known to be empty.
+    pub fn is_body_empty(&self) -> bool {
+        let body = &self.0.body;
+        body.replaced.is_none() && !body.is_taken && body.mailbox.len() == Some(0)
+    }
+
     /// Replaces the request body by `chunk`, for handlers that take it later; the engine drains the body that the
     /// peer sends. The fields do not change.
     pub fn replace_body(&mut self, chunk: Chunk) {

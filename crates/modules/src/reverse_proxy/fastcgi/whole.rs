@@ -25,7 +25,11 @@ pub(super) fn read(cx: &mut Context, local: Rc<Local>) -> Option<Step> {
         match read.end {
             // Trailers have no place in CGI.
             ReadEnd::Whole => cx.replace_body(Chunk::from(read.bytes)),
-            ReadEnd::Longer(..) => return Step::Fail(no_length(UNSIZED_BYTES_MAX)),
+            ReadEnd::Longer(..) => {
+                // Error routes may have another proxy.
+                cx.put_body_back(read);
+                return Step::Fail(no_length(UNSIZED_BYTES_MAX));
+            }
             ReadEnd::Broken(fault) => return Step::Fail(Fault::body(fault)),
         }
         match &local.plan.carriage {
