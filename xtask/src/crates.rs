@@ -42,7 +42,8 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
         let (name, version) = (text(package, "name")?, text(package, "version")?);
         let unpacked = format!("{name}-{version}");
         let mut unpack = Command::new("tar");
-        unpack.arg("-xzf").arg(house.target.join("package").join(format!("{unpacked}.crate"))).arg("-C").arg(&folder);
+        // With the present time: all files of an archive have one fixed time, by which cargo would not see that they have changed.
+        unpack.arg("-xmzf").arg(house.target.join("package").join(format!("{unpacked}.crate"))).arg("-C").arg(&folder);
         stage.run(unpack)?;
         let missing: Vec<_> = FILES.iter().filter(|file| !is_filled(&folder.join(&unpacked).join(file))).collect();
         if !missing.is_empty() {
