@@ -1,14 +1,17 @@
 //! The running server: one task that owns the engine and the configuration. A load replaces both or neither.
 //!
 //! In reading order:
-//! - [`ServerSettings`], [`Server`]: the start parameters, and the server's life cycle
+//! - [`Server`]: the life cycle
+//! - `settings`: the start parameters; `compiled`: a configuration that passed every check
 //! - `builder`: the API for embedding; [`Running`] is the handle to an embedded server
 //! - `control`: the command channel through which other tasks use the server
 //! - `tree`: reads and changes one value of the configuration
 //! - `ids`: configuration objects addressed by `@id`
 //! - `certificates`: the certificates of the current configuration, obtained and renewed
-//! - `acme`: those of public authorities; `on_demand`: those for which a handshake waits; `getters`: those of other servers, which
-//!   handshakes query; `staples`: their OCSP responses
+//! - `renewals`: the tasks of those of public authorities; `order`: one certificate from the first issuer that signs it; `issuers`: the
+//!   issuers by the configuration
+//! - `on_demand`: certificates for which a handshake waits; `getters`: those of other servers, which handshakes query; `staples`: OCSP
+//!   responses
 //! - `tickets`: the keys of session tickets; `trust_endpoint`: authorities that other servers send
 //! - `storage`: opens the storage of certificates
 //! - `pull`: pulls configurations from another server
@@ -19,25 +22,31 @@
 //! - `admins`: the listeners of the admin API
 //! - `conflicts`: detects address conflicts between sites and the admin API
 //! - `upgrade`: the handover to another process
+//! - `blocking`: work on threads that may block
 //! - `error`: the reasons for refusing a configuration
 //!
 //! The admin API uses [`Control`] like every other caller. This module holds its listener only because the
 //! configuration sets its address.
 
-mod acme;
 mod admins;
 mod autosave;
+mod blocking;
 mod builder;
 mod certificates;
+mod compiled;
 mod conflicts;
 mod control;
 mod error;
 mod getters;
 mod ids;
+mod issuers;
 mod measures;
 mod on_demand;
+mod order;
 mod pull;
 mod range_fetches;
+mod renewals;
+mod settings;
 mod source;
 mod staples;
 mod storage;
@@ -46,102 +55,54 @@ mod tree;
 mod trust_endpoint;
 mod upgrade;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use causeway_certs::{Certificate, Lasting, replace};
-use causeway_config::caddyfile::Directives;
-use causeway_config::plan::{self, AdminAddress, Loaded, PlanError};
-use causeway_engine::{BlockingSpec, Engine, EngineSpec, Pulse, StartError};
-use causeway_modules::logs::{self, Logs};
+use causeway_certs::{Lasting, replace};
+use causeway_config::plan::Loaded;
+use causeway_engine::{BlockingSpec, Engine, EngineSpec, Pulse};
+use causeway_modules::logs;
 use causeway_modules::trace;
-use causeway_pipeline::{BoundAddress, Build, BuildError, Registry};
+use causeway_pipeline::BoundAddress;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub use acme::Attempt;
 pub use autosave::autosave_path;
 pub use builder::{Builder, Configuration, RefusedConfiguration, Running, ServerStartError};
 pub use certificates::{AuthorityFacts, CertificateStatus, data_folder};
+pub use compiled::validate;
 pub use control::{By, Change, Control, Excerpt, Force, LoadRequest, Status, Stopping};
 pub use error::{ChangeError, LoadError};
 pub use ids::IdError;
 pub use pull::PullError;
+pub use renewals::Attempt;
+pub use settings::{Environment, LogsReceiver, ServerSettings, Stage, StageReceiver};
 pub use source::ConfigFile;
 pub use storage::open_storage;
 pub use tree::{TreeError, Verb};
 pub use upgrade::{Handover, SuccessorStart, UpgradeError, UpgradeOffer};
 
-use crate::admin::{self, Access, AdminState, RemoteGuard, Rules};
+use crate::admin;
 use crate::document::log_warnings;
 pub(crate) use admins::AdminListener;
-use admins::{AdminListeners, Admins};
-use certificates::{Custody, Reader};
+use admins::Admins;
+use certificates::Custody;
+use compiled::{Compiled, Ids};
 use conflicts::written;
 pub(crate) use control::CONFIG_BYTES_MAX;
 use control::{Command, ConfigurationNumber, PulledLoad, WAITING_MAX};
-use pull::{PullTask, PulledConfig, Puller, ServerIdentity};
+use pull::PullTask;
 use range_fetches::RangeFetches;
 
 /// Time limit for writing the queued log lines at the end.
 const LOG_GRACE: Duration = Duration::from_secs(5);
 /// As long a collector has to accept the last spans.
 const TRACE_GRACE: Duration = Duration::from_secs(5);
-
-/// Looks up `{$NAME}` in Caddyfiles.
-pub type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
-
-/// Start parameters of a server, apart from its configuration.
-pub struct ServerSettings {
-    /// Number of worker threads.
-    pub workers: usize,
-    /// Time limit for in-flight exchanges at shutdown. `Some` overrides the grace period of every configuration.
-    pub grace: Option<Duration>,
-    /// Modules that configurations may name.
-    pub registry: Arc<Registry>,
-    /// Directives for Caddyfiles that clients send to the admin API.
-    pub directives: Arc<Directives>,
-    /// Environment for Caddyfiles that clients send to the admin API.
-    pub environment: Environment,
-    /// Admin API address for configurations that set none. `None`: such a configuration has no admin API.
-    pub admin: Option<AdminAddress>,
-    /// Certificate folder for configurations that set none; see [`data_folder`].
-    pub data: PathBuf,
-    /// File that receives each loaded configuration, unless the configuration disables persistence. `None`: never
-    /// saved.
-    pub autosave: Option<PathBuf>,
-    /// Called with the logs of each configuration that takes effect, which the server's own messages may go to.
-    pub logs: LogsReceiver,
-    /// Called at each stage after the start.
-    pub stages: StageReceiver,
-    /// Called to start another process that takes this server's place. `None`: the server does not hand over.
-    pub successor: Option<SuccessorStart>,
-    /// The sockets of a server whose place this one takes. Others are bound.
-    pub handed: Handover,
-}
-
-/// A stage in the life of a server after its start.
-pub enum Stage<'s> {
-    /// A load begins. [`Loaded`](Self::Loaded) or [`Refused`](Self::Refused) follows.
-    Loading,
-    /// A load has ended: the server serves this configuration at these addresses, each with whether it serves TLS.
-    Loaded(&'s [(BoundAddress, bool)]),
-    /// A load has ended: the server keeps its configuration.
-    Refused(&'s LoadError),
-    /// The server begins to stop.
-    Stopping,
-}
-
-/// Receives the stages of a server. It must not block.
-pub type StageReceiver = Box<dyn Fn(&Stage<'_>) + Send + Sync>;
-
-/// Receives the logs of a configuration.
-pub type LogsReceiver = Box<dyn Fn(&Arc<Logs>) + Send + Sync>;
 
 /// A running server. It executes the commands of its [`Control`]s while [`run`](Self::run) is polled. Dropping it stops
 /// it at once.
@@ -171,20 +132,6 @@ pub struct Server {
 
 /// Bound site addresses, each with whether it serves TLS.
 pub(crate) type BoundAddresses = Vec<(BoundAddress, bool)>;
-
-/// Maps an `@id` to the path of its object.
-type Ids = BTreeMap<String, String>;
-
-/// A configuration that passed every check possible without binding an address.
-struct Compiled {
-    ids: Ids,
-    loaded: Loaded,
-    /// The clients of the remote admin API.
-    remote: Option<Rules>,
-    logs: Arc<Logs>,
-    /// Certificates that the configuration loads from files.
-    certificates: Vec<Certificate>,
-}
 
 impl Server {
     /// Returns a builder for a server embedded in another program. It has no configuration yet.
@@ -597,126 +544,6 @@ impl Server {
             tracing::warn!("{}: keeping the configuration for --resume: {error}", path.display());
         }
     }
-}
-
-impl ServerSettings {
-    /// Compiles on a blocking thread: other callers wait for the server's task, and workers must not stall.
-    async fn compile(&self, config: Value) -> Result<Compiled, LoadError> {
-        let registry = Arc::clone(&self.registry);
-        let data = self.data.clone();
-        let compiled = tokio::task::spawn_blocking(move || compile(config, &registry, &data));
-        compiled.await.unwrap_or(Err(LoadError::Broken))
-    }
-
-    /// Obtains the certificates that the configuration manages, reusing those of `before`.
-    async fn custody(
-        &self,
-        loaded: &Loaded,
-        certificates: Vec<Certificate>,
-        before: Option<&Custody>,
-    ) -> Result<Custody, LoadError> {
-        let storage = storage::open(&loaded.storage, &self.data)?;
-        Custody::open(&loaded.certificates, certificates, storage, &self.data, before).await
-    }
-
-    /// Obtains the certificates of the server's identity, reusing those of `before`.
-    async fn identity(&self, loaded: &Loaded, before: Option<&Custody>) -> Result<Option<Custody>, LoadError> {
-        let Some(identity) = &loaded.admin.identity else { return Ok(None) };
-        let storage = storage::open(&loaded.storage, &self.data)?;
-        Custody::open(&identity.certificates, Vec::new(), storage, &self.data, before).await.map(Some)
-    }
-
-    /// Returns the puller of the next configuration, and the configuration that it pulls at once.
-    async fn pull(
-        &self,
-        loaded: &Loaded,
-        by: &By,
-        identity: Option<&Custody>,
-    ) -> Result<(Option<Puller>, Option<PulledConfig>), LoadError> {
-        let Some(pull) = &loaded.admin.pull else { return Ok((None, None)) };
-        let names = loaded.admin.identity.iter().flat_map(|identity| &identity.identifiers);
-        let identity = identity.zip(names.into_iter().next());
-        let identity =
-            identity.map(|(custody, name)| ServerIdentity { certificates: custody.finder(), name: name.clone() });
-        let puller = Puller::new(pull, &self.directives, &self.environment, identity);
-        let fault = |fault| LoadError::Pull(puller.name().to_owned(), fault);
-        if *by == By::Pull && puller.is_immediate() {
-            return Err(fault(PullError::Recursive));
-        }
-        let pulled = puller.pull_at_once().await.map_err(fault)?;
-        Ok((Some(puller), pulled))
-    }
-
-    /// Returns the listeners of the admin API under this configuration.
-    fn admin_listeners(&self, loaded: &Loaded, remote: Option<Rules>, identity: Option<&Custody>) -> AdminListeners {
-        let local = self.rules(loaded).map(|rules| AdminListener { rules, certificates: None });
-        let certificates = identity.map(Custody::finder);
-        AdminListeners { local, remote: remote.map(|rules| AdminListener { rules, certificates }) }
-    }
-
-    /// Returns the admin API's rules under this configuration; `None` when it is off.
-    fn rules(&self, loaded: &Loaded) -> Option<Rules> {
-        let admin = &loaded.admin;
-        let address = admin.listen.as_ref().or(self.admin.as_ref()).filter(|_| admin.switch == plan::Switch::On)?;
-        let (address, origins) = (address.clone(), admin.origins.clone());
-        Some(Rules { address, access: Access::Local { enforce_origin: admin.enforce_origin, origins } })
-    }
-
-    fn admin_state(&self, control: &Control) -> Arc<AdminState> {
-        Arc::new(AdminState {
-            control: control.clone(),
-            directives: Arc::clone(&self.directives),
-            environment: Arc::clone(&self.environment),
-            metrics: Arc::clone(self.registry.metrics()),
-        })
-    }
-}
-
-/// Checks a configuration without serving it. Faults that only binding an address reveals are not detected.
-///
-/// Returns warnings about settings that it accepts.
-///
-/// # Errors
-/// Returns the reason when the configuration cannot be served.
-pub fn validate(config: Value, registry: &Registry) -> Result<Vec<String>, LoadError> {
-    Ok(compile(config, registry, &data_folder())?.loaded.notes)
-}
-
-fn compile(mut config: Value, registry: &Registry, data: &Path) -> Result<Compiled, LoadError> {
-    let ids = ids::index(&config).map_err(LoadError::Ids)?;
-    ids::strip(&mut config);
-    let logs = open_logs(&config, registry).map_err(|error| LoadError::Config(error.into()))?;
-    let reader = Reader::new(data);
-    // The plan needs the names in certificate files, so they are read now and kept for `Custody`.
-    let loaded = plan::load_with(&config, registry, &reader).map_err(LoadError::Config)?;
-    causeway_engine::check_tls(&loaded.listeners).map_err(|error| match error {
-        StartError::Tls(error) => LoadError::TlsPolicy(error),
-        error => LoadError::Sites(error),
-    })?;
-    let identity = loaded.admin.identity.as_ref().map(|identity| &identity.certificates);
-    for certificates in std::iter::once(&loaded.certificates).chain(identity) {
-        acme::check(certificates).map_err(LoadError::Config)?;
-        certificates::check(certificates).map_err(LoadError::Config)?;
-    }
-    let remote = remote_rules(&loaded.admin).map_err(LoadError::Config)?;
-    pull::check(loaded.admin.pull.as_ref()).map_err(LoadError::Config)?;
-    Ok(Compiled { ids, loaded, remote, logs, certificates: reader.into_read() })
-}
-
-/// Returns the rules of the remote admin API; `None` when there is none.
-fn remote_rules(admin: &plan::Admin) -> Result<Option<Rules>, PlanError> {
-    let Some(remote) = &admin.remote else { return Ok(None) };
-    let identifiers = admin.identity.as_ref().map_or(&[][..], |identity| &identity.identifiers);
-    let guard = Arc::new(RemoteGuard::new(remote, identifiers)?);
-    Ok(Some(Rules { address: remote.listen.clone(), access: Access::Remote(guard) }))
-}
-
-/// Opens the logs before the rest is compiled, so that a mistake in them has its place in `logging`.
-fn open_logs(config: &Value, registry: &Registry) -> Result<Arc<Logs>, BuildError> {
-    let none = serde_json::Map::new();
-    // A value of another type is reported with all other shapes.
-    let written = config.pointer("/logging/logs").and_then(Value::as_object).unwrap_or(&none);
-    Build::new(registry).at("logging.logs", |build| Logs::open(written, build))
 }
 
 fn places(engine: &Engine, secure: &[bool]) -> BoundAddresses {

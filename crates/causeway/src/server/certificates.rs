@@ -25,9 +25,12 @@ use causeway_pipeline::build::Problem;
 use causeway_pipeline::build::trust_pool::{CertificateList, EndpointTls};
 use tokio::task::AbortHandle;
 
-use super::acme::{self, Attempt, Order, Renewals, blocking};
+use super::blocking::blocking;
 use super::error::LoadError;
+use super::issuers;
 use super::on_demand::{self, NAMES_MAX, OnDemand, Permission};
+use super::order::Order;
+use super::renewals::{Attempt, Renewals};
 use super::staples::Staples;
 use super::storage::{self, Storages};
 use super::tickets::Tickets;
@@ -179,7 +182,7 @@ impl Custody {
         let staples = Staples::start(&keeper, renewals.events(), wanted.ocsp_every);
         let has_challenges = !orders.is_empty() || on_demand.is_some();
         let challenges = storages.all().filter(|_| has_challenges).map(|storage| {
-            SharedChallenges::new(storage, acme::authorities_of(&orders, on_demand.cloned(), &storages, storage))
+            SharedChallenges::new(storage, issuers::authorities_of(&orders, on_demand.cloned(), &storages, storage))
         });
         let challenges = challenges.collect();
         for order in orders {

@@ -20,9 +20,11 @@ use causeway_engine::{ObtainedCertificate, SoughtCertificate};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::acme::{Order, Renewals, blocking, locked, pause};
+use super::blocking::{blocking, locked};
 use super::certificates::{key_kind, managed};
 use super::getters::Getter;
+use super::order::Order;
+use super::renewals::{Renewals, pause};
 use super::storage::Storages;
 
 /// Names whose certificates are being obtained. Handshakes for further names are refused.

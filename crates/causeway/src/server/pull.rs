@@ -22,7 +22,7 @@ use causeway_pipeline::build::Problem;
 use tokio::task::AbortHandle;
 
 use super::Environment;
-use super::acme::blocking;
+use super::blocking::blocking;
 use super::control::{CONFIG_BYTES_MAX, ConfigurationNumber, Control, PulledLoad};
 use crate::document::{AdaptedDocument, Document, Language, LanguageError};
 

@@ -11,7 +11,8 @@ use causeway_config::plan::RangeFetch;
 use ipnet::IpNet;
 use tokio::task::AbortHandle;
 
-use super::acme::{blocking, environment_proxy};
+use super::blocking::blocking;
+use super::issuers::environment_proxy;
 
 /// The shortest pause between two fetches, so that a unit forgotten in `interval` does not flood a server.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);

@@ -8,7 +8,8 @@ use causeway_acme::http::{HttpClient, HttpRequest, Method, StatusCode};
 use causeway_certs::{Certificate, Keeper, OcspStatus, SharedStorage, StapledCertificate};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::acme::{CertificateEvents, blocking};
+use super::blocking::blocking;
+use super::renewals::CertificateEvents;
 
 /// The longest time between two checks, and from a failure to the next request; CertMagic's.
 const CHECK_EVERY: Duration = Duration::from_secs(60 * 60);

@@ -11,7 +11,7 @@ use causeway_engine::{SessionTickets, TicketKeys};
 use serde::{Deserialize, Serialize};
 use tokio::task::AbortHandle;
 
-use super::acme::{blocking, locked};
+use super::blocking::{blocking, locked};
 use super::storage;
 
 /// The keys in the storage, and the name of their lock. Caddy has its own form at `stek/stek.bin`, and its tickets are of another form too.

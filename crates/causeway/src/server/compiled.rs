@@ -1,0 +1,78 @@
+//! Compiles a configuration, without binding an address or obtaining a certificate.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use causeway_certs::Certificate;
+use causeway_config::plan::{self, Loaded, PlanError};
+use causeway_engine::StartError;
+use causeway_modules::logs::Logs;
+use causeway_pipeline::{Build, BuildError, Registry};
+use serde_json::Value;
+
+use super::certificates::{self, Reader, data_folder};
+use super::error::LoadError;
+use super::{ids, issuers, pull};
+use crate::admin::{Access, RemoteGuard, Rules};
+
+/// A configuration that passed every check possible without binding an address.
+pub(super) struct Compiled {
+    pub(super) ids: Ids,
+    pub(super) loaded: Loaded,
+    /// The clients of the remote admin API.
+    pub(super) remote: Option<Rules>,
+    pub(super) logs: Arc<Logs>,
+    /// Certificates that the configuration loads from files.
+    pub(super) certificates: Vec<Certificate>,
+}
+
+/// Maps an `@id` to the path of its object.
+pub(super) type Ids = BTreeMap<String, String>;
+
+/// Checks a configuration without serving it. Faults that only binding an address reveals are not detected.
+///
+/// Returns warnings about settings that it accepts.
+///
+/// # Errors
+/// Returns the reason when the configuration cannot be served.
+pub fn validate(config: Value, registry: &Registry) -> Result<Vec<String>, LoadError> {
+    Ok(compile(config, registry, &data_folder())?.loaded.notes)
+}
+
+pub(super) fn compile(mut config: Value, registry: &Registry, data: &Path) -> Result<Compiled, LoadError> {
+    let ids = ids::index(&config).map_err(LoadError::Ids)?;
+    ids::strip(&mut config);
+    let logs = open_logs(&config, registry).map_err(|error| LoadError::Config(error.into()))?;
+    let reader = Reader::new(data);
+    // The plan needs the names in certificate files, so they are read now and kept for `Custody`.
+    let loaded = plan::load_with(&config, registry, &reader).map_err(LoadError::Config)?;
+    causeway_engine::check_tls(&loaded.listeners).map_err(|error| match error {
+        StartError::Tls(error) => LoadError::TlsPolicy(error),
+        error => LoadError::Sites(error),
+    })?;
+    let identity = loaded.admin.identity.as_ref().map(|identity| &identity.certificates);
+    for certificates in std::iter::once(&loaded.certificates).chain(identity) {
+        issuers::check(certificates).map_err(LoadError::Config)?;
+        certificates::check(certificates).map_err(LoadError::Config)?;
+    }
+    let remote = remote_rules(&loaded.admin).map_err(LoadError::Config)?;
+    pull::check(loaded.admin.pull.as_ref()).map_err(LoadError::Config)?;
+    Ok(Compiled { ids, loaded, remote, logs, certificates: reader.into_read() })
+}
+
+/// Returns the rules of the remote admin API; `None` when there is none.
+fn remote_rules(admin: &plan::Admin) -> Result<Option<Rules>, PlanError> {
+    let Some(remote) = &admin.remote else { return Ok(None) };
+    let identifiers = admin.identity.as_ref().map_or(&[][..], |identity| &identity.identifiers);
+    let guard = Arc::new(RemoteGuard::new(remote, identifiers)?);
+    Ok(Some(Rules { address: remote.listen.clone(), access: Access::Remote(guard) }))
+}
+
+/// Opens the logs before the rest is compiled, so that a mistake in them has its place in `logging`.
+fn open_logs(config: &Value, registry: &Registry) -> Result<Arc<Logs>, BuildError> {
+    let none = serde_json::Map::new();
+    // A value of another type is reported with all other shapes.
+    let written = config.pointer("/logging/logs").and_then(Value::as_object).unwrap_or(&none);
+    Build::new(registry).at("logging.logs", |build| Logs::open(written, build))
+}

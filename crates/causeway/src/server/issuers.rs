@@ -1,0 +1,226 @@
+//! Public issuers by the configuration: their accounts, proxies, DNS providers and challenges.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, LazyLock};
+
+use causeway_acme::challenge::{self, AuthoritiesOf};
+use causeway_acme::http::{NetworkProxy, ProxyChoice, ProxyEnvironment};
+use causeway_acme::{
+    AccountKey, ChainPreference, DnsChallenge, DnsProvider, ExternalAccount, Issuer, LETS_ENCRYPT,
+    LETS_ENCRYPT_STAGING, PROPAGATION_TIMEOUT, PublicIssuer, Timing, ZeroSslIssuer,
+};
+use causeway_certs::SharedStorage;
+use causeway_config::plan::{self, PlanError, PropagationLimit, ProxySetting, PublicName, SignedName};
+use causeway_pipeline::BuildError;
+use causeway_pipeline::build::Problem;
+
+use super::order::Order;
+use super::storage::Storages;
+
+/// The issuers of a name, in the order in which they are tried.
+pub(super) fn issuers(written: &PublicName) -> Vec<PublicIssuer> {
+    let acme = |written: &plan::AcmeIssuer| {
+        let usual = Issuer::default();
+        let directory = if written.ca.is_empty() { usual.directory } else { written.ca.clone() };
+        let test_directory = match &*written.test_ca {
+            "" if directory == LETS_ENCRYPT => Some(LETS_ENCRYPT_STAGING.to_owned()),
+            "" => None,
+            test => Some(test.to_owned()),
+        };
+        Issuer {
+            directory,
+            test_directory,
+            email: written.email.clone(),
+            external_account: written
+                .external_account
+                .clone()
+                .map(|(key_id, mac_key)| ExternalAccount { key_id, mac_key }),
+            // `check` has refused texts that cannot be used.
+            account_key: account_key(written).unwrap_or_default(),
+            proxy: proxy(written).unwrap_or_default(),
+            roots: written.roots.clone(),
+            profile: written.profile.clone(),
+            lifetime: written.lifetime,
+            chains: written.chains.as_deref().map(chain_preference),
+            http: !written.no_http,
+            tls_alpn: !written.no_tls_alpn,
+            is_distributed: !written.no_distributed,
+            dns: written.dns.as_deref().and_then(dns_challenge),
+            timing: Timing::default(),
+        }
+    };
+    let issuer = |written: &plan::PublicIssuer| match written {
+        plan::PublicIssuer::Acme(written) => PublicIssuer::Acme(Box::new(acme(written))),
+        plan::PublicIssuer::ZeroSsl(written) => {
+            PublicIssuer::ZeroSsl(ZeroSslIssuer::new(written.api_key.0.clone(), written.validity_days))
+        }
+    };
+    written.issuers.iter().map(issuer).collect()
+}
+
+fn chain_preference(written: &plan::PreferredChains) -> ChainPreference {
+    ChainPreference {
+        smallest: written.smallest,
+        any_common_names: written.any_common_names.clone(),
+        root_common_names: written.root_common_names.clone(),
+    }
+}
+
+/// Returns the lookup of the authorities with which a name can have an open challenge in `storage`: for the names of `orders`, and for those of
+/// which a handshake obtains the certificate.
+pub(super) fn authorities_of(
+    orders: &[Order],
+    on_demand: Option<plan::OnDemand>,
+    storages: &Storages,
+    storage: &SharedStorage,
+) -> AuthoritiesOf {
+    // Thousands of names have few different lists.
+    let mut lists: HashSet<Arc<[String]>> = HashSet::new();
+    let mut names = HashMap::with_capacity(orders.len());
+    let there = orders.iter().filter(|order| Arc::ptr_eq(order.storage(storages.usual()), storage));
+    for order in there {
+        let keys = challenge_keys(order.issuers());
+        let list = match lists.get(&*keys) {
+            Some(list) => Arc::clone(list),
+            None => Arc::from(keys),
+        };
+        lists.insert(Arc::clone(&list));
+        let name = &order.public().name;
+        // An IP address has another name in a ClientHello.
+        names.insert(challenge::server_name(name), Arc::clone(&list));
+        names.insert(name.clone(), list);
+    }
+    let (storages, storage) = (storages.clone(), Arc::clone(storage));
+    Box::new(move |name| match (names.get(name), &on_demand) {
+        (Some(list), _) => Some(Arc::clone(list)).filter(|list| !list.is_empty()),
+        (None, Some(on_demand)) => match on_demand.name(name)? {
+            SignedName::Public(written) => {
+                let is_there = Arc::ptr_eq(storages.of(written.storage.as_ref()), &storage);
+                is_there.then(|| Arc::from(challenge_keys(&issuers(&written))))
+            }
+            SignedName::Local(_) => None,
+        },
+        (None, None) => None,
+    })
+}
+
+/// The storage keys of the authorities whose challenges are in storage.
+fn challenge_keys(issuers: &[PublicIssuer]) -> Vec<String> {
+    issuers.iter().flat_map(PublicIssuer::challenge_keys).collect()
+}
+
+/// Checks the settings of DNS providers and issuers, as far as the configuration's own code does not.
+pub(super) fn check(certificates: &plan::Certificates) -> Result<(), PlanError> {
+    for provider in &certificates.dns_providers {
+        dns_provider(provider)?;
+    }
+    for (path, issuer) in &certificates.acme_issuers {
+        let refuse = |key: &str, found: String, expected: &'static str| BuildError {
+            path: format!("{path}.{key}"),
+            problem: Problem::Value { found, expected: expected.into() },
+        };
+        account_key(issuer).map_err(|found| refuse("account_key", found, "a P-256 key as PEM"))?;
+        proxy(issuer).map_err(|found| refuse("network_proxy.url", found, NetworkProxy::EXPECTED))?;
+    }
+    Ok(())
+}
+
+/// The key of the issuer's account.
+///
+/// # Errors
+/// A description of a text that is no key, which does not show the text.
+fn account_key(written: &plan::AcmeIssuer) -> Result<Option<AccountKey>, String> {
+    let Some(plan::Secret(text)) = &written.account_key else { return Ok(None) };
+    let describe = || if text.is_empty() { String::new() } else { format!("(another text of {} bytes)", text.len()) };
+    AccountKey::from_pem(text).map(Some).ok_or_else(describe)
+}
+
+/// The proxy for the issuer's requests.
+///
+/// # Errors
+/// The text that is no proxy's URL, without the credentials in it.
+fn proxy(written: &plan::AcmeIssuer) -> Result<ProxyChoice, String> {
+    Ok(match &written.proxy {
+        ProxySetting::Environment => environment_proxy(),
+        ProxySetting::Direct => ProxyChoice::Direct,
+        ProxySetting::Url(plan::Secret(url)) => {
+            ProxyChoice::Proxy(url.parse().map_err(|_| match url.rsplit_once('@') {
+                Some((_, host)) => format!("(credentials)@{host}"),
+                None => url.clone(),
+            })?)
+        }
+    })
+}
+
+/// The proxy that the environment has for requests to other servers.
+pub(super) fn environment_proxy() -> ProxyChoice {
+    // The environment of a process does not change.
+    static ENVIRONMENT: LazyLock<ProxyEnvironment> = LazyLock::new(ProxyEnvironment::read);
+    ProxyChoice::Environment(ENVIRONMENT.clone())
+}
+
+fn dns_provider(written: &plan::DnsProvider) -> Result<DnsProvider, BuildError> {
+    DnsProvider::new(&written.name, written.settings.clone()).map_err(|error| BuildError {
+        path: format!("{}.{}", written.path, error.setting),
+        problem: Problem::Value { found: error.found, expected: error.expected.into() },
+    })
+}
+
+fn dns_challenge(written: &plan::DnsChallenge) -> Option<DnsChallenge> {
+    Some(DnsChallenge {
+        // `check` has refused providers that cannot be made.
+        provider: dns_provider(&written.provider).ok()?,
+        ttl: written.ttl,
+        propagation_delay: written.propagation_delay,
+        propagation_timeout: match written.propagation_limit {
+            PropagationLimit::Default => Some(PROPAGATION_TIMEOUT),
+            PropagationLimit::Unchecked => None,
+            PropagationLimit::Within(limit) => Some(limit),
+        },
+        resolvers: written.resolvers.clone(),
+        override_domain: Some(written.override_domain.clone()).filter(|name| !name.is_empty()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_certs::KeyKind;
+
+    use super::*;
+
+    // Caddy's documentation of `account_key`, a private key as PEM, and of `network_proxy`. The messages do not show secrets.
+    #[test]
+    fn refused_settings() {
+        let secret = |text: &str| plan::Secret(text.to_owned());
+        let key = causeway_certs::generate_key(KeyKind::P256).unwrap().serialize_pem();
+        let other = causeway_certs::generate_key(KeyKind::P384).unwrap().serialize_pem();
+        let expected = NetworkProxy::EXPECTED;
+        for (account_key, proxy, want) in [
+            (None, "http://ann:secret@p.example:3128", String::new()),
+            (Some(&*key), "socks5://p.example", String::new()),
+            (Some(""), "http://p", "at.account_key: found '', expected a P-256 key as PEM".to_owned()),
+            (
+                Some("secret"),
+                "http://p",
+                "at.account_key: found '(another text of 6 bytes)', expected a P-256 key as PEM".to_owned(),
+            ),
+            (
+                Some(&*other),
+                "http://p",
+                format!("at.account_key: found '(another text of {} bytes)', expected a P-256 key as PEM", other.len()),
+            ),
+            (None, "", format!("at.network_proxy.url: found '', expected {expected}")),
+            (None, "ftp://u:secret@p", format!("at.network_proxy.url: found '(credentials)@p', expected {expected}")),
+        ] {
+            let issuer = plan::AcmeIssuer {
+                account_key: account_key.map(secret),
+                proxy: ProxySetting::Url(secret(proxy)),
+                ..plan::AcmeIssuer::default()
+            };
+            let certificates =
+                plan::Certificates { acme_issuers: vec![("at".to_owned(), issuer)], ..plan::Certificates::default() };
+            let found = check(&certificates).err().map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(found, want, "{proxy}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The order of a name's certificate: its issuers are tried in turn, under the name's lock in storage.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use causeway_acme::{AcmeError, PublicIssuer, Wanted};
+use causeway_certs::{Error, IssuedCertificate, Keeper, KeyKind, Lock, Managed, OcspPolicy, Public, SharedStorage};
+use causeway_config::plan::PublicName;
+
+use super::blocking::blocking;
+use super::certificates::managed;
+use super::issuers::issuers;
+use super::storage::Storages;
+
+/// Caddy's default of the lifetime's fraction that remains when a certificate is renewed.
+const RENEWAL_RATIO: f64 = 1.0 / 3.0;
+/// The largest fraction of a lifetime that may remain. Above it, a policy's ratio would order certificates until the authority's rate
+/// limit.
+const RENEWAL_RATIO_MAX: f64 = 0.9;
+
+/// A name and everything that its task needs.
+pub(super) struct Order {
+    public: Public,
+    issuers: Box<[PublicIssuer]>,
+    /// The local authority that signs when none of the issuers does.
+    fallback: Option<Box<Managed>>,
+    key: KeyKind,
+    /// Whether the certificate obliges the server to send an OCSP response (RFC 7633).
+    must_staple: bool,
+}
+
+impl Order {
+    pub(super) fn new(written: &PublicName, key: KeyKind, on_demand: bool, storages: &Storages) -> Self {
+        let issuers = issuers(written);
+        let fallback = written.fallback.as_ref().map(|local| Box::new(managed(local, on_demand, storages)));
+        let authorities = issuers.iter().map(PublicIssuer::storage_key);
+        let public = Public {
+            name: written.name.clone(),
+            authorities: authorities.chain(fallback.as_ref().map(|local| local.authority.clone())).collect(),
+            renewal_ratio: written.renewal_ratio.unwrap_or(RENEWAL_RATIO).min(RENEWAL_RATIO_MAX),
+            ocsp: OcspPolicy { disabled: written.ocsp.disabled, overrides: Arc::clone(&written.ocsp.overrides) },
+            storage: storages.own(written.storage.as_ref()).cloned(),
+            on_demand,
+        };
+        Self { public, issuers: issuers.into(), fallback, key, must_staple: written.ocsp.must_staple }
+    }
+
+    /// The keeper's record of the name.
+    pub(super) fn public(&self) -> &Public {
+        &self.public
+    }
+
+    /// The issuers in the order in which they are tried.
+    pub(super) fn issuers(&self) -> &[PublicIssuer] {
+        &self.issuers
+    }
+
+    /// The name's storage; `usual` is that of names without one of their own.
+    pub(super) fn storage<'s>(&'s self, usual: &'s SharedStorage) -> &'s SharedStorage {
+        self.public.storage.as_ref().unwrap_or(usual)
+    }
+
+    /// Obtains a certificate from the first issuer that signs one, or else from the local authority. `attempt` counts the failures so
+    /// far. `is_early`: the authority has suggested to renew the certificate in use before it is due.
+    pub(super) async fn renew(&self, keeper: &Arc<Keeper>, attempt: usize, is_early: bool) -> Result<(), RenewError> {
+        let failed = |error: Error| RenewError::Storage(error.to_string());
+        let (storage, name) = (self.storage(keeper.storage()).clone(), self.public.name.clone());
+        let locked = blocking(move || storage.lock(&format!("issue_cert_{name}"))).await;
+        // Held until the certificate is stored: of several processes with this storage one obtains the certificate, and the others then find
+        // it.
+        let lock = Arc::new(locked.map_err(RenewError::Storage)?.map_err(failed)?);
+        let old = keeper.issued(&self.public.name);
+        let (at_work, name) = (Arc::clone(keeper), self.public.name.clone());
+        let is_found = blocking(move || at_work.reload(&name, SystemTime::now())).await;
+        let is_found = is_found.map_err(RenewError::Storage)?.map_err(failed)?;
+        let is_old = || {
+            let leaf = |issued: IssuedCertificate| issued.certificate.signed().cert.first().cloned();
+            old.and_then(leaf) == keeper.issued(&self.public.name).and_then(leaf)
+        };
+        if is_found && !(is_early && is_old()) {
+            return Ok(());
+        }
+        let (mut errors, mut ends) = (Vec::new(), Vec::new());
+        for issuer in &self.issuers {
+            match self.obtain(issuer, keeper, &lock, attempt).await {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    ends.push(error.retry_at());
+                    errors.push(format!("{}: {error}", issuer.label()));
+                }
+            }
+        }
+        // An issuer without such a time may be tried sooner.
+        let retry_at = ends.into_iter().collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().min());
+        let mut reasons = errors.join("; ");
+        if let Some(local) = self.fallback.clone().filter(|local| self.lacks_public_certificate(local, keeper)) {
+            tracing::error!("{}: {reasons}; the local authority '{}' signs", self.public.name, local.authority);
+            let keeper = Arc::clone(keeper);
+            let signed = blocking(move || keeper.sign_public(&local, &lock, SystemTime::now())).await;
+            let Err(error) = signed.and_then(|signed| signed.map_err(|error| error.to_string())) else { return Ok(()) };
+            reasons = format!("{reasons}; the local authority: {error}");
+        }
+        Err(RenewError::Authority(reasons, retry_at))
+    }
+
+    /// Returns whether the name has no certificate of a public authority that clients accept. The local authority replaces no such one.
+    fn lacks_public_certificate(&self, local: &Managed, keeper: &Keeper) -> bool {
+        !keeper.issued(&self.public.name).is_some_and(|issued| {
+            let certificate = &issued.certificate;
+            issued.authority != local.authority
+                && SystemTime::now() < certificate.not_after()
+                && !certificate.is_revoked()
+        })
+    }
+
+    async fn obtain(
+        &self,
+        issuer: &PublicIssuer,
+        keeper: &Arc<Keeper>,
+        lock: &Arc<Lock>,
+        attempt: usize,
+    ) -> Result<(), AcmeError> {
+        let name = &self.public.name;
+        tracing::info!("{name}: obtaining a certificate from {}", issuer.label());
+        let old = keeper.issued(name).filter(|old| old.authority == issuer.storage_key());
+        let old = old.map(|old| old.certificate.signed());
+        let replaces = old.as_ref().and_then(|old| old.cert.first());
+        let wanted = Wanted { name, key: self.key, attempt, must_staple: self.must_staple, replaces };
+        let issued = issuer.obtain(wanted, self.storage(keeper.storage())).await?;
+        let (keeper, lock) = (Arc::clone(keeper), Arc::clone(lock));
+        let (at, authority) = (name.clone(), issuer.storage_key());
+        let stored = blocking(move || keeper.put(&at, &authority, &issued.chain, &issued.key, &lock)).await;
+        match stored.unwrap_or(Ok(())) {
+            Err(error @ (Error::Write(..) | Error::LockLost(_))) => {
+                tracing::error!("{name}: {error}; the new certificate is served, but the next start orders another");
+            }
+            stored => stored?,
+        }
+        tracing::info!("{name}: obtained a certificate from {}", issuer.label());
+        Ok(())
+    }
+}
+
+/// Why a name has no new certificate.
+pub(super) enum RenewError {
+    /// Storage failed, or another process has held the name's lock for too long. No order was made.
+    Storage(String),
+    /// The authorities' reasons, and the time before which all of them refuse another order by a rate limit.
+    Authority(String, Option<SystemTime>),
+}
+
+impl fmt::Display for RenewError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Storage(why) | Self::Authority(why, _)) = self;
+        f.write_str(why)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::path::Path;
+
+    use causeway_config::plan;
+
+    use super::*;
+
+    pub(in super::super) fn storages() -> Storages {
+        let usual: SharedStorage = Arc::new(causeway_certs::FileStorage::new(""));
+        Storages::open(usual, std::iter::empty(), Path::new("")).unwrap()
+    }
+
+    // CertMagic's default is a third. A ratio near 1 would make every certificate due as soon as it is issued.
+    #[test]
+    fn renewal_ratios() {
+        for (written, want) in [(None, RENEWAL_RATIO), (Some(0.5), 0.5), (Some(1.0), RENEWAL_RATIO_MAX)] {
+            let name = PublicName {
+                name: "a.example".to_owned(),
+                issuers: Vec::new(),
+                fallback: None,
+                renewal_ratio: written,
+                key: plan::KeyKind::P256,
+                ocsp: plan::OcspStapling::default(),
+                storage: None,
+            };
+            let order = Order::new(&name, KeyKind::P256, false, &storages());
+            assert!((order.public().renewal_ratio - want).abs() < f64::EPSILON, "{written:?}");
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Obtains and renews certificates of public authorities in the background, one task for each name.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use causeway_acme::{PublicIssuer, RenewalAdvisor};
+use causeway_certs::{Certificate, IssuedCertificate, Keeper};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::task::JoinSet;
+
+use super::blocking::locked;
+use super::on_demand::Permission;
+use super::order::{Order, RenewError};
+
+/// Certificates that are obtained concurrently. More would only wait for the authority's rate limits.
+const CONCURRENT_MAX: usize = 32;
+/// The longest sleep until a renewal, so that a step of the clock delays no renewal by more.
+const SLEEP_MAX: Duration = Duration::from_secs(10 * 60);
+/// The longest pause that an authority's rate limit causes: the longest period of Let's Encrypt's limits.
+const LIMITED_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// The fraction of the lifetime that remains at the latest when a certificate is renewed, independent of its authority's suggestion; CertMagic's.
+const LAST_RATIO: f64 = 1.0 / 20.0;
+/// The time until the next query after an authority has given no advice (RFC 9773), and the shortest time between two queries.
+const ASK_AGAIN: Duration = Duration::from_secs(6 * 60 * 60);
+const ASK_PAUSE: Duration = Duration::from_secs(60);
+/// How long after a renewal the authority's advice is ignored.
+const ADVICE_PAUSE: Duration = Duration::from_secs(60 * 60);
+/// Pauses between failed attempts in minutes, after Caddy's: short ones first, because most causes are mistakes that the operator is
+/// just correcting. The last one repeats.
+const PAUSES: [u64; 12] = [1, 2, 2, 5, 10, 10, 20, 30, 60, 120, 180, 360];
+
+/// The pause after a failure of the storage. It is short, because no authority's rate limit applies.
+const STORAGE_PAUSE: Duration = Duration::from_secs(10);
+
+/// The signals between the tasks of certificates.
+#[derive(Default)]
+pub(super) struct CertificateEvents {
+    /// Signalled when a name has a new certificate.
+    pub(super) issued: Notify,
+    /// Changes when a responder has reported a certificate as revoked.
+    pub(super) revoked: watch::Sender<()>,
+}
+
+/// The tasks that keep certificates fresh, one for each name. Clones share them.
+#[derive(Clone)]
+pub(super) struct Renewals {
+    keeper: Arc<Keeper>,
+    /// Bounds the concurrent orders.
+    slots: Arc<Semaphore>,
+    attempts: Arc<Mutex<HashMap<String, Attempt>>>,
+    advisor: Arc<RenewalAdvisor>,
+    events: Arc<CertificateEvents>,
+    /// `None` after [`stop`](Self::stop).
+    tasks: Arc<Mutex<Option<JoinSet<()>>>>,
+}
+
+/// The state of a name without a fresh certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attempt {
+    /// An order is in progress, or waits for others.
+    Running,
+    /// The last order failed.
+    Failed {
+        /// The reason, in one line.
+        error: String,
+        /// The number of failures since the last success.
+        failures: usize,
+        /// The time of the next attempt.
+        retry_at: SystemTime,
+    },
+}
+
+impl Renewals {
+    pub(super) fn new(keeper: &Arc<Keeper>) -> Self {
+        let slots = Arc::new(Semaphore::new(CONCURRENT_MAX));
+        Self {
+            keeper: Arc::clone(keeper),
+            slots,
+            attempts: Arc::default(),
+            advisor: Arc::default(),
+            events: Arc::default(),
+            tasks: Arc::new(Mutex::new(Some(JoinSet::new()))),
+        }
+    }
+
+    /// Starts the task of a name: obtains a certificate when it has none or a due one. For a name on demand, `permission` is checked
+    /// before each renewal, and the task ends when the certificate was not used. Does nothing after [`stop`](Self::stop).
+    pub(super) fn start(&self, order: Order, permission: Option<Permission>) {
+        // Without `tasks`: a task that held its own set would never be dropped.
+        let task = Task {
+            order,
+            permission,
+            keeper: self.keeper.clone(),
+            slots: self.slots.clone(),
+            attempts: self.attempts.clone(),
+            advisor: self.advisor.clone(),
+            events: self.events.clone(),
+        };
+        if let Some(tasks) = &mut *locked(&self.tasks) {
+            // Collects the tasks that have ended, so that names on demand do not accumulate them.
+            while tasks.try_join_next().is_some() {}
+            tasks.spawn(task.run());
+        }
+    }
+
+    pub(super) fn events(&self) -> &Arc<CertificateEvents> {
+        &self.events
+    }
+
+    /// Aborts all tasks.
+    pub(super) fn stop(&self) {
+        drop(locked(&self.tasks).take());
+    }
+
+    /// Orders a certificate at once. `attempt` counts the failures so far.
+    ///
+    /// # Errors
+    /// The reason why no issuer signed a certificate.
+    pub(super) async fn obtain(&self, order: &Order, attempt: usize) -> Result<(), String> {
+        // The semaphore is never closed.
+        let _slot = self.slots.acquire().await.map_err(|error| error.to_string())?;
+        order.renew(&self.keeper, attempt, false).await.map_err(|error| error.to_string())
+    }
+
+    /// The state of the names without a fresh certificate.
+    pub(super) fn attempts(&self) -> HashMap<String, Attempt> {
+        locked(&self.attempts).clone()
+    }
+}
+
+/// The task of one name.
+struct Task {
+    order: Order,
+    permission: Option<Permission>,
+    keeper: Arc<Keeper>,
+    slots: Arc<Semaphore>,
+    attempts: Arc<Mutex<HashMap<String, Attempt>>>,
+    advisor: Arc<RenewalAdvisor>,
+    events: Arc<CertificateEvents>,
+}
+
+/// The renewal time that an authority suggests for a certificate, and the time of the next query.
+struct Advice {
+    leaf: Arc<Certificate>,
+    at: Option<SystemTime>,
+    ask_at: SystemTime,
+}
+
+impl Task {
+    /// Obtains the name's certificate when it has none or a due one, for ever.
+    async fn run(self) {
+        let Self { order, keeper, slots, attempts, .. } = &self;
+        let name = &order.public().name;
+        let mut failures = 0;
+        let mut advice = None;
+        let mut renewed: Option<Instant> = None;
+        let mut revoked = self.events.revoked.subscribe();
+        loop {
+            // Otherwise, an authority that suggests the immediate renewal of each new certificate would cause orders without end.
+            let is_advised = renewed.is_none_or(|at| at.elapsed() > ADVICE_PAUSE);
+            // Boxed, as the orders below: a task sleeps for weeks, and would otherwise hold room for the state of a query or an order.
+            let sleep = Box::pin(self.until_due(&mut advice, is_advised)).await;
+            if !sleep.is_zero() {
+                failures = 0;
+                locked(attempts).remove(name);
+                // The sender lives as long as this task.
+                let _ = tokio::time::timeout(sleep.min(SLEEP_MAX), revoked.changed()).await;
+                continue;
+            }
+            if order.public().on_demand && !Box::pin(self.is_still_wanted()).await {
+                tracing::info!(
+                    "{name}: its certificate is not renewed: it was not used, or its permission was withdrawn"
+                );
+                keeper.remove(name);
+                locked(attempts).remove(name);
+                return;
+            }
+            locked(attempts).insert(name.clone(), Attempt::Running);
+            // The semaphore is never closed.
+            let Ok(slot) = slots.acquire().await else { return };
+            let is_early = advice.as_ref().is_some_and(|advice: &Advice| advice.is_due()) || self.is_revoked();
+            let error = match Box::pin(order.renew(keeper, failures, is_early)).await {
+                Ok(()) if keeper.renew_at(name).is_some_and(|at| SystemTime::now() < at) => {
+                    renewed = Some(Instant::now());
+                    self.events.issued.notify_one();
+                    continue;
+                }
+                // Without a pause this would order certificates until the authority's rate limit.
+                Ok(()) => {
+                    let why = "the new one is due for renewal already: check this machine's clock";
+                    RenewError::Authority(why.to_owned(), None)
+                }
+                Err(error) => error,
+            };
+            drop(slot);
+            let pause = match &error {
+                RenewError::Storage(_) => STORAGE_PAUSE,
+                RenewError::Authority(_, retry_at) => {
+                    failures += 1;
+                    pause_until(failures - 1, *retry_at, SystemTime::now())
+                }
+            };
+            tracing::error!("{name}: cannot obtain a certificate: {error}; retrying in {}", in_words(pause));
+            let retry_at = SystemTime::now() + pause;
+            locked(attempts).insert(name.clone(), Attempt::Failed { error: error.to_string(), failures, retry_at });
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// How long the certificate needs no renewal, and its authority no question. Zero: it is due, or there is none. `is_advised`: the
+    /// authority's advice counts.
+    async fn until_due(&self, advice: &mut Option<Advice>, is_advised: bool) -> Duration {
+        let (now, name) = (SystemTime::now(), &self.order.public().name);
+        let (Some(issued), Some(due)) = (self.keeper.issued(name), self.keeper.renew_at(name)) else {
+            return Duration::ZERO;
+        };
+        // As in CertMagic, a revoked certificate is replaced at once.
+        if issued.certificate.is_revoked() {
+            return Duration::ZERO;
+        }
+        let left = |at: SystemTime| at.duration_since(now).unwrap_or_default();
+        // Only while the certificate is fresh: a due one is renewed anyhow.
+        let is_known = |advice: &Advice| Arc::ptr_eq(&advice.leaf, &issued.certificate) && now < advice.ask_at;
+        if !left(due).is_zero() && !advice.as_ref().is_some_and(is_known) {
+            *advice = Some(self.ask(&issued, now).await);
+        }
+        match advice {
+            Some(advice) if Arc::ptr_eq(&advice.leaf, &issued.certificate) => {
+                // An authority may suggest a later time than the configured ratio, but not one shortly before the end.
+                let last = issued.certificate.renew_at(LAST_RATIO);
+                let at = advice.at.filter(|_| is_advised).map_or(due, |at| at.min(last));
+                left(at).min(left(advice.ask_at).max(ASK_PAUSE))
+            }
+            _ => left(due),
+        }
+    }
+
+    /// Queries the authority that has issued the certificate for the time of its renewal.
+    async fn ask(&self, issued: &IssuedCertificate, now: SystemTime) -> Advice {
+        let name = &self.order.public().name;
+        let mut advice = Advice { leaf: Arc::clone(&issued.certificate), at: None, ask_at: now + ASK_AGAIN };
+        let mut issuers = self.order.issuers().iter().filter_map(PublicIssuer::acme);
+        let issuer = issuers.find(|issuer| issuer.storage_key() == issued.authority);
+        let signed = issued.certificate.signed();
+        let (Some(issuer), Some(leaf)) = (issuer, signed.cert.first()) else { return advice };
+        match self.advisor.ask(issuer, leaf).await {
+            Ok(Some(found)) => {
+                tracing::debug!(name, at = ?found.at, explanation = found.explanation, "the authority suggests when to renew");
+                advice.at = Some(found.at);
+                advice.ask_at = now + found.again;
+            }
+            Ok(None) => {}
+            Err(error) => tracing::debug!(name, %error, "no renewal information"),
+        }
+        advice
+    }
+
+    /// Whether the certificate is revoked, by its OCSP responder.
+    fn is_revoked(&self) -> bool {
+        self.keeper.issued(&self.order.public().name).is_some_and(|issued| issued.certificate.is_revoked())
+    }
+
+    /// Whether the certificate of a name on demand is worth a renewal.
+    async fn is_still_wanted(&self) -> bool {
+        let name = &self.order.public().name;
+        if !self.keeper.issued(name).is_some_and(|issued| issued.certificate.is_used()) {
+            return false;
+        }
+        match &self.permission {
+            // An endpoint that does not answer denies nothing: the name was allowed before.
+            Some(permission) => permission.ask(name).await.unwrap_or(true),
+            None => true,
+        }
+    }
+}
+
+impl Advice {
+    fn is_due(&self) -> bool {
+        self.at.is_some_and(|at| at <= SystemTime::now())
+    }
+}
+
+/// How long to wait after this many failures and one more.
+pub(super) fn pause(failures: usize) -> Duration {
+    Duration::from_secs(60 * PAUSES[failures.min(PAUSES.len() - 1)])
+}
+
+/// As [`pause`], but at least until the end of the authorities' rate limits.
+fn pause_until(failures: usize, retry_at: Option<SystemTime>, now: SystemTime) -> Duration {
+    let limited = retry_at.and_then(|at| at.duration_since(now).ok()).unwrap_or_default();
+    pause(failures).max(limited.min(LIMITED_MAX))
+}
+
+fn in_words(pause: Duration) -> String {
+    match pause.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_certs::{KeyKind, OcspPolicy};
+    use causeway_config::plan::{self, PublicName};
+
+    use super::super::order::tests::storages;
+    use super::*;
+
+    // RFC 8555 §6.6: a client that is limited waits. Without a time, and beyond a week, the usual pauses count.
+    #[test]
+    fn pauses_of_rate_limits() {
+        let now = SystemTime::now();
+        let hours = |hours: u64| Some(now + Duration::from_secs(hours * 3600));
+        assert_eq!(pause_until(0, None, now), pause(0));
+        assert_eq!(pause_until(0, hours(3), now), Duration::from_secs(3 * 3600));
+        assert_eq!(pause_until(0, hours(10_000), now), LIMITED_MAX);
+        assert_eq!(pause_until(3, Some(now - Duration::from_secs(60)), now), pause(3));
+    }
+
+    // Nearly all tasks of 10 000 names sleep: they hold their order and a timer. Without the boxes a task holds some KiB.
+    #[test]
+    fn a_sleeping_task_is_small() {
+        const BYTES_MAX: usize = 1536;
+        let name = PublicName {
+            name: "a.example".to_owned(),
+            issuers: Vec::new(),
+            fallback: None,
+            renewal_ratio: None,
+            key: plan::KeyKind::P256,
+            ocsp: plan::OcspStapling::default(),
+            storage: None,
+        };
+        let storages = storages();
+        let plan = causeway_certs::CertificatePlan {
+            storage: storages.usual().clone(),
+            authorities: Vec::new(),
+            loaded: Vec::new(),
+            selections: Vec::new(),
+            loaded_ocsp: OcspPolicy::default(),
+            managed: Vec::new(),
+            public: Vec::new(),
+            look_every: Duration::from_secs(600),
+        };
+        let keeper = Arc::new(Keeper::open(plan, None, SystemTime::now()).unwrap());
+        let task = Task {
+            order: Order::new(&name, KeyKind::P256, false, &storages),
+            permission: None,
+            keeper,
+            slots: Arc::new(Semaphore::new(CONCURRENT_MAX)),
+            attempts: Arc::default(),
+            advisor: Arc::default(),
+            events: Arc::default(),
+        };
+        let task = task.run();
+        assert!(size_of_val(&task) <= BYTES_MAX, "{} bytes", size_of_val(&task));
+    }
+}
