@@ -1,0 +1,103 @@
+//! Fetches under way: one request of a key fetches, and others wait for it (single-flight).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_channel::oneshot::{Receiver, Sender, channel};
+
+use super::{CacheKey, Store};
+
+/// Requests that wait for the fetch of another one; more of them fetch for themselves.
+const WAITING_MAX: usize = 4096;
+/// How long requests wait for the content of a response whose head has arrived: a client that reads slowly must not hold up others.
+pub(in crate::cache) const CONTENT_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// A fetch that is under way.
+#[derive(Debug, Default)]
+pub(super) struct FetchUnderWay {
+    /// The requests that wait for it.
+    waiting: Vec<Sender<()>>,
+    /// A request waited in vain: its response has no end, or takes very long. No further request waits for it.
+    is_slow: bool,
+    /// When the response's head arrived.
+    headed_at: Option<Instant>,
+}
+
+impl FetchUnderWay {
+    /// Whether a request does not wait for it, or no longer.
+    fn is_slow(&self, now: Instant) -> bool {
+        self.is_slow || self.headed_at.is_some_and(|at| now >= at + CONTENT_WAIT_MAX)
+    }
+}
+
+impl Store {
+    /// Decides whether a request of this key fetches, or waits for one that does.
+    pub(in crate::cache) fn take_turn(self: &Arc<Self>, key: CacheKey<'_>, now: Instant) -> FetchTurn {
+        let mut shard = self.shard(key.hash);
+        if shard.slot_mut(key).is_some_and(|slot| slot.coalescing_paused_until.is_some_and(|until| now < until)) {
+            return FetchTurn::Alone;
+        }
+        if let Some(fetch) = shard.fetches.get_mut(&key.hash) {
+            let is_slow = fetch.is_slow(now);
+            let waiting = &mut fetch.waiting;
+            // Before the vector grows, so that a burst of requests passes over it a few times only.
+            if waiting.len() == waiting.capacity() {
+                waiting.retain(|sender| !sender.is_canceled());
+            }
+            if is_slow || waiting.len() == WAITING_MAX {
+                return FetchTurn::Alone;
+            }
+            let (sender, receiver) = channel();
+            waiting.push(sender);
+            return FetchTurn::Wait(receiver);
+        }
+        shard.fetches.insert(key.hash, FetchUnderWay::default());
+        FetchTurn::Fetch(FetchGuard { store: Arc::clone(self), hash: key.hash })
+    }
+
+    /// Records that the head of the response to the fetch of this key has arrived, and that it is storable.
+    pub(in crate::cache) fn mark_headed(&self, key: CacheKey<'_>, now: Instant) {
+        if let Some(fetch) = self.shard(key.hash).fetches.get_mut(&key.hash) {
+            fetch.headed_at = Some(now);
+        }
+    }
+
+    /// Returns whether the fetch of this key is one that no request waits for.
+    pub(in crate::cache) fn is_slow(&self, key: CacheKey<'_>, now: Instant) -> bool {
+        self.shard(key.hash).fetches.get(&key.hash).is_some_and(|fetch| fetch.is_slow(now))
+    }
+
+    /// Records that a request waited for the fetch of this key in vain.
+    pub(in crate::cache) fn mark_slow(&self, key: CacheKey<'_>) {
+        if let Some(fetch) = self.shard(key.hash).fetches.get_mut(&key.hash) {
+            fetch.is_slow = true;
+        }
+    }
+}
+
+/// How a request that was not answered from the store continues.
+pub(in crate::cache) enum FetchTurn {
+    /// It fetches the response; others may wait for it.
+    Fetch(FetchGuard),
+    /// Another request fetches the response. The receiver ends when that request has its outcome.
+    Wait(Receiver<()>),
+    /// It fetches the response for itself.
+    Alone,
+}
+
+/// Held by the request that fetches a response. Its drop wakes the waiting requests, with any outcome.
+#[derive(Debug)]
+pub(in crate::cache) struct FetchGuard {
+    store: Arc<Store>,
+    hash: u64,
+}
+
+impl Drop for FetchGuard {
+    fn drop(&mut self) {
+        let fetch = self.store.shard(self.hash).fetches.remove(&self.hash).unwrap_or_default();
+        for sender in fetch.waiting {
+            // The receiver is gone if its request was cancelled.
+            let _ = sender.send(());
+        }
+    }
+}
