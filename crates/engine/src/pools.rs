@@ -227,33 +227,37 @@ impl WorkPool {
             Err(Busy)
         } else {
             queue.jobs.push_back(QueuedJob { job, work, stamp });
-            self.provide_thread(&mut queue)
+            if self.provide_thread(&mut queue) {
+                Ok(())
+            } else {
+                abandoned.extend(queue.jobs.pop_back());
+                Err(Busy)
+            }
         };
         drop(queue);
         drop(abandoned);
         result
     }
 
-    /// Wakes or starts a thread for the job that was queued last. With all threads busy the job waits for one of them.
-    fn provide_thread(self: &Arc<Self>, queue: &mut Queue) -> Result<(), Busy> {
-        // `idle` still counts threads that are notified but not awake yet, hence the comparison with all queued jobs.
-        if queue.idle >= queue.jobs.len() {
+    /// Wakes or starts a thread for the next job that may run. Returns `false` if there is no thread at all.
+    fn provide_thread(self: &Arc<Self>, queue: &mut Queue) -> bool {
+        // A job whose party has its share of the threads waits for the end of one of that party's jobs.
+        if queue.next(&self.spec).is_none() {
+            return true;
+        }
+        // `idle` still counts a thread that is notified but not awake yet. When it takes its job, it calls this for the next one.
+        if queue.idle > 0 {
             self.work.notify_one();
         } else if queue.threads < self.spec.threads_max {
             let pool = Arc::clone(self);
-            if std::thread::Builder::new().name(self.spec.name.into()).spawn(move || pool.serve()).is_ok() {
-                queue.threads += 1;
-            } else if queue.threads == 0 {
-                // Without any thread the job would never run.
-                queue.jobs.pop_back();
-                return Err(Busy);
-            }
+            let started = std::thread::Builder::new().name(self.spec.name.into()).spawn(move || pool.serve());
+            queue.threads += usize::from(started.is_ok());
         }
-        Ok(())
+        queue.threads > 0
     }
 
     /// The life of a pool thread: runs jobs until none has come for [`IDLE`].
-    fn serve(&self) {
+    fn serve(self: &Arc<Self>) {
         // Best effort: without the priority these threads and the workers share the cores evenly.
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), self.spec.niceness);
         // The profiler treats such a thread as an event loop.
@@ -261,6 +265,7 @@ impl WorkPool {
         let mut queue = self.lock();
         loop {
             if let Some(QueuedJob { job, work, stamp }) = queue.begin(&self.spec) {
+                self.provide_thread(&mut queue);
                 drop(queue);
                 progress::after_receive(stamp, Duration::ZERO);
                 // A panicking job drops its result's channel, which resolves the waiter's future; the thread continues.

@@ -166,10 +166,15 @@ fn a_party_gets_only_its_share_of_the_threads() {
     let (pool, jobs) = (WorkPool::new(spec), Jobs::new());
     let hangs = || WORK().for_party("name", "hangs.test");
     let end = occupy(&pool, &jobs, hangs());
+    pool.run(WORK(), jobs.job(0)).unwrap();
+    assert_eq!(jobs.seen.recv(), Ok(0));
+    while pool.lock().idle == 0 {
+        std::thread::yield_now();
+    }
     pool.run(hangs(), jobs.job(1)).unwrap();
-    // The second thread skips the queued job of `hangs.test`.
+    // The second thread is idle, and skips the queued job of `hangs.test`. Without a wakeup it would sleep for `IDLE`.
     pool.run(WORK().for_party("name", "answers.test"), jobs.job(2)).unwrap();
-    assert_eq!(jobs.seen.recv(), Ok(2));
+    assert_eq!(jobs.seen.recv_timeout(IDLE / 2), Ok(2));
     drop(end);
     assert_eq!(jobs.seen.recv(), Ok(1));
 }
