@@ -186,6 +186,9 @@ impl PartialOrd for Sleeper {
     }
 }
 
+/// Cancelled sleeps that the heap may hold beside as many as there are pending ones.
+const STALE_MAX: usize = 64;
+
 /// The pending sleeps of a worker's handlers.
 #[derive(Default)]
 pub(crate) struct Sleepers {
@@ -219,9 +222,14 @@ impl Sleepers {
         if self.get(id).is_some() {
             self.wakers.remove((id & u64::from(u32::MAX)) as usize);
         }
-        // All heap entries are stale now; this bounds the heap of a worker whose sleeps are always cancelled.
-        if self.wakers.is_empty() {
-            self.heap.clear();
+        // Otherwise a sleep of years would keep each later one that is cancelled in the heap.
+        if self.heap.len() > 2 * self.wakers.len() + STALE_MAX {
+            let Self { heap, wakers, .. } = self;
+            heap.retain(|sleeper| {
+                wakers
+                    .get((sleeper.id & u64::from(u32::MAX)) as usize)
+                    .is_some_and(|(age, _)| u64::from(*age) == sleeper.id >> 32)
+            });
         }
     }
 

@@ -164,3 +164,19 @@ fn sleepers_wake_in_order_and_a_dropped_one_does_not() {
     sleepers.advance(start + ms(20));
     assert_eq!((late.wakes(), sleepers.next()), (1, None));
 }
+
+// A peer may choose a deadline of years, by `grpc-timeout`.
+#[test]
+fn cancelled_sleeps_leave_the_heap_while_another_sleeps() {
+    let (mut sleepers, start) = (Sleepers::default(), Instant::now());
+    let (years, year_waker) = WakeCount::new();
+    sleepers.add(start + Duration::from_secs(1 << 30), year_waker);
+    for _ in 0..10 * STALE_MAX {
+        let (_, waker) = WakeCount::new();
+        let id = sleepers.add(start + Duration::from_secs(1 << 29), waker);
+        sleepers.cancel(id);
+    }
+    assert!(sleepers.heap.len() <= 2 + STALE_MAX, "{}", sleepers.heap.len());
+    sleepers.advance(start + Duration::from_secs(1 << 30));
+    assert_eq!((years.wakes(), sleepers.next()), (1, None));
+}
