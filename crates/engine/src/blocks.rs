@@ -20,13 +20,10 @@ pub(crate) const BLOCK_BYTES_MIN: usize = 32 * 1024;
 /// kernel nearly as much as a full one.
 pub(crate) const LONG_BYTES: usize = 128 * 1024 - 256;
 const _: () = assert!(LONG_BYTES <= 2 * (65_536 - 40 - 20 - 12), "less IPv6's header, TCP's, and its timestamps");
-/// Maximum number of free blocks per worker, 512 MiB in all: enough for a sequence of large bodies that are buffered whole.
-const KEPT_MAX: usize = 16 * 1024;
-/// Maximum number of blocks, 8 MiB in all, that a shrink keeps in excess of the blocks used since the last one.
-const KEPT_IDLE: usize = 256;
-/// As [`KEPT_MAX`] and [`KEPT_IDLE`], for long blocks, of about as many bytes.
-const LONG_KEPT_MAX: usize = KEPT_MAX / 4;
-const LONG_KEPT_IDLE: usize = KEPT_IDLE / 4;
+/// Maximum memory of a worker's free blocks of each size: enough for a sequence of large bodies that are buffered whole.
+const KEPT_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// Memory of the free blocks of each size that a shrink leaves at most, unless more were needed since the last one.
+const KEPT_IDLE_BYTES: usize = 8 * 1024 * 1024;
 /// The fill byte of blocks in debug builds; it shows up in output when code passes on bytes that were never read into a block.
 const POISON: u8 = 0xdb;
 
@@ -58,13 +55,11 @@ struct FreeList {
     blocks: Vec<Block>,
     /// The minimum number of blocks since the last [`shrink`](Self::shrink): these were not needed.
     unused: usize,
-    kept_max: usize,
-    kept_idle: usize,
 }
 
 impl FreeBlocks {
     const fn new() -> Self {
-        Self { normal: FreeList::new(KEPT_MAX, KEPT_IDLE), long: FreeList::new(LONG_KEPT_MAX, LONG_KEPT_IDLE) }
+        Self { normal: FreeList::new(), long: FreeList::new() }
     }
 
     /// Returns the list for blocks of `bytes` bytes.
@@ -79,28 +74,33 @@ impl FreeBlocks {
 }
 
 impl FreeList {
-    const fn new(kept_max: usize, kept_idle: usize) -> Self {
-        Self { blocks: Vec::new(), unused: 0, kept_max, kept_idle }
+    const fn new() -> Self {
+        Self { blocks: Vec::new(), unused: 0 }
     }
 
     fn put(&mut self, block: Block) {
-        if self.blocks.len() < self.kept_max {
+        if (self.blocks.len() + 1) * block.capacity() <= KEPT_BYTES_MAX {
             self.blocks.push(block);
         }
     }
 
-    fn has_surplus(&self) -> bool {
-        self.blocks.len() > self.kept_idle
+    /// Returns how many unused blocks an idle worker keeps. Blocks from before a [`Blocks::grow`] may be smaller than the last one.
+    fn kept_idle(&self) -> usize {
+        self.blocks.last().map_or(0, |block| KEPT_IDLE_BYTES / block.capacity())
     }
 
-    /// Frees half of the blocks that were not needed since the last call, and all of them beyond `kept_idle`. Returns the number of
-    /// freed blocks.
+    fn has_surplus(&self) -> bool {
+        self.blocks.len() > self.kept_idle()
+    }
+
+    /// Frees half of the blocks that were not needed since the last call, and all of them beyond [`KEPT_IDLE_BYTES`]. Returns the
+    /// number of freed blocks.
     fn shrink(&mut self) -> usize {
         // Half, and not all: a burst that comes back within seconds finds its blocks.
         let before = self.blocks.len();
         let unused = self.unused.min(before);
         let needed = before - unused;
-        self.blocks.truncate((needed + unused / 2).min(needed.max(self.kept_idle)));
+        self.blocks.truncate((needed + unused / 2).min(needed.max(self.kept_idle())));
         self.unused = self.blocks.len();
         before - self.unused
     }
@@ -199,16 +199,19 @@ impl Blocks {
         }
     }
 
-    /// Moves the blocks returned by foreign threads to the free lists, and takes one from the list for `bytes` bytes.
-    fn fetch_returned(&self, bytes: usize) -> Option<Block> {
-        if !self.pool.any_returned.swap(false, Ordering::Acquire) {
-            return None;
+    /// Moves the blocks returned by foreign threads to the free lists. Returns whether there were any.
+    fn collect_returned(&self) -> bool {
+        let has_returned = self.pool.any_returned.swap(false, Ordering::Acquire);
+        if has_returned {
+            let mut returned = self.pool.returned.lock().unwrap_or_else(PoisonError::into_inner);
+            FREE.with_borrow_mut(|free| returned.drain(..).for_each(|block| free.put(block)));
         }
-        let mut returned = self.pool.returned.lock().unwrap_or_else(PoisonError::into_inner);
-        FREE.with_borrow_mut(|free| {
-            returned.drain(..).for_each(|block| free.put(block));
-            free.list(bytes).blocks.pop()
-        })
+        has_returned
+    }
+
+    /// As [`collect_returned`](Self::collect_returned), and takes a block from the list for `bytes` bytes.
+    fn fetch_returned(&self, bytes: usize) -> Option<Block> {
+        if self.collect_returned() { FREE.with_borrow_mut(|free| free.list(bytes).blocks.pop()) } else { None }
     }
 
     fn fresh(&self, bytes: usize) -> Block {
@@ -219,12 +222,15 @@ impl Blocks {
 
     /// Returns whether there are more free blocks than an idle worker keeps.
     pub(crate) fn has_surplus(&self) -> bool {
-        FREE.with_borrow(|free| free.normal.has_surplus() || free.long.has_surplus())
+        self.pool.any_returned.load(Ordering::Acquire)
+            || FREE.with_borrow(|free| free.normal.has_surplus() || free.long.has_surplus())
     }
 
-    /// Frees half of the blocks that were not needed since the last call, and all of them beyond [`KEPT_IDLE`] or
-    /// [`LONG_KEPT_IDLE`]. The worker calls this every few seconds. Returns the number of freed blocks.
+    /// Frees half of the blocks that were not needed since the last call, and all of them beyond [`KEPT_IDLE_BYTES`]. The worker
+    /// calls this every few seconds. Returns the number of freed blocks.
     pub(crate) fn shrink(&self) -> usize {
+        // Otherwise blocks that foreign threads returned would stay until a block is taken and the lists are empty.
+        self.collect_returned();
         FREE.with_borrow_mut(|free| free.normal.shrink() + free.long.shrink())
     }
 
@@ -315,11 +321,22 @@ mod tests {
 
     #[test]
     fn blocks_of_a_burst_of_bodies_are_freed_afterwards() {
-        let blocks = Blocks::new(10, 8, Arc::default());
-        drop((0..4 * KEPT_IDLE).map(|_| blocks.take()).collect::<Vec<_>>());
-        assert_eq!(blocks.free(), 4 * KEPT_IDLE, "kept for the next body");
-        blocks.shrink();
-        blocks.shrink();
-        assert_eq!(blocks.free(), KEPT_IDLE);
+        const KEPT: usize = KEPT_IDLE_BYTES / BLOCK_BYTES_MIN;
+        let blocks = Blocks::new(10, BLOCK_BYTES_MIN, Arc::default());
+        for is_foreign in [false, true] {
+            let burst: Vec<_> = (0..4 * KEPT).map(|_| blocks.take().freeze(0..1)).collect();
+            let end = move || drop(burst);
+            if is_foreign {
+                std::thread::spawn(end).join().unwrap();
+            } else {
+                end();
+            }
+            assert!(blocks.has_surplus());
+            blocks.shrink();
+            assert_eq!(blocks.free(), 4 * KEPT, "kept for the next body");
+            blocks.shrink();
+            assert_eq!(blocks.free(), KEPT);
+            assert!(!blocks.has_surplus());
+        }
     }
 }
