@@ -460,6 +460,25 @@ pub struct HeadLimits {
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 
 impl HeadLimits {
+    /// Returns the first limit that is out of its range: its name, its value, and the range.
+    #[must_use]
+    pub fn out_of_range(&self) -> Option<(&'static str, usize, RangeInclusive<usize>)> {
+        // A connection reads into a block of this size, and a worker keeps many of them.
+        const BLOCK_MAX: usize = 64 * 1024 * 1024;
+        // Handlers add fields, and a map holds 65 535.
+        const FIELDS_MAX: usize = 16 * 1024;
+        // A parser counts these bytes with 16 bits.
+        const EXTENSION_MAX: usize = u16::MAX as usize - 1;
+        let limits = [
+            ("head_bytes_max", self.head_bytes_max, 1..=BLOCK_MAX),
+            ("fields_max", self.fields_max, 1..=FIELDS_MAX),
+            ("chunk_extension_line_bytes_max", self.chunk_extension_line_bytes_max, 0..=EXTENSION_MAX),
+            ("chunk_extension_bytes_max", self.chunk_extension_bytes_max, 0..=EXTENSION_MAX),
+            ("trailers_bytes_max", self.trailers_bytes_max, 2..=BLOCK_MAX),
+        ];
+        limits.into_iter().find(|(_, value, range)| !range.contains(value))
+    }
+
     /// Returns the upper bound of a request target in bytes.
     #[must_use]
     pub fn target_bytes_max(&self) -> usize {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::{Future, IntoFuture, pending};
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -279,9 +280,11 @@ impl Builder {
     }
 
     fn check(&self) -> Result<(), ServeError> {
+        if let Some((name, found, range)) = self.head.out_of_range() {
+            return Err(setting(name, found as u64, &range));
+        }
         if let Some((name, found, range)) = self.http2.out_of_range() {
-            let expected = format!("a number from {} to {}", range.start(), range.end());
-            return Err(ServeError::Setting { name, found: found.into(), expected });
+            return Err(setting(name, found.into(), &range));
         }
         let Protocols { http1, http2, http2_clear, http2_upgrade: _ } = self.protocols;
         let can_serve = if self.tls.is_some() { http1 || http2 } else { http1 || http2_clear };
@@ -348,6 +351,10 @@ fn read_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ServeEr
 
 fn unusable(problem: impl fmt::Display) -> ServeError {
     ServeError::Certificate { problem: problem.to_string() }
+}
+
+fn setting<N: fmt::Display>(name: &'static str, found: u64, range: &RangeInclusive<N>) -> ServeError {
+    ServeError::Setting { name, found, expected: format!("a number from {} to {}", range.start(), range.end()) }
 }
 
 /// A certificate that is used for every server name.

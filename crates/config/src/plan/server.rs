@@ -3,7 +3,9 @@
 //! A field that is known but not implemented is rejected by name, never ignored in silence.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt::Display;
 use std::num::NonZeroU64;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -215,7 +217,13 @@ impl ServerConfig {
             }
             let protocols = self.protocols_of_addresses(build)?;
             let any = protocols.iter().copied().reduce(Protocols::or).unwrap_or_default();
-            build.at("http2", |build| check_http2(self.http2, build))?;
+            build.at("http2", |build| check_range(self.http2.out_of_range(), build))?;
+            match self.head_limits().out_of_range() {
+                found @ Some(("head_bytes_max", ..)) if self.max_header_bytes.is_some() => {
+                    check_range(found.map(|(_, bytes, range)| ("max_header_bytes", bytes, range)), build)?;
+                }
+                found => build.at("limits", |build| check_range(found, build))?,
+            }
             let policies = match &self.tls_connection_policies {
                 Some(written) => {
                     Some(build.at("tls_connection_policies", |build| read_policies(written, any, selections, build))?)
@@ -249,12 +257,17 @@ impl ServerConfig {
         &self.automatic_https
     }
 
-    /// Returns the handler for its access records; `None` if it has none.
+    /// The limits on requests' heads; Caddy's field has precedence over ours.
+    fn head_limits(&self) -> HeadLimits {
+        HeadLimits { head_bytes_max: self.max_header_bytes.unwrap_or(self.limits.head_bytes_max), ..self.limits }
+    }
+
     /// The addresses to listen on, as they are written.
     pub(super) fn listen(&self) -> &[String] {
         &self.listen
     }
 
+    /// Returns the handler for its access records; `None` if it has none.
     pub(super) fn access_log(&self, logs: &Map<String, Value>) -> Option<Value> {
         self.logs.as_ref().map(|written| written.handler("access_log", logs))
     }
@@ -452,8 +465,7 @@ impl Prepared<'_> {
             Some(inserted) => inserted.place_of(error, &place),
             None => error,
         })?;
-        let limits = server.limits;
-        let head = HeadLimits { head_bytes_max: server.max_header_bytes.unwrap_or(limits.head_bytes_max), ..limits };
+        let head = server.head_limits();
         let tls = policies.filter(|policies| !policies.is_empty()).map(|policies| TlsSpec { policies });
         let listener = |(socket, protocols): (ListeningSocket, Protocols)| ListenerSpec {
             timeouts: self.timeouts,
@@ -535,9 +547,12 @@ fn read_policies(
     Ok(policies)
 }
 
-/// Checks the limits that the documentation of `Http2` states.
-fn check_http2(http2: Http2, build: &mut Build<'_>) -> Result<(), BuildError> {
-    let Some((key, value, range)) = http2.out_of_range() else { return Ok(()) };
+/// Refuses a limit that is out of its range.
+fn check_range<N: Display>(
+    found: Option<(&'static str, N, RangeInclusive<N>)>,
+    build: &mut Build<'_>,
+) -> Result<(), BuildError> {
+    let Some((key, value, range)) = found else { return Ok(()) };
     let expected = format!("a number from {} to {}", range.start(), range.end());
     build.at(key, |build| Err(build.refuse(value.to_string(), expected)))
 }

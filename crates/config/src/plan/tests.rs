@@ -290,6 +290,23 @@ fn fields_of_a_server() {
             json!({ "http2": { "streams_max": 0 } }),
             format!("{place}.http2.streams_max: found '0', expected a number from 1 to 4096"),
         ),
+        (json!({ "max_header_bytes": 67_108_864, "limits": { "chunk_extension_bytes_max": 65534 } }), String::new()),
+        (
+            json!({ "max_header_bytes": 67_108_865 }),
+            format!("{place}.max_header_bytes: found '67108865', expected a number from 1 to 67108864"),
+        ),
+        (
+            json!({ "limits": { "head_bytes_max": 0 } }),
+            format!("{place}.limits.head_bytes_max: found '0', expected a number from 1 to 67108864"),
+        ),
+        (
+            json!({ "max_header_bytes": 9000, "limits": { "fields_max": 65535 } }),
+            format!("{place}.limits.fields_max: found '65535', expected a number from 1 to 16384"),
+        ),
+        (
+            json!({ "limits": { "chunk_extension_bytes_max": 65535 } }),
+            format!("{place}.limits.chunk_extension_bytes_max: found '65535', expected a number from 0 to 65534"),
+        ),
         (
             json!({ "http2": { "connection_window_bytes": 1 } }),
             format!("{place}.http2.connection_window_bytes: found '1', expected a number from 65535 to 2147483647"),
