@@ -22,10 +22,11 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 /// server itself, whose entries have no name.
 const LOGGERS: &[(&str, &str)] = &[
     ("causeway::admin", "admin"),
-    ("causeway::server::acme", "tls.obtain"),
     ("causeway::server::certificates", "tls"),
     ("causeway::server::getters", "tls"),
     ("causeway::server::on_demand", "tls"),
+    ("causeway::server::order", "tls.obtain"),
+    ("causeway::server::renewals", "tls.obtain"),
     ("causeway::server::staples", "tls"),
     ("causeway_acme", "tls.issuance.acme"),
     ("causeway_certs", "tls"),
@@ -221,6 +222,30 @@ impl Fields for EventFields {
                 EventValue::Bool(value) => LogValue::Bool(*value),
             };
             sink.value((*name).into(), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    // The messages of a module that was renamed would lose their logger, and with it the logs that include it.
+    #[test]
+    fn the_modules_of_the_loggers_exist() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for (module, _) in LOGGERS {
+            let (name, path) = module.split_once("::").unwrap_or((module, "lib"));
+            let name = name.strip_prefix("causeway_").unwrap_or(name).replace('_', "-");
+            let folder = crates.join(name).join("src");
+            // A published crate is alone.
+            if !folder.exists() {
+                continue;
+            }
+            let file = folder.join(path.replace("::", "/")).with_extension("rs");
+            assert!(file.exists(), "{module}: no {}", file.display());
         }
     }
 }
