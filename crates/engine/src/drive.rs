@@ -1,4 +1,4 @@
-//! The life of a connection, in either role: one task, one future, one write per turn.
+//! The life of a connection, in either role: one task, one future.
 //!
 //! ```text
 //!            ┌──────────────────────────────── a turn ───────────────────────────────┐

@@ -28,16 +28,16 @@ pub(crate) const HOLD_MIN: Duration = Duration::from_micros(30);
 /// Maximum total delay of bytes, so that a defect of the profiler cannot stall a connection.
 const HOLDS_MAX: Duration = Duration::from_millis(20);
 
-/// Bytes that were read.
+/// When bytes were read, and how long they may be held.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Read {
+pub(crate) struct ReadTime {
     /// The time at which the kernel received them, in nanoseconds since the Unix epoch; 0 when unknown.
     pub(crate) at: u64,
     /// The latest end of all delays; `None` before the first one.
     until: Option<Instant>,
 }
 
-impl Read {
+impl ReadTime {
     pub(crate) fn new(at: u64) -> Self {
         Self { at, until: None }
     }
@@ -46,7 +46,7 @@ impl Read {
 /// A held connection.
 struct HeldConnection {
     due: Instant,
-    read: Read,
+    read: ReadTime,
     waker: Waker,
 }
 
@@ -66,7 +66,7 @@ impl Holds {
     /// Holds a connection's bytes for `pause`, within [`HOLDS_MAX`] in all. Returns `false` without holding them when the delay
     /// would be below [`HOLD_MIN`] or the kernel provides no timer.
     #[cold]
-    pub(crate) fn begin(self: &Rc<Self>, key: TimerKey, mut read: Read, pause: Duration, waker: &Waker) -> bool {
+    pub(crate) fn begin(self: &Rc<Self>, key: TimerKey, mut read: ReadTime, pause: Duration, waker: &Waker) -> bool {
         // The worker's cached clock is too coarse for these delays.
         let now = Instant::now();
         let until = *read.until.get_or_insert(now + HOLDS_MAX);
@@ -83,9 +83,9 @@ impl Holds {
         true
     }
 
-    /// Completes when the connection's delay is over, and returns its bytes. Panics if the connection is not held.
+    /// Completes when the connection's delay is over, and returns the time of its bytes. Panics if the connection is not held.
     #[cold]
-    pub(crate) fn poll(&self, key: TimerKey, task: &mut Task<'_>) -> Poll<Read> {
+    pub(crate) fn poll(&self, key: TimerKey, task: &mut Task<'_>) -> Poll<ReadTime> {
         let mut held = self.held.borrow_mut();
         let Entry::Occupied(mut entry) = held.entry(key) else { unreachable!("only a held connection polls its hold") };
         if Instant::now() < entry.get().due {

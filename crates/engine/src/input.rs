@@ -42,7 +42,7 @@ impl Input {
     }
 
     fn set_unconsumed(&mut self, unconsumed: Range<usize>) {
-        // A block's size is `head_bytes_max` or the default, and the protocol machines' limits are u32.
+        // A block's size is the largest limit of a head or a trailer section, which `HeadLimits::out_of_range` bounds, or a default.
         let place = |at: usize| u32::try_from(at).expect("a block is smaller than 4 GiB");
         (self.start, self.end) = (place(unconsumed.start), place(unconsumed.end));
     }

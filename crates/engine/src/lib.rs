@@ -10,7 +10,7 @@
 //!   - `machine`: the protocol
 //! - `proxy_protocol`: addresses that a proxy reports at the start of a connection
 //! - `input`: bytes that were read and not yet parsed
-//! - `content`: the sources of response content
+//! - `content`: the sources of content that is sent
 //! - `recycle`: the one place where an exchange ends
 //! - `upstream`: connections to other servers, for handlers' calls
 //! - `worker`: state shared by a worker's connections: `blocks`, `timers`, `clock`, `hold`; `pools`: thread pools for

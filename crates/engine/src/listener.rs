@@ -101,9 +101,9 @@ impl ListenerPlan {
     }
 }
 
-/// Converts a configured limit to the protocol machine's integer type, saturating: a limit beyond that type is unreachable.
+/// Converts a configured limit to the protocol machine's integer type, saturating.
 fn clamp<T: TryFrom<usize> + Bounded>(limit: usize) -> T {
-    // Saturating is safe for a maximum: the machine stores no longer value than its type holds.
+    // `HeadLimits::out_of_range` refuses such limits, except that of a target, which is no longer than its head.
     T::try_from(limit).unwrap_or(T::MAX)
 }
 

@@ -4,7 +4,7 @@
 //! once over these traits; HTTP/1.1 is a machine with one open stream.
 //!
 //! - `protocol`: a server's machine, either HTTP/1.1 or HTTP/2 as the peer's first bytes or ALPN decide
-//! - `client`: a client's machine, either version
+//! - `client`: a client's machine: HTTP/1.1, HTTP/2 or FastCGI
 
 mod client;
 mod protocol;

@@ -6,7 +6,7 @@
 //! - `plan`: a listener's policies, ready to run, and the choice of one for a ClientHello; `tickets`: keys for the tickets of sessions
 //! - `handshake`: from a socket to a connection or a refusal; `session`: rustls's part of it; `write_secret`: keys for
 //!   alerts that rustls does not send
-//! - `redirect`: responses to requests in cleartext
+//! - `redirect`: responses to requests in cleartext; `secrets_log`: keys for a capture to be decrypted
 //! - `stream`: the transport; `records`: its records without I/O; `record`: seals or opens one record
 //! - `messages`: handshake messages after the handshake; `alert`: alerts, sent and received; `inbound`: the buffer for
 //!   incomplete records

@@ -349,9 +349,6 @@ impl Client {
         self.draining = true;
     }
 
-    /// Does nothing: HTTP/1 has no receive window.
-    pub fn release(&mut self, _stream: StreamId, _bytes: u32) {}
-
     /// Sends content, by reference if it is large. Takes all of `chunk`, or none of it while a protocol switch is
     /// pending (see [`Client::writable`]). Drops bytes beyond the end of a sized content, and bytes that the peer no
     /// longer reads.

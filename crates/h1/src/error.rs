@@ -35,7 +35,7 @@ pub enum ProtocolError {
     HostCount,
     /// A Host that is not `host[:port]`.
     HostValue,
-    /// A Content-Length that is not a number, or more than one (RFC 9112 §6.3).
+    /// A Content-Length that is not a number below 2^63, or more than one (RFC 9112 §6.3).
     ContentLength,
     /// A Transfer-Encoding that does not end in exactly one `chunked`, or that is sent in HTTP/1.0 (RFC 9112 §6.1).
     TransferEncoding,

@@ -226,9 +226,6 @@ impl Server {
         self.draining = true;
     }
 
-    /// Does nothing: HTTP/1 has no receive window.
-    pub fn release(&mut self, _stream: StreamId, _bytes: u32) {}
-
     /// Sends a 100 response if the client waits for it (RFC 9110 §10.1.1); otherwise does nothing.
     pub fn send_continue(&mut self, stream: StreamId, out: &mut WriteList) {
         if self.expects_continue && self.outbound == Outbound::Open && stream.0 == self.stream {

@@ -19,7 +19,7 @@ pub struct Budgets {
     /// read makes us buffer them all (CVE-2019-9512, CVE-2019-9515).
     pub answers: u32,
     /// Burst of frames that carry neither a head nor content: PING, SETTINGS, PRIORITY, PRIORITY_UPDATE,
-    /// WINDOW_UPDATE, RST_STREAM of an ended stream, unknown ones; 2000. Each head received gives 16 of them back,
+    /// WINDOW_UPDATE, RST_STREAM, unknown ones, and HEADERS of a stream that was reset; 2000. Each head received gives 16 of them back,
     /// each DATA frame sent 4.
     pub control: u32,
     /// Number of such frames that each second adds; 200.

@@ -234,8 +234,8 @@ impl Server {
         }
     }
 
-    /// Releases bytes of a body that its reader has consumed. They are announced to the peer in steps of half a
-    /// window. Bytes that are unread when the stream ends are released automatically.
+    /// Releases bytes of a body that its reader has consumed. They are announced to the peer in steps of a quarter
+    /// of the window, at most 128 KiB. Bytes that are unread when the stream ends are released automatically.
     pub fn release(&mut self, stream: StreamId, bytes: u32, out: &mut WriteList) {
         self.connection.release(stream.0, bytes, out);
     }

@@ -5,7 +5,7 @@
 //!                    │ HEADERS
 //!                    ▼
 //!   remote:  Open ──END_STREAM──► Done
-//!   local:   Owed ──head──► Sized │ Stream │ Tunnel ──END_STREAM──► Ended ──finish──► Finished
+//!   local:   HeadPending ──head──► Sized │ Stream │ Tunnel ──END_STREAM──► Ended ──finish──► Finished
 //!
 //!   open                = Open, not Ended          half-closed (remote) = Done, not Ended
 //!   half-closed (local) = Open, Ended or Finished  closed               = Done, Ended; or no longer in the table

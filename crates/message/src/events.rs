@@ -53,7 +53,7 @@ pub enum ServerEvent<F> {
     /// A request that is not served, because of a violation or a limit. One error response may be sent on its stream.
     Fault {
         /// The exchange to respond on: an open one, or one opened only for the error response. `None` if no response is possible: the
-        /// peer has closed the connection, or a response is already under way.
+        /// peer has closed the connection, its first bytes are of no known protocol, or a response is already under way.
         stream: Option<StreamId>,
         /// The reason.
         fault: F,

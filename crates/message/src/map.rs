@@ -25,7 +25,7 @@ const FIRST_MAX: u8 = u8::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ContentLengthError {
-    /// Not digits only, or above `u64::MAX`.
+    /// Not digits only, or 2^63 or more.
     Malformed,
     /// More than one field line, even if the numbers are equal.
     Repeated,

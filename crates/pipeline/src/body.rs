@@ -191,7 +191,8 @@ impl fmt::Debug for BodyPart {
     }
 }
 
-/// Bytes that a mailbox holds before the driver stops reading from the peer.
+/// Bytes that a mailbox holds before the driver stops reading from the peer. With several streams on the connection it reads on, and
+/// the stream's window bounds the mailbox.
 const MAILBOX_BYTES_MAX: usize = 64 * 1024;
 /// Frames that a mailbox holds. The byte limit is not enough: a frame of one byte may pin a whole read block.
 const MAILBOX_FRAMES_MAX: usize = 16;
@@ -281,8 +282,9 @@ impl Mailbox {
         self.0.borrow_mut().is_unsized = true;
     }
 
-    /// Appends a frame for the reader. The driver checks [`has_room`](Self::has_room) before it reads more, so it
-    /// exceeds the limits by at most one read block.
+    /// Appends a frame for the reader. With one stream on a connection the driver checks
+    /// [`has_room`](Self::has_room) before it reads more, so it exceeds the limits by at most one read block. With several, the
+    /// stream's flow-control window is the limit.
     pub fn push(&self, frame: Frame) {
         let mut mail = self.0.borrow_mut();
         if let Frame::Chunk(chunk) = &frame {

@@ -516,9 +516,9 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
                 }
             }
             Step::Respond(response) => match back(cx, plan) {
-                Some(link) => {
-                    let _within = link.marks.enter();
-                    link.handler.leave(cx, response)
+                Some(entry) => {
+                    let _within = entry.marks.enter();
+                    entry.handler.leave(cx, response)
                 }
                 None => {
                     if cx.is_measured() {
@@ -529,9 +529,9 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
                 }
             },
             Step::Fail(fault) => match back(cx, plan) {
-                Some(link) => {
-                    let _within = link.marks.enter();
-                    link.handler.failed(cx, fault)
+                Some(entry) => {
+                    let _within = entry.marks.enter();
+                    entry.handler.failed(cx, fault)
                 }
                 None => match recover(cx, fault) {
                     Ok(()) => Step::Next,
@@ -643,9 +643,9 @@ fn enter(cx: &mut Context, plan: &Plan, id: HandlerId) -> Result<Step, Fault> {
     flow.back.push(flow.entered.len() as u16);
     flow.entered.push(id);
     (flow.direction, flow.current) = (Direction::In, id);
-    let link = plan.entry(id);
-    let _within = link.marks.enter();
-    let step = link.handler.enter(cx);
+    let entry = plan.entry(id);
+    let _within = entry.marks.enter();
+    let step = entry.handler.enter(cx);
     settle(cx, &step);
     Ok(step)
 }

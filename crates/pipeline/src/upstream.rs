@@ -1,7 +1,7 @@
 //! Calls to other servers: a request and its response.
 //!
 //! ```text
-//! handler:  Upstream::begin ─► Call ─ request, body ─► send ─► poll_answer: Interim … Head ─► into_body
+//! handler:  Calls::take ─► Call ─ request, body ─► send ─► poll_answer: Interim … Head ─► into_body
 //!                                │                                  ▲
 //! engine:                     Carried ─ connects, writes, reads ────┘
 //! ```

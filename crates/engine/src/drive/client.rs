@@ -29,7 +29,7 @@ use super::line::{Flush, Intake, Line};
 use super::wake::ExchangeWake;
 use super::{COPIED_BELOW, OUTPUT_BYTES_MAX, ROUNDS_MAX, block_size_max, yield_turn};
 use crate::clock;
-use crate::hold::Read;
+use crate::hold::ReadTime;
 use crate::machine::{ClientEvent, ClientMachine, Streams as _};
 use crate::transport::Transport;
 use crate::upstream::{Link, LinkState, Peer, UpstreamPool, WaitingCall};
@@ -472,7 +472,7 @@ impl<T: Transport> ClientConnection<T> {
     /// Processes the bytes of a read now, unless the profiler delays them. With several streams it is not known yet which call the bytes
     /// respond to, so none are delayed.
     #[cold]
-    fn take_up(&mut self, read: Read, task: &Task<'_>) {
+    fn take_up(&mut self, read: ReadTime, task: &Task<'_>) {
         self.arrived = read.at;
         let stamp = self.calls.first().and_then(UpstreamCall::stamp).filter(|_| !self.machine.is_multiplexed());
         self.line.hold_back(read, stamp, task);

@@ -12,7 +12,7 @@ use progress::{Stamp, is_heard, stage};
 
 use crate::blocks::BlockSize;
 use crate::clock;
-use crate::hold::Read;
+use crate::hold::ReadTime;
 use crate::input::Input;
 use crate::timers::TimerKey;
 use crate::transport::{Received, Transport};
@@ -54,7 +54,7 @@ pub(super) enum Flush {
 pub(super) enum Intake {
     /// The input holds more bytes. `Some` while a profile runs: with the kernel's receive time, for
     /// [`Line::hold_back`].
-    Bytes(Option<Read>),
+    Bytes(Option<ReadTime>),
     /// There are none now, or there is no room for them.
     Nothing,
     /// The peer's end.
@@ -142,7 +142,7 @@ impl<T: Transport> Line<T> {
         match read {
             Poll::Ready(Ok(Received { bytes: bytes @ 1.., at })) => {
                 self.input.filled(bytes);
-                return Intake::Bytes(is_timed.then(|| Read::new(at)));
+                return Intake::Bytes(is_timed.then(|| ReadTime::new(at)));
             }
             // In all other cases the block goes back to the pool if it is empty: the next bytes may be long in coming.
             Poll::Ready(Ok(_)) => self.input.rest(),
@@ -182,7 +182,7 @@ impl<T: Transport> Line<T> {
     /// Checks with the profiler whether the bytes of `read` are to be processed later, as if the peer had sent them later. Returns whether they
     /// are; then the connection is woken when the time has come, and calls [`poll_hold`](Self::poll_hold).
     #[cold]
-    pub(super) fn hold_back(&mut self, read: Read, stamp: Option<Stamp>, task: &Task<'_>) -> bool {
+    pub(super) fn hold_back(&mut self, read: ReadTime, stamp: Option<Stamp>, task: &Task<'_>) -> bool {
         let pause = stamp.and_then(|stamp| progress::hold(stamp, read.at));
         // A pause too short for a timer is skipped, and the bytes are processed now.
         let is_held = pause.is_some_and(|pause| self.core.timers.holds.begin(self.timer, read, pause, task.waker()));
@@ -193,7 +193,7 @@ impl<T: Transport> Line<T> {
     /// Returns the read that the profiler delayed once its time has come. The profiler must then be queried again, because other
     /// connections may have been delayed further since.
     #[cold]
-    pub(super) fn poll_hold(&mut self, task: &mut Task<'_>) -> Poll<Read> {
+    pub(super) fn poll_hold(&mut self, task: &mut Task<'_>) -> Poll<ReadTime> {
         self.core.timers.holds.poll(self.timer, task)
     }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  Open ──the machine wants to close──► Lingering ──the peer's end, a byte limit, a deadline──► closed
+//!    ├──the peer's end, no exchange is open──► closed
 //!    ├──the peer's end──► HalfClosed ──the machine wants to close──► closed
 //!    └──our end of a tunnel──► WriteClosed ──the peer's end──► HalfClosed
 //! ```
@@ -103,12 +104,12 @@ enum DrainStep {
     LastExchange,
 }
 
-// The same over TLS, beside its boxed keys.
-#[cfg(test)]
-const _: () = assert!(size_of::<ServerConnection<crate::tls::TlsStream, crate::machine::Protocol>>() <= 264);
 // The memory of an idle connection, besides the runtime's own task header and registration.
 #[cfg(test)]
 const _: () = assert!(size_of::<ServerConnection<tokio::net::TcpStream, crate::machine::Protocol>>() <= 256);
+// The same over TLS, beside its boxed keys.
+#[cfg(test)]
+const _: () = assert!(size_of::<ServerConnection<crate::tls::TlsStream, crate::machine::Protocol>>() <= 264);
 
 impl<T: Transport, M: Machine> ServerConnection<T, M> {
     pub(crate) fn new(

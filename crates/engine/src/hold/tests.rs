@@ -15,7 +15,7 @@ fn keys() -> (TimerKey, TimerKey) {
 }
 
 /// Waits for the end of a hold. Returns its bytes and the time waited.
-async fn wait(holds: &Holds, key: TimerKey) -> (Read, Duration) {
+async fn wait(holds: &Holds, key: TimerKey) -> (ReadTime, Duration) {
     let began = Instant::now();
     let read = poll_fn(|task| holds.poll(key, task)).await;
     (read, began.elapsed())
@@ -27,8 +27,8 @@ fn a_held_read_resumes_when_it_is_due() {
         let holds = Rc::new(Holds::default());
         let (late, soon) = keys();
         // The later hold begins first, so the alarm must be set to an earlier time.
-        assert!(holds.begin(late, Read::new(1), 4 * PAUSE, Waker::noop()));
-        assert!(holds.begin(soon, Read::new(2), PAUSE, Waker::noop()));
+        assert!(holds.begin(late, ReadTime::new(1), 4 * PAUSE, Waker::noop()));
+        assert!(holds.begin(soon, ReadTime::new(2), PAUSE, Waker::noop()));
         let (soon, late) = (wait(&holds, soon), wait(&holds, late));
         let mut late = pin!(late);
         let (read, took) = tokio::select! {
@@ -49,9 +49,9 @@ fn a_removed_hold_wakes_no_task_and_its_key_is_reused() {
     on_a_worker(async {
         let holds = Rc::new(Holds::default());
         let key = keys().0;
-        assert!(holds.begin(key, Read::new(1), PAUSE, Waker::noop()));
+        assert!(holds.begin(key, ReadTime::new(1), PAUSE, Waker::noop()));
         holds.forget(key);
-        assert!(holds.begin(key, Read::new(2), 3 * PAUSE, Waker::noop()));
+        assert!(holds.begin(key, ReadTime::new(2), 3 * PAUSE, Waker::noop()));
         let (read, took) = wait(&holds, key).await;
         assert_eq!(read.at, 2);
         assert!(took + HOLD_MIN >= 3 * PAUSE, "not by the alarm of the removed hold: {took:?}");
@@ -63,8 +63,8 @@ fn holds_have_bounds() {
     on_a_worker(async {
         let holds = Rc::new(Holds::default());
         let key = keys().0;
-        assert!(!holds.begin(key, Read::new(1), HOLD_MIN / 2, Waker::noop()), "too short");
-        let mut read = Read::new(1);
+        assert!(!holds.begin(key, ReadTime::new(1), HOLD_MIN / 2, Waker::noop()), "too short");
+        let mut read = ReadTime::new(1);
         let began = Instant::now();
         // A profiler that delays the bytes without end.
         while holds.begin(key, read, 6 * PAUSE, Waker::noop()) {

@@ -256,7 +256,7 @@ impl Machine for Protocol {
         if let (Self::Http1(http1), Some(ServerEvent::Head { body, upgrade: true, .. })) = (&*self, &event)
             && http1.is_clear
             && http1.offer.protocols.http2_upgrade
-// RFC 7540 §3.2: a body would have to arrive whole before the switch; such a request stays with HTTP/1.1.
+            // RFC 7540 §3.2: a body would have to arrive whole before the switch; such a request stays with HTTP/1.1.
             && body.is_empty()
             && let Some(settings) = http1.settings_of_upgrade(head)
             && let Ok(server) = h2::Server::upgraded(Rc::clone(&http1.offer.http2), &settings, head)

@@ -1,12 +1,13 @@
 //! From a socket to a connection over TLS, or to a refusal: one task, which ends when the connection's own task begins.
 //!
 //! ```text
-//!  ClientHello ──► policy ──► certificate ──► rustls's handshake ──► its keys ──► Connection
+//!  ClientHello ──► policy ──► certificate ──► rustls's handshake ──► its keys ──► ServerConnection
 //!       │             │            │                 │
 //!       └─ plain HTTP └─ no match  └─ not found      └─ fault  ──► a response or an alert, then the close
 //! ```
 //! rustls's `Acceptor` parses the ClientHello first, since the configuration depends on it; then the rustls connection reads
-//! these bytes again, from our own buffer. The listener's head timeout covers the whole handshake.
+//! these bytes again, from our own buffer. The listener's head timeout covers the whole handshake; it
+//! starts again after a certificate was obtained from an authority, which may take [`OBTAIN_LIMIT`].
 //!
 //! A full TLS 1.3 handshake takes 180 µs of CPU time with an ECDSA P-256 certificate and 460 µs with RSA-2048, including
 //! the accept and a first request; longer RSA keys take a multiple. With an RSA key, a thread of the signature pool runs the

@@ -1,4 +1,4 @@
-//! A pool's connections, and which of them accept calls. No operation on a call visits all connections.
+//! A pool's connections, and which of them accept calls. The choice of a connection for a call does not visit all of them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use super::WaitingCall;
 
 /// State shared by a pool and one of its connections.
 pub(crate) struct Link {
-    /// `None` when the connection has closed.
+    /// `None` when the connection has closed, or counts for no limit.
     slot: Cell<Option<ConnectionSlot>>,
     /// It counts for a limit of connections.
     is_counted: Cell<bool>,
@@ -169,7 +169,7 @@ impl Links {
     pub(super) fn remove(&self, link: &Rc<Link>) {
         self.set(link, LinkState::Ending);
         drop(link.slot.take());
-        // The only walk over all links, once in a connection's life.
+        // A walk over all links, once in a connection's life.
         let is_other = |known: &Rc<Link>| !Rc::ptr_eq(known, link);
         self.all.borrow_mut().retain(is_other);
         self.ready.borrow_mut().retain(is_other);

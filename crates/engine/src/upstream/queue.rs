@@ -114,8 +114,8 @@ fn turn(pool: &UpstreamPool, alarm: &mut Alarm, task: &mut Task<'_>) {
         // Connections in progress will take the others.
         let lacks_connection = pool.waiting.len() > pool.gathered();
         let since = pool.waiting.since().filter(|_| lacks_connection);
-        // By `slot`, for the first connection over HTTP/2.
         let claimed = share.claim(since, task.waker());
+        // By `slot`, for the first connection over HTTP/2.
         let Some(slot) = claimed.or_else(|| since.and_then(|_| pool.slot())) else { break };
         // Without a call the slot is given back.
         if let Some(first) = pool.waiting.pop() {

@@ -18,7 +18,7 @@ use crate::outcome::{Ending, Outcome};
 use crate::route::{Generation, StateId};
 
 /// Pairs of status code and method that a worker counts apart for one server, handler and host. Further pairs share one
-/// whose labels are `_other`.
+/// with the code `_other` and the method `OTHER`.
 const CODES_MAX: usize = 256;
 /// Measured routes for which recycled storage keeps room.
 const KEPT_MAX: usize = 64;

@@ -31,7 +31,7 @@ impl Index {
         for (number, route) in routes.iter().enumerate() {
             index.add(number as u32, route);
         }
-        index.paths.entry();
+        index.paths.link();
         (routes.len() - index.others.len() >= ROUTES_MIN).then_some(index)
     }
 
@@ -203,7 +203,7 @@ impl Paths {
     }
 
     /// Sorts the keys, merges equal ones, and computes the parent of each.
-    fn entry(&mut self) {
+    fn link(&mut self) {
         // A stable sort: the routes of equal keys stay in ascending order.
         self.keys.sort_by(|one, other| one.text.cmp(&other.text));
         self.keys.dedup_by(|later, kept| {
@@ -288,7 +288,7 @@ mod tests {
         for (route, key) in keys.into_iter().enumerate() {
             table.add(key, route as u32);
         }
-        table.entry();
+        table.link();
         for (path, want) in [
             ("/a", &[0, 1, 6][..]),
             ("/", &[1]),

@@ -12,7 +12,7 @@ use super::deadlines::AwaitedAction;
 use super::exchange::Inbound;
 use super::{Phase, ServerConnection};
 use crate::clock;
-use crate::hold::Read;
+use crate::hold::ReadTime;
 use crate::machine::{Machine, ServerEvent};
 use crate::transport::Transport;
 
@@ -48,7 +48,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
 
     /// Processes the bytes of a read now, unless the profiler delays them.
     #[cold]
-    fn take_up(&mut self, read: Read, task: &Task<'_>) {
+    fn take_up(&mut self, read: ReadTime, task: &Task<'_>) {
         let at = read.at;
         if !self.line.hold_back(read, Some(self.stamp), task) {
             progress::arrived(&mut self.stamp, at);
