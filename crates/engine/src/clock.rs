@@ -1,8 +1,13 @@
 //! A worker's cached clock, so that a request needs no system call for the time. The clock is read:
-//! - when the reactor wakes, and after every 32 connection polls
+//! - when the worker begins, and when the reactor wakes
+//! - after every 32 polls of connections and of TLS handshakes
+//! - when the alarm of the worker's timers is due
 //! - when a call to an upstream fails
-//! - when a handler requests the exact time, as the access log does for each record
+//! - when a fault reaches the end of its routes, since the log shows its time
+//! - when a handler requests the exact time, as the access log and `trace` do for each record
 //! - at the end of each request whose duration the metrics measure
+//!
+//! Delays by the profiler (`hold`) are shorter than the cache's age, so that module reads the system's clock itself.
 //!
 //! A saturated runtime never parks, so reading only at wakeups would let the cached time become stale; the count of polls
 //! bounds its age.
