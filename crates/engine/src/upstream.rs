@@ -83,6 +83,8 @@ impl UpstreamPool {
         } else {
             Arc::clone(transport)
         };
+        // A head, or a trailer section, is parsed only when it is whole, so it must fit one block.
+        core.memory.blocks.grow(transport.head_bytes_max.max(transport.trailers_bytes_max) as usize);
         let is_http2 = transport.versions == Versions::Http2;
         let share = transport.connection_limits.as_ref().map(|limits| limits.join(address));
         // Over TLS the version is negotiated in the handshake.

@@ -64,6 +64,34 @@ fn a_response_of_many_header_lines() {
     assert_eq!(get(server.port(), "/").status, 502, "beyond the limit");
 }
 
+// Caddy, `max_response_header`: the bound of a response's head, which may be above that of requests.
+#[test]
+fn a_response_head_longer_than_a_request_may_have() {
+    let application = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = application.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for bytes in [33_000, 200_000, 600_000] {
+            let (mut stream, _) = application.accept().unwrap();
+            assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+            let value = "v".repeat(bytes);
+            let head = format!("HTTP/1.1 200 OK\r\nA: {value}\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi");
+            // The proxy may close before it has read all of a head beyond the limit.
+            let _ = stream.write_all(head.as_bytes());
+        }
+    });
+    let proxy = format!(
+        "reverse_proxy 127.0.0.1:{port} {{\n\t\ttransport http {{\n\t\t\tmax_response_header 512KiB\n\t\t}}\n\t}}"
+    );
+    let folder = Folder::with(&[("Caddyfile", &*format!("http://:0 {{\n\tbind 127.0.0.1\n\t{proxy}\n}}\n"))]);
+    let server = folder.start(&["run"]);
+    for bytes in [33_000, 200_000] {
+        let response = get(server.port(), "/");
+        let length = response.field("A").map(|value| value.len());
+        assert_eq!((response.status, &*response.body, length), (200, "hi", Some(bytes)));
+    }
+    assert_eq!(get(server.port(), "/").status, 502, "beyond the limit");
+}
+
 // Caddy, `round_robin`: each upstream in turn, whichever worker has the client's connection.
 #[test]
 fn each_in_turn() {
