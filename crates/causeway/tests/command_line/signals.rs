@@ -1,6 +1,6 @@
 //! The shutdown of a server, and its remains.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -102,6 +102,34 @@ fn a_load_that_blocks() {
     server.signal(Signal::INT);
     assert_eq!(server.status().code(), Some(2));
     assert!(!folder.path("pid").exists());
+}
+
+// RFC 9112 §8: the end of the connection delimits a response to HTTP/1.0, so a plain close would make a cut one look complete.
+#[test]
+fn a_cut_response_to_http_1_0_ends_with_a_reset() {
+    let application = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = application.local_addr().unwrap().port();
+    let folder = Folder::with(&[(
+        "Caddyfile",
+        &*format!(
+            "{{\n\tgrace_period 200ms\n}}\nhttp://:0 {{\n\tbind 127.0.0.1\n\treverse_proxy 127.0.0.1:{port}\n}}\n"
+        ),
+    )]);
+    let server = folder.start(&["run"]);
+    let mut client = connect(server.port());
+    client.write_all(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n").unwrap();
+    let (mut upstream, _) = application.accept().unwrap();
+    upstream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n").unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\nhello") {
+        let mut bytes = [0; 512];
+        let read = client.read(&mut bytes).unwrap();
+        answer.extend_from_slice(&bytes[..read]);
+    }
+    server.signal(Signal::TERM);
+    let end = client.read(&mut [0; 16]);
+    assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(server.status().code(), Some(0));
 }
 
 #[test]

@@ -541,6 +541,10 @@ impl<T: Transport, M: Machine> Future for ServerConnection<T, M> {
 
 impl<T: Transport, M: Machine> Drop for ServerConnection<T, M> {
     fn drop(&mut self) {
+        // RFC 9112 §8: otherwise the recipient takes the content for complete.
+        if !self.machine.is_multiplexed() && self.exchanges.iter().any(Exchange::is_open_until_close) {
+            self.line.transport.reset_on_close();
+        }
         for mut exchange in self.exchanges.drain(..) {
             if exchange.ending == Ending::Complete {
                 exchange.ending = if self.ending == Ending::Complete { Ending::PeerGone } else { self.ending };

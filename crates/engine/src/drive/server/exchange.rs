@@ -164,9 +164,7 @@ impl Exchange {
             PumpOutcome::Panicked => Ending::Panicked,
         };
         // RFC 9112 §8: the last chunk is missing. A reset would also drop the chunks that the kernel still holds.
-        let is_chunked =
-            !self.is_tunnel && !self.sending.has_length() && self.cx.original().version() == Version::Http11;
-        self.needs_reset = !is_chunked;
+        self.needs_reset = !self.is_chunked();
         if self.ending == Ending::Complete {
             self.ending = ending;
         }
@@ -175,6 +173,17 @@ impl Exchange {
     /// Returns whether content is there, or may be.
     pub(crate) fn has_content(&self) -> bool {
         self.sending.has_content()
+    }
+
+    /// Returns whether the response is under way, and has no end but that of the connection (RFC 9112 §6.3).
+    pub(super) fn is_open_until_close(&self) -> bool {
+        let is_http10 = self.cx.original().version() == Version::Http10;
+        self.sending.is_open() && !self.is_tunnel && !self.sending.has_length() && is_http10
+    }
+
+    /// Returns whether a missing last chunk shows that the response is not complete.
+    fn is_chunked(&self) -> bool {
+        !self.is_tunnel && !self.sending.has_length() && self.cx.original().version() == Version::Http11
     }
 
     /// Returns whether there is content that its stream accepts, so that only room in the output is missing.
