@@ -68,7 +68,7 @@ impl LogFile {
     }
 
     pub(crate) fn configure(&mut self, spec: FileSpec) {
-        let is_new_roll = spec.roll != self.spec.roll;
+        let is_new_roll = spec.roll != self.spec.roll || spec.file_mode() != self.spec.file_mode();
         self.spec = spec;
         if is_new_roll {
             let FileSpec { roll, path, .. } = &self.spec;

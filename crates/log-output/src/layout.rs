@@ -1,6 +1,7 @@
 //! Times in Go's notation for layouts, as configurations write them: `2006-01-02T15:04:05.000Z07:00`.
 
 use std::io::{self, Write as _};
+use std::ops::RangeInclusive;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
@@ -66,12 +67,52 @@ impl TimeLayout {
         }
     }
 
+    /// Returns whether [`write`](Self::write) may have written this text.
+    pub(crate) fn is_written(&self, text: &str) -> bool {
+        is_written(&self.pieces, text.as_bytes())
+    }
+
     /// Returns a time as text; otherwise as [`write`](Self::write).
     pub fn text(&self, time: SystemTime) -> String {
         let mut out = Vec::new();
         self.write(time, &mut out);
         // All pieces are UTF-8.
         String::from_utf8_lossy(&out).into_owned()
+    }
+}
+
+/// Returns whether `text` begins with these pieces and has no more. Numbers count by their digits: a 13th month is one too.
+fn is_written(pieces: &[Piece], text: &[u8]) -> bool {
+    match pieces {
+        [] => text.is_empty(),
+        [Piece::Text(piece), rest @ ..] => {
+            text.strip_prefix(piece.as_bytes()).is_some_and(|text| is_written(rest, text))
+        }
+        [Piece::Part(part), rest @ ..] => {
+            let (lengths, may_have): (RangeInclusive<usize>, fn(&u8) -> bool) = match part {
+                LayoutPart::MonthName | LayoutPart::WeekdayName => (3..=9, u8::is_ascii_alphabetic),
+                LayoutPart::MonthShort | LayoutPart::WeekdayShort => (3..=3, u8::is_ascii_alphabetic),
+                LayoutPart::Year => (4..=4, u8::is_ascii_digit),
+                LayoutPart::YearShort | LayoutPart::Hour => (2..=2, u8::is_ascii_digit),
+                LayoutPart::Month(_)
+                | LayoutPart::Day(_)
+                | LayoutPart::Hour12(_)
+                | LayoutPart::Minute(_)
+                | LayoutPart::Second(_) => (1..=2, |byte| matches!(byte, b'0'..=b'9' | b' ')),
+                LayoutPart::YearDay(_) => (1..=3, |byte| matches!(byte, b'0'..=b'9' | b' ')),
+                LayoutPart::HalfUpper | LayoutPart::HalfLower => (2..=2, u8::is_ascii_alphabetic),
+                LayoutPart::ZoneName => (1..=6, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-')),
+                LayoutPart::Offset(_) => (1..=9, |byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b':' | b'Z')),
+                LayoutPart::Fraction(_, digits, zeros) => {
+                    let least = if *zeros == Zeros::Cut { 0 } else { digits + 1 };
+                    (least..=digits + 1, |byte| matches!(byte, b'0'..=b'9' | b'.' | b','))
+                }
+            };
+            lengths.rev().any(|length| {
+                text.split_at_checked(length)
+                    .is_some_and(|(part, text)| part.iter().all(may_have) && is_written(rest, text))
+            })
+        }
     }
 }
 
@@ -189,8 +230,11 @@ mod tests {
             ("-07:00 -07:00:00 -07 Z0700", "+00:00 +00:00:00 +00 Z"),
         ] {
             let mut out = Vec::new();
-            TimeLayout::new(layout, Zone::Utc).write(time, &mut out);
+            let compiled = TimeLayout::new(layout, Zone::Utc);
+            compiled.write(time, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), want, "{layout}");
+            assert!(compiled.is_written(want), "{layout}");
+            assert!(!compiled.is_written(&format!("{want}-size")), "{layout}");
         }
     }
 

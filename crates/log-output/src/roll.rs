@@ -61,12 +61,33 @@ pub(crate) enum Cause {
     Time,
 }
 
+/// The layout of the time in the names of rolled files.
+#[derive(Debug, Clone)]
+struct StampLayout(TimeLayout);
+
+impl StampLayout {
+    fn of(spec: &RollSpec) -> Self {
+        // The operator's layout may contain a `/`.
+        let layout = spec.stamp.as_deref().unwrap_or(STAMP).replace('/', "-");
+        Self(TimeLayout::new(&layout, spec.zone))
+    }
+
+    /// Returns whether a name's part between the stem and the extension is one that [`Roller::rename`] writes.
+    fn is_rolled(&self, part: &str) -> bool {
+        // Earlier versions wrote no cause.
+        let uncaused = ["-size", "-time"].iter().find_map(|cause| part.strip_suffix(cause)).unwrap_or(part);
+        let unnumbered =
+            uncaused.rsplit_once('-').filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()));
+        self.0.is_written(uncaused) || unnumbered.is_some_and(|(stamp, _)| self.0.is_written(stamp))
+    }
+}
+
 /// The schedule of a file, and the thread that compresses and removes rolled files.
 pub(crate) struct Roller {
     spec: RollSpec,
     path: PathBuf,
     mode: u32,
-    stamp: TimeLayout,
+    stamp: StampLayout,
     /// The next time at which the file is rolled.
     next: Option<SystemTime>,
     /// Wakes the thread. Its queue holds one request, which covers all files that were rolled before it.
@@ -75,7 +96,7 @@ pub(crate) struct Roller {
 
 impl Roller {
     pub(crate) fn new(spec: RollSpec, path: PathBuf, mode: u32) -> Self {
-        let stamp = TimeLayout::new(spec.stamp.as_deref().unwrap_or(STAMP), spec.zone);
+        let stamp = StampLayout::of(&spec);
         let next = next(&spec, SystemTime::now());
         Self { spec, path, mode, stamp, next, sweeper: None }
     }
@@ -97,14 +118,11 @@ impl Roller {
     /// Renames the file to `NAME-TIME-CAUSE.EXT`, and lets the thread compress it.
     pub(crate) fn rename(&mut self, cause: Cause) -> io::Result<()> {
         let (stem, extension) = parts(&self.path);
-        let mut stamp = Vec::new();
-        self.stamp.write(SystemTime::now(), &mut stamp);
+        let stamp = self.stamp.0.text(SystemTime::now());
         let cause = match cause {
             Cause::Size => "size",
             Cause::Time => "time",
         };
-        // The operator's layout may contain a `/`.
-        let stamp = String::from_utf8_lossy(&stamp).replace('/', "-");
         let mut name = format!("{stem}-{stamp}-{cause}{extension}");
         let mut number = 1;
         while ["", ENDINGS[0], ENDINGS[1]]
@@ -166,7 +184,7 @@ fn parts(path: &Path) -> (String, String) {
 
 /// Compresses rolled files, and removes those beyond the number and the age to keep.
 fn sweep(path: &Path, mode: u32, spec: &RollSpec) {
-    let mut rolled = rolled(path);
+    let mut rolled = rolled(path, &StampLayout::of(spec));
     // The newest first.
     rolled.sort_by(|one, two| two.cmp(one));
     let oldest = SystemTime::now().checked_sub(spec.keep_for);
@@ -183,17 +201,14 @@ fn sweep(path: &Path, mode: u32, spec: &RollSpec) {
     }
 }
 
-/// Returns the rolled files of `path`, each with the time of its last line.
-fn rolled(path: &Path) -> Vec<(SystemTime, PathBuf)> {
+/// Returns the rolled files of `path`, each with the time of its last line. Another log's file may begin with the same stem.
+fn rolled(path: &Path, stamp: &StampLayout) -> Vec<(SystemTime, PathBuf)> {
     let (stem, extension) = parts(path);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_rolled = |name: &str| {
         let rest = name.strip_prefix(&stem).and_then(|rest| rest.strip_prefix('-'))?;
         let rest = ENDINGS.iter().find_map(|ending| rest.strip_suffix(ending)).unwrap_or(rest);
-        let rest = rest.strip_suffix(&extension)?;
-        // The cause ends the names that this version writes; files of earlier versions have none, but their time has a fixed form.
-        let is_old = rest.len() >= STAMP.len() && rest.as_bytes()[10] == b'T';
-        (is_old || rest.ends_with("-size") || rest.ends_with("-time")).then_some(())
+        stamp.is_rolled(rest.strip_suffix(&extension)?).then_some(())
     };
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     entries
@@ -252,6 +267,30 @@ mod tests {
             compression: Compression::None,
             zone: Zone::Utc,
             stamp: None,
+        }
+    }
+
+    // Two logs may have names of which one begins with the other: the rolling of one must not remove the other's files.
+    #[test]
+    fn names_of_rolled_files() {
+        let time = "2026-11-29T20-15-03.123";
+        for (stamp, part, want) in [
+            (None, &*format!("{time}-size"), true),
+            (None, &format!("{time}-time"), true),
+            (None, &format!("{time}-12-size"), true),
+            (None, time, true),
+            (None, &format!("{time}-3"), true),
+            (None, "page-size", false),
+            (None, "response-time", false),
+            (None, &format!("errors-{time}-size"), false),
+            (None, &format!("{time}-errors"), false),
+            (None, "2026-11-29T20-15-03-size", false),
+            (Some("20060102/150405"), "20261129-201503-size", true),
+            (Some("20060102/150405"), "20261129-201503-1-size", true),
+            (Some("20060102/150405"), &format!("{time}-size"), false),
+        ] {
+            let spec = RollSpec { stamp: stamp.map(str::to_owned), ..spec(None, &[], &[]) };
+            assert_eq!(StampLayout::of(&spec).is_rolled(part), want, "{stamp:?} {part}");
         }
     }
 
