@@ -316,14 +316,16 @@ fn a_body_after_an_upstream_that_cannot_be_reached() {
          \thandle /retries {\n\t\treverse_proxy 127.0.0.1:1 127.0.0.1:2 {\n\t\t\tlb_retries 3\n\t\t}\n\t}\n\
          \thandle /none {\n\t\treverse_proxy 127.0.0.1:1\n\t}\n\
          \thandle /fastcgi {\n\t\treverse_proxy 127.0.0.1:1 {\n\t\t\ttransport fastcgi\n\t\t}\n\t}\n\
+         \thandle /root {\n\t\treverse_proxy 127.0.0.1:1 {\n\t\t\ttransport fastcgi {\n\t\t\t\troot /none/here\n\
+         \t\t\t\tresolve_root_symlink\n\t\t\t}\n\t\t}\n\t}\n\
          \thandle /taken {\n\t\treverse_proxy {http.request.local} {\n\t\t\trewrite /second\n\t\t\t@ok status 200\n\
          \t\t\thandle_response @ok {\n\t\t\t\trewrite /second\n\t\t\t\treverse_proxy {http.request.local}\n\t\t\t}\n\t\t}\n\t}\n\
-         \thandle_errors {\n\t\t@fallback path /fallback /retries /fastcgi\n\t\thandle @fallback {\n\t\t\trewrite /second\n\
+         \thandle_errors {\n\t\t@fallback path /fallback /retries /fastcgi /root\n\t\thandle @fallback {\n\t\t\trewrite /second\n\
          \t\t\treverse_proxy {http.request.local}\n\t\t}\n\t}\n}\n",
     )]);
     let server = folder.start(&["run"]);
     let body = "0123456789".repeat(10_000);
-    for path in ["/fallback", "/retries"] {
+    for path in ["/fallback", "/retries", "/root"] {
         let answer = send_body(server.port(), &format!("POST {path}"), &["Host: localhost"], &body);
         assert_eq!((answer.status, answer.body.len()), (200, body.len()), "{path}");
     }

@@ -59,17 +59,19 @@ impl Carriage {
         !matches!(self, Self::HttpGrpc(_))
     }
 
-    /// Converts a request to its wire form. The call contains the head, which this may change; returns the content to
-    /// send.
+    /// Converts a request to its wire form. The call contains the head, which this may change.
+    ///
+    /// # Errors
+    /// The request cannot be sent in this form. `content` is unchanged then.
     pub(super) fn wrap(
         &self,
         cx: &mut Context,
         call: &Call,
-        content: Body,
+        content: &mut Body,
         place: &AddressPool,
-    ) -> Result<Body, Fault> {
+    ) -> Result<(), Fault> {
         match self {
-            Self::Http => Ok(content),
+            Self::Http => Ok(()),
             Self::HttpGrpc(options) => httpgrpc::ask::wrap(cx, call, content, place, *options),
             Self::FastCgi(fastcgi) => fastcgi.wrap(cx, call, content),
         }

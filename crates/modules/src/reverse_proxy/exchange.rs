@@ -240,15 +240,14 @@ fn begin(
         // `header_up` has removed it.
         switch = Switch::None;
     }
-    let (content, replay) = match take_content(cx, plan, switch, content) {
+    let (mut content, replay) = match take_content(cx, plan, switch, content) {
         Ok(taken) => taken,
         Err(fault) => return Step::Fail(fault),
     };
     let has_content = !matches!(content, Body::Empty);
-    let content = match plan.carriage.wrap(cx, &call, content, &place) {
-        Ok(content) => content,
-        Err(fault) => return Step::Fail(fault),
-    };
+    if let Err(fault) = plan.carriage.wrap(cx, &call, &mut content, &place) {
+        return fail(cx, replay.map_or(Content::Back(content), Content::Kept), fault);
+    }
     tracing::debug!(dial = %place.address.name, "selected upstream");
     call.send(content, &**upstream);
     let began = cx.worker().now();

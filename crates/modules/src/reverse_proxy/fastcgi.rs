@@ -106,12 +106,16 @@ impl FastCgi {
     }
 
     /// Encodes the request's variables into the call, and returns the content to send.
-    pub(super) fn wrap(&self, cx: &mut Context, call: &Call, content: Body) -> Result<Body, Fault> {
-        let content = if has_content(call.request().method()) { content } else { Body::Empty };
+    pub(super) fn wrap(&self, cx: &mut Context, call: &Call, content: &mut Body) -> Result<(), Fault> {
+        let has_content = has_content(call.request().method());
         // `prepare` has read content of unknown length; content that a retry repeats has its length again.
-        let bytes = content.len().ok_or_else(|| whole::no_length(whole::UNSIZED_BYTES_MAX))?;
+        let bytes = if has_content { content.len() } else { Some(0) };
+        let bytes = bytes.ok_or_else(|| whole::no_length(whole::UNSIZED_BYTES_MAX))?;
         variables::put(self, cx, call, bytes)?;
-        Ok(content)
+        if !has_content {
+            *content = Body::Empty;
+        }
+        Ok(())
     }
 }
 

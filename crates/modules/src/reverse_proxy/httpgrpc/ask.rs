@@ -24,10 +24,10 @@ const USER_AGENT: FieldValue<'static> = FieldValue::from_static("grpc-causeway")
 pub(in super::super) fn wrap(
     cx: &mut Context,
     call: &Call,
-    content: Body,
+    content: &mut Body,
     place: &AddressPool,
     options: HttpGrpcOptions,
-) -> Result<Body, Fault> {
+) -> Result<(), Fault> {
     let known = match &content {
         Body::Tunnel(_) => return Err(no_tunnel()),
         content => content.len(),
@@ -50,37 +50,40 @@ pub(in super::super) fn wrap(
         call.request_mut().copy_from(&head);
         fill(cx, call, place, options, UNARY_PATH, now)?;
         let decoder = cx.generation().state(options.decoders).lend();
-        let gathering = Gathering::new(content, head, decoder, cx.worker());
-        return Ok(Body::Stream(Box::new(gathering)));
+        let gathering = Gathering::new(std::mem::take(content), head, decoder, cx.worker());
+        *content = Body::Stream(Box::new(gathering));
+        return Ok(());
     };
     let head = encoded(cx, call, |head, out, _| encode_request(head, bytes, out))?;
     fill(cx, call, place, options, UNARY_PATH, now)?;
-    Ok(match content {
+    *content = match std::mem::take(content) {
         Body::Incoming(content) => Body::Parts(VecDeque::from([BodyPart::Chunk(head), BodyPart::Incoming(content)])),
         Body::Empty => Body::Chunk(head),
         // The exchange passes only incoming or empty content.
         other => return Err(unspeakable(&other)),
-    })
+    };
+    Ok(())
 }
 
 fn stream(
     cx: &mut Context,
     call: &Call,
-    content: Body,
+    content: &mut Body,
     place: &AddressPool,
     options: HttpGrpcOptions,
-) -> Result<Body, Fault> {
+) -> Result<(), Fault> {
     let head = encoded(cx, call, |head, out, scratch| encode_request_head(head, scratch, out))?;
     let now = cx.worker().now();
     fill(cx, call, place, options, STREAM_PATH, now)?;
-    let content: Option<Box<dyn BodyStream>> = match content {
+    let framed: Option<Box<dyn BodyStream>> = match std::mem::take(content) {
         Body::Incoming(content) => Some(Box::new(content)),
         Body::Stream(content) => Some(content),
         Body::Empty => None,
         other => return Err(unspeakable(&other)),
     };
-    let content = content.map(|content| BodyPart::Stream(Box::new(FramedContent::new(content))));
-    Ok(Body::Parts([BodyPart::Chunk(head)].into_iter().chain(content).collect()))
+    let framed = framed.map(|content| BodyPart::Stream(Box::new(FramedContent::new(content))));
+    *content = Body::Parts([BodyPart::Chunk(head)].into_iter().chain(framed).collect());
+    Ok(())
 }
 
 #[cold]
