@@ -311,7 +311,7 @@ impl CacheRules {
         if refreshes.get() == REFRESHES_MAX {
             return;
         }
-        let FetchTurn::Fetch(guard) = self.tiers.store.take_turn(key, now) else { return };
+        let Some(guard) = self.tiers.store.try_fetch(key, now) else { return };
         let repeated = cx.repeat(|head| {
             head.set_method(Method::Get);
             // The client's conditions and directives are answered by the stale response.

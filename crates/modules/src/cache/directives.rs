@@ -82,7 +82,6 @@ pub(super) struct RequestDirectives {
     pub(super) min_fresh: Option<u64>,
     /// `Some(SECONDS_MAX)` without a number: any staleness.
     pub(super) max_stale: Option<u64>,
-    pub(super) stale_if_error: Option<u64>,
 }
 
 impl RequestDirectives {
@@ -108,8 +107,6 @@ impl RequestDirectives {
                 read.min_fresh = Some(seconds(value).max(read.min_fresh.unwrap_or(0)));
             } else if is("max-stale") {
                 lower(&mut read.max_stale, if value.is_empty() { SECONDS_MAX } else { seconds(value) });
-            } else if is("stale-if-error") {
-                lower(&mut read.stale_if_error, seconds(value));
             }
         }
         read

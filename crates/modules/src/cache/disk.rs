@@ -84,9 +84,10 @@ pub(super) struct Disk {
 struct DiskState {
     index: Index,
     writes: VecDeque<Arc<PendingWrite>>,
-    /// Files to remove. Each was in the index, so there are no more of them than files.
+    /// Files to remove. Each was in the index, but for one that was given up while it was written; so there are hardly more of them than
+    /// files.
     removals: Vec<FileId>,
-    /// The response whose file the thread is writing; `None` also after the response was removed.
+    /// The response whose file the thread is writing; `None` also after the write was given up.
     in_progress: Option<Arc<PendingWrite>>,
     is_over: bool,
     /// The thread is doing work that it took from here.
@@ -367,12 +368,17 @@ impl Disk {
         file.write_all(&head)?;
         file.write_all(stored.body.as_slice())?;
         drop(file);
-        let mut state = self.state();
-        // With the lock: a removal either finds the file in the index, or has given up the write.
-        if state.in_progress.take().is_none() {
+        if self.state().in_progress.is_none() {
             return Ok(());
         }
+        // Without the lock, which workers take.
         fs::rename(&self.temporary, self.folder.join(id.name()))?;
+        let mut state = self.state();
+        // A removal either finds the file in the index, or has given up the write.
+        if state.in_progress.take().is_none() {
+            state.removals.push(*id);
+            return Ok(());
+        }
         state.index.insert(*id, bytes);
         let removed = state.index.shrink(self.bytes_max, self.files_max);
         state.removals.extend(removed);

@@ -31,8 +31,8 @@ const SLOT_BYTES: usize = 160;
 const VARIANTS_MAX: usize = 64;
 /// How long the requests of a key do not wait for each other after a response that was not storable.
 const COALESCING_PAUSE: Duration = Duration::from_secs(10);
-/// A store holds back this share of its memory from responses that are still being received.
-const RECEIVING_SHARE: usize = 4;
+/// Responses that are being received may have `bytes_max / RECEIVING_DIVISOR` bytes, beside the stored ones.
+const RECEIVING_DIVISOR: usize = 4;
 
 /// The stored responses of a process, in memory.
 #[derive(Debug)]
@@ -327,7 +327,7 @@ impl Receiving {
     pub(super) fn grow(&mut self, bytes: usize) -> bool {
         let before = self.store.receiving.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;
-        before + bytes <= self.store.bytes_max / RECEIVING_SHARE
+        before + bytes <= self.store.bytes_max / RECEIVING_DIVISOR
     }
 }
 

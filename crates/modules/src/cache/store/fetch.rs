@@ -34,7 +34,7 @@ impl Store {
     /// Decides whether a request of this key fetches, or waits for one that does.
     pub(in crate::cache) fn take_turn(self: &Arc<Self>, key: CacheKey<'_>, now: Instant) -> FetchTurn {
         let mut shard = self.shard(key.hash);
-        if shard.slot_mut(key).is_some_and(|slot| slot.coalescing_paused_until.is_some_and(|until| now < until)) {
+        if shard.is_coalescing_paused(key, now) {
             return FetchTurn::Alone;
         }
         if let Some(fetch) = shard.fetches.get_mut(&key.hash) {
@@ -53,6 +53,16 @@ impl Store {
         }
         shard.fetches.insert(key.hash, FetchUnderWay::default());
         FetchTurn::Fetch(FetchGuard { store: Arc::clone(self), hash: key.hash })
+    }
+
+    /// Begins a fetch for which no request waits yet. `None` if one is under way, or if requests of this key do not wait for each other.
+    pub(in crate::cache) fn try_fetch(self: &Arc<Self>, key: CacheKey<'_>, now: Instant) -> Option<FetchGuard> {
+        let mut shard = self.shard(key.hash);
+        if shard.is_coalescing_paused(key, now) || shard.fetches.contains_key(&key.hash) {
+            return None;
+        }
+        shard.fetches.insert(key.hash, FetchUnderWay::default());
+        Some(FetchGuard { store: Arc::clone(self), hash: key.hash })
     }
 
     /// Records that the head of the response to the fetch of this key has arrived, and that it is storable.

@@ -107,6 +107,11 @@ impl Shard {
         (*slot.key == *key.text).then_some(slot)
     }
 
+    /// Returns whether the requests of a key do not wait for each other, after a response that was not storable.
+    pub(super) fn is_coalescing_paused(&mut self, key: CacheKey<'_>, now: Instant) -> bool {
+        self.slot_mut(key).is_some_and(|slot| slot.coalescing_paused_until.is_some_and(|until| now < until))
+    }
+
     pub(super) fn slot_or_insert(&mut self, key: CacheKey<'_>, bytes: usize, total: &AtomicUsize) -> &mut Slot {
         let known = self.places.get(&key.hash).copied();
         if let Some(at) = known

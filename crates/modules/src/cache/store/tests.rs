@@ -173,6 +173,8 @@ fn one_fetches_and_others_wait() {
     let FetchTurn::Fetch(guard) = store.take_turn(key, now) else { panic!("the first one fetches") };
     let FetchTurn::Wait(mut waiting) = store.take_turn(key, now) else { panic!("the second one waits") };
     assert!(matches!(store.take_turn(store.key(b"other"), now), FetchTurn::Fetch(_)), "another key");
+    assert!(store.try_fetch(key, now).is_none());
+    assert!(store.try_fetch(store.key(b"other"), now).is_some(), "its fetch has ended");
     let mut task = Task::from_waker(Waker::noop());
     let poll = |waiting: &mut Receiver<()>, task: &mut Task<'_>| std::pin::Pin::new(waiting).poll(task).is_ready();
     assert!(!poll(&mut waiting, &mut task));
