@@ -28,7 +28,7 @@ use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Build, BuildError, Context, Fault, Response, StateId, Step};
 use serde::Deserialize;
 
-use super::disk::{DiskLookup, not_seen};
+use super::disk::{DiskLookup, not_opened};
 use super::locate::FilePath;
 use super::{FileServerPlan, answer, failed, missing};
 use crate::conditional;
@@ -264,7 +264,7 @@ fn make(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath, turn: Tur
         let browse = ours.browse.as_ref()?;
         let listing = Listing::read(place.path(), &place.names(&ours), browse, &asked);
         let made = listing.map(|listing| (render(&listing, &asked, browse), listing.modified));
-        Some(made.map_err(|error| not_seen(place.path(), &error)))
+        Some(made.map_err(|error| not_opened(place.path(), &error)))
     });
     let Ok(job) = job else { return Step::Fail(Fault::busy()) };
     let site = Arc::clone(site);
@@ -306,7 +306,7 @@ fn by_template(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath, as
         let listing = Listing::read(place.path(), &place.names(&ours), browse, &asked);
         let template = custom::read_template(&browse.template.as_ref()?.file);
         let read = listing.map(|listing| (ListingFacts::new(listing, asked), template));
-        Some(read.map_err(|error| not_seen(place.path(), &error)))
+        Some(read.map_err(|error| not_opened(place.path(), &error)))
     });
     let Ok(job) = job else { return Step::Fail(Fault::busy()) };
     let site = Arc::clone(site);

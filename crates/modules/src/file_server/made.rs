@@ -5,9 +5,7 @@
 //! all workers.
 //!
 //! ```text
-//! None ──first request──► UnderWay ──job──► Ready, or Useless if it is not smaller
-//!  ▲                          └──no free place in the queue──┐
-//!  └─────────────────────────────────────────────────────────┘
+//! None ──first request, and a free place in the queue──► UnderWay ──job──► Ready, or Useless if it is not smaller
 //! ```
 
 use std::cell::{Cell, OnceCell};
