@@ -156,7 +156,7 @@ pub(crate) trait DotFields: Send + Sync {
     fn invoke(&self, name: &str) -> Value;
 }
 
-/// Responds with a page by a template, which is not the response of another handler. `text` is the template, or why there is none; `root`
+/// Responds with the output of a template that is not another handler's response, such as a page for listings. `text` is the template, or why there is none; `root`
 /// is the folder of files that it reads.
 pub(crate) fn page(
     cx: &mut Context,

@@ -107,6 +107,11 @@ pub(super) fn by_layouts(layouts: &[&str], text: &str, zone: &TimeZone) -> Optio
     layouts.iter().find_map(|layout| parse::parsed(layout, text, zone).ok()).map(Value::from)
 }
 
+/// Reads a text that has the form of a layout, as Go's `time.Parse`: a time without a zone is in UTC.
+pub(super) fn timestamp(layout: &str, text: &str) -> Result<Timestamp, String> {
+    parse::parsed(layout, text, &TimeZone::UTC).map(|time| time.at.timestamp())
+}
+
 fn text(value: &Value) -> String {
     String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned()
 }

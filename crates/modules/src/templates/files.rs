@@ -68,7 +68,7 @@ impl TemplateFolder {
         Ok(Value::Object(Rc::new(FileInfo { name, metadata })))
     }
 
-    /// Returns the names in a folder, in their order; Go's are in the order of the file system.
+    /// Returns the names in a folder, sorted; Go's are in the order of the file system.
     pub(super) fn list(&self, name: &[u8], call: &mut Call<'_>) -> Result<Value, FunctionError> {
         let (_, metadata) = self.open(name)?;
         if !metadata.is_dir() {

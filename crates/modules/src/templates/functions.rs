@@ -9,6 +9,7 @@ use causeway_go_template::{
     Budget, Call, ExecutionLimits, FunctionError, Functions, STEPS_DEFAULT, Signature, TemplateSet, Type, Value,
 };
 use causeway_message::StatusCode;
+use jiff::Timestamp;
 
 use super::data::Dot;
 use super::files::TemplateFolder;
@@ -304,12 +305,12 @@ fn humanize(_: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Val
             let size = data.parse().map_err(|error| format!("humanize: size cannot be parsed: '{data}': {error}"))?;
             Ok(size_text(size).into())
         }
-        ("time", None) => {
-            let parsed = time::OffsetDateTime::parse(&data, &time::format_description::well_known::Rfc2822);
-            let then = parsed.map_err(|error| format!("humanize: time cannot be parsed: '{data}': {error}"))?;
-            Ok(distance((time::OffsetDateTime::now_utc() - then).whole_seconds()).into())
+        ("time", layout) => {
+            // Caddy's default is Go's RFC1123Z.
+            let layout = layout.unwrap_or("Mon, 02 Jan 2006 15:04:05 -0700");
+            let then = dates::timestamp(layout, &data).map_err(|error| format!("humanize: {error}"))?;
+            Ok(distance(Timestamp::now().as_second() - then.as_second()).into())
         }
-        ("time", Some(_)) => Err("humanize: layouts of times are not built into this version (docs/refused.md)".into()),
         _ => Err(format!("humanize: found '{form}', expected size or time").into()),
     }
 }

@@ -95,6 +95,10 @@ fn values_and_functions() {
             "{{stripHTML \"<a title='x>y'>z</a> 1 > 0\"}} {{pathEscape \"a b/c\"}} {{humanize \"size\" \"2048000\"}}",
             "z 1 > 0 a%20b%2Fc 2.0 MB",
         ),
+        (
+            "{{humanize \"time:2006Jan02\" \"1970May05\"}}, {{humanize \"time\" \"Mon, 02 Jan 1950 15:04:05 -0700\"}}",
+            "a long while ago, a long while ago",
+        ),
         ("{{maybe \"unknown\" 1 2}}|{{env \"CAUSEWAY_NO_SUCH_VARIABLE\"}}|{{env \"\"}}", "||"),
         ("{{ph \"file./etc/passwd\"}}|{{.Cookie \"none\"}}|", "||"),
         (
@@ -182,7 +186,7 @@ fn failures() {
         ("{{splitFrontMatter \"---\\na: [\\n---\\n\"}}", 500),
         ("{{range 1000000000}}x{{end}}", 500),
         ("{{define \"r\"}}{{template \"r\"}}{{end}}{{template \"r\"}}", 500),
-        ("{{humanize \"time:2006\" \"2020\"}}", 500),
+        ("{{humanize \"time:2006\" \"May\"}}", 500),
         ("{{genCA \"name\" 365}}", 500),
         ("{{unixEpoch 5}}", 500),
     ] {
