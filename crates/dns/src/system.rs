@@ -18,7 +18,7 @@ const ATTEMPTS_MAX: u32 = 5;
 pub(crate) struct Settings {
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) search: Vec<String>,
-    /// A name with as many dots is first queried as it is.
+    /// A name with at least this many dots is first queried as it is.
     pub(crate) ndots: usize,
     /// How long a server may take to answer over one transport.
     pub(crate) timeout: Duration,

@@ -6,7 +6,7 @@
 pub enum FastCgiError {
     /// A record of another version of the protocol (§3.3).
     Version,
-    /// A record of a type that only a web server sends (§8).
+    /// A record of a type that only a web server sends, or of an unknown type in a request (§8).
     RecordType,
     /// A record of a request that is not open (§3.3).
     RequestId,

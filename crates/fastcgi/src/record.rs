@@ -35,7 +35,7 @@ pub(crate) enum RecordKind {
     Stdout,
     Stderr,
     EndRequest,
-    /// A management record, or one of an unknown type: its content is skipped (§4).
+    /// A management record, of any type that is not a stream's: its content is skipped (§4).
     Skipped,
 }
 

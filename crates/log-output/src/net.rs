@@ -1,4 +1,5 @@
-//! A collector of logs, over a socket. The thread of the output connects, so that no request waits for the collector.
+//! A collector of logs, over a socket. After the first connection, which reports a mistake to the load that opens it, the
+//! thread of the output connects, so that no request waits for the collector.
 
 use std::fmt;
 use std::io::{self, Write as _};

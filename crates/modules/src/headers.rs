@@ -142,6 +142,7 @@ impl Handler for Headers {
         Step::Next
     }
 
+    // Caddy: deferred operations apply to the response of their own chain, not to the response of an error route.
     fn leave(&self, cx: &mut Context, answer: Response) -> Step {
         if let Some(response) = &self.response
             && response.deferred
@@ -151,11 +152,6 @@ impl Handler for Headers {
             return Step::Fail(fault);
         }
         Step::Respond(answer)
-    }
-
-    // Caddy: deferred operations apply to the response of their own chain, not to the response of an error route.
-    fn failed(&self, _cx: &mut Context, fault: Fault) -> Step {
-        Step::Fail(fault)
     }
 }
 

@@ -28,7 +28,7 @@
 //! - `field_name`: field names as Caddy shows them
 //! - `glob`, `pattern`, `regexp`, `rendered`: patterns and strings shared by the modules above
 //!
-//! This crate never sees a socket. Only the matcher `protocol`, whose subject it is, reads the protocol version.
+//! This crate never sees a socket. No module branches on the protocol version, except the matcher `protocol`; others only show it.
 
 mod accept_encoding;
 pub mod access_log;

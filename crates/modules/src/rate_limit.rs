@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_message::{NameRef, StatusCode};
+use causeway_message::{StatusCode, names};
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, LogLimit, RoutesId, Step, Template, UNIX_PEER};
@@ -25,8 +25,6 @@ use zone::{Limit, Zone};
 
 /// Names the zone whose limit a refused request exceeds.
 const EXCEEDED: &str = "http.rate_limit.exceeded.name";
-
-const RETRY_AFTER: NameRef<'static> = NameRef::Other("Retry-After");
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -209,7 +207,7 @@ impl RateLimit {
         }
         // RFC 9110 §10.2.3: whole seconds, rounded up.
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        cx.response_mut().fields_mut().insert_number(RETRY_AFTER, seconds);
+        cx.response_mut().fields_mut().insert_number(names::RETRY_AFTER, seconds);
         cx.set_variable_text(self.exceeded, limit.name.as_bytes());
         if let Some(left_out) = limit.log.admit() {
             let key = self.log_key.then(|| cx.rendered(&limit.key, |_, key| String::from_utf8_lossy(key).into_owned()));

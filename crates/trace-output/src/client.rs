@@ -49,7 +49,7 @@ pub(crate) struct CollectorClient {
 
 impl CollectorClient {
     /// # Errors
-    /// A file of certificates cannot be used, or a header is none.
+    /// The endpoint, a file of certificates, or a header is not valid.
     pub(crate) fn new(settings: &ExportSettings) -> Result<Self, SettingError> {
         let builder = match tls(settings)? {
             Some(config) => HttpsConnectorBuilder::new().with_tls_config(config),

@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 /// Most passwords in the cache (Caddy's number). When it is full, about a tenth is evicted, at random.
 const ENTRIES_MAX: usize = 1000;
 
-/// The account's number and the password.
+/// The length of the name, the name, and the password.
 #[derive(Clone, PartialEq, Eq)]
 struct Key(Zeroizing<Vec<u8>>);
 

@@ -81,7 +81,7 @@ impl HealthChecks {
 pub(super) struct PassiveChecks {
     /// How long a failure counts; `None` counts none.
     fail_duration: Option<Duration>,
-    /// An upstream with as many failures gets no requests.
+    /// An upstream with this many failures gets no requests.
     pub(super) failures_max: u32,
     /// The bound of requests in progress for upstreams without a bound of their own.
     pub(super) requests_max: Option<u32>,

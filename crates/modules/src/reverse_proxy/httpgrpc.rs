@@ -132,7 +132,7 @@ struct UpstreamSourceConfig {
 pub(super) fn named(value: &Value, build: &mut Build<'_>) -> Result<Vec<UpstreamConfig>, BuildError> {
     build.at("dynamic_upstreams", |build| {
         let mut backends = Vec::new();
-        // A stack instead of recursion: the nesting is not bounded. Reversed, so that the order is kept.
+        // The sources within `multi` in place of it. Reversed, so that the order is kept.
         let mut sources = vec![build.parse::<UpstreamSourceConfig>(value)?];
         while let Some(source) = sources.pop() {
             let UpstreamSourceConfig { source, name, port, sources: more } = source;

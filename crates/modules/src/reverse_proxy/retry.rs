@@ -1,8 +1,8 @@
 //! Retries: `lb_retries`, `lb_try_duration`, `lb_try_interval` and `lb_retry_match`.
 //!
 //! A retry selects an upstream again. It is safe if the failed attempt sent nothing, and then any request is retried, with its body. After
-//! that the upstream may have acted on the request: only a GET is retried, or a request that `lb_retry_match` allows; and a body only if it was kept
-//! ([`Replay`]). A condition of `lb_retry_match` may also be about the response ([`Condition::is_of_response`]).
+//! that the upstream may have acted on the request: only a request that `lb_retry_match` allows is retried, or without it a GET; and a body only if
+//! it was kept ([`Replay`]). A condition of `lb_retry_match` may also be about the response ([`Condition::is_of_response`]).
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -231,7 +231,7 @@ fn network_proxy(text: &str, build: &Build<'_>) -> Result<NetworkProxy, BuildErr
     Ok(NetworkProxy { protocol, address, credentials })
 }
 
-/// Hides the credentials of a URL that lacks a scheme; an error hides those of any other.
+/// Hides the credentials of a URL without a scheme; the error message itself hides those of a URL with one.
 fn without_credentials(url: &str) -> Cow<'_, str> {
     match url.rsplit_once('@') {
         Some((_, host)) if !url.contains("://") => format!("…@{host}").into(),
