@@ -68,16 +68,17 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    /// Makes a client that trusts the certificates in the PEM files `roots`, or the system's roots if there are none. Blocks on disk for
-    /// some milliseconds.
+    /// Makes a client that trusts the certificates in the PEM files `roots`, or the system's roots if there are none. It connects through
+    /// the [proxy of the environment](ProxyChoice::environment). Blocks on disk for some milliseconds.
     ///
     /// # Errors
     /// If the roots cannot be read.
     pub fn new(roots: &[PathBuf]) -> Result<Self, HttpError> {
-        Self::through(&ProxyChoice::Direct, roots)
+        Self::through(&ProxyChoice::environment(), roots)
     }
 
-    /// As [`new`](Self::new), with the choice of a proxy. Only for `https` URLs: a proxy gets no other request than to connect.
+    /// As [`new`](Self::new), with this choice of a proxy. A chosen proxy is only for `https` URLs: it gets no other request than to
+    /// connect.
     ///
     /// # Errors
     /// If the roots cannot be read.
@@ -94,7 +95,7 @@ impl HttpClient {
         if let Some(identity) = identity {
             config.client_auth_cert_resolver = Arc::new(Presented(identity));
         }
-        Ok(Self::over(config, Connector::new(&ProxyChoice::Direct)?))
+        Ok(Self::over(config, Connector::new(&ProxyChoice::environment())?))
     }
 
     /// Makes a client that trusts these servers, and sends and verifies the name `server_name` instead of the host of each URL. Blocks on disk
@@ -118,7 +119,7 @@ impl HttpClient {
             }
         };
         let builder = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http();
-        let connector = Connector::new(&ProxyChoice::Direct)?;
+        let connector = Connector::new(&ProxyChoice::environment())?;
         Ok(Self::with(match server_name {
             None => builder.enable_http1().wrap_connector(connector),
             Some(name) => {

@@ -16,6 +16,8 @@ use crate::{AcmeError, Issuer};
 
 /// How long a directory is valid: authorities seldom change it.
 const DIRECTORY_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long an authority that did not respond is not queried: otherwise each of thousands of names would wait for its time limit.
+const SILENT_PAUSE: Duration = Duration::from_secs(10 * 60);
 /// Bounds of `Retry-After`, and the time until the next query without it (RFC 9773 §4.3).
 const AGAIN_MIN: Duration = Duration::from_secs(60);
 const AGAIN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -35,8 +37,15 @@ pub struct RenewalAdvice {
 /// Queries authorities for advice, one query at a time.
 #[derive(Default)]
 pub struct RenewalAdvisor {
-    /// By the directory's URL.
-    authorities: Mutex<HashMap<String, AuthorityAdvice>>,
+    known: Mutex<KnownAuthorities>,
+}
+
+/// Both maps have the directories' URLs as keys.
+#[derive(Default)]
+struct KnownAuthorities {
+    authorities: HashMap<String, AuthorityAdvice>,
+    /// When a query got no response.
+    silent: HashMap<String, Instant>,
 }
 
 struct AuthorityAdvice {
@@ -67,15 +76,30 @@ struct RenewalDirectory {
 }
 
 impl RenewalAdvisor {
-    /// Returns the authority's advice for a certificate that it has issued; `None` if it gives none.
+    /// Returns the authority's advice for a certificate that it has issued; `None` if it gives none, or did not respond to another query
+    /// within the last minutes.
     ///
     /// # Errors
     /// The authority did not answer, or its answer is malformed.
     pub async fn ask(&self, issuer: &Issuer, leaf: &CertificateDer<'_>) -> Result<Option<RenewalAdvice>, AcmeError> {
-        let mut authorities = self.authorities.lock().await;
+        let mut known = self.known.lock().await;
+        if known.silent.get(&issuer.directory).is_some_and(|since| since.elapsed() < SILENT_PAUSE) {
+            return Ok(None);
+        }
+        let advice = known.query(issuer, leaf).await;
+        if matches!(advice, Err(AcmeError::Http(_))) {
+            known.silent.insert(issuer.directory.clone(), Instant::now());
+        }
+        advice
+    }
+}
+
+impl KnownAuthorities {
+    async fn query(&mut self, issuer: &Issuer, leaf: &CertificateDer<'_>) -> Result<Option<RenewalAdvice>, AcmeError> {
+        let authorities = &mut self.authorities;
         let known = authorities.get(&issuer.directory).filter(|known| known.read_at.elapsed() < DIRECTORY_LIFETIME);
         if known.is_none() {
-            let client = HttpClient::new(&issuer.roots)?;
+            let client = HttpClient::through(&issuer.proxy, &issuer.roots)?;
             let response = accepted(client.send(HttpRequest::get(&issuer.directory)).await?)?;
             let RenewalDirectory { renewal_info: url } = parsed(&response)?;
             let read = AuthorityAdvice { client, url, read_at: Instant::now() };
@@ -151,7 +175,10 @@ mod tests {
         let url = Some(format!("{}/info", double.url));
         let issuer = Issuer { directory: format!("{}/dir", double.url), ..Issuer::default() };
         advisor.ask(&Issuer { directory: format!("{}/dir", double.url), ..Issuer::default() }, leaf).await.unwrap_err();
-        advisor.authorities.lock().await.get_mut(&issuer.directory).unwrap().url = url;
+        let mut known = advisor.known.lock().await;
+        known.authorities.get_mut(&issuer.directory).unwrap().url = url;
+        known.silent.clear();
+        drop(known);
         let advice = advisor.ask(&issuer, leaf).await.map_err(|error| error.to_string());
         (advice, double.lines())
     }
@@ -201,6 +228,16 @@ mod tests {
             let error = advice.unwrap_err();
             assert!(error.contains(want), "{error}");
         }
+    }
+
+    // Thousands of names must not wait one after another for an authority that does not respond.
+    #[tokio::test]
+    async fn a_silent_authority_is_queried_once() {
+        let double = Double::new(&[]).await;
+        let issuer = Issuer { directory: double.url.clone(), ..Issuer::default() };
+        let advisor = RenewalAdvisor::default();
+        advisor.ask(&issuer, &leaf()).await.unwrap_err();
+        assert_eq!(advisor.ask(&issuer, &leaf()).await.unwrap(), None);
     }
 
     // An authority without `renewalInfo`, or a certificate without the authority's key identifier: no advice, no error.

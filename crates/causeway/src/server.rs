@@ -288,6 +288,8 @@ impl Server {
                 }
             }
         };
+        // Their callers get `LoadError::Stopping` now, not after the drain.
+        drop(deferred);
         self.end(done).await;
     }
 
@@ -341,6 +343,7 @@ impl Server {
             match command {
                 Command::Read(path, reply) => drop(reply.send(self.read(&path))),
                 Command::Resolve(path, reply) => drop(reply.send(self.resolve(&path))),
+                Command::Authority(id, reply) => drop(reply.send(self.custody.authority(id).await)),
                 Command::Certificates(reply) => drop(reply.send(self.certificates())),
                 Command::Follows(reply) => drop(reply.send(self.follows.clone())),
                 command => {

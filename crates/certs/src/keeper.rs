@@ -497,23 +497,32 @@ impl Keeper {
         managed.chain(public).cloned().collect()
     }
 
-    /// Makes room for one more name on demand: at `max` or more, drops one and its certificate. Storage still has the certificate.
-    pub fn make_room_on_demand(&self, max: usize) {
+    /// Makes room for one more name on demand: drops names and their certificates until there are fewer than `max`. Storage still has the
+    /// certificates. Returns the dropped names.
+    pub fn make_room_on_demand(&self, max: usize) -> Vec<String> {
         let mut kept = self.kept();
-        let local = kept.held.iter().filter(|(managed, _)| managed.on_demand).count();
-        let public = kept.public.values().filter(|state| state.public.on_demand).count();
-        if local + public < max {
-            return;
-        }
-        let old = if local >= public {
-            let oldest = kept.held.iter().position(|(managed, _)| managed.on_demand);
-            oldest.map(|index| kept.held.remove(index).1)
-        } else {
-            let name = kept.public.values().find(|state| state.public.on_demand).map(|state| state.public.name.clone());
-            name.and_then(|name| kept.public.remove(&name)?.issued).map(|issued| issued.certificate)
-        };
-        if let Some(old) = old {
-            self.store.swap(Some(&old), None);
+        let mut dropped = Vec::new();
+        loop {
+            let local = kept.held.iter().filter(|(managed, _)| managed.on_demand).count();
+            let public = kept.public.values().filter(|state| state.public.on_demand).count();
+            if local + public == 0 || local + public < max {
+                return dropped;
+            }
+            let old = if local >= public {
+                let oldest = kept.held.iter().position(|(managed, _)| managed.on_demand);
+                oldest.map(|index| kept.held.remove(index)).map(|(managed, old)| (managed.name, Some(old)))
+            } else {
+                let name =
+                    kept.public.values().find(|state| state.public.on_demand).map(|state| state.public.name.clone());
+                name.and_then(|name| {
+                    Some((name.clone(), kept.public.remove(&name)?.issued.map(|issued| issued.certificate)))
+                })
+            };
+            let Some((name, certificate)) = old else { return dropped };
+            if let Some(certificate) = certificate {
+                self.store.swap(Some(&certificate), None);
+            }
+            dropped.push(name);
         }
     }
 

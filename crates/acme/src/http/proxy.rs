@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -22,13 +22,22 @@ pub enum ProxyChoice {
     Proxy(NetworkProxy),
 }
 
+impl ProxyChoice {
+    /// Returns the choice of the environment of this process.
+    pub fn environment() -> Self {
+        // It does not change.
+        static ENVIRONMENT: LazyLock<ProxyEnvironment> = LazyLock::new(ProxyEnvironment::read);
+        Self::Environment(ENVIRONMENT.clone())
+    }
+}
+
 /// The proxies of the environment: `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, in upper or lower case.
 #[derive(Clone)]
 pub struct ProxyEnvironment(Arc<Matcher>);
 
 impl ProxyEnvironment {
     /// Reads the variables.
-    pub fn read() -> Self {
+    pub(super) fn read() -> Self {
         Self(Arc::new(Matcher::from_env()))
     }
 
@@ -50,7 +59,9 @@ impl ProxyEnvironment {
             let (user, password) = text.split_once(':')?;
             proxy.credentials = Some((user.to_owned(), password.to_owned()));
         }
-        Some(proxy)
+        // An HTTP proxy gets no other request than to connect, and most refuse that for port 80.
+        let is_reachable = proxy.kind == ProxyKind::Socks5 || to.scheme_str() != Some("http");
+        is_reachable.then_some(proxy)
     }
 }
 
@@ -231,6 +242,8 @@ mod tests {
             ("https://localhost:14000/dir", false),
             ("https://127.0.0.1/dir", false),
             ("https://[::1]/dir", false),
+            // Most HTTP proxies refuse a tunnel to port 80.
+            ("http://ocsp.example/", false),
         ] {
             let found = environment.proxy(&url.parse().unwrap());
             let want: Option<NetworkProxy> = is_proxied.then(|| "http://ann:p%40@p.example:3128".parse().unwrap());
@@ -239,6 +252,7 @@ mod tests {
         let socks = ProxyEnvironment(Arc::new(Matcher::builder().all("socks5h://ann:pass@p.example").build()));
         let want = "socks5://ann:pass@p.example:1080".parse().ok();
         assert_eq!(socks.proxy(&"https://ca.example".parse().unwrap()), want);
+        assert_eq!(socks.proxy(&"http://ocsp.example".parse().unwrap()), want);
     }
 
     #[test]

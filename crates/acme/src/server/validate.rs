@@ -22,7 +22,7 @@ use super::{ChallengeKind, Ports};
 use crate::challenge::server_name;
 use crate::dns::{Resolvers, absolute};
 use crate::http::any_certificate::AnyCertificate;
-use crate::http::{HttpClient, HttpError, HttpRequest, StatusCode};
+use crate::http::{HttpClient, HttpError, HttpRequest, ProxyChoice, StatusCode};
 
 /// Concurrent validations of the process.
 const CONCURRENT_MAX: usize = 64;
@@ -72,10 +72,10 @@ impl Validation {
         let port = if self.ports.http == 80 { String::new() } else { format!(":{}", self.ports.http) };
         let mut url = format!("http://{host}{port}/.well-known/acme-challenge/{}", self.token);
         // Reading the system's roots, which a redirect to HTTPS needs, blocks on disk.
-        let client = tokio::task::spawn_blocking(|| HttpClient::new(&[])).await;
+        let client = tokio::task::spawn_blocking(|| HttpClient::through(&ProxyChoice::Direct, &[])).await;
         let client = client.map_err(|error| Problem::internal(&error))?.map_err(|error| Problem::internal(&error))?;
         let client = client.limit(PATIENCE).body_bytes_max(ANSWER_BYTES_MAX);
-        for _ in 0..REDIRECTS_MAX {
+        for _ in 0..=REDIRECTS_MAX {
             let response = client.send(HttpRequest::get(&*url)).await;
             let response = response.map_err(|error: HttpError| connection(format!("{url}: {error}")))?;
             if let Some(target) = response.redirect(&url) {
@@ -136,7 +136,7 @@ impl Validation {
             return wrong("the server did not select the protocol acme-tls/1");
         }
         let Some([leaf]) = session.peer_certificates() else {
-            return wrong("found several certificates, expected one");
+            return wrong("found none or several certificates, expected one");
         };
         let Ok((_, leaf)) = X509Certificate::from_der(leaf) else { return wrong("the certificate cannot be read") };
         let names = leaf.subject_alternative_name().ok().flatten();

@@ -1,10 +1,10 @@
 //! Public issuers by the configuration: their accounts, proxies, DNS providers and challenges.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use causeway_acme::challenge::{self, AuthoritiesOf};
-use causeway_acme::http::{NetworkProxy, ProxyChoice, ProxyEnvironment};
+use causeway_acme::http::{NetworkProxy, ProxyChoice};
 use causeway_acme::{
     AccountKey, ChainPreference, DnsChallenge, DnsProvider, ExternalAccount, Issuer, LETS_ENCRYPT,
     LETS_ENCRYPT_STAGING, PROPAGATION_TIMEOUT, PublicIssuer, Timing, ZeroSslIssuer,
@@ -141,7 +141,7 @@ fn account_key(written: &plan::AcmeIssuer) -> Result<Option<AccountKey>, String>
 /// The text that is no proxy's URL, without the credentials in it.
 fn proxy(written: &plan::AcmeIssuer) -> Result<ProxyChoice, String> {
     Ok(match &written.proxy {
-        ProxySetting::Environment => environment_proxy(),
+        ProxySetting::Environment => ProxyChoice::environment(),
         ProxySetting::Direct => ProxyChoice::Direct,
         ProxySetting::Url(plan::Secret(url)) => {
             ProxyChoice::Proxy(url.parse().map_err(|_| match url.rsplit_once('@') {
@@ -150,13 +150,6 @@ fn proxy(written: &plan::AcmeIssuer) -> Result<ProxyChoice, String> {
             })?)
         }
     })
-}
-
-/// The proxy that the environment has for requests to other servers.
-pub(super) fn environment_proxy() -> ProxyChoice {
-    // The environment of a process does not change.
-    static ENVIRONMENT: LazyLock<ProxyEnvironment> = LazyLock::new(ProxyEnvironment::read);
-    ProxyChoice::Environment(ENVIRONMENT.clone())
 }
 
 fn dns_provider(written: &plan::DnsProvider) -> Result<DnsProvider, BuildError> {

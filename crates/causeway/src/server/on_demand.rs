@@ -253,7 +253,7 @@ async fn is_allowed(shared: &Shared, name: &str) -> bool {
     let answer = permission.ask(name).await;
     // Without an answer there is a message about that already.
     if answer == Some(false) {
-        tracing::info!("{name}: no certificate: {} does not allow it", permission.endpoint);
+        tracing::info!("{name}: no certificate: {} does not allow it", without_secrets(&permission.endpoint));
     }
     answer.unwrap_or(false)
 }
@@ -261,7 +261,9 @@ async fn is_allowed(shared: &Shared, name: &str) -> bool {
 impl Shared {
     async fn sign(&self, name: &str, signed: SignedName, failures: usize) -> Result<Arc<Certificate>, String> {
         let keeper = Arc::clone(&self.keeper);
-        self.keeper.make_room_on_demand(self.names_max);
+        for dropped in self.keeper.make_room_on_demand(self.names_max) {
+            self.renewals.end(&dropped);
+        }
         match signed {
             SignedName::Local(written) => {
                 let managed = managed(&written, true, &self.storages);

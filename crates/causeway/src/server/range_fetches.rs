@@ -12,7 +12,6 @@ use ipnet::IpNet;
 use tokio::task::AbortHandle;
 
 use super::blocking::blocking;
-use super::issuers::environment_proxy;
 
 /// The shortest pause between two fetches, so that a unit forgotten in `interval` does not flood a server.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
@@ -86,7 +85,7 @@ async fn repeat(fetch: RangeFetch) {
 async fn fetch_all(fetch: &RangeFetch) -> Result<Vec<IpNet>, (&str, RangeFetchError)> {
     let urls = fetch.ranges.urls();
     // The system's roots are read again each time, so that renewed ones are used.
-    let client = blocking(|| HttpClient::through(&environment_proxy(), &[])).await;
+    let client = blocking(|| HttpClient::new(&[])).await;
     let client = client.map_err(RangeFetchError::Broken).and_then(|client| client.map_err(RangeFetchError::Exchange));
     let client = client.map_err(|fault| (&*urls[0], fault))?;
     let client = client.limit(fetch.timeout.unwrap_or(LIMIT)).body_bytes_max(BODY_BYTES_MAX);

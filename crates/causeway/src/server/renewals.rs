@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use causeway_acme::{PublicIssuer, RenewalAdvisor};
 use causeway_certs::{Certificate, IssuedCertificate, Keeper};
 use tokio::sync::{Notify, Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::blocking::locked;
 use super::on_demand::Permission;
@@ -52,7 +52,13 @@ pub(super) struct Renewals {
     advisor: Arc<RenewalAdvisor>,
     events: Arc<CertificateEvents>,
     /// `None` after [`stop`](Self::stop).
-    tasks: Arc<Mutex<Option<JoinSet<()>>>>,
+    tasks: Arc<Mutex<Option<Tasks>>>,
+}
+
+#[derive(Default)]
+struct Tasks {
+    all: JoinSet<()>,
+    by_name: HashMap<String, AbortHandle>,
 }
 
 /// The state of a name without a fresh certificate.
@@ -80,12 +86,13 @@ impl Renewals {
             attempts: Arc::default(),
             advisor: Arc::default(),
             events: Arc::default(),
-            tasks: Arc::new(Mutex::new(Some(JoinSet::new()))),
+            tasks: Arc::new(Mutex::new(Some(Tasks::default()))),
         }
     }
 
     /// Starts the task of a name: obtains a certificate when it has none or a due one. For a name on demand, `permission` is checked
-    /// before each renewal, and the task ends when the certificate was not used. Does nothing after [`stop`](Self::stop).
+    /// before each renewal, and the task ends when the certificate was not used. Does nothing if the name has a task, and after
+    /// [`stop`](Self::stop).
     pub(super) fn start(&self, order: Order, permission: Option<Permission>) {
         // Without `tasks`: a task that held its own set would never be dropped.
         let task = Task {
@@ -97,11 +104,27 @@ impl Renewals {
             advisor: self.advisor.clone(),
             events: self.events.clone(),
         };
-        if let Some(tasks) = &mut *locked(&self.tasks) {
+        if let Some(Tasks { all, by_name }) = &mut *locked(&self.tasks) {
+            let mut has_ended = false;
             // Collects the tasks that have ended, so that names on demand do not accumulate them.
-            while tasks.try_join_next().is_some() {}
-            tasks.spawn(task.run());
+            while all.try_join_next().is_some() {
+                has_ended = true;
+            }
+            if has_ended {
+                by_name.retain(|_, task| !task.is_finished());
+            }
+            let name = task.order.public().name.clone();
+            // Also a name that left memory and came back within a sleep.
+            by_name.entry(name).or_insert_with(|| all.spawn(task.run()));
         }
+    }
+
+    /// Aborts the task of a name that has left memory.
+    pub(super) fn end(&self, name: &str) {
+        if let Some(task) = locked(&self.tasks).as_mut().and_then(|tasks| tasks.by_name.remove(name)) {
+            task.abort();
+        }
+        locked(&self.attempts).remove(name);
     }
 
     pub(super) fn events(&self) -> &Arc<CertificateEvents> {
@@ -208,8 +231,8 @@ impl Task {
         }
     }
 
-    /// How long the certificate needs no renewal, and its authority no question. Zero: it is due, or there is none. `is_advised`: the
-    /// authority's advice counts.
+    /// Returns the time until the next action: a renewal, or a query for renewal information. Zero: the certificate is due, or there is
+    /// none. `is_advised`: the authority's advice counts.
     async fn until_due(&self, advice: &mut Option<Advice>, is_advised: bool) -> Duration {
         let (now, name) = (SystemTime::now(), &self.order.public().name);
         let (Some(issued), Some(due)) = (self.keeper.issued(name), self.keeper.renew_at(name)) else {
@@ -223,7 +246,10 @@ impl Task {
         // Only while the certificate is fresh: a due one is renewed anyhow.
         let is_known = |advice: &Advice| Arc::ptr_eq(&advice.leaf, &issued.certificate) && now < advice.ask_at;
         if !left(due).is_zero() && !advice.as_ref().is_some_and(is_known) {
-            *advice = Some(self.ask(&issued, now).await);
+            // A certificate that becomes due meanwhile is renewed at once.
+            let asked = tokio::time::timeout(left(due), self.ask(&issued, now)).await;
+            let unanswered = Advice { leaf: Arc::clone(&issued.certificate), at: None, ask_at: now + ASK_AGAIN };
+            *advice = Some(asked.unwrap_or(unanswered));
         }
         match advice {
             Some(advice) if Arc::ptr_eq(&advice.leaf, &issued.certificate) => {
@@ -305,6 +331,7 @@ mod tests {
     use causeway_config::plan::{self, PublicName};
 
     use super::super::order::tests::storages;
+    use super::super::storage::Storages;
     use super::*;
 
     // RFC 8555 §6.6: a client that is limited waits. Without a time, and beyond a week, the usual pauses count.
@@ -318,11 +345,8 @@ mod tests {
         assert_eq!(pause_until(3, Some(now - Duration::from_secs(60)), now), pause(3));
     }
 
-    // Nearly all tasks of 10 000 names sleep: they hold their order and a timer. Without the boxes a task holds some KiB.
-    #[test]
-    fn a_sleeping_task_is_small() {
-        const BYTES_MAX: usize = 1536;
-        let name = PublicName {
+    fn name() -> PublicName {
+        PublicName {
             name: "a.example".to_owned(),
             issuers: Vec::new(),
             fallback: None,
@@ -330,8 +354,10 @@ mod tests {
             key: plan::KeyKind::P256,
             ocsp: plan::OcspStapling::default(),
             storage: None,
-        };
-        let storages = storages();
+        }
+    }
+
+    fn keeper(storages: &Storages) -> Arc<Keeper> {
         let plan = causeway_certs::CertificatePlan {
             storage: storages.usual().clone(),
             authorities: Vec::new(),
@@ -342,9 +368,41 @@ mod tests {
             public: Vec::new(),
             look_every: Duration::from_secs(600),
         };
-        let keeper = Arc::new(Keeper::open(plan, None, SystemTime::now()).unwrap());
+        Arc::new(Keeper::open(plan, None, SystemTime::now()).unwrap())
+    }
+
+    // A client that lets names leave memory and come back must not start a task with each handshake.
+    #[tokio::test]
+    async fn a_name_has_one_task() {
+        let storages = storages();
+        let renewals = Renewals::new(&keeper(&storages));
+        let count = || locked(&renewals.tasks).as_ref().map_or(0, |tasks| tasks.all.len());
+        let start = || renewals.start(Order::new(&name(), KeyKind::P256, true, &storages), None);
+        start();
+        start();
+        assert_eq!(count(), 1);
+        renewals.end("a.example");
+        while count() > 0 {
+            tokio::task::yield_now().await;
+            if let Some(tasks) = locked(&renewals.tasks).as_mut() {
+                while tasks.all.try_join_next().is_some() {}
+            }
+        }
+        start();
+        assert_eq!(count(), 1, "a new one");
+        renewals.stop();
+        start();
+        assert_eq!(count(), 0);
+    }
+
+    // Nearly all tasks of 10 000 names sleep: they hold their order and a timer. Without the boxes a task holds some KiB.
+    #[test]
+    fn a_sleeping_task_is_small() {
+        const BYTES_MAX: usize = 1536;
+        let storages = storages();
+        let keeper = keeper(&storages);
         let task = Task {
-            order: Order::new(&name, KeyKind::P256, false, &storages),
+            order: Order::new(&name(), KeyKind::P256, false, &storages),
             permission: None,
             keeper,
             slots: Arc::new(Semaphore::new(CONCURRENT_MAX)),

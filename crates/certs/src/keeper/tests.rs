@@ -386,7 +386,10 @@ fn names_on_demand_are_bounded() {
     };
     for number in 0..4 {
         for kind in ["public", "local"] {
-            keeper.make_room_on_demand(3);
+            let before = keeper.names_on_demand();
+            let dropped = keeper.make_room_on_demand(3);
+            assert_eq!(dropped.len(), before.len().saturating_sub(2));
+            assert!(dropped.iter().all(|name| before.contains(name)), "{dropped:?}");
             let name = format!("{kind}{number}.example");
             if kind == "local" {
                 keeper.add_managed(Managed { on_demand: true, ..local(&name) }, now()).unwrap();

@@ -4,7 +4,7 @@
 //!   former process                               new process, whose standard input is the other end
 //!   offer: length, JSON, descriptors ──────────►
 //!                                    ◄────────── "ready", or "failed" and the reason
-//!   "go" ──────────────────────────────────────►
+//!   "go", or "no": it continues to serve ──────►
 //! ```
 //! The descriptors travel as SCM_RIGHTS (unix(7)), so the new process needs no numbers, and no other program inherits them. If the
 //! former process ends before "go", the new one serves on: the sockets are open in it.
@@ -94,20 +94,25 @@ impl ServerFacts {
         let fault = |error: anyhow::Error| format!("{}: {error:#}", program.display());
         let (ours, theirs) = UnixStream::pair().context("a pair of sockets").map_err(fault)?;
         let mut child = spawn(&program, theirs).map_err(fault)?;
-        match self.talk(offer, ours, READY_TIMEOUT) {
-            Ok(mut line) => {
+        let mut line = &ours;
+        match self.talk(offer, line, READY_TIMEOUT) {
+            Ok(()) => {
                 // While this is still the main process, the service manager accepts its message about the next one.
                 service_manager::succeeded_by(child.id());
                 // An error means that the process has just ended; the service manager then restarts the service.
                 let _ = line.write_all(b"go\n");
                 Ok(child.id())
             }
-            Err(error) => Err(fault(end(&mut child, error))),
+            Err(error) => {
+                // The process may become ready at this moment.
+                let _ = line.write_all(b"no\n");
+                Err(fault(end(&mut child, error)))
+            }
         }
     }
 
     /// Sends the offer and waits for "ready".
-    fn talk(&self, offer: UpgradeOffer, mut line: UnixStream, within: Duration) -> anyhow::Result<UnixStream> {
+    fn talk(&self, offer: UpgradeOffer, mut line: &UnixStream, within: Duration) -> anyhow::Result<()> {
         let count = |sockets: &[HandedSockets]| {
             let written = |of: &HandedSockets| WrittenSockets { name: of.name.clone(), count: of.descriptors.len() };
             sockets.iter().map(written).collect()
@@ -127,13 +132,13 @@ impl ServerFacts {
             line.write_all(&json)?;
             let sockets = offer.sockets.sites.iter().chain(&offer.sockets.admin);
             let descriptors: Vec<_> = sockets.flat_map(|of| &of.descriptors).collect();
-            descriptors.chunks(DESCRIPTORS_MAX).try_for_each(|some| send_descriptors(&line, some))
+            descriptors.chunks(DESCRIPTORS_MAX).try_for_each(|some| send_descriptors(line, some))
         })();
         // The process may have ended before it read the offer: the failed read below then has more to tell.
         let sent: io::Result<()> = sent;
-        let answer = read_line(&line, within, &offer.is_withdrawn);
+        let answer = read_line(line, within, &offer.is_withdrawn);
         match (answer, sent) {
-            (Ok(text), _) if text == "ready" => Ok(line),
+            (Ok(text), _) if text == "ready" => Ok(()),
             (Ok(text), _) if text.is_empty() => bail!("the new process ended before it served"),
             (Ok(text), _) => {
                 let reason =
@@ -316,14 +321,19 @@ impl Predecessor {
         std::mem::take(&mut self.sockets)
     }
 
-    /// Reports that this process serves, and waits until the former one has stopped accepting.
+    /// Reports that this process serves, and waits until the former one has told the service manager about it. Both accept
+    /// connections then; the former one stops soon after.
+    ///
+    /// # Errors
+    /// The former process has given this one up, and continues to serve.
     pub(super) fn ready(&self) -> anyhow::Result<()> {
         let mut line = &self.line;
         // An error, or an end without a word, means that the former process has ended: then this one is alone.
-        if line.write_all(b"ready\n").is_ok() {
-            let _ = read_line(&self.line, TALK_TIMEOUT, &AtomicBool::new(false));
+        let _ = line.write_all(b"ready\n");
+        match read_line(&self.line, TALK_TIMEOUT, &AtomicBool::new(false)) {
+            Ok(word) if word == "no" => bail!("the former process continues to serve: this one was ready too late"),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Passes the result on; reports a failure to the former process, which then serves on.
@@ -375,7 +385,11 @@ mod tests {
             let want: Vec<_> = offer.sockets.sites[0].descriptors.iter().map(address).collect();
             let (ours, theirs) = UnixStream::pair().unwrap();
             std::thread::scope(|scope| {
-                let former = scope.spawn(|| facts().talk(offer, ours, READY_TIMEOUT).map(drop));
+                let former = scope.spawn(|| {
+                    let talked = facts().talk(offer, &ours, READY_TIMEOUT);
+                    (&ours).write_all(b"go\n").unwrap();
+                    talked
+                });
                 let new = Predecessor::read(theirs).unwrap();
                 assert_eq!(new.sockets.sites[0].descriptors.iter().map(address).collect::<Vec<_>>(), want);
                 assert_eq!((&*new.name, &new.config["apps"]), ("Caddyfile", &serde_json::json!({})));
@@ -396,7 +410,7 @@ mod tests {
             let (ours, mut theirs) = UnixStream::pair().unwrap();
             theirs.write_all(answer.as_bytes()).unwrap();
             theirs.shutdown(std::net::Shutdown::Write).unwrap();
-            assert_eq!(facts().talk(offer(1), ours, READY_TIMEOUT).unwrap_err().to_string(), want);
+            assert_eq!(facts().talk(offer(1), &ours, READY_TIMEOUT).unwrap_err().to_string(), want);
         }
     }
 
@@ -404,7 +418,7 @@ mod tests {
     #[test]
     fn silence() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
-        let error = facts().talk(offer(1), ours, Duration::from_millis(20)).unwrap_err();
+        let error = facts().talk(offer(1), &ours, Duration::from_millis(20)).unwrap_err();
         assert_eq!(error.to_string(), "the new process did not serve within 0 s and was ended");
     }
 
@@ -414,8 +428,27 @@ mod tests {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let offer = offer(1);
         offer.is_withdrawn.store(true, Ordering::Relaxed);
-        let error = facts().talk(offer, ours, Duration::MAX / 4).unwrap_err();
+        let error = facts().talk(offer, &ours, Duration::MAX / 4).unwrap_err();
         assert_eq!(error.to_string(), "the server was stopped meanwhile");
+    }
+
+    /// A process that becomes ready after the former one has given it up does not take its place. Without a former process it does.
+    #[test]
+    fn ready_too_late() {
+        for (word, serves) in [("no\n", false), ("go\n", true), ("", true)] {
+            let (mut ours, theirs) = UnixStream::pair().unwrap();
+            ours.write_all(word.as_bytes()).unwrap();
+            drop(ours);
+            let new = Predecessor {
+                line: theirs,
+                name: String::new(),
+                is_configured: true,
+                config: Value::Null,
+                follows: None,
+                sockets: Handover::default(),
+            };
+            assert_eq!(new.ready().is_ok(), serves, "{word}");
+        }
     }
 
     /// An offer that ends early, or is none, is an error, at every place.
