@@ -46,7 +46,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use crate::parse::{Directive, Files, Place, SyntaxError, parse};
-use crate::variables::{Names, has_path, only_variable};
+use crate::variables::{VariableScope, has_path, only_variable};
 use crate::write::{block, indent};
 
 /// A variable: the path in the form that nginx compares.
@@ -90,7 +90,7 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
         notes: Vec::new(),
         tuning: Vec::new(),
         shared: Shared::default(),
-        names: 0,
+        matcher_names: 0,
         has_cache: false,
         has_real_ip: false,
         is_in_accel: false,
@@ -175,7 +175,7 @@ struct Translator<'a> {
     tuning: Vec<Directive>,
     shared: Shared<'a>,
     /// Number of matcher names handed out.
-    names: usize,
+    matcher_names: usize,
     /// A `cache` is written; the differences of all are named at the first.
     has_cache: bool,
     /// The client's address is that of a field; see `real_ip`.
@@ -188,8 +188,8 @@ struct Translator<'a> {
     programs: Vec<&'static str>,
     /// How the paths of the site that is being written are compared.
     case: locations::PathCase,
-    /// The locations that a `break` of the rules written last may keep, with their names.
-    kept: Vec<(crate::location::Location<'a>, Names)>,
+    /// The locations that a `break` of the rules written last may keep, each with the scope of its rules.
+    kept: Vec<(crate::location::Location<'a>, VariableScope)>,
     /// The named locations around the lines that are being written.
     named: Vec<String>,
     /// The error pages of the locations of the site that is being written.
@@ -285,8 +285,14 @@ impl<'a> Translator<'a> {
     }
 
     /// Replaces variables by placeholders; a variable without one is noted, and the result is `None`.
-    fn expand(&mut self, out: &mut Vec<String>, directive: &Directive, names: &Names, text: &str) -> Option<String> {
-        match names.expand(text) {
+    fn expand(
+        &mut self,
+        out: &mut Vec<String>,
+        directive: &Directive,
+        scope: &VariableScope,
+        text: &str,
+    ) -> Option<String> {
+        match scope.expand(text) {
             Ok(text) => Some(text),
             Err(variable) => {
                 self.note(out, directive, &format!("the variable ${variable} has no equivalent here"));
@@ -295,23 +301,23 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// The names for texts with the path. If they have it, writes the lines that resolve it to the form that nginx compares: `{path}` has the
+    /// The scope for texts with the path. If they have it, writes the lines that resolve it to the form that nginx compares: `{path}` has the
     /// double slashes and dot segments of the request, by which a rule could be passed.
     fn with_path<'t>(
         &mut self,
         out: &mut Vec<String>,
-        names: &Names,
+        scope: &VariableScope,
         texts: impl IntoIterator<Item = &'t str>,
-    ) -> Names {
-        let is_set = |text: &str| only_variable(text).is_some_and(|name| names.set.iter().any(|set| set == name));
-        let mut names = names.clone();
+    ) -> VariableScope {
+        let is_set = |text: &str| only_variable(text).is_some_and(|name| scope.set.iter().any(|set| set == name));
+        let mut scope = scope.clone();
         if texts.into_iter().any(|text| has_path(text) && !is_set(text)) {
             let name = self.fresh("path");
             out.push(format!("@{name} path_regexp {name} {WHOLE}"));
             out.push(format!("vars @{name} {RESOLVED} {{re.{name}.0}}"));
-            names.path = format!("{{vars.{RESOLVED}}}");
+            scope.path = format!("{{vars.{RESOLVED}}}");
         }
-        names
+        scope
     }
 
     /// Replaces variables as [`Self::expand`] does, with the path as nginx compares it.
@@ -319,27 +325,27 @@ impl<'a> Translator<'a> {
         &mut self,
         out: &mut Vec<String>,
         directive: &Directive,
-        names: &Names,
+        scope: &VariableScope,
         text: &str,
     ) -> Option<String> {
-        let names = self.with_path(out, names, [text]);
-        self.expand(out, directive, &names, text)
+        let scope = self.with_path(out, scope, [text]);
+        self.expand(out, directive, &scope, text)
     }
 
     /// The variables that the block `http` defines.
-    fn shared_names(&self) -> Names {
+    fn shared_scope(&self) -> VariableScope {
         let maps = self.shared.maps.iter().map(|d| d.argument(1).trim_start_matches('$').to_owned()).collect();
         let set = self.shared.geos.iter().map(|geo| geo.variable.to_owned()).collect();
-        Names { maps, set, has_real_ip: self.has_real_ip, ..Names::default() }
+        VariableScope { maps, set, has_real_ip: self.has_real_ip, ..VariableScope::default() }
     }
 
     /// Returns a matcher's name that no other has.
     fn fresh(&mut self, hint: &str) -> String {
-        self.names += 1;
+        self.matcher_names += 1;
         let mut slug: String = hint.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         slug.truncate(24);
         let slug = slug.split('_').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_");
-        format!("{}_{}", if slug.is_empty() { "all" } else { &slug }, self.names)
+        format!("{}_{}", if slug.is_empty() { "all" } else { &slug }, self.matcher_names)
     }
 }
 

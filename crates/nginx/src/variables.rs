@@ -31,9 +31,9 @@ const PLACEHOLDERS: &[(&str, &str)] = &[
     ("status", "{http.error.status_code}"),
 ];
 
-/// The names that a place of the configuration defines itself.
+/// The variables that have a value at a place of the configuration, beside those that every request has.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Names {
+pub(crate) struct VariableScope {
     /// The matcher whose groups `$1` and named groups are; empty without one.
     pub(crate) capture: String,
     /// Names of that matcher's groups.
@@ -69,7 +69,7 @@ pub(crate) struct Names {
     pub(crate) path: String,
 }
 
-impl Names {
+impl VariableScope {
     /// Replaces the variables of `text` by placeholders, or returns the name of the first variable without one.
     pub(crate) fn expand(&self, text: &str) -> Result<String, String> {
         let text = text.replace("$is_args$args", "$causeway_prefixed_query");
@@ -208,8 +208,12 @@ mod tests {
     // nginx's documentation, "Alphabetical index of variables".
     #[test]
     fn variables_become_placeholders() {
-        let names =
-            Names { capture: "old".into(), maps: vec!["kind".into()], server_name: "a.b".into(), ..Names::default() };
+        let scope = VariableScope {
+            capture: "old".into(),
+            maps: vec!["kind".into()],
+            server_name: "a.b".into(),
+            ..VariableScope::default()
+        };
         for (text, want) in [
             ("https://$host$request_uri", Ok("https://{host}{http.request.orig_uri}")),
             ("/index.php$is_args$args", Ok("/index.php{?query}")),
@@ -220,7 +224,7 @@ mod tests {
             ("a$ {x}", Ok("a$ \\{x}")),
             ("$nothing_like_it", Err("nothing_like_it")),
         ] {
-            assert_eq!(names.expand(text).as_deref(), want.map_err(str::to_owned).as_ref().copied(), "{text}");
+            assert_eq!(scope.expand(text).as_deref(), want.map_err(str::to_owned).as_ref().copied(), "{text}");
         }
     }
 }

@@ -5,7 +5,7 @@ use super::error_pages::path_of;
 use super::{Translator, inherited, own};
 use crate::location::{Location, Locations};
 use crate::parse::Directive;
-use crate::variables::Names;
+use crate::variables::VariableScope;
 use crate::write::block;
 
 /// Fields of the upstream that nginx keeps (its documentation of `X-Accel-Redirect`).
@@ -15,7 +15,13 @@ const KEPT: &[&str] =
 impl<'a> Translator<'a> {
     /// Writes how the responses of an upstream with the field are answered, if the server has locations for it. `pass` is the prefix of
     /// the directives, `proxy` or `fastcgi`.
-    pub(super) fn accel(&mut self, lines: &mut Vec<String>, pass: &str, location: &Location<'a>, names: &Names) {
+    pub(super) fn accel(
+        &mut self,
+        lines: &mut Vec<String>,
+        pass: &str,
+        location: &Location<'a>,
+        scope: &VariableScope,
+    ) {
         let ignored = inherited(&location.blocks, &format!("{pass}_ignore_headers"));
         let is_field = |word: &String| word.eq_ignore_ascii_case("X-Accel-Redirect");
         // An internal location may leave the response to an upstream in turn, whose field is not followed.
@@ -39,7 +45,7 @@ impl<'a> Translator<'a> {
         let named = std::mem::take(&mut self.named);
         for target in targets {
             let (head, capture) = self.location_matcher(&mut answer, target);
-            let content = self.content(target, &all, &target.names(names, &capture));
+            let content = self.content(target, &all, &target.scope(scope, &capture));
             block(&mut answer, &head, content);
         }
         self.is_in_accel = false;

@@ -6,7 +6,7 @@ use super::upstream::copied;
 use super::{Translator, active, inherited, own};
 use crate::location::{Locations, deeper};
 use crate::parse::Directive;
-use crate::variables::Names;
+use crate::variables::VariableScope;
 use crate::write::{block, quote};
 
 /// More requests than any bucket needs.
@@ -14,14 +14,14 @@ const EVENTS_MAX: u64 = 1_000_000;
 
 impl<'a> Translator<'a> {
     /// `limit_req`
-    pub(super) fn limits(&mut self, out: &mut Vec<String>, blocks: &[&'a Directive], names: &Names) {
+    pub(super) fn limits(&mut self, out: &mut Vec<String>, blocks: &[&'a Directive], scope: &VariableScope) {
         for limit in inherited(blocks, "limit_req") {
-            self.limit(out, limit, blocks, names);
+            self.limit(out, limit, blocks, scope);
         }
     }
 
     /// The rules of a location that decide whether a request may go on.
-    pub(super) fn access(&mut self, out: &mut Vec<String>, blocks: &[&'a Directive], names: &Names) {
+    pub(super) fn access(&mut self, out: &mut Vec<String>, blocks: &[&'a Directive], scope: &VariableScope) {
         if REFUSING.iter().any(|name| active(blocks, name).is_some()) {
             // Never open because a module is unknown here.
             out.push("# A directive that may refuse requests has no equivalent, so all are refused.".to_owned());
@@ -39,7 +39,7 @@ impl<'a> Translator<'a> {
             self.passwords(out, realm, blocks, "");
         }
         if let Some(request) = active(blocks, "auth_request") {
-            self.forward_auth(out, request, blocks, names);
+            self.forward_auth(out, request, blocks, scope);
         }
     }
 
@@ -141,7 +141,7 @@ impl<'a> Translator<'a> {
         out.push(format!("error @{name} 403"));
     }
 
-    fn limit(&mut self, out: &mut Vec<String>, limit: &Directive, blocks: &[&'a Directive], names: &Names) {
+    fn limit(&mut self, out: &mut Vec<String>, limit: &Directive, blocks: &[&'a Directive], scope: &VariableScope) {
         let word = |d: &Directive, key: &str| d.arguments.iter().find_map(|w| w.strip_prefix(key).map(str::to_owned));
         let name = word(limit, "zone=").unwrap_or_default();
         let zone = self.shared.zones.get(name.as_str()).copied();
@@ -154,7 +154,7 @@ impl<'a> Translator<'a> {
         let (Some(zone), Some((number, window))) = (zone, rate) else {
             return self.note(out, limit, "found no 'limit_req_zone' of this name with a rate");
         };
-        let Some(key) = self.expand_path(out, zone, names, zone.argument(0)) else { return };
+        let Some(key) = self.expand_path(out, zone, scope, zone.argument(0)) else { return };
         let key = if key.is_empty() { "all".to_owned() } else { key };
         let burst = word(limit, "burst=").and_then(|burst| burst.parse::<u64>().ok()).unwrap_or(0);
         // A leaky bucket lets a burst through and then the rate: as many in the time that the bucket takes to empty.
@@ -167,7 +167,7 @@ impl<'a> Translator<'a> {
         }
         let mut lines = vec![format!("key {}", quote(&key)), format!("window {window}ms"), format!("events {events}")];
         // nginx counts no request whose key is empty.
-        if self.may_be_empty(zone.argument(0), names) {
+        if self.may_be_empty(zone.argument(0), scope) {
             block(&mut lines, "match", vec![format!("not vars {} \"\"", quote(&key))]);
         }
         let mut zone = Vec::new();
@@ -214,7 +214,13 @@ impl<'a> Translator<'a> {
     }
 
     /// `auth_request`: the location of its URI is the upstream that decides.
-    fn forward_auth(&mut self, out: &mut Vec<String>, request: &Directive, blocks: &[&'a Directive], names: &Names) {
+    fn forward_auth(
+        &mut self,
+        out: &mut Vec<String>,
+        request: &Directive,
+        blocks: &[&'a Directive],
+        scope: &VariableScope,
+    ) {
         let all = Locations::of(&blocks[..2]);
         let path = request.argument(0);
         let chosen = all.chosen(path);
@@ -239,9 +245,9 @@ impl<'a> Translator<'a> {
         // The request to the upstream has the URI's query, and not the client's.
         let query = if uri.contains('?') { "" } else { "?" };
         let mut lines = vec![format!("uri {}", quote(&format!("{uri}{query}")))];
-        let mut names = names.clone();
-        names.proxy_host = host.to_owned();
-        self.fields_up(out, &mut lines, &chosen.blocks, &names);
+        let mut scope = scope.clone();
+        scope.proxy_host = host.to_owned();
+        self.fields_up(out, &mut lines, &chosen.blocks, &scope);
         for set in inherited(blocks, "auth_request_set") {
             match copied(set, blocks) {
                 Some((from, to)) if from.eq_ignore_ascii_case(to) => lines.push(format!("copy_headers {to}")),
@@ -255,7 +261,7 @@ impl<'a> Translator<'a> {
         }
         // The client gets the server's own page, and of the upstream's fields only that of a password.
         for code in ["401", "403"] {
-            let answer = self.page_of_refusal(out, code, blocks, &all, &names);
+            let answer = self.page_of_refusal(out, code, blocks, &all, &scope);
             let mut answer = answer.unwrap_or_else(|| vec![format!("error {code}")]);
             if code == "401" {
                 let mut copied = Vec::new();
@@ -271,7 +277,7 @@ impl<'a> Translator<'a> {
         block(&mut lines, &format!("handle_response @{name}"), vec!["error 500".to_owned()]);
         let usual = if scheme == "https" { 443 } else { 80 };
         let hosts = self.hosts(host, usual);
-        self.transport(out, &mut lines, (scheme, host), &chosen.blocks, &names);
+        self.transport(out, &mut lines, (scheme, host), &chosen.blocks, &scope);
         block(out, &format!("forward_auth {}", hosts.join(" ")), lines);
     }
 
@@ -283,7 +289,7 @@ impl<'a> Translator<'a> {
         code: &str,
         blocks: &[&'a Directive],
         all: &Locations<'a>,
-        names: &Names,
+        scope: &VariableScope,
     ) -> Option<Vec<String>> {
         let has_code = |page: &&Directive| page.arguments.iter().any(|word| word == code);
         let page = inherited(blocks, "error_page").into_iter().find(has_code)?;
@@ -292,12 +298,12 @@ impl<'a> Translator<'a> {
         }
         let target = page.arguments.last()?;
         if is_url(target) {
-            let text = self.expand(out, page, names, target)?;
+            let text = self.expand(out, page, scope, target)?;
             return Some(vec![format!("redir * {} 302", quote(&text))]);
         }
         let answer = target.strip_prefix('@').and_then(|name| all.named(name)).map(|named| {
             let answer = own(named.own(), "return").first().copied();
-            answer.map(|answer| self.answer(out, answer, &named.blocks, names)).filter(|lines| !lines.is_empty())
+            answer.map(|answer| self.answer(out, answer, &named.blocks, scope)).filter(|lines| !lines.is_empty())
         });
         answer.flatten().or_else(|| Some(vec![format!("error {code}")]))
     }

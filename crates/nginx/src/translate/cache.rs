@@ -9,7 +9,7 @@ use super::content::{seconds, size};
 use super::{Translator, active, inherited, own, value};
 use crate::location::Location;
 use crate::parse::Directive;
-use crate::variables::{Names, variables};
+use crate::variables::{VariableScope, variables};
 use crate::write::{block, quote};
 
 /// Statuses that `cache` stores with its `ttl`, without a lifetime of their own (docs/cache.md).
@@ -111,11 +111,11 @@ impl<'a> Translator<'a> {
         out: &mut Vec<String>,
         pass: &str,
         location: &Location<'a>,
-        names: &Names,
+        scope: &VariableScope,
     ) -> Vec<String> {
         let hidden = inherited(&location.blocks, &format!("{pass}_hide_header"));
         let mut hidden: Vec<&str> = hidden.iter().map(|directive| directive.argument(0)).collect();
-        if let Some(lines) = self.cache_lines(out, pass, location, names) {
+        if let Some(lines) = self.cache_lines(out, pass, location, scope) {
             // nginx's cache sees hidden fields, except those that it ignores.
             let ignored = inherited(&location.blocks, &format!("{pass}_ignore_headers"));
             let is_ignored = |field: &str| {
@@ -134,7 +134,7 @@ impl<'a> Translator<'a> {
         out: &mut Vec<String>,
         pass: &str,
         location: &Location<'a>,
-        names: &Names,
+        scope: &VariableScope,
     ) -> Option<Vec<String>> {
         let blocks = &*location.blocks;
         let named = |rest: &str| format!("{pass}_{rest}");
@@ -148,8 +148,8 @@ impl<'a> Translator<'a> {
             return None;
         }
         let mut lines = Vec::new();
-        let key = self.cache_key(out, &mut lines, pass, location, names)?;
-        let matcher = self.skipping(out, pass, blocks, names)?;
+        let key = self.cache_key(out, &mut lines, pass, location, scope)?;
+        let matcher = self.skipping(out, pass, blocks, scope)?;
         if !self.has_cache {
             self.has_cache = true;
             let reason = "a lifetime of the configuration is not for requests with a cookie, credentials or a client \
@@ -194,7 +194,7 @@ impl<'a> Translator<'a> {
         lines: &mut Vec<String>,
         pass: &str,
         location: &Location<'_>,
-        names: &Names,
+        scope: &VariableScope,
     ) -> Option<KeyKind> {
         let zone = inherited(&location.blocks, &format!("{pass}_cache")).last().copied()?;
         let directive = inherited(&location.blocks, &format!("{pass}_cache_key")).last().copied();
@@ -211,7 +211,7 @@ impl<'a> Translator<'a> {
         let mut options = Vec::new();
         let mut template = None;
         // With an address of variables, two requests for one URI may go to different upstreams.
-        let is_by_upstream = names.proxy_host.contains('{') && variables(text).contains(&"proxy_host");
+        let is_by_upstream = scope.proxy_host.contains('{') && variables(text).contains(&"proxy_host");
         match KeyParts::of(text).filter(|_| !is_by_upstream) {
             Some(key) => {
                 // After a rewrite the cache sees another URI than the application, which may read the client's.
@@ -234,7 +234,7 @@ impl<'a> Translator<'a> {
                     options.push(format!("headers {}", key.fields.join(" ")));
                 }
             }
-            None => match names.expand(text) {
+            None => match scope.expand(text) {
                 Ok(text) => template = Some(text),
                 Err(variable) => {
                     let reason = format!("the variable ${variable} has no equivalent here, so nothing is stored");
@@ -258,7 +258,13 @@ impl<'a> Translator<'a> {
 
     /// Returns the matcher of requests that the cache handles, with a space before it, or an empty text for all. `None` after a
     /// note: the cache would answer requests that nginx lets pass.
-    fn skipping(&mut self, out: &mut Vec<String>, pass: &str, blocks: &[&Directive], names: &Names) -> Option<String> {
+    fn skipping(
+        &mut self,
+        out: &mut Vec<String>,
+        pass: &str,
+        blocks: &[&Directive],
+        scope: &VariableScope,
+    ) -> Option<String> {
         let mut conditions: Vec<String> = Vec::new();
         let lists = [format!("{pass}_cache_bypass"), format!("{pass}_no_cache")].map(|name| inherited(blocks, &name));
         let words = |list: &[&Directive]| -> BTreeSet<String> {
@@ -292,7 +298,7 @@ impl<'a> Translator<'a> {
                 for variable in found {
                     let of_response = ["sent_http_", "upstream_http_", "upstream_status", "status"];
                     let is_early = !of_response.iter().any(|start| variable.starts_with(start));
-                    match names.expand(&format!("${variable}")).ok().filter(|_| is_early) {
+                    match scope.expand(&format!("${variable}")).ok().filter(|_| is_early) {
                         Some(placeholder) if !conditions.contains(&placeholder) => conditions.push(placeholder),
                         Some(_) => {}
                         None => {

@@ -5,7 +5,7 @@ use super::rules::{OWN_FIELDS, always_answers, rules_of};
 use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Locations, Pattern, pattern};
 use crate::parse::Directive;
-use crate::variables::{Names, only_variable, variables};
+use crate::variables::{VariableScope, only_variable, variables};
 use crate::write::{block, quote, rewrite};
 
 /// Statuses to whose responses `add_header` without `always` applies (nginx's documentation of ngx_http_headers_module).
@@ -43,8 +43,13 @@ pub(super) fn in_written_order(lines: Vec<String>) -> Vec<String> {
 
 impl<'a> Translator<'a> {
     /// The lines of a location; of the server itself without one.
-    pub(super) fn content(&mut self, location: &Location<'a>, all: &Locations<'a>, names: &Names) -> Vec<String> {
-        self.content_with(location, all, names, None)
+    pub(super) fn content(
+        &mut self,
+        location: &Location<'a>,
+        all: &Locations<'a>,
+        scope: &VariableScope,
+    ) -> Vec<String> {
+        self.content_with(location, all, scope, None)
     }
 
     /// The lines of a location. `around` is the location that led to this one: its own fields, if they are equal, and its
@@ -53,15 +58,15 @@ impl<'a> Translator<'a> {
         &mut self,
         location: &Location<'a>,
         all: &Locations<'a>,
-        names: &Names,
+        scope: &VariableScope,
         around: Option<&Location<'a>>,
     ) -> Vec<String> {
         let mut out = Vec::new();
         let blocks = &*location.blocks;
         let own_block = location.own();
         let in_location = !location.is_server();
-        let mut names = names.clone();
-        let is_kept = !std::mem::take(&mut names.kept).is_empty();
+        let mut scope = scope.clone();
+        let is_kept = !std::mem::take(&mut scope.kept).is_empty();
         if in_location {
             let is_read = |d: &&Directive| d.name == "location" || has_no_types(d);
             for directive in own_block.block().iter().filter(|d| !is_read(d)) {
@@ -82,7 +87,7 @@ impl<'a> Translator<'a> {
                 }
             }
         }
-        self.choose_pages(&mut out, blocks, around.map_or(&[], |around| &around.blocks), &names);
+        self.choose_pages(&mut out, blocks, around.map_or(&[], |around| &around.blocks), &scope);
         self.internal(&mut out, location);
         let deeper = location.deeper();
         // An upstream over HTTP gets the whole path; only files and programs are within the folder.
@@ -91,13 +96,13 @@ impl<'a> Translator<'a> {
             && !tests_files(own_block);
         let alias = alias_of(location).filter(|_| !sends_path);
         if alias.is_none() {
-            self.root(&mut out, deeper, &names);
+            self.root(&mut out, deeper, &scope);
         }
-        self.script_names(&mut out, location, &mut names);
+        self.script_names(&mut out, location, &mut scope);
         // Rules see the whole path, and tests of files that within the folder of `alias`.
         let is_alias_first = tests_files(own_block);
         if let Some((alias, pattern)) = alias.as_ref().filter(|_| is_alias_first) {
-            self.alias(&mut out, alias, pattern, &names);
+            self.alias(&mut out, alias, pattern, &scope);
         }
         if deeper.iter().any(|block| !own(block, "access_log").is_empty()) && value(deeper, "access_log") == Some("off")
         {
@@ -112,7 +117,7 @@ impl<'a> Translator<'a> {
         if in_location {
             let mut rules = Vec::new();
             self.paths_of_maps(&mut rules, own_block);
-            let staying = self.staying_rules(blocks, &mut names);
+            let staying = self.staying_rules(blocks, &mut scope);
             // After a `break` they have applied already, and only their variables count.
             rules.extend(staying.into_iter().filter(|_| !is_kept));
             if always_answers(own_block) && rules_of(own_block).len() == 1 {
@@ -127,7 +132,7 @@ impl<'a> Translator<'a> {
             }
         }
         if let Some((alias, pattern)) = alias.as_ref().filter(|_| !is_alias_first) {
-            self.alias(&mut out, alias, pattern, &names);
+            self.alias(&mut out, alias, pattern, &scope);
         }
         // A named location for missing files has fields of its own.
         let named = own(own_block, "try_files").first().and_then(|files| files.arguments.last()?.strip_prefix('@'));
@@ -136,7 +141,7 @@ impl<'a> Translator<'a> {
         let mut content = Vec::new();
         let mut fields = Vec::new();
         if around.is_none_or(|around| !has_equal_fields(&around.blocks, blocks)) {
-            self.fields(&mut fields, blocks, &names, None);
+            self.fields(&mut fields, blocks, &scope, None);
         }
         let sets_fields = |rule: &&Directive| own(rule, "return").is_empty() && !own(rule, "add_header").is_empty();
         if !fields.is_empty() && own(own_block, "if").iter().any(sets_fields) {
@@ -148,12 +153,12 @@ impl<'a> Translator<'a> {
         } else {
             out.extend(fields);
         }
-        self.limits(&mut out, blocks, &names);
-        self.access(&mut out, blocks, &names);
-        names.has_user = active(blocks, "auth_basic").is_some() && value(blocks, "satisfy") != Some("any");
-        self.source(&mut content, location, &names);
+        self.limits(&mut out, blocks, &scope);
+        self.access(&mut out, blocks, &scope);
+        scope.has_user = active(blocks, "auth_basic").is_some() && value(blocks, "satisfy") != Some("any");
+        self.source(&mut content, location, &scope);
         match own(own_block, "try_files").first() {
-            Some(files) => self.try_files(&mut out, files, location, all, &names, content),
+            Some(files) => self.try_files(&mut out, files, location, all, &scope, content),
             None => out.extend(content),
         }
         in_written_order(out)
@@ -175,12 +180,12 @@ impl<'a> Translator<'a> {
         }
     }
 
-    fn alias(&mut self, out: &mut Vec<String>, alias: &Directive, pattern: &Pattern, names: &Names) {
+    fn alias(&mut self, out: &mut Vec<String>, alias: &Directive, pattern: &Pattern, scope: &VariableScope) {
         let target = alias.argument(0);
         match pattern {
             Pattern::Prefix { prefix, .. } => {
                 out.push(format!("uri strip_prefix {}", quote(prefix.trim_end_matches('/'))));
-                match self.expand(out, alias, names, target) {
+                match self.expand(out, alias, scope, target) {
                     Some(target) => out.push(format!("root * {}", quote(&target))),
                     None => out.push("root * /nonexistent".to_owned()),
                 }
@@ -190,8 +195,8 @@ impl<'a> Translator<'a> {
                 out.push(format!("root * {}", quote(&format!("{folder}/"))));
                 out.push(format!("rewrite * {}", quote(&format!("/{file}"))));
             }
-            _ => match names.expand(target) {
-                Ok(target) if !names.capture.is_empty() && target.contains(&format!("{{re.{}.", names.capture)) => {
+            _ => match scope.expand(target) {
+                Ok(target) if !scope.capture.is_empty() && target.contains(&format!("{{re.{}.", scope.capture)) => {
                     out.push("root * /".to_owned());
                     out.push(rewrite(&target));
                 }
@@ -202,14 +207,20 @@ impl<'a> Translator<'a> {
 
     /// `add_header` and `expires` for the last of the blocks. For an answer with a known status only the fields that it gets. Writes nothing if
     /// the site has them.
-    pub(super) fn fields(&mut self, out: &mut Vec<String>, blocks: &[&Directive], names: &Names, status: Option<u16>) {
+    pub(super) fn fields(
+        &mut self,
+        out: &mut Vec<String>,
+        blocks: &[&Directive],
+        scope: &VariableScope,
+        status: Option<u16>,
+    ) {
         if self.fields_are_shared {
             return;
         }
         let is_added = status.map(has_added_fields);
         let mut sometimes = Vec::new();
         for field in inherited(blocks, "add_header") {
-            let Some(text) = self.expand_path(out, field, names, field.argument(1)) else { continue };
+            let Some(text) = self.expand_path(out, field, scope, field.argument(1)) else { continue };
             // nginx adds no empty field.
             if text.is_empty() {
                 continue;
@@ -239,7 +250,7 @@ impl<'a> Translator<'a> {
                 block(out, &format!("header @{name}"), vec![line, late]);
                 continue;
             }
-            if !has_cache && self.may_be_empty(field.argument(1), names) {
+            if !has_cache && self.may_be_empty(field.argument(1), scope) {
                 let name = self.fresh(&format!("has_{}", field.argument(0)));
                 out.push(format!("@{name} not vars {} \"\"", quote(&text)));
                 if always {
@@ -334,12 +345,12 @@ impl<'a> Translator<'a> {
     }
 
     /// Whether a text is one variable that the request decides and that may be empty.
-    pub(super) fn may_be_empty(&self, text: &str, names: &Names) -> bool {
+    pub(super) fn may_be_empty(&self, text: &str, scope: &VariableScope) -> bool {
         let Some(variable) = only_variable(text) else { return false };
         if let Some(map) = self.map_of(variable) {
             return !is_of_response(map);
         }
-        names.set.iter().any(|set| set == variable)
+        scope.set.iter().any(|set| set == variable)
             || ["http_", "cookie_", "arg_", "ssl_"].iter().any(|prefix| variable.starts_with(prefix))
             || ["args", "query_string"].contains(&variable)
     }
@@ -350,7 +361,7 @@ impl<'a> Translator<'a> {
         files: &Directive,
         location: &Location<'a>,
         all: &Locations<'a>,
-        names: &Names,
+        scope: &VariableScope,
         content: Vec<String>,
     ) {
         let Some((last, candidates)) = files.arguments.split_last() else { return };
@@ -361,7 +372,7 @@ impl<'a> Translator<'a> {
             false => name.clone(),
         };
         let candidates: Vec<_> = candidates.iter().map(in_folder).collect();
-        let Some(candidates) = self.candidates(out, files, &candidates, names) else { return };
+        let Some(candidates) = self.candidates(out, files, &candidates, scope) else { return };
         if last.starts_with(['@', '=']) {
             let mut definition = Vec::new();
             let missing = self.missing(&mut definition, &candidates);
@@ -383,7 +394,7 @@ impl<'a> Translator<'a> {
                         return self.note(out, files, "found no location of this name");
                     };
                     self.named.push(name.to_owned());
-                    let lines = self.content_with(named, all, names, Some(location));
+                    let lines = self.content_with(named, all, scope, Some(location));
                     self.named.pop();
                     lines
                 }
@@ -400,7 +411,7 @@ impl<'a> Translator<'a> {
             return;
         }
         if !elsewhere(last, location, all)
-            && let Some(last) = self.expand(out, files, names, last)
+            && let Some(last) = self.expand(out, files, scope, last)
         {
             let last = last.replace("{?query}", "?{query}");
             // The path within the folder of `alias`.
@@ -433,7 +444,7 @@ impl<'a> Translator<'a> {
         out: &mut Vec<String>,
         files: &Directive,
         candidates: &[String],
-        names: &Names,
+        scope: &VariableScope,
     ) -> Option<String> {
         let mut patterns = Vec::new();
         for candidate in candidates {
@@ -451,18 +462,18 @@ impl<'a> Translator<'a> {
                 self.remark(out, files, &reason);
                 continue;
             }
-            patterns.push(quote(&self.expand(out, files, names, candidate)?));
+            patterns.push(quote(&self.expand(out, files, scope, candidate)?));
         }
         // Without any the matcher would look for the path.
         Some(if patterns.is_empty() { "/no/such/file".to_owned() } else { patterns.join(" ") })
     }
 
     /// The handler that makes the response.
-    fn source(&mut self, out: &mut Vec<String>, location: &Location<'a>, names: &Names) {
+    fn source(&mut self, out: &mut Vec<String>, location: &Location<'a>, scope: &VariableScope) {
         let own_block = location.own();
         let blocks = &*location.blocks;
         if let Some(pass) = own(own_block, "proxy_pass").first() {
-            return self.proxy(out, pass, location, names);
+            return self.proxy(out, pass, location, scope);
         }
         if let Some(pass) = own(own_block, "grpc_pass").first() {
             let address = pass.argument(0);
@@ -477,8 +488,8 @@ impl<'a> Translator<'a> {
             return;
         }
         if let Some(pass) = own(own_block, "fastcgi_pass").first() {
-            let hidden = self.cache(out, "fastcgi", location, names);
-            return self.fastcgi(out, pass, location, names, hidden);
+            let hidden = self.cache(out, "fastcgi", location, scope);
+            return self.fastcgi(out, pass, location, scope, hidden);
         }
         if !own(own_block, "stub_status").is_empty() {
             out.push("metrics".to_owned());

@@ -6,7 +6,7 @@ use super::rules::{always_answers, choose_anew, is_url, rules_of};
 use super::{Translator, inherited, own};
 use crate::location::{Location, Locations, deeper};
 use crate::parse::Directive;
-use crate::variables::Names;
+use crate::variables::VariableScope;
 use crate::write::{block, quote, rewrite};
 
 /// The lines of a `handle_errors` for some statuses.
@@ -39,11 +39,11 @@ impl<'a> Translator<'a> {
         &mut self,
         out: &mut Vec<String>,
         blocks: &[&'a Directive],
-        names: &Names,
+        scope: &VariableScope,
     ) -> Vec<ErrorPage> {
         let mut of_server = Vec::new();
         for page in inherited(blocks, "error_page") {
-            of_server.extend(self.error_page(out, page, blocks, names));
+            of_server.extend(self.error_page(out, page, blocks, scope));
         }
         let of_locations = std::mem::take(&mut self.location_pages);
         if of_locations.is_empty() {
@@ -105,7 +105,7 @@ impl<'a> Translator<'a> {
         out: &mut Vec<String>,
         blocks: &[&'a Directive],
         around: &[&'a Directive],
-        names: &Names,
+        scope: &VariableScope,
     ) {
         let owner = owner_of_pages(blocks);
         if owner.map(std::ptr::from_ref) == owner_of_pages(around).map(std::ptr::from_ref) {
@@ -129,7 +129,7 @@ impl<'a> Translator<'a> {
         let at = self.location_pages.len();
         self.location_pages.push(LocationPages { owner, name, pages: Vec::new() });
         for page in own(owner, "error_page") {
-            let mut made = self.error_page(out, page, &blocks[..2], names);
+            let mut made = self.error_page(out, page, &blocks[..2], scope);
             if let Some(made) = made.as_mut().filter(|_| is_named && is_of_name(page)) {
                 // An error brings back the URI of the client, which the index of a folder or a rule has changed.
                 let changed = self.fresh("changed");
@@ -149,7 +149,7 @@ impl<'a> Translator<'a> {
         out: &mut Vec<String>,
         page: &Directive,
         blocks: &[&'a Directive],
-        names: &Names,
+        scope: &VariableScope,
     ) -> Option<ErrorPage> {
         let (target, codes) = page.arguments.split_last()?;
         let mut status = None;
@@ -167,14 +167,14 @@ impl<'a> Translator<'a> {
             };
             let status = status.unwrap_or_else(|| ERROR_STATUS.to_owned());
             if choose_anew(named.own()) {
-                let lines = self.page_after_rules(out, page, named, &all, names, &status)?;
+                let lines = self.page_after_rules(out, page, named, &all, scope, &status)?;
                 return Some(ErrorPage { codes, lines });
             }
-            let mut lines = self.content(named, &all, names);
+            let mut lines = self.content(named, &all, scope);
             replace_status(&mut lines, &status);
             return Some(ErrorPage { codes, lines });
         }
-        let text = self.expand(out, page, names, target)?;
+        let text = self.expand(out, page, scope, target)?;
         if !is_url(&text) && target.contains('$') {
             self.note(out, page, "a path with variables may be that of any file");
             return None;
@@ -192,10 +192,10 @@ impl<'a> Translator<'a> {
         if let Some(chosen) = chosen.filter(|chosen| makes_pages(chosen)) {
             let status = status.unwrap_or_else(|| ERROR_STATUS.to_owned());
             let rules = self.request_of_page(&with_query(&text));
-            let lines = self.page_of(out, page, rules, chosen, &all, names, &status)?;
+            let lines = self.page_of(out, page, rules, chosen, &all, scope, &status)?;
             return Some(ErrorPage { codes, lines });
         }
-        let lines = self.page_of_file(out, page, (text, status), chosen, &all, blocks, names);
+        let lines = self.page_of_file(out, page, (text, status), chosen, &all, blocks, scope);
         Some(ErrorPage { codes, lines })
     }
 
@@ -209,15 +209,15 @@ impl<'a> Translator<'a> {
         chosen: Option<&Location<'a>>,
         all: &Locations<'a>,
         blocks: &[&'a Directive],
-        names: &Names,
+        scope: &VariableScope,
     ) -> Vec<String> {
         let mut lines = Vec::new();
         // The location of the error may have another root.
         let around = chosen.map_or(blocks, |chosen| &*chosen.blocks);
         let has_roots = all.ordered.iter().any(|l| l.deeper().iter().any(|b| has_folder(b)));
-        self.root(&mut lines, if has_roots { around } else { &around[2..] }, names);
+        self.root(&mut lines, if has_roots { around } else { &around[2..] }, scope);
         let made = match chosen {
-            Some(chosen) => self.page_without_file(out, page, chosen, all, names, status.as_deref()),
+            Some(chosen) => self.page_without_file(out, page, chosen, all, scope, status.as_deref()),
             None => Vec::new(),
         };
         lines.push(format!("rewrite * {}", quote(&if made.is_empty() { text } else { with_query(&text) })));
@@ -245,7 +245,7 @@ impl<'a> Translator<'a> {
         page: &Directive,
         location: &Location<'a>,
         all: &Locations<'a>,
-        names: &Names,
+        scope: &VariableScope,
         status: Option<&str>,
     ) -> Vec<String> {
         let mut lines = Vec::new();
@@ -253,11 +253,11 @@ impl<'a> Translator<'a> {
         let Some((last, candidates)) = files.arguments.split_last() else { return lines };
         let next = all.chosen(path_of(last)).filter(|next| makes_pages(next) && !has_access_rules(next));
         let Some(next) = next.filter(|_| !path_of(last).contains('$')) else { return lines };
-        let candidates = self.candidates(out, files, candidates, names);
-        if let (Some(candidates), Some(last)) = (candidates, self.expand(out, files, names, last)) {
+        let candidates = self.candidates(out, files, candidates, scope);
+        if let (Some(candidates), Some(last)) = (candidates, self.expand(out, files, scope, last)) {
             let missing = self.missing(&mut lines, &candidates);
             let rules = self.request_of_page(&with_query(&last));
-            let made = self.page_of(out, page, rules, next, all, names, status.unwrap_or(ERROR_STATUS));
+            let made = self.page_of(out, page, rules, next, all, scope, status.unwrap_or(ERROR_STATUS));
             block(&mut lines, &format!("handle @{missing}"), made.unwrap_or_default());
         }
         lines
@@ -270,7 +270,7 @@ impl<'a> Translator<'a> {
         page: &Directive,
         named: &Location<'a>,
         all: &Locations<'a>,
-        names: &Names,
+        scope: &VariableScope,
         status: &str,
     ) -> Option<Vec<String>> {
         let path = match &rules_of(named.own())[..] {
@@ -283,10 +283,10 @@ impl<'a> Translator<'a> {
             return None;
         };
         let mut lines = Vec::new();
-        self.root(&mut lines, named.deeper(), names);
-        let rules = self.rules(&named.blocks, &mut names.clone());
+        self.root(&mut lines, named.deeper(), scope);
+        let rules = self.rules(&named.blocks, &mut scope.clone());
         block(&mut lines, "route", rules);
-        self.page_of(out, page, lines, chosen, all, names, status)
+        self.page_of(out, page, lines, chosen, all, scope, status)
     }
 
     /// Returns the page that a location responds with, after rules that lead to it.
@@ -298,12 +298,12 @@ impl<'a> Translator<'a> {
         rules: Vec<String>,
         location: &Location<'a>,
         all: &Locations<'a>,
-        names: &Names,
+        scope: &VariableScope,
         status: &str,
     ) -> Option<Vec<String>> {
         let mut lines = rules;
         let (head, capture) = self.location_matcher(&mut lines, location);
-        let mut content = self.content(location, all, &location.names(names, &capture));
+        let mut content = self.content(location, all, &location.scope(scope, &capture));
         if !replace_status(&mut content, status) {
             self.note(out, page, "the location of the page sends no page");
             return None;

@@ -6,7 +6,7 @@ use super::{Translator, WHOLE, inherited, own, value};
 use crate::expressions::compiled;
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;
-use crate::variables::{Names, variable, variables};
+use crate::variables::{VariableScope, variable, variables};
 use crate::write::{block, quote};
 
 /// The parameters that the transport sends by itself, with the values for which it does.
@@ -48,7 +48,7 @@ const PATH_INFO: &str = "fastcgi_path_info";
 
 impl<'a> Translator<'a> {
     /// Defines the variables of `fastcgi_split_path_info`, if rules of the location have them. They are those of the path as it is here.
-    pub(super) fn script_names(&mut self, out: &mut Vec<String>, location: &Location<'a>, names: &mut Names) {
+    pub(super) fn script_names(&mut self, out: &mut Vec<String>, location: &Location<'a>, scope: &mut VariableScope) {
         let is_usual =
             |d: &Directive| USUAL.iter().any(|(name, texts)| d.argument(0) == *name && texts.contains(&d.argument(1)));
         let in_rules = |d: &&Directive| !(d.name == "fastcgi_param" && is_usual(d));
@@ -57,7 +57,7 @@ impl<'a> Translator<'a> {
         let Some(split) = Some(&location.blocks).filter(|_| has_name).and_then(|blocks| self.split(out, blocks)) else {
             if has_alias {
                 out.push(format!("vars {} {{path}}", variable(SCRIPT)));
-                names.set.push(SCRIPT.to_owned());
+                scope.set.push(SCRIPT.to_owned());
             }
             return;
         };
@@ -71,7 +71,7 @@ impl<'a> Translator<'a> {
             format!("vars @{name} {} {{re.{name}.2}}", variable(PATH_INFO)),
         ];
         block(out, "route", lines);
-        names.set.extend([SCRIPT.to_owned(), PATH_INFO.to_owned()]);
+        scope.set.extend([SCRIPT.to_owned(), PATH_INFO.to_owned()]);
     }
 
     /// The line `fastcgi_split_path_info`, if its expression has an equivalent.
@@ -92,7 +92,7 @@ impl<'a> Translator<'a> {
         out: &mut Vec<String>,
         pass: &Directive,
         location: &Location<'a>,
-        names: &Names,
+        scope: &VariableScope,
         hidden: Vec<String>,
     ) {
         let blocks = &*location.blocks;
@@ -117,7 +117,7 @@ impl<'a> Translator<'a> {
                 format!("env DOCUMENT_URI {{vars.{}}}", variable(SCRIPT)),
             ]),
             None => {
-                let root = value(blocks, "root").and_then(|root| names.expand(root).ok());
+                let root = value(blocks, "root").and_then(|root| scope.expand(root).ok());
                 lines.extend(root.map(|root| format!("root {}", quote(&root))));
             }
         }
@@ -151,7 +151,7 @@ impl<'a> Translator<'a> {
         let is_sent = |d: &&&Directive| {
             !USUAL.iter().any(|(name, texts)| *name == d.argument(0) && texts.contains(&d.argument(1)))
         };
-        let names = &self.with_path(out, names, parameters.iter().filter(is_sent).map(|d| d.argument(1)));
+        let scope = &self.with_path(out, scope, parameters.iter().filter(is_sent).map(|d| d.argument(1)));
         for (index, parameter) in parameters.iter().enumerate() {
             let (name, text) = (parameter.argument(0), parameter.argument(1));
             let usual = USUAL.iter().find(|(usual, _)| *usual == name).map_or(&[][..], |(_, texts)| texts);
@@ -159,7 +159,7 @@ impl<'a> Translator<'a> {
             let is_replaced = parameters[index + 1..].iter().any(|later| later.argument(0) == name);
             // The transport sends the host of the request, which a client chooses. Without a name there is nothing better.
             let is_nameless = matches!(text, "$server_name" | "${server_name}")
-                && (names.server_name.is_empty() || names.server_name == "_");
+                && (scope.server_name.is_empty() || scope.server_name == "_");
             if is_replaced || usual.contains(&text) || (name == "SERVER_NAME" && is_nameless) {
                 continue;
             }
@@ -168,7 +168,7 @@ impl<'a> Translator<'a> {
             }
             // Programs such as WordPress look for the name of the server only.
             let text = text.strip_suffix("/$nginx_version").unwrap_or(text);
-            if let Some(text) = self.expand(out, parameter, names, text) {
+            if let Some(text) = self.expand(out, parameter, scope, text) {
                 lines.push(format!("env {} {}", quote(name), quote(&text)));
             }
         }
@@ -191,7 +191,7 @@ impl<'a> Translator<'a> {
         // A field of FastCGI, not of HTTP.
         transport.push("header_down -Status".to_owned());
         self.intercepted(&mut transport, "fastcgi", blocks);
-        self.accel(&mut transport, "fastcgi", location, names);
+        self.accel(&mut transport, "fastcgi", location, scope);
         block(&mut transport, "transport fastcgi", lines);
         block(out, &format!("reverse_proxy {}", hosts.join(" ")), transport);
     }

@@ -7,7 +7,7 @@ use super::{Translator, inherited, own, value};
 use crate::expressions::is_match;
 use crate::location::{Location, Locations, Pattern};
 use crate::parse::Directive;
-use crate::variables::Names;
+use crate::variables::VariableScope;
 use crate::write::{block, quote, rewrite};
 
 /// A variable: the path is that of an index, which may be in another location than its folder.
@@ -25,7 +25,7 @@ impl<'a> Translator<'a> {
         out: &mut Vec<String>,
         location: &Location<'a>,
         all: &Locations<'a>,
-        names: &Names,
+        scope: &VariableScope,
     ) {
         let Indexes { line, files, absolute } = Indexes::of(location);
         let has_folders = has_folders(location);
@@ -38,17 +38,17 @@ impl<'a> Translator<'a> {
             all.chosen(&format!("{base}/{index}")).filter(|chosen| !std::ptr::eq(chosen.own(), location.own()))
         };
         if leaves_folders {
-            let last = absolute.zip(line).and_then(|(last, line)| self.expand(out, line, names, last));
+            let last = absolute.zip(line).and_then(|(last, line)| self.expand(out, line, scope, last));
             let mut rules = Vec::new();
-            self.rules_of_indexes(&mut rules, location, all, &files, names);
-            let earlier = self.candidates_before_folders(out, location, names);
+            self.rules_of_indexes(&mut rules, location, all, &files, scope);
+            let earlier = self.candidates_before_folders(out, location, scope);
             let indexes = IndexNames { files: &files, are_marked: !rules.is_empty(), earlier };
-            self.folders(out, location, &indexes, last.as_deref(), names);
+            self.folders(out, location, &indexes, last.as_deref(), scope);
             out.extend(rules);
             return;
         }
         if has_folders {
-            self.redirect_alias_itself(out, location, names);
+            self.redirect_alias_itself(out, location, scope);
         }
         let of_one_file = |index: &String| {
             chosen(index).is_some_and(|chosen| {
@@ -59,7 +59,7 @@ impl<'a> Translator<'a> {
             let name = self.fresh("index");
             let files: Vec<_> = files.iter().map(|index| format!("{base}/{index}")).collect();
             block(out, &format!("@{name}"), vec![format!("path {base}/"), format!("file {}", files.join(" "))]);
-            self.guarded(out, location, names, &name, anew(names, "rewrite * {file_match.relative}".to_owned()));
+            self.guarded(out, location, scope, &name, anew(scope, "rewrite * {file_match.relative}".to_owned()));
         }
     }
 
@@ -83,7 +83,7 @@ impl<'a> Translator<'a> {
         location: &Location<'a>,
         all: &Locations<'a>,
         indexes: &[String],
-        names: &Names,
+        scope: &VariableScope,
     ) {
         let is_own = |other: &Location<'a>| std::ptr::eq(other.own(), location.own());
         let takes = |other: &Location<'a>| indexes.iter().any(|index| may_take_index(other, location, index));
@@ -94,7 +94,7 @@ impl<'a> Translator<'a> {
             let (head, capture) = self.location_matcher(&mut lines, other);
             let mut inner = Vec::new();
             if !is_own(other) && takes(other) {
-                inner = self.steps_of_index(other, all, &other.names(names, &capture));
+                inner = self.steps_of_index(other, all, &other.scope(scope, &capture));
             }
             let has_lines = !inner.is_empty();
             block(&mut lines, &head, in_written_order(inner));
@@ -112,20 +112,20 @@ impl<'a> Translator<'a> {
     }
 
     /// The rules and the `try_files` of a location that an index has chosen.
-    fn steps_of_index(&mut self, location: &Location<'a>, all: &Locations<'a>, outer: &Names) -> Vec<String> {
-        let mut names = outer.clone();
+    fn steps_of_index(&mut self, location: &Location<'a>, all: &Locations<'a>, outer: &VariableScope) -> Vec<String> {
+        let mut scope = outer.clone();
         let mut lines = Vec::new();
         self.with_root(&mut lines, location, outer, |this, out| {
             let mut rules = Vec::new();
             if choose_anew(location.own()) {
-                names = this.names_of_rules(location, all, outer);
+                scope = this.scope_of_rules(location, all, outer);
                 // The other methods do not reach the rules.
                 this.other_methods(&mut rules, location.own());
-                let lines = this.rules(&location.blocks, &mut names);
+                let lines = this.rules(&location.blocks, &mut scope);
                 block(&mut rules, "route", lines);
             }
             let mut files = Vec::new();
-            this.missing_files(&mut files, location, all, &names);
+            this.missing_files(&mut files, location, all, &scope);
             if rules.is_empty() || files.is_empty() {
                 out.extend(rules);
                 out.extend(files);
@@ -147,17 +147,22 @@ impl<'a> Translator<'a> {
         route: &mut Vec<String>,
         location: &Location<'a>,
         stem: &str,
-        names: &Names,
+        scope: &VariableScope,
     ) {
         let lists = value(&location.blocks, "autoindex") == Some("on") && alias_of(location).is_none();
         let roots = inherited(&location.blocks, "root");
         let Some(root) = roots.last().filter(|_| lists && !is_internal(location)) else { return };
-        let Some(root) = self.expand(route, root, names, root.argument(0)) else { return };
-        self.redirect_to_folder(route, (location, names), stem, (&root, stem));
+        let Some(root) = self.expand(route, root, scope, root.argument(0)) else { return };
+        self.redirect_to_folder(route, (location, scope), stem, (&root, stem));
     }
 
     /// Writes the redirect from a location without a slash at its end to its folder, which an `alias` names.
-    pub(super) fn redirect_to_alias(&mut self, route: &mut Vec<String>, location: &Location<'a>, names: &Names) {
+    pub(super) fn redirect_to_alias(
+        &mut self,
+        route: &mut Vec<String>,
+        location: &Location<'a>,
+        scope: &VariableScope,
+    ) {
         let (path, block) = (location.prefix(), location.own());
         let answers = PASSES.iter().chain(&["return", "rewrite"]).any(|name| !own(block, name).is_empty());
         let Some(alias) = own(block, "alias").last().copied() else { return };
@@ -168,9 +173,9 @@ impl<'a> Translator<'a> {
         // The matcher `file` finds no folder for `/`, so it looks for the folder's name in the one around it.
         let folder = alias.argument(0).trim_end_matches('/');
         let Some((around, name)) = folder.rfind('/').map(|at| folder.split_at(at)) else { return };
-        let Some(around) = self.expand(route, alias, names, around) else { return };
+        let Some(around) = self.expand(route, alias, scope, around) else { return };
         if !name.contains('$') && is_plain_path(name) {
-            self.redirect_to_folder(route, (location, names), path, (&format!("{around}/"), name));
+            self.redirect_to_folder(route, (location, scope), path, (&format!("{around}/"), name));
         }
     }
 
@@ -178,7 +183,7 @@ impl<'a> Translator<'a> {
     fn redirect_to_folder(
         &mut self,
         route: &mut Vec<String>,
-        (location, names): (&Location<'a>, &Names),
+        (location, scope): (&Location<'a>, &VariableScope),
         path: &str,
         (root, folder): (&str, &str),
     ) {
@@ -186,19 +191,19 @@ impl<'a> Translator<'a> {
         let mut lines = vec![self.case.matcher(path, "$")];
         block(&mut lines, "file", vec![format!("root {}", quote(root)), format!("try_files {folder}/")]);
         block(route, &format!("@{name}"), lines);
-        self.redirect(route, (location, names), &format!("@{name}"), &format!("{path}/"));
+        self.redirect(route, (location, scope), &format!("@{name}"), &format!("{path}/"));
     }
 
     /// Writes the redirect of the requests of a matcher to another path, with the location's fields.
     pub(super) fn redirect(
         &mut self,
         route: &mut Vec<String>,
-        (location, names): (&Location<'a>, &Names),
+        (location, scope): (&Location<'a>, &VariableScope),
         matcher: &str,
         path: &str,
     ) {
         let mut lines = Vec::new();
-        self.fields(&mut lines, &location.blocks, names, Some(301));
+        self.fields(&mut lines, &location.blocks, scope, Some(301));
         let target = format!("{{scheme}}://{{hostport}}{path}{{?query}} 301");
         if lines.is_empty() {
             route.push(format!("redir {matcher} {target}"));
@@ -216,23 +221,23 @@ impl<'a> Translator<'a> {
         location: &Location<'a>,
         indexes: &IndexNames<'_>,
         last: Option<&str>,
-        names: &Names,
+        scope: &VariableScope,
     ) {
-        let Some(place) = self.folder_place(out, location, names) else { return };
+        let Some(place) = self.folder_place(out, location, scope) else { return };
         let is_plain = place.root.is_none() && place.matcher.is_none();
         let earlier = Some(&indexes.earlier).filter(|earlier| is_plain && !earlier.is_empty());
         let no_earlier: Vec<_> = earlier.map(|earlier| format!("not file {earlier}")).into_iter().collect();
         let mut lines = Vec::new();
-        self.redirect_alias_itself(&mut lines, location, names);
+        self.redirect_alias_itself(&mut lines, location, scope);
         let folder = self.fresh("folder");
         let itself = place.files(&[format!("{}/", place.path)]);
         // The path as it was sent, with its encoding.
         let sent = format!("vars_regexp {folder} {{uri}} {}", quote(r"^([^?]*[^/?])(?:\?|$)"));
         block(&mut lines, &format!("@{folder}"), [&itself[..], &[sent], &no_earlier].concat());
         let mut redirect = Vec::new();
-        self.fields(&mut redirect, &location.blocks, names, Some(301));
+        self.fields(&mut redirect, &location.blocks, scope, Some(301));
         redirect.push(format!("redir * {{scheme}}://{{hostport}}{{re.{folder}.1}}/{{?query}} 301"));
-        self.guarded(&mut lines, location, names, &folder, redirect);
+        self.guarded(&mut lines, location, scope, &folder, redirect);
         let with_slash = ["path */".to_owned()];
         let files = indexes.files;
         for files in files.chunks(if place.has_own_names { 1 } else { files.len().max(1) }) {
@@ -243,17 +248,17 @@ impl<'a> Translator<'a> {
                 true => quote(&format!("{{path}}{}", files[0])),
                 false => format!("{}{{file_match.relative}}", place.prefix),
             };
-            let mut chosen = anew(names, format!("rewrite * {found}"));
+            let mut chosen = anew(scope, format!("rewrite * {found}"));
             if indexes.are_marked {
                 chosen.push(format!("vars {INDEX_FOUND} yes"));
             }
-            self.guarded(&mut lines, location, names, &name, chosen);
+            self.guarded(&mut lines, location, scope, &name, chosen);
         }
         if let Some(last) = last {
             // A folder without an index: its path still ends in a slash.
             let name = self.fresh("no_index");
             block(&mut lines, &format!("@{name}"), [&with_slash[..], &itself].concat());
-            self.guarded(&mut lines, location, names, &name, anew(names, rewrite(&with_query(last))));
+            self.guarded(&mut lines, location, scope, &name, anew(scope, rewrite(&with_query(last))));
         }
         match place.matcher {
             Some(matcher) => block(out, &format!("route @{matcher}"), lines),
@@ -262,18 +267,28 @@ impl<'a> Translator<'a> {
     }
 
     /// The files by other paths for which the `try_files` of a location looks before a folder.
-    fn candidates_before_folders(&mut self, out: &mut Vec<String>, location: &Location<'a>, names: &Names) -> String {
+    fn candidates_before_folders(
+        &mut self,
+        out: &mut Vec<String>,
+        location: &Location<'a>,
+        scope: &VariableScope,
+    ) -> String {
         let Some(files) = own(location.own(), "try_files").first().copied() else { return String::new() };
         let earlier = files.arguments.iter().take_while(|path| *path != "$uri/").filter(|path| *path != "$uri");
         let earlier: Vec<String> = earlier.cloned().collect();
         if earlier.is_empty() {
             return String::new();
         }
-        self.candidates(out, files, &earlier, names).unwrap_or_default()
+        self.candidates(out, files, &earlier, scope).unwrap_or_default()
     }
 
     /// Returns the place of a location's folders in the file system.
-    fn folder_place(&mut self, out: &mut Vec<String>, location: &Location<'a>, names: &Names) -> Option<FolderPlace> {
+    fn folder_place(
+        &mut self,
+        out: &mut Vec<String>,
+        location: &Location<'a>,
+        scope: &VariableScope,
+    ) -> Option<FolderPlace> {
         let whole = FolderPlace {
             root: None,
             path: "{path}".to_owned(),
@@ -287,24 +302,24 @@ impl<'a> Translator<'a> {
                 let (inside, prefix) = (self.fresh("inside"), prefix.trim_end_matches('/').to_owned());
                 let expression = format!("^{}(.*)$", regex::escape(&prefix));
                 out.push(format!("@{inside} path_regexp {inside} {}", quote(&expression)));
-                let root = self.expand(out, alias, names, alias.argument(0));
+                let root = self.expand(out, alias, scope, alias.argument(0));
                 Some(FolderPlace { root, path: format!("{{re.{inside}.1}}"), prefix, matcher: Some(inside), ..whole })
             }
             Some((alias, _)) => {
-                let path = self.expand(out, alias, names, alias.argument(0))?;
+                let path = self.expand(out, alias, scope, alias.argument(0))?;
                 Some(FolderPlace { root: Some("/".to_owned()), path, has_own_names: true, ..whole })
             }
         }
     }
 
     /// Writes the redirect of the prefix of an `alias` to its slash, after the access rules: the matcher `file` finds no folder for `/`.
-    fn redirect_alias_itself(&mut self, out: &mut Vec<String>, location: &Location<'a>, names: &Names) {
+    fn redirect_alias_itself(&mut self, out: &mut Vec<String>, location: &Location<'a>, scope: &VariableScope) {
         let Some((_, Pattern::Prefix { prefix, .. })) = alias_of(location) else { return };
         if !prefix.ends_with('/') && restricts(location) {
             let name = self.fresh("stem");
             out.push(format!("@{name} {}", self.case.matcher(&prefix, "$")));
             let redirect = format!("redir * {{scheme}}://{{hostport}}{prefix}/{{?query}} 301");
-            self.guarded(out, location, names, &name, vec![redirect]);
+            self.guarded(out, location, scope, &name, vec![redirect]);
         }
     }
 }

@@ -8,14 +8,14 @@ use super::{Translator, inherited, own, value};
 use crate::expressions::{WithoutLookAhead, compiled, groups, without_assertions, without_look_ahead};
 use crate::location::{Location, Locations, PathConditions, Pattern, pattern};
 use crate::parse::Directive;
-use crate::variables::{Names, variables};
+use crate::variables::{VariableScope, variables};
 use crate::write::{block, cel_text, quote, rewrite};
 
 /// A location as one of several blocks `handle`, of which the first that takes a request counts.
 struct Taker<'a> {
     location: Location<'a>,
     head: String,
-    names: Names,
+    scope: VariableScope,
 }
 
 /// The directives with which a location leaves the response to an upstream.
@@ -28,7 +28,7 @@ impl<'a> Translator<'a> {
         out: &mut Vec<String>,
         route: &mut Vec<String>,
         blocks: &[&'a Directive],
-        names: &Names,
+        scope: &VariableScope,
     ) {
         let mut all = Locations::of(blocks);
         for (directive, reason) in std::mem::take(&mut all.invalid) {
@@ -52,10 +52,10 @@ impl<'a> Translator<'a> {
             route.push(format!("@{name} vars_regexp {{path}} {}", quote(r"(?:^|/)\.\.(?:/|$)")));
             route.push(format!("error @{name} 400"));
         }
-        self.slashes(route, &all, names);
+        self.slashes(route, &all, scope);
         let mut takers: Vec<Taker<'_>> = Vec::new();
         for (location, (head, capture)) in all.ordered.iter().zip(heads) {
-            takers.push(Taker { location: location.clone(), head, names: location.names(names, &capture) });
+            takers.push(Taker { location: location.clone(), head, scope: location.scope(scope, &capture) });
         }
         let rules = takers.iter().map(|taker| self.choosing_rules(taker, &all)).collect();
         pass(route, "# Rules after which nginx chooses the location anew.", &takers, rules);
@@ -63,18 +63,18 @@ impl<'a> Translator<'a> {
         let files = takers.iter().map(|taker| self.choosing_files(taker, &all)).collect();
         pass(route, "# Paths of another location, for missing files and for folders.", &takers, files);
         takers.splice(0..0, self.kept(out));
-        for Taker { location, head, names } in takers {
-            let lines = self.content(&location, &all, &names);
+        for Taker { location, head, scope } in takers {
+            let lines = self.content(&location, &all, &scope);
             block(route, &head, lines);
         }
     }
 
     /// Writes the redirects of paths whose last slash is missing: to their location of a proxy, and to a folder.
-    fn slashes(&mut self, route: &mut Vec<String>, all: &Locations<'a>, names: &Names) {
+    fn slashes(&mut self, route: &mut Vec<String>, all: &Locations<'a>, scope: &VariableScope) {
         for location in &all.ordered {
             let is_usual = |stem: &&str| !stem.is_empty() && is_plain_path(stem);
             let Some(stem) = location.prefix().strip_suffix('/').filter(is_usual) else {
-                self.redirect_to_alias(route, location, names);
+                self.redirect_to_alias(route, location, scope);
                 continue;
             };
             let passes = PASSES.iter().any(|name| !own(location.own(), name).is_empty());
@@ -88,7 +88,7 @@ impl<'a> Translator<'a> {
             if !passes {
                 let around = all.ordered.iter().filter(|l| l.is_prefix() && stem.starts_with(l.prefix()));
                 if around.max_by_key(|l| l.prefix().len()).is_some_and(serves_folders) {
-                    self.redirect_to_listing(route, location, stem, names);
+                    self.redirect_to_listing(route, location, stem, scope);
                 }
                 continue;
             }
@@ -97,7 +97,7 @@ impl<'a> Translator<'a> {
                 route.push(format!("error {matcher} 404"));
                 continue;
             }
-            self.redirect(route, (location, names), &matcher, location.prefix());
+            self.redirect(route, (location, scope), &matcher, location.prefix());
         }
     }
 
@@ -114,27 +114,32 @@ impl<'a> Translator<'a> {
     /// Returns the locations that a `break` of the rules written last keeps, and defines their matchers. They come before those that a
     /// path chooses.
     fn kept(&mut self, out: &mut Vec<String>) -> Vec<Taker<'a>> {
-        let kept = std::mem::take(&mut self.kept).into_iter().map(|(location, names)| {
-            out.push(format!("@{} vars {KEPT} {}", names.kept, names.kept));
-            Taker { location, head: format!("handle @{}", names.kept), names }
+        let kept = std::mem::take(&mut self.kept).into_iter().map(|(location, scope)| {
+            out.push(format!("@{} vars {KEPT} {}", scope.kept, scope.kept));
+            Taker { location, head: format!("handle @{}", scope.kept), scope }
         });
         kept.collect()
     }
 
-    /// The names for the rules of a location that may choose another one.
-    pub(super) fn names_of_rules(&mut self, location: &Location<'a>, all: &Locations<'a>, outer: &Names) -> Names {
-        let mut names = Names { kept: String::new(), ..outer.clone() };
+    /// The scope of the rules of a location that may choose another one.
+    pub(super) fn scope_of_rules(
+        &mut self,
+        location: &Location<'a>,
+        all: &Locations<'a>,
+        outer: &VariableScope,
+    ) -> VariableScope {
+        let mut scope = VariableScope { kept: String::new(), ..outer.clone() };
         if may_keep(location.own()) {
-            names.kept = self.fresh("kept");
-            self.kept.push((location.clone(), names.clone()));
+            scope.kept = self.fresh("kept");
+            self.kept.push((location.clone(), scope.clone()));
         }
         // nginx joins the slashes of a request's path, and not those of a rule's.
         let next = all.chosen("//").filter(|next| rules_of(next.own()).is_empty());
         if let Some(next) = next.filter(|_| location.own().block().iter().any(doubles_slash)) {
-            names.doubled = self.fresh("doubled");
-            self.kept.push((next.clone(), Names { kept: names.doubled.clone(), ..outer.clone() }));
+            scope.doubled = self.fresh("doubled");
+            self.kept.push((next.clone(), VariableScope { kept: scope.doubled.clone(), ..outer.clone() }));
         }
-        names
+        scope
     }
 
     /// Defines the matcher of a location; returns the head of its block and the name of the expression's groups.
@@ -218,19 +223,19 @@ impl<'a> Translator<'a> {
 
     /// The rules of a location after which nginx chooses again.
     fn choosing_rules(&mut self, taker: &Taker<'a>, all: &Locations<'a>) -> Vec<String> {
-        let Taker { location, names, .. } = taker;
+        let Taker { location, scope, .. } = taker;
         let owner = location.own();
         let mut lines = Vec::new();
         if location.is_server() || !rules_come_first(location, all) {
             return lines;
         }
         self.internal(&mut lines, location);
-        self.with_root(&mut lines, location, names, |this, out| {
-            let mut names = this.names_of_rules(location, all, names);
-            this.script_names(out, location, &mut names);
+        self.with_root(&mut lines, location, scope, |this, out| {
+            let mut scope = this.scope_of_rules(location, all, scope);
+            this.script_names(out, location, &mut scope);
             // The other methods do not reach the rules.
             this.other_methods(out, owner);
-            let rules = this.rules(&location.blocks, &mut names);
+            let rules = this.rules(&location.blocks, &mut scope);
             block(out, "route", rules);
         });
         lines
@@ -241,7 +246,7 @@ impl<'a> Translator<'a> {
         &mut self,
         out: &mut Vec<String>,
         location: &Location<'a>,
-        names: &Names,
+        scope: &VariableScope,
         write: impl FnOnce(&mut Self, &mut Vec<String>),
     ) {
         let mut lines = Vec::new();
@@ -250,13 +255,13 @@ impl<'a> Translator<'a> {
             return;
         }
         let mut root = Vec::new();
-        self.root(&mut root, location.deeper(), names);
+        self.root(&mut root, location.deeper(), scope);
         let has_root = !root.is_empty();
         out.extend(root);
         out.extend(lines);
         if has_root {
             let mut outer = Vec::new();
-            self.root(&mut outer, location.outer(), names);
+            self.root(&mut outer, location.outer(), scope);
             // Of several lines `root` of one route only the first applies.
             out.extend(outer.into_iter().map(|line| line.replacen("root *", "vars root", 1)));
         }
@@ -265,11 +270,11 @@ impl<'a> Translator<'a> {
     /// The lines that lead requests of a location to another one: those for missing files and for folders.
     fn choosing_files(&mut self, taker: &Taker<'a>, all: &Locations<'a>) -> Vec<String> {
         let location = &taker.location;
-        let mut names = taker.names.clone();
+        let mut scope = taker.scope.clone();
         let mut scripts = Vec::new();
-        self.script_names(&mut scripts, location, &mut names);
+        self.script_names(&mut scripts, location, &mut scope);
         let mut lines = Vec::new();
-        self.with_root(&mut lines, location, &names, |this, out| this.leave(out, location, all, &names));
+        self.with_root(&mut lines, location, &scope, |this, out| this.leave(out, location, all, &scope));
         if lines.is_empty() {
             return lines;
         }
@@ -281,13 +286,13 @@ impl<'a> Translator<'a> {
     }
 
     /// Writes the lines of [`Self::choosing_files`].
-    fn leave(&mut self, out: &mut Vec<String>, location: &Location<'a>, all: &Locations<'a>, names: &Names) {
+    fn leave(&mut self, out: &mut Vec<String>, location: &Location<'a>, all: &Locations<'a>, scope: &VariableScope) {
         let own_block = location.own();
         if !location.is_server() && always_answers(own_block) {
             return;
         }
-        self.folder_steps(out, location, all, names);
-        self.missing_files(out, location, all, names);
+        self.folder_steps(out, location, all, scope);
+        self.missing_files(out, location, all, scope);
     }
 
     /// Writes the steps for missing files: a `try_files` whose last word is for another location.
@@ -296,7 +301,7 @@ impl<'a> Translator<'a> {
         out: &mut Vec<String>,
         location: &Location<'a>,
         all: &Locations<'a>,
-        names: &Names,
+        scope: &VariableScope,
     ) {
         let own_block = location.own();
         if !location.is_server() && always_answers(own_block) {
@@ -312,50 +317,50 @@ impl<'a> Translator<'a> {
                 self.note(out, files, "with 'alias' the last word is not carried over if it chooses a location");
             }
         } else if let (Some(files), Some((last, candidates))) = (files, parts)
-            && let Some(candidates) = self.candidates(out, files, candidates, names)
+            && let Some(candidates) = self.candidates(out, files, candidates, scope)
         {
             if let Some(named) = named.filter(|named| choose_anew(named.own())) {
                 let missing = self.missing(out, &candidates);
-                let mut of_named = self.names_of_rules(named, all, names);
-                of_named.was_kept = !names.kept.is_empty();
-                let rules = self.rules(&named.blocks, &mut of_named);
-                self.guarded(out, location, names, &missing, rules);
+                let mut scope_of_named = self.scope_of_rules(named, all, scope);
+                scope_of_named.was_kept = !scope.kept.is_empty();
+                let rules = self.rules(&named.blocks, &mut scope_of_named);
+                self.guarded(out, location, scope, &missing, rules);
             } else if !last.starts_with(['=', '@'])
                 && elsewhere(last, location, all)
-                && let Some(last) = self.expand_path(out, files, names, last)
+                && let Some(last) = self.expand_path(out, files, scope, last)
             {
                 let last = with_query(&last);
                 let missing = self.missing(out, &candidates);
                 let mut others =
                     candidates.split(' ').filter(|pattern| *pattern != "{path}" && *pattern != "{path}/").peekable();
                 if others.peek().is_none() {
-                    return self.guarded(out, location, names, &missing, anew(names, rewrite(&last)));
+                    return self.guarded(out, location, scope, &missing, anew(scope, rewrite(&last)));
                 }
                 let matcher = format!("found_{missing}");
                 out.push(format!("@{matcher} file {candidates}"));
                 let found = if others.any(|pattern| pattern.ends_with('/')) {
                     let mut found = Vec::new();
                     let rewrite = vec!["rewrite * {file_match.relative}".to_owned()];
-                    self.guarded(&mut found, location, names, &matcher, rewrite);
+                    self.guarded(&mut found, location, scope, &matcher, rewrite);
                     found
                 } else {
-                    self.keep_found(location, names)
+                    self.keep_found(location, scope)
                 };
                 // Only one of the blocks runs: the path of a file that was found may be one for which none exists.
                 block(out, &format!("handle @{matcher}"), in_written_order(found));
                 let mut otherwise = Vec::new();
-                self.guarded(&mut otherwise, location, names, &missing, anew(names, rewrite(&last)));
+                self.guarded(&mut otherwise, location, scope, &missing, anew(scope, rewrite(&last)));
                 block(out, "handle", in_written_order(otherwise));
             }
         }
     }
 
     /// The lines for a file that `try_files` finds by another path: the request stays in its location.
-    fn keep_found(&mut self, location: &Location<'a>, names: &Names) -> Vec<String> {
+    fn keep_found(&mut self, location: &Location<'a>, scope: &VariableScope) -> Vec<String> {
         let kept = self.fresh("found");
-        let mut rules = names.clone();
+        let mut rules = scope.clone();
         let mut lines = Vec::new();
-        if !location.is_server() && !choose_anew(location.own()) && names.kept.is_empty() {
+        if !location.is_server() && !choose_anew(location.own()) && scope.kept.is_empty() {
             let found = self.rules(&location.blocks, &mut rules);
             if !found.is_empty() {
                 block(&mut lines, "route", found);
@@ -367,7 +372,7 @@ impl<'a> Translator<'a> {
         let file = self.fresh("file");
         let mut of_file = vec![format!("@{file} vars_regexp {{file_match.relative}} [^/]$")];
         block(&mut of_file, &format!("route @{file}"), lines);
-        self.kept.push((location.clone(), Names { kept, ..names.clone() }));
+        self.kept.push((location.clone(), VariableScope { kept, ..scope.clone() }));
         of_file
     }
 
@@ -376,22 +381,22 @@ impl<'a> Translator<'a> {
         &mut self,
         out: &mut Vec<String>,
         location: &Location<'a>,
-        names: &Names,
+        scope: &VariableScope,
         matcher: &str,
         lines: Vec<String>,
     ) {
         let mut all = Vec::new();
         self.body_limit(&mut all, location.deeper());
         self.other_methods(&mut all, location.own());
-        if !location.is_server() && !choose_anew(location.own()) && names.kept.is_empty() {
-            let rules = self.rules(&location.blocks, &mut names.clone());
+        if !location.is_server() && !choose_anew(location.own()) && scope.kept.is_empty() {
+            let rules = self.rules(&location.blocks, &mut scope.clone());
             if !rules.is_empty() {
                 block(&mut all, "route", rules);
             }
         }
         // The limits of the server are those of the new location.
-        self.limits(&mut all, location.deeper(), names);
-        self.access(&mut all, &location.blocks, names);
+        self.limits(&mut all, location.deeper(), scope);
+        self.access(&mut all, &location.blocks, scope);
         match &*lines {
             [line] if all.is_empty() && line.contains(" * ") => {
                 out.push(line.replacen(" * ", &format!(" @{matcher} "), 1));
@@ -405,8 +410,8 @@ impl<'a> Translator<'a> {
 }
 
 /// The lines after which the path chooses the location, even if a `break` has kept one before.
-pub(super) fn anew(names: &Names, rewrite: String) -> Vec<String> {
-    let unkept = (!names.kept.is_empty()).then(|| format!("vars {KEPT} \"\""));
+pub(super) fn anew(scope: &VariableScope, rewrite: String) -> Vec<String> {
+    let unkept = (!scope.kept.is_empty()).then(|| format!("vars {KEPT} \"\""));
     [rewrite].into_iter().chain(unkept).collect()
 }
 
@@ -437,14 +442,14 @@ pub(super) fn with_query(uri: &str) -> String {
 }
 
 impl Location<'_> {
-    /// The names in a location whose matcher has this name for its groups.
-    pub(super) fn names(&self, outer: &Names, capture: &str) -> Names {
-        let mut names = outer.clone();
+    /// The scope in a location whose matcher has this name for its groups.
+    pub(super) fn scope(&self, outer: &VariableScope, capture: &str) -> VariableScope {
+        let mut scope = outer.clone();
         if let (Pattern::Regexp(expression), false) = (&self.pattern, capture.is_empty()) {
-            capture.clone_into(&mut names.capture);
-            names.groups = groups(expression);
+            capture.clone_into(&mut scope.capture);
+            scope.groups = groups(expression);
         }
-        names
+        scope
     }
 }
 
@@ -629,7 +634,7 @@ fn pass(route: &mut Vec<String>, comment: &str, takers: &[Taker<'_>], lines: Vec
 
 /// Whether the matchers of two locations, which ignore case, may take one path. Two expressions may, and a kept location has any path.
 fn may_overlap(one: &Taker<'_>, other: &Taker<'_>) -> bool {
-    if !one.names.kept.is_empty() {
+    if !one.scope.kept.is_empty() {
         return true;
     }
     let [one, other] = [one, other].map(|taker| taker.location.prefix().to_ascii_lowercase());

@@ -22,12 +22,12 @@ impl Translator<'_> {
                 // The proxy sends the field Connection by itself.
                 continue;
             }
-            let mut names = self.shared_names();
+            let mut scope = self.shared_scope();
             let has_path = has_path(map);
             if has_path {
-                names.path = format!("{{re.{}.0}}", path_matcher(&variable));
+                scope.path = format!("{{re.{}.0}}", path_matcher(&variable));
             }
-            let Some(source) = self.expand(out, map, &names, map.argument(0)) else { continue };
+            let Some(source) = self.expand(out, map, &scope, map.argument(0)) else { continue };
             if source.is_empty() {
                 self.note(out, map, "a map of a constant");
                 continue;
@@ -66,12 +66,12 @@ impl Translator<'_> {
                 match key {
                     // A value is evaluated anew for each request anyway.
                     "hostnames" | "volatile" => {}
-                    "default" => default = self.expand(lines, entry, &names, text),
+                    "default" => default = self.expand(lines, entry, &scope, text),
                     _ => {
                         let Some(expression) = key.strip_prefix('~') else {
                             let text = match text == map.argument(0) {
                                 true => Some("${0}".to_owned()),
-                                false => self.expand(lines, entry, &names, text),
+                                false => self.expand(lines, entry, &scope, text),
                             };
                             for key in
                                 text.iter().flat_map(|text| keys_of_text(key, text.contains('{') && text != "${0}"))

@@ -2,17 +2,17 @@
 
 use crate::expressions::compiled;
 use crate::parse::Directive;
-use crate::variables::Names;
+use crate::variables::VariableScope;
 use crate::write::cel_text;
 
 /// The matcher for requests whose Referer `valid_referers` does not name. `None` for forms without an equivalent.
-pub(super) fn other_referers(valid: &Directive, names: &Names) -> Option<String> {
+pub(super) fn other_referers(valid: &Directive, scope: &VariableScope) -> Option<String> {
     let (mut none, mut blocked, mut texts) = (false, false, Vec::new());
     for word in &valid.arguments {
         match word.as_str() {
             "none" => none = true,
             "blocked" => blocked = true,
-            "server_names" => texts.extend(names.server_names.iter().map(|name| host(name))),
+            "server_names" => texts.extend(scope.server_names.iter().map(|name| host(name))),
             expression if expression.starts_with('~') => {
                 let expression = &expression[1..];
                 compiled(expression).ok()?;

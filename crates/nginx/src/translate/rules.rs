@@ -6,7 +6,7 @@ use super::referers::other_referers;
 use super::{Translator, inherited, own, value};
 use crate::expressions::{WithoutLookAhead, compiled, groups, without_look_ahead};
 use crate::parse::Directive;
-use crate::variables::{Names, is_path, only_variable, variable, variables};
+use crate::variables::{VariableScope, is_path, only_variable, variable, variables};
 use crate::write::{block, cel_text, quote, quote_scalar, rewrite};
 
 /// Whether a `rewrite`, or one within an `if`, lets nginx choose the location anew.
@@ -137,9 +137,9 @@ fn has_only_groups(target: &str, name: &str) -> bool {
 
 impl Translator<'_> {
     /// The rules of the last of the blocks. Their answers have the fields of `add_header`.
-    pub(super) fn rules(&mut self, blocks: &[&Directive], names: &mut Names) -> Vec<String> {
+    pub(super) fn rules(&mut self, blocks: &[&Directive], scope: &mut VariableScope) -> Vec<String> {
         let mut out = Vec::new();
-        self.rules_from(&mut out, &rules_of(blocks[blocks.len() - 1]), blocks, names, 0);
+        self.rules_from(&mut out, &rules_of(blocks[blocks.len() - 1]), blocks, scope, 0);
         out
     }
 
@@ -148,7 +148,7 @@ impl Translator<'_> {
         out: &mut Vec<String>,
         rules: &[&Directive],
         blocks: &[&Directive],
-        names: &mut Names,
+        scope: &mut VariableScope,
         depth: usize,
     ) {
         let mut may_have_ended = false;
@@ -159,23 +159,23 @@ impl Translator<'_> {
                     return self.note(out, rule, "too many rules that may end the rules; requests fail with 500");
                 }
                 let mut rest = Vec::new();
-                self.rules_from(&mut rest, &rules[index..], blocks, names, depth + 1);
+                self.rules_from(&mut rest, &rules[index..], blocks, scope, depth + 1);
                 return block(out, "handle", in_written_order(rest));
             }
             match &*rule.name {
-                "set" => self.set(out, rule, names, None),
-                "rewrite" => self.rewrite(out, rule, blocks, names, &[], false),
+                "set" => self.set(out, rule, scope, None),
+                "rewrite" => self.rewrite(out, rule, blocks, scope, &[], false),
                 "return" => {
-                    let lines = self.answer(out, rule, blocks, names);
+                    let lines = self.answer(out, rule, blocks, scope);
                     if may_have_ended {
                         block(out, "handle", lines);
                     } else {
                         out.extend(lines);
                     }
                 }
-                "if" => self.condition(out, rule, blocks, names, may_have_ended, index + 1 == rules.len()),
-                "break" if names.kept.is_empty() => {}
-                "break" => block(out, "handle", vec![keep(names)]),
+                "if" => self.condition(out, rule, blocks, scope, may_have_ended, index + 1 == rules.len()),
+                "break" if scope.kept.is_empty() => {}
+                "break" => block(out, "handle", vec![keep(scope)]),
                 _ => {}
             }
             may_have_ended |= may_end(rule);
@@ -184,10 +184,10 @@ impl Translator<'_> {
 
     /// The rules of a location's content. If one of them chooses the location anew, all have been applied before; the lines `set` and
     /// `return` apply once more, as the path may be another one now, and another location may have led here.
-    pub(super) fn staying_rules(&mut self, blocks: &[&Directive], names: &mut Names) -> Vec<String> {
+    pub(super) fn staying_rules(&mut self, blocks: &[&Directive], scope: &mut VariableScope) -> Vec<String> {
         let [around @ .., owner] = blocks else { return Vec::new() };
         if !choose_anew(owner) {
-            return self.rules(blocks, names);
+            return self.rules(blocks, scope);
         }
         let mut staying = Directive::clone(owner);
         let rules = staying.block.get_or_insert_default();
@@ -201,34 +201,34 @@ impl Translator<'_> {
             let is_empty = is_condition && rule.block().is_empty();
             !is_empty && !matches!(&*rule.name, "rewrite" | "break")
         });
-        self.rules(&[around, &[&staying]].concat(), names)
+        self.rules(&[around, &[&staying]].concat(), scope)
     }
 
-    fn set(&mut self, out: &mut Vec<String>, directive: &Directive, names: &mut Names, matcher: Option<&str>) {
+    fn set(&mut self, out: &mut Vec<String>, directive: &Directive, scope: &mut VariableScope, matcher: Option<&str>) {
         let name = directive.argument(0).trim_start_matches('$').to_owned();
         if name == "limit_rate" {
             // The only variable that is a setting.
             return self.note(out, directive, "no limit on the rate of a response");
         }
-        if let Some(value) = self.expand_path(out, directive, names, directive.argument(1)) {
+        if let Some(value) = self.expand_path(out, directive, scope, directive.argument(1)) {
             let matcher = matcher.map(|matcher| format!("@{matcher} ")).unwrap_or_default();
             out.push(format!("vars {matcher}{} {}", variable(&name), quote_scalar(&value)));
-            if !names.set.contains(&name) {
-                names.set.push(name);
+            if !scope.set.contains(&name) {
+                scope.set.push(name);
             }
         }
     }
 
     /// Gives the variables that an `if` sets the values that they have without it, such as those of request fields.
-    fn keep_values(&mut self, out: &mut Vec<String>, condition: &Directive, names: &mut Names) {
+    fn keep_values(&mut self, out: &mut Vec<String>, condition: &Directive, scope: &mut VariableScope) {
         for set in own(condition, "set") {
             let name = set.argument(0).trim_start_matches('$').to_owned();
-            if names.set.contains(&name) {
+            if scope.set.contains(&name) {
                 continue;
             }
-            if let Ok(value) = names.expand(&format!("${name}")) {
+            if let Ok(value) = scope.expand(&format!("${name}")) {
                 out.push(format!("vars {} {}", variable(&name), quote_scalar(&value)));
-                names.set.push(name);
+                scope.set.push(name);
             }
         }
     }
@@ -240,7 +240,7 @@ impl Translator<'_> {
         out: &mut Vec<String>,
         directive: &Directive,
         blocks: &[&Directive],
-        names: &Names,
+        scope: &VariableScope,
         condition: &[String],
         may_have_ended: bool,
     ) {
@@ -256,10 +256,10 @@ impl Translator<'_> {
         let absent = (regex.captures_len()..10).map(|group| format!("${group}"));
         let replacement = absent.fold(replacement.to_owned(), |text, group| text.replace(&group, ""));
         let name = self.fresh("rewrite");
-        let mut names = names.clone();
-        names.capture.clone_from(&name);
-        names.groups = groups(&expression);
-        let Some(target) = self.expand_path(out, directive, &names, &replacement) else { return };
+        let mut scope = scope.clone();
+        scope.capture.clone_from(&name);
+        scope.groups = groups(&expression);
+        let Some(target) = self.expand_path(out, directive, &scope, &replacement) else { return };
         let external = is_url(&target) || target.starts_with("{scheme}");
         let mut lines = condition.to_vec();
         lines.push(format!("path_regexp {name} {}", quote(&expression)));
@@ -283,7 +283,7 @@ impl Translator<'_> {
         let mut lines = Vec::new();
         if external || matches!(flag, "redirect" | "permanent") {
             let status = if flag == "permanent" { 301 } else { 302 };
-            self.fields(&mut lines, blocks, &names, Some(status));
+            self.fields(&mut lines, blocks, &scope, Some(status));
             let (origin, path) = match path.starts_with('/') {
                 true => ("{scheme}://{hostport}", &*path),
                 false => origin_and_path(&path),
@@ -318,7 +318,7 @@ impl Translator<'_> {
             }
         } else {
             lines.push(rewrite_to(&path));
-            self.after_rewrite(out, &mut lines, directive, blocks, &names);
+            self.after_rewrite(out, &mut lines, directive, blocks, &scope);
         }
         // Only one of several blocks `handle` in a row runs, as only one rule with a flag does.
         let kind = if flag.is_empty() && !external && !may_have_ended { "route" } else { "handle" };
@@ -332,20 +332,20 @@ impl Translator<'_> {
         lines: &mut Vec<String>,
         rule: &Directive,
         blocks: &[&Directive],
-        names: &Names,
+        scope: &VariableScope,
     ) {
         let is_last = rule.argument(2) == "break";
         if is_last && replaces_prefix(blocks[blocks.len() - 1]) {
             lines.push(format!("vars {CHANGED} yes"));
         }
-        if is_last && !names.kept.is_empty() {
-            lines.push(keep(names));
+        if is_last && !scope.kept.is_empty() {
+            lines.push(keep(scope));
         } else if !is_last && doubles_slash(rule) {
-            match names.doubled.is_empty() {
+            match scope.doubled.is_empty() {
                 true => self.remark(out, rule, "the locations compare this path without its double slash"),
-                false => lines.push(format!("vars {KEPT} {}", names.doubled)),
+                false => lines.push(format!("vars {KEPT} {}", scope.doubled)),
             }
-        } else if !is_last && names.was_kept {
+        } else if !is_last && scope.was_kept {
             lines.push(format!("vars {KEPT} \"\""));
         }
     }
@@ -356,29 +356,29 @@ impl Translator<'_> {
         out: &mut Vec<String>,
         directive: &Directive,
         blocks: &[&Directive],
-        names: &mut Names,
+        scope: &mut VariableScope,
         mut may_have_ended: bool,
         is_last: bool,
     ) {
-        self.keep_values(out, directive, names);
+        self.keep_values(out, directive, scope);
         let words = condition_words(directive);
         let name = self.fresh("if");
-        let mut inner_names = names.clone();
+        let mut inner_scope = scope.clone();
         let owner = blocks[blocks.len() - 1];
         let inner = [blocks, &[directive]].concat();
         let has_rewrite = !own(directive, "rewrite").is_empty();
         let matcher = match words[..] {
             ["$invalid_referer"] => {
-                let matcher = own(owner, "valid_referers").first().and_then(|valid| other_referers(valid, names));
+                let matcher = own(owner, "valid_referers").first().and_then(|valid| other_referers(valid, scope));
                 matcher.map(|matcher| vec![matcher])
             }
             _ => {
                 // Names of files are resolved by their matcher, and a path alone by another one.
                 let is_of_path = matches!(words[..], [variable, ..] if is_path(variable));
                 let compared = if words.len() == 2 { &[][..] } else { &words[usize::from(is_of_path)..] };
-                inner_names = self.with_path(out, &inner_names, compared.iter().copied());
-                let found = matcher(out, &words, &name, has_rewrite, &mut inner_names);
-                inner_names.path.clear();
+                inner_scope = self.with_path(out, &inner_scope, compared.iter().copied());
+                let found = matcher(out, &words, &name, has_rewrite, &mut inner_scope);
+                inner_scope.path.clear();
                 found
             }
         };
@@ -398,7 +398,7 @@ impl Translator<'_> {
         let answers = !own(directive, "return").is_empty();
         if !answers && !own(directive, "add_header").is_empty() {
             let mut fields = Vec::new();
-            self.fields(&mut fields, &inner, &inner_names, None);
+            self.fields(&mut fields, &inner, &inner_scope, None);
             fields.push(format!("vars {OWN_FIELDS} yes"));
             block(out, &format!("route @{name}"), fields);
         }
@@ -417,12 +417,12 @@ impl Translator<'_> {
             match &*rule.name {
                 "#" => out.push(format!("# {}", rule.argument(0))),
                 "set" => {
-                    self.set(out, rule, &mut inner_names, Some(&name));
-                    names.set.clone_from(&inner_names.set);
+                    self.set(out, rule, &mut inner_scope, Some(&name));
+                    scope.set.clone_from(&inner_scope.set);
                 }
-                "rewrite" => self.rewrite(out, rule, blocks, &inner_names, &matcher, may_have_ended),
+                "rewrite" => self.rewrite(out, rule, blocks, &inner_scope, &matcher, may_have_ended),
                 "return" => {
-                    let lines = self.answer(out, rule, &inner, &inner_names);
+                    let lines = self.answer(out, rule, &inner, &inner_scope);
                     match &*lines {
                         // Of several blocks `handle` in a row only one runs.
                         _ if may_have_ended => block(out, &format!("handle @{name}"), lines),
@@ -433,7 +433,7 @@ impl Translator<'_> {
                 "add_header" => {}
                 // A block `handle` that runs, so that none after it does.
                 "break" => {
-                    let kept = (!names.kept.is_empty()).then(|| keep(names));
+                    let kept = (!scope.kept.is_empty()).then(|| keep(scope));
                     let line = kept.unwrap_or_else(|| "# No rule after it applies.".to_owned());
                     block(out, &format!("handle @{name}"), vec![line]);
                 }
@@ -460,13 +460,13 @@ impl Translator<'_> {
         out: &mut Vec<String>,
         answer: &Directive,
         blocks: &[&Directive],
-        names: &Names,
+        scope: &VariableScope,
     ) -> Vec<String> {
-        let Some(mut response) = self.response(out, answer, names) else { return Vec::new() };
+        let Some(mut response) = self.response(out, answer, scope) else { return Vec::new() };
         let mut lines = Vec::new();
         let status = answer.argument(0).parse().unwrap_or(302);
         if status != 444 {
-            self.fields(&mut lines, blocks, names, Some(status));
+            self.fields(&mut lines, blocks, scope, Some(status));
         }
         let is_typed = |d: &&Directive| d.argument(0).eq_ignore_ascii_case("content-type") && is_added(d, status);
         if response.iter().any(|line| line.starts_with("respond"))
@@ -481,7 +481,7 @@ impl Translator<'_> {
     }
 
     /// The lines of a `return`, for all requests.
-    fn response(&mut self, out: &mut Vec<String>, directive: &Directive, names: &Names) -> Option<Vec<String>> {
+    fn response(&mut self, out: &mut Vec<String>, directive: &Directive, scope: &VariableScope) -> Option<Vec<String>> {
         let first = directive.argument(0);
         let (status, text) = match first.parse::<u16>() {
             Ok(status) => (status, directive.arguments.get(1).map(String::as_str)),
@@ -493,7 +493,7 @@ impl Translator<'_> {
             (301 | 302 | 303 | 307 | 308, Some(url)) => {
                 let is_path = url.starts_with('/') || begins_with_path(url);
                 let is_known = is_path || !url.starts_with('$') || begins_with_scheme(url);
-                let url = self.expand_path(&mut lines, directive, names, url).or_else(|| {
+                let url = self.expand_path(&mut lines, directive, scope, url).or_else(|| {
                     // The line that names the variable.
                     out.append(&mut lines);
                     None
@@ -508,7 +508,7 @@ impl Translator<'_> {
             (400.., None) => format!("error * {status}"),
             (_, None) => format!("respond * {status}"),
             (_, Some(text)) => {
-                let Some(text) = self.expand_path(&mut lines, directive, names, text) else {
+                let Some(text) = self.expand_path(&mut lines, directive, scope, text) else {
                     out.append(&mut lines);
                     return None;
                 };
@@ -536,8 +536,8 @@ impl Translator<'_> {
 }
 
 /// The line after which the location of the rules serves the request, also if its path is that of another one.
-fn keep(names: &Names) -> String {
-    format!("vars {KEPT} {}", names.kept)
+fn keep(scope: &VariableScope) -> String {
+    format!("vars {KEPT} {}", scope.kept)
 }
 
 /// Whether a block, or a location within it, has a `proxy_pass` with a URI, which replaces the location's prefix unless a rule has changed
@@ -576,7 +576,7 @@ fn matcher(
     words: &[&str],
     name: &str,
     beside_path: bool,
-    names: &mut Names,
+    scope: &mut VariableScope,
 ) -> Option<Vec<String>> {
     let (variable, operator, operand) = match *words {
         [test, file] => {
@@ -589,14 +589,14 @@ fn matcher(
             };
             if file.starts_with('/') {
                 let options =
-                    vec!["root /".to_owned(), format!("try_files {}", paths(&quote(&names.expand(file).ok()?))?)];
+                    vec!["root /".to_owned(), format!("try_files {}", paths(&quote(&scope.expand(file).ok()?))?)];
                 let mut lines = Vec::new();
                 block(&mut lines, &format!("{negated}file"), options);
                 return Some(lines);
             }
             let path = match file {
                 "$request_filename" => "{path}".to_owned(),
-                _ => quote(&names.expand(file.strip_prefix("$document_root")?).ok()?),
+                _ => quote(&scope.expand(file.strip_prefix("$document_root")?).ok()?),
             };
             let line = format!("{negated}file {}", paths(&path)?);
             // The root is a folder that exists, but the matcher `file` finds no folder for `/`.
@@ -607,7 +607,7 @@ fn matcher(
         [variable, operator, operand] => (variable, operator, operand),
         _ => return None,
     };
-    let mut key = names.expand(variable).ok()?;
+    let mut key = scope.expand(variable).ok()?;
     if key.matches('{').count() != 1 || !key.starts_with('{') {
         // A matcher's key is one placeholder or one name.
         out.push(format!("vars of_{name} {}", quote(&key)));
@@ -618,7 +618,7 @@ fn matcher(
     // The path as sent may have another form, which the matchers of paths resolve; nginx compares hosts in lower case.
     let is_of = |name: &String| only_variable(variable) == Some(name.as_str());
     let (is_path, is_host) =
-        (is_path(variable) && !names.set.iter().any(is_of), only_variable(variable) == Some("host"));
+        (is_path(variable) && !scope.set.iter().any(is_of), only_variable(variable) == Some("host"));
     let regexp = |expression: &str| {
         Some(vec![match is_path {
             true if beside_path => {
@@ -637,13 +637,13 @@ fn matcher(
         "=" | "!=" if (is_path || is_host) && !operand.contains('$') => {
             regexp(&format!("{}^{}$", if is_host { "(?i)" } else { "" }, regex::escape(operand)))
         }
-        "=" | "!=" => Some(vec![format!("{negated}vars {key} {}", quote(&names.expand(operand).ok()?))]),
+        "=" | "!=" => Some(vec![format!("{negated}vars {key} {}", quote(&scope.expand(operand).ok()?))]),
         "~" | "!~" | "~*" | "!~*" => {
             let ignores_case = operator.ends_with('*') || is_host;
             let expression = if ignores_case { format!("(?i){operand}") } else { operand.to_owned() };
             compiled(&expression).ok()?;
-            name.clone_into(&mut names.capture);
-            names.groups = groups(&expression);
+            name.clone_into(&mut scope.capture);
+            scope.groups = groups(&expression);
             regexp(&expression)
         }
         _ => None,

@@ -15,7 +15,7 @@ use super::upstream::with_constants;
 use super::{Translator, active, inherited, own, value};
 use crate::location::Locations;
 use crate::parse::Directive;
-use crate::variables::{Names, variable, variables};
+use crate::variables::{VariableScope, variable, variables};
 use crate::write::{block, quote};
 
 /// The lines of a server's site.
@@ -291,18 +291,18 @@ impl<'a> Translator<'a> {
         }
         self.logs(&mut text.own, &blocks);
         let (host_capture, host_groups) = capture.map_or(("", &[][..]), |capture| capture);
-        let mut names = Names {
+        let mut scope = VariableScope {
             server_name: own(server, "server_name").first().map_or("", |d| d.argument(0)).to_ascii_lowercase(),
             host_capture: host_capture.to_owned(),
             host_groups: host_groups.to_vec(),
             host_groups_all: host_groups_all(server),
             server_names: hosts.to_vec(),
-            ..self.shared_names()
+            ..self.shared_scope()
         };
         if let Some(host) = hosts.first() {
-            names.server_name.clone_from(host);
+            scope.server_name.clone_from(host);
         }
-        self.root(out, &blocks, &names);
+        self.root(out, &blocks, &scope);
         if value(&blocks, "gzip") == Some("on") {
             let mut types = vec!["text/html".to_owned()];
             for kind in inherited(&blocks, "gzip_types").iter().flat_map(|d| &d.arguments) {
@@ -325,10 +325,10 @@ impl<'a> Translator<'a> {
         }
         let has_cache_status = mentions_in(server, http, CACHE_STATUS) && !self.shared.caches.is_empty();
         if has_cache_status {
-            names.maps.push(CACHE_STATUS.to_owned());
+            scope.maps.push(CACHE_STATUS.to_owned());
         }
         if has_shared_fields(&blocks) {
-            self.fields(out, &blocks, &names, None);
+            self.fields(out, &blocks, &scope, None);
             self.fields_are_shared = true;
         }
         let mut route = Vec::new();
@@ -352,7 +352,7 @@ impl<'a> Translator<'a> {
             route.push("error @absolute 400".to_owned());
         }
         dots(&mut route, server);
-        let rules = self.rules(&blocks, &mut names);
+        let rules = self.rules(&blocks, &mut scope);
         if always_answers(server) && rules_of(server).len() == 1 {
             route.extend(rules);
         } else if !rules.is_empty() {
@@ -360,7 +360,7 @@ impl<'a> Translator<'a> {
             block(&mut route, "route", rules);
         }
         if !always_answers(server) {
-            self.locations(out, &mut route, &blocks, &names);
+            self.locations(out, &mut route, &blocks, &scope);
         }
         self.maps(out, server, http);
         if has_cache_status {
@@ -371,18 +371,18 @@ impl<'a> Translator<'a> {
             );
         }
         block(out, "route", route);
-        text.errors = self.error_pages(out, &blocks, &names);
+        text.errors = self.error_pages(out, &blocks, &scope);
         self.fields_are_shared = false;
         text
     }
 
     /// Sets the root that the innermost block with one has.
-    pub(super) fn root(&mut self, out: &mut Vec<String>, blocks: &[&Directive], names: &Names) {
+    pub(super) fn root(&mut self, out: &mut Vec<String>, blocks: &[&Directive], scope: &VariableScope) {
         let Some(root) = inherited(blocks, "root").last().copied() else { return };
         if !root.argument(0).starts_with(['/', '$']) {
             self.remark(out, root, "a relative path is that from the folder where the server starts");
         }
-        match self.expand(out, root, names, &with_constants(root.argument(0), blocks)) {
+        match self.expand(out, root, scope, &with_constants(root.argument(0), blocks)) {
             Some(root) => out.push(format!("root * {}", quote(&root))),
             // Without a root it would be the folder where the server was started.
             None => out.push("root * /nonexistent".to_owned()),

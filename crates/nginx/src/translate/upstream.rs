@@ -6,7 +6,7 @@ use super::rules::{CHANGED, has_break};
 use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;
-use crate::variables::{Names, has_path, variables};
+use crate::variables::{VariableScope, has_path, variables};
 use crate::write::{block, quote};
 
 impl<'a> Translator<'a> {
@@ -28,7 +28,7 @@ impl<'a> Translator<'a> {
         out: &mut Vec<String>,
         pass: &Directive,
         location: &Location<'a>,
-        outer_names: &Names,
+        outer_scope: &VariableScope,
     ) {
         let url = with_constants(pass.argument(0), &location.blocks);
         let Some((scheme @ ("http" | "https"), rest)) = url.split_once("://") else {
@@ -45,16 +45,16 @@ impl<'a> Translator<'a> {
         let usual = if scheme == "https" { 443 } else { 80 };
         // In nginx the URI of a `proxy_pass` leaves `$uri` as it is.
         let fields = inherited(&location.blocks, "proxy_set_header").into_iter().map(|field| field.argument(1));
-        let mut names = self.with_path(out, outer_names, fields.chain(uri));
+        let mut scope = self.with_path(out, outer_scope, fields.chain(uri));
         let mut hosts = self.hosts(&host, usual);
         if hosts.is_empty() {
             out.push("error 502".to_owned());
             return self.note(out, pass, "all servers of the upstream are down; requests fail with 502");
         }
         if host.contains('$') {
-            match self.variable_host(&host, usual, location, &names) {
+            match self.variable_host(&host, usual, location, &scope) {
                 Ok(address) => {
-                    names.proxy_host.clone_from(&address);
+                    scope.proxy_host.clone_from(&address);
                     hosts = vec![address];
                 }
                 Err(reason) => {
@@ -63,17 +63,17 @@ impl<'a> Translator<'a> {
                 }
             }
         } else {
-            names.proxy_host = if host.starts_with("unix:") { "localhost".to_owned() } else { host.clone() };
+            scope.proxy_host = if host.starts_with("unix:") { "localhost".to_owned() } else { host.clone() };
         }
-        let hidden = self.cache(out, "proxy", location, &names);
+        let hidden = self.cache(out, "proxy", location, &scope);
         if let Some(uri) = uri {
             let is_unchanged = uri == "$request_uri" && !location.blocks[1..].iter().any(|block| rewrites(block));
             if is_unchanged {
                 // The request's own URI.
             } else if uri.starts_with('$') && !begins_with_slash(uri, &location.pattern) {
-                self.uri_of_variables(out, pass, &names, uri);
+                self.uri_of_variables(out, pass, &scope, uri);
             } else if pass.argument(0).contains('$') {
-                if let Some(text) = self.expand(out, pass, &names, uri) {
+                if let Some(text) = self.expand(out, pass, &scope, uri) {
                     // nginx sends this URI as it is, without the request's query.
                     let has_query =
                         uri.contains('?') || ["request_uri", "is_args"].iter().any(|v| variables(uri).contains(v));
@@ -126,20 +126,20 @@ impl<'a> Translator<'a> {
         }
         let mut lines = self.balance(out, &host, &location.blocks);
         if let Some(method) = inherited(&location.blocks, "proxy_method").last()
-            && let Some(text) = self.expand(out, method, &names, method.argument(0))
+            && let Some(text) = self.expand(out, method, &scope, method.argument(0))
         {
             lines.push(format!("method {}", quote(&text)));
         }
-        self.fields_up(out, &mut lines, &location.blocks, &names);
+        self.fields_up(out, &mut lines, &location.blocks, &scope);
         lines.extend(hidden);
-        self.cookies(out, &mut lines, &location.blocks, &names);
+        self.cookies(out, &mut lines, &location.blocks, &scope);
         self.intercepted(&mut lines, "proxy", &location.blocks);
-        self.accel(&mut lines, "proxy", location, outer_names);
+        self.accel(&mut lines, "proxy", location, outer_scope);
         if value(&location.blocks, "proxy_buffering") == Some("off") {
             lines.push("flush_interval -1".to_owned());
         }
-        self.redirects(out, &mut lines, pass, (scheme, &host, uri), location, &names);
-        self.transport(out, &mut lines, (scheme, &host), &location.blocks, &names);
+        self.redirects(out, &mut lines, pass, (scheme, &host, uri), location, &scope);
+        self.transport(out, &mut lines, (scheme, &host), &location.blocks, &scope);
         if lines.is_empty() {
             out.push(format!("reverse_proxy {}", hosts.join(" ")));
         } else {
@@ -149,8 +149,8 @@ impl<'a> Translator<'a> {
 
     /// Writes the URI of a `proxy_pass` that begins with a variable: a path, a query, for which nginx sends the path `/`, or nothing, for which
     /// it sends the request's own URI.
-    fn uri_of_variables(&mut self, out: &mut Vec<String>, pass: &Directive, names: &Names, uri: &str) {
-        let Some(text) = self.expand(out, pass, names, uri) else { return };
+    fn uri_of_variables(&mut self, out: &mut Vec<String>, pass: &Directive, scope: &VariableScope, uri: &str) {
+        let Some(text) = self.expand(out, pass, scope, uri) else { return };
         let [of, path, query] = ["uri", "path", "query"].map(|kind| self.fresh(kind));
         let lines = vec![
             format!("vars {of} {}", quote(&text)),
@@ -169,7 +169,7 @@ impl<'a> Translator<'a> {
         lines: &mut Vec<String>,
         (scheme, host): (&str, &str),
         blocks: &[&Directive],
-        names: &Names,
+        scope: &VariableScope,
     ) {
         let mut transport = Vec::new();
         if scheme == "https" {
@@ -182,7 +182,7 @@ impl<'a> Translator<'a> {
                 transport.push("tls_insecure_skip_verify".to_owned());
             }
             if let Some(name) = inherited(blocks, "proxy_ssl_name").last()
-                && let Some(text) = self.expand(out, name, names, name.argument(0))
+                && let Some(text) = self.expand(out, name, scope, name.argument(0))
             {
                 transport.push(format!("tls_server_name {}", quote(&text)));
             }
@@ -221,7 +221,7 @@ impl<'a> Translator<'a> {
         pass: &Directive,
         (scheme, host, uri): (&str, &str, Option<&str>),
         location: &Location<'a>,
-        names: &Names,
+        scope: &VariableScope,
     ) {
         let written = inherited(&location.blocks, "proxy_redirect");
         // nginx's default is about the upstream's own address, which an upstream only knows from the field Host.
@@ -240,7 +240,7 @@ impl<'a> Translator<'a> {
             match &*redirect.arguments {
                 [one] if one == "off" || one == "default" => {}
                 [from, to] if !from.starts_with('~') && !from.contains('$') => {
-                    replaced.extend(self.expand(out, redirect, names, to).map(|to| (from.clone(), to)));
+                    replaced.extend(self.expand(out, redirect, scope, to).map(|to| (from.clone(), to)));
                 }
                 _ => self.note(out, redirect, "only two texts, 'off' and 'default' are carried over"),
             }
@@ -323,8 +323,14 @@ impl<'a> Translator<'a> {
     }
 
     /// Returns the address with placeholders, or the reason why it has no equivalent.
-    fn variable_host(&self, host: &str, usual: u16, location: &Location<'a>, names: &Names) -> Result<String, String> {
-        let address = names
+    fn variable_host(
+        &self,
+        host: &str,
+        usual: u16,
+        location: &Location<'a>,
+        scope: &VariableScope,
+    ) -> Result<String, String> {
+        let address = scope
             .expand(host)
             .map_err(|variable| format!("the variable ${variable} has no equivalent in an address"))?;
         let found = variables(host);
@@ -423,7 +429,13 @@ impl<'a> Translator<'a> {
     }
 
     /// `proxy_cookie_path` and `proxy_cookie_domain`, as replacements in Set-Cookie.
-    fn cookies(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, blocks: &[&Directive], names: &Names) {
+    fn cookies(
+        &mut self,
+        out: &mut Vec<String>,
+        lines: &mut Vec<String>,
+        blocks: &[&Directive],
+        scope: &VariableScope,
+    ) {
         for (name, attribute) in [("proxy_cookie_path", "path"), ("proxy_cookie_domain", "domain")] {
             for cookie in inherited(blocks, name) {
                 let (from, to) = match &*cookie.arguments {
@@ -434,7 +446,7 @@ impl<'a> Translator<'a> {
                         continue;
                     }
                 };
-                let Some(to) = self.expand(out, cookie, names, to) else { continue };
+                let Some(to) = self.expand(out, cookie, scope, to) else { continue };
                 let from = match attribute {
                     "path" => regex::escape(from),
                     _ => format!(r"\.?{}(?:;|$)", regex::escape(from.trim_start_matches('.'))),
@@ -454,7 +466,7 @@ impl<'a> Translator<'a> {
         out: &mut Vec<String>,
         lines: &mut Vec<String>,
         blocks: &[&Directive],
-        names: &Names,
+        scope: &VariableScope,
     ) {
         let fields = inherited(blocks, "proxy_set_header");
         let has_no_others = value(blocks, "proxy_pass_request_headers") == Some("off");
@@ -463,7 +475,7 @@ impl<'a> Translator<'a> {
             lines.push("header_up -*".to_owned());
         }
         if !fields.iter().any(|d| d.argument(0).eq_ignore_ascii_case("host")) {
-            lines.push(format!("header_up Host {}", names.proxy_host));
+            lines.push(format!("header_up Host {}", scope.proxy_host));
         }
         let copies = inherited(blocks, "auth_request_set");
         let has_request = active(blocks, "auth_request").is_some();
@@ -481,10 +493,10 @@ impl<'a> Translator<'a> {
                 // Such a field Host has a port, which `$host` has not.
                 ("host", "$host") if !has_usual_port => lines.push("header_up Host {host}".to_owned()),
                 // After a trusted proxy the proxy sends that one's, and not those of the connection.
-                ("x-forwarded-proto", "$scheme") if names.has_real_ip => {
+                ("x-forwarded-proto", "$scheme") if scope.has_real_ip => {
                     lines.push("header_up X-Forwarded-Proto {scheme}".to_owned());
                 }
-                ("x-forwarded-host", "$host") if names.has_real_ip => {
+                ("x-forwarded-host", "$host") if scope.has_real_ip => {
                     lines.push("header_up X-Forwarded-Host {host}".to_owned());
                 }
                 ("x-forwarded-for", "$proxy_add_x_forwarded_for") if has_no_others => {
@@ -511,7 +523,7 @@ impl<'a> Translator<'a> {
                     if !has_no_others
                         && !lower.starts_with("x-forwarded-")
                         && text.strip_prefix("$http_").is_some_and(|of| of == lower.replace('-', "_")) => {}
-                _ => lines.push(match self.expand(out, field, names, text) {
+                _ => lines.push(match self.expand(out, field, scope, text) {
                     Some(text) => format!("header_up {name} {}", quote(&text)),
                     // The client's own field would be taken for nginx's.
                     None => format!("header_up -{name}"),
