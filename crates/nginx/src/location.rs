@@ -8,7 +8,7 @@ pub(crate) enum Pattern {
     /// `= /path`
     Exact(String),
     /// `/path`, or `^~ /path`, which ends the search.
-    Prefix { prefix: String, last: bool },
+    Prefix { prefix: String, ends_search: bool },
     /// `~`, or `~*` with `(?i)`.
     Regexp(String),
     /// `@name`
@@ -25,11 +25,11 @@ pub(crate) struct Location<'a> {
 }
 
 /// The blocks outside of locations: `http` and the server.
-const OUTER: usize = 2;
+const SERVER_BLOCKS: usize = 2;
 
 /// Of the blocks around a place, those of locations.
-pub(crate) fn deeper<'b, 'a>(blocks: &'b [&'a Directive]) -> &'b [&'a Directive] {
-    &blocks[OUTER.min(blocks.len())..]
+pub(crate) fn location_blocks<'b, 'a>(blocks: &'b [&'a Directive]) -> &'b [&'a Directive] {
+    &blocks[SERVER_BLOCKS.min(blocks.len())..]
 }
 
 /// Conditions of a location beside its own pattern. All have to hold.
@@ -55,7 +55,7 @@ impl PathConditions {
 
 /// Returns the pattern of a location, or the reason why it has none.
 pub(crate) fn pattern(directive: &Directive) -> Result<Pattern, String> {
-    let prefix = |text: &str, last| Pattern::Prefix { prefix: text.to_owned(), last };
+    let prefix = |text: &str, ends_search| Pattern::Prefix { prefix: text.to_owned(), ends_search };
     match directive.arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["=", path] => Ok(Pattern::Exact(path.to_owned())),
         ["^~", path] => Ok(prefix(path, true)),
@@ -100,7 +100,7 @@ impl<'a> Locations<'a> {
     /// without any of them the longest prefixes count.
     pub(crate) fn of(blocks: &[&'a Directive]) -> Self {
         let mut found = Self::default();
-        found.whole(blocks, &PathConditions::default());
+        found.add_all(blocks, &PathConditions::default());
         // Within one prefix there may be locations for a prefix that is beside it too. No path reaches them.
         let mut taken: Vec<String> = Vec::new();
         found.ordered.retain(|location| {
@@ -115,59 +115,62 @@ impl<'a> Locations<'a> {
     }
 
     /// Adds the locations within a block where the search ends: the server, an expression, or `^~` in one of these.
-    fn whole(&mut self, blocks: &[&'a Directive], conditions: &PathConditions) {
+    fn add_all(&mut self, blocks: &[&'a Directive], conditions: &PathConditions) {
         let level = self.level(blocks, conditions);
         self.ordered.extend(level.exact.iter().cloned());
         for location in &level.prefixes {
             // The longer prefixes with `^~` stand before it.
-            let inner = level.chosen(location, |other| !other.is_last());
-            if location.is_last() {
-                self.whole(&location.blocks, &inner);
+            let inner = level.conditions_of(location, |other| !other.ends_search());
+            if location.ends_search() {
+                self.add_all(&location.blocks, &inner);
                 self.ordered.push(Location {
                     conditions: PathConditions { within: conditions.within.clone(), ..inner },
                     ..location.clone()
                 });
             } else {
-                self.decided(&location.blocks, &level.chosen(location, |_| true));
+                self.add_ending(&location.blocks, &level.conditions_of(location, |_| true));
             }
         }
-        self.expressions(level.expressions, &[]);
-        for location in level.prefixes.into_iter().filter(|location| !location.is_last()) {
-            self.undecided(location);
+        self.add_expressions(level.expressions, &[]);
+        for location in level.prefixes.into_iter().filter(|location| !location.ends_search()) {
+            self.add_prefixes(location);
         }
     }
 
     /// Adds the locations within a prefix that end the search.
-    fn decided(&mut self, blocks: &[&'a Directive], conditions: &PathConditions) {
+    fn add_ending(&mut self, blocks: &[&'a Directive], conditions: &PathConditions) {
         let level = self.level(blocks, conditions);
         self.ordered.extend(level.exact.iter().cloned());
         let mut closed = Vec::new();
         for location in &level.prefixes {
-            self.decided(&location.blocks, &level.chosen(location, |_| true));
-            if location.is_last() {
-                closed.push((location.prefix().to_owned(), level.chosen(location, |other| !other.is_last()).except));
+            self.add_ending(&location.blocks, &level.conditions_of(location, |_| true));
+            if location.ends_search() {
+                closed.push((
+                    location.prefix().to_owned(),
+                    level.conditions_of(location, |other| !other.ends_search()).except,
+                ));
             }
         }
-        self.expressions(level.expressions, &closed);
+        self.add_expressions(level.expressions, &closed);
     }
 
     /// Adds a prefix, and the longer ones within it, for the paths that nothing else takes.
-    fn undecided(&mut self, location: Location<'a>) {
+    fn add_prefixes(&mut self, location: Location<'a>) {
         let mut inner = Self::default();
         for longer in inner.level(&location.blocks, &location.conditions).prefixes {
-            self.undecided(longer);
+            self.add_prefixes(longer);
         }
         self.ordered.push(location);
     }
 
-    fn expressions(&mut self, expressions: Vec<Location<'a>>, closed: &[(String, Vec<String>)]) {
+    fn add_expressions(&mut self, expressions: Vec<Location<'a>>, closed: &[(String, Vec<String>)]) {
         for mut location in expressions {
             location.conditions.closed.extend_from_slice(closed);
             let mut inner = location.conditions.clone();
             if let Pattern::Regexp(expression) = &location.pattern {
                 inner.around.push(expression.clone());
             }
-            self.whole(&location.blocks, &inner);
+            self.add_all(&location.blocks, &inner);
             self.ordered.push(location);
         }
     }
@@ -209,7 +212,7 @@ impl<'a> Locations<'a> {
 
 impl<'a> Level<'a> {
     /// The conditions of the paths for which a prefix is the longest of its level; only some of the longer ones count.
-    fn chosen(&self, location: &Location<'a>, counts: impl Fn(&Location<'a>) -> bool) -> PathConditions {
+    fn conditions_of(&self, location: &Location<'a>, counts: impl Fn(&Location<'a>) -> bool) -> PathConditions {
         let own = location.prefix();
         let longer =
             self.prefixes.iter().filter(|other| other.prefix().len() > own.len() && other.prefix().starts_with(own));
@@ -221,22 +224,22 @@ impl<'a> Level<'a> {
 
 impl<'a> Location<'a> {
     /// Whether it has `^~`: nginx does not look at the expressions beside it.
-    pub(crate) fn is_last(&self) -> bool {
-        matches!(self.pattern, Pattern::Prefix { last: true, .. })
+    pub(crate) fn ends_search(&self) -> bool {
+        matches!(self.pattern, Pattern::Prefix { ends_search: true, .. })
     }
 
     /// The blocks of locations: its own, and those around it; none for the server itself.
-    pub(crate) fn deeper(&self) -> &[&'a Directive] {
-        deeper(&self.blocks)
+    pub(crate) fn location_blocks(&self) -> &[&'a Directive] {
+        location_blocks(&self.blocks)
     }
 
     /// `http` and the server.
-    pub(crate) fn outer(&self) -> &[&'a Directive] {
-        &self.blocks[..OUTER]
+    pub(crate) fn server_blocks(&self) -> &[&'a Directive] {
+        &self.blocks[..SERVER_BLOCKS]
     }
 
     pub(crate) fn is_server(&self) -> bool {
-        self.blocks.len() == OUTER
+        self.blocks.len() == SERVER_BLOCKS
     }
 
     /// Whether another location is in the same block.
@@ -295,19 +298,19 @@ mod tests {
                     *found = Some(directive);
                     return true;
                 }
-                Pattern::Prefix { prefix, last }
+                Pattern::Prefix { prefix, ends_search }
                     if path.starts_with(&prefix)
                         && longest.as_ref().is_none_or(|(_, of, _)| prefix.len() > of.len()) =>
                 {
-                    longest = Some((directive, prefix, last));
+                    longest = Some((directive, prefix, ends_search));
                 }
                 _ => {}
             }
         }
         let mut ends = false;
-        if let Some((directive, _, last)) = longest {
+        if let Some((directive, _, ends_search)) = longest {
             *found = Some(directive);
-            ends = last;
+            ends = ends_search;
             if nginx(directive, path, found) {
                 return true;
             }

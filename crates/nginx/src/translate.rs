@@ -97,7 +97,7 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
         fields_are_shared: false,
         programs: Vec::new(),
         case: locations::PathCase::Ignored,
-        kept: Vec::new(),
+        kept_locations: Vec::new(),
         named: Vec::new(),
         location_pages: Vec::new(),
         options: Vec::new(),
@@ -117,7 +117,7 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
                 translator.note(&mut head, other, "a second block 'http'; nginx refuses it");
             }
             for directive in main.iter().filter(|d| d.name != "http") {
-                translator.outside(&mut head, directive, &[]);
+                translator.report_unread(&mut head, directive, &[]);
             }
             *http
         }
@@ -189,7 +189,7 @@ struct Translator<'a> {
     /// How the paths of the site that is being written are compared.
     case: locations::PathCase,
     /// The locations that a `break` of the rules written last may keep, each with the scope of its rules.
-    kept: Vec<(crate::location::Location<'a>, VariableScope)>,
+    kept_locations: Vec<(crate::location::Location<'a>, VariableScope)>,
     /// The named locations around the lines that are being written.
     named: Vec<String>,
     /// The error pages of the locations of the site that is being written.
@@ -232,7 +232,7 @@ impl<'a> Translator<'a> {
         for directive in http.block() {
             let known = ["server", "upstream", "map", "geo", "limit_req_zone", "log_format", "types", "#"];
             if !known.contains(&&*directive.name) {
-                self.outside(head, directive, tables::READ);
+                self.report_unread(head, directive, tables::READ);
             }
         }
         let servers: Vec<&Directive> = http.block().iter().filter(|d| d.name == "server").collect();
@@ -242,7 +242,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Notes a directive that nothing reads.
-    fn outside(&mut self, out: &mut Vec<String>, directive: &Directive, read: &[&str]) {
+    fn report_unread(&mut self, out: &mut Vec<String>, directive: &Directive, read: &[&str]) {
         let name = &*directive.name;
         if read.contains(&name) {
             return;
@@ -267,15 +267,15 @@ impl<'a> Translator<'a> {
 
     /// Names a line that is not carried over, at its place in the Caddyfile and once in the list.
     fn note(&mut self, out: &mut Vec<String>, directive: &Directive, reason: &str) {
-        self.name(out, directive, "not carried over", reason);
+        self.report(out, directive, "not carried over", reason);
     }
 
     /// Names a line that is carried over with another meaning, as [`Self::note`] does.
     fn remark(&mut self, out: &mut Vec<String>, directive: &Directive, reason: &str) {
-        self.name(out, directive, "unlike nginx", reason);
+        self.report(out, directive, "unlike nginx", reason);
     }
 
-    fn name(&mut self, out: &mut Vec<String>, directive: &Directive, kind: &str, reason: &str) {
+    fn report(&mut self, out: &mut Vec<String>, directive: &Directive, kind: &str, reason: &str) {
         let message = format!("{kind}: \"{}\": {reason}", directive.text()).replace(['\n', '\r'], " ");
         let note = Note { place: directive.place.clone(), message };
         out.push(format!("# {note}"));

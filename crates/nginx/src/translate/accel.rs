@@ -28,8 +28,8 @@ impl<'a> Translator<'a> {
         if self.is_in_accel || is_internal(location) || ignored.iter().any(|d| d.arguments.iter().any(is_field)) {
             return;
         }
-        let all = Locations::of(location.outer());
-        let server = location.outer()[1];
+        let all = Locations::of(location.server_blocks());
+        let server = location.server_blocks()[1];
         let is_target = |location: &&Location<'a>| is_internal(location) && !has_page(server, location.prefix());
         let targets: Vec<&Location<'a>> = all.ordered.iter().filter(is_target).collect();
         if targets.is_empty() {

@@ -4,7 +4,7 @@ use super::rules::is_url;
 use super::tables::REFUSING;
 use super::upstream::copied;
 use super::{Translator, active, inherited, own};
-use crate::location::{Locations, deeper};
+use crate::location::{Locations, location_blocks};
 use crate::parse::Directive;
 use crate::variables::VariableScope;
 use crate::write::{block, quote};
@@ -293,7 +293,7 @@ impl<'a> Translator<'a> {
     ) -> Option<Vec<String>> {
         let has_code = |page: &&Directive| page.arguments.iter().any(|word| word == code);
         let page = inherited(blocks, "error_page").into_iter().find(has_code)?;
-        if deeper(blocks).iter().all(|block| own(block, "error_page").is_empty()) {
+        if location_blocks(blocks).iter().all(|block| own(block, "error_page").is_empty()) {
             return Some(vec![format!("error {code}")]);
         }
         let target = page.arguments.last()?;

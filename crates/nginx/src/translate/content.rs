@@ -70,7 +70,7 @@ impl<'a> Translator<'a> {
         if in_location {
             let is_read = |d: &&Directive| d.name == "location" || has_no_types(d);
             for directive in own_block.block().iter().filter(|d| !is_read(d)) {
-                self.outside(&mut out, directive, super::tables::READ);
+                self.report_unread(&mut out, directive, super::tables::READ);
             }
             for directive in own_block.block() {
                 let of_server = matches!(
@@ -89,14 +89,14 @@ impl<'a> Translator<'a> {
         }
         self.choose_pages(&mut out, blocks, around.map_or(&[], |around| &around.blocks), &scope);
         self.internal(&mut out, location);
-        let deeper = location.deeper();
+        let location_blocks = location.location_blocks();
         // An upstream over HTTP gets the whole path; only files and programs are within the folder.
         let sends_path = ["proxy_pass", "grpc_pass"].iter().any(|name| !own(own_block, name).is_empty())
             && own(own_block, "try_files").is_empty()
             && !tests_files(own_block);
         let alias = alias_of(location).filter(|_| !sends_path);
         if alias.is_none() {
-            self.root(&mut out, deeper, &scope);
+            self.root(&mut out, location_blocks, &scope);
         }
         self.script_names(&mut out, location, &mut scope);
         // Rules see the whole path, and tests of files that within the folder of `alias`.
@@ -104,7 +104,8 @@ impl<'a> Translator<'a> {
         if let Some((alias, pattern)) = alias.as_ref().filter(|_| is_alias_first) {
             self.alias(&mut out, alias, pattern, &scope);
         }
-        if deeper.iter().any(|block| !own(block, "access_log").is_empty()) && value(deeper, "access_log") == Some("off")
+        if location_blocks.iter().any(|block| !own(block, "access_log").is_empty())
+            && value(location_blocks, "access_log") == Some("off")
         {
             out.push("log_skip".to_owned());
         }
@@ -568,8 +569,9 @@ fn tests_files(owner: &Directive) -> bool {
 
 /// The `alias` that applies in a location, its own or that of a location around it, and the pattern of the location that has it.
 pub(super) fn alias_of<'a>(location: &Location<'a>) -> Option<(&'a Directive, Pattern)> {
-    let deeper = location.deeper().iter().rev();
-    let mut with_folder = deeper.filter(|block| block.block().iter().any(|d| matches!(&*d.name, "alias" | "root")));
+    let location_blocks = location.location_blocks().iter().rev();
+    let mut with_folder =
+        location_blocks.filter(|block| block.block().iter().any(|d| matches!(&*d.name, "alias" | "root")));
     let owner = *with_folder.next()?;
     Some((*own(owner, "alias").last()?, pattern(owner).ok()?))
 }
@@ -577,7 +579,7 @@ pub(super) fn alias_of<'a>(location: &Location<'a>) -> Option<(&'a Directive, Pa
 /// Whether a location, or one around it, has `internal`: only rules may lead to it. A named one is never chosen by a path.
 pub(super) fn is_internal(location: &Location<'_>) -> bool {
     !matches!(location.pattern, Pattern::Named(_))
-        && location.deeper().iter().any(|block| !own(block, "internal").is_empty())
+        && location.location_blocks().iter().any(|block| !own(block, "internal").is_empty())
 }
 
 /// Whether the last word of `try_files` is for another location, or for one that only a request decides.

@@ -4,7 +4,7 @@ use super::content::in_written_order;
 use super::locations::{PASSES, refuses, with_query};
 use super::rules::{always_answers, choose_anew, is_url, rules_of};
 use super::{Translator, inherited, own};
-use crate::location::{Location, Locations, deeper};
+use crate::location::{Location, Locations, location_blocks};
 use crate::parse::Directive;
 use crate::variables::VariableScope;
 use crate::write::{block, quote, rewrite};
@@ -214,7 +214,7 @@ impl<'a> Translator<'a> {
         let mut lines = Vec::new();
         // The location of the error may have another root.
         let around = chosen.map_or(blocks, |chosen| &*chosen.blocks);
-        let has_roots = all.ordered.iter().any(|l| l.deeper().iter().any(|b| has_folder(b)));
+        let has_roots = all.ordered.iter().any(|l| l.location_blocks().iter().any(|b| has_folder(b)));
         self.root(&mut lines, if has_roots { around } else { &around[2..] }, scope);
         let made = match chosen {
             Some(chosen) => self.page_without_file(out, page, chosen, all, scope, status.as_deref()),
@@ -283,7 +283,7 @@ impl<'a> Translator<'a> {
             return None;
         };
         let mut lines = Vec::new();
-        self.root(&mut lines, named.deeper(), scope);
+        self.root(&mut lines, named.location_blocks(), scope);
         let rules = self.rules(&named.blocks, &mut scope.clone());
         block(&mut lines, "route", rules);
         self.page_of(out, page, lines, chosen, all, scope, status)
@@ -333,7 +333,7 @@ fn is_of_name(page: &Directive) -> bool {
 
 /// The location whose own error pages count in the innermost of these blocks.
 fn owner_of_pages<'a>(blocks: &[&'a Directive]) -> Option<&'a Directive> {
-    deeper(blocks).iter().rev().copied().find(|block| !own(block, "error_page").is_empty())
+    location_blocks(blocks).iter().rev().copied().find(|block| !own(block, "error_page").is_empty())
 }
 
 /// Gives the responses of a location this status, unless it is empty. Returns whether the lines have a response.
@@ -376,7 +376,7 @@ fn makes_pages(location: &Location<'_>) -> bool {
 /// Whether a location, or one around it, has access rules. The error itself leads to an internal location.
 fn has_access_rules(location: &Location<'_>) -> bool {
     let is_rule = |d: &Directive| !matches!(&*d.name, "internal" | "return") && refuses(d);
-    location.deeper().iter().any(|block| block.block().iter().any(is_rule))
+    location.location_blocks().iter().any(|block| block.block().iter().any(is_rule))
 }
 
 /// Whether a block has a folder of its own.

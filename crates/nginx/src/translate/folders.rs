@@ -67,7 +67,7 @@ impl<'a> Translator<'a> {
     pub(super) fn hidden(&self, location: Option<&Location<'a>>) -> Option<String> {
         let is_sent = |ending: &str| {
             // An application permits such a file, and no expression counts for it.
-            let is_permitted = |location: &Location<'_>| self.is_in_accel && location.is_last();
+            let is_permitted = |location: &Location<'_>| self.is_in_accel && location.ends_search();
             location.is_some_and(|location| sends_source(location, ending) || is_permitted(location))
         };
         let hidden: Vec<_> =
@@ -449,7 +449,7 @@ fn may_take_index(other: &Location<'_>, location: &Location<'_>, index: &str) ->
             is_left || prefix.starts_with(base) && !last.is_empty() && index.starts_with(last)
         }
         // nginx does not look at the expressions beside `^~`.
-        Pattern::Regexp(_) if location.is_last() && !is_within && !is_any => false,
+        Pattern::Regexp(_) if location.ends_search() && !is_within && !is_any => false,
         Pattern::Regexp(expression) => is_left || may_need_index(expression, index),
         Pattern::Named(_) => false,
     }

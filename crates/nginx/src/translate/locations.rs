@@ -12,7 +12,7 @@ use crate::variables::{VariableScope, variables};
 use crate::write::{block, cel_text, quote, rewrite};
 
 /// A location as one of several blocks `handle`, of which the first that takes a request counts.
-struct Taker<'a> {
+struct LocationBlock<'a> {
     location: Location<'a>,
     head: String,
     scope: VariableScope,
@@ -36,7 +36,7 @@ impl<'a> Translator<'a> {
         }
         if !all.ordered.iter().any(|l| l.is_prefix() && l.prefix() == "/") {
             // The server itself serves the requests that no location takes.
-            let pattern = Pattern::Prefix { prefix: "/".into(), last: false };
+            let pattern = Pattern::Prefix { prefix: "/".into(), ends_search: false };
             all.ordered.push(Location { pattern, blocks: blocks.to_vec(), conditions: PathConditions::default() });
         }
         let mut heads = Vec::new();
@@ -53,17 +53,17 @@ impl<'a> Translator<'a> {
             route.push(format!("error @{name} 400"));
         }
         self.slashes(route, &all, scope);
-        let mut takers: Vec<Taker<'_>> = Vec::new();
+        let mut handles: Vec<LocationBlock<'_>> = Vec::new();
         for (location, (head, capture)) in all.ordered.iter().zip(heads) {
-            takers.push(Taker { location: location.clone(), head, scope: location.scope(scope, &capture) });
+            handles.push(LocationBlock { location: location.clone(), head, scope: location.scope(scope, &capture) });
         }
-        let rules = takers.iter().map(|taker| self.choosing_rules(taker, &all)).collect();
-        pass(route, "# Rules after which nginx chooses the location anew.", &takers, rules);
-        takers.splice(0..0, self.kept(out));
-        let files = takers.iter().map(|taker| self.choosing_files(taker, &all)).collect();
-        pass(route, "# Paths of another location, for missing files and for folders.", &takers, files);
-        takers.splice(0..0, self.kept(out));
-        for Taker { location, head, scope } in takers {
+        let rules = handles.iter().map(|handle| self.choosing_rules(handle, &all)).collect();
+        write_pass(route, "# Rules after which nginx chooses the location anew.", &handles, rules);
+        handles.splice(0..0, self.handles_of_kept(out));
+        let files = handles.iter().map(|handle| self.choosing_files(handle, &all)).collect();
+        write_pass(route, "# Paths of another location, for missing files and for folders.", &handles, files);
+        handles.splice(0..0, self.handles_of_kept(out));
+        for LocationBlock { location, head, scope } in handles {
             let lines = self.content(&location, &all, &scope);
             block(route, &head, lines);
         }
@@ -113,10 +113,10 @@ impl<'a> Translator<'a> {
 
     /// Returns the locations that a `break` of the rules written last keeps, and defines their matchers. They come before those that a
     /// path chooses.
-    fn kept(&mut self, out: &mut Vec<String>) -> Vec<Taker<'a>> {
-        let kept = std::mem::take(&mut self.kept).into_iter().map(|(location, scope)| {
+    fn handles_of_kept(&mut self, out: &mut Vec<String>) -> Vec<LocationBlock<'a>> {
+        let kept = std::mem::take(&mut self.kept_locations).into_iter().map(|(location, scope)| {
             out.push(format!("@{} vars {KEPT} {}", scope.kept, scope.kept));
-            Taker { location, head: format!("handle @{}", scope.kept), scope }
+            LocationBlock { location, head: format!("handle @{}", scope.kept), scope }
         });
         kept.collect()
     }
@@ -131,13 +131,13 @@ impl<'a> Translator<'a> {
         let mut scope = VariableScope { kept: String::new(), ..outer.clone() };
         if may_keep(location.own()) {
             scope.kept = self.fresh("kept");
-            self.kept.push((location.clone(), scope.clone()));
+            self.kept_locations.push((location.clone(), scope.clone()));
         }
         // nginx joins the slashes of a request's path, and not those of a rule's.
         let next = all.chosen("//").filter(|next| rules_of(next.own()).is_empty());
         if let Some(next) = next.filter(|_| location.own().block().iter().any(doubles_slash)) {
             scope.doubled = self.fresh("doubled");
-            self.kept.push((next.clone(), VariableScope { kept: scope.doubled.clone(), ..outer.clone() }));
+            self.kept_locations.push((next.clone(), VariableScope { kept: scope.doubled.clone(), ..outer.clone() }));
         }
         scope
     }
@@ -222,8 +222,8 @@ impl<'a> Translator<'a> {
     }
 
     /// The rules of a location after which nginx chooses again.
-    fn choosing_rules(&mut self, taker: &Taker<'a>, all: &Locations<'a>) -> Vec<String> {
-        let Taker { location, scope, .. } = taker;
+    fn choosing_rules(&mut self, handle: &LocationBlock<'a>, all: &Locations<'a>) -> Vec<String> {
+        let LocationBlock { location, scope, .. } = handle;
         let owner = location.own();
         let mut lines = Vec::new();
         if location.is_server() || !rules_come_first(location, all) {
@@ -255,26 +255,26 @@ impl<'a> Translator<'a> {
             return;
         }
         let mut root = Vec::new();
-        self.root(&mut root, location.deeper(), scope);
+        self.root(&mut root, location.location_blocks(), scope);
         let has_root = !root.is_empty();
         out.extend(root);
         out.extend(lines);
         if has_root {
             let mut outer = Vec::new();
-            self.root(&mut outer, location.outer(), scope);
+            self.root(&mut outer, location.server_blocks(), scope);
             // Of several lines `root` of one route only the first applies.
             out.extend(outer.into_iter().map(|line| line.replacen("root *", "vars root", 1)));
         }
     }
 
     /// The lines that lead requests of a location to another one: those for missing files and for folders.
-    fn choosing_files(&mut self, taker: &Taker<'a>, all: &Locations<'a>) -> Vec<String> {
-        let location = &taker.location;
-        let mut scope = taker.scope.clone();
+    fn choosing_files(&mut self, handle: &LocationBlock<'a>, all: &Locations<'a>) -> Vec<String> {
+        let location = &handle.location;
+        let mut scope = handle.scope.clone();
         let mut scripts = Vec::new();
         self.script_names(&mut scripts, location, &mut scope);
         let mut lines = Vec::new();
-        self.with_root(&mut lines, location, &scope, |this, out| this.leave(out, location, all, &scope));
+        self.with_root(&mut lines, location, &scope, |this, out| this.leave_location(out, location, all, &scope));
         if lines.is_empty() {
             return lines;
         }
@@ -286,7 +286,13 @@ impl<'a> Translator<'a> {
     }
 
     /// Writes the lines of [`Self::choosing_files`].
-    fn leave(&mut self, out: &mut Vec<String>, location: &Location<'a>, all: &Locations<'a>, scope: &VariableScope) {
+    fn leave_location(
+        &mut self,
+        out: &mut Vec<String>,
+        location: &Location<'a>,
+        all: &Locations<'a>,
+        scope: &VariableScope,
+    ) {
         let own_block = location.own();
         if !location.is_server() && always_answers(own_block) {
             return;
@@ -372,7 +378,7 @@ impl<'a> Translator<'a> {
         let file = self.fresh("file");
         let mut of_file = vec![format!("@{file} vars_regexp {{file_match.relative}} [^/]$")];
         block(&mut of_file, &format!("route @{file}"), lines);
-        self.kept.push((location.clone(), VariableScope { kept, ..scope.clone() }));
+        self.kept_locations.push((location.clone(), VariableScope { kept, ..scope.clone() }));
         of_file
     }
 
@@ -386,7 +392,7 @@ impl<'a> Translator<'a> {
         lines: Vec<String>,
     ) {
         let mut all = Vec::new();
-        self.body_limit(&mut all, location.deeper());
+        self.body_limit(&mut all, location.location_blocks());
         self.other_methods(&mut all, location.own());
         if !location.is_server() && !choose_anew(location.own()) && scope.kept.is_empty() {
             let rules = self.rules(&location.blocks, &mut scope.clone());
@@ -395,7 +401,7 @@ impl<'a> Translator<'a> {
             }
         }
         // The limits of the server are those of the new location.
-        self.limits(&mut all, location.deeper(), scope);
+        self.limits(&mut all, location.location_blocks(), scope);
         self.access(&mut all, &location.blocks, scope);
         match &*lines {
             [line] if all.is_empty() && line.contains(" * ") => {
@@ -471,7 +477,7 @@ fn has_unequal_access(locations: &Locations<'_>) -> bool {
         let of_name = |name: &&str| inherited(&location.blocks, name);
         let is_inherited = |name: &str| INHERITED.contains(&name) || REFUSING.contains(&name);
         let is_own = |rule: &&Directive| refuses(rule) && !is_inherited(&rule.name);
-        let own: Vec<_> = location.deeper().iter().flat_map(|block| block.block()).filter(is_own).collect();
+        let own: Vec<_> = location.location_blocks().iter().flat_map(|block| block.block()).filter(is_own).collect();
         (INHERITED.iter().chain(REFUSING).flat_map(of_name).collect::<Vec<_>>(), own)
     });
     let Some(first) = rules.next() else { return false };
@@ -588,7 +594,7 @@ fn has_rules(block: &Directive) -> bool {
 
 /// Whether a location, or one around it, has rules that refuse requests.
 pub(super) fn restricts(location: &Location<'_>) -> bool {
-    location.deeper().iter().any(|block| block.block().iter().any(refuses))
+    location.location_blocks().iter().any(|block| block.block().iter().any(refuses))
 }
 
 /// Whether the addresses of no client may request a location.
@@ -618,13 +624,13 @@ pub(super) fn refuses(rule: &Directive) -> bool {
 }
 
 /// Writes a route with the lines of each location, if one has any. A location without lines keeps its requests from later ones.
-fn pass(route: &mut Vec<String>, comment: &str, takers: &[Taker<'_>], lines: Vec<Vec<String>>) {
+fn write_pass(route: &mut Vec<String>, comment: &str, handles: &[LocationBlock<'_>], lines: Vec<Vec<String>>) {
     let has_lines: Vec<bool> = lines.iter().map(|lines| !lines.is_empty()).collect();
     let mut out = vec![comment.to_owned()];
     for (index, lines) in lines.into_iter().enumerate() {
-        let keeps = |later: usize| has_lines[later] && may_overlap(&takers[index], &takers[later]);
-        if has_lines[index] || (index + 1..takers.len()).any(keeps) {
-            block(&mut out, &takers[index].head, in_written_order(lines));
+        let keeps = |later: usize| has_lines[later] && may_overlap(&handles[index], &handles[later]);
+        if has_lines[index] || (index + 1..handles.len()).any(keeps) {
+            block(&mut out, &handles[index].head, in_written_order(lines));
         }
     }
     if out.len() > 1 {
@@ -633,10 +639,10 @@ fn pass(route: &mut Vec<String>, comment: &str, takers: &[Taker<'_>], lines: Vec
 }
 
 /// Whether the matchers of two locations, which ignore case, may take one path. Two expressions may, and a kept location has any path.
-fn may_overlap(one: &Taker<'_>, other: &Taker<'_>) -> bool {
+fn may_overlap(one: &LocationBlock<'_>, other: &LocationBlock<'_>) -> bool {
     if !one.scope.kept.is_empty() {
         return true;
     }
-    let [one, other] = [one, other].map(|taker| taker.location.prefix().to_ascii_lowercase());
+    let [one, other] = [one, other].map(|handle| handle.location.prefix().to_ascii_lowercase());
     one.starts_with(&other) || other.starts_with(&one)
 }

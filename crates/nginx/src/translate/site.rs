@@ -283,7 +283,7 @@ impl<'a> Translator<'a> {
         let out = &mut text.body;
         for directive in server.block() {
             if directive.name != "ssl" && !has_no_types(directive) {
-                self.outside(out, directive, super::tables::READ);
+                self.report_unread(out, directive, super::tables::READ);
             }
         }
         if tls {
