@@ -50,9 +50,9 @@ use crate::variables::{VariableScope, has_path, only_variable};
 use crate::write::{block, indent};
 
 /// A variable: the path in the form that nginx compares.
-const RESOLVED: &str = "path_resolved";
+const PATH_RESOLVED: &str = "path_resolved";
 /// The expression that takes a whole path.
-const WHOLE: &str = "(?s)^.*$";
+const WHOLE_PATH: &str = "(?s)^.*$";
 
 /// A line of the configuration that the Caddyfile does not carry over, or carries over with another meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -313,9 +313,9 @@ impl<'a> Translator<'a> {
         let mut scope = scope.clone();
         if texts.into_iter().any(|text| has_path(text) && !is_set(text)) {
             let name = self.fresh("path");
-            out.push(format!("@{name} path_regexp {name} {WHOLE}"));
-            out.push(format!("vars @{name} {RESOLVED} {{re.{name}.0}}"));
-            scope.path = format!("{{vars.{RESOLVED}}}");
+            out.push(format!("@{name} path_regexp {name} {WHOLE_PATH}"));
+            out.push(format!("vars @{name} {PATH_RESOLVED} {{re.{name}.0}}"));
+            scope.path = format!("{{vars.{PATH_RESOLVED}}}");
         }
         scope
     }

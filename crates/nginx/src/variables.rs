@@ -50,12 +50,13 @@ pub(crate) struct VariableScope {
     pub(crate) maps: Vec<String>,
     /// Variables of `set`.
     pub(crate) set: Vec<String>,
-    /// The name of the location whose rules these are, if a `break` among them keeps it; empty without one.
-    pub(crate) kept: String,
-    /// Another location than that of these rules may be kept.
-    pub(crate) was_kept: bool,
-    /// The name of the location for paths with two slashes at their start, if one of the rules makes such a path; empty without one.
-    pub(crate) doubled: String,
+    /// Value of `location_kept` that makes this location serve the request after a `break`; empty if its rules have no `break`.
+    pub(crate) location_kept: String,
+    /// `location_kept` may have the value of another location than that of these rules.
+    pub(crate) another_may_be_kept: bool,
+    /// Value of `location_kept` that makes the location for paths with two slashes at their start serve the request; empty if none of the
+    /// rules makes such a path.
+    pub(crate) double_slash_kept: String,
     /// The first name of the server.
     pub(crate) server_name: String,
     /// The names of the server that are no expressions.

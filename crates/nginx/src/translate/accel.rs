@@ -9,7 +9,7 @@ use crate::variables::VariableScope;
 use crate::write::block;
 
 /// Fields of the upstream that nginx keeps (its documentation of `X-Accel-Redirect`).
-const KEPT: &[&str] =
+const KEPT_FIELDS: &[&str] =
     &["Content-Type", "Content-Disposition", "Set-Cookie", "Accept-Ranges", "Cache-Control", "Expires"];
 
 impl<'a> Translator<'a> {
@@ -36,7 +36,7 @@ impl<'a> Translator<'a> {
             return;
         }
         let mut answer =
-            vec!["copy_response_headers {".to_owned(), format!("include {}", KEPT.join(" ")), "}".to_owned()];
+            vec!["copy_response_headers {".to_owned(), format!("include {}", KEPT_FIELDS.join(" ")), "}".to_owned()];
         let other = self.fresh("other_method");
         answer.push(format!("@{other} not method GET HEAD"));
         answer.push(format!("method @{other} GET"));

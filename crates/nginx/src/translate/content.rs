@@ -66,7 +66,7 @@ impl<'a> Translator<'a> {
         let own_block = location.own();
         let in_location = !location.is_server();
         let mut scope = scope.clone();
-        let is_kept = !std::mem::take(&mut scope.kept).is_empty();
+        let is_kept = !std::mem::take(&mut scope.location_kept).is_empty();
         if in_location {
             let is_read = |d: &&Directive| d.name == "location" || has_no_types(d);
             for directive in own_block.block().iter().filter(|d| !is_read(d)) {

@@ -19,13 +19,13 @@ pub(super) struct ErrorPage {
 pub(super) struct LocationPages<'a> {
     /// The block of the location.
     owner: &'a Directive,
-    /// The value of [`PAGES`] in requests of the location.
+    /// The value of [`ERROR_PAGES`] in requests of the location.
     name: String,
     pages: Vec<ErrorPage>,
 }
 
 /// The variable that names the location whose error pages count.
-const PAGES: &str = "error_pages";
+const ERROR_PAGES: &str = "error_pages";
 
 /// A variable: the URI of the request when its location began.
 const PAGE_URI: &str = "page_uri";
@@ -95,7 +95,7 @@ impl<'a> Translator<'a> {
     /// Writes the page of these locations.
     fn for_locations(&mut self, out: &mut Vec<String>, locations: &[&str], page: Vec<String>) {
         let name = self.fresh("errors");
-        out.push(format!("@{name} vars {PAGES} {}", locations.join(" ")));
+        out.push(format!("@{name} vars {ERROR_PAGES} {}", locations.join(" ")));
         block(out, &format!("handle @{name}"), page);
     }
 
@@ -112,7 +112,7 @@ impl<'a> Translator<'a> {
             return;
         }
         let Some(owner) = owner else {
-            out.push(format!("vars {PAGES} \"\""));
+            out.push(format!("vars {ERROR_PAGES} \"\""));
             return;
         };
         let is_named = returns_to_named(owner);
@@ -120,11 +120,11 @@ impl<'a> Translator<'a> {
             out.push(format!("vars {PAGE_URI} {{uri}}"));
         }
         if let Some(known) = self.location_pages.iter().find(|of| std::ptr::eq(of.owner, owner)) {
-            out.push(format!("vars {PAGES} {}", known.name));
+            out.push(format!("vars {ERROR_PAGES} {}", known.name));
             return;
         }
         let name = self.fresh(owner.arguments.last().map_or("", String::as_str));
-        out.push(format!("vars {PAGES} {name}"));
+        out.push(format!("vars {ERROR_PAGES} {name}"));
         // It stands in the list before its pages are written, which may be of a location with the same pages.
         let at = self.location_pages.len();
         self.location_pages.push(LocationPages { owner, name, pages: Vec::new() });

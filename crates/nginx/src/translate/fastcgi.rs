@@ -2,7 +2,7 @@
 
 use super::content::{alias_of, seconds};
 use super::site::bytes;
-use super::{Translator, WHOLE, inherited, own, value};
+use super::{Translator, WHOLE_PATH, inherited, own, value};
 use crate::expressions::compiled;
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;
@@ -64,7 +64,7 @@ impl<'a> Translator<'a> {
         let name = self.fresh("script");
         let whole = self.fresh("path");
         let lines = vec![
-            format!("@{whole} path_regexp {whole} {WHOLE}"),
+            format!("@{whole} path_regexp {whole} {WHOLE_PATH}"),
             format!("vars @{whole} {} {{re.{whole}.0}}", variable(SCRIPT)),
             format!("@{name} path_regexp {name} {}", quote(split.argument(0))),
             format!("vars @{name} {} {{re.{name}.1}}", variable(SCRIPT)),

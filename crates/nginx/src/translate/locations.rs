@@ -2,7 +2,7 @@
 
 use super::content::{alias_of, elsewhere, in_written_order, is_internal};
 use super::folders::{leaves_folders, serves_folders};
-use super::rules::{KEPT, always_answers, choose_anew, doubles_slash, has_break, may_keep, rules_of};
+use super::rules::{LOCATION_KEPT, always_answers, choose_anew, doubles_slash, has_break, may_keep, rules_of};
 use super::tables::REFUSING;
 use super::{Translator, inherited, own, value};
 use crate::expressions::{WithoutLookAhead, compiled, groups, without_assertions, without_look_ahead};
@@ -115,8 +115,8 @@ impl<'a> Translator<'a> {
     /// path chooses.
     fn handles_of_kept(&mut self, out: &mut Vec<String>) -> Vec<LocationBlock<'a>> {
         let kept = std::mem::take(&mut self.kept_locations).into_iter().map(|(location, scope)| {
-            out.push(format!("@{} vars {KEPT} {}", scope.kept, scope.kept));
-            LocationBlock { location, head: format!("handle @{}", scope.kept), scope }
+            out.push(format!("@{} vars {LOCATION_KEPT} {}", scope.location_kept, scope.location_kept));
+            LocationBlock { location, head: format!("handle @{}", scope.location_kept), scope }
         });
         kept.collect()
     }
@@ -128,16 +128,19 @@ impl<'a> Translator<'a> {
         all: &Locations<'a>,
         outer: &VariableScope,
     ) -> VariableScope {
-        let mut scope = VariableScope { kept: String::new(), ..outer.clone() };
+        let mut scope = VariableScope { location_kept: String::new(), ..outer.clone() };
         if may_keep(location.own()) {
-            scope.kept = self.fresh("kept");
+            scope.location_kept = self.fresh("kept");
             self.kept_locations.push((location.clone(), scope.clone()));
         }
         // nginx joins the slashes of a request's path, and not those of a rule's.
         let next = all.chosen("//").filter(|next| rules_of(next.own()).is_empty());
         if let Some(next) = next.filter(|_| location.own().block().iter().any(doubles_slash)) {
-            scope.doubled = self.fresh("doubled");
-            self.kept_locations.push((next.clone(), VariableScope { kept: scope.doubled.clone(), ..outer.clone() }));
+            scope.double_slash_kept = self.fresh("doubled");
+            self.kept_locations.push((
+                next.clone(),
+                VariableScope { location_kept: scope.double_slash_kept.clone(), ..outer.clone() },
+            ));
         }
         scope
     }
@@ -328,7 +331,7 @@ impl<'a> Translator<'a> {
             if let Some(named) = named.filter(|named| choose_anew(named.own())) {
                 let missing = self.missing(out, &candidates);
                 let mut scope_of_named = self.scope_of_rules(named, all, scope);
-                scope_of_named.was_kept = !scope.kept.is_empty();
+                scope_of_named.another_may_be_kept = !scope.location_kept.is_empty();
                 let rules = self.rules(&named.blocks, &mut scope_of_named);
                 self.guarded(out, location, scope, &missing, rules);
             } else if !last.starts_with(['=', '@'])
@@ -366,19 +369,19 @@ impl<'a> Translator<'a> {
         let kept = self.fresh("found");
         let mut rules = scope.clone();
         let mut lines = Vec::new();
-        if !location.is_server() && !choose_anew(location.own()) && scope.kept.is_empty() {
+        if !location.is_server() && !choose_anew(location.own()) && scope.location_kept.is_empty() {
             let found = self.rules(&location.blocks, &mut rules);
             if !found.is_empty() {
                 block(&mut lines, "route", found);
             }
         }
         lines.push("rewrite * {file_match.relative}".to_owned());
-        lines.push(format!("vars {KEPT} {kept}"));
+        lines.push(format!("vars {LOCATION_KEPT} {kept}"));
         // A folder keeps its path, from which its location redirects it.
         let file = self.fresh("file");
         let mut of_file = vec![format!("@{file} vars_regexp {{file_match.relative}} [^/]$")];
         block(&mut of_file, &format!("route @{file}"), lines);
-        self.kept_locations.push((location.clone(), VariableScope { kept, ..scope.clone() }));
+        self.kept_locations.push((location.clone(), VariableScope { location_kept: kept, ..scope.clone() }));
         of_file
     }
 
@@ -394,7 +397,7 @@ impl<'a> Translator<'a> {
         let mut all = Vec::new();
         self.body_limit(&mut all, location.location_blocks());
         self.other_methods(&mut all, location.own());
-        if !location.is_server() && !choose_anew(location.own()) && scope.kept.is_empty() {
+        if !location.is_server() && !choose_anew(location.own()) && scope.location_kept.is_empty() {
             let rules = self.rules(&location.blocks, &mut scope.clone());
             if !rules.is_empty() {
                 block(&mut all, "route", rules);
@@ -417,7 +420,7 @@ impl<'a> Translator<'a> {
 
 /// The lines after which the path chooses the location, even if a `break` has kept one before.
 pub(super) fn anew(scope: &VariableScope, rewrite: String) -> Vec<String> {
-    let unkept = (!scope.kept.is_empty()).then(|| format!("vars {KEPT} \"\""));
+    let unkept = (!scope.location_kept.is_empty()).then(|| format!("vars {LOCATION_KEPT} \"\""));
     [rewrite].into_iter().chain(unkept).collect()
 }
 
@@ -640,7 +643,7 @@ fn write_pass(route: &mut Vec<String>, comment: &str, handles: &[LocationBlock<'
 
 /// Whether the matchers of two locations, which ignore case, may take one path. Two expressions may, and a kept location has any path.
 fn may_overlap(one: &LocationBlock<'_>, other: &LocationBlock<'_>) -> bool {
-    if !one.scope.kept.is_empty() {
+    if !one.scope.location_kept.is_empty() {
         return true;
     }
     let [one, other] = [one, other].map(|handle| handle.location.prefix().to_ascii_lowercase());

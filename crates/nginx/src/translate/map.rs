@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::site::mentions_in;
-use super::{Translator, WHOLE};
+use super::{Translator, WHOLE_PATH};
 use crate::expressions::{WithoutLookAhead, compiled, without_look_ahead};
 use crate::parse::Directive;
 use crate::variables;
@@ -127,7 +127,7 @@ impl Translator<'_> {
             let source = if has_path {
                 // The path as sent may have another form, which this matcher resolves.
                 let name = path_matcher(&variable);
-                out.push(format!("@{name} path_regexp {name} {WHOLE}"));
+                out.push(format!("@{name} path_regexp {name} {WHOLE_PATH}"));
                 format!("@{name} {}", quote(&source))
             } else {
                 quote(&source)

@@ -20,9 +20,9 @@ fn chooses_anew(directive: &Directive) -> bool {
 }
 
 /// A variable: a rule with `break` has changed the path.
-pub(super) const CHANGED: &str = "path_changed";
+pub(super) const PATH_CHANGED: &str = "path_changed";
 /// A variable: the location whose rules a `break` has ended, although they may choose another one.
-pub(super) const KEPT: &str = "location_kept";
+pub(super) const LOCATION_KEPT: &str = "location_kept";
 /// A variable: an `if` has set fields, in the place of those of its location.
 pub(super) const OWN_FIELDS: &str = "own_fields";
 
@@ -174,7 +174,7 @@ impl Translator<'_> {
                     }
                 }
                 "if" => self.condition(out, rule, blocks, scope, may_have_ended, index + 1 == rules.len()),
-                "break" if scope.kept.is_empty() => {}
+                "break" if scope.location_kept.is_empty() => {}
                 "break" => block(out, "handle", vec![keep(scope)]),
                 _ => {}
             }
@@ -336,17 +336,17 @@ impl Translator<'_> {
     ) {
         let is_last = rule.argument(2) == "break";
         if is_last && replaces_prefix(blocks[blocks.len() - 1]) {
-            lines.push(format!("vars {CHANGED} yes"));
+            lines.push(format!("vars {PATH_CHANGED} yes"));
         }
-        if is_last && !scope.kept.is_empty() {
+        if is_last && !scope.location_kept.is_empty() {
             lines.push(keep(scope));
         } else if !is_last && doubles_slash(rule) {
-            match scope.doubled.is_empty() {
+            match scope.double_slash_kept.is_empty() {
                 true => self.remark(out, rule, "the locations compare this path without its double slash"),
-                false => lines.push(format!("vars {KEPT} {}", scope.doubled)),
+                false => lines.push(format!("vars {LOCATION_KEPT} {}", scope.double_slash_kept)),
             }
-        } else if !is_last && scope.was_kept {
-            lines.push(format!("vars {KEPT} \"\""));
+        } else if !is_last && scope.another_may_be_kept {
+            lines.push(format!("vars {LOCATION_KEPT} \"\""));
         }
     }
 
@@ -433,7 +433,7 @@ impl Translator<'_> {
                 "add_header" => {}
                 // A block `handle` that runs, so that none after it does.
                 "break" => {
-                    let kept = (!scope.kept.is_empty()).then(|| keep(scope));
+                    let kept = (!scope.location_kept.is_empty()).then(|| keep(scope));
                     let line = kept.unwrap_or_else(|| "# No rule after it applies.".to_owned());
                     block(out, &format!("handle @{name}"), vec![line]);
                 }
@@ -537,7 +537,7 @@ impl Translator<'_> {
 
 /// The line after which the location of the rules serves the request, also if its path is that of another one.
 fn keep(scope: &VariableScope) -> String {
-    format!("vars {KEPT} {}", scope.kept)
+    format!("vars {LOCATION_KEPT} {}", scope.location_kept)
 }
 
 /// Whether a block, or a location within it, has a `proxy_pass` with a URI, which replaces the location's prefix unless a rule has changed

@@ -2,7 +2,7 @@
 
 use super::cache::rewrites;
 use super::content::seconds;
-use super::rules::{CHANGED, has_break};
+use super::rules::{PATH_CHANGED, has_break};
 use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;
@@ -101,7 +101,7 @@ impl<'a> Translator<'a> {
                         let name = self.fresh("rest");
                         let expression = format!("(?s)^{}(.*)$", regex::escape(prefix));
                         let mut matcher = vec![format!("path_regexp {name} {}", quote(&expression))];
-                        matcher.extend(has_break.then(|| format!("not vars {{vars.{CHANGED}}} yes")));
+                        matcher.extend(has_break.then(|| format!("not vars {{vars.{PATH_CHANGED}}} yes")));
                         block(out, &format!("@{name}"), matcher);
                         out.push(format!("rewrite @{name} {}", quote(&format!("{uri}{{re.{name}.1}}{{?query}}"))));
                         None
@@ -117,7 +117,7 @@ impl<'a> Translator<'a> {
                     let mut matcher = String::new();
                     if has_break {
                         let name = self.fresh("unchanged");
-                        out.push(format!("@{name} not vars {{vars.{CHANGED}}} yes"));
+                        out.push(format!("@{name} not vars {{vars.{PATH_CHANGED}}} yes"));
                         matcher = format!("@{name} ");
                     }
                     out.push(format!("uri {matcher}{operation}"));
