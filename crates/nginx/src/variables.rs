@@ -125,7 +125,7 @@ impl VariableScope {
             "remote_user" if self.has_user => return Some("{http.auth.user.id}".to_owned()),
             "proxy_host" if !self.proxy_host.is_empty() => return Some(self.proxy_host.clone()),
             "request_filename" => return Some(format!("{{http.vars.root}}{}", self.path())),
-            name if PATHS.contains(&name) => return Some(self.path().to_owned()),
+            name if NORMALIZED_PATHS.contains(&name) => return Some(self.path().to_owned()),
             _ => {}
         }
         if let Some((_, placeholder)) = PLACEHOLDERS.iter().find(|(variable, _)| *variable == name) {
@@ -155,16 +155,16 @@ pub(crate) fn only_variable(text: &str) -> Option<&str> {
 }
 
 /// Variables of the path. nginx's have no encoding, double slashes and dot segments.
-const PATHS: &[&str] = &["uri", "document_uri", "fastcgi_script_name"];
+const NORMALIZED_PATHS: &[&str] = &["uri", "document_uri", "fastcgi_script_name"];
 
 /// Whether a text is a variable of the path, which nginx compares in another form than it was sent.
 pub(crate) fn is_path(text: &str) -> bool {
-    only_variable(text).is_some_and(|name| PATHS.contains(&name))
+    only_variable(text).is_some_and(|name| NORMALIZED_PATHS.contains(&name))
 }
 
 /// Whether a text has a variable with the path.
 pub(crate) fn has_path(text: &str) -> bool {
-    variables(text).into_iter().any(|name| PATHS.contains(&name) || name == "request_filename")
+    variables(text).into_iter().any(|name| NORMALIZED_PATHS.contains(&name) || name == "request_filename")
 }
 
 /// The names of the variables in a text, in their order.

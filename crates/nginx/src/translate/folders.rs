@@ -2,7 +2,7 @@
 
 use super::content::{alias_of, has_equal_fields, in_written_order, is_internal};
 use super::locations::{PASSES, anew, denies_all, is_plain_path, restricts, with_query};
-use super::rules::{choose_anew, has_break};
+use super::rules::{ORIGIN, choose_anew, has_break};
 use super::{Translator, inherited, own, value};
 use crate::expressions::is_match;
 use crate::location::{Location, Locations, Pattern};
@@ -204,7 +204,7 @@ impl<'a> Translator<'a> {
     ) {
         let mut lines = Vec::new();
         self.fields(&mut lines, &location.blocks, scope, Some(301));
-        let target = format!("{{scheme}}://{{hostport}}{path}{{?query}} 301");
+        let target = format!("{ORIGIN}{path}{{?query}} 301");
         if lines.is_empty() {
             route.push(format!("redir {matcher} {target}"));
         } else {
@@ -236,7 +236,7 @@ impl<'a> Translator<'a> {
         block(&mut lines, &format!("@{folder}"), [&itself[..], &[sent], &no_earlier].concat());
         let mut redirect = Vec::new();
         self.fields(&mut redirect, &location.blocks, scope, Some(301));
-        redirect.push(format!("redir * {{scheme}}://{{hostport}}{{re.{folder}.1}}/{{?query}} 301"));
+        redirect.push(format!("redir * {ORIGIN}{{re.{folder}.1}}/{{?query}} 301"));
         self.guarded(&mut lines, location, scope, &folder, redirect);
         let with_slash = ["path */".to_owned()];
         let files = indexes.files;
@@ -318,7 +318,7 @@ impl<'a> Translator<'a> {
         if !prefix.ends_with('/') && restricts(location) {
             let name = self.fresh("stem");
             out.push(format!("@{name} {}", self.case.matcher(&prefix, "$")));
-            let redirect = format!("redir * {{scheme}}://{{hostport}}{prefix}/{{?query}} 301");
+            let redirect = format!("redir * {ORIGIN}{prefix}/{{?query}} 301");
             self.guarded(out, location, scope, &name, vec![redirect]);
         }
     }

@@ -507,9 +507,9 @@ impl PathCase {
         let mut lower: Vec<_> = prefixes.iter().map(|path| path.to_ascii_lowercase()).collect();
         lower.sort_unstable();
         lower.dedup();
-        let of_path = |text: &str| variables(text).iter().any(|name| PATHS.contains(name));
+        let of_path = |text: &str| variables(text).iter().any(|name| PATH_SOURCES.contains(name));
         let maps = http.block().iter().filter(|d| d.name == "map" && of_path(d.argument(0)));
-        let mut names: Vec<&str> = PATHS.to_vec();
+        let mut names: Vec<&str> = PATH_SOURCES.to_vec();
         names.extend(maps.map(|map| map.argument(1).trim_start_matches('$')));
         names.extend(set_to_paths(server));
         let is_compared = lower.len() < all || has_rules_of_case(server, &names) || has_unequal_access(locations);
@@ -550,13 +550,13 @@ impl PathCase {
 }
 
 /// The variables of nginx that contain the path.
-const PATHS: &[&str] = &["uri", "request_uri", "document_uri", "fastcgi_script_name", "request_filename"];
+const PATH_SOURCES: &[&str] = &["uri", "request_uri", "document_uri", "fastcgi_script_name", "request_filename"];
 
 /// The variables that lines `set` of a block, at any depth, give a value with the path.
 fn set_to_paths(block: &Directive) -> Vec<&str> {
     let mut found = Vec::new();
     for directive in block.block() {
-        if directive.name == "set" && variables(directive.argument(1)).iter().any(|name| PATHS.contains(name)) {
+        if directive.name == "set" && variables(directive.argument(1)).iter().any(|name| PATH_SOURCES.contains(name)) {
             found.push(directive.argument(0).trim_start_matches('$'));
         }
         found.extend(set_to_paths(directive));

@@ -27,7 +27,7 @@ pub(super) const LOCATION_KEPT: &str = "location_kept";
 pub(super) const OWN_FIELDS: &str = "own_fields";
 
 /// The origin that nginx writes before the path of a redirect.
-const ORIGIN: &str = "{scheme}://{hostport}";
+pub(super) const ORIGIN: &str = "{scheme}://{hostport}";
 
 /// How often rules may follow those that may end them: each time they are one block deeper.
 const REST_DEPTH_MAX: usize = 8;
@@ -285,7 +285,7 @@ impl Translator<'_> {
             let status = if flag == "permanent" { 301 } else { 302 };
             self.fields(&mut lines, blocks, &scope, Some(status));
             let (origin, path) = match path.starts_with('/') {
-                true => ("{scheme}://{hostport}", &*path),
+                true => (ORIGIN, &*path),
                 false => origin_and_path(&path),
             };
             // A group may begin the path, without a slash before it.

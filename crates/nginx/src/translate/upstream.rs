@@ -2,7 +2,7 @@
 
 use super::cache::rewrites;
 use super::content::seconds;
-use super::rules::{PATH_CHANGED, has_break};
+use super::rules::{ORIGIN, PATH_CHANGED, has_break};
 use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;
@@ -246,7 +246,7 @@ impl<'a> Translator<'a> {
             }
         }
         for (from, to) in replaced {
-            let origin = if to.starts_with('/') { "{scheme}://{hostport}" } else { "" };
+            let origin = if to.starts_with('/') { ORIGIN } else { "" };
             let from = format!("^{}", regex::escape(&from));
             lines.push(format!("header_down Location {} {}", quote(&from), quote(&format!("{origin}{to}"))));
         }
@@ -595,12 +595,12 @@ fn constant<'a>(name: &str, blocks: &[&'a Directive]) -> Option<&'a str> {
 }
 
 /// Variables whose values begin with a slash.
-const PATHS: [&str; 5] = ["$request_uri", "$uri", "$document_uri", "${request_uri}", "${uri}"];
+const SLASH_FIRST: [&str; 5] = ["$request_uri", "$uri", "$document_uri", "${request_uri}", "${uri}"];
 
 /// Whether a URI begins with a slash: it is one, or its first variable has one.
 fn begins_with_slash(uri: &str, pattern: &Pattern) -> bool {
     uri.starts_with('/')
-        || PATHS.iter().any(|path| uri.starts_with(path))
+        || SLASH_FIRST.iter().any(|path| uri.starts_with(path))
         || groups_with_slash(pattern).iter().any(|group| uri.starts_with(group))
 }
 
@@ -616,7 +616,7 @@ fn groups_with_slash(pattern: &Pattern) -> Vec<String> {
 /// after a port or the name of an upstream.
 fn split_host<'t>(rest: &'t str, pattern: &Pattern, is_upstream: impl Fn(&str) -> bool) -> (String, Option<&'t str>) {
     let groups = groups_with_slash(pattern);
-    let starts = ["/"].into_iter().chain(PATHS).chain(groups.iter().map(String::as_str));
+    let starts = ["/"].into_iter().chain(SLASH_FIRST).chain(groups.iter().map(String::as_str));
     let is_port = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let is_whole = |host: &str| is_upstream(host) || host.rsplit_once(':').is_some_and(|(_, port)| is_port(port));
     let after_whole = rest.find('$').filter(|at| is_whole(&rest[..*at]));
