@@ -30,11 +30,11 @@ impl<'a> Translator<'a> {
         let level = blocks.iter().rev().find(|b| b.block().iter().any(|d| matches!(&*d.name, "allow" | "deny")));
         let rules = level.map(|level| level.block()).unwrap_or_default();
         if let Some(satisfy) = inherited(blocks, "satisfy").last().copied().filter(|d| d.argument(0) == "any")
-            && self.either(out, satisfy, rules, blocks)
+            && self.satisfy_any(out, satisfy, rules, blocks)
         {
             return;
         }
-        self.addresses(out, rules, None);
+        self.address_rules(out, rules, None);
         if let Some(realm) = active(blocks, "auth_basic") {
             self.passwords(out, realm, blocks, "");
         }
@@ -44,7 +44,7 @@ impl<'a> Translator<'a> {
     }
 
     /// The lines `allow` and `deny`, of which the first that names the address counts, for the requests that a matcher's line selects.
-    fn addresses(&mut self, out: &mut Vec<String>, rules: &[Directive], condition: Option<&str>) {
+    fn address_rules(&mut self, out: &mut Vec<String>, rules: &[Directive], condition: Option<&str>) {
         let matcher = self.address_matcher();
         let mut allowed: Vec<String> = Vec::new();
         for rule in rules {
@@ -78,7 +78,7 @@ impl<'a> Translator<'a> {
 
     /// `satisfy any`: the addresses that `allow` names need no password. Returns whether the rules have this form; all of them
     /// apply otherwise.
-    fn either(
+    fn satisfy_any(
         &mut self,
         out: &mut Vec<String>,
         satisfy: &Directive,
@@ -133,7 +133,7 @@ impl<'a> Translator<'a> {
         let rules: Vec<_> =
             limit.block().iter().filter(|rule| !matches!(&*rule.name, "#" | "allow" | "deny")).collect();
         if rules.is_empty() {
-            return self.addresses(out, limit.block(), Some(&condition));
+            return self.address_rules(out, limit.block(), Some(&condition));
         }
         self.note(out, limit, "only 'allow' and 'deny' are carried over; the other methods are refused");
         let name = self.fresh("other_methods");
@@ -276,7 +276,7 @@ impl<'a> Translator<'a> {
         lines.push(format!("@{name} status 3xx 4xx 5xx"));
         block(&mut lines, &format!("handle_response @{name}"), vec!["error 500".to_owned()]);
         let usual = if scheme == "https" { 443 } else { 80 };
-        let hosts = self.hosts(host, usual);
+        let hosts = self.upstream_addresses(host, usual);
         self.transport(out, &mut lines, (scheme, host), &chosen.blocks, &scope);
         block(out, &format!("forward_auth {}", hosts.join(" ")), lines);
     }

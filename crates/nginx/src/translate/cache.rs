@@ -158,7 +158,7 @@ impl<'a> Translator<'a> {
             self.remark(out, zone, reason);
         }
         if key == KeyKind::Lasting {
-            self.folder(out, &mut lines, path);
+            self.cache_folder(out, &mut lines, path);
         }
         let lifetimes = self.lifetimes(out, pass, blocks);
         lines.push(format!("ttl {}", duration(lifetimes.ttl)));
@@ -333,7 +333,7 @@ impl<'a> Translator<'a> {
         Some(format!(" @{name}"))
     }
 
-    fn folder(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, path: &Directive) {
+    fn cache_folder(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, path: &Directive) {
         let word = |key: &str| path.arguments.iter().find_map(|word| word.strip_prefix(key));
         let bound = match word("max_size=").map(size) {
             Some(size) => size,

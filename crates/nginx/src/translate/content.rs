@@ -411,7 +411,7 @@ impl<'a> Translator<'a> {
             block(out, "handle", found);
             return;
         }
-        if !elsewhere(last, location, all)
+        if !leads_elsewhere(last, location, all)
             && let Some(last) = self.expand(out, files, scope, last)
         {
             let last = last.replace("{?query}", "?{query}");
@@ -481,7 +481,7 @@ impl<'a> Translator<'a> {
             let (scheme, address) = address.split_once("://").unwrap_or(("grpc", address));
             let scheme = if scheme == "grpcs" { "https" } else { "h2c" };
             let hosts: Vec<String> = self
-                .hosts(address, if scheme == "https" { 443 } else { 80 })
+                .upstream_addresses(address, if scheme == "https" { 443 } else { 80 })
                 .iter()
                 .map(|host| format!("{scheme}://{host}"))
                 .collect();
@@ -583,7 +583,7 @@ pub(super) fn is_internal(location: &Location<'_>) -> bool {
 }
 
 /// Whether the last word of `try_files` is for another location, or for one that only a request decides.
-pub(super) fn elsewhere(last: &str, location: &Location<'_>, all: &Locations<'_>) -> bool {
+pub(super) fn leads_elsewhere(last: &str, location: &Location<'_>, all: &Locations<'_>) -> bool {
     let path = last.split('?').next().unwrap_or_default();
     let path = path.strip_suffix("$is_args$args").unwrap_or(path);
     if path.contains('$') {

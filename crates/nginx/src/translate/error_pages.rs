@@ -2,7 +2,7 @@
 
 use super::content::in_written_order;
 use super::locations::{PASSES, refuses, with_query};
-use super::rules::{always_answers, choose_anew, is_url, rules_of};
+use super::rules::{always_answers, is_url, rules_choose_anew, rules_of};
 use super::{Translator, inherited, own};
 use crate::location::{Location, Locations, location_blocks};
 use crate::parse::Directive;
@@ -166,7 +166,7 @@ impl<'a> Translator<'a> {
                 return None;
             };
             let status = status.unwrap_or_else(|| ERROR_STATUS.to_owned());
-            if choose_anew(named.own()) {
+            if rules_choose_anew(named.own()) {
                 let lines = self.page_after_rules(out, page, named, &all, scope, &status)?;
                 return Some(ErrorPage { codes, lines });
             }

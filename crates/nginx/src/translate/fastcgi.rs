@@ -96,7 +96,7 @@ impl<'a> Translator<'a> {
         hidden: Vec<String>,
     ) {
         let blocks = &*location.blocks;
-        let hosts = self.hosts(pass.argument(0), 80);
+        let hosts = self.upstream_addresses(pass.argument(0), 80);
         if hosts.is_empty() {
             out.push("error 502".to_owned());
             return self.note(out, pass, "all servers of the upstream are down; requests fail with 502");

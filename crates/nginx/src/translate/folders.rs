@@ -1,8 +1,8 @@
 //! Folders: the redirect to a folder's slash, and its index, for which nginx chooses the location anew.
 
 use super::content::{alias_of, has_equal_fields, in_written_order, is_internal};
-use super::locations::{PASSES, anew, denies_all, is_plain_path, restricts, with_query};
-use super::rules::{ORIGIN, choose_anew, has_break};
+use super::locations::{PASSES, denies_all, is_plain_path, restricts, rewrite_anew, with_query};
+use super::rules::{ORIGIN, has_break, rules_choose_anew};
 use super::{Translator, inherited, own, value};
 use crate::expressions::is_match;
 use crate::location::{Location, Locations, Pattern};
@@ -59,7 +59,13 @@ impl<'a> Translator<'a> {
             let name = self.fresh("index");
             let files: Vec<_> = files.iter().map(|index| format!("{base}/{index}")).collect();
             block(out, &format!("@{name}"), vec![format!("path {base}/"), format!("file {}", files.join(" "))]);
-            self.guarded(out, location, scope, &name, anew(scope, "rewrite * {file_match.relative}".to_owned()));
+            self.guarded(
+                out,
+                location,
+                scope,
+                &name,
+                rewrite_anew(scope, "rewrite * {file_match.relative}".to_owned()),
+            );
         }
     }
 
@@ -117,7 +123,7 @@ impl<'a> Translator<'a> {
         let mut lines = Vec::new();
         self.with_root(&mut lines, location, outer, |this, out| {
             let mut rules = Vec::new();
-            if choose_anew(location.own()) {
+            if rules_choose_anew(location.own()) {
                 scope = this.scope_of_rules(location, all, outer);
                 // The other methods do not reach the rules.
                 this.other_methods(&mut rules, location.own());
@@ -248,7 +254,7 @@ impl<'a> Translator<'a> {
                 true => quote(&format!("{{path}}{}", files[0])),
                 false => format!("{}{{file_match.relative}}", place.prefix),
             };
-            let mut chosen = anew(scope, format!("rewrite * {found}"));
+            let mut chosen = rewrite_anew(scope, format!("rewrite * {found}"));
             if indexes.are_marked {
                 chosen.push(format!("vars {INDEX_FOUND} yes"));
             }
@@ -258,7 +264,7 @@ impl<'a> Translator<'a> {
             // A folder without an index: its path still ends in a slash.
             let name = self.fresh("no_index");
             block(&mut lines, &format!("@{name}"), [&with_slash[..], &itself].concat());
-            self.guarded(&mut lines, location, scope, &name, anew(scope, rewrite(&with_query(last))));
+            self.guarded(&mut lines, location, scope, &name, rewrite_anew(scope, rewrite(&with_query(last))));
         }
         match place.matcher {
             Some(matcher) => block(out, &format!("route @{matcher}"), lines),
@@ -428,7 +434,7 @@ fn ends(expression: &str) -> Option<Vec<String>> {
 fn is_plain(location: &Location<'_>) -> bool {
     let block = location.own();
     let answers = PASSES.iter().chain(&["return", "try_files"]).any(|name| !own(block, name).is_empty());
-    !answers && !choose_anew(block) && !has_break(block) && !restricts(location)
+    !answers && !rules_choose_anew(block) && !has_break(block) && !restricts(location)
 }
 
 /// Whether a location may take the index of a folder of another location. Where that is unclear it may: the steps for folders lead to the

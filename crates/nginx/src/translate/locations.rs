@@ -1,8 +1,10 @@
 //! The locations of a server: their matchers, and the rules after which nginx chooses one anew.
 
-use super::content::{alias_of, elsewhere, in_written_order, is_internal};
+use super::content::{alias_of, in_written_order, is_internal, leads_elsewhere};
 use super::folders::{leaves_folders, serves_folders};
-use super::rules::{LOCATION_KEPT, always_answers, choose_anew, doubles_slash, has_break, may_keep, rules_of};
+use super::rules::{
+    LOCATION_KEPT, always_answers, doubles_slash, has_break, may_keep_location, rules_choose_anew, rules_of,
+};
 use super::tables::REFUSING;
 use super::{Translator, inherited, own, value};
 use crate::expressions::{WithoutLookAhead, compiled, groups, without_assertions, without_look_ahead};
@@ -129,7 +131,7 @@ impl<'a> Translator<'a> {
         outer: &VariableScope,
     ) -> VariableScope {
         let mut scope = VariableScope { location_kept: String::new(), ..outer.clone() };
-        if may_keep(location.own()) {
+        if may_keep_location(location.own()) {
             scope.location_kept = self.fresh("kept");
             self.kept_locations.push((location.clone(), scope.clone()));
         }
@@ -170,8 +172,9 @@ impl<'a> Translator<'a> {
         let mut is_possible = around.iter().all(|outer| compiled(&without_look_ahead(outer).expression).is_ok());
         if let Pattern::Regexp(expression) = &location.pattern {
             let WithoutLookAhead { expression, except } = without_look_ahead(expression);
-            let wider = Some(without_assertions(&expression))
-                .filter(|wider| closes(location.own()) && compiled(&expression).is_err() && compiled(wider).is_ok());
+            let wider = Some(without_assertions(&expression)).filter(|wider| {
+                refuses_all(location.own()) && compiled(&expression).is_err() && compiled(wider).is_ok()
+            });
             if let Some(wider) = wider {
                 let reason = "the expression is not in Go's syntax; all paths are refused that it matches without its look-around";
                 self.remark(out, location.own(), reason);
@@ -321,21 +324,21 @@ impl<'a> Translator<'a> {
         let parts = files.and_then(|files| files.arguments.split_last());
         let named = parts.and_then(|(last, _)| all.named(last.strip_prefix('@')?));
         if let (Some(files), Some((last, _)), true) = (files, parts, has_alias) {
-            let leaves = !last.starts_with('=') && (last.starts_with('@') || elsewhere(last, location, all));
-            if leaves && named.is_none_or(|named| choose_anew(named.own())) {
+            let leaves = !last.starts_with('=') && (last.starts_with('@') || leads_elsewhere(last, location, all));
+            if leaves && named.is_none_or(|named| rules_choose_anew(named.own())) {
                 self.note(out, files, "with 'alias' the last word is not carried over if it chooses a location");
             }
         } else if let (Some(files), Some((last, candidates))) = (files, parts)
             && let Some(candidates) = self.candidates(out, files, candidates, scope)
         {
-            if let Some(named) = named.filter(|named| choose_anew(named.own())) {
+            if let Some(named) = named.filter(|named| rules_choose_anew(named.own())) {
                 let missing = self.missing(out, &candidates);
                 let mut scope_of_named = self.scope_of_rules(named, all, scope);
                 scope_of_named.another_may_be_kept = !scope.location_kept.is_empty();
                 let rules = self.rules(&named.blocks, &mut scope_of_named);
                 self.guarded(out, location, scope, &missing, rules);
             } else if !last.starts_with(['=', '@'])
-                && elsewhere(last, location, all)
+                && leads_elsewhere(last, location, all)
                 && let Some(last) = self.expand_path(out, files, scope, last)
             {
                 let last = with_query(&last);
@@ -343,7 +346,7 @@ impl<'a> Translator<'a> {
                 let mut others =
                     candidates.split(' ').filter(|pattern| *pattern != "{path}" && *pattern != "{path}/").peekable();
                 if others.peek().is_none() {
-                    return self.guarded(out, location, scope, &missing, anew(scope, rewrite(&last)));
+                    return self.guarded(out, location, scope, &missing, rewrite_anew(scope, rewrite(&last)));
                 }
                 let matcher = format!("found_{missing}");
                 out.push(format!("@{matcher} file {candidates}"));
@@ -358,7 +361,7 @@ impl<'a> Translator<'a> {
                 // Only one of the blocks runs: the path of a file that was found may be one for which none exists.
                 block(out, &format!("handle @{matcher}"), in_written_order(found));
                 let mut otherwise = Vec::new();
-                self.guarded(&mut otherwise, location, scope, &missing, anew(scope, rewrite(&last)));
+                self.guarded(&mut otherwise, location, scope, &missing, rewrite_anew(scope, rewrite(&last)));
                 block(out, "handle", in_written_order(otherwise));
             }
         }
@@ -369,7 +372,7 @@ impl<'a> Translator<'a> {
         let kept = self.fresh("found");
         let mut rules = scope.clone();
         let mut lines = Vec::new();
-        if !location.is_server() && !choose_anew(location.own()) && scope.location_kept.is_empty() {
+        if !location.is_server() && !rules_choose_anew(location.own()) && scope.location_kept.is_empty() {
             let found = self.rules(&location.blocks, &mut rules);
             if !found.is_empty() {
                 block(&mut lines, "route", found);
@@ -397,7 +400,7 @@ impl<'a> Translator<'a> {
         let mut all = Vec::new();
         self.body_limit(&mut all, location.location_blocks());
         self.other_methods(&mut all, location.own());
-        if !location.is_server() && !choose_anew(location.own()) && scope.location_kept.is_empty() {
+        if !location.is_server() && !rules_choose_anew(location.own()) && scope.location_kept.is_empty() {
             let rules = self.rules(&location.blocks, &mut scope.clone());
             if !rules.is_empty() {
                 block(&mut all, "route", rules);
@@ -419,7 +422,7 @@ impl<'a> Translator<'a> {
 }
 
 /// The lines after which the path chooses the location, even if a `break` has kept one before.
-pub(super) fn anew(scope: &VariableScope, rewrite: String) -> Vec<String> {
+pub(super) fn rewrite_anew(scope: &VariableScope, rewrite: String) -> Vec<String> {
     let unkept = (!scope.location_kept.is_empty()).then(|| format!("vars {LOCATION_KEPT} \"\""));
     [rewrite].into_iter().chain(unkept).collect()
 }
@@ -430,11 +433,11 @@ fn rules_come_first(location: &Location<'_>, all: &Locations<'_>) -> bool {
     let owner = location.own();
     let last = own(owner, "try_files").first().and_then(|files| files.arguments.last()).map_or("=", String::as_str);
     let leaves_files = || match last.strip_prefix('@') {
-        Some(name) => all.named(name).is_some_and(|named| choose_anew(named.own())),
-        None => !last.starts_with('=') && elsewhere(last, location, all),
+        Some(name) => all.named(name).is_some_and(|named| rules_choose_anew(named.own())),
+        None => !last.starts_with('=') && leads_elsewhere(last, location, all),
     };
     let leaves = || leaves_folders(location, all) || leaves_files();
-    choose_anew(owner) || has_break(owner) && leaves()
+    rules_choose_anew(owner) || has_break(owner) && leaves()
 }
 
 /// Whether a path with `$request_uri` in it becomes the request's, in a block or within it.
@@ -607,7 +610,7 @@ pub(super) fn denies_all(location: &Directive) -> bool {
 }
 
 /// Whether a location refuses all requests.
-fn closes(location: &Directive) -> bool {
+fn refuses_all(location: &Directive) -> bool {
     let returns = own(location, "return");
     let answers =
         returns.first().is_some_and(|answer| answer.argument(0).parse().is_ok_and(|status: u16| status >= 400));

@@ -12,7 +12,7 @@ use crate::write::{block, cel_text, quote, quote_scalar, rewrite};
 /// Whether a `rewrite`, or one within an `if`, lets nginx choose the location anew.
 fn chooses_anew(directive: &Directive) -> bool {
     if directive.name == "if" {
-        return choose_anew(directive);
+        return rules_choose_anew(directive);
     }
     directive.name == "rewrite"
         && !matches!(directive.argument(2), "break" | "redirect" | "permanent")
@@ -43,14 +43,14 @@ pub(super) fn rules_of(owner: &Directive) -> Vec<&Directive> {
 }
 
 /// Whether rules of a block let nginx choose the location anew.
-pub(super) fn choose_anew(owner: &Directive) -> bool {
+pub(super) fn rules_choose_anew(owner: &Directive) -> bool {
     rules_of(owner).into_iter().any(chooses_anew)
 }
 
 /// Whether a `break` may end the rules of a block without a choice of the location.
-pub(super) fn may_keep(owner: &Directive) -> bool {
+pub(super) fn may_keep_location(owner: &Directive) -> bool {
     rules_of(owner).into_iter().any(|rule| match &*rule.name {
-        "if" => may_keep(rule),
+        "if" => may_keep_location(rule),
         name => name == "break" || name == "rewrite" && rule.argument(2) == "break",
     })
 }
@@ -175,7 +175,7 @@ impl Translator<'_> {
                 }
                 "if" => self.condition(out, rule, blocks, scope, may_have_ended, index + 1 == rules.len()),
                 "break" if scope.location_kept.is_empty() => {}
-                "break" => block(out, "handle", vec![keep(scope)]),
+                "break" => block(out, "handle", vec![keep_location(scope)]),
                 _ => {}
             }
             may_have_ended |= may_end(rule);
@@ -186,7 +186,7 @@ impl Translator<'_> {
     /// `return` apply once more, as the path may be another one now, and another location may have led here.
     pub(super) fn staying_rules(&mut self, blocks: &[&Directive], scope: &mut VariableScope) -> Vec<String> {
         let [around @ .., owner] = blocks else { return Vec::new() };
-        if !choose_anew(owner) {
+        if !rules_choose_anew(owner) {
             return self.rules(blocks, scope);
         }
         let mut staying = Directive::clone(owner);
@@ -334,18 +334,18 @@ impl Translator<'_> {
         blocks: &[&Directive],
         scope: &VariableScope,
     ) {
-        let is_last = rule.argument(2) == "break";
-        if is_last && replaces_prefix(blocks[blocks.len() - 1]) {
+        let is_break = rule.argument(2) == "break";
+        if is_break && replaces_prefix(blocks[blocks.len() - 1]) {
             lines.push(format!("vars {PATH_CHANGED} yes"));
         }
-        if is_last && !scope.location_kept.is_empty() {
-            lines.push(keep(scope));
-        } else if !is_last && doubles_slash(rule) {
+        if is_break && !scope.location_kept.is_empty() {
+            lines.push(keep_location(scope));
+        } else if !is_break && doubles_slash(rule) {
             match scope.double_slash_kept.is_empty() {
                 true => self.remark(out, rule, "the locations compare this path without its double slash"),
                 false => lines.push(format!("vars {LOCATION_KEPT} {}", scope.double_slash_kept)),
             }
-        } else if !is_last && scope.another_may_be_kept {
+        } else if !is_break && scope.another_may_be_kept {
             lines.push(format!("vars {LOCATION_KEPT} \"\""));
         }
     }
@@ -377,7 +377,7 @@ impl Translator<'_> {
                 let is_of_path = matches!(words[..], [variable, ..] if is_path(variable));
                 let compared = if words.len() == 2 { &[][..] } else { &words[usize::from(is_of_path)..] };
                 inner_scope = self.with_path(out, &inner_scope, compared.iter().copied());
-                let found = matcher(out, &words, &name, has_rewrite, &mut inner_scope);
+                let found = condition_matcher(out, &words, &name, has_rewrite, &mut inner_scope);
                 inner_scope.path.clear();
                 found
             }
@@ -433,7 +433,7 @@ impl Translator<'_> {
                 "add_header" => {}
                 // A block `handle` that runs, so that none after it does.
                 "break" => {
-                    let kept = (!scope.location_kept.is_empty()).then(|| keep(scope));
+                    let kept = (!scope.location_kept.is_empty()).then(|| keep_location(scope));
                     let line = kept.unwrap_or_else(|| "# No rule after it applies.".to_owned());
                     block(out, &format!("handle @{name}"), vec![line]);
                 }
@@ -536,7 +536,7 @@ impl Translator<'_> {
 }
 
 /// The line after which the location of the rules serves the request, also if its path is that of another one.
-fn keep(scope: &VariableScope) -> String {
+fn keep_location(scope: &VariableScope) -> String {
     format!("vars {LOCATION_KEPT} {}", scope.location_kept)
 }
 
@@ -571,7 +571,7 @@ fn condition_words(directive: &Directive) -> Vec<&str> {
 
 /// Returns the lines of the matcher for a condition. Lines that it needs before it go to `out`. `beside_path`: the matcher will have an
 /// expression about the path in addition, of which one matcher has only one.
-fn matcher(
+fn condition_matcher(
     out: &mut Vec<String>,
     words: &[&str],
     name: &str,

@@ -12,7 +12,7 @@ use crate::write::{block, quote};
 impl<'a> Translator<'a> {
     /// The addresses of an upstream, or the one address; `usual` is the port of an address without one. In an upstream that is 80,
     /// also for https.
-    pub(super) fn hosts(&self, host: &str, usual: u16) -> Vec<String> {
+    pub(super) fn upstream_addresses(&self, host: &str, usual: u16) -> Vec<String> {
         match self.shared.upstreams.get(host) {
             None => vec![address(host, usual)],
             Some(upstream) => own(upstream, "server")
@@ -46,7 +46,7 @@ impl<'a> Translator<'a> {
         // In nginx the URI of a `proxy_pass` leaves `$uri` as it is.
         let fields = inherited(&location.blocks, "proxy_set_header").into_iter().map(|field| field.argument(1));
         let mut scope = self.with_path(out, outer_scope, fields.chain(uri));
-        let mut hosts = self.hosts(&host, usual);
+        let mut hosts = self.upstream_addresses(&host, usual);
         if hosts.is_empty() {
             out.push("error 502".to_owned());
             return self.note(out, pass, "all servers of the upstream are down; requests fail with 502");
