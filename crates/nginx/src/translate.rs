@@ -5,6 +5,7 @@
 //! - `error_pages`: `error_page`
 //! - `listens`, `hosts`: the addresses and names of a server
 //! - `locations`: the order of locations, and the rules after which nginx chooses one anew
+//! - `path_case`: whether the matchers of paths may ignore case
 //! - `folders`: the redirect to a folder's slash, and its index
 //! - `rules`: `rewrite`, `if`, `set` and `return`
 //! - `raw_uri`: rules that remove a prefix from the URI as the client sent it
@@ -33,6 +34,7 @@ mod hosts;
 mod listens;
 mod locations;
 mod map;
+mod path_case;
 mod raw_uri;
 mod real_ip;
 mod referers;
@@ -96,7 +98,7 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
         is_in_accel: false,
         fields_are_shared: false,
         programs: Vec::new(),
-        case: locations::PathCase::Ignored,
+        case: path_case::PathCase::Ignored,
         kept_locations: Vec::new(),
         named: Vec::new(),
         location_pages: Vec::new(),
@@ -187,7 +189,7 @@ struct Translator<'a> {
     /// The endings of files that the site that is being written does not send, as they are programs.
     programs: Vec<&'static str>,
     /// How the paths of the site that is being written are compared.
-    case: locations::PathCase,
+    case: path_case::PathCase,
     /// The locations that a `break` of the rules written last may keep, each with the scope of its rules.
     kept_locations: Vec<(crate::location::Location<'a>, VariableScope)>,
     /// The named locations around the lines that are being written.

@@ -3,8 +3,8 @@
 use super::rules::is_url;
 use super::tables::REFUSING;
 use super::upstream::copied;
-use super::{Translator, active, inherited, own};
-use crate::location::{Locations, location_blocks};
+use super::{Translator, active, inherited, own, value};
+use crate::location::{Location, Locations, location_blocks};
 use crate::parse::Directive;
 use crate::variables::VariableScope;
 use crate::write::{block, quote};
@@ -306,5 +306,36 @@ impl<'a> Translator<'a> {
             answer.map(|answer| self.answer(out, answer, &named.blocks, scope)).filter(|lines| !lines.is_empty())
         });
         answer.flatten().or_else(|| Some(vec![format!("error {code}")]))
+    }
+}
+
+/// Whether a location, or one around it, has rules that refuse requests.
+pub(super) fn restricts(location: &Location<'_>) -> bool {
+    location.location_blocks().iter().any(|block| block.block().iter().any(refuses))
+}
+
+/// Whether the addresses of no client may request a location.
+pub(super) fn denies_all(location: &Directive) -> bool {
+    let denies = own(location, "deny").iter().any(|deny| deny.argument(0) == "all");
+    denies && own(location, "allow").is_empty() && value(&[location], "satisfy") != Some("any")
+}
+
+/// Whether a location refuses all requests.
+pub(super) fn refuses_all(location: &Directive) -> bool {
+    let returns = own(location, "return");
+    let answers =
+        returns.first().is_some_and(|answer| answer.argument(0).parse().is_ok_and(|status: u16| status >= 400));
+    denies_all(location) || answers || !own(location, "internal").is_empty()
+}
+
+/// Whether a rule may refuse requests.
+pub(super) fn refuses(rule: &Directive) -> bool {
+    match &*rule.name {
+        "deny" | "internal" | "limit_except" | "limit_req" => true,
+        "auth_basic" | "auth_request" => rule.argument(0) != "off",
+        name if REFUSING.contains(&name) => rule.argument(0) != "off",
+        "return" => rule.argument(0).parse().is_ok_and(|status: u16| status >= 400),
+        "if" => rule.block().iter().any(refuses),
+        _ => false,
     }
 }

@@ -1,7 +1,8 @@
 //! `error_page`: the pages of a server, and those of a location, which replace all of its server's.
 
+use super::access::refuses;
 use super::content::in_written_order;
-use super::locations::{PASSES, refuses, with_query};
+use super::locations::{PASSES, with_query};
 use super::rules::{always_answers, is_url, rules_choose_anew, rules_of};
 use super::{Translator, inherited, own};
 use crate::location::{Location, Locations, location_blocks};

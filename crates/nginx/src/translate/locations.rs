@@ -1,16 +1,17 @@
 //! The locations of a server: their matchers, and the rules after which nginx chooses one anew.
 
+use super::access::{refuses, refuses_all, restricts};
 use super::content::{alias_of, in_written_order, is_internal, leads_elsewhere};
 use super::folders::{leaves_folders, serves_folders};
+use super::path_case::{is_plain_path, path_test};
 use super::rules::{
     LOCATION_KEPT, always_answers, doubles_slash, has_break, may_keep_location, rules_choose_anew, rules_of,
 };
-use super::tables::REFUSING;
-use super::{Translator, inherited, own, value};
+use super::{Translator, own};
 use crate::expressions::{WithoutLookAhead, compiled, groups, without_assertions, without_look_ahead};
-use crate::location::{Location, Locations, PathConditions, Pattern, pattern};
+use crate::location::{Location, Locations, PathConditions, Pattern};
 use crate::parse::Directive;
-use crate::variables::{VariableScope, variables};
+use crate::variables::VariableScope;
 use crate::write::{block, cel_text, quote, rewrite};
 
 /// A location as one of several blocks `handle`, of which the first that takes a request counts.
@@ -465,127 +466,8 @@ impl Location<'_> {
     }
 }
 
-/// Whether no character of a path has a meaning in a pattern of `path`, or ends a word.
-pub(super) fn is_plain_path(path: &str) -> bool {
-    path.starts_with('/') && path.chars().all(|c| !c.is_whitespace() && !"*?[]\\%{}\"`".contains(c))
-}
-
-/// The test of an expression for a path, or for a prefix with an empty `end`.
-fn path_test(path: &str, end: &str) -> String {
-    format!("path_regexp({})", cel_text(&format!("^{}{end}", regex::escape(path))))
-}
-
-/// Whether some locations of a server have access rules that others lack: by another case a path must not come from one to the other.
-fn has_unequal_access(locations: &Locations<'_>) -> bool {
-    const INHERITED: [&str; 7] =
-        ["allow", "deny", "satisfy", "auth_basic", "auth_basic_user_file", "auth_request", "limit_req"];
-    let mut rules = locations.ordered.iter().map(|location| {
-        let of_name = |name: &&str| inherited(&location.blocks, name);
-        let is_inherited = |name: &str| INHERITED.contains(&name) || REFUSING.contains(&name);
-        let is_own = |rule: &&Directive| refuses(rule) && !is_inherited(&rule.name);
-        let own: Vec<_> = location.location_blocks().iter().flat_map(|block| block.block()).filter(is_own).collect();
-        (INHERITED.iter().chain(REFUSING).flat_map(of_name).collect::<Vec<_>>(), own)
-    });
-    let Some(first) = rules.next() else { return false };
-    rules.any(|other| other != first)
-}
-
-/// Whether the matchers of a server's paths may ignore case, as `path` does. nginx compares them with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PathCase {
-    /// All locations have the same access rules, and all rules are about prefixes and exact paths: they concern a path in another case as well.
-    Ignored,
-    /// Locations have different access rules, or other rules compare the case, such as an expression that refuses a path within a prefix.
-    Compared,
-}
-
-impl PathCase {
-    /// How the paths of a server are compared.
-    pub(super) fn of(http: &Directive, server: &Directive, locations: &Locations<'_>) -> Self {
-        let mut prefixes: Vec<_> =
-            locations.ordered.iter().map(Location::prefix).filter(|path| !path.is_empty()).collect();
-        prefixes.sort_unstable();
-        prefixes.dedup();
-        let all = prefixes.len();
-        let mut lower: Vec<_> = prefixes.iter().map(|path| path.to_ascii_lowercase()).collect();
-        lower.sort_unstable();
-        lower.dedup();
-        let of_path = |text: &str| variables(text).iter().any(|name| PATH_SOURCES.contains(name));
-        let maps = http.block().iter().filter(|d| d.name == "map" && of_path(d.argument(0)));
-        let mut names: Vec<&str> = PATH_SOURCES.to_vec();
-        names.extend(maps.map(|map| map.argument(1).trim_start_matches('$')));
-        names.extend(set_to_paths(server));
-        let is_compared = lower.len() < all || has_rules_of_case(server, &names) || has_unequal_access(locations);
-        if is_compared { Self::Compared } else { Self::Ignored }
-    }
-
-    /// The path as a word of `path`, if that compares it as it should.
-    fn plain(self, path: &str) -> Option<&str> {
-        let has_letters = path.contains(|c: char| c.is_ascii_alphabetic());
-        (is_plain_path(path) && (self == Self::Ignored || !has_letters)).then_some(path)
-    }
-
-    /// The matcher for a path, or for a prefix with an empty `end`.
-    pub(super) fn matcher(self, path: &str, end: &str) -> String {
-        match self.plain(path) {
-            Some(path) => format!("path {path}{}", if end.is_empty() { "*" } else { "" }),
-            None if is_plain_path(path) => format!("path_regexp ^{}{end}", regex::escape(path)),
-            None => format!("expression {}", quote(&path_test(path, end))),
-        }
-    }
-
-    /// Adds [`Self::matcher`] to a set, whose conditions of `expression` are `tests`.
-    fn add(self, lines: &mut Vec<String>, tests: &mut Vec<String>, path: &str, end: &str) {
-        if is_plain_path(path) { lines.push(self.matcher(path, end)) } else { tests.push(path_test(path, end)) }
-    }
-
-    /// The matchers for all paths but those with these prefixes.
-    fn others(self, prefixes: &[String]) -> Vec<String> {
-        let (plain, others): (Vec<_>, Vec<_>) = prefixes.iter().partition(|prefix| self.plain(prefix).is_some());
-        let mut lines = Vec::new();
-        if !plain.is_empty() {
-            let plain: Vec<_> = plain.iter().map(|prefix| format!("{prefix}*")).collect();
-            lines.push(format!("not path {}", plain.join(" ")));
-        }
-        lines.extend(others.iter().map(|prefix| format!("not {}", self.matcher(prefix, ""))));
-        lines
-    }
-}
-
-/// The variables of nginx that contain the path.
-const PATH_SOURCES: &[&str] = &["uri", "request_uri", "document_uri", "fastcgi_script_name", "request_filename"];
-
-/// The variables that lines `set` of a block, at any depth, give a value with the path.
-fn set_to_paths(block: &Directive) -> Vec<&str> {
-    let mut found = Vec::new();
-    for directive in block.block() {
-        if directive.name == "set" && variables(directive.argument(1)).iter().any(|name| PATH_SOURCES.contains(name)) {
-            found.push(directive.argument(0).trim_start_matches('$'));
-        }
-        found.extend(set_to_paths(directive));
-    }
-    found
-}
-
-/// Whether a block has rules that compare the case of a path, which these variables contain.
-fn has_rules_of_case(block: &Directive, names: &[&str]) -> bool {
-    let has_letters = |word: &str| word.contains(|c: char| c.is_ascii_alphabetic());
-    block.block().iter().any(|rule| {
-        let compares = match &*rule.name {
-            "location" => match pattern(rule) {
-                Ok(Pattern::Regexp(expression)) => !expression.starts_with("(?i)") && has_letters(&expression),
-                _ => false,
-            },
-            "rewrite" => has_letters(rule.argument(0)),
-            "if" => rule.arguments.iter().any(|word| variables(word).iter().any(|name| names.contains(name))),
-            _ => false,
-        };
-        compares || has_rules_of_case(rule, names)
-    })
-}
-
 /// Refuses paths that end with a dot segment, if a server has rules that may be about a folder.
-pub(super) fn dots(route: &mut Vec<String>, server: &Directive) {
+pub(super) fn refuse_dot_segments(route: &mut Vec<String>, server: &Directive) {
     if has_rules(server) {
         route.push("# nginx takes a dot segment at the end for a folder, and the matchers below do not.".to_owned());
         route.push(format!("@dots vars_regexp {{path}} {}", quote(r"/\.\.?$")));
@@ -596,37 +478,6 @@ pub(super) fn dots(route: &mut Vec<String>, server: &Directive) {
 /// Whether some rule of a block, at any depth, may keep clients from a path.
 fn has_rules(block: &Directive) -> bool {
     block.block().iter().any(|rule| refuses(rule) || matches!(&*rule.name, "if" | "rewrite") || has_rules(rule))
-}
-
-/// Whether a location, or one around it, has rules that refuse requests.
-pub(super) fn restricts(location: &Location<'_>) -> bool {
-    location.location_blocks().iter().any(|block| block.block().iter().any(refuses))
-}
-
-/// Whether the addresses of no client may request a location.
-pub(super) fn denies_all(location: &Directive) -> bool {
-    let denies = own(location, "deny").iter().any(|deny| deny.argument(0) == "all");
-    denies && own(location, "allow").is_empty() && value(&[location], "satisfy") != Some("any")
-}
-
-/// Whether a location refuses all requests.
-fn refuses_all(location: &Directive) -> bool {
-    let returns = own(location, "return");
-    let answers =
-        returns.first().is_some_and(|answer| answer.argument(0).parse().is_ok_and(|status: u16| status >= 400));
-    denies_all(location) || answers || !own(location, "internal").is_empty()
-}
-
-/// Whether a rule may refuse requests.
-pub(super) fn refuses(rule: &Directive) -> bool {
-    match &*rule.name {
-        "deny" | "internal" | "limit_except" | "limit_req" => true,
-        "auth_basic" | "auth_request" => rule.argument(0) != "off",
-        name if REFUSING.contains(&name) => rule.argument(0) != "off",
-        "return" => rule.argument(0).parse().is_ok_and(|status: u16| status >= 400),
-        "if" => rule.block().iter().any(refuses),
-        _ => false,
-    }
 }
 
 /// Writes a route with the lines of each location, if one has any. A location without lines keeps its requests from later ones.

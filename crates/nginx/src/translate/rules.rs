@@ -1,7 +1,7 @@
 //! `rewrite`, `if`, `set` and `return`: nginx's rewrite module.
 
+use super::access::refuses;
 use super::content::{in_written_order, is_added};
-use super::locations::refuses;
 use super::referers::other_referers;
 use super::{Translator, inherited, own, value};
 use crate::expressions::{WithoutLookAhead, compiled, groups, without_look_ahead};

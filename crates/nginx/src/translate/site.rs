@@ -9,7 +9,8 @@ use super::error_pages::ErrorPage;
 use super::folders::programs;
 use super::hosts::{HostOrder, HostPattern, host_groups_all, host_pattern, is_host, server_names};
 use super::listens::{Defaults, Listen, SiteAddresses, site_addresses};
-use super::locations::{PathCase, dots};
+use super::locations::refuse_dot_segments;
+use super::path_case::PathCase;
 use super::rules::{always_answers, rules_of};
 use super::upstream::with_constants;
 use super::{Translator, active, inherited, own, value};
@@ -351,7 +352,7 @@ impl<'a> Translator<'a> {
             route.push("@absolute vars_regexp {http.request.orig_uri} ^[^/*]".to_owned());
             route.push("error @absolute 400".to_owned());
         }
-        dots(&mut route, server);
+        refuse_dot_segments(&mut route, server);
         let rules = self.rules(&blocks, &mut scope);
         if always_answers(server) && rules_of(server).len() == 1 {
             route.extend(rules);
