@@ -7,7 +7,8 @@
 //! - `locations`: the order of locations, and the rules after which nginx chooses one anew
 //! - `path_case`: whether the matchers of paths may ignore case
 //! - `folders`: the redirect to a folder's slash, and its index
-//! - `rules`: `rewrite`, `if`, `set` and `return`
+//! - `rules`: `rewrite`, `set` and `return`
+//! - `conditions`: `if`
 //! - `raw_uri`: rules that remove a prefix from the URI as the client sent it
 //! - `content`: a location: files and fields
 //! - `access`: a location: addresses, methods, passwords, rates, `auth_request`
@@ -24,6 +25,7 @@
 mod accel;
 mod access;
 mod cache;
+mod conditions;
 mod connections;
 mod content;
 mod error_pages;

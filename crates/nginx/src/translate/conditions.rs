@@ -1,0 +1,238 @@
+//! `if`: the matcher of its condition, and the rules within it.
+
+use super::access::refuses;
+use super::referers::other_referers;
+use super::rules::{OWN_FIELDS, keep_location, may_end, rules_of};
+use super::{Translator, own};
+use crate::expressions::{compiled, groups};
+use crate::parse::Directive;
+use crate::variables::{VariableScope, is_path, only_variable, variable};
+use crate::write::{block, cel_text, quote, quote_scalar};
+
+impl Translator<'_> {
+    /// Writes an `if` of the last of the blocks. `may_have_ended`: an earlier rule may have ended the rules. `is_last`: no rule comes after it.
+    pub(super) fn condition(
+        &mut self,
+        out: &mut Vec<String>,
+        directive: &Directive,
+        blocks: &[&Directive],
+        scope: &mut VariableScope,
+        mut may_have_ended: bool,
+        is_last: bool,
+    ) {
+        self.keep_values(out, directive, scope);
+        let words = condition_words(directive);
+        let name = self.fresh("if");
+        let mut inner_scope = scope.clone();
+        let owner = blocks[blocks.len() - 1];
+        let inner = [blocks, &[directive]].concat();
+        let has_rewrite = !own(directive, "rewrite").is_empty();
+        let matcher = match words[..] {
+            ["$invalid_referer"] => {
+                let matcher = own(owner, "valid_referers").first().and_then(|valid| other_referers(valid, scope));
+                matcher.map(|matcher| vec![matcher])
+            }
+            _ => {
+                // Names of files are resolved by their matcher, and a path alone by another one.
+                let is_of_path = matches!(words[..], [variable, ..] if is_path(variable));
+                let compared = if words.len() == 2 { &[][..] } else { &words[usize::from(is_of_path)..] };
+                inner_scope = self.with_path(out, &inner_scope, compared.iter().copied());
+                let found = condition_matcher(out, &words, &name, has_rewrite, &mut inner_scope);
+                inner_scope.path.clear();
+                found
+            }
+        };
+        let Some(matcher) = matcher else {
+            if !refuses(directive) {
+                return self.note(out, directive, "a condition of a form that has no matcher");
+            }
+            out.push("error 403".to_owned());
+            return self.note(out, directive, "a condition of a form that has no matcher; all requests are refused");
+        };
+        let before = out.len();
+        match &*matcher {
+            [one] => out.push(format!("@{name} {one}")),
+            _ => block(out, &format!("@{name}"), matcher.clone()),
+        }
+        let matcher_lines = out.len() - before;
+        let answers = !own(directive, "return").is_empty();
+        if !answers && !own(directive, "add_header").is_empty() {
+            let mut fields = Vec::new();
+            self.fields(&mut fields, &inner, &inner_scope, None);
+            fields.push(format!("vars {OWN_FIELDS} yes"));
+            block(out, &format!("route @{name}"), fields);
+        }
+        let rules = rules_of(directive);
+        if go_on_after_end(&rules, is_last) {
+            out.push(format!("error @{name} 500"));
+            let reason =
+                "a 'rewrite' without a flag after one with it; requests for which the condition holds fail with 500";
+            return self.note(out, directive, reason);
+        }
+        let is_after_end = |rule: &Directive| {
+            matches!(&*rule.name, "set" | "rewrite" | "return" | "break")
+                && !rules.iter().any(|r| std::ptr::eq(*r, rule))
+        };
+        for rule in directive.block().iter().filter(|rule| !is_after_end(rule)) {
+            match &*rule.name {
+                "#" => out.push(format!("# {}", rule.argument(0))),
+                "set" => {
+                    self.set(out, rule, &mut inner_scope, Some(&name));
+                    scope.set.clone_from(&inner_scope.set);
+                }
+                "rewrite" => self.rewrite(out, rule, blocks, &inner_scope, &matcher, may_have_ended),
+                "return" => {
+                    let lines = self.answer(out, rule, &inner, &inner_scope);
+                    match &*lines {
+                        // Of several blocks `handle` in a row only one runs.
+                        _ if may_have_ended => block(out, &format!("handle @{name}"), lines),
+                        [one] if one.contains(" * ") => out.push(one.replacen(" * ", &format!(" @{name} "), 1)),
+                        _ => block(out, &format!("route @{name}"), lines),
+                    }
+                }
+                "add_header" => {}
+                // A block `handle` that runs, so that none after it does.
+                "break" => {
+                    let kept = (!scope.location_kept.is_empty()).then(|| keep_location(scope));
+                    let line = kept.unwrap_or_else(|| "# No rule after it applies.".to_owned());
+                    block(out, &format!("handle @{name}"), vec![line]);
+                }
+                "access_log" if rule.argument(0) == "off" => out.push(format!("log_skip @{name}")),
+                _ => {
+                    self.note(
+                        out,
+                        rule,
+                        "within 'if' only return, rewrite, set, add_header and break are carried over",
+                    );
+                }
+            }
+            may_have_ended |= may_end(rule);
+        }
+        let uses = out[before + matcher_lines..].iter().any(|line| line.contains(&format!("@{name}")));
+        if !uses {
+            out.drain(before..before + matcher_lines);
+        }
+    }
+
+    /// Gives the variables that an `if` sets the values that they have without it, such as those of request fields.
+    fn keep_values(&mut self, out: &mut Vec<String>, condition: &Directive, scope: &mut VariableScope) {
+        for set in own(condition, "set") {
+            let name = set.argument(0).trim_start_matches('$').to_owned();
+            if scope.set.contains(&name) {
+                continue;
+            }
+            if let Ok(value) = scope.expand(&format!("${name}")) {
+                out.push(format!("vars {} {}", variable(&name), quote_scalar(&value)));
+                scope.set.push(name);
+            }
+        }
+    }
+}
+
+/// Whether some rules of an `if` come after a `rewrite` without a flag, before which others may have ended them. `is_last`: no rules come
+/// after the `if`.
+fn go_on_after_end(rules: &[&Directive], is_last: bool) -> bool {
+    let may_have_ended = |at: usize| rules[..at].iter().any(|rule| may_end(rule));
+    let is_without_end = |at: &usize| rules[*at].name == "rewrite" && !may_end(rules[*at]) && may_have_ended(*at);
+    (0..rules.len()).find(is_without_end).is_some_and(|at| !is_last || at + 1 < rules.len())
+}
+
+/// The words of a condition, without its parentheses.
+fn condition_words(directive: &Directive) -> Vec<&str> {
+    let mut words: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
+    if let Some(first) = words.first_mut() {
+        *first = first.strip_prefix('(').unwrap_or(first);
+    }
+    if let Some(last) = words.last_mut() {
+        *last = last.strip_suffix(')').unwrap_or(last);
+    }
+    // They may also stand apart.
+    if words.first() == Some(&"") {
+        words.remove(0);
+    }
+    if words.last() == Some(&"") {
+        words.pop();
+    }
+    words
+}
+
+/// Returns the lines of the matcher for a condition. Lines that it needs before it go to `out`. `beside_path`: the matcher will have an
+/// expression about the path in addition, of which one matcher has only one.
+fn condition_matcher(
+    out: &mut Vec<String>,
+    words: &[&str],
+    name: &str,
+    beside_path: bool,
+    scope: &mut VariableScope,
+) -> Option<Vec<String>> {
+    let (variable, operator, operand) = match *words {
+        [test, file] => {
+            let (negated, kind) = test.strip_prefix('!').map_or(("", test), |kind| ("not ", kind));
+            let paths = |path: &str| match kind {
+                "-f" => Some(path.to_owned()),
+                "-d" => Some(format!("{path}/")),
+                "-e" => Some(format!("{path} {path}/")),
+                _ => None,
+            };
+            if file.starts_with('/') {
+                let options =
+                    vec!["root /".to_owned(), format!("try_files {}", paths(&quote(&scope.expand(file).ok()?))?)];
+                let mut lines = Vec::new();
+                block(&mut lines, &format!("{negated}file"), options);
+                return Some(lines);
+            }
+            let path = match file {
+                "$request_filename" => "{path}".to_owned(),
+                _ => quote(&scope.expand(file.strip_prefix("$document_root")?).ok()?),
+            };
+            let line = format!("{negated}file {}", paths(&path)?);
+            // The root is a folder that exists, but the matcher `file` finds no folder for `/`.
+            let is_root_left_out = kind != "-f" && path == "{path}" && !negated.is_empty();
+            return Some(is_root_left_out.then(|| "not path /".to_owned()).into_iter().chain([line]).collect());
+        }
+        [variable] => (variable, "", ""),
+        [variable, operator, operand] => (variable, operator, operand),
+        _ => return None,
+    };
+    let mut key = scope.expand(variable).ok()?;
+    if key.matches('{').count() != 1 || !key.starts_with('{') {
+        // A matcher's key is one placeholder or one name.
+        out.push(format!("vars of_{name} {}", quote(&key)));
+        key = format!("of_{name}");
+    }
+    let key = quote(&key);
+    let negated = if operator.starts_with('!') { "not " } else { "" };
+    // The path as sent may have another form, which the matchers of paths resolve; nginx compares hosts in lower case.
+    let is_of = |name: &String| only_variable(variable) == Some(name.as_str());
+    let (is_path, is_host) =
+        (is_path(variable) && !scope.set.iter().any(is_of), only_variable(variable) == Some("host"));
+    let regexp = |expression: &str| {
+        Some(vec![match is_path {
+            true if beside_path => {
+                let test = format!("path_regexp({}, {})", cel_text(name), cel_text(expression));
+                format!("{negated}expression {}", quote(&test))
+            }
+            true => format!("{negated}path_regexp {name} {}", quote(expression)),
+            false => format!("{negated}vars_regexp {name} {key} {}", quote(expression)),
+        }])
+    };
+    match operator {
+        "" => Some(vec![format!("not vars {key} \"\" 0")]),
+        "=" | "!=" if only_variable(variable) == Some("request_method") => {
+            Some(vec![format!("{negated}method {}", quote(operand))])
+        }
+        "=" | "!=" if (is_path || is_host) && !operand.contains('$') => {
+            regexp(&format!("{}^{}$", if is_host { "(?i)" } else { "" }, regex::escape(operand)))
+        }
+        "=" | "!=" => Some(vec![format!("{negated}vars {key} {}", quote(&scope.expand(operand).ok()?))]),
+        "~" | "!~" | "~*" | "!~*" => {
+            let ignores_case = operator.ends_with('*') || is_host;
+            let expression = if ignores_case { format!("(?i){operand}") } else { operand.to_owned() };
+            compiled(&expression).ok()?;
+            name.clone_into(&mut scope.capture);
+            scope.groups = groups(&expression);
+            regexp(&expression)
+        }
+        _ => None,
+    }
+}
