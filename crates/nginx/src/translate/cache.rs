@@ -2,27 +2,23 @@
 //!
 //! Settings that RFC 9111 or our cache treats differently are named; where a difference could show one client's response to another,
 //! there is no `cache` at all.
+//!
+//! - `key`: `proxy_cache_key`
+//! - `lifetimes`: `proxy_cache_valid`
 
-use std::collections::{BTreeMap, BTreeSet};
+mod key;
+mod lifetimes;
 
+use std::collections::BTreeSet;
+
+use self::key::KeyKind;
+use self::lifetimes::{duration, list};
 use super::content::{seconds, size};
 use super::{Translator, active, inherited, own, value};
 use crate::location::Location;
 use crate::parse::Directive;
 use crate::variables::{VariableScope, variables};
 use crate::write::{block, quote};
-
-/// Statuses that `cache` stores with its `ttl`, without a lifetime of their own (docs/cache.md).
-const BY_DEFAULT: &[u16] = &[200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
-
-/// Statuses that `cache` never stores, since they depend on request fields that are not part of a key.
-const NEVER: &[u16] = &[206, 304, 400, 412, 416, 417, 426, 431];
-
-/// The statuses of `any` in `proxy_cache_valid`, without those that are never stored.
-const ANY: &[u16] = &[
-    200, 201, 202, 203, 204, 300, 301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 406, 407, 408, 409, 410, 411, 413,
-    414, 415, 421, 422, 423, 424, 425, 428, 429, 451, 500, 501, 502, 503, 504,
-];
 
 /// Statuses of an origin for which `stale` sends a stale response, as words of `proxy_cache_use_stale`.
 const OUTAGES: &[&str] = &["http_500", "http_502", "http_503", "http_504"];
@@ -32,76 +28,6 @@ const LOCK_SECONDS: u64 = 5;
 
 /// The end of a directive's name, whether a line of it is named, and the reason.
 type Setting = (&'static str, fn(&Directive) -> bool, &'static str);
-
-/// Lifetimes of responses without one of their own, by status.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Lifetimes {
-    /// `ttl`, in seconds.
-    ttl: u64,
-    /// `allowed_additional_status_codes`.
-    additional: Vec<u16>,
-    /// Statuses with other lifetimes, by seconds; 0 for those that nginx does not store.
-    others: BTreeMap<u64, Vec<u16>>,
-}
-
-impl Lifetimes {
-    /// Takes the rules of `proxy_cache_valid` in their order, of which the first for a status counts; `None` is `any`.
-    fn of(rules: &[(Option<u16>, u64)]) -> Self {
-        let time_of = |status: u16| {
-            let rule = rules.iter().find(|(code, _)| code.is_none_or(|code| code == status));
-            rule.map_or(0, |(_, time)| *time)
-        };
-        let first = rules.iter().map(|(_, time)| *time).find(|time| *time > 0).unwrap_or(0);
-        let ttl = Some(time_of(200)).filter(|time| *time > 0).unwrap_or(first);
-        let mut lifetimes = Self { ttl, ..Self::default() };
-        let listed = rules.iter().filter_map(|(code, _)| *code);
-        let statuses: BTreeSet<u16> = listed.chain(ANY.iter().copied()).filter(|code| !NEVER.contains(code)).collect();
-        for status in statuses {
-            let (time, is_default) = (time_of(status), BY_DEFAULT.contains(&status));
-            if time == ttl {
-                if ttl > 0 && !is_default {
-                    lifetimes.additional.push(status);
-                }
-            } else if time > 0 || is_default {
-                lifetimes.others.entry(time).or_default().push(status);
-            }
-        }
-        lifetimes
-    }
-}
-
-/// The parts of a request that a key of nginx has.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct KeyParts {
-    scheme: bool,
-    host: bool,
-    path: bool,
-    query: bool,
-    /// The path and the query are the client's, before all rewrites.
-    is_original: bool,
-    /// Request fields.
-    fields: Vec<String>,
-}
-
-impl KeyParts {
-    /// Reads a key. Constant texts in it distinguish nothing. `None` if it has another variable, or no path.
-    fn of(text: &str) -> Option<Self> {
-        let mut key = Self::default();
-        for variable in variables(text) {
-            match variable {
-                "scheme" => key.scheme = true,
-                "host" | "http_host" | "server_name" | "proxy_host" | "server_port" | "proxy_port" => key.host = true,
-                "request_uri" => (key.path, key.query, key.is_original) = (true, true, true),
-                "uri" | "document_uri" | "fastcgi_script_name" => key.path = true,
-                "args" | "query_string" => key.query = true,
-                // A stored response to GET also answers HEAD, and the cache stores no others.
-                "request_method" | "is_args" => {}
-                _ => key.fields.push(variable.strip_prefix("http_")?.replace('_', "-")),
-            }
-        }
-        key.path.then_some(key)
-    }
-}
 
 impl<'a> Translator<'a> {
     /// Writes `cache` for a location whose content comes from `pass`: `proxy` or `fastcgi`. Returns the lines for the handler after it that
@@ -185,75 +111,6 @@ impl<'a> Translator<'a> {
             block(&mut text, "header", only);
         }
         Some(text)
-    }
-
-    /// Adds the options of a key to `lines`. `None` after a note: without the whole key a response could be for other requests.
-    fn cache_key(
-        &mut self,
-        out: &mut Vec<String>,
-        lines: &mut Vec<String>,
-        pass: &str,
-        location: &Location<'_>,
-        scope: &VariableScope,
-    ) -> Option<KeyKind> {
-        let zone = inherited(&location.blocks, &format!("{pass}_cache")).last().copied()?;
-        let directive = inherited(&location.blocks, &format!("{pass}_cache_key")).last().copied();
-        let text = match directive {
-            Some(directive) => directive.argument(0),
-            None if pass == "proxy" => "$scheme$proxy_host$request_uri",
-            None => {
-                let reason =
-                    "there is no 'fastcgi_cache_key', so nginx has one response for all requests; nothing is stored";
-                self.note(out, zone, reason);
-                return None;
-            }
-        };
-        let mut options = Vec::new();
-        let mut template = None;
-        // With an address of variables, two requests for one URI may go to different upstreams.
-        let is_by_upstream = scope.proxy_host.contains('{') && variables(text).contains(&"proxy_host");
-        match KeyParts::of(text).filter(|_| !is_by_upstream) {
-            Some(key) => {
-                // After a rewrite the cache sees another URI than the application, which may read the client's.
-                let is_rewritten = pass == "fastcgi" || location.blocks[1..].iter().any(|block| rewrites(block));
-                if key.is_original && is_rewritten {
-                    let scheme = if key.scheme { "{scheme}://" } else { "" };
-                    template = Some(format!("{scheme}{{hostport}}{{http.request.orig_uri}}"));
-                } else {
-                    if !key.scheme {
-                        options.push("disable_scheme".to_owned());
-                    }
-                    if !key.query {
-                        options.push("disable_query".to_owned());
-                    }
-                }
-                if !key.host {
-                    out.push("# Unlike nginx's, the key also has the host.".to_owned());
-                }
-                if !key.fields.is_empty() {
-                    options.push(format!("headers {}", key.fields.join(" ")));
-                }
-            }
-            None => match scope.expand(text) {
-                Ok(text) => template = Some(text),
-                Err(variable) => {
-                    let reason = format!("the variable ${variable} has no equivalent here, so nothing is stored");
-                    self.note(out, directive.unwrap_or(zone), &reason);
-                    return None;
-                }
-            },
-        }
-        let mut kind = KeyKind::Lasting;
-        if let Some(template) = template {
-            let reason = "with a template as key, responses are in memory only, and a reload empties it";
-            self.remark(out, directive.unwrap_or(zone), reason);
-            options.push(format!("template {}", quote(&template)));
-            kind = KeyKind::Own;
-        }
-        if !options.is_empty() {
-            block(lines, "key", options);
-        }
-        Some(kind)
     }
 
     /// Returns the matcher of requests that the cache handles, with a space before it, or an empty text for all. `None` after a
@@ -351,37 +208,6 @@ impl<'a> Translator<'a> {
         block(lines, "simplefs", configuration);
     }
 
-    fn lifetimes(&mut self, out: &mut Vec<String>, pass: &str, blocks: &[&Directive]) -> Lifetimes {
-        let mut rules = Vec::new();
-        for valid in inherited(blocks, &format!("{pass}_cache_valid")) {
-            let Some((time, codes)) = valid.arguments.split_last() else { continue };
-            let Some(time) = seconds(time) else {
-                self.note(out, valid, "found no duration at its end");
-                continue;
-            };
-            if codes.is_empty() {
-                rules.extend([200, 301, 302].map(|code| (Some(code), time)));
-            }
-            for code in codes {
-                match code.parse::<u16>() {
-                    _ if code == "any" => rules.push((None, time)),
-                    Ok(code) if NEVER.contains(&code) => {
-                        self.note(
-                            out,
-                            valid,
-                            &format!(
-                                "responses with {code} depend on fields that are not in the key, and are not stored"
-                            ),
-                        );
-                    }
-                    Ok(code) => rules.push((Some(code), time)),
-                    Err(_) => self.note(out, valid, &format!("found '{code}', expected a status or 'any'")),
-                }
-            }
-        }
-        Lifetimes::of(&rules)
-    }
-
     fn stale(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, pass: &str, blocks: &[&Directive]) {
         let Some(directive) = inherited(blocks, &format!("{pass}_cache_use_stale")).last().copied() else { return };
         let has = |word: &str| directive.arguments.iter().any(|other| other == word);
@@ -473,24 +299,6 @@ impl<'a> Translator<'a> {
     }
 }
 
-/// Returns whether a rule in a block, or in a location within it, may change the URI.
-pub(super) fn rewrites(block: &Directive) -> bool {
-    block.block().iter().any(|directive| match &*directive.name {
-        "rewrite" => true,
-        "try_files" => directive.arguments.last().is_some_and(|last| !last.starts_with(['@', '='])),
-        "location" | "if" => rewrites(directive),
-        _ => false,
-    })
-}
-
-/// Whether responses with a key can be stored in files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum KeyKind {
-    Lasting,
-    /// A text of the configuration, which may not mean the same in another process.
-    Own,
-}
-
 /// Returns whether a location, with the blocks around it, has a cache.
 pub(super) fn stores_here(blocks: &[&Directive]) -> bool {
     let is_on = |pass: &str| value(blocks, &format!("{pass}_cache")).is_some_and(|zone| zone != "off");
@@ -517,65 +325,9 @@ pub(super) fn cache_status() -> Vec<String> {
     lines
 }
 
-fn list(statuses: &[u16]) -> String {
-    statuses.iter().map(u16::to_string).collect::<Vec<_>>().join(" ")
-}
-
-/// Writes seconds with the largest unit that needs no fraction.
-fn duration(seconds: u64) -> String {
-    let units = [(86400, "d"), (3600, "h"), (60, "m")];
-    let unit = units.iter().find(|(unit, _)| seconds > 0 && seconds.is_multiple_of(*unit));
-    unit.map_or_else(|| format!("{seconds}s"), |(unit, name)| format!("{}{name}", seconds / unit))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::translated;
-    use super::*;
-
-    // nginx's documentation of `proxy_cache_valid`: the first rule for a status counts, and `any` is for all.
-    #[test]
-    fn lifetimes_by_status() {
-        let rules = [(Some(200), 600), (Some(302), 600), (Some(404), 60)];
-        let lifetimes = Lifetimes::of(&rules);
-        assert_eq!((lifetimes.ttl, &*lifetimes.additional), (600, &[302][..]));
-        let rest = vec![203, 204, 300, 301, 308, 405, 410, 414, 501];
-        assert_eq!(lifetimes.others, BTreeMap::from([(0, rest), (60, vec![404])]));
-
-        let lifetimes = Lifetimes::of(&[(Some(200), 60), (None, 5)]);
-        assert_eq!((lifetimes.ttl, lifetimes.additional.len()), (60, 0));
-        assert!(lifetimes.others[&5].contains(&500) && !lifetimes.others[&5].contains(&200));
-
-        let lifetimes = Lifetimes::of(&[(None, 5), (Some(200), 60)]);
-        assert_eq!((lifetimes.ttl, lifetimes.others.len()), (5, 0));
-        assert!(lifetimes.additional.contains(&302) && !lifetimes.additional.contains(&404));
-
-        assert_eq!(Lifetimes::of(&[]), Lifetimes::default());
-        let lifetimes = Lifetimes::of(&[(Some(404), 60)]);
-        assert_eq!(lifetimes.ttl, 60);
-        assert!(lifetimes.others[&0].contains(&200));
-    }
-
-    #[test]
-    fn keys_by_their_parts() {
-        let key = |text: &str| KeyParts::of(text).map(|key| (key.scheme, key.host, key.query, key.fields.join(" ")));
-        for (text, want) in [
-            ("$scheme$proxy_host$request_uri", Some((true, true, true, ""))),
-            ("$scheme://$host$uri", Some((true, true, false, ""))),
-            ("$host$uri$is_args$args", Some((false, true, true, ""))),
-            ("$request_method|$host|${request_uri}", Some((false, true, true, ""))),
-            ("$host$request_uri$http_accept_language", Some((false, true, true, "accept-language"))),
-            ("$host$request_uri$cookie_lang", None),
-            ("$host", None),
-        ] {
-            assert_eq!(key(text), want.map(|(a, b, c, fields)| (a, b, c, fields.to_owned())), "{text}");
-        }
-    }
-
-    #[test]
-    fn durations() {
-        assert_eq!([0, 1, 60, 90, 7200, 86400].map(duration), ["0s", "1s", "1m", "90s", "2h", "1d"]);
-    }
 
     /// Translates the lines of a location with a cache; returns the Caddyfile and the notes.
     fn cached(lines: &str) -> (String, String) {

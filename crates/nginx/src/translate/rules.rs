@@ -75,6 +75,16 @@ pub(super) fn has_break(owner: &Directive) -> bool {
     })
 }
 
+/// Whether a rule in a block, or in a location within it, may change the URI.
+pub(super) fn may_change_uri(block: &Directive) -> bool {
+    block.block().iter().any(|directive| match &*directive.name {
+        "rewrite" => true,
+        "try_files" => directive.arguments.last().is_some_and(|last| !last.starts_with(['@', '='])),
+        "location" | "if" => may_change_uri(directive),
+        _ => false,
+    })
+}
+
 /// Whether a rule may end the rules of its block, without an answer.
 pub(super) fn may_end(rule: &Directive) -> bool {
     match &*rule.name {

@@ -1,8 +1,7 @@
 //! Upstreams: `proxy_pass` as `reverse_proxy`, with balancing, retries, fields and cookies.
 
-use super::cache::rewrites;
 use super::content::seconds;
-use super::rules::{ORIGIN, PATH_CHANGED, has_break};
+use super::rules::{ORIGIN, PATH_CHANGED, has_break, may_change_uri};
 use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;
@@ -67,7 +66,7 @@ impl<'a> Translator<'a> {
         }
         let hidden = self.cache(out, "proxy", location, &scope);
         if let Some(uri) = uri {
-            let is_unchanged = uri == "$request_uri" && !location.blocks[1..].iter().any(|block| rewrites(block));
+            let is_unchanged = uri == "$request_uri" && !location.blocks[1..].iter().any(|block| may_change_uri(block));
             if is_unchanged {
                 // The request's own URI.
             } else if uri.starts_with('$') && !begins_with_slash(uri, &location.pattern) {
