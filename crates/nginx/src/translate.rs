@@ -10,7 +10,8 @@
 //! - `rules`: `rewrite`, `set` and `return`
 //! - `conditions`: `if`
 //! - `raw_uri`: rules that remove a prefix from the URI as the client sent it
-//! - `content`: a location: files and fields
+//! - `content`: a location, and its files
+//! - `fields`: `add_header` and `expires`
 //! - `access`: a location: addresses, methods, passwords, rates, `auth_request`
 //! - `upstream`: `proxy_pass`
 //! - `fastcgi`: `fastcgi_pass`
@@ -21,6 +22,7 @@
 //! - `referers`: pages from which a resource may be requested
 //! - `connections`: times and sizes of clients' connections
 //! - `real_ip`: the client's address from a field of a trusted proxy
+//! - `units`: sizes and durations
 
 mod accel;
 mod access;
@@ -30,6 +32,7 @@ mod connections;
 mod content;
 mod error_pages;
 mod fastcgi;
+mod fields;
 mod folders;
 mod geo;
 mod hosts;
@@ -43,6 +46,7 @@ mod referers;
 mod rules;
 mod site;
 mod tables;
+mod units;
 mod upstream;
 
 use std::collections::{BTreeMap, BTreeSet};

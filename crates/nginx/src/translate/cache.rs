@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use self::key::KeyKind;
 use self::lifetimes::{duration, list};
-use super::content::{seconds, size};
+use super::units::{seconds, size};
 use super::{Translator, active, inherited, own, value};
 use crate::location::Location;
 use crate::parse::Directive;

@@ -1,7 +1,7 @@
 //! Limits of clients' connections as global options: times, and the size of heads.
 
 use super::Translator;
-use super::content::seconds;
+use super::units::seconds;
 use crate::parse::Directive;
 
 /// The directives, each with the option in `timeouts`. nginx counts the last two between two reads or writes too.

@@ -1,7 +1,7 @@
 //! Programs: `fastcgi_pass` with its parameters, and the names of scripts.
 
-use super::content::{alias_of, seconds};
-use super::site::bytes;
+use super::content::alias_of;
+use super::units::{bytes, seconds};
 use super::{Translator, WHOLE_PATH, inherited, own, value};
 use crate::expressions::compiled;
 use crate::location::{Location, Pattern};

@@ -1,7 +1,8 @@
 //! Folders: the redirect to a folder's slash, and its index, for which nginx chooses the location anew.
 
 use super::access::{denies_all, restricts};
-use super::content::{alias_of, has_equal_fields, in_written_order, is_internal};
+use super::content::{alias_of, in_written_order, is_internal};
+use super::fields::has_equal_fields;
 use super::locations::{PASSES, rewrite_anew, with_query};
 use super::path_case::is_plain_path;
 use super::rules::{ORIGIN, has_break, rules_choose_anew};

@@ -9,7 +9,7 @@ use crate::parse::Directive;
 use crate::variables;
 use crate::write::{block, quote, quote_scalar};
 
-impl Translator<'_> {
+impl<'a> Translator<'a> {
     /// Writes the maps whose variables a server has.
     pub(super) fn maps(&mut self, out: &mut Vec<String>, server: &Directive, http: &Directive) {
         let maps = self.shared.maps.clone();
@@ -149,6 +149,11 @@ impl Translator<'_> {
                 out.push(format!("vars @{name} nginx_path {{re.{name}.0}}"));
             }
         }
+    }
+
+    /// The map whose variable has this name.
+    pub(super) fn map_of(&self, variable: &str) -> Option<&'a Directive> {
+        self.shared.maps.iter().copied().find(|map| map.argument(1).trim_start_matches('$') == variable)
     }
 }
 

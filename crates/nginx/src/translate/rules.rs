@@ -1,6 +1,7 @@
 //! `rewrite`, `set` and `return`, and the order of all rules of nginx's rewrite module.
 
-use super::content::{in_written_order, is_added};
+use super::content::in_written_order;
+use super::fields::is_added;
 use super::{Translator, inherited, value};
 use crate::expressions::{WithoutLookAhead, compiled, groups, without_look_ahead};
 use crate::parse::Directive;

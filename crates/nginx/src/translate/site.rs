@@ -4,14 +4,16 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cache::{CACHE_STATUS, cache_status};
-use super::content::{has_no_types, has_shared_fields};
+use super::content::has_no_types;
 use super::error_pages::ErrorPage;
+use super::fields::has_shared_fields;
 use super::folders::programs;
 use super::hosts::{HostOrder, HostPattern, host_groups_all, host_pattern, is_host, server_names};
 use super::listens::{Defaults, Listen, SiteAddresses, site_addresses};
 use super::locations::refuse_dot_segments;
 use super::path_case::PathCase;
 use super::rules::{always_answers, rules_of};
+use super::units::bytes;
 use super::upstream::with_constants;
 use super::{Translator, active, inherited, own, value};
 use crate::location::Locations;
@@ -467,17 +469,6 @@ fn refuses_certificates(blocks: &[&Directive]) -> bool {
     };
     let tests_revocation = value(blocks, "ssl_crl").is_some() || active(blocks, "ssl_ocsp").is_some();
     !is_verified || tests_revocation || inherited(blocks, "ssl_client_certificate").is_empty()
-}
-
-/// The bytes of a size such as `1k`.
-pub(super) fn bytes(size: &str) -> u64 {
-    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
-    match size.to_ascii_lowercase().as_bytes() {
-        [.., b'k'] => number(&size[..size.len() - 1]) << 10,
-        [.., b'm'] => number(&size[..size.len() - 1]) << 20,
-        [.., b'g'] => number(&size[..size.len() - 1]) << 30,
-        _ => number(size),
-    }
 }
 
 /// Whether a rule of a server, or a `map` outside of it, has a variable. A server that only redirects needs none of its path.

@@ -1,7 +1,7 @@
 //! Upstreams: `proxy_pass` as `reverse_proxy`, with balancing, retries, fields and cookies.
 
-use super::content::seconds;
 use super::rules::{ORIGIN, PATH_CHANGED, has_break, may_change_uri};
+use super::units::seconds;
 use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::parse::Directive;
-use crate::translate::content::seconds;
+use crate::translate::units::seconds;
 use crate::translate::{Translator, inherited};
 
 /// Lifetimes of responses without one of their own, by status.

@@ -1,0 +1,50 @@
+//! nginx's sizes and durations.
+
+/// A size of nginx, such as `10m`, in ours.
+pub(super) fn size(text: &str) -> String {
+    let text = text.to_ascii_lowercase();
+    let unit = [('k', "KiB"), ('m', "MiB"), ('g', "GiB")].into_iter().find(|(unit, _)| text.ends_with(*unit));
+    unit.map_or_else(|| text.clone(), |(unit, name)| format!("{}{name}", text.trim_end_matches(unit)))
+}
+
+/// The bytes of a size such as `1k`.
+pub(super) fn bytes(size: &str) -> u64 {
+    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+    match size.to_ascii_lowercase().as_bytes() {
+        [.., b'k'] => number(&size[..size.len() - 1]) << 10,
+        [.., b'm'] => number(&size[..size.len() - 1]) << 20,
+        [.., b'g'] => number(&size[..size.len() - 1]) << 30,
+        _ => number(size),
+    }
+}
+
+/// The seconds of a duration such as `30d`, `1h30m` or `60`, at least one; `None` for other texts.
+pub(super) fn seconds(text: &str) -> Option<u64> {
+    if let Some(ms) = text.strip_suffix("ms") {
+        return Some(ms.parse::<u64>().ok()?.div_ceil(1000));
+    }
+    let mut total = 0_u64;
+    let mut number = String::new();
+    for c in text.chars() {
+        let unit = match c {
+            '0'..='9' => {
+                number.push(c);
+                continue;
+            }
+            's' => 1,
+            'm' => 60,
+            'h' => 3600,
+            'd' => 86400,
+            'w' => 7 * 86400,
+            'M' => 30 * 86400,
+            'y' => 365 * 86400,
+            _ => return None,
+        };
+        total = total.checked_add(number.parse::<u64>().ok()?.checked_mul(unit)?)?;
+        number.clear();
+    }
+    if !number.is_empty() {
+        total = total.checked_add(number.parse().ok()?)?;
+    }
+    Some(total)
+}
