@@ -14,6 +14,8 @@
 //! - `fields`: `add_header` and `expires`
 //! - `access`: a location: addresses, methods, passwords, rates, `auth_request`
 //! - `upstream`: `proxy_pass`
+//! - `upstream_address`: the address and the URI of `proxy_pass`
+//! - `balance`: the choice of one of the servers of `upstream`
 //! - `fastcgi`: `fastcgi_pass`
 //! - `accel`: responses that an upstream leaves to an internal location
 //! - `cache`: `proxy_cache` and `fastcgi_cache`
@@ -26,6 +28,7 @@
 
 mod accel;
 mod access;
+mod balance;
 mod cache;
 mod conditions;
 mod connections;
@@ -48,6 +51,7 @@ mod site;
 mod tables;
 mod units;
 mod upstream;
+mod upstream_address;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -14,7 +14,7 @@ use super::locations::refuse_dot_segments;
 use super::path_case::PathCase;
 use super::rules::{always_answers, rules_of};
 use super::units::bytes;
-use super::upstream::with_constants;
+use super::upstream_address::with_constants;
 use super::{Translator, active, inherited, own, value};
 use crate::location::Locations;
 use crate::parse::Directive;
