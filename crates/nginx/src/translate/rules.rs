@@ -136,6 +136,46 @@ fn has_only_groups(target: &str, name: &str) -> bool {
     is_path && target.contains(&group) && target.matches('{').count() == target.matches(&group).count()
 }
 
+/// A `rewrite` whose matcher is defined.
+struct Rewrite {
+    /// The matcher's name.
+    name: String,
+    target: RewriteTarget,
+    /// The scope with the groups of its expression.
+    scope: VariableScope,
+}
+
+/// The target of a `rewrite`, with placeholders.
+struct RewriteTarget {
+    /// The path, or the URL, with the rule's own query.
+    path: String,
+    /// A `?` at its end drops the query of the request.
+    drops_query: bool,
+}
+
+impl RewriteTarget {
+    fn of(target: String) -> Self {
+        match target.strip_suffix('?') {
+            Some(path) => Self { path: path.to_owned(), drops_query: true },
+            None => Self { path: target, drops_query: false },
+        }
+    }
+
+    fn is_url(&self) -> bool {
+        is_url(&self.path) || self.path.starts_with("{scheme}")
+    }
+
+    /// The line that makes a path the request's, with the query of this target.
+    fn rewrite_to(&self, path: &str) -> String {
+        let query = match (self.drops_query, path.contains('?')) {
+            (true, false) => "?",
+            (false, true) => "&{query}",
+            _ => "",
+        };
+        rewrite(&format!("{path}{query}"))
+    }
+}
+
 impl Translator<'_> {
     /// The rules of the last of the blocks. Their answers have the fields of `add_header`.
     pub(super) fn rules(&mut self, blocks: &[&Directive], scope: &mut VariableScope) -> Vec<String> {
@@ -237,23 +277,49 @@ impl Translator<'_> {
         condition: &[String],
         may_have_ended: bool,
     ) {
-        let (expression, replacement, flag) = (directive.argument(0), directive.argument(1), directive.argument(2));
-        let WithoutLookAhead { expression, except } = without_look_ahead(expression);
+        let flag = directive.argument(2);
+        let Some(Rewrite { name, target, scope }) = self.rewrite_matcher(out, directive, scope, condition) else {
+            return;
+        };
+        let is_external = target.is_url();
+        let mut lines = Vec::new();
+        if is_external || matches!(flag, "redirect" | "permanent") {
+            let status = if flag == "permanent" { 301 } else { 302 };
+            self.fields(&mut lines, blocks, &scope, Some(status));
+            self.redirect_of_rewrite(&mut lines, &name, &target, status);
+        } else {
+            lines.push(target.rewrite_to(&target.path));
+            self.after_rewrite(out, &mut lines, directive, blocks, &scope);
+        }
+        // Only one of several blocks `handle` in a row runs, as only one rule with a flag does.
+        let kind = if flag.is_empty() && !is_external && !may_have_ended { "route" } else { "handle" };
+        block(out, &format!("{kind} @{name}"), lines);
+    }
+
+    /// Defines the matcher of a `rewrite`, with the lines of `condition`. `None` after a note.
+    fn rewrite_matcher(
+        &mut self,
+        out: &mut Vec<String>,
+        directive: &Directive,
+        scope: &VariableScope,
+        condition: &[String],
+    ) -> Option<Rewrite> {
+        let WithoutLookAhead { expression, except } = without_look_ahead(directive.argument(0));
         let regex = match compiled(&expression) {
             Ok(regex) => regex,
             Err(reason) => {
-                return self.note(out, directive, &format!("the expression is not in Go's syntax: {reason}"));
+                self.note(out, directive, &format!("the expression is not in Go's syntax: {reason}"));
+                return None;
             }
         };
         // A group that the expression lacks is empty.
         let absent = (regex.captures_len()..10).map(|group| format!("${group}"));
-        let replacement = absent.fold(replacement.to_owned(), |text, group| text.replace(&group, ""));
+        let replacement = absent.fold(directive.argument(1).to_owned(), |text, group| text.replace(&group, ""));
         let name = self.fresh("rewrite");
         let mut scope = scope.clone();
         scope.capture.clone_from(&name);
         scope.groups = groups(&expression);
-        let Some(target) = self.expand_path(out, directive, &scope, &replacement) else { return };
-        let external = is_url(&target) || target.starts_with("{scheme}");
+        let target = RewriteTarget::of(self.expand_path(out, directive, &scope, &replacement)?);
         let mut lines = condition.to_vec();
         lines.push(format!("path_regexp {name} {}", quote(&expression)));
         lines.extend(except.map(|except| format!("not path_regexp {}", quote(&except))));
@@ -261,61 +327,44 @@ impl Translator<'_> {
             [one] => out.push(format!("@{name} {one}")),
             _ => block(out, &format!("@{name}"), lines),
         }
-        let (path, dropped) = match target.strip_suffix('?') {
-            Some(path) => (path.to_owned(), true),
-            None => (target, false),
+        Some(Rewrite { name, target, scope })
+    }
+
+    /// Writes the redirect of a `rewrite` whose matcher has the name `name`.
+    fn redirect_of_rewrite(&mut self, lines: &mut Vec<String>, name: &str, target: &RewriteTarget, status: u16) {
+        let (origin, path) = match target.path.starts_with('/') {
+            true => (ORIGIN, &*target.path),
+            false => origin_and_path(&target.path),
         };
-        let rewrite_to = |path: &str| {
-            let query = match (dropped, path.contains('?')) {
-                (true, false) => "?",
-                (false, true) => "&{query}",
-                _ => "",
-            };
-            rewrite(&format!("{path}{query}"))
+        // A group may begin the path, without a slash before it.
+        let (origin, path) = match origin.find(&format!("{{re.{name}.")).filter(|_| path.is_empty()) {
+            Some(at) => origin.split_at(at),
+            None => (origin, path),
         };
-        let mut lines = Vec::new();
-        if external || matches!(flag, "redirect" | "permanent") {
-            let status = if flag == "permanent" { 301 } else { 302 };
-            self.fields(&mut lines, blocks, &scope, Some(status));
-            let (origin, path) = match path.starts_with('/') {
-                true => (ORIGIN, &*path),
-                false => origin_and_path(&path),
-            };
-            // A group may begin the path, without a slash before it.
-            let (origin, path) = match origin.find(&format!("{{re.{name}.")).filter(|_| path.is_empty()) {
-                Some(at) => origin.split_at(at),
-                None => (origin, path),
-            };
-            if has_only_groups(path, &name) {
-                // The groups are parts of the decoded path. As a path they are encoded again.
-                if origin.is_empty() {
-                    let redirect = self.redirect_to_value(vec![rewrite_to(path)], "{uri}", status);
-                    lines.extend(redirect);
-                } else {
-                    let redirect = format!("redir * {} {status}", quote(&format!("{origin}{{uri}}")));
-                    block(&mut lines, "route", vec![rewrite_to(path), redirect]);
-                }
+        if has_only_groups(path, name) {
+            // The groups are parts of the decoded path. As a path they are encoded again.
+            let rewrite = target.rewrite_to(path);
+            if origin.is_empty() {
+                let redirect = self.redirect_to_value(vec![rewrite], "{uri}", status);
+                lines.extend(redirect);
             } else {
-                let query = match (dropped, path.contains('?')) {
-                    (true, _) => "",
-                    (false, false) => "{?query}",
-                    (false, true) => "&{query}",
-                };
-                let target = format!("{origin}{path}{query}");
-                if target.starts_with('{') && !target.starts_with("{scheme}:") {
-                    let redirect = self.redirect_to_value(Vec::new(), &target, status);
-                    lines.extend(redirect);
-                } else {
-                    lines.push(format!("redir * {} {status}", quote(&target)));
-                }
+                let redirect = format!("redir * {} {status}", quote(&format!("{origin}{{uri}}")));
+                block(lines, "route", vec![rewrite, redirect]);
             }
-        } else {
-            lines.push(rewrite_to(&path));
-            self.after_rewrite(out, &mut lines, directive, blocks, &scope);
+            return;
         }
-        // Only one of several blocks `handle` in a row runs, as only one rule with a flag does.
-        let kind = if flag.is_empty() && !external && !may_have_ended { "route" } else { "handle" };
-        block(out, &format!("{kind} @{name}"), lines);
+        let query = match (target.drops_query, path.contains('?')) {
+            (true, _) => "",
+            (false, false) => "{?query}",
+            (false, true) => "&{query}",
+        };
+        let target = format!("{origin}{path}{query}");
+        if target.starts_with('{') && !target.starts_with("{scheme}:") {
+            let redirect = self.redirect_to_value(Vec::new(), &target, status);
+            lines.extend(redirect);
+        } else {
+            lines.push(format!("redir * {} {status}", quote(&target)));
+        }
     }
 
     /// Writes the variables that tell the location of a path which a rule has written.

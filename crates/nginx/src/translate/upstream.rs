@@ -54,62 +54,7 @@ impl<'a> Translator<'a> {
         }
         let hidden = self.cache(out, "proxy", location, &scope);
         if let Some(uri) = uri {
-            let is_unchanged = uri == "$request_uri" && !location.blocks[1..].iter().any(|block| may_change_uri(block));
-            if is_unchanged {
-                // The request's own URI.
-            } else if uri.starts_with('$') && !begins_with_slash(uri, &location.pattern) {
-                self.uri_of_variables(out, pass, &scope, uri);
-            } else if pass.argument(0).contains('$') {
-                if let Some(text) = self.expand(out, pass, &scope, uri) {
-                    // nginx sends this URI as it is, without the request's query.
-                    let has_query =
-                        uri.contains('?') || ["request_uri", "is_args"].iter().any(|v| variables(uri).contains(v));
-                    let matcher = if uri == "$request_uri" {
-                        // A URI that no rule has changed is sent with the client's encoding.
-                        let name = self.fresh("changed");
-                        out.push(format!("@{name} not vars {{uri}} {text}"));
-                        format!("@{name}")
-                    } else {
-                        "*".to_owned()
-                    };
-                    // The value of the path is decoded already.
-                    let escape = if has_path(uri) { " escape_values" } else { "" };
-                    out.push(format!(
-                        "rewrite {matcher} {}{escape}",
-                        quote(&format!("{text}{}", if has_query { "" } else { "?" }))
-                    ));
-                }
-            } else {
-                let prefix = location.prefix();
-                let has_break = location.blocks[1..].iter().any(|block| has_break(block));
-                let operation = match prefix.strip_suffix('/') {
-                    // The rest of the path belongs to the query.
-                    _ if uri.contains('?') => {
-                        let name = self.fresh("rest");
-                        let expression = format!("(?s)^{}(.*)$", regex::escape(prefix));
-                        let mut matcher = vec![format!("path_regexp {name} {}", quote(&expression))];
-                        matcher.extend(has_break.then(|| format!("not vars {{vars.{PATH_CHANGED}}} yes")));
-                        block(out, &format!("@{name}"), matcher);
-                        out.push(format!("rewrite @{name} {}", quote(&format!("{uri}{{re.{name}.1}}{{?query}}"))));
-                        None
-                    }
-                    Some("") if uri == "/" => None,
-                    Some(stem) if uri == "/" => Some(format!("strip_prefix {}", quote(stem))),
-                    _ => {
-                        let prefix = format!("^{}", regex::escape(prefix));
-                        Some(format!("path_regexp {} {}", quote(&prefix), quote(uri)))
-                    }
-                };
-                if let Some(operation) = operation {
-                    let mut matcher = String::new();
-                    if has_break {
-                        let name = self.fresh("unchanged");
-                        out.push(format!("@{name} not vars {{vars.{PATH_CHANGED}}} yes"));
-                        matcher = format!("@{name} ");
-                    }
-                    out.push(format!("uri {matcher}{operation}"));
-                }
-            }
+            self.upstream_uri(out, pass, location, &scope, uri);
         }
         let mut lines = self.balance(out, &host, &location.blocks);
         if let Some(method) = inherited(&location.blocks, "proxy_method").last()
@@ -132,6 +77,72 @@ impl<'a> Translator<'a> {
         } else {
             block(out, &format!("reverse_proxy {}", hosts.join(" ")), lines);
         }
+    }
+
+    /// Writes the rewrite to the URI of a `proxy_pass`, which takes the place of the location's prefix, or, with variables, of the whole URI.
+    fn upstream_uri(
+        &mut self,
+        out: &mut Vec<String>,
+        pass: &Directive,
+        location: &Location<'a>,
+        scope: &VariableScope,
+        uri: &str,
+    ) {
+        let is_unchanged = uri == "$request_uri" && !location.blocks[1..].iter().any(|block| may_change_uri(block));
+        if is_unchanged {
+            // The request's own URI.
+        } else if uri.starts_with('$') && !begins_with_slash(uri, &location.pattern) {
+            self.uri_of_variables(out, pass, scope, uri);
+        } else if pass.argument(0).contains('$') {
+            self.uri_with_variables(out, pass, scope, uri);
+        } else {
+            self.uri_for_prefix(out, location, uri);
+        }
+    }
+
+    /// Writes the URI of a `proxy_pass` with variables, which nginx sends as it is, without the request's query.
+    fn uri_with_variables(&mut self, out: &mut Vec<String>, pass: &Directive, scope: &VariableScope, uri: &str) {
+        let Some(text) = self.expand(out, pass, scope, uri) else { return };
+        let has_query = uri.contains('?') || ["request_uri", "is_args"].iter().any(|v| variables(uri).contains(v));
+        let matcher = if uri == "$request_uri" {
+            // A URI that no rule has changed is sent with the client's encoding.
+            let name = self.fresh("changed");
+            out.push(format!("@{name} not vars {{uri}} {text}"));
+            format!("@{name}")
+        } else {
+            "*".to_owned()
+        };
+        // The value of the path is decoded already.
+        let escape = if has_path(uri) { " escape_values" } else { "" };
+        let target = format!("{text}{}", if has_query { "" } else { "?" });
+        out.push(format!("rewrite {matcher} {}{escape}", quote(&target)));
+    }
+
+    /// Writes the URI of a `proxy_pass` in the place of the location's prefix, unless a rule with `break` has changed the path.
+    fn uri_for_prefix(&mut self, out: &mut Vec<String>, location: &Location<'a>, uri: &str) {
+        let prefix = location.prefix();
+        let has_break = location.blocks[1..].iter().any(|block| has_break(block));
+        let operation = match prefix.strip_suffix('/') {
+            // The rest of the path belongs to the query.
+            _ if uri.contains('?') => {
+                let name = self.fresh("rest");
+                let expression = format!("(?s)^{}(.*)$", regex::escape(prefix));
+                let mut matcher = vec![format!("path_regexp {name} {}", quote(&expression))];
+                matcher.extend(has_break.then(|| format!("not vars {{vars.{PATH_CHANGED}}} yes")));
+                block(out, &format!("@{name}"), matcher);
+                return out.push(format!("rewrite @{name} {}", quote(&format!("{uri}{{re.{name}.1}}{{?query}}"))));
+            }
+            Some("") if uri == "/" => return,
+            Some(stem) if uri == "/" => format!("strip_prefix {}", quote(stem)),
+            _ => format!("path_regexp {} {}", quote(&format!("^{}", regex::escape(prefix))), quote(uri)),
+        };
+        let mut matcher = String::new();
+        if has_break {
+            let name = self.fresh("unchanged");
+            out.push(format!("@{name} not vars {{vars.{PATH_CHANGED}}} yes"));
+            matcher = format!("@{name} ");
+        }
+        out.push(format!("uri {matcher}{operation}"));
     }
 
     /// Writes the URI of a `proxy_pass` that begins with a variable: a path, a query, for which nginx sends the path `/`, or nothing, for which
