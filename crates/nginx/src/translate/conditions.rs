@@ -9,6 +9,16 @@ use crate::parse::Directive;
 use crate::variables::{VariableScope, is_path, only_variable, variable};
 use crate::write::{block, cel_text, quote, quote_scalar};
 
+/// The condition of an `if`.
+struct Condition {
+    /// The matcher's name.
+    name: String,
+    /// The matcher's lines.
+    matcher: Vec<String>,
+    /// The scope with the groups of its expression.
+    scope: VariableScope,
+}
+
 impl Translator<'_> {
     /// Writes an `if` of the last of the blocks. `may_have_ended`: an earlier rule may have ended the rules. `is_last`: no rule comes after it.
     pub(super) fn condition(
@@ -17,58 +27,83 @@ impl Translator<'_> {
         directive: &Directive,
         blocks: &[&Directive],
         scope: &mut VariableScope,
-        mut may_have_ended: bool,
+        may_have_ended: bool,
         is_last: bool,
     ) {
         self.keep_values(out, directive, scope);
-        let words = condition_words(directive);
-        let name = self.fresh("if");
-        let mut inner_scope = scope.clone();
-        let owner = blocks[blocks.len() - 1];
-        let inner = [blocks, &[directive]].concat();
-        let has_rewrite = !own(directive, "rewrite").is_empty();
-        let matcher = match words[..] {
-            ["$invalid_referer"] => {
-                let matcher = own(owner, "valid_referers").first().and_then(|valid| other_referers(valid, scope));
-                matcher.map(|matcher| vec![matcher])
-            }
-            _ => {
-                // Names of files are resolved by their matcher, and a path alone by another one.
-                let is_of_path = matches!(words[..], [variable, ..] if is_path(variable));
-                let compared = if words.len() == 2 { &[][..] } else { &words[usize::from(is_of_path)..] };
-                inner_scope = self.with_path(out, &inner_scope, compared.iter().copied());
-                let found = condition_matcher(out, &words, &name, has_rewrite, &mut inner_scope);
-                inner_scope.path.clear();
-                found
-            }
-        };
-        let Some(matcher) = matcher else {
+        let Some(condition) = self.condition_of(out, directive, blocks, scope) else {
             if !refuses(directive) {
                 return self.note(out, directive, "a condition of a form that has no matcher");
             }
             out.push("error 403".to_owned());
             return self.note(out, directive, "a condition of a form that has no matcher; all requests are refused");
         };
-        let before = out.len();
-        match &*matcher {
+        let name = condition.name.clone();
+        let definition = out.len();
+        match &*condition.matcher {
             [one] => out.push(format!("@{name} {one}")),
-            _ => block(out, &format!("@{name}"), matcher.clone()),
+            _ => block(out, &format!("@{name}"), condition.matcher.clone()),
         }
-        let matcher_lines = out.len() - before;
+        let definition = definition..out.len();
         let answers = !own(directive, "return").is_empty();
         if !answers && !own(directive, "add_header").is_empty() {
             let mut fields = Vec::new();
-            self.fields(&mut fields, &inner, &inner_scope, None);
+            self.fields(&mut fields, &[blocks, &[directive]].concat(), &condition.scope, None);
             fields.push(format!("vars {OWN_FIELDS} yes"));
             block(out, &format!("route @{name}"), fields);
         }
-        let rules = rules_of(directive);
-        if go_on_after_end(&rules, is_last) {
+        if go_on_after_end(&rules_of(directive), is_last) {
             out.push(format!("error @{name} 500"));
             let reason =
                 "a 'rewrite' without a flag after one with it; requests for which the condition holds fail with 500";
             return self.note(out, directive, reason);
         }
+        self.rules_of_condition(out, directive, blocks, scope, condition, may_have_ended);
+        let is_used = out[definition.end..].iter().any(|line| line.contains(&format!("@{name}")));
+        if !is_used {
+            out.drain(definition);
+        }
+    }
+
+    /// Returns the condition of an `if` in the last of the blocks. Lines that its matcher needs before it go to `out`. `None` for a form that
+    /// has no matcher.
+    fn condition_of(
+        &mut self,
+        out: &mut Vec<String>,
+        directive: &Directive,
+        blocks: &[&Directive],
+        scope: &VariableScope,
+    ) -> Option<Condition> {
+        let words = condition_words(directive);
+        let name = self.fresh("if");
+        if words[..] == ["$invalid_referer"] {
+            let owner = blocks[blocks.len() - 1];
+            let matcher = other_referers(own(owner, "valid_referers").first()?, scope)?;
+            return Some(Condition { name, matcher: vec![matcher], scope: scope.clone() });
+        }
+        // Names of files are resolved by their matcher, and a path alone by another one.
+        let is_of_path = matches!(words[..], [variable, ..] if is_path(variable));
+        let compared = if words.len() == 2 { &[][..] } else { &words[usize::from(is_of_path)..] };
+        let mut scope = self.with_path(out, scope, compared.iter().copied());
+        let has_rewrite = !own(directive, "rewrite").is_empty();
+        let matcher = condition_matcher(out, &words, &name, has_rewrite, &mut scope)?;
+        scope.path.clear();
+        Some(Condition { name, matcher, scope })
+    }
+
+    /// Writes the rules within an `if` for the requests for which its condition holds. Variables that they set are added to `scope`.
+    fn rules_of_condition(
+        &mut self,
+        out: &mut Vec<String>,
+        directive: &Directive,
+        blocks: &[&Directive],
+        scope: &mut VariableScope,
+        condition: Condition,
+        mut may_have_ended: bool,
+    ) {
+        let Condition { name, matcher, scope: mut inner_scope } = condition;
+        let inner = [blocks, &[directive]].concat();
+        let rules = rules_of(directive);
         let is_after_end = |rule: &Directive| {
             matches!(&*rule.name, "set" | "rewrite" | "return" | "break")
                 && !rules.iter().any(|r| std::ptr::eq(*r, rule))
@@ -107,10 +142,6 @@ impl Translator<'_> {
                 }
             }
             may_have_ended |= may_end(rule);
-        }
-        let uses = out[before + matcher_lines..].iter().any(|line| line.contains(&format!("@{name}")));
-        if !uses {
-            out.drain(before..before + matcher_lines);
         }
     }
 

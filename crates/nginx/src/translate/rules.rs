@@ -8,16 +8,6 @@ use crate::parse::Directive;
 use crate::variables::{VariableScope, variable, variables};
 use crate::write::{block, quote, quote_scalar, rewrite};
 
-/// Whether a `rewrite`, or one within an `if`, lets nginx choose the location anew.
-fn chooses_anew(directive: &Directive) -> bool {
-    if directive.name == "if" {
-        return rules_choose_anew(directive);
-    }
-    directive.name == "rewrite"
-        && !matches!(directive.argument(2), "break" | "redirect" | "permanent")
-        && !is_url(directive.argument(1))
-}
-
 /// A variable: a rule with `break` has changed the path.
 pub(super) const PATH_CHANGED: &str = "path_changed";
 /// A variable: the location whose rules a `break` has ended, although they may choose another one.
@@ -44,6 +34,16 @@ pub(super) fn rules_of(owner: &Directive) -> Vec<&Directive> {
 /// Whether rules of a block let nginx choose the location anew.
 pub(super) fn rules_choose_anew(owner: &Directive) -> bool {
     rules_of(owner).into_iter().any(chooses_anew)
+}
+
+/// Whether a `rewrite`, or one within an `if`, lets nginx choose the location anew.
+fn chooses_anew(directive: &Directive) -> bool {
+    if directive.name == "if" {
+        return rules_choose_anew(directive);
+    }
+    directive.name == "rewrite"
+        && !matches!(directive.argument(2), "break" | "redirect" | "permanent")
+        && !is_url(directive.argument(1))
 }
 
 /// Whether a `break` may end the rules of a block without a choice of the location.
