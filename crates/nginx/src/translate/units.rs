@@ -18,8 +18,11 @@ pub(super) fn bytes(size: &str) -> u64 {
     }
 }
 
-/// The seconds of a duration such as `30d`, `1h30m` or `60`, at least one; `None` for other texts.
+/// The seconds of a duration such as `30d`, `1h30m` or `60`; a part of a second counts as a whole one. `None` for other texts.
 pub(super) fn seconds(text: &str) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
     if let Some(ms) = text.strip_suffix("ms") {
         return Some(ms.parse::<u64>().ok()?.div_ceil(1000));
     }
@@ -47,4 +50,31 @@ pub(super) fn seconds(text: &str) -> Option<u64> {
         total = total.checked_add(number.parse().ok()?)?;
     }
     Some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // nginx's documentation, "Configuration file measurement units", and its `ngx_parse_time`, which refuses a text without a number.
+    #[test]
+    fn seconds_of_durations() {
+        for (text, want) in [
+            ("60", Some(60)),
+            ("0", Some(0)),
+            ("0ms", Some(0)),
+            ("1500ms", Some(2)),
+            ("1h30m", Some(5400)),
+            ("1m30", Some(90)),
+            ("1M", Some(30 * 86400)),
+            ("", None),
+            ("ms", None),
+            ("s", None),
+            ("-1", None),
+            ("1x", None),
+            ("18446744073709551615y", None),
+        ] {
+            assert_eq!(seconds(text), want, "{text}");
+        }
+    }
 }
