@@ -9,7 +9,7 @@ use crate::standard;
 const BLOCK_DEPTH_MAX: usize = 64;
 /// Nesting of `include` beyond which a file is refused; a cycle reaches it.
 const INCLUDE_DEPTH_MAX: usize = 16;
-/// Directives in all files together beyond which a configuration is refused.
+/// Directives, blocks and comments in all files together beyond which a configuration is refused. A file that is included twice counts twice.
 const DIRECTIVES_MAX: usize = 1_000_000;
 
 /// Reads the files that a configuration names.
@@ -124,7 +124,7 @@ impl Parser<'_> {
                     if words.is_empty() {
                         let place = Place { file: Arc::clone(&file), line };
                         let comment = Directive { name: "#".into(), arguments: vec![text], block: None, place };
-                        push(&mut stack, comment);
+                        self.push(&mut stack, comment)?;
                     }
                 }
                 Lexeme::Semicolon | Lexeme::Open if words.is_empty() => {
@@ -133,17 +133,15 @@ impl Parser<'_> {
                 }
                 Lexeme::Semicolon => {
                     let directive = directive_of(&mut words, &file);
-                    self.count += 1;
-                    if self.count > DIRECTIVES_MAX {
-                        return Err(error(format!("found more than {DIRECTIVES_MAX} directives")));
-                    }
                     if directive.name == "include" {
+                        self.count(&directive)?;
                         let included = self.include(&directive, depth)?;
-                        for directive in included {
-                            push(&mut stack, directive);
+                        if let Some(block) = stack.last_mut() {
+                            // They were counted in their own files.
+                            block.extend(included);
                         }
                     } else {
-                        push(&mut stack, directive);
+                        self.push(&mut stack, directive)?;
                     }
                 }
                 Lexeme::Open => {
@@ -151,7 +149,7 @@ impl Parser<'_> {
                         return Err(error(format!("found more than {BLOCK_DEPTH_MAX} blocks within each other")));
                     }
                     let directive = directive_of(&mut words, &file);
-                    push(&mut stack, directive);
+                    self.push(&mut stack, directive)?;
                     stack.push(Vec::new());
                 }
                 Lexeme::Close => {
@@ -180,6 +178,24 @@ impl Parser<'_> {
             return Err(SyntaxError { place, message: "found no '}' for this block, expected one".into() });
         }
         Ok(stack.pop().unwrap_or_default())
+    }
+
+    /// Adds a directive to the innermost block that is open.
+    fn push(&mut self, stack: &mut [Vec<Directive>], directive: Directive) -> Result<(), SyntaxError> {
+        self.count(&directive)?;
+        if let Some(block) = stack.last_mut() {
+            block.push(directive);
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, directive: &Directive) -> Result<(), SyntaxError> {
+        self.count += 1;
+        if self.count > DIRECTIVES_MAX {
+            let message = format!("found more than {DIRECTIVES_MAX} directives");
+            return Err(SyntaxError { place: directive.place.clone(), message });
+        }
+        Ok(())
     }
 
     fn include(&mut self, directive: &Directive, depth: usize) -> Result<Vec<Directive>, SyntaxError> {
@@ -226,12 +242,6 @@ impl Parser<'_> {
             included.extend(directives);
         }
         Ok(included)
-    }
-}
-
-fn push(stack: &mut [Vec<Directive>], directive: Directive) {
-    if let Some(block) = stack.last_mut() {
-        block.push(directive);
     }
 }
 
@@ -387,6 +397,28 @@ mod tests {
         let files = Fixed(&[("a.conf", "include b.conf;"), ("b.conf", "\ninclude a.conf;")]);
         let error = parse("include a.conf;", "nginx.conf", &files).unwrap_err().to_string();
         assert_eq!(error, "b.conf:2: found more than 16 files that include each other: is it a cycle?");
+    }
+
+    // The bound is for all kinds of lines, each of which needs memory.
+    #[test]
+    fn directives_blocks_and_comments_are_counted() {
+        let files = Fixed(&[("empty", ""), ("two", "a;\nb {}")]);
+        for (text, lines) in [
+            ("a;\nb;", 2),
+            ("a {}\nb {}", 2),
+            ("a {\nb; }", 2),
+            ("# a\n# b", 2),
+            ("include empty;\ninclude empty;", 2),
+            ("\ninclude two;", 3),
+        ] {
+            let parsed = |room: usize| {
+                let mut parser = Parser { files: &files, folder: String::new(), count: DIRECTIVES_MAX - room };
+                parser.file(text, "n", 0).map_err(|error| error.to_string())
+            };
+            assert!(parsed(lines).is_ok(), "{text}");
+            let file = if text.contains("two") { "two" } else { "n" };
+            assert_eq!(parsed(lines - 1), Err(format!("{file}:2: found more than 1000000 directives")), "{text}");
+        }
     }
 
     #[test]
