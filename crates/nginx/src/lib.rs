@@ -11,7 +11,8 @@
 //! - `write`: the Caddyfile's lines and their quotes
 //! - `translate`: servers, locations and directives
 //!
-//! A directive without an equivalent becomes a comment in the Caddyfile, and a [`Note`].
+//! A directive without an equivalent becomes a comment in the Caddyfile, and a [`Note`]. `docs/internals/nginx.md` describes the passes over a
+//! server, the variables that they share, and how to add a directive.
 
 mod expressions;
 mod location;

@@ -1,4 +1,4 @@
-//! Access to a location: addresses, methods, passwords, rates, and requests to an upstream that decides.
+//! Access to a location: addresses, methods, passwords, rates, requests to an upstream that decides, and the rules that refuse requests.
 
 use super::rules::is_url;
 use super::tables::REFUSING;

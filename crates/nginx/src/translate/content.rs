@@ -1,4 +1,4 @@
-//! The content of a location: fields, and files or an upstream.
+//! The content of a location: its own lines in their order, and files or an upstream.
 
 use super::fields::has_equal_fields;
 use super::rules::{OWN_FIELDS, always_answers, rules_of};
