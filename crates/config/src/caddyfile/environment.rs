@@ -32,8 +32,11 @@ pub(crate) fn substitute(
     let mut unset = Vec::new();
     let (mut line, mut column) = (1, 1);
     let mut rest = source.strip_prefix('\u{feff}').unwrap_or(source);
+    // The bytes after the last `}`: many `{$` there must not cause a search to the end of the text each.
+    let unclosed = rest.len() - rest.rfind('}').map_or(0, |at| at + 1);
     while let Some(ch) = rest.chars().next() {
-        let span = rest.strip_prefix("{$").and_then(|inner| inner.split_once('}')).filter(|(name, _)| !name.is_empty());
+        let inner = rest.strip_prefix("{$").filter(|_| rest.len() > unclosed);
+        let span = inner.and_then(|inner| inner.split_once('}')).filter(|(name, _)| !name.is_empty());
         let consumed = match span {
             Some((inner, _)) => {
                 let (name, default) = inner.split_once(':').map_or((inner, None), |(name, text)| (name, Some(text)));

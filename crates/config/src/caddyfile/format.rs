@@ -89,12 +89,13 @@ fn with_variables(text: &str) -> String {
     while let Some((before, inside)) = rest.split_once("{$") {
         out.push_str(before);
         rest = inside;
-        match inside.split_once('}').filter(|(name, _)| !name.is_empty() && !name.contains([':', '{', '\n'])) {
-            Some((_, after)) => {
+        // The search ends at the next `{`, so that the time is linear.
+        match inside.find(['}', ':', '{', '\n']) {
+            Some(end @ 1..) if inside.as_bytes()[end] == b'}' => {
                 out.push('1');
-                rest = after;
+                rest = &inside[end + 1..];
             }
-            None => out.push_str("{$"),
+            _ => out.push_str("{$"),
         }
     }
     out + rest

@@ -7,6 +7,7 @@
 mod on_demand;
 mod redirects;
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 
 use causeway_pipeline::{Build, BuildError, ListenAddress, ListeningSocket, TlsPolicy};
@@ -276,23 +277,24 @@ pub(super) fn signed_by(name: String, policy: &AutomationPolicy, issuer: Issuer)
 }
 
 /// The automation policy of a name, and the first issuer by it.
-fn issuer(name: &str, automation: &Automation) -> (AutomationPolicy, Issuer) {
+fn issuer<'a>(name: &str, automation: &'a Automation) -> (Cow<'a, AutomationPolicy>, Issuer) {
     let internal = Issuer::Internal { authority: LOCAL.to_owned(), lifetime: None, by_root: false };
     let is_public = |name: &str| names::is_public(name);
     let usual = || Issuer::Public(PublicIssuer::Acme(Box::default()));
     if let Some(naming) = automation.naming(name) {
-        let policy = automation.policy(name).unwrap_or(naming).clone();
+        let policy = automation.policy(name).unwrap_or(naming);
         // No issuer configured: the local authority signs if the policy has only names that no public authority signs.
         let ours = policy.issuers.is_empty() && policy.subjects.iter().all(|subject| !is_public(subject));
         let issuer = policy.issuers.first().cloned().unwrap_or(if ours { internal } else { usual() });
-        return (policy, issuer);
+        return (Cow::Borrowed(policy), issuer);
     }
+    let or_default = |policy: Option<&'a AutomationPolicy>| policy.map(Cow::Borrowed).unwrap_or_default();
     // Without automation policies the local authority also signs IP addresses, because Caddy's default public
     // authorities do not.
     if !is_public(name) || (names::is_address(name) && automation.policies.is_empty()) {
-        return (automation.base().cloned().unwrap_or_default(), internal);
+        return (or_default(automation.base()), internal);
     }
-    let policy = automation.policy(name).cloned().unwrap_or_default();
+    let policy = or_default(automation.policy(name));
     let issuer = policy.issuers.first().cloned().unwrap_or_else(usual);
     (policy, issuer)
 }

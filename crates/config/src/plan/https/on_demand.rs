@@ -61,9 +61,10 @@ impl OnDemand {
     /// Returns the sources that a handshake for this server name queries first, in order. The name is in lower-case ASCII, and empty if the client sent
     /// none.
     pub fn getters(&self, name: &str) -> Vec<CertificateGetter> {
-        let mut getters = issuer(name, &self.automation).0.getters;
-        getters.retain(|getter| *getter != CertificateGetter::Tailscale || names::is_tailscale(name));
-        getters
+        let (policy, _) = issuer(name, &self.automation);
+        let is_for_name =
+            |getter: &&CertificateGetter| **getter != CertificateGetter::Tailscale || names::is_tailscale(name);
+        policy.getters.iter().filter(is_for_name).cloned().collect()
     }
 
     /// Returns all sources of certificates in the configuration, each once.
@@ -100,7 +101,7 @@ impl OnDemand {
         }
     }
 
-    /// Whether a policy on demand names the authority `local`, or leaves the choice for names that only it can sign.
+    /// Whether the local authority may sign at a handshake: a policy on demand names it, or has no issuer and lists only internal names.
     pub(super) fn uses_local_authority(&self) -> bool {
         let mut policies = self.automation.policies.iter().filter(|policy| policy.on_demand && !policy.only_getters);
         policies.any(|policy| match policy.issuers.as_slice() {
