@@ -105,7 +105,10 @@ impl Admin {
         match self.engine.reload(listeners, plan, wanted.certificates.clone()).await {
             Ok(()) => self.listener = wanted,
             // The socket is already open, so only the system itself can fail here.
-            Err(error) => tracing::error!("the admin API keeps its previous rules: {error}"),
+            // It has the rules of `widen` then, until the next load.
+            Err(error) => {
+                tracing::error!("the admin API keeps the rules of the load in progress on both addresses: {error}");
+            }
         }
     }
 

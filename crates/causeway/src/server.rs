@@ -466,7 +466,7 @@ impl Server {
     }
 
     /// Serves the configuration in `tree`. Does nothing when it is unchanged and `force` allows that. Every step that
-    /// can fail comes before the first change.
+    /// can fail comes before the first change that cannot be withdrawn: certificates that were obtained stay in storage.
     async fn replace(&mut self, tree: Value, force: Force, by: &By) -> Result<(), LoadError> {
         let config = tree.get("config").cloned().unwrap_or_default();
         if force == Force::IfChanged && Some(&config) == self.tree.get("config") {

@@ -130,8 +130,8 @@ pub struct NameRecord {
     pub on_demand: bool,
 }
 
-/// Serves the certificates of one configuration and renews them. Shared between the handshakes, which use only the
-/// store, and the thread that calls [`renew`](Self::renew).
+/// Serves the certificates of one configuration and renews the local ones. Shared between the handshakes, which use only the store; the
+/// thread that calls [`renew`](Self::renew); the tasks that obtain those of public authorities and of handshakes; and the ACME server.
 pub struct Keeper {
     store: Arc<Store>,
     storage: SharedStorage,
@@ -250,7 +250,7 @@ impl Keeper {
         &self.storage
     }
 
-    /// Returns every certificate for which an OCSP request is due. O(names).
+    /// Returns every certificate whose OCSP responder is to be queried. O(names).
     pub fn with_responder(&self) -> Vec<StapledCertificate> {
         let stapled = |certificate: &Arc<Certificate>, policy: &OcspPolicy, own: Option<&SharedStorage>| {
             Some(StapledCertificate {

@@ -109,7 +109,7 @@ impl Responder {
 }
 
 impl OcspPolicy {
-    /// The URL of the certificate's responder; `None` if no request is due.
+    /// The URL of the certificate's responder; `None` if it has none, or the policy disables it.
     pub fn responder(&self, certificate: &Certificate) -> Option<String> {
         let written = &certificate.responder()?.url;
         let url = self.overrides.get(written).unwrap_or(written);

@@ -37,13 +37,13 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Reads a value; `None` if there is none.
     ///
     /// # Errors
-    /// [`Error::Read`] if the storage fails.
+    /// [`Error::Read`] if the storage fails, [`Error::BadValue`] if another program has written a value of another form.
     fn load(&self, key: &str) -> Result<Option<Vec<u8>>, Error>;
 
     /// Returns when a value was written; `None` if there is none.
     ///
     /// # Errors
-    /// [`Error::Read`] if the storage fails.
+    /// As [`load`](Self::load).
     fn modified(&self, key: &str) -> Result<Option<SystemTime>, Error>;
 
     /// Replaces a value atomically: a reader sees the old value or the new one.
@@ -68,7 +68,8 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// has died is released.
     ///
     /// # Errors
-    /// [`Error::Locked`] if the lock is not free in time, [`Error::Write`] if the storage fails.
+    /// [`Error::Locked`] if the lock is not free in time, [`Error::Write`] if the storage fails, [`Error::Random`] if
+    /// the system has no random bytes for the lock's token.
     fn lock(&self, name: &str) -> Result<Lock, Error>;
 }
 

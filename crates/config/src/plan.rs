@@ -70,7 +70,7 @@ pub struct Loaded {
     pub admin: Admin,
     /// Persistent storage for certificates and local authorities.
     pub storage: Storage,
-    /// The certificates that must be loaded or obtained before the sites can be served.
+    /// The certificates of the sites.
     pub certificates: Certificates,
     /// The networks of trusted proxies that must be fetched while the sites are served. No two are equal.
     pub range_fetches: Vec<RangeFetch>,

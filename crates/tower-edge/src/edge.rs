@@ -76,7 +76,7 @@ pub(crate) enum ConnectionFacts {
 pub(crate) struct EdgeState<S: Servable> {
     /// The original, for further clones.
     first: S,
-    /// The clone that is called; absent during a call, and after a panic in one.
+    /// The clone that is called; absent during a call, while an exchange waits until it is ready, and after a panic or an error in one.
     service: Cell<Option<S>>,
     arena: RefCell<Arena>,
     maps: RefCell<Vec<HeaderMap>>,

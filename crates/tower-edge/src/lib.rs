@@ -9,7 +9,7 @@
 //! - `upgrade`: protocol upgrades through hyper
 //! - `names`: converts field names in both directions
 //!
-//! No other crate of the server uses the types of `http`.
+//! No other crate on the path of a request uses the types of `http`.
 
 mod answer;
 mod body;

@@ -10,7 +10,7 @@ use super::policy::Identifier;
 use super::problem::Problem;
 use super::{ChallengeKind, date};
 
-/// Nonces that are issued and unused. A client whose nonce has been dropped gets another one and repeats its request.
+/// The latest nonces, used or not. A client whose nonce has been dropped gets another one and repeats its request.
 const NONCES_MAX: usize = 4096;
 /// Names in all orders, and in one.
 const NAMES_MAX: usize = 20_000;

@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A request about profiles.
 #[derive(Debug, PartialEq)]
 pub(super) enum ProfileCommand {
-    /// Starts a profile. Without a options, the body holds the parameters.
+    /// Starts a profile. Without options in the query, the body holds the parameters.
     Start(Option<ProfileOptions>),
     /// Runs a profile to its end and responds with its report.
     Whole { options: ProfileOptions, form: ReportFormat },
@@ -147,8 +147,8 @@ fn refused(words: String) -> AdminResponse {
 
 /// The process's only runner.
 fn runner() -> &'static ProfileRunner {
-    static DESK: OnceLock<ProfileRunner> = OnceLock::new();
-    DESK.get_or_init(|| ProfileRunner::new(Box::new(run::start)))
+    static RUNNER: OnceLock<ProfileRunner> = OnceLock::new();
+    RUNNER.get_or_init(|| ProfileRunner::new(Box::new(run::start)))
 }
 
 /// Records that the configuration was replaced. A running profile mentions it in its report.

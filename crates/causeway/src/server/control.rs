@@ -230,7 +230,7 @@ impl Control {
         self.ask(Command::Certificates).await
     }
 
-    /// Returns the server's counters, also while it loads a configuration; `None` when the server is gone.
+    /// Returns the server's counters, also while it loads a configuration; `None` once it stops.
     pub fn status(&self) -> Option<Status> {
         let engine = self.engine.get().filter(|_| !self.is_stopping())?;
         let mut status = Status { connections: 0, live_plans: engine.live_plans(), panics: 0 };

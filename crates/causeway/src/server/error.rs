@@ -24,7 +24,7 @@ pub enum LoadError {
     Certificates(causeway_certs::Error),
     /// A client for an endpoint of on-demand TLS cannot be made.
     OnDemand(causeway_acme::http::HttpError),
-    /// The configuration pulls another one from this URL, which has none.
+    /// The pull of the next configuration from this URL, which is a step of the load, has failed.
     Pull(String, PullError),
     /// The configuration that pulled this one has been replaced in the meantime.
     Outdated,

@@ -136,7 +136,7 @@ pub(crate) fn sort(mut pairings: Vec<Pairing>, sites: &[EvaluatedSite]) -> Vec<P
 
 /// Sort key of a site within its server. Sites for every host are last and equal to each other, and sites with
 /// wildcards precede them. Otherwise longer hosts come first, then longer paths. Wildcards and placeholders do not
-/// count towards the length.
+/// count towards the length of a host; a path has its length as written, as in Caddy.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Specificity {
     Hosts { wildcard: bool, host: Reverse<usize>, path_bytes: Reverse<usize> },

@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 use super::https::OnDemand;
 use super::storage::{Secret, Storage};
 
-/// All certificates that must be ready before the sites can be served.
+/// The certificates of a configuration: those that are loaded or signed locally before it takes effect, and the names of those that are
+/// obtained later.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Certificates {
     /// The certificates that the operator supplies.
@@ -252,7 +253,7 @@ pub struct PublicName {
     pub storage: Option<Storage>,
 }
 
-/// A source of certificates outside this server, which each handshake queries.
+/// A source of certificates outside this server. A handshake for which the server has no certificate queries it before any issuer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum CertificateGetter {
     /// A server that answers `GET` of this URL with a chain and its key as PEM.

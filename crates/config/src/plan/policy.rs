@@ -142,8 +142,8 @@ impl ConnectionPolicyConfig {
             let spoken = match &**protocol {
                 "h2" => protocols.http2,
                 "http/1.1" => protocols.http1,
-                // HTTP/3 needs QUIC and `acme-tls/1` an ACME client; neither is implemented. Clients that offer these
-                // also offer others.
+                // HTTP/3 is not built, and clients that offer it also offer others. A handshake that offers `acme-tls/1` is answered
+                // before its policy's protocols count.
                 "h3" | "acme-tls/1" => false,
                 _ => {
                     let expected = "h2 or http/1.1";

@@ -4,7 +4,7 @@
 //!   this process:  lend ──► (the other process is ready) ──► leave ──► drain
 //!   the other one: start_with ──► accepts too ──────────────► own
 //! ```
-//! Until `leave`, this process may also go on as if nothing had happened.
+//! `leave` and `own` come in either order. Until `leave`, this process may also go on as if nothing had happened.
 
 use std::collections::BTreeMap;
 use std::io;

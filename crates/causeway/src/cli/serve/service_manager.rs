@@ -17,7 +17,7 @@ pub(super) fn ready(places: &[(BoundAddress, bool)]) {
 pub(super) fn tell(stage: &Stage<'_>) {
     match stage {
         Stage::Loading => {
-            // Since version 253 systemd takes a reload without the time for a mistake.
+            // Since version 253 systemd treats RELOADING=1 without MONOTONIC_USEC as an error.
             let Ok(now) = NotifyState::monotonic_usec_now() else { return };
             send(&[NotifyState::Reloading, now, NotifyState::Status("Loading a configuration")]);
         }

@@ -242,7 +242,7 @@ pub(in super::super) struct Automation {
 pub(in super::super) struct AutomationPolicy {
     /// Names in ASCII. Empty: all names.
     pub(in super::super) subjects: Vec<String>,
-    /// In order of preference. Empty: Caddy's public authorities.
+    /// In order of preference. Empty: Let's Encrypt, or the local authority for names that no public one signs.
     pub(in super::super) issuers: Vec<Issuer>,
     pub(in super::super) renewal_ratio: Option<f64>,
     pub(in super::super) key: KeyKind,
@@ -251,7 +251,7 @@ pub(in super::super) struct AutomationPolicy {
     pub(in super::super) storage: Option<Storage>,
     /// Certificates are obtained when a handshake needs them.
     pub(in super::super) on_demand: bool,
-    /// The sources that a handshake queries before anything else, in this order. Policies with any are on demand.
+    /// The sources that a handshake without a certificate queries before the issuers, in this order. Policies with any are on demand.
     pub(in super::super) getters: Vec<CertificateGetter>,
     /// The issuers sign nothing: clients could choose the names, and no endpoint allows or denies them.
     pub(in super::super) only_getters: bool,
