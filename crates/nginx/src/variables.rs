@@ -173,6 +173,21 @@ pub(crate) fn variables(text: &str) -> Vec<&str> {
     parts.map(|part| split_name(part).0).filter(|name| !name.is_empty()).collect()
 }
 
+/// Replaces the variables of a text for which `replacement` returns a text.
+pub(crate) fn replaced(text: &str, replacement: impl Fn(&str) -> Option<String>) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        let (name, after_name) = split_name(after);
+        match replacement(name) {
+            Some(text) => out.push_str(&text),
+            None => out.extend(["$", &after[..after.len() - after_name.len()]]),
+        }
+        rest = after_name;
+    }
+    out + rest
+}
+
 /// Splits the text after a `$` into the variable's name and the rest.
 fn split_name(rest: &str) -> (&str, &str) {
     if let Some(inner) = rest.strip_prefix('{') {
@@ -205,6 +220,18 @@ fn literal(out: &mut String, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_variable_is_replaced_by_its_whole_name() {
+        for (text, want) in [
+            ("/$app_root/$app", "/$app_root/x"),
+            ("${app}y$app", "xyx"),
+            ("$app$app2$", "x$app2$"),
+            ("${app_root}${app", "${app_root}x"),
+        ] {
+            assert_eq!(replaced(text, |name| (name == "app").then(|| "x".to_owned())), want, "{text}");
+        }
+    }
 
     // nginx's documentation, "Alphabetical index of variables".
     #[test]

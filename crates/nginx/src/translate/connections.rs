@@ -1,7 +1,7 @@
 //! Limits of clients' connections as global options: times, and the size of heads.
 
 use super::Translator;
-use super::units::seconds;
+use super::units::{bytes, seconds};
 use crate::parse::Directive;
 
 /// The directives, each with the option in `timeouts`. nginx counts the last two between two reads or writes too.
@@ -68,14 +68,4 @@ fn collect<'a>(block: &'a Directive, name: &str, found: &mut Vec<&'a Directive>)
         }
         collect(directive, name, found);
     }
-}
-
-/// The bytes of a size such as `8k` or `1m`.
-fn bytes(text: &str) -> Option<u64> {
-    let text = text.to_ascii_lowercase();
-    let (number, unit) = match text.strip_suffix('k') {
-        Some(number) => (number, 1 << 10),
-        None => text.strip_suffix('m').map_or((&*text, 1), |number| (number, 1 << 20)),
-    };
-    number.parse::<u64>().ok()?.checked_mul(unit)
 }

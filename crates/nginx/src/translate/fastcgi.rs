@@ -184,7 +184,7 @@ impl<'a> Translator<'a> {
         let mut transport = hidden;
         if value(blocks, "fastcgi_request_buffering") != Some("off") {
             // FastCGI needs the length of the content.
-            let size = value(blocks, "client_max_body_size").map_or(BODY_DEFAULT, bytes);
+            let size = value(blocks, "client_max_body_size").and_then(bytes).unwrap_or(BODY_DEFAULT);
             let size = if size == 0 { BUFFER_MAX } else { size.min(BUFFER_MAX) };
             transport.push(format!("request_buffers {size}"));
         }

@@ -146,7 +146,7 @@ impl<'a> Translator<'a> {
             let mut rules = block.block().iter().filter(is_rule);
             if has_path(map) && rules.any(|rule| has(rule) || rule.block().iter().any(has)) {
                 let name = path_matcher(variable);
-                out.push(format!("vars @{name} nginx_path {{re.{name}.0}}"));
+                out.push(format!("vars @{name} path_of_maps {{re.{name}.0}}"));
             }
         }
     }
@@ -219,13 +219,12 @@ fn value_of_expression(expression: &str, text: &str, source: &str) -> Option<(St
 /// Replaces the groups of an expression in a text, `$1` or `$name`, by `${1}`. `None` if the text has none, or other variables too.
 fn with_groups(expression: &str, text: &str) -> Option<String> {
     let names = causeway_go_regexp::translate(expression).ok()?.names;
-    let mut out = text.to_owned();
-    // The last group first: `$10` also begins with `$1`.
-    for (index, name) in names.iter().enumerate().skip(1).collect::<Vec<_>>().into_iter().rev() {
-        for variable in name.as_ref().map(|name| format!("${name}")).into_iter().chain([format!("${index}")]) {
-            out = out.replace(&variable, &format!("${{{index}}}"));
-        }
-    }
+    let out = variables::replaced(text, |variable| {
+        let mut groups = names.iter().enumerate().skip(1);
+        let (index, _) =
+            groups.find(|(index, name)| name.as_deref() == Some(variable) || index.to_string() == variable)?;
+        Some(format!("${{{index}}}"))
+    });
     (out != text && !out.replace("${", "").contains('$')).then_some(out)
 }
 
@@ -257,6 +256,7 @@ mod tests {
             (r"^/a/(\d+)$", "/b/$1", Some("/b/${1}")),
             (r"^/(\w+)/(\w+)$", "/$2/$1", Some("/${2}/${1}")),
             (r"^/a/(?<id>\d+)$", "/b/$id", Some("/b/${1}")),
+            (r"^/(?<ab>\w+)/(?<a>\w+)$", "/$ab/$a", Some("/${1}/${2}")),
             (r"^/a/(\d+)$", "/b/$1$args", None),
             (r"^/a$", "/b/$1", None),
             (r"^/a$", "/b", None),

@@ -319,7 +319,8 @@ impl<'a> Translator<'a> {
                     types.push((*own).to_owned());
                 }
             }
-            let mut lines = vec![format!("minimum_length {}", value(&blocks, "gzip_min_length").map_or(20, bytes))];
+            let mut lines =
+                vec![format!("minimum_length {}", value(&blocks, "gzip_min_length").and_then(bytes).unwrap_or(20))];
             if !types.iter().any(|kind| kind == "*") {
                 let types = types.iter().map(|kind| format!("header Content-Type {kind}*")).collect();
                 block(&mut lines, "match", types);

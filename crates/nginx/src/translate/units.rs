@@ -7,18 +7,16 @@ pub(super) fn size(text: &str) -> String {
     unit.map_or_else(|| text.clone(), |(unit, name)| format!("{}{name}", text.trim_end_matches(unit)))
 }
 
-/// The bytes of a size such as `1k`.
-pub(super) fn bytes(size: &str) -> u64 {
-    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
-    match size.to_ascii_lowercase().as_bytes() {
-        [.., b'k'] => number(&size[..size.len() - 1]) << 10,
-        [.., b'm'] => number(&size[..size.len() - 1]) << 20,
-        [.., b'g'] => number(&size[..size.len() - 1]) << 30,
-        _ => number(size),
-    }
+/// The bytes of a size such as `1k`. `None` for other texts.
+pub(super) fn bytes(size: &str) -> Option<u64> {
+    let units = [('k', 1 << 10), ('m', 1 << 20), ('g', 1 << 30)];
+    let size = size.to_ascii_lowercase();
+    let (number, unit) =
+        units.into_iter().find_map(|(unit, bytes)| Some((size.strip_suffix(unit)?, bytes))).unwrap_or((&size, 1));
+    number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// The seconds of a duration such as `30d`, `1h30m` or `60`; a part of a second counts as a whole one. `None` for other texts.
+/// The seconds of a duration such as `30d`, `1h 30m` or `60`; a part of a second counts as a whole one. `None` for other texts.
 pub(super) fn seconds(text: &str) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -34,6 +32,7 @@ pub(super) fn seconds(text: &str) -> Option<u64> {
                 number.push(c);
                 continue;
             }
+            ' ' if number.is_empty() => continue,
             's' => 1,
             'm' => 60,
             'h' => 3600,
@@ -66,6 +65,8 @@ mod tests {
             ("1500ms", Some(2)),
             ("1h30m", Some(5400)),
             ("1m30", Some(90)),
+            ("1h 30m", Some(5400)),
+            ("1 h", None),
             ("1M", Some(30 * 86400)),
             ("", None),
             ("ms", None),

@@ -3,7 +3,7 @@
 use super::{Translator, own};
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;
-use crate::variables::{VariableScope, variables};
+use crate::variables::{VariableScope, replaced, variables};
 
 impl<'a> Translator<'a> {
     /// The addresses of an upstream, or the one address; `usual` is the port of an address without one. In an upstream that is 80,
@@ -70,15 +70,7 @@ impl<'a> Translator<'a> {
 
 /// Replaces the variables that have one constant value. The blocks are those around a directive, its own last.
 pub(super) fn with_constants(text: &str, blocks: &[&Directive]) -> String {
-    let mut out = text.to_owned();
-    for name in variables(text) {
-        let Some(constant) = constant(name, blocks) else { continue };
-        let braced = format!("${{{name}}}");
-        let plain = format!("${name}");
-        let from = if out.contains(&braced) { braced } else { plain };
-        out = out.replacen(&from, constant, 1);
-    }
-    out
+    replaced(text, |name| constant(name, blocks).map(str::to_owned))
 }
 
 /// Whether a URI begins with a slash: it is one, or its first variable has one.
