@@ -321,7 +321,7 @@ impl Predecessor {
         std::mem::take(&mut self.sockets)
     }
 
-    /// Reports that this process serves, and waits until the former one has told the service manager about it. Both accept
+    /// Reports that this process serves, and waits until the former one has reported it to the service manager. Both accept
     /// connections then; the former one stops soon after.
     ///
     /// # Errors
