@@ -227,7 +227,8 @@ impl Puller {
     /// Loads a configuration, unless it is the running one.
     async fn load(&self, pulled: PulledConfig, number: ConfigurationNumber, control: &Control) -> Result<(), String> {
         let PulledConfig { document, mut adapted } = pulled;
-        // The server logs the warnings: only it has the state that shows whether it has this configuration already, and the end of its load aborts this task.
+        // The server logs the warnings: only it can compare this configuration with the running one, and the end of its load aborts this
+        // task.
         let warnings = std::mem::take(&mut adapted.warnings);
         let load = PulledLoad { config: adapted.json.clone(), warnings, number };
         control.load_pulled(load).await.map_err(|fault| document.explain_fault(&adapted, &fault))
