@@ -15,11 +15,13 @@ use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-pub use shared::{AuthoritiesOf, SharedChallenges, Sought, shared_file, shared_http_answer, shared_tls_certificate};
+pub use shared::{
+    AuthoritiesOf, ChallengeLookup, SharedChallenges, shared_file, shared_http_answer, shared_tls_certificate,
+};
 pub(crate) use stored::{Published, StoredChallenge};
 
 use crate::AcmeError;
-use crate::dns::Presented;
+use crate::dns::PresentedRecord;
 
 /// The folder of ZeroSSL's validation files.
 pub const FILE_PREFIX: &str = "/.well-known/pki-validation/";
@@ -62,17 +64,17 @@ pub fn tls_certificate(server_name: &str) -> Option<Arc<CertifiedKey>> {
 
 /// An open challenge. Dropping it closes the challenge; values in storage and DNS records are removed in the background.
 #[derive(Debug)]
-pub(crate) enum Open {
+pub(crate) enum OpenChallenge {
     Local {
         #[expect(dead_code, reason = "only dropped")]
         entry: Entry,
         /// For other processes, if storage has it.
         published: Option<Published>,
     },
-    Dns(Presented),
+    Dns(PresentedRecord),
 }
 
-impl Open {
+impl OpenChallenge {
     /// Opens an HTTP-01 challenge.
     pub(crate) fn http(token: &str, key_authorization: &str, published: Option<Published>) -> Self {
         challenges().http.insert(token.to_owned(), key_authorization.to_owned());

@@ -66,7 +66,7 @@ impl DnsChallenge {
     }
 
     /// Writes the record with `value` for `name` and waits until it is visible. A wildcard's record stands at the name below it.
-    pub(crate) async fn present(&self, name: &str, value: String) -> Result<Presented, DnsError> {
+    pub(crate) async fn present(&self, name: &str, value: String) -> Result<PresentedRecord, DnsError> {
         let usual = || format!("_acme-challenge.{}", name.strip_prefix("*.").unwrap_or(name));
         let at = self.override_domain.clone().unwrap_or_else(usual);
         let at = at.trim_end_matches('.').to_owned();
@@ -81,7 +81,7 @@ impl DnsChallenge {
         let record = TxtRecord { name: at, zone, value: value.clone(), ttl };
         let provider = self.provider.clone();
         // A task of its own: if this order is cancelled meanwhile, the record is still removed.
-        let presented = tokio::spawn(Presented::new(provider, record)).await;
+        let presented = tokio::spawn(PresentedRecord::new(provider, record)).await;
         let presented = presented.unwrap_or_else(|error| Err(DnsError::Panic(error.to_string())))?;
         tokio::time::sleep(self.propagation_delay).await;
         if let Some(limit) = self.propagation_timeout
@@ -175,46 +175,46 @@ impl std::error::Error for DnsError {}
 
 /// A record that the provider has added. [`remove`](Self::remove) it; dropping it removes it in the background.
 #[derive(Debug)]
-pub(crate) struct Presented {
+pub(crate) struct PresentedRecord {
     provider: DnsProvider,
     record: TxtRecord,
     /// Taken by the removal.
     receipt: Option<Receipt>,
     /// Held if the provider keeps only one value for a name.
-    turn: Option<OwnedMutexGuard<()>>,
+    lock: Option<OwnedMutexGuard<()>>,
 }
 
-impl Presented {
+impl PresentedRecord {
     async fn new(provider: DnsProvider, record: TxtRecord) -> Result<Self, DnsError> {
         let name = provider.0.name();
         let failed = |error| DnsError::Provider(name, record.name.clone(), error);
-        let turn = turn(&record.name).await;
+        let lock = record_lock(&record.name).await;
         let added = async { provider.0.add(&http()?, &record).await };
         let receipt = in_time(added).await.map_err(failed)?;
-        let turn = provider.0.keeps_one_value().then_some(turn);
-        Ok(Self { provider, record, receipt: Some(receipt), turn })
+        let lock = provider.0.keeps_one_value().then_some(lock);
+        Ok(Self { provider, record, receipt: Some(receipt), lock })
     }
 
     /// Removes the record. A failure is only logged: the certificate does not depend on it.
     pub(crate) async fn remove(mut self) {
         if let Some(receipt) = self.receipt.take() {
-            remove(self.provider.clone(), self.record.clone(), receipt, self.turn.take()).await;
+            remove(self.provider.clone(), self.record.clone(), receipt, self.lock.take()).await;
         }
     }
 }
 
-impl Drop for Presented {
+impl Drop for PresentedRecord {
     fn drop(&mut self) {
         if let (Some(receipt), Ok(runtime)) = (self.receipt.take(), Handle::try_current()) {
-            runtime.spawn(remove(self.provider.clone(), self.record.clone(), receipt, self.turn.take()));
+            runtime.spawn(remove(self.provider.clone(), self.record.clone(), receipt, self.lock.take()));
         }
     }
 }
 
 async fn remove(provider: DnsProvider, record: TxtRecord, receipt: Receipt, held: Option<OwnedMutexGuard<()>>) {
-    let _turn = match held {
-        Some(turn) => turn,
-        None => turn(&record.name).await,
+    let _lock = match held {
+        Some(lock) => lock,
+        None => record_lock(&record.name).await,
     };
     let removed = async { provider.0.remove(&http()?, &record, &receipt).await };
     if let Err(error) = in_time(removed).await {
@@ -234,15 +234,15 @@ async fn in_time<T>(work: impl Future<Output = Result<T, ProviderError>>) -> Res
 
 /// Waits until no other order of this process changes the records of this name: some interfaces replace all values at once, and a
 /// wildcard has the name of its base.
-async fn turn(name: &str) -> OwnedMutexGuard<()> {
-    type Turns = HashMap<String, Arc<tokio::sync::Mutex<()>>>;
-    static TURNS: LazyLock<Mutex<Turns>> = LazyLock::new(Mutex::default);
-    let turn = {
-        let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-        Arc::clone(turns.entry(name.to_owned()).or_default())
+async fn record_lock(name: &str) -> OwnedMutexGuard<()> {
+    type Locks = HashMap<String, Arc<tokio::sync::Mutex<()>>>;
+    static LOCKS: LazyLock<Mutex<Locks>> = LazyLock::new(Mutex::default);
+    let lock = {
+        let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+        Arc::clone(locks.entry(name.to_owned()).or_default())
     };
-    turn.lock_owned().await
+    lock.lock_owned().await
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::challenge::{Open, Published, StoredChallenge};
+use crate::challenge::{OpenChallenge, Published, StoredChallenge};
 use crate::connection::Connection;
 use crate::dns::DnsChallenge;
 use crate::http::HttpError;
@@ -267,7 +267,7 @@ async fn prove(
     wanted: Wanted<'_>,
     order: &mut Order,
     storage: &SharedStorage,
-    open: &mut Vec<Open>,
+    open: &mut Vec<OpenChallenge>,
 ) -> Result<(), AcmeError> {
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
@@ -303,7 +303,7 @@ async fn answer(
     wanted: Wanted<'_>,
     mut authorization: AuthorizationHandle<'_>,
     storage: &SharedStorage,
-    open: &mut Vec<Open>,
+    open: &mut Vec<OpenChallenge>,
 ) -> Result<(), AcmeError> {
     let Wanted { name, attempt, .. } = wanted;
     let offered: Vec<_> = authorization.challenges.iter().map(|challenge| challenge.r#type.clone()).collect();
@@ -333,14 +333,14 @@ async fn answer(
     let (url, token) = (&challenge.url, &challenge.token);
     // In storage before the authority begins to verify it.
     open.push(match (&challenge.r#type, &issuer.dns) {
-        (ChallengeType::Dns01, Some(dns)) => Open::Dns(dns.present(name, authorized.dns_value()).await?),
+        (ChallengeType::Dns01, Some(dns)) => OpenChallenge::Dns(dns.present(name, authorized.dns_value()).await?),
         (ChallengeType::Http01, _) => {
             let stored = StoredChallenge::http(name, url, token, authorized.as_str());
-            Open::http(token, authorized.as_str(), Published::new(issuer, storage, stored).await)
+            OpenChallenge::http(token, authorized.as_str(), Published::new(issuer, storage, stored).await)
         }
         _ => {
             let stored = StoredChallenge::tls_alpn(name, url, token, authorized.as_str());
-            Open::tls(name, authorized.digest().as_ref(), Published::new(issuer, storage, stored).await)?
+            OpenChallenge::tls(name, authorized.digest().as_ref(), Published::new(issuer, storage, stored).await)?
         }
     });
     step!(challenge.set_ready())?;

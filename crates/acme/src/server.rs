@@ -35,7 +35,7 @@ pub use self::policy::{Policy, Rules};
 
 use self::account::{Accounts, ClientAccount};
 use self::jws::{Envelope, Jwk, Signer};
-use self::order::{Book, Challenge, ChallengeState, IssuedChain, NAMES_PER_ORDER_MAX, ServerOrder};
+use self::order::{Challenge, ChallengeState, IssuedChain, NAMES_PER_ORDER_MAX, OrderBook, ServerOrder};
 use self::policy::Identifier;
 use self::problem::Problem;
 use self::validate::Validation;
@@ -177,22 +177,22 @@ impl ServerResponse {
 
 /// The certificates of the configuration in effect, and the runtime for validations.
 #[derive(Clone)]
-struct Office {
+struct SigningContext {
     keeper: Weak<Keeper>,
     runtime: Handle,
 }
 
 /// Static, like the challenges of this process: a plan is compiled before its certificates are loaded, and replaced separately.
-static OFFICE: Mutex<Option<Office>> = Mutex::new(None);
+static SIGNING: Mutex<Option<SigningContext>> = Mutex::new(None);
 /// The books by authority, while a server uses them: orders survive a reload.
-static BOOKS: LazyLock<Mutex<HashMap<String, Weak<Mutex<Book>>>>> = LazyLock::new(Mutex::default);
+static ORDER_BOOKS: LazyLock<Mutex<HashMap<String, Weak<Mutex<OrderBook>>>>> = LazyLock::new(Mutex::default);
 
 /// Makes all servers of this process sign with `keeper`'s authorities from now on. Validations run on the current tokio runtime.
 ///
 /// # Panics
 /// Panics outside of a tokio runtime.
 pub fn serve_with(keeper: &Arc<Keeper>) {
-    *locked(&OFFICE) = Some(Office { keeper: Arc::downgrade(keeper), runtime: Handle::current() });
+    *locked(&SIGNING) = Some(SigningContext { keeper: Arc::downgrade(keeper), runtime: Handle::current() });
 }
 
 /// Ignores poisoning: every change is one insertion, removal or assignment.
@@ -203,7 +203,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// An ACME server. Those with the same authority share accounts and orders.
 pub struct AcmeServer {
     plan: ServerPlan,
-    book: Arc<Mutex<Book>>,
+    book: Arc<Mutex<OrderBook>>,
 }
 
 /// An authenticated request.
@@ -218,7 +218,7 @@ struct Call<'r> {
 impl AcmeServer {
     /// Creates a server.
     pub fn new(plan: ServerPlan) -> Self {
-        let mut books = locked(&BOOKS);
+        let mut books = locked(&ORDER_BOOKS);
         let known = books.get(&plan.authority).and_then(Weak::upgrade);
         let book = known.unwrap_or_default();
         books.retain(|_, book| book.strong_count() > 0);
@@ -282,7 +282,7 @@ impl AcmeServer {
         if !locked(&self.book).take_nonce(&envelope.nonce) {
             return Err(Problem::new("badNonce", 400, "the nonce is unknown, used or too old"));
         }
-        let office = locked(&OFFICE).clone();
+        let office = locked(&SIGNING).clone();
         let keeper = office.as_ref().and_then(|office| office.keeper.upgrade());
         let (Some(office), Some(keeper)) = (office, keeper) else {
             return Err(Problem::internal(&"the certificates are not loaded yet"));

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use crate::account::{pkcs8, storage_keys};
-use crate::challenge::{self, Open};
+use crate::challenge::{self, OpenChallenge};
 use crate::{Issuer, LETS_ENCRYPT};
 
 fn issuer(directory: &str, email: &str) -> Issuer {
@@ -38,16 +38,16 @@ fn storage_keys_are_caddys() {
 
 #[test]
 fn a_challenge_is_open_until_it_is_dropped() {
-    let http = Open::http("token", "token.thumbprint", None);
+    let http = OpenChallenge::http("token", "token.thumbprint", None);
     assert_eq!(challenge::http_answer("token").as_deref(), Some("token.thumbprint"));
     assert_eq!(challenge::http_answer("another"), None);
-    let tls = Open::tls("open.example", &[7; 32], None).unwrap();
+    let tls = OpenChallenge::tls("open.example", &[7; 32], None).unwrap();
     let certificate = challenge::tls_certificate("open.example").unwrap();
     // RFC 8737 §3: the digest as an OCTET STRING in the extension 1.3.6.1.5.5.7.1.31.
     let wanted = [&[0x04, 0x20][..], &[7; 32]].concat();
     assert!(certificate.cert[0].windows(wanted.len()).any(|window| window == wanted));
     // RFC 8738 §6.
-    let addresses = ["192.0.2.1", "2001:db8::1"].map(|ip| Open::tls(ip, &[7; 32], None).unwrap());
+    let addresses = ["192.0.2.1", "2001:db8::1"].map(|ip| OpenChallenge::tls(ip, &[7; 32], None).unwrap());
     assert!(challenge::tls_certificate("1.2.0.192.in-addr.arpa").is_some());
     let reverse = "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
     assert!(challenge::tls_certificate(reverse).is_some());

@@ -36,7 +36,7 @@ const TOKEN_LEN_MAX: usize = 256;
 pub type AuthoritiesOf = Box<dyn Fn(&str) -> Option<Arc<[String]>> + Send + Sync>;
 
 /// The result of a lookup; `None`: no such challenge is open.
-pub type Sought<T> = Pin<Box<dyn Future<Output = Option<T>> + Send>>;
+pub type ChallengeLookup<T> = Pin<Box<dyn Future<Output = Option<T>> + Send>>;
 
 /// Finds the challenges of other processes for the names of one configuration, until it is dropped.
 pub struct SharedChallenges(Arc<ChallengeReader>);
@@ -109,7 +109,7 @@ impl fmt::Debug for SharedChallenges {
 
 /// Starts to look in storage for the content of `http://HOST/.well-known/acme-challenge/TOKEN`. `None`: the server does not manage the
 /// host, the token is malformed, or too many requests wait. Does not block.
-pub fn shared_http_answer(host: &str, token: &str) -> Option<Sought<String>> {
+pub fn shared_http_answer(host: &str, token: &str) -> Option<ChallengeLookup<String>> {
     let is_base64url = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if token.is_empty() || token.len() > TOKEN_LEN_MAX || !token.bytes().all(is_base64url) {
         return None;
@@ -132,7 +132,7 @@ pub fn shared_http_answer(host: &str, token: &str) -> Option<Sought<String>> {
 
 /// Starts to look in storage for a validation file of ZeroSSL, the content of `http://HOST/PATH`. `None`: the server does not manage the host, or
 /// too many requests wait. Does not block.
-pub fn shared_file(host: &str, path: &str) -> Option<Sought<String>> {
+pub fn shared_file(host: &str, path: &str) -> Option<ChallengeLookup<String>> {
     if !path.starts_with(super::FILE_PREFIX) || path.len() > TOKEN_LEN_MAX {
         return None;
     }
@@ -151,7 +151,7 @@ pub fn shared_file(host: &str, path: &str) -> Option<Sought<String>> {
 
 /// Starts to look in storage for the certificate of a handshake that offers `acme-tls/1` for a server name in lower case. `None`: the server
 /// does not manage the name, or too many requests wait. Does not block.
-pub fn shared_tls_certificate(name: &str) -> Option<Sought<Arc<CertifiedKey>>> {
+pub fn shared_tls_certificate(name: &str) -> Option<ChallengeLookup<Arc<CertifiedKey>>> {
     let found = find(name)?;
     let name = name.to_owned();
     Some(Box::pin(async move {

@@ -22,7 +22,7 @@ const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The changing state of one authority's server.
 #[derive(Default)]
-pub(super) struct Book {
+pub(super) struct OrderBook {
     nonces: HashSet<String>,
     nonce_order: VecDeque<String>,
     orders: HashMap<String, ServerOrder>,
@@ -71,7 +71,7 @@ pub(super) enum ChallengeState {
     Invalid(Problem),
 }
 
-impl Book {
+impl OrderBook {
     pub(super) fn add_nonce(&mut self, nonce: String) {
         if self.nonce_order.len() >= NONCES_MAX
             && let Some(oldest) = self.nonce_order.pop_front()

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
 use crate::AcmeError;
-use crate::challenge::{Open, Published, StoredChallenge};
+use crate::challenge::{OpenChallenge, Published, StoredChallenge};
 use crate::dns::encoded;
 use crate::http::{HttpClient, HttpRequest, Method, StatusCode};
 use crate::order::{Issued, PATIENCE, Wanted, is_chain, request_params};
@@ -143,7 +143,7 @@ pub(crate) async fn obtain(
 }
 
 /// Opens the file by which ZeroSSL verifies that this server controls the name.
-async fn present(created: &CertificateObject, name: &str, storage: &SharedStorage) -> Result<Open, AcmeError> {
+async fn present(created: &CertificateObject, name: &str, storage: &SharedStorage) -> Result<OpenChallenge, AcmeError> {
     let methods = created.validation.as_ref().and_then(|validation| validation.other_methods.get(name));
     let methods = methods.filter(|methods| !methods.file_validation_content.is_empty());
     let missing = |what: &str| AcmeError::Malformed(format!("found no {what} for {name}"));
@@ -159,7 +159,7 @@ async fn present(created: &CertificateObject, name: &str, storage: &SharedStorag
     }
     let stored = StoredChallenge::file(name, url, &content);
     let published = Published::at(STORAGE_KEY, storage, stored).await;
-    Ok(Open::file(name, path, &content, published))
+    Ok(OpenChallenge::file(name, path, &content, published))
 }
 
 /// Has the name verified, and waits until the certificate is issued.

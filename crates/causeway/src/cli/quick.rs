@@ -128,7 +128,10 @@ impl FileServer {
             server["automatic_https"] = json!({});
         }
         let config = config([server]);
-        serve_generated(serving(SiteKind::Flags, root, format!("file-server --listen {listen}"), config), &self.serve)
+        serve_generated(
+            serving(SiteKind::FileServer, root, format!("file-server --listen {listen}"), config),
+            &self.serve,
+        )
     }
 }
 
@@ -166,7 +169,7 @@ impl Respond {
         }
         let config = config(servers);
         serve_generated(
-            serving(SiteKind::Answer, "a fixed response", format!("respond --listen {}", self.listen), config),
+            serving(SiteKind::Respond, "a fixed response", format!("respond --listen {}", self.listen), config),
             &self.serve,
         )
     }

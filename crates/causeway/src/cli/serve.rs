@@ -75,11 +75,11 @@ pub(crate) enum SiteKind {
     /// The operator's configuration.
     Configured,
     /// The site of `file-server`.
-    Flags,
+    FileServer,
     /// The site of `respond`. As in Caddy, its addresses are also printed for programs.
-    Answer,
+    Respond,
     /// The site of `reverse-proxy`.
-    Proxy,
+    ReverseProxy,
 }
 
 /// A configuration to serve, and how to report on it.
@@ -249,7 +249,7 @@ fn announce(serving: &Serving, server: &Server, workers: usize) -> anyhow::Resul
     if let Some(address) = server.remote_admin_address() {
         output::note(&format!("The remote admin API is on {}", url(&address, true)));
     }
-    if serving.site == SiteKind::Answer {
+    if serving.site == SiteKind::Respond {
         let addresses = server.addresses().iter();
         let lines: Vec<_> = addresses.map(|address| format!("Server address: {address}")).collect();
         output::print(&lines.join("\n"))?;
@@ -391,14 +391,14 @@ fn explain(fault: &LoadError, serving: &Serving) -> anyhow::Error {
     let command = match serving.site {
         SiteKind::Configured => return anyhow!("{}: {error}", serving.name),
         SiteKind::Welcome => "run",
-        SiteKind::Flags => "file-server",
-        SiteKind::Answer => "respond",
-        SiteKind::Proxy => "reverse-proxy",
+        SiteKind::FileServer => "file-server",
+        SiteKind::Respond => "respond",
+        SiteKind::ReverseProxy => "reverse-proxy",
     };
     if !fault.is_port_in_use() {
         return anyhow!("{error}");
     }
-    if serving.site == SiteKind::Proxy {
+    if serving.site == SiteKind::ReverseProxy {
         return anyhow!("{error}; choose another with --from, as in `causeway {command} --from :8081`");
     }
     anyhow!("{error}; choose another with --listen, as in `causeway {command} --listen :8081`")

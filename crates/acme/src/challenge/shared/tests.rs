@@ -5,7 +5,7 @@ use causeway_certs::{Error, FileStorage, Lasting, Lock, Storage};
 
 use super::*;
 use crate::Issuer;
-use crate::challenge::{Open, Published, StoredChallenge};
+use crate::challenge::{OpenChallenge, Published, StoredChallenge};
 
 /// A folder that counts reads and can make them slow; removed when dropped.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ async fn another_process_responds() {
 
     let stored = StoredChallenge::tls_alpn("t.answers.example", "", "token", "token.thumbprint");
     let published = Published::new(&issuer(), &storage, stored).await;
-    let open = Open::tls("t.answers.example", &[0; 32], published).unwrap();
+    let open = OpenChallenge::tls("t.answers.example", &[0; 32], published).unwrap();
     let certificate = shared_tls_certificate("t.answers.example").unwrap().await.unwrap();
     let hash = digest(&SHA256, b"token.thumbprint");
     let wanted = [&[0x04, 0x20][..], hash.as_ref()].concat();

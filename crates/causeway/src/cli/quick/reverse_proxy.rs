@@ -69,7 +69,7 @@ impl ReverseProxy {
         let config = json!({ "admin": { "disabled": true }, "apps": apps });
         let name = format!("a proxy to {}", names.join(", "));
         serve_generated(
-            serving(SiteKind::Proxy, &name, format!("reverse-proxy --from {}", self.from), config),
+            serving(SiteKind::ReverseProxy, &name, format!("reverse-proxy --from {}", self.from), config),
             &self.serve,
         )
     }
