@@ -93,7 +93,7 @@ pub(crate) use admins::AdminListener;
 use admins::Admins;
 use certificates::Custody;
 use compiled::{Compiled, Ids};
-use conflicts::written;
+use conflicts::as_configured;
 pub(crate) use control::CONFIG_BYTES_MAX;
 use control::{Command, ConfigurationNumber, PulledLoad, WAITING_MAX};
 use pull::PullTask;
@@ -481,7 +481,7 @@ impl Server {
         let before = (self.admin_address(), self.remote_admin_address());
         let wanted = self.fixed.admin_listeners(&loaded, remote, identity.as_ref());
         let sites = loaded.listeners.iter().map(|listener| listener.socket.clone());
-        let current_sites = self.engine.places().iter().map(written);
+        let current_sites = self.engine.places().iter().map(as_configured);
         let state = self.fixed.admin_state(&self.control);
         let change = self.admins.prepare(wanted, &state, sites, current_sites).await?;
         if let Err(error) = self.engine.reload(loaded.listeners, Arc::new(loaded.plan), Some(custody.finder())).await {

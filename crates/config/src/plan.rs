@@ -50,7 +50,7 @@ pub use https::{OnDemand, SignedName};
 pub use ip_sources::RangeFetch;
 pub use storage::{RedisCompression, RedisRoots, RedisServer, RedisTlsSettings, Secret, Storage};
 
-use server::{Prepared, ServerConfig};
+use server::{PreparedServer, ServerConfig};
 use trusted::TrustedSources;
 
 /// Default of `grace_period`: how long shutdown waits for exchanges in progress.
@@ -330,10 +330,10 @@ pub fn load_with(json: &Value, registry: &Registry, reader: &dyn CertificateRead
     }));
     let no_logs = Map::new();
     let logs = config.logging.as_ref().map_or(&no_logs, |logging| &logging.logs);
-    let surroundings = Surroundings { logs, ports, tls: &tls, loaded: &loaded, others };
+    let inputs = ServerInputs { logs, ports, tls: &tls, loaded: &loaded, others };
     notes.extend(tls.automation.notes());
     let Served { listeners, managed, public, on_demand } =
-        serve(servers, &surroundings, &mut authorities, &mut notes, &mut build)?;
+        serve(servers, &inputs, &mut authorities, &mut notes, &mut build)?;
     if uses_local.get() {
         pki::add_local(&mut authorities);
     }
@@ -391,7 +391,7 @@ fn measure(http: &HttpConfig, build: &mut Build<'_>) -> Result<(), BuildError> {
 }
 
 /// The parts of a configuration that all its servers depend on.
-struct Surroundings<'c> {
+struct ServerInputs<'c> {
     /// `logging.logs`.
     logs: &'c Map<String, Value>,
     ports: https::Ports,
@@ -411,13 +411,13 @@ struct Served {
 
 /// Applies automatic HTTPS to the servers and adds them to the plan.
 fn serve(
-    mut servers: Vec<Prepared<'_>>,
-    surroundings: &Surroundings<'_>,
+    mut servers: Vec<PreparedServer<'_>>,
+    inputs: &ServerInputs<'_>,
     authorities: &mut Vec<CertificateAuthority>,
     notes: &mut Vec<String>,
     build: &mut Build<'_>,
 ) -> Result<Served, PlanError> {
-    let Surroundings { logs, ports, tls, loaded, others } = *surroundings;
+    let ServerInputs { logs, ports, tls, loaded, others } = *inputs;
     check_addresses(&servers, build)?;
     let policies: Vec<_> = servers.iter_mut().map(|server| server.policies.take()).collect();
     let mut sites: Vec<_> = servers
@@ -432,14 +432,14 @@ fn serve(
             access_log: server.written.access_log(logs),
         })
         .collect();
-    let arranged = https::arrange(&mut sites, ports, tls, loaded, authorities, others, build)?;
+    let automatic = https::arrange(&mut sites, ports, tls, loaded, authorities, others, build)?;
     let sites: Vec<_> = sites.into_iter().map(|site| (site.policies, site.inserted)).collect();
     let mut listeners = Vec::new();
     for (server, (policies, inserted)) in servers.into_iter().zip(sites) {
         listeners.extend(server.build(policies, inserted, logs, ports, notes, build)?);
     }
-    if let Some(mut remaining) = arranged.remaining {
-        if let (Some(handler), Some(routes)) = (arranged.access_log, remaining.routes.as_array_mut()) {
+    if let Some(mut remaining) = automatic.remaining {
+        if let (Some(handler), Some(routes)) = (automatic.access_log, remaining.routes.as_array_mut()) {
             routes.insert(0, json!({ "handle": [handler] }));
         }
         let spec = ServerSpec { answers_asterisk: true, ..ServerSpec::new(https::REDIRECTS, &remaining.routes) };
@@ -449,12 +449,12 @@ fn serve(
             remaining.listen.into_iter().map(|address| ListenerSpec { protocols, ..ListenerSpec::new(address, id) }),
         );
     }
-    let https::Arranged { managed, public, on_demand, .. } = arranged;
+    let https::AutomaticHttps { managed, public, on_demand, .. } = automatic;
     Ok(Served { listeners, managed, public, on_demand })
 }
 
 /// Refuses an address that two servers have, or that one server has twice in the same words.
-fn check_addresses(servers: &[Prepared<'_>], build: &mut Build<'_>) -> Result<(), BuildError> {
+fn check_addresses(servers: &[PreparedServer<'_>], build: &mut Build<'_>) -> Result<(), BuildError> {
     let mut owners = HashMap::new();
     for server in servers {
         for (index, sockets) in server.listen.iter().enumerate() {

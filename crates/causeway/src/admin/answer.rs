@@ -112,7 +112,7 @@ impl AdminResponse {
     }
 
     /// Redirects to `location` with the method and body unchanged (RFC 9110 §15.4.8).
-    pub(super) fn elsewhere(location: String) -> Self {
+    pub(super) fn redirect(location: String) -> Self {
         Self { status: 307, location: Some(location), ..Self::done() }
     }
 

@@ -121,11 +121,11 @@ fn too_large(cx: &Context, bytes_max: usize) -> Result<(), AdminResponse> {
 fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
     let head = cx.head();
     let target = head.target();
-    if let Some(mut location) = elsewhere(target.path()) {
+    if let Some(mut location) = canonical_location(target.path()) {
         if let Some(query) = target.query() {
             location = format!("{location}?{query}");
         }
-        return Err(AdminResponse::elsewhere(location));
+        return Err(AdminResponse::redirect(location));
     }
     let path = String::from_utf8_lossy(cx.path()).into_owned();
     let method = head.method();
@@ -250,7 +250,7 @@ fn nothing_at(path: &str) -> AdminResponse {
 
 /// Returns the canonical path to redirect to when `path` is not canonical. As in Caddy, empty and dot segments are
 /// removed, and the roots end in a slash.
-fn elsewhere(path: &str) -> Option<String> {
+fn canonical_location(path: &str) -> Option<String> {
     let mut clean = canonical_path(path);
     let is_root = matches!(&*clean, "/config" | "/id");
     if clean != "/" && (path.ends_with('/') || is_root) {
@@ -263,7 +263,7 @@ fn elsewhere(path: &str) -> Option<String> {
 mod tests {
     use std::path::Path;
 
-    use super::{ENDPOINTS, elsewhere, nothing_at};
+    use super::{ENDPOINTS, canonical_location, nothing_at};
 
     // `parse_command` has the methods of each; the command line's test `endpoints` sends a request to each.
     #[test]
@@ -292,7 +292,7 @@ mod tests {
             ("/load", None),
             ("/", None),
         ] {
-            assert_eq!(elsewhere(path).as_deref(), want, "{path}");
+            assert_eq!(canonical_location(path).as_deref(), want, "{path}");
         }
     }
 }

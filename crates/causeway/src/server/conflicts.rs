@@ -22,7 +22,7 @@ pub(super) fn refuse_conflicts<'a>(
 }
 
 /// Returns the configuration that denotes a bound socket.
-pub(super) fn written(bound: &BoundAddress) -> ListeningSocket {
+pub(super) fn as_configured(bound: &BoundAddress) -> ListeningSocket {
     match bound {
         BoundAddress::Ip(bound) => ListenAddress { host: Some(bound.ip()), port: bound.port() }.into(),
         BoundAddress::Unix(path) => UnixAddress { path: path.clone(), mode: UnixAddress::MODE }.into(),

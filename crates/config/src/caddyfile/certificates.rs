@@ -250,7 +250,7 @@ impl<'a> Automation<'a> {
             }
             self.policies[index].issuers = own;
         }
-        self.policies[index].managers.extend(directives.iter().flat_map(|tls| tls.managers.iter().cloned()));
+        self.policies[index].getters.extend(directives.iter().flat_map(|tls| tls.getters.iter().cloned()));
         self.bind_challenges(index, site);
         if hosts.is_empty() && self.every_name.is_none() {
             self.every_name = Some(index);

@@ -35,7 +35,7 @@ pub struct Tls {
     pub(crate) folders: Vec<Value>,
     pub(crate) issuers: Vec<Issuer>,
     /// Modules that supply certificates during the handshake (`get_certificate`).
-    pub(crate) managers: Vec<Value>,
+    pub(crate) getters: Vec<Value>,
     pub(crate) key_type: String,
     pub(crate) renewal_window_ratio: Option<Value>,
     pub(crate) on_demand: bool,

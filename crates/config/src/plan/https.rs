@@ -96,7 +96,7 @@ impl HttpsServer<'_> {
 
 /// The output of automatic HTTPS for the whole configuration.
 #[derive(Default)]
-pub(super) struct Arranged {
+pub(super) struct AutomaticHttps {
     /// Names whose certificates the server must obtain.
     pub(super) managed: Vec<ManagedName>,
     /// Names whose certificates public authorities sign.
@@ -127,8 +127,8 @@ pub(super) fn arrange(
     authorities: &mut Vec<CertificateAuthority>,
     others: OtherChallenges,
     build: &mut Build<'_>,
-) -> Result<Arranged, PlanError> {
-    let mut arranged = Arranged::default();
+) -> Result<AutomaticHttps, PlanError> {
+    let mut arranged = AutomaticHttps::default();
     let loaded: HashSet<&str> = loaded.iter().map(String::as_str).collect();
     let mut names = BTreeSet::new();
     let mut redirects = redirects::Redirects::default();

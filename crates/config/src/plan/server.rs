@@ -182,7 +182,7 @@ impl ServerLogsConfig {
 }
 
 /// A server whose own fields are parsed, before automatic HTTPS is applied.
-pub(super) struct Prepared<'c> {
+pub(super) struct PreparedServer<'c> {
     pub(super) name: &'c str,
     pub(super) written: &'c ServerConfig,
     /// The server's JSON, for its routes.
@@ -208,7 +208,7 @@ impl ServerConfig {
         json: &'c Value,
         selections: &mut BTreeMap<String, CertificateSelection>,
         build: &mut Build<'_>,
-    ) -> Result<Prepared<'c>, BuildError> {
+    ) -> Result<PreparedServer<'c>, BuildError> {
         build.at(format!("apps.http.servers.{name}"), |build| {
             let listen = build.at("listen", |build| address::parse_each(&self.listen, build))?;
             self.refuse_unbuilt(build)?;
@@ -236,7 +236,7 @@ impl ServerConfig {
             let (timeouts, confusable) = (self.timeouts(build)?, self.confusable(build)?);
             let (trust, range_fetches) = self.trust(build)?;
             let wrappers = Wrappers::read(self.listener_wrappers.as_deref().unwrap_or_default(), build)?;
-            Ok(Prepared {
+            Ok(PreparedServer {
                 name,
                 written: self,
                 json,
@@ -421,7 +421,7 @@ impl ServerConfig {
     }
 }
 
-impl Prepared<'_> {
+impl PreparedServer<'_> {
     /// The server's own routes, without those of automatic HTTPS.
     pub(super) fn routes(&self) -> &Value {
         self.json.get("routes").filter(|routes| !routes.is_null()).unwrap_or(&NO_ROUTES)

@@ -13,7 +13,7 @@ pub(super) struct AutomationPolicyDraft {
     pub(super) issuers: Vec<usize>,
     /// The issuers in the JSON.
     pub(super) written: Vec<Value>,
-    pub(super) managers: Vec<Value>,
+    pub(super) getters: Vec<Value>,
     pub(super) renewal_window_ratio: Option<Value>,
     pub(super) key_type: String,
     pub(super) on_demand: bool,
@@ -82,16 +82,16 @@ impl AutomationPolicyDraft {
     /// Whether the two differ only in their names.
     fn same_but_for_names(&self, other: &Self) -> bool {
         self.same_issuers(other)
-            && self.managers == other.managers
+            && self.getters == other.getters
             && self.key_type == other.key_type
             && self.on_demand == other.on_demand
             && self.reuse_private_keys == other.reuse_private_keys
             && self.renewal_window_ratio == other.renewal_window_ratio
     }
 
-    /// Whether the policy has no settings except for names and these managers.
-    fn has_only_managers(&self, managers: &[Value]) -> bool {
-        self.managers == managers
+    /// Whether the policy has no settings except for names and these getters.
+    fn has_only_getters(&self, getters: &[Value]) -> bool {
+        self.getters == getters
             && self.issuers.is_empty()
             && self.written.is_empty()
             && self.renewal_window_ratio.is_none()
@@ -103,7 +103,7 @@ impl AutomationPolicyDraft {
         let mut json = Map::new();
         json.list("subjects", self.subjects.iter().map(|name| name.as_str().into()).collect());
         json.list("issuers", self.written.clone());
-        json.list("get_certificate", self.managers.clone());
+        json.list("get_certificate", self.getters.clone());
         if let Some(ratio) = &self.renewal_window_ratio {
             json.insert("renewal_window_ratio".into(), ratio.clone());
         }
@@ -127,7 +127,7 @@ pub(super) fn consolidate(policies: &mut [AutomationPolicyDraft], mut order: Vec
         let (a, b) = (&policies[a], &policies[b]);
         a.within(b) || (!b.within(a) && a.subjects.len() > b.subjects.len())
     });
-    if order.iter().all(|&index| policies[index].has_only_managers(&[])) {
+    if order.iter().all(|&index| policies[index].has_only_getters(&[])) {
         return Vec::new();
     }
     drop_silent(policies, &mut order);
@@ -178,11 +178,11 @@ fn drop_silent(policies: &[AutomationPolicyDraft], order: &mut Vec<usize>) {
     while index < order.len() {
         let useless = |shadowed: usize| {
             let later = &policies[order[shadowed]];
-            // A wildcard's managers also supply the names that it covers.
-            later.has_only_managers(&later.managers)
+            // A wildcard's getters also supply the names that it covers.
+            later.has_only_getters(&later.getters)
         };
         let last = index + 1 == order.len();
-        if policies[order[index]].has_only_managers(&[])
+        if policies[order[index]].has_only_getters(&[])
             && (last || shadowed(index, policies, order).is_some_and(useless))
         {
             order.remove(index);

@@ -161,7 +161,7 @@ fn subdirective(tls: &mut Tls, shortcuts: &mut Shortcuts, line: &mut Dispenser<'
             return Ok(());
         }
         "get_certificate" => {
-            tls.managers.push(manager(line)?);
+            tls.getters.push(getter(line)?);
             return Ok(());
         }
         "dns" => {
@@ -208,17 +208,17 @@ fn known(
 }
 
 /// Parses `get_certificate tailscale` and `get_certificate http <url>`.
-fn manager(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+fn getter(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     match &*d.require()?.text {
         "tailscale" => {
             d.end()?;
             Ok(json!({ "via": "tailscale" }))
         }
         "http" => {
-            let mut manager = Map::from_iter([("via".to_owned(), Value::from("http"))]);
-            manager.text("url", &d.only()?.text);
+            let mut getter = Map::from_iter([("via".to_owned(), Value::from("http"))]);
+            getter.text("url", &d.only()?.text);
             d.no_block("block not allowed here")?;
-            Ok(manager.into())
+            Ok(getter.into())
         }
         _ => {
             let rule = "getting module named 'tls.get_certificate.{}': module not registered";
