@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::client::{self, AdminEndpoint};
 use super::output;
-use super::source::ConfigFlags;
 
 /// Flags that select an authority of a running server.
 #[derive(Args)]
@@ -67,13 +66,7 @@ impl Untrust {
 impl AuthorityFlags {
     /// Fetches the root from the admin API.
     fn root(self) -> anyhow::Result<TrustedRoot> {
-        let config = match (&self.address, self.config) {
-            (None, Some(config)) => {
-                let flags = ConfigFlags { config: Some(config), adapter: self.adapter, envfile: Vec::new() };
-                flags.read()?.adapt()?.json
-            }
-            _ => Value::Null,
-        };
+        let config = client::configured(self.address.as_deref(), self.config, self.adapter)?;
         let address = client::address(self.address.as_deref(), &config)?;
         let answer = AdminEndpoint::of(&address).ask(&format!("GET /pki/ca/{}", self.ca), &[], b"")?;
         answer.good().map_err(|words| anyhow!("the server on {address} has no authority '{}': {words}", self.ca))?;
