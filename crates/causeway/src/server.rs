@@ -153,12 +153,12 @@ impl Server {
         let fixed = settings;
         let (control, commands) = Control::channel();
         let Compiled { ids, loaded, remote, logs, certificates } = fixed.compile(config.clone()).await?;
-        let identity = fixed.identity(&loaded, None).await?;
+        let mut identity = fixed.identity(&loaded, None).await?;
         let wanted = fixed.admin_listeners(&loaded, remote, identity.as_ref());
         wanted.refuse_conflicts(loaded.listeners.iter().map(|listener| listener.socket.clone()))?;
         // The API opens before the engine starts: if a later step fails, dropping it closes its sockets again.
         let admins = Admins::open(wanted, &fixed.admin_state(&control), handed.admin)?;
-        let custody = fixed.custody(&loaded, certificates, None).await?;
+        let mut custody = fixed.custody(&loaded, certificates, None).await?;
         let (puller, pulled) = fixed.pull(&loaded, &By::Owner, identity.as_ref()).await?;
         let secure = secure(&loaded);
         let spec = EngineSpec {
@@ -171,6 +171,8 @@ impl Server {
         let engine = Engine::start_with(spec, handed.sites);
         let engine = engine.map_err(LoadError::Sites)?;
         custody.serve();
+        custody.take_effect();
+        identity.iter_mut().for_each(Custody::take_effect);
         let metrics = fixed.registry.metrics();
         control.observe(engine.observer());
         measures::install(metrics, engine.observer());
@@ -466,7 +468,7 @@ impl Server {
     }
 
     /// Serves the configuration in `tree`. Does nothing when it is unchanged and `force` allows that. Every step that
-    /// can fail comes before the first change that cannot be withdrawn: certificates that were obtained stay in storage.
+    /// can fail comes before the first change that cannot be withdrawn.
     async fn replace(&mut self, tree: Value, force: Force, by: &By) -> Result<(), LoadError> {
         let config = tree.get("config").cloned().unwrap_or_default();
         if force == Force::IfChanged && Some(&config) == self.tree.get("config") {
@@ -494,6 +496,8 @@ impl Server {
         self.custody = custody;
         self.identity = identity;
         self.custody.serve();
+        self.custody.take_effect();
+        self.identity.iter_mut().for_each(Custody::take_effect);
         measures::install_certificates(self.fixed.registry.metrics(), self.custody.store());
         self.fixed.registry.metrics().loaded(true);
         self.places.send_replace(places(&self.engine, &secure));

@@ -101,7 +101,11 @@ impl UpgradeCommand {
 }
 
 /// Returns the configuration that sets the admin API's address; null if a flag does, or there is none.
-pub(super) fn configured(address: Option<&str>, config: Option<PathBuf>, adapter: Option<String>) -> anyhow::Result<Value> {
+pub(super) fn configured(
+    address: Option<&str>,
+    config: Option<PathBuf>,
+    adapter: Option<String>,
+) -> anyhow::Result<Value> {
     match (address, config) {
         (None, Some(config)) => {
             let flags = ConfigFlags { config: Some(config), adapter, envfile: Vec::new() };

@@ -122,6 +122,9 @@ pub(super) struct Custody {
     _staples: Staples,
     /// Obtain the certificates of public authorities.
     renewals: Renewals,
+    /// The orders that [`take_effect`](Self::take_effect) starts, and the endpoint that permits those of names on demand.
+    orders: Vec<Order>,
+    permission: Option<Permission>,
     on_demand: Option<OnDemand>,
     tickets: Arc<Tickets>,
     /// Answer the challenges of other servers, each those in one storage.
@@ -129,8 +132,8 @@ pub(super) struct Custody {
 }
 
 impl Custody {
-    /// Obtains the certificates of a configuration on a blocking thread. Certificates in `before` that are still needed
-    /// are reused.
+    /// Loads the certificates of a configuration, and signs those of local authorities, on a blocking thread. Certificates in `before` that
+    /// are still needed are reused.
     pub(super) async fn open(
         wanted: &Certificates,
         loaded: Vec<Certificate>,
@@ -185,9 +188,6 @@ impl Custody {
             SharedChallenges::new(storage, issuers::authorities_of(&orders, on_demand.cloned(), &storages, storage))
         });
         let challenges = challenges.collect();
-        for order in orders {
-            renewals.start(order, permission.clone());
-        }
         let mut cleaning = Vec::new();
         if let Some(interval) = clean_every(wanted) {
             let clean = |storage: &SharedStorage| tokio::spawn(clean(storage.clone(), interval)).abort_handle();
@@ -195,14 +195,16 @@ impl Custody {
         }
         let on_demand = on_demand.cloned();
         let names_max = wanted.cache_capacity.unwrap_or(NAMES_MAX);
-        let on_demand =
-            on_demand.map(|names| OnDemand::new(names, getters, permission, &keeper, &storages, &renewals, names_max));
+        let on_demand = on_demand
+            .map(|names| OnDemand::new(names, getters, permission.clone(), &keeper, &storages, &renewals, names_max));
         Ok(Self {
             keeper,
             renewal,
             cleaning,
             _staples: staples,
             renewals,
+            orders,
+            permission,
             on_demand,
             tickets: Arc::new(tickets),
             _challenges: challenges,
@@ -218,6 +220,13 @@ impl Custody {
     /// Returns the certificates of the configuration.
     pub(super) fn store(&self) -> &Arc<Store> {
         self.keeper.store()
+    }
+
+    /// Starts to obtain the certificates of public authorities: a load that is refused must not have placed orders.
+    pub(super) fn take_effect(&mut self) {
+        for order in self.orders.drain(..) {
+            self.renewals.start(order, self.permission.clone());
+        }
     }
 
     /// Lets the handlers `acme_server` sign with these authorities from now on.
