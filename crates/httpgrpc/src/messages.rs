@@ -157,7 +157,8 @@ impl Messages {
     fn inflate(&mut self, left: u32, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Option<Piece>, DecodeError> {
         let inflate = self.inflate.as_mut().expect("made with the message's prefix");
         let len = input.len().min(left as usize);
-        if len == 0 && !self.is_full {
+        // A full block may have been filled by the message's last byte.
+        if len == 0 && (!self.is_full || left == 0 && inflate.is_whole()) {
             // The decompressor has no output left. Either more input must arrive, or the message has ended.
             if left > 0 {
                 return Ok(None);

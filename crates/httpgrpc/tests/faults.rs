@@ -259,6 +259,23 @@ fn gzip_members() {
     }
 }
 
+// The last byte of a message may be the last one of a block. Then no output is left, but that shows only in the next step.
+#[test]
+fn a_message_may_fill_its_last_block() {
+    const BLOCK: usize = 32 * 1024;
+    let overhead = TARGET.len() + field(4, &[0; BLOCK]).len() - BLOCK;
+    for length in [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 3 * BLOCK] {
+        let content: Vec<u8> = (0..length - overhead).map(|at| (at * at >> 3) as u8).collect();
+        for content in [content, vec![0; length - overhead]] {
+            let message = [TARGET, &field(4, &content)].concat();
+            assert_eq!(message.len(), length);
+            let decoder = decode(&compressed(&gzip(&message)), Encoding::Gzip);
+            let decoder = decoder.unwrap_or_else(|fault| panic!("{length}: {fault}"));
+            assert_eq!(decoder.message().body.bytes(), content.len() as u64, "{length}");
+        }
+    }
+}
+
 #[test]
 fn a_decompression_bomb_is_bounded_and_yields() {
     let lender = Lender::default();
