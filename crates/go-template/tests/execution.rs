@@ -141,6 +141,21 @@ fn a_dictionary_cannot_contain_itself() {
     }
 }
 
+// Go, package fmt: a precision is at most 1 000 000.
+#[test]
+fn long_precisions() {
+    for (template, want) in [
+        ("{{printf \"%.70000f\" 1.5 | len}}", "70002"),
+        ("{{printf \"%.*f\" 1000000 1.5 | len}}", "1000002"),
+        ("{{printf \"%.70000e\" 1.5 | len}}", "70006"),
+        ("{{printf \"%.70000g\" 1.5}}", "1.5"),
+        ("{{printf \"%.1200f\" 5e-324 | len}}", "1202"),
+    ] {
+        let (kind, text) = execute(template.as_bytes(), ExecutionLimits::default());
+        assert_eq!((kind, String::from_utf8_lossy(&text)), ("output", want.into()), "{template}");
+    }
+}
+
 // Each bound ends an execution that would not end, or not soon, with an error of its own.
 #[test]
 fn bounds() {

@@ -1,5 +1,8 @@
 //! Go's forms of floating-point numbers.
 
+/// Digits after the point beyond which all are zero: the smallest number is 2^-1074. Rust's formatting takes no precision above 65 535.
+const DIGITS_MAX: usize = 1100;
+
 /// Returns the number in the form of a verb (`e`, `f`, `g` or upper case), with the shortest digits that identify it if
 /// there is no precision. A negative number has a sign.
 pub(crate) fn float(value: f64, verb: char, precision: Option<usize>) -> String {
@@ -11,7 +14,7 @@ pub(crate) fn float(value: f64, verb: char, precision: Option<usize>) -> String 
     }
     let text = match verb.to_ascii_lowercase() {
         'f' => match precision {
-            Some(precision) => format!("{value:.precision$}"),
+            Some(precision) => format!("{value:.*}{}", precision.min(DIGITS_MAX), zeros_after(precision)),
             None => format!("{value}"),
         },
         'e' => exponential(value, precision),
@@ -20,23 +23,29 @@ pub(crate) fn float(value: f64, verb: char, precision: Option<usize>) -> String 
     if verb.is_ascii_uppercase() { text.to_ascii_uppercase() } else { text }
 }
 
+/// Returns the zeros of a precision above [`DIGITS_MAX`].
+fn zeros_after(precision: usize) -> String {
+    "0".repeat(precision.saturating_sub(DIGITS_MAX))
+}
+
 /// Rust's exponent has no sign and one digit at least, Go's a sign and two.
 fn exponential(value: f64, precision: Option<usize>) -> String {
     let text = match precision {
-        Some(precision) => format!("{value:.precision$e}"),
+        Some(precision) => format!("{value:.*e}", precision.min(DIGITS_MAX)),
         None => format!("{value:e}"),
     };
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+    let zeros = zeros_after(precision.unwrap_or(0));
+    format!("{digits}{zeros}e{sign}{:02}", exponent.unsigned_abs())
 }
 
 /// `%g`: the exponential form for small and large exponents.
 fn general(value: f64, precision: Option<usize>) -> String {
     let precision = precision.map(|precision| precision.max(1));
     let text = match precision {
-        Some(precision) => format!("{value:.*e}", precision - 1),
+        Some(precision) => format!("{value:.*e}", (precision - 1).min(DIGITS_MAX)),
         None => format!("{value:e}"),
     };
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
