@@ -171,7 +171,7 @@ impl Exporter<'_> {
         if !now && Instant::now() < self.report_at {
             return;
         }
-        let place = &self.settings.endpoint;
+        let endpoint = &self.settings.endpoint;
         let dropped = self.shared.queue.take_dropped();
         let Faults { failed, reason, rejected, message } = std::mem::take(&mut self.faults);
         if dropped == 0 && failed == 0 && rejected == 0 && message.is_none() {
@@ -179,14 +179,14 @@ impl Exporter<'_> {
         }
         self.report_at = Instant::now() + REPORT_EVERY;
         if dropped > 0 {
-            tracing::warn!("traces to {place}: dropped {dropped} spans, because the queue was full");
+            tracing::warn!("traces to {endpoint}: dropped {dropped} spans, because the queue was full");
         }
         if failed > 0 {
-            tracing::error!("traces to {place}: lost {failed} spans: {reason}");
+            tracing::error!("traces to {endpoint}: lost {failed} spans: {reason}");
         }
         match message {
-            Some(message) => tracing::warn!("traces to {place}: the collector rejected {rejected} spans: {message}"),
-            None if rejected > 0 => tracing::warn!("traces to {place}: the collector rejected {rejected} spans"),
+            Some(message) => tracing::warn!("traces to {endpoint}: the collector rejected {rejected} spans: {message}"),
+            None if rejected > 0 => tracing::warn!("traces to {endpoint}: the collector rejected {rejected} spans"),
             None => {}
         }
     }
