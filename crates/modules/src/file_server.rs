@@ -89,7 +89,7 @@ struct FileServerPlan {
     tag_extensions: Vec<String>,
     files: StateId<RefCell<Fresh<FileEntry>>>,
     /// Lookups in progress for paths that are not cached.
-    looks: StateId<SingleFlight<LookupOutcome>>,
+    lookups: StateId<SingleFlight<LookupOutcome>>,
 }
 
 struct FileServer(Arc<FileServerPlan>);
@@ -121,7 +121,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         made: MadeCodings::build(&written.precompress, build)?,
         tag_extensions: written.etag_file_extensions,
         files: build.kept_state(key.clone(), |_| RefCell::new(Fresh::new(REMEMBERED))),
-        looks: build.kept_state(key, |_| SingleFlight::new()),
+        lookups: build.kept_state(key, |_| SingleFlight::new()),
     }))))
 }
 
@@ -140,29 +140,29 @@ pub(crate) fn root(written: Option<&str>, build: &mut Build<'_>) -> Template {
 
 impl Handler for FileServer {
     fn enter(&self, cx: &mut Context) -> Step {
-        let site = &self.0;
+        let plan = &self.0;
         cx.with_scratch(|cx, key| {
-            let path_len = match locate::key(site, cx, key) {
+            let path_len = match locate::key(plan, cx, key) {
                 Ok(len) => len,
                 Err(fault) => return Step::Fail(fault),
             };
             let now = cx.worker().now();
-            let known = cx.generation().state(site.files).borrow_mut().find(key, now);
+            let known = cx.generation().state(plan.files).borrow_mut().find(key, now);
             match known {
                 // Only an entry with an open descriptor can have changed; entries in memory stay valid for their
                 // second.
                 CachedValue::Fresh(entry) if entry.has_changed() => {
-                    revalidate(site, cx, FilePath::new(key, path_len), entry, None)
+                    revalidate(plan, cx, FilePath::new(key, path_len), entry, None)
                 }
-                CachedValue::Fresh(entry) => answer::give(site, cx, &entry),
-                CachedValue::Stale(entry, looking) => {
-                    revalidate(site, cx, FilePath::new(key, path_len), entry, Some(looking))
+                CachedValue::Fresh(entry) => answer::give(plan, cx, &entry),
+                CachedValue::Stale(entry, revalidation) => {
+                    revalidate(plan, cx, FilePath::new(key, path_len), entry, Some(revalidation))
                 }
                 CachedValue::Nothing => {
-                    let place = FilePath::new(key, path_len);
-                    match browse::remembered(site, cx, &place) {
+                    let file_path = FilePath::new(key, path_len);
+                    match browse::remembered(plan, cx, &file_path) {
                         Some(step) => step,
-                        None => look_up(site, cx, place),
+                        None => look_up(plan, cx, file_path),
                     }
                 }
             }
@@ -181,70 +181,71 @@ enum LookupOutcome {
 }
 
 /// Looks up a path that is not cached, on the file thread pool. Concurrent requests for it share one lookup.
-fn look_up(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath) -> Step {
-    let (ours, theirs, there) = (Arc::clone(site), Arc::clone(site), place.clone());
+fn look_up(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath) -> Step {
+    let (ours, theirs, there) = (Arc::clone(plan), Arc::clone(plan), file_path.clone());
     let job = move || (disk::read_file(&ours, &there, None), there);
     let (generation, began) = (Rc::clone(cx.generation()), cx.worker().now());
-    let outcome = SingleFlight::join(cx, site.looks, place.key(), job, move |done| match done {
+    let outcome = SingleFlight::join(cx, plan.lookups, file_path.key(), job, move |done| match done {
         Some((look, there)) => store_lookup(&theirs, &generation, &there, look, None, began),
         None => LookupOutcome::Failed(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
     });
     let Ok(outcome) = outcome else { return Step::Fail(Fault::busy()) };
-    let site = Arc::clone(site);
+    let plan = Arc::clone(plan);
     cx.wait(outcome, move |cx, outcome| match outcome {
         // This request may have joined a lookup that read the file before the latest change.
-        Ok(LookupOutcome::File(entry)) if entry.has_changed() => revalidate(&site, cx, place, entry, None),
-        Ok(outcome) => act(&site, cx, place, outcome),
+        Ok(LookupOutcome::File(entry)) if entry.has_changed() => revalidate(&plan, cx, file_path, entry, None),
+        Ok(outcome) => act(&plan, cx, file_path, outcome),
         Err(_) => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
     })
 }
 
-/// Revalidates a cached file, either because it has expired (other requests get the old value until `looking` is
+/// Revalidates a cached file, either because it has expired (other requests get the old value until `revalidation` is
 /// dropped) or because it has changed.
 fn revalidate(
-    site: &Arc<FileServerPlan>,
+    plan: &Arc<FileServerPlan>,
     cx: &mut Context,
-    place: FilePath,
+    file_path: FilePath,
     entry: Rc<FileEntry>,
-    looking: Option<RevalidationGuard>,
+    revalidation: Option<RevalidationGuard>,
 ) -> Step {
     let began = cx.worker().now();
-    let (ours, seen) = (Arc::clone(site), Arc::clone(&entry.seen));
-    let job =
-        offload(&**cx.worker(), Work::of(WorkKind::File), move || (disk::read_file(&ours, &place, Some(&seen)), place));
+    let (ours, seen) = (Arc::clone(plan), Arc::clone(&entry.seen));
+    let job = offload(&**cx.worker(), Work::of(WorkKind::File), move || {
+        (disk::read_file(&ours, &file_path, Some(&seen)), file_path)
+    });
     let Ok(job) = job else {
         // With a full queue an expired value is better than a 503, as long as the open file is unchanged.
-        let is_whole = looking.is_some() && !entry.has_changed();
-        return if is_whole { answer::give(site, cx, &entry) } else { Step::Fail(Fault::busy()) };
+        let is_whole = revalidation.is_some() && !entry.has_changed();
+        return if is_whole { answer::give(plan, cx, &entry) } else { Step::Fail(Fault::busy()) };
     };
-    let site = Arc::clone(site);
+    let plan = Arc::clone(plan);
     cx.wait(job, move |cx, done| {
-        let Some((look, place)) = done else { return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)) };
-        let outcome = store_lookup(&site, cx.generation(), &place, look, Some(entry), began);
+        let Some((look, file_path)) = done else { return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)) };
+        let outcome = store_lookup(&plan, cx.generation(), &file_path, look, Some(entry), began);
         // The cache is up to date: from here on other requests need not be served the old value.
-        drop(looking);
-        act(&site, cx, place, outcome)
+        drop(revalidation);
+        act(&plan, cx, file_path, outcome)
     })
 }
 
 /// Stores the result of a lookup that started at `began`.
 fn store_lookup(
-    site: &FileServerPlan,
+    plan: &FileServerPlan,
     generation: &Generation,
-    place: &FilePath,
+    file_path: &FilePath,
     look: DiskLookup,
     known: Option<Rc<FileEntry>>,
     began: Instant,
 ) -> LookupOutcome {
-    let mut files = generation.state(site.files).borrow_mut();
+    let mut files = generation.state(plan.files).borrow_mut();
     let outcome = match (look, known) {
         (DiskLookup::Same, Some(entry)) => {
-            files.touch(place.key(), began);
+            files.touch(file_path.key(), began);
             return LookupOutcome::File(entry);
         }
         (DiskLookup::File(file), _) => {
-            let entry = Rc::new(FileEntry::new(file, &site.made));
-            files.put(place.key(), Rc::clone(&entry), began);
+            let entry = Rc::new(FileEntry::new(file, &plan.made));
+            files.put(file_path.key(), Rc::clone(&entry), began);
             return LookupOutcome::File(entry);
         }
         (DiskLookup::Folder, _) => LookupOutcome::Folder,
@@ -252,21 +253,21 @@ fn store_lookup(
         (DiskLookup::Missing | DiskLookup::Same, _) => LookupOutcome::Missing,
     };
     // Absence and failures are not cached: a file that appears must be served at once.
-    files.remove(place.key());
+    files.remove(file_path.key());
     outcome
 }
 
-fn act(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath, outcome: LookupOutcome) -> Step {
+fn act(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, outcome: LookupOutcome) -> Step {
     match outcome {
-        LookupOutcome::File(entry) => answer::give(site, cx, &entry),
-        LookupOutcome::Folder => browse::folder(site, cx, place),
-        LookupOutcome::Missing => missing(site),
+        LookupOutcome::File(entry) => answer::give(plan, cx, &entry),
+        LookupOutcome::Folder => browse::folder(plan, cx, file_path),
+        LookupOutcome::Missing => missing(plan),
         LookupOutcome::Failed(fault) => failed(cx, fault),
     }
 }
 
-fn missing(site: &FileServerPlan) -> Step {
-    if site.pass_thru { Step::Next } else { Step::Fail(Fault::status(StatusCode::NOT_FOUND)) }
+fn missing(plan: &FileServerPlan) -> Step {
+    if plan.pass_thru { Step::Next } else { Step::Fail(Fault::status(StatusCode::NOT_FOUND)) }
 }
 
 /// As in Caddy, a 503 (for example: out of file descriptors) makes the client retry after 2 to 4 seconds, at random

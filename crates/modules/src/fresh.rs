@@ -16,7 +16,7 @@ use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
 /// How long a value is served without revalidation.
-const BELIEVED: Duration = Duration::from_secs(1);
+const FRESH_FOR: Duration = Duration::from_secs(1);
 /// Estimated overhead of a slot in bytes, in addition to its value and its key.
 const SLOT_BYTES: usize = 256;
 
@@ -50,8 +50,8 @@ struct CacheSlot<T> {
     key: Rc<[u8]>,
     value: Rc<T>,
     cost: Cost,
-    looked: Instant,
-    looking: Weak<()>,
+    checked_at: Instant,
+    revalidation: Weak<()>,
     used: bool,
 }
 
@@ -90,7 +90,7 @@ struct SlotIndex {
 /// The cached values of one type on one worker.
 pub(crate) struct Fresh<T> {
     most: Cost,
-    places: HashMap<Rc<[u8]>, SlotIndex>,
+    indexes: HashMap<Rc<[u8]>, SlotIndex>,
     /// First the values without open files, then those with open files.
     rounds: [Round<T>; 2],
 }
@@ -98,28 +98,28 @@ pub(crate) struct Fresh<T> {
 impl<T: Costly> Fresh<T> {
     /// Creates an empty cache. `most` bounds the total cost of all values, keys included.
     pub(crate) fn new(most: Cost) -> Self {
-        Self { most, places: HashMap::new(), rounds: [Round::new(), Round::new()] }
+        Self { most, indexes: HashMap::new(), rounds: [Round::new(), Round::new()] }
     }
 
     /// Looks up a key and marks its slot as used. O(1); allocates only if the value is stale.
     pub(crate) fn find(&mut self, key: &[u8], now: Instant) -> CachedValue<T> {
-        let Some(&place) = self.places.get(key) else { return CachedValue::Nothing };
-        let slot = &mut self.rounds[place.round].slots[place.at];
+        let Some(&index) = self.indexes.get(key) else { return CachedValue::Nothing };
+        let slot = &mut self.rounds[index.round].slots[index.at];
         slot.used = true;
         let value = Rc::clone(&slot.value);
         // The weak count is above zero exactly while another reader holds the `RevalidationGuard` guard.
-        if now.saturating_duration_since(slot.looked) < BELIEVED || slot.looking.strong_count() > 0 {
+        if now.saturating_duration_since(slot.checked_at) < FRESH_FOR || slot.revalidation.strong_count() > 0 {
             return CachedValue::Fresh(value);
         }
-        let looking = Rc::new(());
-        slot.looking = Rc::downgrade(&looking);
-        CachedValue::Stale(value, RevalidationGuard(looking))
+        let revalidation = Rc::new(());
+        slot.revalidation = Rc::downgrade(&revalidation);
+        CachedValue::Stale(value, RevalidationGuard(revalidation))
     }
 
     /// Confirms a value after a lookup that started at `began` and found it unchanged.
     pub(crate) fn touch(&mut self, key: &[u8], began: Instant) {
-        if let Some(place) = self.places.get(key) {
-            self.rounds[place.round].slots[place.at].looked = began;
+        if let Some(index) = self.indexes.get(key) {
+            self.rounds[index.round].slots[index.at].checked_at = began;
         }
     }
 
@@ -147,14 +147,14 @@ impl<T: Costly> Fresh<T> {
         let round = &mut self.rounds[number];
         round.cost.bytes += cost.bytes;
         round.cost.open += cost.open;
-        self.places.insert(Rc::clone(&key), SlotIndex { round: number, at: round.slots.len() });
+        self.indexes.insert(Rc::clone(&key), SlotIndex { round: number, at: round.slots.len() });
         // Starts unused, so that values requested once are evicted before values requested again.
-        round.slots.push(CacheSlot { key, value, cost, looked: began, looking: Weak::new(), used: false });
+        round.slots.push(CacheSlot { key, value, cost, checked_at: began, revalidation: Weak::new(), used: false });
     }
 
     pub(crate) fn remove(&mut self, key: &[u8]) {
-        if let Some(&place) = self.places.get(key) {
-            self.take_out(place);
+        if let Some(&index) = self.indexes.get(key) {
+            self.take_out(index);
         }
     }
 
@@ -167,15 +167,15 @@ impl<T: Costly> Fresh<T> {
         self.take_out(SlotIndex { round, at });
     }
 
-    fn take_out(&mut self, place: SlotIndex) {
-        let round = &mut self.rounds[place.round];
-        let slot = round.slots.swap_remove(place.at);
+    fn take_out(&mut self, index: SlotIndex) {
+        let round = &mut self.rounds[index.round];
+        let slot = round.slots.swap_remove(index.at);
         round.cost.bytes -= slot.cost.bytes;
         round.cost.open -= slot.cost.open;
-        self.places.remove(&slot.key);
+        self.indexes.remove(&slot.key);
         // `swap_remove` moved the last slot into the gap: its index entry must follow.
-        if let Some(moved) = round.slots.get(place.at) {
-            self.places.insert(Rc::clone(&moved.key), place);
+        if let Some(moved) = round.slots.get(index.at) {
+            self.indexes.insert(Rc::clone(&moved.key), index);
         }
     }
 }
@@ -213,9 +213,9 @@ mod tests {
         }
         assert_eq!((fresh.bytes(), fresh.rounds[1].cost.open, fresh.rounds[0].cost.open), (bytes, open, 0));
         assert!(bytes <= fresh.most.bytes && open <= fresh.most.open);
-        assert_eq!(fresh.places.len(), fresh.rounds.iter().map(|round| round.slots.len()).sum::<usize>());
-        for (key, place) in &fresh.places {
-            assert_eq!(fresh.rounds[place.round].slots[place.at].key, *key);
+        assert_eq!(fresh.indexes.len(), fresh.rounds.iter().map(|round| round.slots.len()).sum::<usize>());
+        for (key, index) in &fresh.indexes {
+            assert_eq!(fresh.rounds[index.round].slots[index.at].key, *key);
         }
     }
 
@@ -234,11 +234,11 @@ mod tests {
             fresh.remove(format!("/{round}").as_bytes());
         }
         check(&fresh);
-        assert_eq!(fresh.places.len(), 2);
+        assert_eq!(fresh.indexes.len(), 2);
         // Larger than the whole cache.
         fresh.put(b"/kept", thing(1 << 20, 0), now);
         fresh.put(b"/kept-open", thing(1, 17), now);
-        assert_eq!((fresh.places.len(), fresh.bytes()), (0, 0));
+        assert_eq!((fresh.indexes.len(), fresh.bytes()), (0, 0));
     }
 
     #[test]
@@ -246,16 +246,16 @@ mod tests {
         let (mut fresh, now) = (fresh(), Instant::now());
         fresh.put(b"/a", thing(1, 0), now);
         assert!(matches!(fresh.find(b"/a", now + Duration::from_millis(999)), CachedValue::Fresh(_)));
-        let later = now + BELIEVED;
-        let CachedValue::Stale(_, looking) = fresh.find(b"/a", later) else { panic!("the value has expired") };
-        assert!(matches!(fresh.find(b"/a", later + 5 * BELIEVED), CachedValue::Fresh(_)));
+        let later = now + FRESH_FOR;
+        let CachedValue::Stale(_, revalidation) = fresh.find(b"/a", later) else { panic!("the value has expired") };
+        assert!(matches!(fresh.find(b"/a", later + 5 * FRESH_FOR), CachedValue::Fresh(_)));
         // The lookup was dropped: the next reader must revalidate at once.
-        drop(looking);
-        let CachedValue::Stale(_, looking) = fresh.find(b"/a", later) else { panic!("no lookup is in progress") };
+        drop(revalidation);
+        let CachedValue::Stale(_, revalidation) = fresh.find(b"/a", later) else { panic!("no lookup is in progress") };
         fresh.touch(b"/a", later);
-        drop(looking);
+        drop(revalidation);
         assert!(matches!(fresh.find(b"/a", later + Duration::from_millis(999)), CachedValue::Fresh(_)));
-        assert!(matches!(fresh.find(b"/a", later + BELIEVED), CachedValue::Stale(..)));
+        assert!(matches!(fresh.find(b"/a", later + FRESH_FOR), CachedValue::Stale(..)));
         fresh.remove(b"/a");
         assert!(matches!(fresh.find(b"/a", later), CachedValue::Nothing));
     }

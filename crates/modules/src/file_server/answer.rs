@@ -29,26 +29,26 @@ enum SentCoding {
 }
 
 /// The content for one request.
-struct ChosenVersion<'e> {
-    version: &'e FileVariant,
+struct ChosenVariant<'e> {
+    variant: &'e FileVariant,
     coding: SentCoding,
 }
 
 /// Chooses the content by the request's Accept-Encoding. A stored variant goes before one that the server makes. Does not allocate once the
 /// variants are made.
-fn choose<'e>(site: &FileServerPlan, cx: &Context, entry: &'e Rc<FileEntry>) -> ChosenVersion<'e> {
-    if let Some((coding, version)) = site.codings.choose(cx.head().fields(), entry) {
-        return ChosenVersion { version, coding: SentCoding::Stored(coding.field_value) };
+fn choose<'e>(plan: &FileServerPlan, cx: &Context, entry: &'e Rc<FileEntry>) -> ChosenVariant<'e> {
+    if let Some((coding, variant)) = plan.codings.choose(cx.head().fields(), entry) {
+        return ChosenVariant { variant, coding: SentCoding::Stored(coding.field_value) };
     }
-    match made::choose(&site.made, cx, entry) {
-        Some((coding, version)) => ChosenVersion { version, coding: SentCoding::Made(coding) },
-        None => ChosenVersion { version: &entry.main, coding: SentCoding::Identity },
+    match made::choose(&plan.made, cx, entry) {
+        Some((coding, variant)) => ChosenVariant { variant, coding: SentCoding::Made(coding) },
+        None => ChosenVariant { variant: &entry.main, coding: SentCoding::Identity },
     }
 }
 
 /// Responds with a file: whole, in part, or without content, depending on the request's conditions and range.
-pub(super) fn give(site: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry>) -> Step {
-    if site.canonical {
+pub(super) fn give(plan: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry>) -> Step {
+    if plan.canonical {
         if let Some(step) = canonical(cx, entry.seen.is_index) {
             return step;
         }
@@ -62,19 +62,19 @@ pub(super) fn give(site: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
     if let Err(fault) = check_method(cx) {
         return Step::Fail(fault);
     }
-    let chosen = choose(site, cx, entry);
-    let (version, coding) = (chosen.version, chosen.coding);
-    let is_conditional = site.status.is_none() && cx.fault().is_none();
+    let chosen = choose(plan, cx, entry);
+    let (variant, coding) = (chosen.variant, chosen.coding);
+    let is_conditional = plan.status.is_none() && cx.fault().is_none();
     let known = if is_conditional { made::known_tag(cx.head().fields(), entry) } else { None };
-    set_fields(cx, entry, known.or(version.etag.as_deref()));
+    set_fields(cx, entry, known.or(variant.etag.as_deref()));
     // An error route's page, or a page with a configured status, is not a representation to which a condition could
     // refer.
-    let status = match &site.status {
+    let status = match &plan.status {
         Some(status) => Some(status.of(cx)),
         None => cx.fault().map(|fault| Ok(fault.status)),
     };
     match status {
-        Some(Ok(status)) => return whole(cx, status, version, coding),
+        Some(Ok(status)) => return whole(cx, status, variant, coding),
         Some(Err(fault)) => return Step::Fail(fault),
         None => {}
     }
@@ -95,16 +95,16 @@ pub(super) fn give(site: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
     // RFC 9110 §14.2: Range is defined for GET only.
     let asked = match head.fields().get(names::RANGE) {
         Some(value) if head.method() == Method::Get && conditional::range_holds(head.fields(), etag, modified) => {
-            range::read(trim_ows(value), version.len)
+            range::read(trim_ows(value), variant.len)
         }
         _ => RequestedRanges::Whole,
     };
     match asked {
-        RequestedRanges::Whole => whole(cx, StatusCode::OK, version, coding),
-        RequestedRanges::Unsatisfiable => Step::Respond(partial::unsatisfiable(cx, version.len)),
+        RequestedRanges::Whole => whole(cx, StatusCode::OK, variant, coding),
+        RequestedRanges::Unsatisfiable => Step::Respond(partial::unsatisfiable(cx, variant.len)),
         RequestedRanges::Parts(ranges) => {
             set_coding(cx, coding);
-            Step::Respond(partial::response(cx, ranges, version.len, |range| part(version, range)))
+            Step::Respond(partial::response(cx, ranges, variant.len, |range| part(variant, range)))
         }
     }
 }
@@ -147,19 +147,19 @@ fn set_coding(cx: &mut Context, coding: SentCoding) {
     }
 }
 
-fn whole(cx: &mut Context, status: StatusCode, version: &FileVariant, coding: SentCoding) -> Step {
+fn whole(cx: &mut Context, status: StatusCode, variant: &FileVariant, coding: SentCoding) -> Step {
     set_coding(cx, coding);
     // The engine derives the length on the wire from the body; the field is for placeholders, the access log, and HEAD of an empty file.
-    cx.response_mut().fields_mut().insert_number(names::CONTENT_LENGTH, version.len);
-    let body = match &version.content {
+    cx.response_mut().fields_mut().insert_number(names::CONTENT_LENGTH, variant.len);
+    let body = match &variant.content {
         FileContent::Small(chunk) => Body::Chunk(chunk.clone()),
         FileContent::Large(slice) => Body::File(slice.clone()),
     };
     Step::Respond(Response { status, body })
 }
 
-fn part(version: &FileVariant, range: &Range) -> BodyPart {
-    match &version.content {
+fn part(variant: &FileVariant, range: &Range) -> BodyPart {
+    match &variant.content {
         // Small content is at most `SMALL_MAX` bytes, so the casts cannot truncate.
         FileContent::Small(chunk) => BodyPart::Chunk(chunk.slice(range.start as usize..range.end as usize)),
         FileContent::Large(slice) => {

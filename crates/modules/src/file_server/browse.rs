@@ -5,7 +5,7 @@
 //! - [`page`]: the listing as an HTML page
 //! - [`plain`]: the listing as JSON and as text
 //! - [`custom`]: the listing by a template of the operator
-//! - [`turns`]: a limit on concurrent listings
+//! - [`permits`]: a limit on concurrent listings
 //!
 //! A listing of many files takes much time and memory. So a worker caches it for a second, as [`crate::fresh`]
 //! describes, and all responses share its bytes, even across a revalidation that yields equal bytes. Few listings are
@@ -14,8 +14,8 @@
 mod custom;
 mod list;
 mod page;
+mod permits;
 mod plain;
-mod turns;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ use crate::fresh::{CachedValue, Cost, Costly, Fresh, RevalidationGuard};
 use crate::templates::{self, TemplatesPlan};
 use custom::ListingFacts;
 use list::{Listing, Order};
-use turns::{Turn, Turns};
+use permits::{ListingPermit, ListingPermits};
 
 /// Default limit on the entries of one listing, as in Caddy.
 const FILES_MAX: usize = 10_000;
@@ -63,7 +63,7 @@ pub(super) struct Browse {
     plain_times: Box<str>,
     template: Option<CustomPage>,
     made: StateId<RefCell<Fresh<Made>>>,
-    turns: StateId<Rc<Turns>>,
+    permits: StateId<Rc<ListingPermits>>,
 }
 
 /// The operator's template for pages.
@@ -98,7 +98,7 @@ impl Browse {
             template: (!written.template_file.is_empty())
                 .then(|| CustomPage { file: written.template_file.into(), plan: TemplatesPlan::of_page(build) }),
             made: build.kept_state(key.to_owned(), |_| RefCell::new(Fresh::new(REMEMBERED))),
-            turns: build.kept_state(key.to_owned(), |_| Turns::new()),
+            permits: build.kept_state(key.to_owned(), |_| ListingPermits::new()),
         })
     }
 }
@@ -173,9 +173,9 @@ impl ListingQuery {
     }
 
     /// The cache key: everything that a listing depends on.
-    fn key(&self, place: &FilePath) -> Vec<u8> {
+    fn key(&self, file_path: &FilePath) -> Vec<u8> {
         let Self { format, order, limit, offset, path, .. } = self;
-        let mut key = place.key().to_vec();
+        let mut key = file_path.key().to_vec();
         // A zero byte cannot occur in a path, so it separates the parts.
         key.extend_from_slice(&[0, *format as u8, order.sort as u8, u8::from(order.descending)]);
         key.extend_from_slice(&limit.unwrap_or(0).to_be_bytes());
@@ -208,9 +208,9 @@ const POLICY: FieldValue<'static> = FieldValue::from_static(
 );
 
 /// Responds with a listing that was made within the last second; `None` if there is none.
-pub(super) fn remembered(site: &FileServerPlan, cx: &mut Context, place: &FilePath) -> Option<Step> {
-    let browse = site.browse.as_ref()?;
-    let key = ListingQuery::of(cx, browse).key(place);
+pub(super) fn remembered(plan: &FileServerPlan, cx: &mut Context, file_path: &FilePath) -> Option<Step> {
+    let browse = plan.browse.as_ref()?;
+    let key = ListingQuery::of(cx, browse).key(file_path);
     let now = cx.worker().now();
     let known = cx.generation().state(browse.made).borrow_mut().find(&key, now);
     match known {
@@ -226,56 +226,56 @@ fn refusal(cx: &mut Context) -> Option<Step> {
 }
 
 /// Responds for a folder without an index: with its listing, or with 404.
-pub(super) fn folder(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath) -> Step {
-    let Some(browse) = &site.browse else { return missing(site) };
+pub(super) fn folder(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath) -> Step {
+    let Some(browse) = &plan.browse else { return missing(plan) };
     if let Some(step) = refusal(cx) {
         return step;
     }
     let generation = Rc::clone(cx.generation());
-    let site = Arc::clone(site);
-    match generation.state(browse.turns).take() {
-        Ok(turn) => make(&site, cx, place, turn),
-        Err(Some(waiting)) => cx.wait(waiting, move |cx, turn| match turn {
-            Ok(turn) => make(&site, cx, place, turn),
+    let plan = Arc::clone(plan);
+    match generation.state(browse.permits).take() {
+        Ok(permit) => make(&plan, cx, file_path, permit),
+        Err(Some(waiting)) => cx.wait(waiting, move |cx, permit| match permit {
+            Ok(permit) => make(&plan, cx, file_path, permit),
             Err(_) => Step::Fail(Fault::busy()),
         }),
         Err(None) => Step::Fail(Fault::busy()),
     }
 }
 
-/// Makes the listing, unless another request made it while this one waited for its turn.
-fn make(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath, turn: Turn) -> Step {
-    let Some(browse) = &site.browse else { return missing(site) };
+/// Makes the listing, unless another request made it while this one waited for its permit.
+fn make(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, permit: ListingPermit) -> Step {
+    let Some(browse) = &plan.browse else { return missing(plan) };
     let asked = ListingQuery::of(cx, browse);
     if asked.format == Format::Page && browse.template.is_some() {
-        return by_template(site, cx, place, asked, turn);
+        return by_template(plan, cx, file_path, asked, permit);
     }
-    let key = asked.key(&place);
+    let key = asked.key(&file_path);
     let began = cx.worker().now();
     let known = cx.generation().state(browse.made).borrow_mut().find(&key, began);
     let old: Option<(Rc<Made>, RevalidationGuard)> = match known {
         CachedValue::Fresh(made) => return give(cx, &made),
-        CachedValue::Stale(made, looking) => Some((made, looking)),
+        CachedValue::Stale(made, revalidation) => Some((made, revalidation)),
         CachedValue::Nothing => None,
     };
     let format = asked.format;
-    let ours = Arc::clone(site);
+    let ours = Arc::clone(plan);
     let job = offload(&**cx.worker(), Work::of(WorkKind::File), move || {
         let browse = ours.browse.as_ref()?;
-        let listing = Listing::read(place.path(), &place.names(&ours), browse, &asked);
+        let listing = Listing::read(file_path.path(), &file_path.names(&ours), browse, &asked);
         let made = listing.map(|listing| (render(&listing, &asked, browse), listing.modified));
-        Some(made.map_err(|error| not_opened(place.path(), &error)))
+        Some(made.map_err(|error| not_opened(file_path.path(), &error)))
     });
     let Ok(job) = job else { return Step::Fail(Fault::busy()) };
-    let site = Arc::clone(site);
+    let plan = Arc::clone(plan);
     cx.wait(job, move |cx, done| {
         // Let the next listing start before this response is prepared.
-        drop(turn);
-        let Some(browse) = &site.browse else { return missing(&site) };
+        drop(permit);
+        let Some(browse) = &plan.browse else { return missing(&plan) };
         let (bytes, modified) = match done.flatten() {
             Some(Ok(made)) => made,
             Some(Err(DiskLookup::Failed(fault))) => return failed(cx, fault),
-            Some(Err(_)) => return missing(&site),
+            Some(Err(_)) => return missing(&plan),
             None => return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
         };
         let generation = Rc::clone(cx.generation());
@@ -299,33 +299,39 @@ fn make(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath, turn: Tur
 }
 
 /// Executes the operator's template, each time anew: it may use the request.
-fn by_template(site: &Arc<FileServerPlan>, cx: &mut Context, place: FilePath, asked: ListingQuery, turn: Turn) -> Step {
-    let ours = Arc::clone(site);
+fn by_template(
+    plan: &Arc<FileServerPlan>,
+    cx: &mut Context,
+    file_path: FilePath,
+    asked: ListingQuery,
+    permit: ListingPermit,
+) -> Step {
+    let ours = Arc::clone(plan);
     let job = offload(&**cx.worker(), Work::of(WorkKind::File), move || {
         let browse = ours.browse.as_ref()?;
-        let listing = Listing::read(place.path(), &place.names(&ours), browse, &asked);
+        let listing = Listing::read(file_path.path(), &file_path.names(&ours), browse, &asked);
         let template = custom::read_template(&browse.template.as_ref()?.file);
         let read = listing.map(|listing| (ListingFacts::new(listing, asked), template));
-        Some(read.map_err(|error| not_opened(place.path(), &error)))
+        Some(read.map_err(|error| not_opened(file_path.path(), &error)))
     });
     let Ok(job) = job else { return Step::Fail(Fault::busy()) };
-    let site = Arc::clone(site);
+    let plan = Arc::clone(plan);
     cx.wait(job, move |cx, done| {
-        drop(turn);
-        let Some(custom) = site.browse.as_ref().and_then(|browse| browse.template.as_ref()) else {
-            return missing(&site);
+        drop(permit);
+        let Some(custom) = plan.browse.as_ref().and_then(|browse| browse.template.as_ref()) else {
+            return missing(&plan);
         };
         let (facts, template) = match done.flatten() {
             Some(Ok(read)) => read,
             Some(Err(DiskLookup::Failed(fault))) => return failed(cx, fault),
-            Some(Err(_)) => return missing(&site),
+            Some(Err(_)) => return missing(&plan),
             None => return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
         };
         if let Some(step) = validators(cx, facts.listing.modified) {
             return step;
         }
         cx.response_mut().set(names::CONTENT_TYPE, PAGE);
-        let root = cx.rendered(&site.root, |_, root| root.to_vec());
+        let root = cx.rendered(&plan.root, |_, root| root.to_vec());
         templates::page(cx, &custom.plan, root, template, facts)
     })
 }

@@ -40,7 +40,7 @@ pub(super) enum DiskLookup {
 /// A file that was read, and its compressed variants, each with the index of its coding.
 pub(super) struct File {
     pub(super) main: DiskVariant,
-    pub(super) sides: Vec<(usize, DiskVariant)>,
+    pub(super) sidecars: Vec<(usize, DiskVariant)>,
     pub(super) seen: FileStamps,
     pub(super) content_type: Option<Cow<'static, str>>,
     /// Last-Modified in seconds since 1970, and as a field value.
@@ -64,7 +64,7 @@ pub(super) struct FileStamps {
     pub(super) is_index: bool,
     main: FileStamp,
     /// One for each configured coding; `None` if that variant does not exist.
-    sides: Vec<Option<FileStamp>>,
+    sidecars: Vec<Option<FileStamp>>,
     /// Entity tags from separate files (`etag_file_extensions`), the main file's first.
     tags: Vec<Option<Box<[u8]>>>,
 }
@@ -76,7 +76,7 @@ impl FileStamps {
     }
 
     fn is_fresh(&self) -> bool {
-        std::iter::once(&self.main).chain(self.sides.iter().flatten()).any(|stamp| stamp.is_fresh)
+        std::iter::once(&self.main).chain(self.sidecars.iter().flatten()).any(|stamp| stamp.is_fresh)
     }
 }
 
@@ -143,14 +143,14 @@ fn push_base36(mut number: u128, out: &mut Vec<u8>) {
 
 /// Looks up and reads the file at a location by the rules of Caddy's file server: for a folder its first index that is
 /// not hidden; no hidden files; symbolic links are followed.
-pub(super) fn read_file(site: &FileServerPlan, place: &FilePath, known: Option<&FileStamps>) -> DiskLookup {
-    let (path, names) = (place.path(), place.names(site));
+pub(super) fn read_file(plan: &FileServerPlan, file_path: &FilePath, known: Option<&FileStamps>) -> DiskLookup {
+    let (path, names) = (file_path.path(), file_path.names(plan));
     let metadata = match fs::metadata(of_bytes(path)) {
         Ok(metadata) => metadata,
         Err(error) => return not_seen(path, &error),
     };
     if !metadata.is_dir() {
-        return if names.hides(path) { DiskLookup::Missing } else { file(site, &names, path, &metadata, false, known) };
+        return if names.hides(path) { DiskLookup::Missing } else { file(plan, &names, path, &metadata, false, known) };
     }
     for name in &names.index {
         let mut index = path.to_vec();
@@ -160,7 +160,7 @@ pub(super) fn read_file(site: &FileServerPlan, place: &FilePath, known: Option<&
             continue;
         }
         match fs::metadata(of_bytes(&index)) {
-            Ok(metadata) if !metadata.is_dir() => return file(site, &names, &index, &metadata, true, known),
+            Ok(metadata) if !metadata.is_dir() => return file(plan, &names, &index, &metadata, true, known),
             // Without the permission to look inside, it is unknown whether the folder has an index.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return not_seen(&index, &error),
             _ => {}
@@ -170,7 +170,7 @@ pub(super) fn read_file(site: &FileServerPlan, place: &FilePath, known: Option<&
 }
 
 fn file(
-    site: &FileServerPlan,
+    plan: &FileServerPlan,
     names: &Resolved,
     path: &[u8],
     metadata: &Metadata,
@@ -181,7 +181,7 @@ fn file(
     if !metadata.is_file() {
         return DiskLookup::Missing;
     }
-    let mut seen = match stat_files(site, names, path, metadata, is_index) {
+    let mut seen = match stat_files(plan, names, path, metadata, is_index) {
         Ok(seen) => seen,
         Err(look) => return look,
     };
@@ -198,14 +198,14 @@ fn file(
         tags.get(number).cloned().flatten().or_else(|| stamp.etag())
     };
     let main = DiskVariant { content: main, etag: tag(0, &seen.main, &mut seen.tags) };
-    let mut sides = Vec::new();
-    for (number, coding) in site.codings.iter().enumerate() {
-        let Some(stamp) = &mut seen.sides[number] else { continue };
+    let mut sidecars = Vec::new();
+    for (number, coding) in plan.codings.iter().enumerate() {
+        let Some(stamp) = &mut seen.sidecars[number] else { continue };
         // As in Caddy, a variant that cannot be opened is skipped, unless the server is out of file descriptors.
         match open(&beside(path, coding.suffix), stamp) {
             Ok(Some(content)) => {
                 let etag = tag(number + 1, stamp, &mut seen.tags);
-                sides.push((number, DiskVariant { content, etag }));
+                sidecars.push((number, DiskVariant { content, etag }));
             }
             Err(DiskLookup::Failed(fault)) if fault.status == StatusCode::SERVICE_UNAVAILABLE => {
                 return DiskLookup::Failed(fault);
@@ -214,37 +214,37 @@ fn file(
         }
     }
     let modified = seen.main.last_modified();
-    DiskLookup::File(Box::new(File { main, sides, seen, content_type: mime::of(path), modified }))
+    DiskLookup::File(Box::new(File { main, sidecars, seen, content_type: mime::of(path), modified }))
 }
 
 /// Reads the metadata of a file and of its variants, and the files with their entity tags.
 fn stat_files(
-    site: &FileServerPlan,
+    plan: &FileServerPlan,
     names: &Resolved,
     path: &[u8],
     metadata: &Metadata,
     is_index: bool,
 ) -> Result<FileStamps, DiskLookup> {
-    let mut sides = Vec::new();
+    let mut sidecars = Vec::new();
     let mut tags = Vec::new();
-    if !site.tag_extensions.is_empty() {
-        tags.push(tag_file(site, path)?);
+    if !plan.tag_extensions.is_empty() {
+        tags.push(tag_file(plan, path)?);
     }
-    for coding in site.codings.iter() {
-        let side = beside(path, coding.suffix);
-        let metadata = if names.hides(&side) { None } else { fs::metadata(of_bytes(&side)).ok() };
+    for coding in plan.codings.iter() {
+        let sidecar = beside(path, coding.suffix);
+        let metadata = if names.hides(&sidecar) { None } else { fs::metadata(of_bytes(&sidecar)).ok() };
         let stamp = metadata.filter(Metadata::is_file).map(|metadata| FileStamp::of(&metadata));
-        if !site.tag_extensions.is_empty() {
-            tags.push(if stamp.is_some() { tag_file(site, &side)? } else { None });
+        if !plan.tag_extensions.is_empty() {
+            tags.push(if stamp.is_some() { tag_file(plan, &sidecar)? } else { None });
         }
-        sides.push(stamp);
+        sidecars.push(stamp);
     }
-    Ok(FileStamps { is_index, main: FileStamp::of(metadata), sides, tags })
+    Ok(FileStamps { is_index, main: FileStamp::of(metadata), sidecars, tags })
 }
 
 /// Reads the entity tag from the first existing tag file. Line ends are removed; an empty file means no tag.
-fn tag_file(site: &FileServerPlan, path: &[u8]) -> Result<Option<Box<[u8]>>, DiskLookup> {
-    for extension in &site.tag_extensions {
+fn tag_file(plan: &FileServerPlan, path: &[u8]) -> Result<Option<Box<[u8]>>, DiskLookup> {
+    for extension in &plan.tag_extensions {
         let mut tag = Vec::new();
         let file =
             OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(of_bytes(&beside(path, extension)));

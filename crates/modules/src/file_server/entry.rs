@@ -17,7 +17,7 @@ const ENTRY_BYTES: usize = 256;
 pub(super) struct FileEntry {
     pub(super) main: FileVariant,
     /// Its compressed variants, each with the index of its coding.
-    pub(super) sides: Box<[(usize, FileVariant)]>,
+    pub(super) sidecars: Box<[(usize, FileVariant)]>,
     /// One variant for each coding that the server makes; none if the file is not eligible.
     pub(super) made: Box<[MadeVariant]>,
     /// The metadata at the last lookup, for revalidation.
@@ -44,15 +44,15 @@ impl FileEntry {
     /// Returns whether a file that would be sent from its descriptor has changed since it was opened. One system call
     /// for each variant that is not in memory. Content in memory always matches its length and validators.
     pub(super) fn has_changed(&self) -> bool {
-        self.versions().any(|version| match &version.content {
+        self.variants().any(|variant| match &variant.content {
             FileContent::Small(_) => false,
             FileContent::Large(slice) => slice.file.has_changed(),
         })
     }
 
     /// The file itself, then its compressed variants.
-    fn versions(&self) -> impl Iterator<Item = &FileVariant> {
-        std::iter::once(&self.main).chain(self.sides.iter().map(|(_, version)| version))
+    fn variants(&self) -> impl Iterator<Item = &FileVariant> {
+        std::iter::once(&self.main).chain(self.sidecars.iter().map(|(_, variant)| variant))
     }
 }
 
@@ -63,7 +63,7 @@ impl FileEntry {
         Self {
             made: made.of(&main, file.content_type.as_deref()),
             main,
-            sides: file.sides.into_iter().map(|(coding, version)| (coding, version.into())).collect(),
+            sidecars: file.sidecars.into_iter().map(|(coding, variant)| (coding, variant.into())).collect(),
             seen: Arc::new(file.seen),
             content_type: file.content_type,
             modified: file.modified,
@@ -72,8 +72,8 @@ impl FileEntry {
 }
 
 impl From<disk::DiskVariant> for FileVariant {
-    fn from(version: disk::DiskVariant) -> Self {
-        let (content, len) = match version.content {
+    fn from(variant: disk::DiskVariant) -> Self {
+        let (content, len) = match variant.content {
             disk::DiskContent::Small(bytes) => {
                 let len = bytes.len() as u64;
                 (FileContent::Small(Chunk::from(bytes)), len)
@@ -84,15 +84,15 @@ impl From<disk::DiskVariant> for FileVariant {
                 (FileContent::Large(FileSlice { file, at: 0, len }), len)
             }
         };
-        Self { content, len, etag: version.etag }
+        Self { content, len, etag: variant.etag }
     }
 }
 
 impl Costly for FileEntry {
     fn cost(&self) -> Cost {
         let mut cost = Cost { bytes: ENTRY_BYTES, open: 0 };
-        for version in self.versions() {
-            match &version.content {
+        for variant in self.variants() {
+            match &variant.content {
                 FileContent::Small(chunk) => cost.bytes += chunk.len(),
                 // Its bytes stay in the page cache; only the descriptor counts.
                 FileContent::Large(_) => cost.open += 1,

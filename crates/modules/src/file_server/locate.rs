@@ -31,8 +31,8 @@ impl FilePath {
     }
 
     /// The hidden patterns and index names for this request. Borrowed if no name contains a placeholder.
-    pub(super) fn names<'s>(&self, site: &'s FileServerPlan) -> Cow<'s, Resolved> {
-        site.names.resolve(&self.key[self.path_len..])
+    pub(super) fn names<'s>(&self, plan: &'s FileServerPlan) -> Cow<'s, Resolved> {
+        plan.names.resolve(&self.key[self.path_len..])
     }
 }
 
@@ -40,14 +40,14 @@ impl FilePath {
 ///
 /// # Errors
 /// 400 for a path with a zero byte, which no file name can contain.
-pub(super) fn key(site: &FileServerPlan, cx: &mut Context, out: &mut Vec<u8>) -> Result<usize, Fault> {
-    push_root(&site.root, cx, out);
+pub(super) fn key(plan: &FileServerPlan, cx: &mut Context, out: &mut Vec<u8>) -> Result<usize, Fault> {
+    push_root(&plan.root, cx, out);
     join(cx.path(), out);
     if out.contains(&0) {
         return Err(Fault::status(StatusCode::BAD_REQUEST));
     }
     let path_len = out.len();
-    for template in &site.names.live {
+    for template in &plan.names.templates {
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
         template.render(cx, out);
@@ -94,7 +94,7 @@ pub(super) struct Names {
     hide: Vec<ConfiguredName>,
     index: Vec<ConfiguredName>,
     /// The names with placeholders, which each request expands into its key.
-    live: Vec<Template>,
+    templates: Vec<Template>,
     /// Resolved at load if no name contains a placeholder.
     fixed: Option<Resolved>,
 }
@@ -102,41 +102,41 @@ pub(super) struct Names {
 #[derive(Debug)]
 enum ConfiguredName {
     Fixed(Vec<u8>),
-    /// Index in `live`.
-    Live(usize),
+    /// Index in `templates`.
+    Templated(usize),
 }
 
 impl Names {
     pub(super) fn build(hide: &[String], index: &[String], build: &mut Build<'_>) -> Self {
-        let mut live = Vec::new();
+        let mut templates = Vec::new();
         let mut name = |written: &String| {
             let template = build.template(written);
             match template.literal() {
                 Some(literal) => ConfiguredName::Fixed(literal.as_bytes().to_vec()),
                 None => {
-                    live.push(template);
-                    ConfiguredName::Live(live.len() - 1)
+                    templates.push(template);
+                    ConfiguredName::Templated(templates.len() - 1)
                 }
             }
         };
         let (hide, index) = (hide.iter().map(&mut name).collect(), index.iter().map(&mut name).collect());
-        let mut names = Self { hide, index, live, fixed: None };
-        if names.live.is_empty() {
+        let mut names = Self { hide, index, templates, fixed: None };
+        if names.templates.is_empty() {
             names.fixed = Some(names.with(&[]));
         }
         names
     }
 
-    /// Returns the names for a request; `live` is the part of its key after the path.
-    fn resolve(&self, mut live: &[u8]) -> Cow<'_, Resolved> {
+    /// Returns the names for a request; `templates` is the part of its key after the path.
+    fn resolve(&self, mut templates: &[u8]) -> Cow<'_, Resolved> {
         if let Some(fixed) = &self.fixed {
             return Cow::Borrowed(fixed);
         }
-        let mut values = Vec::with_capacity(self.live.len());
-        while let Some((len, rest)) = live.split_first_chunk() {
+        let mut values = Vec::with_capacity(self.templates.len());
+        while let Some((len, rest)) = templates.split_first_chunk() {
             let (value, rest) = rest.split_at(u32::from_be_bytes(*len) as usize);
             values.push(value);
-            live = rest;
+            templates = rest;
         }
         Cow::Owned(self.with(&values))
     }
@@ -144,7 +144,7 @@ impl Names {
     fn with(&self, values: &[&[u8]]) -> Resolved {
         let value = |name: &ConfiguredName| match name {
             ConfiguredName::Fixed(text) => text.clone(),
-            ConfiguredName::Live(number) => values[*number].to_vec(),
+            ConfiguredName::Templated(number) => values[*number].to_vec(),
         };
         // Caddy: a pattern with a slash is a path, relative to the server's working directory.
         let pattern = |name: &ConfiguredName| {

@@ -66,7 +66,7 @@ impl MadeCodings {
 pub(super) struct MadeVariant {
     phase: Cell<MadePhase>,
     /// Set once, when the phase becomes `Ready`.
-    version: OnceCell<FileVariant>,
+    variant: OnceCell<FileVariant>,
     etag: Option<Box<[u8]>>,
 }
 
@@ -111,7 +111,7 @@ pub(super) fn choose<'e>(
         }
         at = best(|phase| phase == MadePhase::Ready)?;
     }
-    Some((codings.0[at].1, entry.made[at].version.get()?))
+    Some((codings.0[at].1, entry.made[at].variant.get()?))
 }
 
 /// Returns the entity tag that a response to this request should have: of the tags of the file and its variants, the one that the request's
@@ -135,14 +135,14 @@ fn make(coding: Coding, at: usize, cx: &Context, entry: &Rc<FileEntry>) {
     let entry = Rc::clone(entry);
     cx.worker().spawn(Box::pin(async move {
         let made = job.await.filter(|made| made.bytes().is_some());
-        let variant = &entry.made[at];
-        let Some(made) = made else { return variant.phase.set(MadePhase::Useless) };
+        let made_variant = &entry.made[at];
+        let Some(made) = made else { return made_variant.phase.set(MadePhase::Useless) };
         // The bytes are shared with other workers, the chunk's counter is not.
         let content = Chunk::from_owner(made);
         let len = content.len() as u64;
-        let version = FileVariant { content: FileContent::Small(content), len, etag: variant.etag.clone() };
-        if variant.version.set(version).is_ok() {
-            variant.phase.set(MadePhase::Ready);
+        let variant = FileVariant { content: FileContent::Small(content), len, etag: made_variant.etag.clone() };
+        if made_variant.variant.set(variant).is_ok() {
+            made_variant.phase.set(MadePhase::Ready);
         }
     }));
 }

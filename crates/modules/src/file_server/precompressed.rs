@@ -45,16 +45,16 @@ impl Codings {
 
     /// Returns the existing variant that the request prefers, or `None` for the uncompressed file. Does not allocate.
     pub(super) fn choose<'e>(&self, fields: &FieldMap, entry: &'e FileEntry) -> Option<(&Coding, &'e FileVariant)> {
-        if entry.sides.is_empty() {
+        if entry.sidecars.is_empty() {
             return None;
         }
-        let side = accept_encoding::choose(fields, |name| {
+        let sidecar = accept_encoding::choose(fields, |name| {
             // Codings without an existing variant are out of the question.
             let is_named = |(coding, _): &(usize, _)| name.eq_ignore_ascii_case(self.0[*coding].name.as_bytes());
-            let side = entry.sides.iter().position(is_named)?;
-            Some((side, self.0[entry.sides[side].0].preference))
+            let sidecar = entry.sidecars.iter().position(is_named)?;
+            Some((sidecar, self.0[entry.sidecars[sidecar].0].preference))
         })?;
-        let (coding, version) = &entry.sides[side];
-        Some((&self.0[*coding], version))
+        let (coding, variant) = &entry.sidecars[sidecar];
+        Some((&self.0[*coding], variant))
     }
 }

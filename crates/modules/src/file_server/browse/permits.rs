@@ -8,28 +8,28 @@ use std::rc::Rc;
 use futures_channel::oneshot::{Receiver, Sender, channel};
 
 /// Concurrent listings per worker and file server.
-const TURNS: usize = 2;
-/// Requests that may wait for a turn; further ones get a 503.
+const LISTINGS_MAX: usize = 2;
+/// Requests that may wait for a permit; further ones get a 503.
 const WAITING_MAX: usize = 512;
 
-pub(super) struct Turns {
+pub(super) struct ListingPermits {
     free: Cell<usize>,
-    waiting: RefCell<VecDeque<Sender<Turn>>>,
+    waiting: RefCell<VecDeque<Sender<ListingPermit>>>,
 }
 
 /// The right to make one listing. Dropping it passes it to the next waiting request.
-pub(super) struct Turn(Rc<Turns>);
+pub(super) struct ListingPermit(Rc<ListingPermits>);
 
-impl Turns {
+impl ListingPermits {
     pub(super) fn new() -> Rc<Self> {
-        Rc::new(Self { free: Cell::new(TURNS), waiting: RefCell::default() })
+        Rc::new(Self { free: Cell::new(LISTINGS_MAX), waiting: RefCell::default() })
     }
 
-    /// Returns a turn, or a receiver for one if none is free. `Err(None)` if too many requests wait.
-    pub(super) fn take(self: &Rc<Self>) -> Result<Turn, Option<Receiver<Turn>>> {
+    /// Returns a permit, or a receiver for one if none is free. `Err(None)` if too many requests wait.
+    pub(super) fn take(self: &Rc<Self>) -> Result<ListingPermit, Option<Receiver<ListingPermit>>> {
         if self.free.get() > 0 {
             self.free.set(self.free.get() - 1);
-            return Ok(Turn(Rc::clone(self)));
+            return Ok(ListingPermit(Rc::clone(self)));
         }
         let mut waiting = self.waiting.borrow_mut();
         // Cancelled requests must not count against the bound.
@@ -42,17 +42,17 @@ impl Turns {
         Err(Some(receiver))
     }
 
-    fn next(&self) -> Option<Sender<Turn>> {
+    fn next(&self) -> Option<Sender<ListingPermit>> {
         let mut waiting = self.waiting.borrow_mut();
         std::iter::from_fn(|| waiting.pop_front()).find(|sender| !sender.is_canceled())
     }
 }
 
-impl Drop for Turn {
+impl Drop for ListingPermit {
     fn drop(&mut self) {
         match self.0.next() {
             // `next` has checked the receiver, and it cannot go away in between: sender and receiver are on one thread.
-            Some(sender) => drop(sender.send(Turn(Rc::clone(&self.0)))),
+            Some(sender) => drop(sender.send(ListingPermit(Rc::clone(&self.0)))),
             None => self.0.free.set(self.0.free.get() + 1),
         }
     }
@@ -62,18 +62,20 @@ impl Drop for Turn {
 mod tests {
     use super::*;
 
-    fn got(receiver: &mut Receiver<Turn>) -> Option<Turn> {
+    fn got(receiver: &mut Receiver<ListingPermit>) -> Option<ListingPermit> {
         receiver.try_recv().expect("its sender is there")
     }
 
     #[test]
     fn a_permit_is_passed_to_the_next_waiting_request() {
-        let turns = Turns::new();
-        let held = [turns.take().ok(), turns.take().ok()];
+        let permits = ListingPermits::new();
+        let held = [permits.take().ok(), permits.take().ok()];
         assert!(held.iter().all(Option::is_some));
-        let mut waiting: Vec<_> =
-            std::iter::repeat_with(|| turns.take().err().flatten()).take(4).map(|receiver| receiver.unwrap()).collect();
-        // The first two are cancelled, one of them after its turn was sent.
+        let mut waiting: Vec<_> = std::iter::repeat_with(|| permits.take().err().flatten())
+            .take(4)
+            .map(|receiver| receiver.unwrap())
+            .collect();
+        // The first two are cancelled, one of them after its permit was sent.
         let gone = waiting.remove(0);
         drop(waiting.remove(0));
         let [first, second] = held;
@@ -83,20 +85,20 @@ mod tests {
         assert!(got(&mut waiting[1]).is_none());
         drop((second, third));
         let fourth = got(&mut waiting[1]).expect("it is the only one");
-        assert_eq!(turns.free.get(), TURNS - 1);
+        assert_eq!(permits.free.get(), LISTINGS_MAX - 1);
         drop(fourth);
-        assert_eq!(turns.free.get(), TURNS);
+        assert_eq!(permits.free.get(), LISTINGS_MAX);
     }
 
     #[test]
     fn the_number_of_waiting_requests_is_bounded() {
-        let turns = Turns::new();
-        let _held = [turns.take(), turns.take()];
-        let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| turns.take().err().flatten()).collect();
+        let permits = ListingPermits::new();
+        let _held = [permits.take(), permits.take()];
+        let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| permits.take().err().flatten()).collect();
         assert!(waiting.iter().all(Option::is_some));
-        assert!(matches!(turns.take(), Err(None)));
+        assert!(matches!(permits.take(), Err(None)));
         // A cancelled request makes room.
         waiting.pop();
-        assert!(matches!(turns.take(), Err(Some(_))));
+        assert!(matches!(permits.take(), Err(Some(_))));
     }
 }
