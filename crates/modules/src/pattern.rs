@@ -1,6 +1,6 @@
 //! Search and replace in byte strings, by plain text or by regular expression.
 //!
-//! Request processing does not allocate here, with one exception: [`Live`] compiles its expression again whenever its
+//! Request processing does not allocate here, with one exception: [`TemplatedPattern`] compiles its expression again whenever its
 //! placeholders expand to a new source.
 
 use std::cell::RefCell;
@@ -34,7 +34,7 @@ pub(crate) struct Pattern(StateId<Search>);
 
 /// A regular expression whose source contains placeholders. Each worker keeps the last compiled expression and compiles
 /// again only when the expanded source differs.
-pub(crate) struct Live {
+pub(crate) struct TemplatedPattern {
     source: Template,
     last: StateId<RefCell<Last>>,
 }
@@ -109,7 +109,7 @@ impl Pattern {
     }
 }
 
-impl Live {
+impl TemplatedPattern {
     pub(crate) fn build(source: Template, build: &mut Build<'_>) -> Self {
         Self { source, last: build.state(|_| RefCell::default()) }
     }

@@ -19,24 +19,26 @@ pub(crate) fn with_field_value(bytes: &[u8], set: impl FnOnce(FieldValue<'_>)) {
 /// A field's value, with or without placeholders.
 pub(crate) enum FieldText {
     Fixed(OwnedValue),
-    Live(Template),
+    Templated(Template),
 }
 
 impl FieldText {
     pub(crate) fn build(written: &str, build: &mut Build<'_>) -> Self {
         let template = build.template_keeping_unknown(written);
-        let Some(text) = template.literal() else { return Self::Live(template) };
+        let Some(text) = template.literal() else { return Self::Templated(template) };
         let mut fixed = None;
         with_field_value(text.as_bytes(), |value| fixed = Some(value.into()));
         // Sanitized once at load, since it does not depend on the request.
-        fixed.map_or(Self::Live(template), Self::Fixed)
+        fixed.map_or(Self::Templated(template), Self::Fixed)
     }
 
     /// Calls `work` with the value, sanitized by [`with_field_value`].
     pub(crate) fn with(&self, cx: &mut Context, work: impl FnOnce(&mut Context, FieldValue<'_>)) {
         match self {
             Self::Fixed(value) => work(cx, value.as_ref()),
-            Self::Live(template) => cx.rendered(template, |cx, text| with_field_value(text, |value| work(cx, value))),
+            Self::Templated(template) => {
+                cx.rendered(template, |cx, text| with_field_value(text, |value| work(cx, value)));
+            }
         }
     }
 
@@ -44,7 +46,7 @@ impl FieldText {
     pub(crate) fn render(&self, cx: &mut Context, out: &mut Vec<u8>) {
         match self {
             Self::Fixed(value) => out.extend_from_slice(value.as_ref().as_bytes()),
-            Self::Live(template) => template.render(cx, out),
+            Self::Templated(template) => template.render(cx, out),
         }
     }
 }
@@ -53,7 +55,7 @@ impl FieldText {
 #[derive(Clone)]
 pub(crate) enum FieldNameTemplate {
     Fixed(FieldName),
-    Live(Template),
+    Templated(Template),
 }
 
 impl FieldNameTemplate {
@@ -61,7 +63,7 @@ impl FieldNameTemplate {
     pub(crate) fn build(written: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let template = build.template_keeping_unknown(written);
         match template.literal().map(FieldName::parse) {
-            None => Ok(Self::Live(template)),
+            None => Ok(Self::Templated(template)),
             Some(Some(name)) => Ok(Self::Fixed(name)),
             Some(None) => Err(build.refuse(written, "a field name")),
         }
@@ -71,7 +73,7 @@ impl FieldNameTemplate {
     pub(crate) fn with(&self, cx: &mut Context, work: impl FnOnce(&mut Context, NameRef<'_>)) {
         match self {
             Self::Fixed(name) => work(cx, name.as_ref()),
-            Self::Live(template) => cx.rendered(template, |cx, name| {
+            Self::Templated(template) => cx.rendered(template, |cx, name| {
                 if let Some(name) = NameRef::parse(name) {
                     work(cx, name);
                 }
@@ -83,7 +85,7 @@ impl FieldNameTemplate {
 /// A status code as in Caddy's JSON: a number, a string of digits, or a placeholder.
 pub(crate) enum Status {
     Fixed(StatusCode),
-    Live(Template),
+    Templated(Template),
 }
 
 impl Status {
@@ -97,7 +99,7 @@ impl Status {
             };
             let template = build.template(&text);
             if template.literal().is_none() {
-                return Ok(Some(Self::Live(template)));
+                return Ok(Some(Self::Templated(template)));
             }
             match status(text.as_bytes()) {
                 Some(code) => Ok(Some(Self::Fixed(code))),
@@ -110,7 +112,7 @@ impl Status {
     pub(crate) fn of(&self, cx: &mut Context) -> Result<StatusCode, Fault> {
         match self {
             Self::Fixed(code) => Ok(*code),
-            Self::Live(template) => cx.rendered(template, |_, text| status(text)).ok_or(Fault {
+            Self::Templated(template) => cx.rendered(template, |_, text| status(text)).ok_or(Fault {
                 status: StatusCode::INTERNAL_SERVER_ERROR,
                 reason: Reason::Text("the status code's placeholder did not expand to a status code".into()),
             }),

@@ -35,8 +35,8 @@ struct StaticResponse {
 enum StaticBody {
     /// A body without placeholders, and its Content-Type. Each worker has its own copy, so workers share no reference
     /// count.
-    Constant(StateId<Chunk>, FieldValue<'static>),
-    Live(Template),
+    Fixed(StateId<Chunk>, FieldValue<'static>),
+    Templated(Template),
 }
 
 const TEXT: FieldValue<'static> = FieldValue::from_static("text/plain; charset=utf-8");
@@ -61,9 +61,9 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     let body = match body.literal().map(|literal| literal.as_bytes().to_vec()) {
         Some(literal) => {
             let kind = kind_of(&literal);
-            StaticBody::Constant(build.state(move |_| Chunk::from(literal.clone())), kind)
+            StaticBody::Fixed(build.state(move |_| Chunk::from(literal.clone())), kind)
         }
-        None => StaticBody::Live(body),
+        None => StaticBody::Templated(body),
     };
     let (close, abort) = (written.close, written.abort);
     Ok(Box::new(StaticResponse { status, fields: fields.into(), body, close, abort }))
@@ -87,8 +87,8 @@ impl Handler for StaticResponse {
             });
         }
         let (body, kind) = match &self.body {
-            StaticBody::Constant(id, kind) => (cx.generation().state(*id).clone(), Some(*kind)),
-            StaticBody::Live(template) => (cx.render(template), None),
+            StaticBody::Fixed(id, kind) => (cx.generation().state(*id).clone(), Some(*kind)),
+            StaticBody::Templated(template) => (cx.render(template), None),
         };
         if !body.is_empty() && cx.response().fields().get(names::CONTENT_TYPE).is_none_or(<[u8]>::is_empty) {
             // The type of a dynamic body depends on its expansion.

@@ -123,7 +123,7 @@ impl Store {
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
-        self.shards[place(hash)].lock()
+        self.shards[shard_index(hash)].lock()
     }
 
     /// Looks up the response to a request with these fields, and marks its slot as used. Does not allocate in steady state; `scratch` is
@@ -247,7 +247,7 @@ impl Store {
     pub(super) fn remove(&self, key: CacheKey<'_>) -> usize {
         let mut shard = self.shard(key.hash);
         shard.removals.add(key.hash);
-        let Some(&at) = shard.places.get(&key.hash) else { return 0 };
+        let Some(&at) = shard.indexes.get(&key.hash) else { return 0 };
         if *shard.slots[at].key != *key.text {
             return 0;
         }
@@ -291,7 +291,7 @@ impl Store {
 
     /// Counts the result of a lookup.
     pub(super) fn count(&self, key: CacheKey<'_>, lookup: Lookup) {
-        self.shards[place(key.hash)].lookups[lookup as usize].fetch_add(1, Ordering::Relaxed);
+        self.shards[shard_index(key.hash)].lookups[lookup as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the statistics of the store.
@@ -311,7 +311,7 @@ impl Store {
 }
 
 /// Returns the shard of a hash; the maps in it use other bits.
-fn place(hash: u64) -> usize {
+fn shard_index(hash: u64) -> usize {
     (hash >> 32) as usize % SHARDS
 }
 

@@ -8,7 +8,7 @@ use causeway_pipeline::{Build, BuildError, Call, Context, Fault, StateId, Templa
 
 use super::{HeaderOpsConfig, HeaderReplacementConfig};
 use crate::glob::Affix;
-use crate::pattern::{self, Live, Pattern};
+use crate::pattern::{self, Pattern, TemplatedPattern};
 use crate::rendered::{FieldNameTemplate, FieldText, with_field_value};
 
 /// The message whose fields are changed.
@@ -58,7 +58,7 @@ enum Search {
     Plain(Template),
     Regexp(Pattern),
     /// With placeholders in the expression.
-    Live(Live),
+    Templated(TemplatedPattern),
 }
 
 impl Ops {
@@ -298,7 +298,7 @@ impl Search {
             // it is.
             match source.literal().is_some() || !search_regexp.contains('{') {
                 true => Ok(Self::Regexp(Pattern::build(search_regexp, build)?)),
-                false => Ok(Self::Live(Live::build(source, build))),
+                false => Ok(Self::Templated(TemplatedPattern::build(source, build))),
             }
         })
     }
@@ -307,7 +307,7 @@ impl Search {
         match self {
             Self::Plain(search) => cx.rendered(search, |_, search| pattern::replace(value, search, with, None, out)),
             Self::Regexp(search) => search.replace(cx, value, with, out),
-            Self::Live(search) => search.replace(cx, value, with, out),
+            Self::Templated(search) => search.replace(cx, value, with, out),
         }
     }
 }

@@ -6,7 +6,7 @@
 //! - `disk`: file system access, on the file thread pool
 //!
 //! Each worker caches the result for a path, including its absence, for a second, as `fresh` describes. With cached
-//! results a request neither waits nor allocates. Otherwise one job looks up every path that the request needs, and the
+//! results a request neither waits nor allocates. Otherwise one job lookups up every path that the request needs, and the
 //! request waits.
 //!
 //! A match sets `http.matchers.file.relative` (the path below the root), `.absolute`, `.type` (`file` or `directory`)
@@ -58,8 +58,8 @@ struct FileMatcherPlan {
     splits: Vec<Vec<u8>>,
     seen: StateId<RefCell<Fresh<FileLookup>>>,
     /// Lookups in progress for paths that are not cached.
-    looks: StateId<SingleFlight<(Choice, Rc<[u8]>)>>,
-    places: FileMatchVars,
+    lookups: StateId<SingleFlight<(Choice, Rc<[u8]>)>>,
+    variables: FileMatchVars,
 }
 
 /// The placeholders that a match sets.
@@ -108,8 +108,8 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
             splits: written.split_path.into_iter().map(String::into_bytes).collect(),
             // The result for a path depends on no option, so all matchers share one cache.
             seen: build.kept_state("file".to_owned(), |_| RefCell::new(Fresh::new(REMEMBERED))),
-            looks: build.state(|_| SingleFlight::new()),
-            places: FileMatchVars {
+            lookups: build.state(|_| SingleFlight::new()),
+            variables: FileMatchVars {
                 relative: build.slot("http.matchers.file.relative"),
                 absolute: build.slot("http.matchers.file.absolute"),
                 kind: build.slot("http.matchers.file.type"),
@@ -166,7 +166,7 @@ impl File {
             (answer, text, disk.seen)
         };
         let (generation, seen) = (Rc::clone(cx.generation()), self.plan.seen);
-        let outcome = SingleFlight::join(cx, self.plan.looks, &key, job, move |done| {
+        let outcome = SingleFlight::join(cx, self.plan.lookups, &key, job, move |done| {
             // Moved here, so that other requests use the expired values until the new ones are stored.
             let _looking = looking;
             let Some((answer, text, found)) = done else {
@@ -190,10 +190,10 @@ impl File {
 fn apply_choice(plan: &FileMatcherPlan, cx: &mut Context, answer: Choice, text: &[u8]) -> Result<bool, Fault> {
     match answer {
         Choice::Chosen(candidate, is_folder) => {
-            cx.set_variable_text(plan.places.relative, candidate.relative(text));
-            cx.set_variable_text(plan.places.absolute, candidate.path(text));
-            cx.set_variable_text(plan.places.remainder, candidate.remainder(text));
-            cx.set_variable_text(plan.places.kind, if is_folder { b"directory" } else { b"file" });
+            cx.set_variable_text(plan.variables.relative, candidate.relative(text));
+            cx.set_variable_text(plan.variables.absolute, candidate.path(text));
+            cx.set_variable_text(plan.variables.remainder, candidate.remainder(text));
+            cx.set_variable_text(plan.variables.kind, if is_folder { b"directory" } else { b"file" });
             Ok(true)
         }
         Choice::None => Ok(false),

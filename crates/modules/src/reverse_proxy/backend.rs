@@ -20,7 +20,7 @@ use serde::Deserialize;
 use super::address::Address;
 use super::carriage::Carriage;
 use super::health::{Admission, CallEnd, HealthChecks, Target, UpstreamHealth};
-use super::httpgrpc::dns::Named;
+use super::httpgrpc::dns::NamedUpstream;
 use super::{ReverseProxyPlan, transport};
 
 #[derive(Deserialize, Default)]
@@ -58,15 +58,15 @@ pub(super) struct Backend {
 pub(super) struct FoundBackend {
     pub(super) facts: UpstreamFacts,
     load: Rc<ActiveRequests>,
-    place: Rc<AddressPool>,
+    pool: Rc<AddressPool>,
 }
 
 enum At {
     Fixed(Address, StateId<Rc<AddressPool>>),
     /// An address with placeholders, expanded for each request.
-    Live {
+    Templated {
         dial: Template,
-        places: StateId<RefCell<DynamicPools>>,
+        pools: StateId<RefCell<ExpandedPools>>,
     },
 }
 
@@ -94,9 +94,8 @@ impl Backend {
         let template = build.template(dial);
         let at = match template.literal() {
             None => {
-                let places =
-                    build.kept_state(format!("reverse_proxy places {}", transport.key), |_| RefCell::default());
-                At::Live { dial: template, places }
+                let pools = build.kept_state(format!("reverse_proxy pools {}", transport.key), |_| RefCell::default());
+                At::Templated { dial: template, pools }
             }
             Some(literal) => {
                 let (literal, is_name) = transport.carriage.strip_scheme(literal);
@@ -107,7 +106,7 @@ impl Backend {
                 };
                 // Equal addresses with equal transports share their connections, also across handlers and reloads.
                 let (name, families) = (&address.name, address.families());
-                let key = format!("reverse_proxy place {name} {families:?} {is_name} {}", transport.key);
+                let key = format!("reverse_proxy pool {name} {families:?} {is_name} {}", transport.key);
                 let transport = Arc::clone(&transport.transport);
                 let pooled = address.clone();
                 let make = move |worker: &Rc<dyn Worker>| {
@@ -130,32 +129,32 @@ impl Backend {
         let check = self.facts.health.check()?;
         match &self.at {
             At::Fixed(address, _) => Some(check.target(self.facts.status(), address)),
-            At::Live { .. } => None,
+            At::Templated { .. } => None,
         }
     }
 
-    /// Returns the address for this request. Fails with 500 if the expanded address is not valid.
-    fn place(
+    /// Returns the pool for this request. Fails with 500 if the expanded address is not valid.
+    fn pool(
         &self,
         cx: &mut Context,
         carriage: &Carriage,
         transport: &Arc<Transport>,
     ) -> Result<Rc<AddressPool>, Fault> {
         match &self.at {
-            At::Fixed(_, place) => Ok(Rc::clone(cx.generation().state(*place))),
-            At::Live { dial, places } => cx.rendered(dial, |cx, text| {
+            At::Fixed(_, pool) => Ok(Rc::clone(cx.generation().state(*pool))),
+            At::Templated { dial, pools } => cx.rendered(dial, |cx, text| {
                 let text = std::str::from_utf8(text).unwrap_or_default();
-                let places = cx.generation().state(*places);
-                if let Some(place) = places.borrow().known.get(text) {
-                    return Ok(Rc::clone(place));
+                let pools = cx.generation().state(*pools);
+                if let Some(pool) = pools.borrow().known.get(text) {
+                    return Ok(Rc::clone(pool));
                 }
                 // As in Caddy, this is a 500: the mistake precedes any connection to an upstream.
                 let (stripped, is_name) = carriage.strip_scheme(text);
                 let address =
                     Address::parse(stripped).map_err(|expected| not_dialled(&self.facts.dial, text, &expected))?;
-                let place = Rc::new(AddressPool::new(address, is_name, cx.worker(), transport));
-                places.borrow_mut().remember(text, &place);
-                Ok(place)
+                let pool = Rc::new(AddressPool::new(address, is_name, cx.worker(), transport));
+                pools.borrow_mut().remember(text, &pool);
+                Ok(pool)
             }),
         }
     }
@@ -179,7 +178,7 @@ impl FoundBackend {
             requests_max: passive.and_then(|checks| checks.requests_max),
             health: UpstreamHealth::without_checks(status, passive, plan.breaker.as_ref()),
         };
-        Ok(Self { facts, load, place: Rc::new(AddressPool::new(address, false, worker, &plan.transport)) })
+        Ok(Self { facts, load, pool: Rc::new(AddressPool::new(address, false, worker, &plan.transport)) })
     }
 }
 
@@ -261,19 +260,19 @@ impl Chosen {
         }
     }
 
-    /// Returns the address for this request. Fails with 500 if the expanded address is not valid.
-    pub(super) fn place(&self, cx: &mut Context, plan: &ReverseProxyPlan) -> Result<Rc<AddressPool>, Fault> {
-        let place = match self {
-            Self::Configured(index) => plan.backends[*index].place(cx, &plan.carriage, &plan.transport)?,
-            Self::Found(found) => Rc::clone(&found.place),
+    /// Returns the pool for this request. Fails with 500 if the expanded address is not valid.
+    pub(super) fn pool(&self, cx: &mut Context, plan: &ReverseProxyPlan) -> Result<Rc<AddressPool>, Fault> {
+        let pool = match self {
+            Self::Configured(index) => plan.backends[*index].pool(cx, &plan.carriage, &plan.transport)?,
+            Self::Found(found) => Rc::clone(&found.pool),
         };
-        let place = match &plan.server_name {
-            None => place,
-            Some(name) => cx.rendered(name, |cx, text| place.of_server_name(text, cx.worker())),
+        let pool = match &plan.server_name {
+            None => pool,
+            Some(name) => cx.rendered(name, |cx, text| pool.of_server_name(text, cx.worker())),
         };
         Ok(match plan.transport.proxy_header {
-            None => place,
-            Some(header) => place.of_client(cx.client().ip, header, cx.worker()),
+            None => pool,
+            Some(header) => pool.of_client(cx.client().ip, header, cx.worker()),
         })
     }
 }
@@ -290,20 +289,21 @@ pub(super) struct AddressPool {
     pub(super) upstream: Rc<dyn Upstream>,
     /// The address over HTTP/1.1, for requests to switch protocols: HTTP/2 has no Upgrade.
     switching: OnceCell<Rc<dyn Upstream>>,
+    /// Until then httpgrpc sends whole messages: the server did not implement the streaming service.
     unstreamed_until: Cell<Option<Instant>>,
     transport: Arc<Transport>,
-    /// The address for each client, whose connections begin with its own header of the PROXY protocol. As in Caddy, the
+    /// The pool for each client, whose connections begin with its own header of the PROXY protocol. As in Caddy, the
     /// requests of one client share connections.
     by_client: RefCell<HashMap<Option<IpAddr>, Rc<AddressPool>>>,
-    /// The address for each server name of TLS, if requests have their own.
-    by_server_name: RefCell<DynamicPools>,
+    /// The pool for each server name of TLS, if requests have their own.
+    by_server_name: RefCell<ExpandedPools>,
 }
 
 impl AddressPool {
     fn new(address: Address, is_name: bool, worker: &Rc<dyn Worker>, transport: &Arc<Transport>) -> Self {
         let transport = transport::to_address(transport, &address);
         let upstream: Rc<dyn Upstream> = if is_name {
-            Named::new(&address.to_dial(), worker, &transport)
+            NamedUpstream::new(&address.to_dial(), worker, &transport)
         } else {
             worker.upstream(&address.to_dial(), &transport)
         };
@@ -318,36 +318,36 @@ impl AddressPool {
         }
     }
 
-    /// Returns the address for a server name of TLS; an empty one is the address's own.
+    /// Returns the pool for a server name of TLS; an empty one is the address's own.
     fn of_server_name(self: &Rc<Self>, name: &[u8], worker: &Rc<dyn Worker>) -> Rc<Self> {
         let name = std::str::from_utf8(name).unwrap_or_default();
         let Some(tls) = self.transport.tls.as_deref().filter(|_| !name.is_empty()) else { return Rc::clone(self) };
-        if let Some(place) = self.by_server_name.borrow().known.get(name) {
-            return Rc::clone(place);
+        if let Some(pool) = self.by_server_name.borrow().known.get(name) {
+            return Rc::clone(pool);
         }
         let tls = TlsClient { server_name: Some(name.to_owned()), ..tls.clone() };
         let transport = Arc::new(Transport { tls: Some(Arc::new(tls)), ..(*self.transport).clone() });
-        let place = Rc::new(Self::new(self.address.clone(), false, worker, &transport));
-        self.by_server_name.borrow_mut().remember(name, &place);
-        place
+        let pool = Rc::new(Self::new(self.address.clone(), false, worker, &transport));
+        self.by_server_name.borrow_mut().remember(name, &pool);
+        pool
     }
 
     fn of_client(&self, ip: Option<IpAddr>, header: ProxyHeader, worker: &Rc<dyn Worker>) -> Rc<Self> {
         let mut by_client = self.by_client.borrow_mut();
-        if let Some(place) = by_client.get(&ip) {
-            return Rc::clone(place);
+        if let Some(pool) = by_client.get(&ip) {
+            return Rc::clone(pool);
         }
         let header = ProxyHeader { source: ip, ..header };
         let transport = Arc::new(Transport { proxy_header: Some(header), ..(*self.transport).clone() });
-        let place = Rc::new(Self::new(self.address.clone(), false, worker, &transport));
+        let pool = Rc::new(Self::new(self.address.clone(), false, worker, &transport));
         if by_client.len() >= CLIENTS_MAX {
-            by_client.retain(|_, place| Rc::strong_count(place) > 1);
+            by_client.retain(|_, pool| Rc::strong_count(pool) > 1);
         }
         // If all are in use, this one works without being kept, and its connections are closed after its call.
         if by_client.len() < CLIENTS_MAX {
-            by_client.insert(ip, Rc::clone(&place));
+            by_client.insert(ip, Rc::clone(&pool));
         }
-        place
+        pool
     }
 
     /// Returns whether httpgrpc may stream content in several messages.
@@ -374,25 +374,25 @@ impl AddressPool {
     }
 }
 
-/// Addresses that were expanded from placeholders, or that have names which were.
+/// Pools for addresses or TLS server names that contained placeholders, by the expanded text.
 #[derive(Default)]
-pub(super) struct DynamicPools {
+pub(super) struct ExpandedPools {
     known: HashMap<Box<str>, Rc<AddressPool>>,
 }
 
 /// Most clients with connections of their own to one upstream that a worker keeps; see `AddressPool::by_client`.
 const CLIENTS_MAX: usize = 1024;
 /// Most expanded addresses that a worker keeps. Beyond it, addresses without pending calls are dropped.
-const PLACES_MAX: usize = 1024;
+const EXPANDED_POOLS_MAX: usize = 1024;
 
-impl DynamicPools {
-    fn remember(&mut self, text: &str, place: &Rc<AddressPool>) {
-        if self.known.len() >= PLACES_MAX {
-            self.known.retain(|_, place| Rc::strong_count(place) > 1);
+impl ExpandedPools {
+    fn remember(&mut self, text: &str, pool: &Rc<AddressPool>) {
+        if self.known.len() >= EXPANDED_POOLS_MAX {
+            self.known.retain(|_, pool| Rc::strong_count(pool) > 1);
         }
         // If all are in use, the new address works without being kept, and its connections are closed after its call.
-        if self.known.len() < PLACES_MAX {
-            self.known.insert(text.into(), Rc::clone(place));
+        if self.known.len() < EXPANDED_POOLS_MAX {
+            self.known.insert(text.into(), Rc::clone(pool));
         }
     }
 }

@@ -68,11 +68,11 @@ impl Carriage {
         cx: &mut Context,
         call: &Call,
         content: &mut Body,
-        place: &AddressPool,
+        pool: &AddressPool,
     ) -> Result<(), Fault> {
         match self {
             Self::Http => Ok(()),
-            Self::HttpGrpc(options) => httpgrpc::ask::wrap(cx, call, content, place, *options),
+            Self::HttpGrpc(options) => httpgrpc::ask::wrap(cx, call, content, pool, *options),
             Self::FastCgi(fastcgi) => fastcgi.wrap(cx, call, content),
         }
     }

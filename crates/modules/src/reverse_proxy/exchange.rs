@@ -27,7 +27,7 @@ pub(super) const INTERIMS_MAX: u8 = 64;
 pub(super) struct PendingCall {
     pub(super) local: Rc<Local>,
     pub(super) backend: Chosen,
-    pub(super) place: Rc<AddressPool>,
+    pub(super) pool: Rc<AddressPool>,
     pub(super) has_content: bool,
     pub(super) began: Instant,
     interims: u8,
@@ -151,8 +151,8 @@ fn attempt_after(
         return retry(cx, local, tries, content, fault, Attempt::NoUpstream);
     };
     let chosen = backends.chosen(number);
-    match chosen.place(cx, plan) {
-        Ok(place) => begin(cx, local, (chosen, admission), place, tries, content),
+    match chosen.pool(cx, plan) {
+        Ok(pool) => begin(cx, local, (chosen, admission), pool, tries, content),
         Err(fault) => fail(cx, content, fault),
     }
 }
@@ -211,7 +211,7 @@ fn begin(
     cx: &mut Context,
     local: Rc<Local>,
     (chosen, admission): (Chosen, Admission),
-    place: Rc<AddressPool>,
+    pool: Rc<AddressPool>,
     tries: Tries,
     content: Content,
 ) -> Step {
@@ -225,15 +225,15 @@ fn begin(
         Err(fault) => return Step::Fail(fault),
     };
     // Before the head is filled: header operations may use these placeholders.
-    local.named(cx).chosen(cx, chosen.facts(plan), &place);
+    local.named(cx).chosen(cx, chosen.facts(plan), &pool);
     let upstream = match switch {
-        Switch::None => &place.upstream,
-        Switch::Upgrade => place.switching(cx.worker()),
+        Switch::None => &pool.upstream,
+        Switch::Upgrade => pool.switching(cx.worker()),
     };
     let call = upstream.calls().take();
     // Counted until the call is dropped, after its response was read.
     call.count(chosen.load(cx, plan));
-    if let Err(fault) = request::fill(cx, &call, plan, &place, switch) {
+    if let Err(fault) = request::fill(cx, &call, plan, &pool, switch) {
         return fail(cx, content, fault);
     }
     if !cx.is_extended_connect() && !call.request().fields().contains(names::UPGRADE) {
@@ -245,16 +245,16 @@ fn begin(
         Err(fault) => return Step::Fail(fault),
     };
     let has_content = !matches!(content, Body::Empty);
-    if let Err(fault) = plan.carriage.wrap(cx, &call, &mut content, &place) {
+    if let Err(fault) = plan.carriage.wrap(cx, &call, &mut content, &pool) {
         return fail(cx, replay.map_or(Content::Back(content), Content::Kept), fault);
     }
-    tracing::debug!(dial = %place.address.name, "selected upstream");
+    tracing::debug!(dial = %pool.address.name, "selected upstream");
     call.send(content, &**upstream);
     let began = cx.worker().now();
     let asked = PendingCall {
         local: Rc::clone(&local),
         backend: chosen,
-        place: Rc::clone(&place),
+        pool: Rc::clone(&pool),
         has_content,
         began,
         interims: 0,
@@ -267,8 +267,8 @@ fn begin(
 
 /// Sends a request without content to the same address once more.
 pub(super) fn repeat(cx: &mut Context, asked: PendingCall) -> Step {
-    let PendingCall { local, backend, place, tries, admission, .. } = asked;
-    begin(cx, local, (backend, admission.take()), place, tries, Content::Back(Body::Empty))
+    let PendingCall { local, backend, pool, tries, admission, .. } = asked;
+    begin(cx, local, (backend, admission.take()), pool, tries, Content::Back(Body::Empty))
 }
 
 /// Returns the request's body, and its copy for another attempt.
@@ -344,7 +344,7 @@ fn answered(cx: &mut Context, (call, asked, answer): (Call, PendingCall, Result<
         Ok(CallEvent::Head { .. }) => {
             asked.settle(cx, CallEnd::Failed);
             let fault = bad_gateway("the upstream switched protocols although none was requested".to_owned());
-            refused(cx, &asked.place, asked.began, fault)
+            refused(cx, &asked.pool, asked.began, fault)
         }
         Err(error) => end_failed(cx, call, asked, error),
     }
@@ -355,7 +355,7 @@ fn forward_interim(cx: &mut Context, call: Call, mut asked: PendingCall, status:
     if asked.interims == INTERIMS_MAX {
         asked.count_failure(cx);
         let words = "the upstream sent too many interim responses";
-        return refused(cx, &asked.place, asked.began, bad_gateway(words.to_owned()));
+        return refused(cx, &asked.pool, asked.began, bad_gateway(words.to_owned()));
     }
     asked.interims += 1;
     inform(cx, status, fields);
@@ -364,10 +364,10 @@ fn forward_interim(cx: &mut Context, call: Call, mut asked: PendingCall, status:
 
 /// The head of the response has arrived: counts it, then makes another attempt or responds with it.
 fn take_response(cx: &mut Context, call: Call, asked: PendingCall, tunnel: bool) -> Step {
-    let (local, place, began) = (Rc::clone(&asked.local), Rc::clone(&asked.place), asked.began);
+    let (local, pool, began) = (Rc::clone(&asked.local), Rc::clone(&asked.pool), asked.began);
     let plan = &local.plan;
     tracing::debug!(
-        upstream = %place.address.name,
+        upstream = %pool.address.name,
         duration = cx.worker().now().saturating_duration_since(began).as_secs_f64(),
         method = call.request().method().as_str(),
         uri = call.request().target().as_str(),
@@ -381,7 +381,7 @@ fn take_response(cx: &mut Context, call: Call, asked: PendingCall, tunnel: bool)
             // Without the request's content there is no other attempt: the client gets this response.
             && let Some(content) = content_left(&call, &asked)
         {
-            let fault = rejected(&place, call.head().status());
+            let fault = rejected(&pool, call.head().status());
             drop(call);
             return retry(cx, asked.local, asked.tries, content, fault, Attempt::Answered);
         }
@@ -393,29 +393,29 @@ fn take_response(cx: &mut Context, call: Call, asked: PendingCall, tunnel: bool)
         }
         return cx.wait(buffer::AnswerReader::new(call, asked, bytes_max), buffered);
     }
-    unwrap(cx, &local, call, asked, &place, began)
+    unwrap(cx, &local, call, asked, &pool, began)
 }
 
 /// The call has no response: counts the failure, then makes another attempt or fails the request.
 fn end_failed(cx: &mut Context, call: Call, asked: PendingCall, error: CallError) -> Step {
-    asked.place.upstream.report_failure(&error);
+    asked.pool.upstream.report_failure(&error);
     let took = cx.worker().now().saturating_duration_since(asked.began);
     let is_late = asked.is_late(took);
-    let Some(kind) = error.kind(false) else { return Step::Fail(failed(&asked.place, error, is_late)) };
-    report_failure(&asked.place.address.name, kind, took, &error, cx.worker().now());
+    let Some(kind) = error.kind(false) else { return Step::Fail(failed(&asked.pool, error, is_late)) };
+    report_failure(&asked.pool.address.name, kind, took, &error, cx.worker().now());
     // These are no failures of the upstream. The first three are limits of this server. The last one is normal when an upstream ends
     // a connection in good order.
     if !matches!(error, CallError::Busy | CallError::QueueTimedOut | CallError::NoDescriptors | CallError::Unprocessed)
     {
         asked.count_failure(cx);
     }
-    // A probe that was not counted leaves its place, also to the next attempt below.
+    // A probe that was not counted leaves its pool, also to the next attempt below.
     drop(asked.admission.take());
     let attempted = Attempt::of(&error);
     let content = content_left(&call, &asked);
     // Before the next attempt: the call counts until it is dropped.
     drop(call);
-    let fault = failed(&asked.place, error, is_late);
+    let fault = failed(&asked.pool, error, is_late);
     match content {
         Some(content) => retry(cx, asked.local, asked.tries, content, fault, attempted),
         None => Step::Fail(fault),
@@ -424,24 +424,17 @@ fn end_failed(cx: &mut Context, call: Call, asked: PendingCall, error: CallError
 
 /// The response's content has been read for `response_buffers`.
 fn buffered(cx: &mut Context, (call, asked, read): (Call, PendingCall, Result<(), BodyError>)) -> Step {
-    let (local, place, began) = (Rc::clone(&asked.local), Rc::clone(&asked.place), asked.began);
+    let (local, pool, began) = (Rc::clone(&asked.local), Rc::clone(&asked.pool), asked.began);
     match read {
-        Ok(()) => unwrap(cx, &local, call, asked, &place, began),
+        Ok(()) => unwrap(cx, &local, call, asked, &pool, began),
         // The client has nothing of the response yet, so it gets an error instead of a part. The engine has logged it.
-        Err(fault) => Step::Fail(bad_gateway(format!("upstream {}: its response: {fault}", place.address.name))),
+        Err(fault) => Step::Fail(bad_gateway(format!("upstream {}: its response: {fault}", pool.address.name))),
     }
 }
 
-fn unwrap(
-    cx: &mut Context,
-    local: &Local,
-    call: Call,
-    asked: PendingCall,
-    place: &AddressPool,
-    began: Instant,
-) -> Step {
+fn unwrap(cx: &mut Context, local: &Local, call: Call, asked: PendingCall, pool: &AddressPool, began: Instant) -> Step {
     match local.plan.carriage.unwrap(cx, call, asked) {
-        Step::Fail(fault) => refused(cx, place, began, fault),
+        Step::Fail(fault) => refused(cx, pool, began, fault),
         step => step,
     }
 }
@@ -460,11 +453,11 @@ fn content_left(call: &Call, asked: &PendingCall) -> Option<Content> {
 
 /// The upstream responded, but its response is not usable.
 #[cold]
-fn refused(cx: &Context, place: &AddressPool, began: Instant, fault: Fault) -> Step {
+fn refused(cx: &Context, pool: &AddressPool, began: Instant, fault: Fault) -> Step {
     if matches!(fault.status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) {
         let now = cx.worker().now();
         let took = now.saturating_duration_since(began);
-        report_failure(&place.address.name, FailureKind::Unusable, took, &fault.reason, now);
+        report_failure(&pool.address.name, FailureKind::Unusable, took, &fault.reason, now);
     }
     Step::Fail(fault)
 }
@@ -485,15 +478,15 @@ fn no_upstream() -> Fault {
 
 /// The fault of the last attempt if `lb_retry_match` rejects its response: as in Caddy, with the response's status.
 #[cold]
-fn rejected(place: &AddressPool, status: StatusCode) -> Fault {
+fn rejected(pool: &AddressPool, status: StatusCode) -> Fault {
     let words =
-        format!("upstream {}: lb_retry_match rejects its response, status {}", place.address.name, status.as_u16());
+        format!("upstream {}: lb_retry_match rejects its response, status {}", pool.address.name, status.as_u16());
     Fault { status, reason: Reason::Text(words.into()) }
 }
 
 /// As Caddy's statusError: 502 for a failed call, 504 for a timeout; a fault of the client's own body keeps its status.
 #[cold]
-fn failed(place: &AddressPool, fault: CallError, is_late: bool) -> Fault {
+fn failed(pool: &AddressPool, fault: CallError, is_late: bool) -> Fault {
     let status = match &fault {
         CallError::RequestBody(fault) => return Fault::body(*fault),
         CallError::HeadTimedOut => StatusCode::GATEWAY_TIMEOUT,
@@ -503,5 +496,5 @@ fn failed(place: &AddressPool, fault: CallError, is_late: bool) -> Fault {
         }
         _ => StatusCode::BAD_GATEWAY,
     };
-    Fault { status, reason: Reason::Text(format!("upstream {}: {fault}", place.address.name).into()) }
+    Fault { status, reason: Reason::Text(format!("upstream {}: {fault}", pool.address.name).into()) }
 }

@@ -145,13 +145,13 @@ impl Named {
 
     /// Sets the placeholders about the selected upstream. Unsets those about a response, which an earlier proxy may
     /// have set.
-    pub(super) fn chosen(&self, cx: &mut Context, facts: &UpstreamFacts, place: &AddressPool) {
+    pub(super) fn chosen(&self, cx: &mut Context, facts: &UpstreamFacts, pool: &AddressPool) {
         for (_, id) in &self.of_answer {
             cx.unset_variable(*id);
         }
         for (fact, id) in &self.of_upstream {
             cx.with_scratch(|cx, text| {
-                let address = &place.address;
+                let address = &pool.address;
                 // Writing to a vector cannot fail.
                 let _ = match fact {
                     OfUpstream::Address => {

@@ -21,8 +21,8 @@ pub(super) enum SelectionPolicy {
     Random,
     /// The one with the fewest requests among this number of random upstreams.
     RandomChoose(usize),
-    RoundRobin(Turn),
-    WeightedRoundRobin(UpstreamWeights, Turn),
+    RoundRobin(RoundRobinPosition),
+    WeightedRoundRobin(UpstreamWeights, RoundRobinPosition),
     First,
     LeastConn,
     /// By hash of a key: a key keeps its upstream while that is available.
@@ -44,9 +44,9 @@ pub(super) enum Key {
 
 /// The position of a round robin, which all workers advance.
 #[derive(Default)]
-pub(super) struct Turn(AtomicU32);
+pub(super) struct RoundRobinPosition(AtomicU32);
 
-impl Turn {
+impl RoundRobinPosition {
     fn next(&self) -> u32 {
         self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
@@ -150,7 +150,7 @@ impl SelectionPolicy {
                 choose @ 2.. => Self::RandomChoose(choose),
                 choose => return build.at("choose", |build| Err(build.refuse(choose.to_string(), "2 or more"))),
             },
-            "round_robin" => Self::RoundRobin(Turn::default()),
+            "round_robin" => Self::RoundRobin(RoundRobinPosition::default()),
             "weighted_round_robin" => build.at("weights", |build| weighted(&weights.unwrap_or_default(), build))?,
             "first" => Self::First,
             "least_conn" => Self::LeastConn,
@@ -196,9 +196,9 @@ impl SelectionPolicy {
                 weighted_random(cx, available.map(|number| (number, u64::from(shares.of(number)))))
             }
             Self::RandomChoose(choose) => random_choose(cx, backends, *choose, &Shares::new(cx, backends, slow_start)),
-            Self::RoundRobin(turn) => round_robin(cx, backends, turn, &Shares::new(cx, backends, slow_start)),
-            Self::WeightedRoundRobin(weights, turn) => {
-                weighted_turn(cx, backends, weights, turn, &Shares::new(cx, backends, slow_start))
+            Self::RoundRobin(position) => round_robin(cx, backends, position, &Shares::new(cx, backends, slow_start)),
+            Self::WeightedRoundRobin(weights, position) => {
+                weighted_round_robin(cx, backends, weights, position, &Shares::new(cx, backends, slow_start))
             }
             Self::First => (0..backends.len()).find(|&number| backends[number].is_available(cx)),
             Self::LeastConn => least(cx, backends, 0..backends.len(), &Shares::new(cx, backends, slow_start)),
@@ -236,26 +236,26 @@ fn weighted(written: &[i64], build: &mut Build<'_>) -> Result<SelectionPolicy, B
         }
         sum => {
             let weights = UpstreamWeights { each: weights.into(), sum };
-            Ok(SelectionPolicy::WeightedRoundRobin(weights, Turn::default()))
+            Ok(SelectionPolicy::WeightedRoundRobin(weights, RoundRobinPosition::default()))
         }
     }
 }
 
 /// Caddy: the position within the sum of weights selects the n-th upstream with a weight; n then counts only the
 /// available ones.
-fn weighted_turn(
+fn weighted_round_robin(
     cx: &Context,
     backends: Backends<'_>,
     weights: &UpstreamWeights,
-    turn: &Turn,
+    position: &RoundRobinPosition,
     shares: &Shares<'_>,
 ) -> Option<usize> {
     let UpstreamWeights { each: weights, sum } = weights;
     if weights.len() < 2 {
         return (backends.len() > 0 && backends[0].is_available(cx)).then_some(0);
     }
-    let mut left = turn.next() % sum;
-    let place = weights.iter().filter(|&&weight| weight > 0).position(|&weight| {
+    let mut left = position.next() % sum;
+    let number = weights.iter().filter(|&&weight| weight > 0).position(|&weight| {
         let is_here = left < weight;
         left = left.saturating_sub(weight);
         is_here
@@ -263,22 +263,27 @@ fn weighted_turn(
     let is_open = |number: &usize| weights[*number] > 0 && backends[*number].is_available(cx);
     let open = || (0..backends.len().min(weights.len())).filter(is_open);
     let count = open().count();
-    let chosen = open().nth(place.checked_rem(count)?)?;
+    let chosen = open().nth(number.checked_rem(count)?)?;
     if shares.accepts(cx, chosen) {
         return Some(chosen);
     }
-    // At random, because the next turn may be that of the same upstream many times.
+    // At random, because the next position may be that of the same upstream many times.
     let others = open().filter(|&number| number != chosen);
     let weighted = others.map(|number| (number, u64::from(weights[number]) * u64::from(shares.of(number))));
     weighted_random(cx, weighted).or(Some(chosen))
 }
 
 /// Returns the next available upstream whose share accepts the request.
-fn round_robin(cx: &Context, backends: Backends<'_>, turn: &Turn, shares: &Shares<'_>) -> Option<usize> {
+fn round_robin(
+    cx: &Context,
+    backends: Backends<'_>,
+    position: &RoundRobinPosition,
+    shares: &Shares<'_>,
+) -> Option<usize> {
     let mut first = None;
     // At most one round, so that the search ends if none is available.
     for _ in 0..backends.len() {
-        let number = turn.next() as usize % backends.len();
+        let number = position.next() as usize % backends.len();
         if !backends[number].is_available(cx) {
             continue;
         }
@@ -287,8 +292,8 @@ fn round_robin(cx: &Context, backends: Backends<'_>, turn: &Turn, shares: &Share
         }
         first = first.or(Some(number));
     }
-    // None has accepted: the one with the largest share, which accepts everything, has become unavailable. Or other workers took the turns
-    // of those that are available.
+    // None has accepted: the one with the largest share, which accepts everything, has become unavailable. Or other workers advanced
+    // past those that are available.
     first.or_else(|| (0..backends.len()).find(|&number| backends[number].is_available(cx)))
 }
 
@@ -348,9 +353,9 @@ fn random_choose(cx: &Context, backends: Backends<'_>, choose: usize, shares: &S
             continue;
         }
         // Replace a sampled upstream with probability room / available.
-        let place = below(cx, available as u64) as usize;
-        if place < room {
-            chosen[place] = number;
+        let index = below(cx, available as u64) as usize;
+        if index < room {
+            chosen[index] = number;
         }
     }
     least(cx, backends, chosen[..available.min(room)].iter().copied(), shares)

@@ -30,7 +30,7 @@ pub(super) fn fill(
     cx: &mut Context,
     call: &Call,
     plan: &ReverseProxyPlan,
-    place: &AddressPool,
+    pool: &AddressPool,
     switch: Switch,
 ) -> Result<(), Fault> {
     copy(cx, call, plan.rewrite.as_ref())?;
@@ -41,7 +41,7 @@ pub(super) fn fill(
     call.request_mut().fields_mut().append(names::VIA, via);
     // As in Caddy since 2.11, the Host for an upstream over TLS is the upstream's own name.
     if plan.transport.tls.is_some() {
-        name_upstream(call, place);
+        name_upstream(call, pool);
     }
     if let Some(headers) = &plan.headers {
         headers.apply_to_call(cx, call)?;
@@ -49,7 +49,7 @@ pub(super) fn fill(
     // As in Caddy, a request without a host gets the upstream's name.
     let is_nameless = call.request().fields().get(names::HOST).is_none_or(<[u8]>::is_empty);
     if is_nameless {
-        name_upstream(call, place);
+        name_upstream(call, pool);
     }
     Ok(())
 }
@@ -173,8 +173,8 @@ fn remove_named(fields: &mut FieldMap) -> Result<(), Fault> {
     Ok(())
 }
 
-fn name_upstream(call: &Call, place: &AddressPool) {
-    let name = place.address.host_value().as_bytes();
+fn name_upstream(call: &Call, pool: &AddressPool) {
+    let name = pool.address.host_value().as_bytes();
     with_field_value(name, |host| call.request_mut().fields_mut().insert(names::HOST, host));
 }
 

@@ -27,7 +27,7 @@ impl<'k> CacheKey<'k> {
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    pub(super) places: HashMap<u64, usize, BuildHasherDefault<AsItIs>>,
+    pub(super) indexes: HashMap<u64, usize, BuildHasherDefault<AsItIs>>,
     pub(super) slots: Vec<Slot>,
     /// The slot that the hand of CLOCK passes next.
     hand: usize,
@@ -102,7 +102,7 @@ impl Hasher for AsItIs {
 
 impl Shard {
     pub(super) fn slot_mut(&mut self, key: CacheKey<'_>) -> Option<&mut Slot> {
-        let slot = &mut self.slots[*self.places.get(&key.hash)?];
+        let slot = &mut self.slots[*self.indexes.get(&key.hash)?];
         // Two keys share a hash with a probability of 2^-64.
         (*slot.key == *key.text).then_some(slot)
     }
@@ -113,14 +113,14 @@ impl Shard {
     }
 
     pub(super) fn slot_or_insert(&mut self, key: CacheKey<'_>, bytes: usize, total: &AtomicUsize) -> &mut Slot {
-        let known = self.places.get(&key.hash).copied();
+        let known = self.indexes.get(&key.hash).copied();
         if let Some(at) = known
             && *self.slots[at].key != *key.text
         {
             let other = self.take_out(at);
             total.fetch_sub(other.bytes, Ordering::Relaxed);
         }
-        let at = *self.places.entry(key.hash).or_insert_with(|| {
+        let at = *self.indexes.entry(key.hash).or_insert_with(|| {
             total.fetch_add(bytes, Ordering::Relaxed);
             // Starts unused, so that keys requested once are dropped before keys requested again.
             self.slots.push(Slot {
@@ -153,9 +153,9 @@ impl Shard {
 
     pub(super) fn take_out(&mut self, at: usize) -> Slot {
         let slot = self.slots.swap_remove(at);
-        self.places.remove(&slot.hash);
+        self.indexes.remove(&slot.hash);
         if let Some(moved) = self.slots.get(at) {
-            self.places.insert(moved.hash, at);
+            self.indexes.insert(moved.hash, at);
         }
         slot
     }

@@ -42,8 +42,8 @@ fn check(store: &Store) {
     let mut bytes = 0;
     for shard in &store.shards {
         let shard = shard.lock();
-        assert_eq!(shard.places.len(), shard.slots.len());
-        for (hash, at) in &shard.places {
+        assert_eq!(shard.indexes.len(), shard.slots.len());
+        for (hash, at) in &shard.indexes {
             let slot = &shard.slots[*at];
             assert_eq!(slot.hash, *hash);
             let of_variants: usize = slot.variants.iter().map(|stored| stored.bytes()).sum();

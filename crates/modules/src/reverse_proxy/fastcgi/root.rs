@@ -26,7 +26,7 @@ pub(super) struct DocumentRoot {
 enum RootPath {
     /// Without placeholders: absolute and clean.
     Fixed(Box<[u8]>),
-    Live(Template),
+    Templated(Template),
 }
 
 /// A worker's resolved roots.
@@ -49,7 +49,7 @@ impl DocumentRoot {
         let template = root(Some(written), build);
         let path = match template.literal() {
             Some(literal) => RootPath::Fixed(absolute(literal.as_bytes()).into()),
-            None => RootPath::Live(template),
+            None => RootPath::Templated(template),
         };
         let resolved = resolves.then(|| ResolvedRoots {
             known: build.kept_state("reverse_proxy roots".to_owned(), |_| RefCell::new(Fresh::new(REMEMBERED))),
@@ -122,7 +122,7 @@ impl DocumentRoot {
     fn put_path(&self, cx: &mut Context, out: &mut Vec<u8>) {
         match &self.path {
             RootPath::Fixed(path) => out.extend_from_slice(path),
-            RootPath::Live(template) => {
+            RootPath::Templated(template) => {
                 push_root(template, cx, out);
                 if out.is_empty() {
                     // `push_root` removes trailing slashes, here all of `/`.

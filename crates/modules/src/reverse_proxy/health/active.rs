@@ -166,7 +166,7 @@ impl ActiveChecks {
     }
 
     /// Returns where the checks of the upstream at `address` go.
-    fn place(&self, address: &Address) -> Address {
+    fn checked_address(&self, address: &Address) -> Address {
         match (&self.elsewhere, self.port) {
             (Some(elsewhere), _) => elsewhere.clone(),
             (None, Some(port)) => address.with_port(port),
@@ -264,10 +264,10 @@ async fn run(checker: Weak<Checker>, index: usize, worker: Rc<dyn Worker>) {
         if !target.check.is_owner(number) {
             return;
         }
-        let place = checks.place(&target.address);
-        let upstream =
-            upstream.get_or_insert_with(|| worker.upstream(&place.to_dial(), &to_address(&checker.transport, &place)));
-        let outcome = checker.check(target, &place, upstream, &worker).await;
+        let address = checks.checked_address(&target.address);
+        let upstream = upstream
+            .get_or_insert_with(|| worker.upstream(&address.to_dial(), &to_address(&checker.transport, &address)));
+        let outcome = checker.check(target, &address, upstream, &worker).await;
         if let Err(cause) = &outcome {
             tracing::debug!(upstream = target.status.dial(), cause, "an active health check failed");
         }
@@ -299,7 +299,7 @@ impl Checker {
     async fn check(
         &self,
         target: &Target,
-        place: &Address,
+        address: &Address,
         upstream: &Rc<dyn Upstream>,
         worker: &Rc<dyn Worker>,
     ) -> Result<(), String> {
@@ -309,7 +309,7 @@ impl Checker {
         let mut host: Option<Box<str>> = None;
         for _ in 0..=REDIRECTS_MAX {
             let call = upstream.calls().take();
-            self.fill(&call, target, host.as_deref().unwrap_or(place.host_value()), &method, &path)?;
+            self.fill(&call, target, host.as_deref().unwrap_or(address.host_value()), &method, &path)?;
             let has_body = !self.checks.body.is_empty() && *method == *self.checks.method;
             let body = if has_body { Body::Chunk(self.checks.body.clone().into()) } else { Body::Empty };
             call.send(body, &**upstream);

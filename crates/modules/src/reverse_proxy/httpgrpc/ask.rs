@@ -25,7 +25,7 @@ pub(in super::super) fn wrap(
     cx: &mut Context,
     call: &Call,
     content: &mut Body,
-    place: &AddressPool,
+    pool: &AddressPool,
     options: HttpGrpcOptions,
 ) -> Result<(), Fault> {
     let known = match &content {
@@ -36,8 +36,8 @@ pub(in super::super) fn wrap(
     let now = cx.worker().now();
     // The response to a request without content may be long, and a request without content can be sent again.
     let is_none = known == Some(0);
-    if (is_none || !fits) && options.streams && place.may_stream(now) {
-        return stream(cx, call, content, place, options);
+    if (is_none || !fits) && options.streams && pool.may_stream(now) {
+        return stream(cx, call, content, pool, options);
     }
     if !fits && known.is_some() {
         return Err(Fault::body(BodyError::TooLarge));
@@ -48,14 +48,14 @@ pub(in super::super) fn wrap(
         // Of unknown length: the call starts now, and its message is sent when the content is complete.
         let head = std::mem::take(&mut *call.request_mut());
         call.request_mut().copy_from(&head);
-        fill(cx, call, place, options, UNARY_PATH, now)?;
+        fill(cx, call, pool, options, UNARY_PATH, now)?;
         let decoder = cx.generation().state(options.decoders).lend();
         let gathering = Gathering::new(std::mem::take(content), head, decoder, cx.worker());
         *content = Body::Stream(Box::new(gathering));
         return Ok(());
     };
     let head = encoded(cx, call, |head, out, _| encode_request(head, bytes, out))?;
-    fill(cx, call, place, options, UNARY_PATH, now)?;
+    fill(cx, call, pool, options, UNARY_PATH, now)?;
     *content = match std::mem::take(content) {
         Body::Incoming(content) => Body::Parts(VecDeque::from([BodyPart::Chunk(head), BodyPart::Incoming(content)])),
         Body::Empty => Body::Chunk(head),
@@ -69,12 +69,12 @@ fn stream(
     cx: &mut Context,
     call: &Call,
     content: &mut Body,
-    place: &AddressPool,
+    pool: &AddressPool,
     options: HttpGrpcOptions,
 ) -> Result<(), Fault> {
     let head = encoded(cx, call, |head, out, scratch| encode_request_head(head, scratch, out))?;
     let now = cx.worker().now();
-    fill(cx, call, place, options, STREAM_PATH, now)?;
+    fill(cx, call, pool, options, STREAM_PATH, now)?;
     let framed: Option<Box<dyn BodyStream>> = match std::mem::take(content) {
         Body::Incoming(content) => Some(Box::new(content)),
         Body::Stream(content) => Some(content),
@@ -109,7 +109,7 @@ fn encoded<E>(
 fn fill(
     cx: &mut Context,
     call: &Call,
-    place: &AddressPool,
+    pool: &AddressPool,
     options: HttpGrpcOptions,
     path: &str,
     now: Instant,
@@ -128,7 +128,7 @@ fn fill(
                 request.set_target(path).expect("the services' paths are targets");
                 let fields = request.fields_mut();
                 let host = cx.head().authority().filter(|host| options.forward_host && !host.is_empty());
-                let host = host.unwrap_or_else(|| place.address.host_value());
+                let host = host.unwrap_or_else(|| pool.address.host_value());
                 with_field_value(host.as_bytes(), |host| fields.insert(names::HOST, host));
                 fields.insert(names::CONTENT_TYPE, FieldValue::from_static(CONTENT_TYPE));
                 fields.insert(names::TE, FieldValue::from_static("trailers"));

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const WAITING_MAX: usize = 1024;
 
 /// An upstream given by a name.
-pub(in super::super) struct Named {
+pub(in super::super) struct NamedUpstream {
     name: Box<str>,
     transport: Arc<Transport>,
     worker: Rc<dyn Worker>,
@@ -30,7 +30,7 @@ pub(in super::super) struct Named {
 }
 
 struct DnsState {
-    places: Vec<(SocketAddr, Rc<dyn Upstream>)>,
+    pools: Vec<(SocketAddr, Rc<dyn Upstream>)>,
     turn: usize,
     looked_at: Option<Instant>,
     is_looking: bool,
@@ -40,14 +40,14 @@ struct DnsState {
     waiting: VecDeque<Carried>,
 }
 
-impl Named {
+impl NamedUpstream {
     /// Creates the upstream of `name`, which is `host:port`.
     pub(in super::super) fn new(name: &str, worker: &Rc<dyn Worker>, transport: &Arc<Transport>) -> Rc<Self> {
         let transport = named_by(name, transport);
         // This upstream never connects: only its call records are used.
         let calls = Rc::clone(worker.upstream(name, &transport).calls());
         let known = DnsState {
-            places: Vec::new(),
+            pools: Vec::new(),
             // Random, so that the workers do not all begin with the first address.
             turn: worker.random() as usize,
             looked_at: None,
@@ -107,16 +107,16 @@ impl Named {
                 addresses.sort_unstable();
                 addresses.dedup();
                 // Addresses that are still present keep their upstream, and so its open connections.
-                let place = |address: SocketAddr| {
-                    let same = known.places.iter().find(|(other, _)| *other == address);
+                let pool = |address: SocketAddr| {
+                    let same = known.pools.iter().find(|(other, _)| *other == address);
                     let upstream = match same {
                         Some((_, upstream)) => Rc::clone(upstream),
                         None => self.worker.upstream(&address.to_string(), &self.transport),
                     };
                     (address, upstream)
                 };
-                let places = addresses.into_iter().map(place).collect();
-                gone = std::mem::replace(&mut known.places, places);
+                let pools = addresses.into_iter().map(pool).collect();
+                gone = std::mem::replace(&mut known.pools, pools);
             }
         }
         // Release the borrow before calls are carried, which borrows again.
@@ -134,7 +134,7 @@ impl Named {
     /// Sends the call to the next address. Without an address the call waits for the lookup, or fails.
     fn pass(&self, call: Carried) {
         let mut known = self.known.borrow_mut();
-        if known.places.is_empty() {
+        if known.pools.is_empty() {
             if known.is_looking && known.waiting.len() < WAITING_MAX {
                 return known.waiting.push_back(call);
             }
@@ -143,7 +143,7 @@ impl Named {
             return call.fail(fault);
         }
         known.turn = known.turn.wrapping_add(1);
-        let upstream = Rc::clone(&known.places[known.turn % known.places.len()].1);
+        let upstream = Rc::clone(&known.pools[known.turn % known.pools.len()].1);
         drop(known);
         upstream.carry(call);
     }
@@ -163,7 +163,7 @@ fn named_by(name: &str, transport: &Arc<Transport>) -> Arc<Transport> {
     }
 }
 
-impl Upstream for Named {
+impl Upstream for NamedUpstream {
     fn carry(&self, call: Carried) {
         self.resolve_if_due();
         self.pass(call);

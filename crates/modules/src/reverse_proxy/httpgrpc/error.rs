@@ -32,7 +32,7 @@ pub(super) fn fault_of(cx: &Context, asked: &PendingCall, failed: GrpcError) -> 
         GrpcError::Late => (StatusCode::GATEWAY_TIMEOUT, "its response took too long".to_owned()),
     };
     asked.settle(cx, if status.as_u16() < 500 { CallEnd::Answered(status) } else { CallEnd::Failed });
-    Fault { status, reason: Reason::Text(format!("upstream {}: {words}", asked.place.address.name).into()) }
+    Fault { status, reason: Reason::Text(format!("upstream {}: {words}", asked.pool.address.name).into()) }
 }
 
 fn http_status(has_content: bool, code: Code) -> StatusCode {

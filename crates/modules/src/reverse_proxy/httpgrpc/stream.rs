@@ -40,7 +40,7 @@ pub(super) fn unwrap(
             let now = cx.worker().now();
             // The server predates the streaming service: remember it, and retry as a unary call if the request had no
             // content.
-            asked.place.unstream(now + UNKNOWN_FOR);
+            asked.pool.unstream(now + UNKNOWN_FOR);
             if !asked.has_content {
                 drop(call);
                 return exchange::repeat(cx, asked);
@@ -56,7 +56,7 @@ pub(super) fn unwrap(
 fn not_streamed(cx: &Context, asked: &PendingCall) -> Fault {
     let is_known = cx.head().fields().content_length().ok().flatten().is_some();
     let status = if is_known { StatusCode::CONTENT_TOO_LARGE } else { StatusCode::BAD_GATEWAY };
-    let words = format!("upstream {}: it does not implement the streaming service", asked.place.address.name);
+    let words = format!("upstream {}: it does not implement the streaming service", asked.pool.address.name);
     Fault { status, reason: Reason::Text(words.into()) }
 }
 
