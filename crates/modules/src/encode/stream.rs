@@ -1,11 +1,12 @@
 //! A body that is compressed while it is sent.
 //!
 //! ```text
-//! Gathering ──input, goal──► step here (at most ~100 µs a poll) ──► Gathering
-//!     ▲                 └──► Away: a thread of the pool runs the step ──┐
-//!     └────────────────────────────────────────────────────────────────┘
+//! OnWorker ──input, goal──► step on the worker (at most ~100 µs a poll) ──► OnWorker
+//!     ▲                 └──► InPool: a thread of the pool runs the step ──┐
+//!     └───────────────────────────────────────────────────────────────────┘
 //! ```
-//! At most one piece of input and one block of output exist at a time: the source is read when the connection has taken the output.
+//! At most one piece of input and one block of output exist at a time: the source is read when the connection
+//! has taken the output.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -33,21 +34,23 @@ pub(super) struct EncodedBody {
     phase: Phase,
     /// Input was consumed since the last flush.
     is_dirty: bool,
-    /// A source that waits makes the encoder flush. Only for bodies of unknown length: they may be produced slowly, piece by piece.
-    is_flushed: bool,
-    /// The last poll has computed for long: the next one lets the worker's other connections continue first.
-    is_tired: bool,
+    /// A source that waits makes the encoder flush. Only for bodies of unknown length: they may be produced slowly, piece
+    /// by piece.
+    flushes_when_idle: bool,
+    /// The last poll has used its share of the worker's time: the next one lets the worker's other connections continue
+    /// first.
+    has_used_its_share: bool,
     inline_bytes_max: usize,
     trailers: Option<Box<FieldMap>>,
     worker: Rc<dyn Worker>,
 }
 
 enum EncoderState {
-    Here(Encoder),
+    OnWorker(Encoder),
     /// A thread of the pool runs a step.
-    Away(Offloaded<()>, Slot),
+    InPool(Offloaded<()>, JobSlot),
     /// The pool's queue was full.
-    Resting(Sleep, Encoder, Output),
+    Pausing(Sleep, Encoder, Output),
     /// The body ended, or failed.
     Gone,
 }
@@ -60,8 +63,8 @@ enum Phase {
     Over,
 }
 
-/// A step on its way to the pool and back.
-struct Parcel {
+/// A step that runs on the pool, with the memory that it uses.
+struct EncodeJob {
     encoder: Encoder,
     input: Chunk,
     output: Output,
@@ -70,8 +73,8 @@ struct Parcel {
     step: Option<Progress>,
 }
 
-/// Where the job takes its parcel from and puts it back. A job that the queue refuses, or that panics, leaves the slot as it is.
-type Slot = Arc<Mutex<Option<Parcel>>>;
+/// Holds the job before and after it runs. A job that the queue refuses, or that panics, leaves the slot as it is.
+type JobSlot = Arc<Mutex<Option<EncodeJob>>>;
 
 /// A block that is being filled.
 struct Output {
@@ -97,20 +100,20 @@ impl EncodedBody {
         let len = body.len();
         Self {
             source: BodyReader::from(body),
-            encoder: EncoderState::Here(Encoder::take(coding, len, lease)),
+            encoder: EncoderState::OnWorker(Encoder::take(coding, len, lease)),
             input: Chunk::default(),
             phase: Phase::Consuming,
             is_dirty: false,
-            is_flushed: len.is_none(),
-            is_tired: false,
+            flushes_when_idle: len.is_none(),
+            has_used_its_share: false,
             inline_bytes_max: coding.inline_bytes_max(),
             trailers: None,
             worker: Rc::clone(worker),
         }
     }
 
-    /// Returns the goal of the next step, and makes sure that it has input if it consumes. `Pending` if the source waits and nothing is to
-    /// be flushed.
+    /// Returns the goal of the next step, and makes sure that it has input if it consumes. `Pending` if the
+    /// source waits and nothing is to be flushed.
     fn poll_goal(&mut self, task: &mut Task<'_>) -> Poll<Result<Option<Goal>, BodyError>> {
         loop {
             match self.phase {
@@ -122,7 +125,7 @@ impl EncodedBody {
                         self.phase = Phase::Finishing;
                     }
                     Poll::Ready(Some(Err(fault))) => return Poll::Ready(Err(fault)),
-                    Poll::Pending if self.is_flushed && self.is_dirty => self.phase = Phase::Flushing,
+                    Poll::Pending if self.flushes_when_idle && self.is_dirty => self.phase = Phase::Flushing,
                     Poll::Pending => return Poll::Pending,
                 },
                 Phase::Consuming => return Poll::Ready(Ok(Some(Goal::Consume))),
@@ -137,7 +140,7 @@ impl EncodedBody {
     fn stepped(&mut self, goal: Goal, step: Progress, encoder: Encoder) {
         self.input.advance(step.consumed);
         self.is_dirty |= step.consumed > 0;
-        self.encoder = EncoderState::Here(encoder);
+        self.encoder = EncoderState::OnWorker(encoder);
         match (goal, step.is_done) {
             (Goal::Flush, true) => {
                 self.phase = Phase::Consuming;
@@ -154,64 +157,65 @@ impl EncodedBody {
     /// Waits until the encoder is here. Returns the output that the pool's thread was filling.
     fn poll_encoder(&mut self, task: &mut Task<'_>) -> Poll<Result<Option<Output>, BodyError>> {
         match &mut self.encoder {
-            EncoderState::Here(_) | EncoderState::Gone => return Poll::Ready(Ok(None)),
-            EncoderState::Away(job, _) => {
-                ready!(Pin::new(job).poll(task));
+            EncoderState::OnWorker(_) | EncoderState::Gone => return Poll::Ready(Ok(None)),
+            EncoderState::InPool(offloaded, _) => {
+                ready!(Pin::new(offloaded).poll(task));
             }
-            EncoderState::Resting(sleep, ..) => ready!(Pin::new(sleep).poll(task)),
+            EncoderState::Pausing(sleep, ..) => ready!(Pin::new(sleep).poll(task)),
         }
         match std::mem::replace(&mut self.encoder, EncoderState::Gone) {
-            EncoderState::Resting(_, encoder, output) => {
-                self.encoder = EncoderState::Here(encoder);
+            EncoderState::Pausing(_, encoder, output) => {
+                self.encoder = EncoderState::OnWorker(encoder);
                 return Poll::Ready(Ok(Some(output)));
             }
-            EncoderState::Away(_, slot) => {
-                let parcel = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-                let Some(Parcel { encoder, input, output, goal, step: Some(step) }) = parcel else {
+            EncoderState::InPool(_, slot) => {
+                let job = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let Some(EncodeJob { encoder, input, output, goal, step: Some(step) }) = job else {
                     return Poll::Ready(Err(BodyError::Source));
                 };
                 self.input = input;
                 self.stepped(goal, step, encoder);
                 return Poll::Ready(Ok(Some(output)));
             }
-            EncoderState::Here(_) | EncoderState::Gone => {}
+            EncoderState::OnWorker(_) | EncoderState::Gone => {}
         }
         Poll::Ready(Ok(None))
     }
 
     /// Lets a thread of the pool run the next step.
-    fn send_away(&mut self, encoder: Encoder, output: Output, goal: Goal) {
-        let parcel = Parcel { encoder, input: std::mem::take(&mut self.input), output, goal, step: None };
-        let slot: Slot = Arc::new(Mutex::new(Some(parcel)));
+    fn offload_step(&mut self, encoder: Encoder, output: Output, goal: Goal) {
+        let job = EncodeJob { encoder, input: std::mem::take(&mut self.input), output, goal, step: None };
+        let slot: JobSlot = Arc::new(Mutex::new(Some(job)));
         let theirs = Arc::clone(&slot);
-        let job = move || {
+        let run = move || {
             let taken = theirs.lock().unwrap_or_else(PoisonError::into_inner).take();
-            // Without the lock: a panic of the encoder drops the parcel, and the slot stays empty.
-            let Some(mut parcel) = taken else { return };
-            parcel.step = parcel.output.step(&mut parcel.encoder, parcel.input.as_slice(), parcel.goal);
-            *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(parcel);
+            // Without the lock: a panic of the encoder drops the job, and the slot stays empty.
+            let Some(mut job) = taken else { return };
+            job.step = job.output.step(&mut job.encoder, job.input.as_slice(), job.goal);
+            *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(job);
         };
-        self.encoder = match offload(&*self.worker, Work::of(WorkKind::Compress), job) {
-            Ok(job) => EncoderState::Away(job, slot),
+        self.encoder = match offload(&*self.worker, Work::of(WorkKind::Compress), run) {
+            Ok(offloaded) => EncoderState::InPool(offloaded, slot),
             Err(_) => {
-                let parcel = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-                let Parcel { encoder, input, output, .. } = parcel.expect("a refused job did not run");
+                let job = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let EncodeJob { encoder, input, output, .. } = job.expect("a refused job did not run");
                 self.input = input;
                 let until = self.worker.now() + BUSY_PAUSE;
-                EncoderState::Resting(Sleep::until(Rc::clone(&self.worker), until), encoder, output)
+                EncoderState::Pausing(Sleep::until(Rc::clone(&self.worker), until), encoder, output)
             }
         };
     }
 
     fn put_encoder(&mut self) {
-        if let EncoderState::Here(encoder) | EncoderState::Resting(_, encoder, _) =
+        if let EncoderState::OnWorker(encoder) | EncoderState::Pausing(_, encoder, _) =
             std::mem::replace(&mut self.encoder, EncoderState::Gone)
         {
             encoder.put();
         }
     }
 
-    /// Runs steps until there is output to send, the source or the encoder waits, or the body ends. The output may be empty.
+    /// Runs steps until there is output to send, the source or the encoder waits, or the body ends. The output
+    /// may be empty.
     fn poll_output(&mut self, task: &mut Task<'_>) -> Poll<Result<Option<Output>, BodyError>> {
         let mut output = ready!(self.poll_encoder(task))?;
         let mut inline = self.inline_bytes_max;
@@ -226,17 +230,17 @@ impl EncodedBody {
                 // The source wakes the task; until then the client gets the output that there is.
                 Poll::Pending => return output.filter(|output| output.filled > 0).map_or(Poll::Pending, ready_output),
             };
-            let EncoderState::Here(mut encoder) = std::mem::replace(&mut self.encoder, EncoderState::Gone) else {
+            let EncoderState::OnWorker(mut encoder) = std::mem::replace(&mut self.encoder, EncoderState::Gone) else {
                 return Poll::Ready(Err(BodyError::Source));
             };
             let work = encoder.work(self.input.len(), goal);
             if work > inline && work <= self.inline_bytes_max {
-                self.encoder = EncoderState::Here(encoder);
-                return self.rest(output, task);
+                self.encoder = EncoderState::OnWorker(encoder);
+                return self.pause(output, task);
             }
             let mut target = output.take().unwrap_or_else(|| Output { block: self.worker.take_block(), filled: 0 });
             if work > inline {
-                self.send_away(encoder, target, goal);
+                self.offload_step(encoder, target, goal);
                 output = ready!(self.poll_encoder(task))?;
                 continue;
             }
@@ -250,10 +254,10 @@ impl EncodedBody {
     }
 
     /// Ends a poll after the share of computation that one may have.
-    fn rest(&mut self, output: Option<Output>, task: &mut Task<'_>) -> Poll<Result<Option<Output>, BodyError>> {
+    fn pause(&mut self, output: Option<Output>, task: &mut Task<'_>) -> Poll<Result<Option<Output>, BodyError>> {
         match output.filter(|output| output.filled > 0) {
             Some(output) => {
-                self.is_tired = true;
+                self.has_used_its_share = true;
                 ready_output(output)
             }
             None => {
@@ -271,7 +275,7 @@ fn ready_output(output: Output) -> Poll<Result<Option<Output>, BodyError>> {
 
 impl BodyStream for EncodedBody {
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        if std::mem::take(&mut self.is_tired) {
+        if std::mem::take(&mut self.has_used_its_share) {
             task.waker().wake_by_ref();
             return Poll::Pending;
         }
