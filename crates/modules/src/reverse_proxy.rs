@@ -11,7 +11,7 @@
 //! - `request`, `forwarded`: build the upstream request from the client's
 //! - `buffer`, `incremental`: bodies that are read into memory first, and messages that forbid it
 //! - `exchange`: the call to the upstream
-//! - `carriage`, `httpgrpc`, `fastcgi`: the wire form of requests and responses
+//! - `wire_form`, `httpgrpc`, `fastcgi`: the wire form of requests and responses
 //! - `answer`, `switch`: build the client's response from the upstream's, and tunnels
 //! - `handle_response`, `copy`: routes for selected responses, and the handlers that copy a response
 //! - `placeholders`: `{http.reverse_proxy.…}`
@@ -24,7 +24,6 @@ mod answer;
 mod backend;
 mod breaker;
 mod buffer;
-mod carriage;
 mod cookie;
 pub mod copy;
 mod dynamic;
@@ -45,6 +44,7 @@ mod switch;
 mod tests;
 mod tls;
 mod transport;
+mod wire_form;
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -65,13 +65,13 @@ use serde_json::Value;
 use crate::headers::Headers;
 use crate::rewrite::Rewrite;
 use backend::{Backend, UpstreamConfig};
-use carriage::Carriage;
 use dynamic::DynamicUpstreams;
 use handle_response::ResponseRoutes;
 use health::{Checker, HealthChecks, PassiveChecks};
 use placeholders::Named;
 use policy::LoadBalancing;
 use retry::Retries;
+use wire_form::WireForm;
 
 /// The JSON's shape. Nested values are parsed in place, so that an error names their position.
 #[derive(Deserialize)]
@@ -118,7 +118,7 @@ struct ReverseProxyPlan {
     breaker: Option<BreakerSettings>,
     /// Keeps the active health checks running while the plan exists.
     _checker: Option<Arc<Checker>>,
-    carriage: Carriage,
+    wire_form: WireForm,
     transport: Arc<Transport>,
     /// The server name for TLS, if each request has its own.
     server_name: Option<Template>,
@@ -188,7 +188,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     let stream_timeout = read_duration("stream_timeout", written.stream_timeout.as_ref(), build)?;
     let stream_close_delay = read_duration("stream_close_delay", written.stream_close_delay.as_ref(), build)?;
     // Its messages are read whole, or its answers streamed, by the transport itself.
-    if written.response_buffers != 0 && matches!(transport.carriage, Carriage::HttpGrpc(_)) {
+    if written.response_buffers != 0 && matches!(transport.wire_form, WireForm::HttpGrpc(_)) {
         return build.at("response_buffers", |build| {
             Err(build.refuse(written.response_buffers.to_string(), "nothing: the transport httpgrpc has no buffers"))
         });
@@ -200,7 +200,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         passive,
         breaker,
         _checker: checker,
-        carriage: transport.carriage,
+        wire_form: transport.wire_form,
         transport: transport.transport,
         server_name: transport.server_name,
         headers,
@@ -234,13 +234,13 @@ fn build_dynamic(
 ) -> Result<Option<DynamicUpstreams>, BuildError> {
     let mut dynamic = None;
     if let Some(sources) = present(value, "dynamic_upstreams", &written.dynamic_upstreams) {
-        match transport.carriage {
-            Carriage::Http | Carriage::FastCgi(_) => {
+        match transport.wire_form {
+            WireForm::Http | WireForm::FastCgi(_) => {
                 let settings = format!("{} {} {}", transport.key, value["health_checks"], value["circuit_breaker"]);
                 dynamic = Some(DynamicUpstreams::build(sources, &settings, build)?);
             }
             // It has names for all of their addresses itself, in the form that the Caddyfile generates.
-            Carriage::HttpGrpc(_) => written.upstreams.extend(httpgrpc::named(sources, build)?),
+            WireForm::HttpGrpc(_) => written.upstreams.extend(httpgrpc::named(sources, build)?),
         }
     }
     if written.upstreams.is_empty() && dynamic.is_none() {
@@ -260,7 +260,7 @@ fn build_checks(
 ) -> Result<HealthChecks, BuildError> {
     let breaker = breaker::build(present(value, "circuit_breaker", &written.circuit_breaker), build)?;
     let checks = HealthChecks::build(present(value, "health_checks", &written.health_checks), breaker, build)?;
-    if checks.active.is_some() && !matches!(transport.carriage, Carriage::Http) {
+    if checks.active.is_some() && !matches!(transport.wire_form, WireForm::Http) {
         return build.at("health_checks", |build| {
             Err(build.refuse("active", "passive checks only: this transport has no active health checks"))
         });
@@ -290,7 +290,7 @@ fn build_balancing(
     let balancing = LoadBalancing::build(present(value, "load_balancing", &written.load_balancing), backends, build)?;
     // The status of its responses is inside of the gRPC message.
     if balancing.retries.as_ref().is_some_and(Retries::judges_responses)
-        && matches!(transport.carriage, Carriage::HttpGrpc(_))
+        && matches!(transport.wire_form, WireForm::HttpGrpc(_))
     {
         return build.at("load_balancing.retry_match", |build| {
             Err(build.refuse("a condition about responses", "none: the transport httpgrpc retries only failed calls"))
@@ -346,7 +346,7 @@ impl Handler for ReverseProxy {
 }
 
 fn begin(cx: &mut Context, local: Rc<Local>) -> Step {
-    match local.plan.carriage.prepare(cx, &local) {
+    match local.plan.wire_form.prepare(cx, &local) {
         Some(step) => step,
         None => exchange::start(cx, local),
     }

@@ -18,9 +18,9 @@ use causeway_pipeline::{
 use serde::Deserialize;
 
 use super::address::Address;
-use super::carriage::Carriage;
 use super::health::{Admission, CallEnd, HealthChecks, Target, UpstreamHealth};
 use super::httpgrpc::dns::NamedUpstream;
+use super::wire_form::WireForm;
 use super::{ReverseProxyPlan, transport};
 
 #[derive(Deserialize, Default)]
@@ -98,7 +98,7 @@ impl Backend {
                 At::Templated { dial: template, pools }
             }
             Some(literal) => {
-                let (literal, is_name) = transport.carriage.strip_scheme(literal);
+                let (literal, is_name) = transport.wire_form.strip_scheme(literal);
                 // A literal address is checked at load.
                 let address = match Address::parse(literal) {
                     Ok(address) => address,
@@ -137,7 +137,7 @@ impl Backend {
     fn pool(
         &self,
         cx: &mut Context,
-        carriage: &Carriage,
+        wire_form: &WireForm,
         transport: &Arc<Transport>,
     ) -> Result<Rc<AddressPool>, Fault> {
         match &self.at {
@@ -149,7 +149,7 @@ impl Backend {
                     return Ok(Rc::clone(pool));
                 }
                 // As in Caddy, this is a 500: the mistake precedes any connection to an upstream.
-                let (stripped, is_name) = carriage.strip_scheme(text);
+                let (stripped, is_name) = wire_form.strip_scheme(text);
                 let address =
                     Address::parse(stripped).map_err(|expected| not_dialled(&self.facts.dial, text, &expected))?;
                 let pool = Rc::new(AddressPool::new(address, is_name, cx.worker(), transport));
@@ -263,7 +263,7 @@ impl Chosen {
     /// Returns the pool for this request. Fails with 500 if the expanded address is not valid.
     pub(super) fn pool(&self, cx: &mut Context, plan: &ReverseProxyPlan) -> Result<Rc<AddressPool>, Fault> {
         let pool = match self {
-            Self::Configured(index) => plan.backends[*index].pool(cx, &plan.carriage, &plan.transport)?,
+            Self::Configured(index) => plan.backends[*index].pool(cx, &plan.wire_form, &plan.transport)?,
             Self::Found(found) => Rc::clone(&found.pool),
         };
         let pool = match &plan.server_name {

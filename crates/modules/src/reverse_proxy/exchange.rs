@@ -13,11 +13,11 @@ use causeway_pipeline::worker::Sleep;
 use causeway_pipeline::{Body, BodyError, BodyStream as _, Call, CallError, Context, Fault, Reason, Step, Versions};
 
 use super::backend::{AddressPool, Backends, Chosen};
-use super::carriage::Carriage;
 use super::dynamic::{Upstreams, Waited};
 use super::health::{Admission, CallEnd};
 use super::retry::{Attempt, Replay, Tries};
 use super::switch::{self, Switch};
+use super::wire_form::WireForm;
 use super::{Local, ReverseProxyPlan, bad_gateway, buffer, incremental, request};
 
 /// Most interim (1xx) responses that are forwarded for one call.
@@ -52,7 +52,7 @@ impl PendingCall {
     fn count_response(&self, cx: &Context, status: StatusCode) {
         let plan = &self.local.plan;
         // HTTP in gRPC has the status in the content.
-        if !matches!(plan.carriage, Carriage::HttpGrpc(_)) {
+        if !matches!(plan.wire_form, WireForm::HttpGrpc(_)) {
             self.settle(cx, CallEnd::Answered(status));
         }
         if let Some(checks) = &plan.passive {
@@ -75,7 +75,7 @@ impl PendingCall {
     fn is_late(&self, took: Duration) -> bool {
         let plan = &self.local.plan;
         // gRPC sends the time limit to the upstream, which may therefore end the call before our own timeout.
-        let told = plan.transport.head_timeout.filter(|_| matches!(plan.carriage, Carriage::HttpGrpc(_)));
+        let told = plan.transport.head_timeout.filter(|_| matches!(plan.wire_form, WireForm::HttpGrpc(_)));
         told.is_some_and(|limit| took >= limit)
     }
 }
@@ -245,7 +245,7 @@ fn begin(
         Err(fault) => return Step::Fail(fault),
     };
     let has_content = !matches!(content, Body::Empty);
-    if let Err(fault) = plan.carriage.wrap(cx, &call, &mut content, &pool) {
+    if let Err(fault) = plan.wire_form.wrap(cx, &call, &mut content, &pool) {
         return fail(cx, replay.map_or(Content::Back(content), Content::Kept), fault);
     }
     tracing::debug!(dial = %pool.address.name, "selected upstream");
@@ -300,7 +300,7 @@ fn take_content(
                 Versions::Http2 => true,
                 Versions::Negotiated => plan.transport.tls.is_some(),
             };
-            if plan.carriage.sends_own_content()
+            if plan.wire_form.sends_own_content()
                 && plan.balancing.retries.as_ref().is_some_and(|retries| may_be_unprocessed || retries.keeps_body(cx))
             {
                 let replay = Replay::new(body, plan.request_buffers.unwrap_or_default());
@@ -433,7 +433,7 @@ fn buffered(cx: &mut Context, (call, asked, read): (Call, PendingCall, Result<()
 }
 
 fn unwrap(cx: &mut Context, local: &Local, call: Call, asked: PendingCall, pool: &AddressPool, began: Instant) -> Step {
-    match local.plan.carriage.unwrap(cx, call, asked) {
+    match local.plan.wire_form.unwrap(cx, call, asked) {
         Step::Fail(fault) => refused(cx, pool, began, fault),
         step => step,
     }
@@ -446,7 +446,7 @@ fn content_left(call: &Call, asked: &PendingCall) -> Option<Content> {
     match (&asked.replay, unsent) {
         (Some(replay), _) => replay.is_whole().then(|| Content::Kept(replay.clone())),
         // In another wire form it contains this attempt's head.
-        (None, Some(body)) if asked.local.plan.carriage.sends_own_content() => Some(Content::Back(body)),
+        (None, Some(body)) if asked.local.plan.wire_form.sends_own_content() => Some(Content::Back(body)),
         (None, _) => (!asked.has_content).then_some(Content::Back(Body::Empty)),
     }
 }

@@ -22,8 +22,8 @@ use causeway_pipeline::{Body, Build, BuildError, Call, Context, Fault, Step, Tem
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::carriage::Carriage;
 use super::transport::TransportParts;
+use super::wire_form::WireForm;
 use super::{Local, exchange, read_duration};
 use causeway_pipeline::build::DurationConfig;
 use root::DocumentRoot;
@@ -83,7 +83,7 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportPar
         remainder: build.template("{http.matchers.file.remainder}"),
     };
     Ok(TransportParts {
-        carriage: Carriage::FastCgi(Box::new(fastcgi)),
+        wire_form: WireForm::FastCgi(Box::new(fastcgi)),
         transport: Arc::new(transport),
         server_name: None,
         key: value.to_string(),

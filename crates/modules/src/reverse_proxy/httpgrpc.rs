@@ -24,8 +24,8 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::backend::UpstreamConfig;
-use super::carriage::Carriage;
 use super::transport::TransportParts;
+use super::wire_form::WireForm;
 use super::{read_duration, tls};
 use crate::httpgrpc::lend::Lender;
 use crate::httpgrpc::message_size;
@@ -101,7 +101,12 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportPar
         decoders: build.state(move |_| Lender::new(limits)),
     };
     let key = format!("{value} {files:016x}");
-    Ok(TransportParts { carriage: Carriage::HttpGrpc(options), transport: Arc::new(transport), server_name: None, key })
+    Ok(TransportParts {
+        wire_form: WireForm::HttpGrpc(options),
+        transport: Arc::new(transport),
+        server_name: None,
+        key,
+    })
 }
 
 const DNS: &str = "dns:///";

@@ -6,8 +6,8 @@ use causeway_pipeline::{Context, Fault, Reason};
 use sfv::{BareItem, Item, KeyRef, List, ListEntry, Parser, StringRef, TokenRef};
 
 use super::ReverseProxyPlan;
-use super::carriage::Carriage;
 use super::switch::Switch;
+use super::wire_form::WireForm;
 
 const NAME: NameRef<'_> = NameRef::Other("Incremental");
 /// The error type of RFC 10036 §5 in Proxy-Status.
@@ -29,7 +29,7 @@ pub(super) fn is_marked(fields: &FieldMap) -> bool {
 /// # Errors
 /// 501 (RFC 10036 §4.1).
 pub(super) fn check_request(cx: &mut Context, plan: &ReverseProxyPlan) -> Result<(), Fault> {
-    let needs_length = matches!(plan.carriage, Carriage::FastCgi(_)) && cx.body_len().is_none();
+    let needs_length = matches!(plan.wire_form, WireForm::FastCgi(_)) && cx.body_len().is_none();
     if plan.request_buffers.is_none() && !needs_length || !is_marked(cx.head().fields()) {
         return Ok(());
     }

@@ -14,7 +14,7 @@ use causeway_pipeline::{
 };
 
 use super::answer::put_fields;
-use super::carriage::Carriage;
+use super::wire_form::WireForm;
 use super::{ReverseProxyPlan, bad_gateway};
 
 /// How a request requests another protocol.
@@ -48,12 +48,12 @@ impl Switch {
         // DEVIATES Caddy: `h2c` concerns only this hop; forwarded, it would let requests bypass this server's checks.
         let is_ours = head.fields().list(names::UPGRADE).any(is_h2c);
         // RFC 9110 §7.8: a proxy may ignore Upgrade.
-        let is_carried = match &plan.carriage {
+        let is_carried = match &plan.wire_form {
             // RFC 9113 §8.6: HTTP/2 has no Upgrade.
             // DEVIATES Caddy: it responds to any such request with 502.
-            Carriage::Http => plan.transport.versions != Versions::Http2 && has_known_content(cx, plan),
-            Carriage::FastCgi(_) => false,
-            Carriage::HttpGrpc(_) => !head.fields().declares_content(),
+            WireForm::Http => plan.transport.versions != Versions::Http2 && has_known_content(cx, plan),
+            WireForm::FastCgi(_) => false,
+            WireForm::HttpGrpc(_) => !head.fields().declares_content(),
         };
         Ok(if is_ours || protocol.is_empty() || !is_carried { Self::None } else { Self::Upgrade })
     }

@@ -16,15 +16,15 @@ use serde_json::Value;
 use url::Url;
 
 use super::address::Address;
-use super::carriage::{Carriage, Protocol};
 use super::dynamic::resolver::{self, ResolverConfig};
+use super::wire_form::{Protocol, WireForm};
 use super::{fastcgi, httpgrpc, read_duration, tls};
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::upstream::ConnectionLimits;
 
 /// A compiled `transport`.
 pub(super) struct TransportParts {
-    pub(super) carriage: Carriage,
+    pub(super) wire_form: WireForm,
     pub(super) transport: Arc<Transport>,
     /// The server name for TLS, if each request has its own.
     pub(super) server_name: Option<Template>,
@@ -106,7 +106,7 @@ pub(super) fn build(value: Option<&Value>, build: &mut Build<'_>) -> Result<Tran
         let (transport, server_name, files) = read(value, &written, build)?;
         // A changed certificate under an unchanged file name must also close the connections.
         let key = format!("{value} {files:016x}");
-        Ok(TransportParts { carriage: Carriage::Http, transport: Arc::new(transport), server_name, key })
+        Ok(TransportParts { wire_form: WireForm::Http, transport: Arc::new(transport), server_name, key })
     })
 }
 

@@ -12,7 +12,7 @@ use super::httpgrpc::{self, HttpGrpcOptions};
 use super::{Local, answer};
 
 /// A wire form.
-pub(super) enum Carriage {
+pub(super) enum WireForm {
     /// Plain HTTP.
     Http,
     /// HTTP in gRPC messages.
@@ -45,7 +45,7 @@ impl Protocol {
     }
 }
 
-impl Carriage {
+impl WireForm {
     /// Waits for what the wire form needs before an upstream is selected. `None` if there is nothing to wait for.
     pub(super) fn prepare(&self, cx: &mut Context, local: &Rc<Local>) -> Option<Step> {
         match self {

@@ -7,7 +7,7 @@ use causeway_message::{Chunk, StatusCode};
 use causeway_pipeline::{Context, Fault, ReadBody, ReadEnd, Reason, Step};
 
 use super::super::Local;
-use super::super::carriage::Carriage;
+use super::super::wire_form::WireForm;
 
 /// The longest content of unknown length in bytes, unless `request_buffers` sets another limit. Longer content is
 /// answered with 411.
@@ -32,9 +32,9 @@ pub(super) fn read(cx: &mut Context, local: Rc<Local>) -> Option<Step> {
             }
             ReadEnd::Broken(fault) => return Step::Fail(Fault::body(fault)),
         }
-        match &local.plan.carriage {
-            Carriage::FastCgi(fastcgi) => fastcgi.dispatch(cx, &local),
-            Carriage::Http | Carriage::HttpGrpc(_) => unreachable!("only FastCGI reads content first"),
+        match &local.plan.wire_form {
+            WireForm::FastCgi(fastcgi) => fastcgi.dispatch(cx, &local),
+            WireForm::Http | WireForm::HttpGrpc(_) => unreachable!("only FastCGI reads content first"),
         }
     }))
 }
