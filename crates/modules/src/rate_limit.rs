@@ -2,9 +2,9 @@
 //! plugin `caddy-ratelimit`.
 //!
 //! - `zone`: the events of the keys of a zone
-//! - `fleet`: the events of other servers, which Redis reports
+//! - `shared`: the events of other servers, which Redis reports
 
-mod fleet;
+mod shared;
 mod zone;
 
 use std::collections::BTreeMap;

@@ -25,7 +25,7 @@ pub trait CountedKeys: Send + Sync {
     /// Appends keys with news, at most `max`, and takes their new events: either [`Self::update`] or [`Self::restore`] follows for each.
     /// Returns whether keys are left for the next round.
     fn collect(&self, now: Instant, max: usize, news: &mut Vec<KeyNews>) -> bool;
-    /// The server has counted the events.
+    /// Sets the counts of all servers for the key; its events are now included.
     fn update(&self, news: &KeyNews, all: WindowCounts);
     /// The events could not be sent: they are new again.
     fn restore(&self, news: &KeyNews);
@@ -69,7 +69,7 @@ pub struct CountExchange {
 pub(crate) struct ExchangeState {
     members: Mutex<Vec<Weak<dyn CountedKeys>>>,
     /// Whether there are news since the last round began.
-    rung: AtomicBool,
+    has_news: AtomicBool,
     closed: AtomicBool,
     /// Whether the last round has failed.
     down: AtomicBool,
@@ -141,14 +141,14 @@ impl CountExchange {
     }
 
     /// Marks the exchange as having news. Wakes the thread if it sleeps; otherwise the cost is a read of an atomic.
-    pub fn ring(&self) {
-        self.shared.ring();
+    pub fn announce(&self) {
+        self.shared.announce();
     }
 }
 
 impl ExchangeState {
-    fn ring(&self) {
-        if !self.rung.load(Ordering::Relaxed) && !self.rung.swap(true, Ordering::Release) {
+    fn announce(&self) {
+        if !self.has_news.load(Ordering::Relaxed) && !self.has_news.swap(true, Ordering::Release) {
             self.wake();
         }
     }
@@ -159,14 +159,14 @@ impl ExchangeState {
         }
     }
 
-    /// Whether there are news; the next ones ring again.
-    pub(crate) fn hear(&self) -> bool {
-        self.rung.swap(false, Ordering::Acquire)
+    /// Whether there are news; the next ones wake the thread again.
+    pub(crate) fn take_news(&self) -> bool {
+        self.has_news.swap(false, Ordering::Acquire)
     }
 
-    /// Makes the next round begin without a ring.
-    pub(crate) fn keep_rung(&self) {
-        self.rung.store(true, Ordering::Release);
+    /// Makes the next round begin without an announcement.
+    pub(crate) fn keep_news(&self) {
+        self.has_news.store(true, Ordering::Release);
     }
 
     pub(crate) fn set_down(&self, is_down: bool) {

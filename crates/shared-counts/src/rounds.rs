@@ -30,7 +30,7 @@ pub(crate) fn run(shared: &ExchangeState, mut link: RedisLink) {
             std::thread::park_timeout(wait);
             continue;
         }
-        if !shared.hear() {
+        if !shared.take_news() {
             std::thread::park();
             continue;
         }
@@ -38,7 +38,7 @@ pub(crate) fn run(shared: &ExchangeState, mut link: RedisLink) {
         first = first.wrapping_add(1);
         let (round, is_rest) = collect(shared, first, began);
         if is_rest {
-            shared.keep_rung();
+            shared.keep_news();
         }
         if round.is_empty() {
             continue;
@@ -58,7 +58,7 @@ pub(crate) fn run(shared: &ExchangeState, mut link: RedisLink) {
         next = if is_down { Instant::now() + RETRY_AFTER } else { began + ROUND_EVERY };
         if is_down {
             round.iter().for_each(|MemberNews { member, news }| news.iter().for_each(|news| member.restore(news)));
-            shared.keep_rung();
+            shared.keep_news();
         }
     }
 }

@@ -100,7 +100,7 @@ impl Counter {
 
     fn count(&self, key: u64, events: u32) {
         *self.state().new.entry(key).or_default() += events;
-        self.exchange.ring();
+        self.exchange.announce();
     }
 
     fn known(&self, key: u64) -> Option<(u32, u32)> {
@@ -172,7 +172,7 @@ fn rounds_are_bounded() {
     let counter = Counter::start(&redis.server(), "p/z");
     let keys = 2 * KEYS_PER_ROUND as u64 + 1;
     counter.state().new = (0..keys).map(|key| (key, 1)).collect();
-    counter.exchange.ring();
+    counter.exchange.announce();
     wait_until("all keys are known", || counter.state().known.len() as u64 == keys);
     assert_eq!(counter.state().largest_round, KEYS_PER_ROUND);
 }

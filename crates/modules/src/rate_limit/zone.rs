@@ -1,5 +1,5 @@
 //! The events of a zone, by key. All workers share them, and they outlive a reload. A zone in Redis also has the number of events of
-//! other servers (`fleet`).
+//! other servers (`shared`).
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use causeway_shared_counts::{CountExchange, CountedKeys, KeyNews, RedisServer, WindowCounts};
 
-use super::fleet::FleetEvents;
+use super::shared::SharedEvents;
 
 /// Parts of a zone with a lock each, so that workers seldom wait for each other.
 const SHARDS: usize = 32;
@@ -19,7 +19,7 @@ const SHARD_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Memory of a key without events.
 const KEY_BYTES: usize = 64;
 /// Further memory of a key in Redis, with its position in the queue.
-const FLEET_BYTES: usize = 96;
+const SHARED_BYTES: usize = 96;
 /// The precision of the wait in a refusal.
 const WAIT_PRECISION: Duration = Duration::from_millis(1);
 /// Keys of a shard that exist before expired ones are looked for.
@@ -54,11 +54,11 @@ pub(super) struct Zone {
     hasher: RandomState,
     shards: [Mutex<Shard>; SHARDS],
     /// `None`: this server counts for itself.
-    fleet: Option<Fleet>,
+    shared: Option<SharedZone>,
 }
 
 /// The exchange of a zone with Redis.
-struct Fleet {
+struct SharedZone {
     exchange: Arc<CountExchange>,
     window: Duration,
     /// The beginning of the names in Redis.
@@ -86,7 +86,7 @@ struct Events {
     /// The window of the limit that counted last.
     window: Duration,
     /// `Some` in a zone in Redis.
-    fleet: Option<Box<FleetEvents>>,
+    shared: Option<Box<SharedEvents>>,
 }
 
 /// The identity of a zone: its name. For a zone in Redis also the server and the window, because only counts of equal windows can be added.
@@ -115,21 +115,21 @@ impl Zone {
             return Ok(zone);
         }
         zones.retain(|_, zone| zone.strong_count() > 0);
-        let fleet = match redis {
-            Some(redis) => Some(Fleet::new(CountExchange::open(redis)?, name, window)),
+        let shared = match redis {
+            Some(redis) => Some(SharedZone::new(CountExchange::open(redis)?, name, window)),
             None => None,
         };
-        let zone = Arc::new(Self::new(fleet));
-        if let Some(fleet) = &zone.fleet {
+        let zone = Arc::new(Self::new(shared));
+        if let Some(shared) = &zone.shared {
             let member: Weak<Self> = Arc::downgrade(&zone);
-            fleet.exchange.join(member);
+            shared.exchange.join(member);
         }
         zones.insert(id, Arc::downgrade(&zone));
         Ok(zone)
     }
 
-    fn new(fleet: Option<Fleet>) -> Self {
-        Self { hasher: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()), fleet }
+    fn new(shared: Option<SharedZone>) -> Self {
+        Self { hasher: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()), shared }
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
@@ -140,14 +140,14 @@ impl Zone {
     /// allowed. Allocates only while a key's events become more.
     pub(super) fn take(&self, key: &[u8], limit: Limit, now: Instant) -> Result<(), Duration> {
         let hash = self.hasher.hash_one(key);
-        let Some(fleet) = &self.fleet else { return self.shard(hash).take(hash, None, limit, now) };
+        let Some(shared) = &self.shared else { return self.shard(hash).take(hash, None, limit, now) };
         let taken = self.shard(hash).take(hash, Some(key), limit, now);
-        fleet.exchange.ring();
+        shared.exchange.announce();
         taken
     }
 }
 
-impl Fleet {
+impl SharedZone {
     fn new(exchange: Arc<CountExchange>, name: &str, window: Duration) -> Self {
         Self { exchange, window, prefix: format!("causeway/rate_limit/{name}").into(), first: AtomicUsize::new(0) }
     }
@@ -155,46 +155,46 @@ impl Fleet {
 
 impl CountedKeys for Zone {
     fn collect(&self, now: Instant, max: usize, news: &mut Vec<KeyNews>) -> bool {
-        let Some(fleet) = &self.fleet else { return false };
+        let Some(shared) = &self.shared else { return false };
         let end = news.len() + max;
-        let first = fleet.first.fetch_add(1, Ordering::Relaxed);
+        let first = shared.first.fetch_add(1, Ordering::Relaxed);
         let mut is_rest = false;
         for number in 0..SHARDS {
             let shard = &self.shards[first.wrapping_add(number) % SHARDS];
             // Each shard gets an equal share of the room that is left.
             let share = (end - news.len()).div_ceil(SHARDS - number);
-            is_rest |= lock(shard).collect(now, fleet.window, share, news);
+            is_rest |= lock(shard).collect(now, shared.window, share, news);
         }
         is_rest
     }
 
     fn update(&self, news: &KeyNews, all: WindowCounts) {
-        if let Some(fleet) = self.shard(news.local).fleet_of(news.local) {
-            fleet.update(news.events, all);
+        if let Some(shared) = self.shard(news.local).shared_events(news.local) {
+            shared.update(news.events, all);
         }
     }
 
     fn restore(&self, news: &KeyNews) {
         let mut shard = self.shard(news.local);
-        if shard.fleet_of(news.local).is_some_and(|fleet| fleet.add(news.events)) {
+        if shard.shared_events(news.local).is_some_and(|shared| shared.add(news.events)) {
             shard.queued.push(news.local);
         }
     }
 
     fn prefix(&self) -> &str {
-        self.fleet.as_ref().map_or("", |fleet| &fleet.prefix)
+        self.shared.as_ref().map_or("", |shared| &shared.prefix)
     }
 }
 
 impl Shard {
-    /// `shared` is the key of a zone in Redis.
-    fn take(&mut self, hash: u64, shared: Option<&[u8]>, limit: Limit, now: Instant) -> Result<(), Duration> {
+    /// `key` is for a zone in Redis.
+    fn take(&mut self, hash: u64, key: Option<&[u8]>, limit: Limit, now: Instant) -> Result<(), Duration> {
         if self.keys.len() >= self.sweep_at.max(KEYS_SWEPT) && !self.keys.contains_key(&hash) {
             self.sweep(now);
         }
         let events = self.keys.entry(hash).or_insert_with(|| {
-            let fleet = shared.map(|key| Box::new(FleetEvents::new(key)));
-            let events = Events { fleet, ..Events::default() };
+            let shared = key.map(|key| Box::new(SharedEvents::new(key)));
+            let events = Events { shared, ..Events::default() };
             self.bytes += events.bytes();
             events
         });
@@ -202,8 +202,8 @@ impl Shard {
         events.expire(now);
         let refused = events.excess(limit, now);
         // Also for a refused request: the next counts from Redis may allow the next request.
-        if let Some(fleet) = &mut events.fleet
-            && fleet.add(u32::from(refused.is_none()))
+        if let Some(shared) = &mut events.shared
+            && shared.add(u32::from(refused.is_none()))
         {
             self.queued.push(hash);
         }
@@ -226,7 +226,7 @@ impl Shard {
             let before = events.bytes();
             events.expire(now);
             let is_kept = !events.times.is_empty()
-                || events.fleet.as_ref().is_some_and(|fleet| fleet.is_recent(events.window, now));
+                || events.shared.as_ref().is_some_and(|shared| shared.is_recent(events.window, now));
             if !is_kept {
                 *bytes -= before;
             }
@@ -254,8 +254,8 @@ impl Shard {
         self.keys.shrink_to(2 * self.keys.len());
     }
 
-    fn fleet_of(&mut self, hash: u64) -> Option<&mut FleetEvents> {
-        self.keys.get_mut(&hash)?.fleet.as_deref_mut()
+    fn shared_events(&mut self, hash: u64) -> Option<&mut SharedEvents> {
+        self.keys.get_mut(&hash)?.shared.as_deref_mut()
     }
 
     /// Appends the news of at most `max` keys. Returns whether keys are left.
@@ -265,7 +265,7 @@ impl Shard {
             let Some(events) = self.keys.get_mut(&hash) else { continue };
             events.expire(now);
             let in_window = events.times.len();
-            news.extend(events.fleet.as_mut().map(|fleet| fleet.news(hash, window, in_window)));
+            news.extend(events.shared.as_mut().map(|shared| shared.news(hash, window, in_window)));
         }
         !self.queued.is_empty()
     }
@@ -281,25 +281,25 @@ impl Events {
 
     /// If the limit is reached, the number of events that have to leave the window beside one.
     fn excess(&self, limit: Limit, now: Instant) -> Option<usize> {
-        let others = self.fleet.as_ref().map_or(0, |fleet| fleet.others(limit.window, now));
+        let others = self.shared.as_ref().map_or(0, |shared| shared.others(limit.window, now));
         // After a reload with a lower limit there may be more events than it allows.
         (self.times.len() + others).checked_sub(limit.events)
     }
 
     /// The time until an event is allowed.
     fn wait(&self, excess: usize, limit: Limit, now: Instant) -> Duration {
-        match &self.fleet {
-            Some(fleet) if fleet.others(limit.window, now) > 0 => self.wait_for_all(fleet, limit, now),
+        match &self.shared {
+            Some(shared) if shared.others(limit.window, now) > 0 => self.wait_for_all(shared, limit, now),
             _ => (self.times[excess] + limit.window).saturating_duration_since(now),
         }
     }
 
     /// As [`Self::wait`], with the events of other servers: a search, since their number falls with time and has no times.
-    fn wait_for_all(&self, fleet: &FleetEvents, limit: Limit, now: Instant) -> Duration {
+    fn wait_for_all(&self, shared: &SharedEvents, limit: Limit, now: Instant) -> Duration {
         let is_free = |wait: Duration| {
             let at = now + wait;
             let gone = self.times.partition_point(|time| at.saturating_duration_since(*time) >= limit.window);
-            self.times.len() - gone + fleet.others(limit.window, at) < limit.events
+            self.times.len() - gone + shared.others(limit.window, at) < limit.events
         };
         // After two windows no event is left.
         let (mut refused, mut free) = (Duration::ZERO, 2 * limit.window);
@@ -315,8 +315,8 @@ impl Events {
     }
 
     fn bytes(&self) -> usize {
-        let fleet = if self.fleet.is_some() { FLEET_BYTES } else { 0 };
-        KEY_BYTES + fleet + self.times.capacity() * size_of::<Instant>()
+        let shared = if self.shared.is_some() { SHARED_BYTES } else { 0 };
+        KEY_BYTES + shared + self.times.capacity() * size_of::<Instant>()
     }
 }
 
@@ -404,10 +404,10 @@ mod tests {
     }
 
     /// A zone in Redis whose exchange is the test.
-    fn fleet_zone(window: Duration) -> Zone {
+    fn shared_zone(window: Duration) -> Zone {
         // The zone does not join, so that the exchange never collects its events.
         let server = RedisServer::parse_address("127.0.0.1:1").unwrap();
-        Zone::new(Some(Fleet::new(CountExchange::open(&server).unwrap(), "z", window)))
+        Zone::new(Some(SharedZone::new(CountExchange::open(&server).unwrap(), "z", window)))
     }
 
     fn unsent(zone: &Zone, now: Instant, max: usize) -> Vec<KeyNews> {
@@ -420,7 +420,7 @@ mod tests {
     // Two servers with one limit: the reported events of each reduce the limit of the other, until they leave the window.
     #[test]
     fn a_limit_of_two_servers() {
-        let (one, two, start) = (fleet_zone(10 * SECOND), fleet_zone(10 * SECOND), Instant::now());
+        let (one, two, start) = (shared_zone(10 * SECOND), shared_zone(10 * SECOND), Instant::now());
         let limit = limit(3, 10 * SECOND);
         let take = |zone: &Zone, at: u32| zone.take(b"k", limit, start + at * SECOND);
         assert_eq!([take(&one, 0), take(&one, 0)], [Ok(()); 2]);
@@ -444,7 +444,7 @@ mod tests {
     // While Redis is away, the keys wait once each, and events that have left the window are not sent.
     #[test]
     fn updates_that_cannot_be_sent() {
-        let (zone, start) = (fleet_zone(SECOND), Instant::now());
+        let (zone, start) = (shared_zone(SECOND), Instant::now());
         for number in 0..100_u8 {
             assert_eq!(zone.take(&[number], limit(2, SECOND), start), Ok(()));
         }
