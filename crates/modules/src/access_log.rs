@@ -52,11 +52,11 @@ struct AccessLogConfig {
 
 struct AccessLog {
     loggers: HostLoggers,
-    slots: Slots,
+    slots: RecordSlots,
 }
 
 /// The variables that change a record.
-struct Slots {
+struct RecordSlots {
     /// The user whom `basic_auth` let in.
     user: VarId,
     /// The level that `log_level` sets.
@@ -86,7 +86,7 @@ pub fn make_with(
 ) -> Result<Box<dyn Handler>, BuildError> {
     Ok(Box::new(AccessLog {
         loggers: HostLoggers::open(LOGGER, value, build, stream)?,
-        slots: Slots {
+        slots: RecordSlots {
             user: build.slot(USER),
             level: build.variable(LEVEL),
             fields: build.family(FIELDS),

@@ -54,7 +54,7 @@ pub use control::{Purge, Purged, purge, usage};
 use directives::RequestDirectives;
 use key::KeyRules;
 use recording::{Recording, RecordingBody};
-use status::{Forwarded, Handled, Then};
+use status::{Forwarded, Handled, ResponseUse};
 use store::{CONTENT_WAIT_MAX, CacheKey, FetchGuard, FetchTurn, Found};
 pub use store::{Lookup, Usage};
 use stored::{
@@ -229,7 +229,7 @@ impl CacheRules {
                     let ttl = stored.ttl(now);
                     self.tiers.store.count(key, if ttl > 0 { Lookup::Hit } else { Lookup::Stale });
                     let handled = if waits.fetches > 0 {
-                        Handled::Forwarded { why: Forwarded::UriMiss, status: None, then: Then::Collapsed }
+                        Handled::Forwarded { why: Forwarded::UriMiss, status: None, then: ResponseUse::Collapsed }
                     } else {
                         Handled::Hit { ttl }
                     };
@@ -468,9 +468,9 @@ impl CacheRules {
         if let Some(stale) = fetch.stale.take() {
             if status == StatusCode::NOT_MODIFIED && fetch.validates {
                 let (stored, then) = match self.validated(cx, &fetch, &stale, now) {
-                    Some(stored) => (stored, Then::Stored),
+                    Some(stored) => (stored, ResponseUse::Stored),
                     // It answers this request, and is not stored again.
-                    None => (stale, Then::Passed),
+                    None => (stale, ResponseUse::Passed),
                 };
                 // The origin sets them for this client: they are not stored, and not lost either.
                 let cookies: Vec<_> = {
@@ -489,7 +489,7 @@ impl CacheRules {
             }
             if is_outage(status) && self.may_replace_error(&stale, now) {
                 cx.response_mut().copy_from(&fetch.base);
-                let handled = Handled::Forwarded { why, status: Some(status), then: Then::StaleIfError };
+                let handled = Handled::Forwarded { why, status: Some(status), then: ResponseUse::StaleIfError };
                 return self.serve(cx, &stale, Some(&fetch.request), handled);
             }
         }
@@ -502,8 +502,8 @@ impl CacheRules {
             cx.response_mut().cache_control(control.as_ref());
         }
         let (body, then) = match self.record(cx, fetch, status, &response.body, now) {
-            None => (response.body, Then::Passed),
-            Some(recording) => (record_body(cx, response.body, recording), Then::Stored),
+            None => (response.body, ResponseUse::Passed),
+            Some(recording) => (record_body(cx, response.body, recording), ResponseUse::Stored),
         };
         status::append(cx, &self.name, Handled::Forwarded { why, status: Some(status), then });
         Response { status, body }
@@ -660,7 +660,7 @@ impl Handler for Cache {
             if why == Forwarded::Method && matches!(response.status.as_u16(), 200..400) {
                 rules.invalidate(cx);
             }
-            let handled = Handled::Forwarded { why, status: Some(response.status), then: Then::Passed };
+            let handled = Handled::Forwarded { why, status: Some(response.status), then: ResponseUse::Passed };
             status::append(cx, &rules.name, handled);
         }
         Step::Respond(response)
@@ -673,7 +673,7 @@ impl Handler for Cache {
         match fetch.stale {
             Some(stale) if is_outage(fault.status) && rules.may_replace_error(&stale, now) => {
                 cx.response_mut().copy_from(&fetch.base);
-                let then = Then::StaleIfError;
+                let then = ResponseUse::StaleIfError;
                 let handled = Handled::Forwarded { why: fetch.why, status: Some(fault.status), then };
                 Step::Respond(rules.serve(cx, &stale, Some(&fetch.request), handled))
             }

@@ -23,7 +23,7 @@ use crate::glob::Affix;
 use crate::headers::{Require, ResponseMatcherConfig};
 use crate::unsent;
 pub(crate) use coding::Coding;
-use encoder::Lease;
+use encoder::EncoderLease;
 use stream::EncodedBody;
 pub(crate) use whole::compressed;
 
@@ -194,7 +194,7 @@ impl Handler for Encode {
             }
             Body::Chunk(content) if content.len() <= WHOLE_BYTES_MAX => whole_body(cx, status, content, coding),
             body => {
-                let Some(lease) = Lease::take(coding) else { return response(body) };
+                let Some(lease) = EncoderLease::take(coding) else { return response(body) };
                 mark(cx, coding);
                 response(EncodedBody::new(body, coding, lease, cx.worker()).into())
             }

@@ -5,19 +5,19 @@ use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Reason, Step
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::rendered::{Status, Weak};
+use crate::rendered::{StatusTemplate, WeakString};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ErrorConfig {
     #[serde(default)]
     error: String,
-    status_code: Option<Weak>,
+    status_code: Option<WeakString>,
 }
 
 struct StaticError {
     words: Template,
-    status: Option<Status>,
+    status: Option<StatusTemplate>,
 }
 
 /// Compiles the handler from its JSON. The default status is 500.
@@ -26,7 +26,7 @@ struct StaticError {
 /// If the status code is not valid.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: ErrorConfig = build.parse(value)?;
-    let status = Status::parse(written.status_code, build)?;
+    let status = StatusTemplate::parse(written.status_code, build)?;
     Ok(Box::new(StaticError { words: build.template_keeping_unknown(&written.error), status }))
 }
 

@@ -39,7 +39,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::fresh::{CachedValue, Cost, Fresh, RevalidationGuard};
-use crate::rendered::{Status, Weak};
+use crate::rendered::{StatusTemplate, WeakString};
 use crate::single_flight::SingleFlight;
 use browse::Browse;
 use disk::DiskLookup;
@@ -48,7 +48,7 @@ use entry::FileEntry;
 use locate::{FilePath, Names};
 pub(crate) use locate::{absolute, push_root};
 use made::MadeCodings;
-use precompressed::Codings;
+use precompressed::SidecarCodings;
 
 /// The cache of each file server on each worker: memory and open descriptors.
 const REMEMBERED: Cost = Cost { bytes: 32 * 1024 * 1024, open: 128 };
@@ -64,7 +64,7 @@ struct FileServerConfig {
     index_names: Option<Vec<String>>,
     browse: Option<browse::BrowseConfig>,
     canonical_uris: Option<bool>,
-    status_code: Option<Weak>,
+    status_code: Option<WeakString>,
     #[serde(default)]
     pass_thru: bool,
     precompressed: Option<Map<String, Value>>,
@@ -82,9 +82,9 @@ struct FileServerPlan {
     names: Names,
     browse: Option<Browse>,
     canonical: bool,
-    status: Option<Status>,
+    status: Option<StatusTemplate>,
     pass_thru: bool,
-    codings: Codings,
+    codings: SidecarCodings,
     made: MadeCodings,
     tag_extensions: Vec<String>,
     files: StateId<RefCell<Fresh<FileEntry>>>,
@@ -115,9 +115,9 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         names,
         browse,
         canonical: written.canonical_uris.unwrap_or(true),
-        status: Status::parse(written.status_code, build)?,
+        status: StatusTemplate::parse(written.status_code, build)?,
         pass_thru: written.pass_thru,
-        codings: Codings::build(written.precompressed.unwrap_or_default(), &written.precompressed_order, build)?,
+        codings: SidecarCodings::build(written.precompressed.unwrap_or_default(), &written.precompressed_order, build)?,
         made: MadeCodings::build(&written.precompress, build)?,
         tag_extensions: written.etag_file_extensions,
         files: build.kept_state(key.clone(), |_| RefCell::new(Fresh::new(REMEMBERED))),

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::rendered::with_field_value;
 pub(crate) use operations::Ops;
 use operations::Side;
-pub(crate) use require::{Require, is_of};
+pub(crate) use require::{Require, status_matches};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -43,7 +43,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
 
 impl Intercept {
     /// Sets the placeholders that the plan uses.
-    fn name(&self, cx: &mut Context, response: &Response) {
+    fn set_placeholders(&self, cx: &mut Context, response: &Response) {
         let generation = std::rc::Rc::clone(cx.generation());
         for (name, id) in generation.plan().family(self.placeholders) {
             cx.with_scratch(|cx, text| set(cx, name, *id, response, text));
@@ -90,7 +90,7 @@ impl Handler for Intercept {
             Some(Err(fault)) => Step::Fail(fault),
             None => {
                 let list = entry.list();
-                self.name(cx, &response);
+                self.set_placeholders(cx, &response);
                 cx.replace_response(response, list)
             }
         }

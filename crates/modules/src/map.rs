@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::pattern::Pattern;
-use crate::rendered::Weak;
+use crate::rendered::WeakString;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,7 +30,7 @@ struct MappingConfig {
     #[serde(default)]
     input_regexp: String,
     #[serde(default)]
-    outputs: Vec<Option<Weak>>,
+    outputs: Vec<Option<WeakString>>,
 }
 
 struct Mapped(Box<[(VarId, ComputedId)]>);
@@ -61,7 +61,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         let mut cases = Vec::new();
         for (index, mapping) in written.mappings.iter().enumerate() {
             // A null output: this mapping does not apply to this destination.
-            let Some(Weak(output)) = &mapping.outputs[number] else { continue };
+            let Some(WeakString(output)) = &mapping.outputs[number] else { continue };
             cases.push(if mapping.input_regexp.is_empty() {
                 MapCase::Equal { input: mapping.input.as_bytes().into(), output: build.template(output) }
             } else {

@@ -83,19 +83,19 @@ impl FieldNameTemplate {
 }
 
 /// A status code as in Caddy's JSON: a number, a string of digits, or a placeholder.
-pub(crate) enum Status {
+pub(crate) enum StatusTemplate {
     Fixed(StatusCode),
     Templated(Template),
 }
 
-impl Status {
+impl StatusTemplate {
     /// Compiles a status code. Returns `None` if it is absent or empty.
-    pub(crate) fn parse(written: Option<Weak>, build: &mut Build<'_>) -> Result<Option<Self>, BuildError> {
+    pub(crate) fn parse(written: Option<WeakString>, build: &mut Build<'_>) -> Result<Option<Self>, BuildError> {
         build.at("status_code", |build| {
             let text = match written {
                 None => return Ok(None),
-                Some(Weak(text)) if text.is_empty() => return Ok(None),
-                Some(Weak(text)) => text,
+                Some(WeakString(text)) if text.is_empty() => return Ok(None),
+                Some(WeakString(text)) => text,
             };
             let template = build.template(&text);
             if template.literal().is_none() {
@@ -128,9 +128,9 @@ fn status(text: &[u8]) -> Option<StatusCode> {
 /// A string that the JSON may also give as a number or a boolean (Caddy's weak string); null is the empty string.
 #[derive(Deserialize)]
 #[serde(try_from = "Value")]
-pub(crate) struct Weak(pub(crate) String);
+pub(crate) struct WeakString(pub(crate) String);
 
-impl TryFrom<Value> for Weak {
+impl TryFrom<Value> for WeakString {
     type Error = &'static str;
 
     fn try_from(value: Value) -> Result<Self, Self::Error> {

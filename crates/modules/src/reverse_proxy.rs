@@ -68,7 +68,7 @@ use backend::{Backend, UpstreamConfig};
 use dynamic::DynamicUpstreams;
 use handle_response::ResponseRoutes;
 use health::{Checker, HealthChecks, PassiveChecks};
-use placeholders::Named;
+use placeholders::ProxyPlaceholders;
 use policy::LoadBalancing;
 use retry::Retries;
 use wire_form::WireForm;
@@ -146,7 +146,7 @@ struct ReverseProxyPlan {
 /// The handler's state on one worker. A pending call holds this `Rc`, so that workers share no reference count.
 struct Local {
     plan: Arc<ReverseProxyPlan>,
-    named: OnceCell<Named>,
+    placeholders: OnceCell<ProxyPlaceholders>,
 }
 
 struct ReverseProxy {
@@ -216,7 +216,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         response_routes,
         placeholders: build.family(placeholders::PREFIX),
     });
-    let local = build.state(move |_| Rc::new(Local { plan: Arc::clone(&plan), named: OnceCell::new() }));
+    let local = build.state(move |_| Rc::new(Local { plan: Arc::clone(&plan), placeholders: OnceCell::new() }));
     Ok(Box::new(ReverseProxy { local }))
 }
 

@@ -8,12 +8,12 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use crate::rendered::{FieldNameTemplate, FieldText, Status, Weak};
+use crate::rendered::{FieldNameTemplate, FieldText, StatusTemplate, WeakString};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StaticResponseConfig {
-    status_code: Option<Weak>,
+    status_code: Option<WeakString>,
     #[serde(default)]
     headers: BTreeMap<String, Vec<String>>,
     #[serde(default)]
@@ -25,7 +25,7 @@ struct StaticResponseConfig {
 }
 
 struct StaticResponse {
-    status: Option<Status>,
+    status: Option<StatusTemplate>,
     fields: Box<[(FieldNameTemplate, Box<[FieldText]>)]>,
     body: StaticBody,
     close: bool,
@@ -49,7 +49,7 @@ const CLOSE: FieldValue<'static> = FieldValue::from_static("close");
 /// If the status code or a header name is not valid.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: StaticResponseConfig = build.parse(value)?;
-    let status = Status::parse(written.status_code, build)?;
+    let status = StatusTemplate::parse(written.status_code, build)?;
     let mut fields = Vec::with_capacity(written.headers.len());
     for (name, values) in written.headers {
         fields.push((

@@ -42,7 +42,7 @@ struct Tracing {
     sampler: Sampler,
     propagates: bool,
     recording: Option<Recording>,
-    slots: Slots,
+    slots: TraceSlots,
 }
 
 /// The parts that only sampled requests use.
@@ -58,7 +58,7 @@ struct Recording {
 }
 
 /// The variables that Caddy sets: placeholders, and fields of the access record.
-struct Slots {
+struct TraceSlots {
     trace: VarId,
     span: VarId,
     trace_field: VarId,
@@ -100,7 +100,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     if settings.is_disabled {
         return Ok(Box::new(Disabled));
     }
-    let slots = Slots {
+    let slots = TraceSlots {
         trace: build.variable("trace_id"),
         span: build.variable("span_id"),
         trace_field: build.slot(&format!("{FIELDS}traceID")),

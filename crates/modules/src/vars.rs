@@ -7,7 +7,7 @@ use causeway_pipeline::{Build, BuildError, Context, Handler, Step, Template};
 use serde_json::Value;
 
 use crate::file_server::refuse_fs;
-use crate::rendered::Weak;
+use crate::rendered::WeakString;
 
 struct Vars {
     texts: Box<[(VarId, Template, ValueKind)]>,
@@ -52,7 +52,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
             // As Caddy prints a number of JSON: as a float, and never with an exponent.
             number.to_string()
         } else {
-            build.at(&name, |build| build.parse::<Weak>(&value))?.0
+            build.at(&name, |build| build.parse::<WeakString>(&value))?.0
         };
         if name == FILE_SYSTEM {
             build.at(&name, |build| refuse_fs(&text, build))?;

@@ -7,7 +7,7 @@ use causeway_message::syntax::write_number;
 use causeway_message::{FieldMap, KnownName, Method, NameRef, StatusCode, Version, names};
 use causeway_pipeline::{Context, Ending, Outcome, TlsFacts, UNIX_PEER};
 
-use super::Slots;
+use super::RecordSlots;
 use crate::field_name::canonical;
 use crate::log_append;
 use crate::logs::{EachField, FieldSink, LogKey, LogValue, key};
@@ -24,7 +24,7 @@ const ADDRESS_BYTES: usize = 45;
 pub(super) struct Record<'r> {
     pub(super) cx: &'r Context,
     pub(super) outcome: &'r Outcome,
-    pub(super) slots: &'r Slots,
+    pub(super) slots: &'r RecordSlots,
     pub(super) headers: &'r HeaderTable,
 }
 

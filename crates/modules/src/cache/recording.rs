@@ -7,7 +7,7 @@ use std::task::{Context as Task, Poll, ready};
 use causeway_message::{Chunk, FieldMap};
 use causeway_pipeline::{Body, BodyError, BodyReader, BodyStream, Frame, Worker};
 
-use super::store::{FetchGuard, Receiving};
+use super::store::{FetchGuard, ReceivingMemory};
 use super::stored::StoredResponse;
 use super::tiers::Tiers;
 
@@ -49,7 +49,7 @@ pub(super) struct RecordingBody {
 struct ContentCopy {
     recording: Recording,
     bytes: Vec<u8>,
-    receiving: Receiving,
+    receiving: ReceivingMemory,
 }
 
 impl RecordingBody {

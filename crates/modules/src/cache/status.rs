@@ -58,12 +58,12 @@ pub(super) enum Handled {
     /// From the store; the remaining lifetime in seconds, negative for a stale response.
     Hit { ttl: i64 },
     /// Forwarded, with the status of the response to it.
-    Forwarded { why: Forwarded, status: Option<StatusCode>, then: Then },
+    Forwarded { why: Forwarded, status: Option<StatusCode>, then: ResponseUse },
 }
 
 /// The use of the response to a forwarded request.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Then {
+pub(super) enum ResponseUse {
     Passed,
     Stored,
     /// Another request's response answered this one too.
@@ -101,10 +101,10 @@ pub(super) fn append(cx: &mut Context, name: &str, handled: Handled) {
                 let _ = write!(value, "; fwd-status={}", status.as_u16());
             }
             value.extend_from_slice(match then {
-                Then::Passed => b"",
-                Then::Stored => b"; stored",
-                Then::Collapsed => b"; collapsed",
-                Then::StaleIfError => b"; detail=stale-if-error",
+                ResponseUse::Passed => b"",
+                ResponseUse::Stored => b"; stored",
+                ResponseUse::Collapsed => b"; collapsed",
+                ResponseUse::StaleIfError => b"; detail=stale-if-error",
             });
         }
         with_field_value(value, |value| cx.response_mut().append(names::CACHE_STATUS, value));

@@ -285,8 +285,8 @@ impl Store {
     }
 
     /// Begins to count the memory of a response that is being received.
-    pub(super) fn receive(self: &Arc<Self>) -> Receiving {
-        Receiving { store: Arc::clone(self), bytes: 0 }
+    pub(super) fn receive(self: &Arc<Self>) -> ReceivingMemory {
+        ReceivingMemory { store: Arc::clone(self), bytes: 0 }
     }
 
     /// Counts the result of a lookup.
@@ -317,12 +317,12 @@ fn shard_index(hash: u64) -> usize {
 
 /// Memory of a response that is being received.
 #[derive(Debug)]
-pub(super) struct Receiving {
+pub(super) struct ReceivingMemory {
     store: Arc<Store>,
     bytes: usize,
 }
 
-impl Receiving {
+impl ReceivingMemory {
     /// Reserves more memory; returns false if too much is reserved.
     pub(super) fn grow(&mut self, bytes: usize) -> bool {
         let before = self.store.receiving.fetch_add(bytes, Ordering::Relaxed);
@@ -331,7 +331,7 @@ impl Receiving {
     }
 }
 
-impl Drop for Receiving {
+impl Drop for ReceivingMemory {
     fn drop(&mut self) {
         self.store.receiving.fetch_sub(self.bytes, Ordering::Relaxed);
     }

@@ -37,12 +37,12 @@ thread_local! {
 }
 
 /// A share of the budget of a worker's encoders.
-pub(super) struct Lease {
+pub(super) struct EncoderLease {
     bytes: usize,
     in_use: Arc<AtomicUsize>,
 }
 
-impl Lease {
+impl EncoderLease {
     /// Reserves the memory of one encoder; `None` if the budget is used up.
     pub(super) fn take(coding: Coding) -> Option<Self> {
         let bytes = memory(coding);
@@ -57,7 +57,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for EncoderLease {
     fn drop(&mut self) {
         self.in_use.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -86,7 +86,7 @@ pub(super) struct Encoder {
     /// Bytes consumed and not compressed yet.
     held: usize,
     /// `None` for an idle encoder.
-    lease: Option<Lease>,
+    lease: Option<EncoderLease>,
 }
 
 enum State {
@@ -119,7 +119,7 @@ pub(super) struct Progress {
 
 impl Encoder {
     /// Takes an idle encoder of the worker, or creates one. `len` is the content's length, if it is known.
-    pub(super) fn take(coding: Coding, len: Option<u64>, lease: Lease) -> Self {
+    pub(super) fn take(coding: Coding, len: Option<u64>, lease: EncoderLease) -> Self {
         let idle = IDLE.with_borrow_mut(|idle| {
             let at = idle.iter().rposition(|encoder| encoder.coding == coding)?;
             Some(idle.swap_remove(at))

@@ -20,7 +20,7 @@ use causeway_pipeline::worker::{Offloaded, Work, WorkKind, offload};
 use causeway_pipeline::{Body, BodyError, BodyReader, BodyStream, Frame, Sleep, Worker};
 
 use super::coding::Coding;
-use super::encoder::{Encoder, Goal, Lease, Progress};
+use super::encoder::{Encoder, EncoderLease, Goal, Progress};
 
 /// Delay before a step is retried after the pool refused it. The head of the response is already sent.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
@@ -96,7 +96,7 @@ impl Output {
 
 impl EncodedBody {
     /// Compresses `body` with an encoder for which `lease` reserved the memory.
-    pub(super) fn new(body: Body, coding: Coding, lease: Lease, worker: &Rc<dyn Worker>) -> Self {
+    pub(super) fn new(body: Body, coding: Coding, lease: EncoderLease, worker: &Rc<dyn Worker>) -> Self {
         let len = body.len();
         Self {
             source: BodyReader::from(body),

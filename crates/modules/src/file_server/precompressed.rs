@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::entry::{FileEntry, FileVariant};
 use crate::accept_encoding;
 
-pub(super) struct Coding {
+pub(super) struct SidecarCoding {
     name: &'static str,
     pub(super) suffix: &'static str,
     pub(super) field_value: FieldValue<'static>,
@@ -18,9 +18,9 @@ pub(super) struct Coding {
 }
 
 /// The codings whose variants are looked up.
-pub(super) struct Codings(Box<[Coding]>);
+pub(super) struct SidecarCodings(Box<[SidecarCoding]>);
 
-impl Codings {
+impl SidecarCodings {
     pub(super) fn build(written: Map<String, Value>, order: &[String], build: &Build<'_>) -> Result<Self, BuildError> {
         let mut codings = Vec::with_capacity(written.len());
         for (name, options) in &written {
@@ -34,22 +34,26 @@ impl Codings {
                 return Err(build.refuse(options.to_string(), "no options of a precompressed format"));
             }
             let preference = order.iter().position(|named| named == name).map_or(0, |at| order.len() - at);
-            codings.push(Coding { name, suffix, field_value: FieldValue::from_static(name), preference });
+            codings.push(SidecarCoding { name, suffix, field_value: FieldValue::from_static(name), preference });
         }
         Ok(Self(codings.into()))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Coding> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &SidecarCoding> {
         self.0.iter()
     }
 
     /// Returns the existing variant that the request prefers, or `None` for the uncompressed file. Does not allocate.
-    pub(super) fn choose<'e>(&self, fields: &FieldMap, entry: &'e FileEntry) -> Option<(&Coding, &'e FileVariant)> {
+    pub(super) fn choose<'e>(
+        &self,
+        fields: &FieldMap,
+        entry: &'e FileEntry,
+    ) -> Option<(&SidecarCoding, &'e FileVariant)> {
         if entry.sidecars.is_empty() {
             return None;
         }
         let sidecar = accept_encoding::choose(fields, |name| {
-            // Codings without an existing variant are out of the question.
+            // SidecarCodings without an existing variant are out of the question.
             let is_named = |(coding, _): &(usize, _)| name.eq_ignore_ascii_case(self.0[*coding].name.as_bytes());
             let sidecar = entry.sidecars.iter().position(is_named)?;
             Some((sidecar, self.0[entry.sidecars[sidecar].0].preference))

@@ -50,11 +50,11 @@ type Values = (FieldNameTemplate, Box<[FieldText]>);
 struct Replacement {
     /// `None` applies to all fields.
     name: Option<FieldNameTemplate>,
-    search: Search,
+    search: ReplacementSearch,
     with: Template,
 }
 
-enum Search {
+enum ReplacementSearch {
     Plain(Template),
     Regexp(Pattern),
     /// With placeholders in the expression.
@@ -86,7 +86,8 @@ impl Ops {
         for (name, replacements) in written.replace {
             let field = if name == "*" { None } else { Some(FieldNameTemplate::build(&name, build)?) };
             for (index, replacement) in replacements.iter().enumerate() {
-                let search = build.at(format!("replace.{name}[{index}]"), |build| Search::build(replacement, build))?;
+                let search = build
+                    .at(format!("replace.{name}[{index}]"), |build| ReplacementSearch::build(replacement, build))?;
                 let with = build.template_keeping_unknown(&replacement.replace);
                 replace.push(Replacement { name: field.clone(), search, with });
             }
@@ -176,7 +177,7 @@ impl Ops {
         cx: &mut Context,
         side: Side<'_>,
         name: Option<NameRef<'_>>,
-        search: &Search,
+        search: &ReplacementSearch,
         with: &[u8],
     ) -> Result<(), Fault> {
         let is_meant = |field: NameRef<'_>| name.is_none_or(|name| name == field);
@@ -283,7 +284,7 @@ fn delete(fields: &mut FieldMap, pattern: Affix<'_>) {
     }
 }
 
-impl Search {
+impl ReplacementSearch {
     fn build(written: &HeaderReplacementConfig, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let HeaderReplacementConfig { search, search_regexp, .. } = written;
         if search_regexp.is_empty() {

@@ -17,7 +17,7 @@ pub(crate) struct Require {
 }
 
 /// Returns whether a status is `wanted`: a code, or a class such as 2 for 2xx.
-pub(crate) fn is_of(status: StatusCode, wanted: u16) -> bool {
+pub(crate) fn status_matches(status: StatusCode, wanted: u16) -> bool {
     let code = status.as_u16();
     wanted == code || wanted == code / 100
 }
@@ -35,7 +35,7 @@ impl Require {
 
     /// Returns whether the response meets the conditions on the status and on every field.
     pub(crate) fn holds(&self, fields: &FieldMap, status: StatusCode) -> bool {
-        (self.status.is_empty() || self.status.iter().any(|&wanted| is_of(status, wanted)))
+        (self.status.is_empty() || self.status.iter().any(|&wanted| status_matches(status, wanted)))
             && self.fields.iter().all(|(name, patterns)| match patterns {
                 None => !fields.contains(name),
                 Some(patterns) if patterns.is_empty() => fields.contains(name),

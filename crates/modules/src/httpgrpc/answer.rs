@@ -9,7 +9,7 @@ use causeway_message::{Chunk, FieldMap, FieldValue, Method, StatusCode, names};
 use causeway_pipeline::{Body, BodyError, BodyPart, Context, Response, Step};
 
 use super::collect::{CollectError, Collecting};
-use super::lend::{Lease, LeasedContent, Unary as _};
+use super::lend::{DecoderLease, LeasedContent, PooledDecoder as _};
 use super::{HttpGrpcState, begin_head, deadline_exceeded, refuse};
 use causeway_httpgrpc::RequestDecoder;
 
@@ -87,7 +87,7 @@ fn collected_whole(
     cx: &mut Context,
     state: &HttpGrpcState,
     status: StatusCode,
-    content: Lease<RequestDecoder>,
+    content: DecoderLease<RequestDecoder>,
 ) -> Step {
     let bytes = content.body().bytes();
     if !is_error(status) {

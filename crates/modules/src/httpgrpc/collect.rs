@@ -14,7 +14,7 @@ use causeway_pipeline::worker::{Offloaded, Work, WorkKind, offload};
 use causeway_pipeline::{Body, BodyError, BodyPart, BodyStream, FileSlice, Frame, Sleep, Worker};
 
 use super::answer::parts_of;
-use super::lend::{Lease, Unary as _};
+use super::lend::{DecoderLease, PooledDecoder as _};
 
 /// The reason that the content was not collected.
 pub(super) enum CollectError {
@@ -28,7 +28,7 @@ pub(super) struct Collecting {
     parts: VecDeque<BodyPart>,
     now: Now,
     // Only its list of chunks is used.
-    content: Option<Lease<RequestDecoder>>,
+    content: Option<DecoderLease<RequestDecoder>>,
     bytes_max: u64,
     worker: Rc<dyn Worker>,
     sleep: Option<Sleep>,
@@ -43,7 +43,7 @@ enum Now {
 impl Collecting {
     pub(super) fn new(
         body: Body,
-        content: Lease<RequestDecoder>,
+        content: DecoderLease<RequestDecoder>,
         bytes_max: u64,
         worker: &Rc<dyn Worker>,
         deadline: Option<Instant>,
@@ -127,7 +127,7 @@ fn read(slice: &FileSlice) -> Option<Vec<u8>> {
 }
 
 impl Future for Collecting {
-    type Output = Result<Lease<RequestDecoder>, CollectError>;
+    type Output = Result<DecoderLease<RequestDecoder>, CollectError>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         match self.poll_whole(task) {

@@ -14,7 +14,7 @@ const KEPT_MAX: usize = 32;
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
 /// A decoder of unary requests or responses.
-pub(crate) trait Unary {
+pub(crate) trait PooledDecoder {
     fn fresh(limits: Limits) -> Self;
     fn body(&self) -> &Body;
     fn body_mut(&mut self) -> &mut Body;
@@ -22,9 +22,9 @@ pub(crate) trait Unary {
     fn recycle(&mut self, bytes_max: usize);
 }
 
-macro_rules! unary {
+macro_rules! pooled_decoder {
     ($decoder:ty) => {
-        impl Unary for $decoder {
+        impl PooledDecoder for $decoder {
             fn fresh(limits: Limits) -> Self {
                 Self::new(limits)
             }
@@ -45,8 +45,8 @@ macro_rules! unary {
     };
 }
 
-unary!(RequestDecoder);
-unary!(ResponseDecoder);
+pooled_decoder!(RequestDecoder);
+pooled_decoder!(ResponseDecoder);
 
 /// The decoders of one worker.
 pub(crate) struct Lender<D> {
@@ -55,16 +55,16 @@ pub(crate) struct Lender<D> {
     kept: RefCell<Vec<Box<D>>>,
 }
 
-impl<D: Unary> Lender<D> {
+impl<D: PooledDecoder> Lender<D> {
     pub(crate) fn new(limits: Limits) -> Rc<Self> {
         Rc::new(Self { limits, kept: RefCell::default() })
     }
 
     /// Returns an empty decoder.
-    pub(crate) fn lend(self: &Rc<Self>) -> Lease<D> {
+    pub(crate) fn lend(self: &Rc<Self>) -> DecoderLease<D> {
         let kept = self.kept.borrow_mut().pop();
         let decoder = kept.unwrap_or_else(|| Box::new(D::fresh(self.limits)));
-        Lease { decoder: Some(decoder), lender: Rc::clone(self) }
+        DecoderLease { decoder: Some(decoder), lender: Rc::clone(self) }
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -73,12 +73,12 @@ impl<D: Unary> Lender<D> {
 }
 
 /// A leased decoder. Dropping it clears it and returns it to the pool.
-pub(crate) struct Lease<D: Unary> {
+pub(crate) struct DecoderLease<D: PooledDecoder> {
     decoder: Option<Box<D>>,
     lender: Rc<Lender<D>>,
 }
 
-impl<D: Unary> Lease<D> {
+impl<D: PooledDecoder> DecoderLease<D> {
     pub(crate) fn limits(&self) -> &Limits {
         self.lender.limits()
     }
@@ -86,7 +86,7 @@ impl<D: Unary> Lease<D> {
 
 const ON_LOAN: &str = "it is there until it is given back";
 
-impl<D: Unary> Deref for Lease<D> {
+impl<D: PooledDecoder> Deref for DecoderLease<D> {
     type Target = D;
 
     fn deref(&self) -> &D {
@@ -94,13 +94,13 @@ impl<D: Unary> Deref for Lease<D> {
     }
 }
 
-impl<D: Unary> DerefMut for Lease<D> {
+impl<D: PooledDecoder> DerefMut for DecoderLease<D> {
     fn deref_mut(&mut self) -> &mut D {
         self.decoder.as_mut().expect(ON_LOAN)
     }
 }
 
-impl<D: Unary> Drop for Lease<D> {
+impl<D: PooledDecoder> Drop for DecoderLease<D> {
     fn drop(&mut self) {
         let Some(mut decoder) = self.decoder.take() else { return };
         decoder.recycle(KEPT_BYTES_MAX);
@@ -113,9 +113,9 @@ impl<D: Unary> Drop for Lease<D> {
 }
 
 /// The content in a decoder, as a stream of chunks. Each block returns to its pool when the reader drops its chunk.
-pub(crate) struct LeasedContent<D: Unary>(pub(crate) Lease<D>);
+pub(crate) struct LeasedContent<D: PooledDecoder>(pub(crate) DecoderLease<D>);
 
-impl<D: Unary> BodyStream for LeasedContent<D> {
+impl<D: PooledDecoder> BodyStream for LeasedContent<D> {
     fn poll_frame(&mut self, _task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Ready(self.0.body_mut().take_next().map(|chunk| Ok(Frame::Chunk(chunk))))
     }

@@ -10,7 +10,7 @@ use causeway_httpgrpc::{Code, DecodeError, RequestDecoder, Status, Turn};
 use causeway_message::{Chunk, StatusCode};
 use causeway_pipeline::{BodyError, BodyStream as _, Context, Frame, IncomingBody, Sleep, Step, Worker};
 
-use super::lend::{Lease, LeasedContent, Unary as _};
+use super::lend::{DecoderLease, LeasedContent, PooledDecoder as _};
 use super::{deadline_exceeded, refuse, refuse_fault, take_over};
 
 /// The reason that no request was received.
@@ -24,19 +24,19 @@ pub(super) enum ReceiveError {
 pub(super) fn begin(
     cx: &mut Context,
     body: IncomingBody,
-    decoder: Lease<RequestDecoder>,
+    decoder: DecoderLease<RequestDecoder>,
     deadline: Option<Instant>,
 ) -> Step {
     let worker = Rc::clone(cx.worker());
     let sleep = deadline.map(|at| Sleep::until(Rc::clone(&worker), at));
-    let receiving = Receiving { body, decoder: Some(decoder), rest: Chunk::default(), worker, sleep };
-    cx.wait(receiving, move |cx, received| match received {
+    let message = IncomingMessage { body, decoder: Some(decoder), rest: Chunk::default(), worker, sleep };
+    cx.wait(message, move |cx, received| match received {
         Ok(decoder) => received_whole(cx, decoder, deadline),
         Err(why) => refuse_unreceived(cx, why),
     })
 }
 
-fn received_whole(cx: &mut Context, mut decoder: Lease<RequestDecoder>, deadline: Option<Instant>) -> Step {
+fn received_whole(cx: &mut Context, mut decoder: DecoderLease<RequestDecoder>, deadline: Option<Instant>) -> Step {
     if let Err(refused) = take_over(cx, &mut decoder.message_mut().head, deadline) {
         return refused;
     }
@@ -63,16 +63,16 @@ pub(super) fn refuse_unreceived(cx: &mut Context, why: ReceiveError) -> Step {
     refuse(cx, StatusCode::OK, &status)
 }
 
-struct Receiving {
+struct IncomingMessage {
     body: IncomingBody,
-    decoder: Option<Lease<RequestDecoder>>,
+    decoder: Option<DecoderLease<RequestDecoder>>,
     /// The rest of a chunk that the decoder has not consumed.
     rest: Chunk,
     worker: Rc<dyn Worker>,
     sleep: Option<Sleep>,
 }
 
-impl Receiving {
+impl IncomingMessage {
     fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), ReceiveError>> {
         let decoder = self.decoder.as_mut().expect("not polled after its end");
         loop {
@@ -99,8 +99,8 @@ impl Receiving {
     }
 }
 
-impl Future for Receiving {
-    type Output = Result<Lease<RequestDecoder>, ReceiveError>;
+impl Future for IncomingMessage {
+    type Output = Result<DecoderLease<RequestDecoder>, ReceiveError>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         if let Poll::Ready(whole) = self.poll_whole(task) {

@@ -41,7 +41,7 @@ pub(super) fn receive(
     let worker = Rc::clone(cx.worker());
     let sleep = deadline.map(|at| Sleep::until(Rc::clone(&worker), at));
     let content = UnframedRequest { body, decoder, rest: Chunk::default(), ready: None, left: None, worker };
-    cx.wait(Receiving { content: Some(content), sleep }, move |cx, received| match received {
+    cx.wait(IncomingHead { content: Some(content), sleep }, move |cx, received| match received {
         Ok(content) => received_head(cx, content, deadline),
         Err(why) => refuse_unreceived(cx, why),
     })
@@ -59,12 +59,12 @@ fn received_head(cx: &mut Context, mut content: UnframedRequest, deadline: Optio
     Step::Next
 }
 
-struct Receiving {
+struct IncomingHead {
     content: Option<UnframedRequest>,
     sleep: Option<Sleep>,
 }
 
-impl Future for Receiving {
+impl Future for IncomingHead {
     type Output = Result<UnframedRequest, ReceiveError>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {

@@ -32,7 +32,7 @@ use serde_json::Value;
 use crate::file_server::{refuse_fs, root};
 use crate::fresh::{CachedValue, Cost, Fresh, RevalidationGuard};
 use crate::single_flight::SingleFlight;
-use candidate::{Candidate, CandidateForm, Pattern};
+use candidate::{Candidate, CandidateForm, FilePattern};
 use choose::{CandidateSource, Choice, Try, TryPolicy};
 use disk::{Disk, FileLookup};
 
@@ -96,7 +96,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
     let files = written.try_files.unwrap_or_else(|| vec!["{http.request.uri.path}".into()]);
     let tries = files.iter().map(|file| match status(file) {
         Some(status) if matches!(policy, TryPolicy::First | TryPolicy::FirstOrLast) => Try::Status(status),
-        _ => Try::File(Pattern::new(file, build)),
+        _ => Try::File(FilePattern::new(file, build)),
     });
     let tries = tries.collect();
     Ok(Box::new(File {
@@ -220,7 +220,7 @@ struct Remembered<'m> {
 impl CandidateSource for Remembered<'_> {
     fn candidate(
         &mut self,
-        pattern: &Pattern,
+        pattern: &FilePattern,
         _number: usize,
         form: CandidateForm,
         text: &mut Vec<u8>,

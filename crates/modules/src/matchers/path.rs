@@ -15,15 +15,15 @@ use serde_json::Value;
 
 use crate::glob::{Affix, Space, glob};
 
-struct PathMatcher(Box<[Pattern]>);
+struct PathMatcher(Box<[PathPattern]>);
 
-struct Pattern {
+struct PathPattern {
     text: Template,
     /// `None` if the text contains placeholders.
     shape: Option<Shape>,
 }
 
-impl Pattern {
+impl PathPattern {
     /// Returns the paths that this pattern can match, for the route index. `None` if it may match any path.
     fn reach(&self) -> Option<PathReach<'_>> {
         // The index ignores the case of ASCII letters only.
@@ -85,7 +85,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
     let patterns = written.iter().map(|source| {
         let text = build.template(source);
         let shape = text.literal().map(|literal| Shape::of(literal.as_bytes()));
-        Pattern { text, shape }
+        PathPattern { text, shape }
     });
     Ok(Box::new(PathMatcher(patterns.collect())))
 }
@@ -115,7 +115,7 @@ impl Matcher for PathMatcher {
     }
 
     fn reach(&self) -> Reach<'_> {
-        let paths: Option<Vec<_>> = self.0.iter().map(Pattern::reach).collect();
+        let paths: Option<Vec<_>> = self.0.iter().map(PathPattern::reach).collect();
         paths.map_or(Reach::All, Reach::Paths)
     }
 }

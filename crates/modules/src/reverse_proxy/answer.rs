@@ -18,7 +18,7 @@ pub(super) fn decide(cx: &mut Context, call: Call, asked: PendingCall) -> Step {
     let mut status = call.head().status();
     asked.settle(cx, CallEnd::Answered(status));
     let PendingCall { local, began, .. } = asked;
-    local.named(cx).answered(cx, &call, began);
+    local.placeholders(cx).answered(cx, &call, began);
     if status == StatusCode::SWITCHING_PROTOCOLS {
         return tunnel(cx, call, &local.plan);
     }

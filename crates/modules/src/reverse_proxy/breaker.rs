@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use crate::headers::is_of;
+use crate::headers::status_matches;
 
 const WINDOW: Duration = Duration::from_secs(10);
 const TRIP: Duration = Duration::from_secs(5);
@@ -153,7 +153,7 @@ fn duration(
 
 /// Returns how a response with this status counts.
 pub(super) fn outcome_of(breaker: &CircuitBreaker, status: StatusCode) -> CallOutcome {
-    match breaker.settings().error_statuses.iter().any(|&error| is_of(status, error)) {
+    match breaker.settings().error_statuses.iter().any(|&error| status_matches(status, error)) {
         true => CallOutcome::Failed,
         false => CallOutcome::Succeeded,
     }

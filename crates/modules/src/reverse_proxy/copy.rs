@@ -6,15 +6,15 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::answer::put_copied;
-use crate::rendered::{Status, Weak};
+use crate::rendered::{StatusTemplate, WeakString};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CopyResponseConfig {
-    status_code: Option<Weak>,
+    status_code: Option<WeakString>,
 }
 
-struct CopyResponse(Option<Status>);
+struct CopyResponse(Option<StatusTemplate>);
 
 /// Compiles `copy_response`, which forwards the upstream's response, optionally with another status.
 ///
@@ -22,7 +22,7 @@ struct CopyResponse(Option<Status>);
 /// If the status code is not valid.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: CopyResponseConfig = build.parse(value)?;
-    Ok(Box::new(CopyResponse(Status::parse(written.status_code, build)?)))
+    Ok(Box::new(CopyResponse(StatusTemplate::parse(written.status_code, build)?)))
 }
 
 impl Handler for CopyResponse {

@@ -93,7 +93,7 @@ enum Content {
 /// Selects an upstream, sends the request to it, and waits for the response.
 pub(super) fn start(cx: &mut Context, local: Rc<Local>) -> Step {
     let tries = Tries::first(cx);
-    local.named(cx).begun(cx, &tries);
+    local.placeholders(cx).begun(cx, &tries);
     let Some(reader) = switch::content_reader(cx, &local.plan) else {
         return attempt(cx, local, tries, Content::Untaken, None);
     };
@@ -190,15 +190,16 @@ fn select(cx: &mut Context, local: &Local, backends: Backends<'_>) -> Option<(us
 
 /// Makes another attempt after a pause, or fails with the fault of this one.
 fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fault: Fault, failed: Attempt) -> Step {
-    let named = local.named(cx);
-    let pause = local.plan.balancing.retries.as_ref().and_then(|retries| retries.pause(cx, &tries, named, failed));
+    let placeholders = local.placeholders(cx);
+    let pause =
+        local.plan.balancing.retries.as_ref().and_then(|retries| retries.pause(cx, &tries, placeholders, failed));
     let Some(pause) = pause else { return fail(cx, content, fault) };
     if local.plan.is_verbose {
         let after = pause.as_secs_f64();
         tracing::debug!(retries = tries.retries, after, cause = %fault.reason, "retrying");
     }
     let tries = tries.next();
-    local.named(cx).begun(cx, &tries);
+    local.placeholders(cx).begun(cx, &tries);
     if pause.is_zero() {
         return attempt(cx, local, tries, content, Some(fault));
     }
@@ -225,7 +226,7 @@ fn begin(
         Err(fault) => return Step::Fail(fault),
     };
     // Before the head is filled: header operations may use these placeholders.
-    local.named(cx).chosen(cx, chosen.facts(plan), &pool);
+    local.placeholders(cx).chosen(cx, chosen.facts(plan), &pool);
     let upstream = match switch {
         Switch::None => &pool.upstream,
         Switch::Upgrade => pool.switching(cx.worker()),
@@ -376,7 +377,7 @@ fn take_response(cx: &mut Context, call: Call, asked: PendingCall, tunnel: bool)
     );
     asked.count_response(cx, call.head().status());
     if !tunnel && let Some(retries) = plan.balancing.retries.as_ref().filter(|retries| retries.judges_responses()) {
-        local.named(cx).answered(cx, &call, began);
+        local.placeholders(cx).answered(cx, &call, began);
         if retries.rejects(cx)
             // Without the request's content there is no other attempt: the client gets this response.
             && let Some(content) = content_left(&call, &asked)

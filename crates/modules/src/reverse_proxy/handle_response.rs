@@ -7,21 +7,21 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::headers::{Require, ResponseMatcherConfig};
-use crate::rendered::{Status, Weak};
+use crate::rendered::{StatusTemplate, WeakString};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HandleResponseConfig {
     #[serde(rename = "match")]
     matches: Option<ResponseMatcherConfig>,
-    status_code: Option<Weak>,
+    status_code: Option<WeakString>,
     #[serde(rename = "routes")]
     _routes: Option<IgnoredAny>,
 }
 
 pub(crate) struct ResponseRoutes {
     matches: Option<Require>,
-    status: Option<Status>,
+    status: Option<StatusTemplate>,
     list: RoutesId,
 }
 
@@ -32,7 +32,7 @@ impl ResponseRoutes {
             Some(matches) => Some(build.at("match", |build| Require::build(matches, build))?),
             None => None,
         };
-        let status = Status::parse(written.status_code, build)?;
+        let status = StatusTemplate::parse(written.status_code, build)?;
         let none = Value::Array(Vec::new());
         let routes = value.get("routes").unwrap_or(&none);
         let list = build.at("routes", |build| build.routes(routes))?;

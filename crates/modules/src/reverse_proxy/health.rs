@@ -22,7 +22,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::{breaker, read_duration};
-use crate::headers::is_of;
+use crate::headers::status_matches;
 pub(super) use active::{ActiveChecks, Checker, Target};
 
 #[derive(Deserialize)]
@@ -125,7 +125,7 @@ impl PassiveChecks {
     /// The head of a response has arrived, `took` after the request. As in Caddy, a response that is both late and of an unhealthy status
     /// counts twice, and so does a status that two entries name.
     pub(super) fn answered(&self, status: &UpstreamStatus, code: StatusCode, took: Duration, now: Instant) {
-        for _ in self.unhealthy_status.iter().filter(|&&unhealthy| is_of(code, unhealthy)) {
+        for _ in self.unhealthy_status.iter().filter(|&&unhealthy| status_matches(code, unhealthy)) {
             self.failed(status, now);
         }
         if self.unhealthy_latency.is_some_and(|limit| took >= limit) {

@@ -18,7 +18,7 @@ use crate::log_append::begin_span;
 pub(super) const PREFIX: &str = "http.reverse_proxy.";
 
 /// The placeholders that the configuration uses.
-pub(super) struct Named {
+pub(super) struct ProxyPlaceholders {
     of_request: Box<[(OfRequest, VarId)]>,
     of_upstream: Box<[(OfUpstream, VarId)]>,
     of_answer: Box<[(OfAnswer, VarId)]>,
@@ -111,14 +111,14 @@ impl OfAnswer {
 
 impl Local {
     /// Computed at the worker's first request, because the plan is complete only then.
-    pub(super) fn named(&self, cx: &Context) -> &Named {
-        self.named.get_or_init(|| {
+    pub(super) fn placeholders(&self, cx: &Context) -> &ProxyPlaceholders {
+        self.placeholders.get_or_init(|| {
             let family = cx.generation().plan().family(self.plan.placeholders);
             let of_request = family.iter().filter_map(|(name, id)| Some((OfRequest::find(name)?, *id)));
             let of_upstream = family.iter().filter_map(|(name, id)| Some((OfUpstream::find(name)?, *id)));
             let of_answer = family.iter().filter_map(|(name, id)| Some((OfAnswer::find(name)?, *id)));
             let transport_error = family.iter().find(|(name, _)| **name == *"is_transport_error").map(|(_, id)| *id);
-            Named {
+            ProxyPlaceholders {
                 of_request: of_request.collect(),
                 of_upstream: of_upstream.collect(),
                 of_answer: of_answer.collect(),
@@ -128,7 +128,7 @@ impl Local {
     }
 }
 
-impl Named {
+impl ProxyPlaceholders {
     /// Sets the placeholders about the request before an attempt.
     pub(super) fn begun(&self, cx: &mut Context, tries: &Tries) {
         for (fact, id) in &self.of_request {

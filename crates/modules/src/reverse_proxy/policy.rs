@@ -28,7 +28,7 @@ pub(super) enum SelectionPolicy {
     /// By hash of a key: a key keeps its upstream while that is available.
     Hash(Key),
     /// Like [`Self::Hash`]; the second policy applies if the request has no key.
-    KeyOr(Key, Box<SelectionPolicy>),
+    HashOr(Key, Box<SelectionPolicy>),
     /// By a cookie; the second policy applies if the request has no valid cookie.
     Cookie(StickyCookie, Box<SelectionPolicy>),
 }
@@ -162,7 +162,7 @@ impl SelectionPolicy {
                 let Some(name) = FieldName::parse(&field) else {
                     return build.at("field", |build| Err(build.refuse(field, "a field name")));
                 };
-                Self::KeyOr(Key::Field(name), fallback(build)?)
+                Self::HashOr(Key::Field(name), fallback(build)?)
             }
             "query" => {
                 // Braces would end the placeholder below.
@@ -170,7 +170,7 @@ impl SelectionPolicy {
                 if key.is_empty() || key.contains(['{', '}', '\\']) {
                     return build.at("key", |build| Err(build.refuse(key, "a key, without braces and backslashes")));
                 }
-                Self::KeyOr(Key::Query(build.template(&format!("{{http.request.uri.query.{key}}}"))), fallback(build)?)
+                Self::HashOr(Key::Query(build.template(&format!("{{http.request.uri.query.{key}}}"))), fallback(build)?)
             }
             "cookie" => {
                 let cookie = StickyCookie::build(name, &secret.unwrap_or_default(), max_age.as_ref(), backends, build)?;
@@ -203,7 +203,7 @@ impl SelectionPolicy {
             Self::First => (0..backends.len()).find(|&number| backends[number].is_available(cx)),
             Self::LeastConn => least(cx, backends, 0..backends.len(), &Shares::new(cx, backends, slow_start)),
             Self::Hash(key) => key.with(cx, |cx, key| by_hash(cx, backends, key)),
-            Self::KeyOr(key, fallback) => {
+            Self::HashOr(key, fallback) => {
                 match key.with(cx, |cx, key| (!key.is_empty()).then(|| by_hash(cx, backends, key))) {
                     Some(chosen) => chosen,
                     None => fallback.select(cx, backends, slow_start),

@@ -16,7 +16,7 @@ use causeway_pipeline::{
 };
 use serde_json::Value;
 
-use super::placeholders::Named;
+use super::placeholders::ProxyPlaceholders;
 use super::policy::LoadBalancingConfig;
 use super::read_duration;
 
@@ -90,7 +90,13 @@ impl Retries {
     }
 
     /// Returns the pause before the next attempt; `None` if there is no next attempt.
-    pub(super) fn pause(&self, cx: &mut Context, tries: &Tries, named: &Named, failed: Attempt) -> Option<Duration> {
+    pub(super) fn pause(
+        &self,
+        cx: &mut Context,
+        tries: &Tries,
+        placeholders: &ProxyPlaceholders,
+        failed: Attempt,
+    ) -> Option<Duration> {
         let took = cx.worker().now().saturating_duration_since(tries.began);
         if self.duration_max.is_some_and(|max| took >= max) || self.count_max.is_some_and(|max| tries.retries >= max) {
             return None;
@@ -99,9 +105,9 @@ impl Retries {
             Attempt::NoUpstream => Some(self.interval.max(PAUSE_MIN)),
             Attempt::NotSent | Attempt::Answered => Some(self.interval),
             Attempt::Sent => {
-                named.set_transport_error(cx);
+                placeholders.set_transport_error(cx);
                 let allowed = self.allows(cx);
-                named.unset_transport_error(cx);
+                placeholders.unset_transport_error(cx);
                 allowed.then_some(self.interval)
             }
         }

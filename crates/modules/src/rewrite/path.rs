@@ -53,7 +53,7 @@ impl Slashes {
 
 /// Whether the removal may have exposed segments that must be cleaned.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum AfterRemoval {
     Nothing,
     Clean,
 }
@@ -86,9 +86,9 @@ impl Change {
                 // Caddy cleans the path before it compares.
                 change(cx, |_, path, _, out| {
                     clean(path, slashes, out);
-                    let Some(len) = prefix_len(out, prefix) else { return Then::Nothing };
+                    let Some(len) = prefix_len(out, prefix) else { return AfterRemoval::Nothing };
                     out.drain(..len);
-                    if len > 0 { Then::Clean } else { Then::Nothing }
+                    if len > 0 { AfterRemoval::Clean } else { AfterRemoval::Nothing }
                 })
             }),
             Self::Suffix(suffix) => cx.rendered(suffix, |cx, suffix| {
@@ -96,10 +96,10 @@ impl Change {
                 let slashes = Slashes::asked_by(suffix);
                 change(cx, |_, path, _, out| {
                     clean(path, slashes, out);
-                    let Some(len) = len_without_suffix(out, suffix) else { return Then::Nothing };
+                    let Some(len) = len_without_suffix(out, suffix) else { return AfterRemoval::Nothing };
                     let shortened = len < out.len();
                     out.truncate(len);
-                    if shortened { Then::Clean } else { Then::Nothing }
+                    if shortened { AfterRemoval::Clean } else { AfterRemoval::Nothing }
                 })
             }),
             Self::Substring { find, replace, limit, slashes } => cx.rendered(find, |cx, find| {
@@ -109,7 +109,7 @@ impl Change {
                         if !pattern::replace(spare, find, replace, *limit, out) {
                             out.extend_from_slice(spare);
                         }
-                        Then::Nothing
+                        AfterRemoval::Nothing
                     })?;
                     // Caddy replaces substrings in the query as well.
                     change_query(cx, |query, out| pattern::replace(query, find, replace, *limit, out))
@@ -120,7 +120,7 @@ impl Change {
                     if !find.replace(cx, path, replace, out) {
                         out.extend_from_slice(path);
                     }
-                    Then::Nothing
+                    AfterRemoval::Nothing
                 })
             }),
         }
@@ -145,7 +145,7 @@ fn change_query(cx: &mut Context, replace: impl FnOnce(&[u8], &mut Vec<u8>) -> b
 /// gets an empty work buffer and an empty output buffer.
 fn change(
     cx: &mut Context,
-    mut new: impl FnMut(&Context, &[u8], &mut Vec<u8>, &mut Vec<u8>) -> Then,
+    mut new: impl FnMut(&Context, &[u8], &mut Vec<u8>, &mut Vec<u8>) -> AfterRemoval,
 ) -> Result<(), Fault> {
     cx.with_scratch(|cx, escaped| {
         cx.with_scratch(|cx, decoded| {
@@ -160,12 +160,12 @@ fn change(
                 if !is_decoded {
                     decoded.clear();
                     spare.clear();
-                    if new(cx, cx.path(), spare, decoded) == Then::Clean {
-                        then = Then::Clean;
+                    if new(cx, cx.path(), spare, decoded) == AfterRemoval::Clean {
+                        then = AfterRemoval::Clean;
                     }
                     pattern::check_len(decoded.len())?;
                 }
-                if then == Then::Nothing {
+                if then == AfterRemoval::Nothing {
                     if !is_spelled {
                         escaped.clear();
                         escape::path(decoded, escaped);

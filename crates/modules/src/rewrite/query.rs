@@ -45,11 +45,11 @@ enum Operation {
     Rename(Template, Template),
     Set(Template, Template),
     Add(Template, Template),
-    Replace { key: Template, search: Search, replace: Template },
+    Replace { key: Template, search: QuerySearch, replace: Template },
     Delete(Template),
 }
 
-enum Search {
+enum QuerySearch {
     Plain(Template),
     Regexp(Pattern),
 }
@@ -65,10 +65,10 @@ impl Operations {
         written.add.iter().for_each(|add| pair(add, Operation::Add));
         for (index, replacement) in written.replace.iter().enumerate() {
             let search = if replacement.search_regexp.is_empty() {
-                Search::Plain(build.template_keeping_unknown(&replacement.search))
+                QuerySearch::Plain(build.template_keeping_unknown(&replacement.search))
             } else {
                 let place = format!("replace[{index}].search_regexp");
-                Search::Regexp(build.at(place, |build| Pattern::build(&replacement.search_regexp, build))?)
+                QuerySearch::Regexp(build.at(place, |build| Pattern::build(&replacement.search_regexp, build))?)
             };
             let (key, replace) =
                 (build.template(&replacement.key), build.template_keeping_unknown(&replacement.replace));
@@ -127,10 +127,10 @@ impl Operation {
             }),
             Self::Replace { key, search, replace } => cx.rendered(key, |cx, key| {
                 cx.rendered(replace, |cx, with| match search {
-                    Search::Regexp(search) => {
+                    QuerySearch::Regexp(search) => {
                         pairs.replace(key, |value, out| search.replace(cx, value, with, out));
                     }
-                    Search::Plain(search) => cx.rendered(search, |_, search| {
+                    QuerySearch::Plain(search) => cx.rendered(search, |_, search| {
                         pairs.replace(key, |value, out| pattern::replace(value, search, with, None, out));
                     }),
                 });

@@ -41,7 +41,7 @@ fn stream(frames: impl IntoIterator<Item = Option<Result<Frame, BodyError>>>) ->
 
 fn encoded(body: Body, coding: Coding, worker: &Rc<FakeWorker>) -> EncodedBody {
     let worker: Rc<dyn Worker> = worker.clone();
-    EncodedBody::new(body, coding, Lease::take(coding).expect("the budget is not used up"), &worker)
+    EncodedBody::new(body, coding, EncoderLease::take(coding).expect("the budget is not used up"), &worker)
 }
 
 fn poll(body: &mut EncodedBody) -> Poll<Option<Result<Frame, BodyError>>> {
@@ -178,7 +178,7 @@ fn failures_and_trailers() {
 #[test]
 fn the_memory_of_encoders_is_bounded() {
     let large = Coding::Brotli { level: 11 };
-    let all = || std::iter::from_fn(|| Lease::take(large)).collect::<Vec<_>>();
+    let all = || std::iter::from_fn(|| EncoderLease::take(large)).collect::<Vec<_>>();
     let most = all().len();
     assert!((4..100).contains(&most), "{most}");
     // A job that is dropped with its encoder.
@@ -191,7 +191,7 @@ fn the_memory_of_encoders_is_bounded() {
     worker.drop_abandoned();
     assert_eq!(all().len(), most);
 
-    let held = std::iter::from_fn(|| Lease::take(Coding::Gzip { level: 5 })).collect::<Vec<_>>();
+    let held = std::iter::from_fn(|| EncoderLease::take(Coding::Gzip { level: 5 })).collect::<Vec<_>>();
     let mut encoding = kit(both(), json!({ "body": text(WHOLE_BYTES_MAX + 1) }));
     let gzip = Request::get("/").field("Accept-Encoding", "gzip");
     let answer = encoding.send(&gzip);

@@ -7,7 +7,7 @@ use super::FileMatcherPlan;
 use crate::file_server::push_root;
 
 /// An entry of `try_files`.
-pub(super) struct Pattern {
+pub(super) struct FilePattern {
     template: Template,
     /// The configured text contains wildcards, so wildcards in placeholder values must be escaped.
     is_glob: bool,
@@ -15,7 +15,7 @@ pub(super) struct Pattern {
     is_folder: bool,
 }
 
-impl Pattern {
+impl FilePattern {
     pub(super) fn new(written: &str, build: &mut Build<'_>) -> Self {
         Self {
             template: build.template(written),
@@ -73,7 +73,7 @@ impl Candidate {
 /// Wildcards in the root are literal. DEVIATES Caddy, which expands them too.
 pub(super) fn put(
     plan: &FileMatcherPlan,
-    pattern: &Pattern,
+    pattern: &FilePattern,
     form: CandidateForm,
     cx: &mut Context,
     out: &mut Vec<u8>,

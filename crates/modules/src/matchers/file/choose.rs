@@ -3,12 +3,12 @@
 use causeway_message::StatusCode;
 
 use super::FileMatcherPlan;
-use super::candidate::{Candidate, CandidateForm, Pattern};
+use super::candidate::{Candidate, CandidateForm, FilePattern};
 use super::disk::{FileLookup, Stat};
 
 /// An entry of `try_files`.
 pub(super) enum Try {
-    File(Pattern),
+    File(FilePattern),
     /// The request fails with this status.
     Status(StatusCode),
 }
@@ -39,7 +39,7 @@ pub(super) trait CandidateSource {
     /// Expands a pattern to a candidate and replaces `text` by it.
     fn candidate(
         &mut self,
-        pattern: &Pattern,
+        pattern: &FilePattern,
         number: usize,
         form: CandidateForm,
         text: &mut Vec<u8>,

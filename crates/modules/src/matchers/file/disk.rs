@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use causeway_pipeline::{Context, LogLimit};
 
 use super::FileMatcherPlan;
-use super::candidate::{self, Candidate, CandidateForm, Pattern, has_wildcard};
+use super::candidate::{self, Candidate, CandidateForm, FilePattern, has_wildcard};
 use super::choose::{CandidateSource, Try};
 use crate::file_server::of_bytes;
 use crate::fresh::{Cost, Costly};
@@ -80,7 +80,7 @@ pub(super) struct Disk {
 impl Disk {
     /// Runs on the worker: expands every candidate that the job may need, since the job has no access to the request.
     pub(super) fn of(plan: &FileMatcherPlan, cx: &mut Context) -> Self {
-        let mut put = |pattern: &Pattern, form: CandidateForm| {
+        let mut put = |pattern: &FilePattern, form: CandidateForm| {
             let mut text = Vec::new();
             candidate::put(plan, pattern, form, cx, &mut text).map(|candidate| (text, candidate))
         };
@@ -109,7 +109,7 @@ impl Disk {
 impl CandidateSource for Disk {
     fn candidate(
         &mut self,
-        _pattern: &Pattern,
+        _pattern: &FilePattern,
         number: usize,
         form: CandidateForm,
         text: &mut Vec<u8>,

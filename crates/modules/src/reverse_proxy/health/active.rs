@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::super::address::Address;
 use super::super::transport::to_address;
-use crate::headers::is_of;
+use crate::headers::status_matches;
 use crate::regexp::RegularExpression;
 use crate::rendered::with_field_value;
 
@@ -352,7 +352,7 @@ impl Checker {
     /// Decides by the response whether the check has passed.
     async fn judge(&self, call: Call, status: StatusCode, end: &mut Option<Sleep>) -> Result<(), String> {
         let wanted = if self.checks.expected_status == 0 { 2 } else { self.checks.expected_status };
-        if !is_of(status, wanted) {
+        if !status_matches(status, wanted) {
             return Err(format!("its status is {}", status.as_u16()));
         }
         // Read in any case, so that the connection can be used again.

@@ -16,7 +16,7 @@ use super::super::exchange::PendingCall;
 use super::HttpGrpcOptions;
 use super::error::{GrpcError, fault_of};
 use super::stream;
-use crate::httpgrpc::lend::{Lease, Unary as _};
+use crate::httpgrpc::lend::{DecoderLease, PooledDecoder as _};
 
 /// Converts a call's response, whose head has been received, to the client's response.
 pub(in super::super) fn unwrap(cx: &mut Context, call: Call, asked: PendingCall, options: HttpGrpcOptions) -> Step {
@@ -58,7 +58,7 @@ pub(super) fn check(call: &Call) -> Result<(), GrpcError> {
     Ok(())
 }
 
-fn respond(cx: &mut Context, call: Call, asked: PendingCall, mut decoder: Lease<ResponseDecoder>) -> Step {
+fn respond(cx: &mut Context, call: Call, asked: PendingCall, mut decoder: DecoderLease<ResponseDecoder>) -> Step {
     // From here on the call appears to have received the HTTP response itself.
     std::mem::swap(&mut *call.head_mut(), &mut decoder.message_mut().head);
     if decoder.body().bytes() > 0 {
@@ -68,7 +68,7 @@ fn respond(cx: &mut Context, call: Call, asked: PendingCall, mut decoder: Lease<
 }
 
 /// The response's content, in the leased decoder.
-struct DecodedContent(Lease<ResponseDecoder>);
+struct DecodedContent(DecoderLease<ResponseDecoder>);
 
 impl Maker for DecodedContent {
     fn poll_frame(&mut self, _: &Call, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
@@ -82,7 +82,7 @@ impl Maker for DecodedContent {
 
 /// Receives the message.
 struct Decoding {
-    waited: Option<(Call, PendingCall, Lease<ResponseDecoder>)>,
+    waited: Option<(Call, PendingCall, DecoderLease<ResponseDecoder>)>,
     /// The rest of a chunk that the decoder has not consumed.
     rest: Chunk,
     trailers: Option<Box<FieldMap>>,
@@ -128,7 +128,7 @@ impl Decoding {
 }
 
 impl Future for Decoding {
-    type Output = (Call, PendingCall, Result<Lease<ResponseDecoder>, GrpcError>);
+    type Output = (Call, PendingCall, Result<DecoderLease<ResponseDecoder>, GrpcError>);
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let decoded = match self.poll_whole(task) {

@@ -7,19 +7,24 @@ use causeway_httpgrpc::{ResponseDecoder, encode_request};
 use causeway_message::Head;
 use causeway_pipeline::{Body, BodyError, BodyStream, Frame, Worker};
 
-use crate::httpgrpc::lend::{Lease, Unary as _};
+use crate::httpgrpc::lend::{DecoderLease, PooledDecoder as _};
 
 pub(super) struct Gathering {
     /// `None` when the content is complete.
     content: Option<Box<dyn BodyStream>>,
     head: Head,
     // Only its list of chunks is used.
-    chunks: Lease<ResponseDecoder>,
+    chunks: DecoderLease<ResponseDecoder>,
     worker: Rc<dyn Worker>,
 }
 
 impl Gathering {
-    pub(super) fn new(content: Body, head: Head, chunks: Lease<ResponseDecoder>, worker: &Rc<dyn Worker>) -> Self {
+    pub(super) fn new(
+        content: Body,
+        head: Head,
+        chunks: DecoderLease<ResponseDecoder>,
+        worker: &Rc<dyn Worker>,
+    ) -> Self {
         let content: Option<Box<dyn BodyStream>> = match content {
             Body::Incoming(content) => Some(Box::new(content)),
             Body::Stream(content) => Some(content),
