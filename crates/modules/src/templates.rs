@@ -4,6 +4,7 @@
 //! - `data`: the same as values of the template language
 //! - `functions`, `files`, `include`, `front_matter`, `markdown`: Caddy's functions; `dates`, `random`: those of
 //!   Sprig for times, random values and passwords
+//! - `text`: values and bytes as text
 //!
 //! A template runs on a thread of the pool for blocking work: it may read files and compute. It uses placeholders by
 //! names that are known only when it runs, and a placeholder can be evaluated on the worker alone. So an execution that
@@ -21,6 +22,7 @@ mod random;
 mod request;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -12,18 +12,11 @@ use causeway_pipeline::{Client, UNIX_PEER};
 
 use super::functions::FieldChange;
 use super::request::{RequestFacts, Snapshot, TlsValues, canonical};
+use super::text::{bytes_of, string_of};
 
 const NO_PARAMETERS: Signature = Signature::fixed(&[]);
 const ONE_TEXT: Signature = Signature::fixed(&[Type::String]);
 const TWO_TEXTS: Signature = Signature::fixed(&[Type::String, Type::String]);
-
-fn text(value: &Value) -> &[u8] {
-    value.as_bytes().unwrap_or_default()
-}
-
-fn name_of(value: &Value) -> String {
-    String::from_utf8_lossy(text(value)).into_owned()
-}
 
 /// The dot of a template.
 #[derive(Clone)]
@@ -83,7 +76,7 @@ impl Object for Dot {
             "RemoteIP" => facts.peer.map_or_else(|| UNIX_PEER.into(), |peer| address(peer.ip()).into()),
             "Host" => return host(&facts.host),
             "OriginalReq" => request(&self.snapshot, true),
-            _ => facts.cookie(text(&arguments[0])).map_or_else(|| Value::from(""), bytes),
+            _ => facts.cookie(bytes_of(&arguments[0])).map_or_else(|| Value::from(""), bytes),
         })
     }
 }
@@ -194,7 +187,7 @@ impl Object for RequestValue {
                 Value::List(List::new(cookies, Element::Any))
             }
             "Cookie" => {
-                let name = text(&arguments[0]);
+                let name = bytes_of(&arguments[0]);
                 let value = self.facts().cookie(name).ok_or_else(|| "http: named cookie not present".to_owned())?;
                 cookie(name, value)
             }
@@ -209,7 +202,7 @@ impl Object for RequestValue {
             }
             // Of the query alone: other handlers have read the body.
             _ => {
-                let wanted = text(&arguments[0]);
+                let wanted = bytes_of(&arguments[0]);
                 let found = query(self.facts().query.as_deref().unwrap_or_default());
                 found
                     .into_iter()
@@ -364,7 +357,7 @@ struct Lists {
 
 impl Lists {
     fn values(&self, name: &Value) -> &[Value] {
-        let name = name_of(name);
+        let name = string_of(name);
         let name = if self.is_header { canonical(&name) } else { name };
         self.values.get(&name).map_or(&[], Vec::as_slice)
     }
@@ -456,11 +449,11 @@ impl Object for ResponseFields {
         if let ("Get" | "Values", Value::Object(lists)) = (name, self.lists()) {
             return lists.invoke(name, arguments, call);
         }
-        let field = canonical(&name_of(&arguments[0]));
+        let field = canonical(&string_of(&arguments[0]));
         if FieldName::parse(&field).is_none() {
             return Err(format!("'{field}' is no name of a field").into());
         }
-        let value = arguments.get(1).map(|value| text(value).to_vec()).unwrap_or_default();
+        let value = arguments.get(1).map(|value| bytes_of(value).to_vec()).unwrap_or_default();
         if FieldValue::parse(&value).is_none() {
             return Err(format!("the value for {field} has characters that a field cannot have").into());
         }

@@ -15,6 +15,7 @@ use causeway_go_template::{Call, FunctionError, Functions, IntegerType, Object, 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
 
+use super::text::string_of;
 use format::formatted;
 
 const RFC3339: &str = "2006-01-02T15:04:05.999999999Z07:00";
@@ -54,22 +55,22 @@ pub(super) fn with(functions: Functions, clock: &Clock) -> Functions {
     const IN_ZONE: &[Type] = &[Type::String, Type::Any, Type::String];
     let table: &[(&str, &'static [Type], Function)] = &[
         ("ago", ANY, ago),
-        ("date", TEXT_AND_ANY, |clock, args| in_zone(clock, &text(&args[0]), &args[1], "Local")),
-        ("dateInZone", IN_ZONE, |clock, args| in_zone(clock, &text(&args[0]), &args[1], &text(&args[2]))),
+        ("date", TEXT_AND_ANY, |clock, args| in_zone(clock, &string_of(&args[0]), &args[1], "Local")),
+        ("dateInZone", IN_ZONE, |clock, args| in_zone(clock, &string_of(&args[0]), &args[1], &string_of(&args[2]))),
         ("dateModify", TEXT_AND_ANY, modify),
-        ("date_in_zone", IN_ZONE, |clock, args| in_zone(clock, &text(&args[0]), &args[1], &text(&args[2]))),
+        ("date_in_zone", IN_ZONE, |clock, args| in_zone(clock, &string_of(&args[0]), &args[1], &string_of(&args[2]))),
         ("date_modify", TEXT_AND_ANY, modify),
         ("duration", ANY, |_, args| {
             let seconds = match &args[0] {
-                Value::String(_) => duration::decimal(&text(&args[0])),
+                Value::String(_) => duration::decimal(&string_of(&args[0])),
                 Value::Integer(seconds, IntegerType::Int64) => *seconds,
                 _ => 0,
             };
-            Ok(duration::shown(seconds.wrapping_mul(1_000_000_000)).into())
+            Ok(duration::go_duration(seconds.wrapping_mul(1_000_000_000)).into())
         }),
         ("durationRound", ANY, |clock, args| {
             let nanoseconds = match &args[0] {
-                Value::String(_) => duration::parse(&text(&args[0])).unwrap_or(0),
+                Value::String(_) => duration::parse(&string_of(&args[0])).unwrap_or(0),
                 Value::Integer(nanoseconds, IntegerType::Int64) => *nanoseconds,
                 value => time(value).map_or(0, |time| clock.since(time)),
             };
@@ -77,15 +78,17 @@ pub(super) fn with(functions: Functions, clock: &Clock) -> Functions {
         }),
         ("htmlDate", ANY, |clock, args| in_zone(clock, "2006-01-02", &args[0], "Local")),
         ("htmlDateInZone", &[Type::Any, Type::String], |clock, args| {
-            in_zone(clock, "2006-01-02", &args[0], &text(&args[1]))
+            in_zone(clock, "2006-01-02", &args[0], &string_of(&args[1]))
         }),
         ("mustDateModify", TEXT_AND_ANY, must_modify),
-        ("mustToDate", TEXTS, |clock, args| Ok(parse::parsed(&text(&args[0]), &text(&args[1]), &clock.zone)?.into())),
+        ("mustToDate", TEXTS, |clock, args| {
+            Ok(parse::parsed(&string_of(&args[0]), &string_of(&args[1]), &clock.zone)?.into())
+        }),
         ("must_date_modify", TEXT_AND_ANY, must_modify),
         ("now", &[], |clock, _| Ok(clock.now().into())),
         ("toDate", TEXTS, |clock, args| {
             // As in Sprig, a text of another form is the zero time.
-            let parsed = parse::parsed(&text(&args[0]), &text(&args[1]), &clock.zone);
+            let parsed = parse::parsed(&string_of(&args[0]), &string_of(&args[1]), &clock.zone);
             Ok(parsed.unwrap_or_else(|_| ZonedTime::zero()).into())
         }),
         ("unixEpoch", ANY, |_, args| Ok(time(&args[0])?.at.timestamp().as_second().to_string().into())),
@@ -110,10 +113,6 @@ pub(super) fn by_layouts(layouts: &[&str], text: &str, zone: &TimeZone) -> Optio
 /// Reads a text that has the form of a layout, as Go's `time.Parse`: a time without a zone is in UTC.
 pub(super) fn timestamp(layout: &str, text: &str) -> Result<Timestamp, String> {
     parse::parsed(layout, text, &TimeZone::UTC).map(|time| time.at.timestamp())
-}
-
-fn text(value: &Value) -> String {
-    String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned()
 }
 
 /// Returns the time that a value is.
@@ -150,14 +149,14 @@ fn in_zone(clock: &Clock, layout: &str, value: &Value, zone: &str) -> Result<Val
 /// Adds a duration. As in Sprig, a text that is none changes nothing.
 fn modify(_: &Clock, args: &[Value]) -> Result<Value, FunctionError> {
     let time = time(&args[1])?;
-    match duration::parse(&text(&args[0])) {
+    match duration::parse(&string_of(&args[0])) {
         Ok(duration) => time.plus(duration),
         Err(_) => Ok(time.clone().into()),
     }
 }
 
 fn must_modify(_: &Clock, args: &[Value]) -> Result<Value, FunctionError> {
-    time(&args[1])?.plus(duration::parse(&text(&args[0]))?)
+    time(&args[1])?.plus(duration::parse(&string_of(&args[0]))?)
 }
 
 fn ago(clock: &Clock, args: &[Value]) -> Result<Value, FunctionError> {
@@ -166,7 +165,7 @@ fn ago(clock: &Clock, args: &[Value]) -> Result<Value, FunctionError> {
     // To the next second, half away from 0.
     let rest = since % SECOND;
     let away = if rest.abs() * 2 >= SECOND { SECOND * rest.signum() } else { 0 };
-    Ok(duration::shown((since - rest).saturating_add(away)).into())
+    Ok(duration::go_duration((since - rest).saturating_add(away)).into())
 }
 
 /// Returns a time of the system in UTC; one that is out of range is the start of 1970.
@@ -228,7 +227,7 @@ impl Object for ZonedTime {
         let at = &self.at;
         Ok(match name {
             "Format" => {
-                let layout = text(&arguments[0]);
+                let layout = string_of(&arguments[0]);
                 call.allocate(256 + 4 * layout.len())?;
                 formatted(self, &layout).into()
             }

@@ -9,6 +9,8 @@ use std::rc::Rc;
 use causeway_go_template::{Call, FunctionError, IntegerType, Object, Signature, Value};
 use causeway_message::path;
 
+use super::text::lossy;
+
 /// Bytes of a file that a template reads.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
@@ -52,7 +54,7 @@ impl TemplateFolder {
         let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
         read.map_err(|error| fault(name, &error))?;
         if bytes.len() as u64 > FILE_BYTES_MAX {
-            return Err(format!("open {}: a file of more than {FILE_BYTES_MAX} bytes", shown(name)).into());
+            return Err(format!("open {}: a file of more than {FILE_BYTES_MAX} bytes", lossy(name)).into());
         }
         Ok(bytes)
     }
@@ -72,7 +74,7 @@ impl TemplateFolder {
     pub(super) fn list(&self, name: &[u8], call: &mut Call<'_>) -> Result<Value, FunctionError> {
         let (_, metadata) = self.open(name)?;
         if !metadata.is_dir() {
-            return Err(format!("{} is not a directory", shown(name)).into());
+            return Err(format!("{} is not a directory", lossy(name)).into());
         }
         let mut names = Vec::new();
         for entry in fs::read_dir(self.path(name)?).map_err(|error| fault(name, &error))? {
@@ -85,12 +87,8 @@ impl TemplateFolder {
     }
 }
 
-fn shown(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).into_owned()
-}
-
 fn fault(name: &[u8], error: &io::Error) -> FunctionError {
-    format!("open {}: {error}", shown(name)).into()
+    format!("open {}: {error}", lossy(name)).into()
 }
 
 /// Go's `fs.FileInfo`.

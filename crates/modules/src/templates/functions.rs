@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use super::data::Dot;
 use super::files::TemplateFolder;
 use super::request::Snapshot;
+use super::text::{bytes_of, lossy, string_of, to_string_as_caddy};
 use super::{dates, front_matter, markdown, random};
 
 /// Bytes of the message about a failure, for the log.
@@ -184,16 +185,16 @@ fn functions(shared: &Rc<Shared>, set: &Rc<TemplateSet>) -> Functions {
     let import = move |call: &mut Call<'_>, arguments: &[Value]| {
         let set = into.upgrade().ok_or("its template is gone")?;
         let text = read(&importing, call, &arguments[0])?;
-        parse(&set, &name(&importing.snapshot.request.path), &text, &functions(&importing, &set))?;
+        parse(&set, &lossy(&importing.snapshot.request.path), &text, &functions(&importing, &set))?;
         Ok("".into())
     };
     random::with(dates::with(Functions::new(), &dates::Clock::system()))
         .with("include", Signature::variadic(&[Type::String, Type::Any]), with(include))
         .with("import", NAME, import)
         .with("readFile", NAME, with(|shared, call, arguments| Ok(read(shared, call, &arguments[0])?.into())))
-        .with("fileExists", NAME, with(|shared, _, arguments| Ok(shared.folder.has(text(&arguments[0])).into())))
-        .with("fileStat", NAME, with(|shared, _, arguments| shared.folder.stat(text(&arguments[0]))))
-        .with("listFiles", NAME, with(|shared, call, arguments| shared.folder.list(text(&arguments[0]), call)))
+        .with("fileExists", NAME, with(|shared, _, arguments| Ok(shared.folder.has(bytes_of(&arguments[0])).into())))
+        .with("fileStat", NAME, with(|shared, _, arguments| shared.folder.stat(bytes_of(&arguments[0]))))
+        .with("listFiles", NAME, with(|shared, call, arguments| shared.folder.list(bytes_of(&arguments[0]), call)))
         .with("httpInclude", NAME, with(http_include))
         .with("httpError", Signature::fixed(&[Type::Int]), with(http_error))
         .with("env", NAME, with(env))
@@ -204,31 +205,16 @@ fn functions(shared: &Rc<Shared>, set: &Rc<TemplateSet>) -> Functions {
         .with("maybe", Signature::variadic(&[Type::String, Type::Any]), with(|_, _, _| Ok("".into())))
         .with("pathEscape", NAME, with(path_escape))
         .with("stripHTML", NAME, with(strip_html))
-        .with("markdown", ANY, with(|_, call, arguments| markdown::render(&shown(&arguments[0]), call)))
-        .with("splitFrontMatter", ANY, with(|_, call, arguments| front_matter::split(&shown(&arguments[0]), call)))
-}
-
-fn text(value: &Value) -> &[u8] {
-    value.as_bytes().unwrap_or_default()
-}
-
-fn name(text: &[u8]) -> String {
-    String::from_utf8_lossy(text).into_owned()
-}
-
-/// Returns a value as Caddy's `ToString` does for texts and numbers.
-fn shown(value: &Value) -> String {
-    match value {
-        Value::String(text) => name(text),
-        Value::Bool(value) => value.to_string(),
-        Value::Float(value) => value.to_string(),
-        Value::Uint(value) => value.to_string(),
-        other => other.as_integer().map(|value| value.to_string()).unwrap_or_default(),
-    }
+        .with("markdown", ANY, with(|_, call, arguments| markdown::render(&to_string_as_caddy(&arguments[0]), call)))
+        .with(
+            "splitFrontMatter",
+            ANY,
+            with(|_, call, arguments| front_matter::split(&to_string_as_caddy(&arguments[0]), call)),
+        )
 }
 
 fn read(shared: &Shared, call: &mut Call<'_>, file: &Value) -> Result<Vec<u8>, FunctionError> {
-    shared.folder.read(text(file), call)
+    shared.folder.read(bytes_of(file), call)
 }
 
 /// Executes a file as a template of its own, with arguments.
@@ -240,12 +226,12 @@ fn include(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Res
         arguments: Value::list(rest.to_vec()),
         changes: Rc::clone(&shared.changes),
     };
-    Ok(run(shared, &name(text(file)), &source, dot, call.budget())?.into())
+    Ok(run(shared, &string_of(file), &source, dot, call.budget())?.into())
 }
 
 /// Executes the response of this server to another request as a template, with the dot of this one.
 fn http_include(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
-    let uri = name(text(&arguments[0]));
+    let uri = string_of(&arguments[0]);
     match shared.known.includes.get(&uri) {
         Some(Ok(source)) => {
             call.allocate(source.len())?;
@@ -276,7 +262,7 @@ fn http_error(shared: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Res
 }
 
 fn env(_: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
-    let variable = name(text(&arguments[0]));
+    let variable = string_of(&arguments[0]);
     // The standard library demands a name that can be one.
     let is_name = !variable.is_empty() && !variable.contains(['=', '\0']);
     let value = if is_name { std::env::var_os(variable) } else { None };
@@ -284,7 +270,7 @@ fn env(_: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, F
 }
 
 fn placeholder(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
-    let placeholder = name(text(&arguments[0]));
+    let placeholder = string_of(&arguments[0]);
     match shared.known.placeholders.get(&placeholder) {
         Some(value) => Ok(Value::from(&**value)),
         None => {
@@ -298,7 +284,7 @@ fn placeholder(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) ->
 
 /// `size` and `time`, as the library humanize of Go prints them.
 fn humanize(_: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
-    let (form, data) = (name(text(&arguments[0])), name(text(&arguments[1])));
+    let (form, data) = (string_of(&arguments[0]), string_of(&arguments[1]));
     let (form, layout) = form.split_once(':').map_or((&*form, None), |(form, layout)| (form, Some(layout)));
     match (form, layout) {
         ("size", _) => {
@@ -365,7 +351,7 @@ fn distance(seconds: i64) -> String {
 
 /// Go's `url.PathEscape`: a text for one segment of a path.
 fn path_escape(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
-    let text = text(&arguments[0]);
+    let text = bytes_of(&arguments[0]);
     call.allocate(3 * text.len())?;
     let mut escaped = String::new();
     for byte in text {
@@ -380,7 +366,7 @@ fn path_escape(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Resu
 
 /// Removes tags, with `>` in quoted values of attributes, and keeps the text between them.
 fn strip_html(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
-    let text = text(&arguments[0]);
+    let text = bytes_of(&arguments[0]);
     call.allocate(text.len())?;
     let mut kept = Vec::new();
     let (mut depth, mut quote) = (0_usize, None);

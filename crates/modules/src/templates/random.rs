@@ -4,6 +4,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use causeway_go_template::{Call, FunctionError, Functions, Signature, Type, Value};
 
+use super::text::bytes_of;
+
 /// The steps of a bcrypt hash, which takes about as long as a tenth of an execution may.
 const BCRYPT_STEPS: usize = 1_000_000;
 /// Go's default.
@@ -17,13 +19,13 @@ pub(super) fn with(functions: Functions) -> Functions {
     const COUNT: Signature = Signature::fixed(&[Type::Int]);
     const TEXT: Signature = Signature::fixed(&[Type::String]);
     functions
-        .with("bcrypt", TEXT, |call, args| Ok(hashed(call, text(&args[0]))?.into()))
+        .with("bcrypt", TEXT, |call, args| Ok(hashed(call, bytes_of(&args[0]))?.into()))
         .with("htpasswd", Signature::fixed(&[Type::String, Type::String]), |call, args| {
-            let user = text(&args[0]);
+            let user = bytes_of(&args[0]);
             if user.contains(&b':') {
                 return Ok([b"invalid username: ", user].concat().into());
             }
-            Ok([user, b":", hashed(call, text(&args[1]))?.as_bytes()].concat().into())
+            Ok([user, b":", hashed(call, bytes_of(&args[1]))?.as_bytes()].concat().into())
         })
         .with("randAlpha", COUNT, |call, args| characters(call, &args[0], u8::is_ascii_alphabetic))
         .with("randAlphaNum", COUNT, |call, args| characters(call, &args[0], u8::is_ascii_alphanumeric))
@@ -44,7 +46,7 @@ pub(super) fn with(functions: Functions) -> Functions {
         })
         .with("randNumeric", COUNT, |call, args| characters(call, &args[0], u8::is_ascii_digit))
         .with("shuffle", TEXT, |call, args| {
-            let letters = String::from_utf8_lossy(text(&args[0]));
+            let letters = String::from_utf8_lossy(bytes_of(&args[0]));
             call.allocate(letters.len().saturating_mul(4))?;
             call.spend(letters.len())?;
             let mut letters: Vec<char> = letters.chars().collect();
@@ -55,10 +57,6 @@ pub(super) fn with(functions: Functions) -> Functions {
             Ok(letters.into_iter().collect::<String>().into())
         })
         .with("uuidv4", NONE, |_, _| uuid())
-}
-
-fn text(value: &Value) -> &[u8] {
-    value.as_bytes().unwrap_or_default()
 }
 
 fn fill(bytes: &mut [u8]) -> Result<(), FunctionError> {
@@ -101,12 +99,12 @@ fn uuid() -> Result<Value, FunctionError> {
     fill(&mut bytes)?;
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let mut shown = String::new();
+    let mut uuid = String::new();
     for (index, byte) in bytes.iter().enumerate() {
-        shown.push_str(if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" });
-        shown.push_str(&format!("{byte:02x}"));
+        uuid.push_str(if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" });
+        uuid.push_str(&format!("{byte:02x}"));
     }
-    Ok(shown.into())
+    Ok(uuid.into())
 }
 
 /// Returns the bcrypt hash of a password or, as in Sprig, the reason why there is none.

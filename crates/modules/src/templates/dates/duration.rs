@@ -86,7 +86,7 @@ pub(super) fn decimal(text: &str) -> i64 {
 }
 
 /// Returns the form of Go's `String`, such as `1h15m30.5s`.
-pub(super) fn shown(nanoseconds: i64) -> String {
+pub(super) fn go_duration(nanoseconds: i64) -> String {
     let total = nanoseconds.unsigned_abs();
     let mut out = String::from(if nanoseconds < 0 { "-" } else { "" });
     let (unit, name) = match total {

@@ -12,7 +12,7 @@ pub(super) fn formatted(time: &ZonedTime, layout: &str) -> String {
         let (text, part) = next_part(rest);
         out.push_str(text);
         let Some((part, after)) = part else { return out };
-        out.push_str(&shown(time, part));
+        out.push_str(&part_text(time, part));
         rest = after;
     }
 }
@@ -25,7 +25,7 @@ fn number(value: i64, digits: Digits, width: usize) -> String {
     }
 }
 
-fn shown(time: &ZonedTime, part: LayoutPart) -> String {
+fn part_text(time: &ZonedTime, part: LayoutPart) -> String {
     let at = &time.at;
     let month = MONTHS[usize::from(at.month().unsigned_abs()).clamp(1, 12) - 1];
     let weekday = WEEKDAYS[usize::from(at.weekday().to_sunday_zero_offset().unsigned_abs()) % 7];

@@ -40,9 +40,9 @@ pub(super) fn parsed(layout: &str, text: &str, zone: &TimeZone) -> Result<ZonedT
             }
             return Err(fault(&format!("extra text: {rest:?}")));
         };
-        let shown = &rest_layout[literal.len()..rest_layout.len() - after.len()];
+        let part_layout = &rest_layout[literal.len()..rest_layout.len() - after.len()];
         let read = numbers.read(part, rest, after);
-        rest = read.ok_or_else(|| fault(&format!("cannot parse {rest:?} as {shown:?}")))?;
+        rest = read.ok_or_else(|| fault(&format!("cannot parse {rest:?} as {part_layout:?}")))?;
         rest_layout = after;
     }
     numbers.time(zone).map_err(|part| fault(&format!("{part} out of range")))
