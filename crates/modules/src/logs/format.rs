@@ -15,7 +15,7 @@ use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use causeway_log_output::{Output, TimeLayout, Zone};
-use causeway_pipeline::build::Problem;
+use causeway_pipeline::build::{Problem, go_duration};
 use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -413,7 +413,7 @@ impl DurationFormat {
             Self::Seconds => number::fixed(out, span.as_secs(), span.subsec_nanos(), 9),
             Self::Milliseconds => number::unsigned(out, whole(span.as_millis())),
             Self::Nanoseconds => number::unsigned(out, whole(span.as_nanos())),
-            Self::Text => number::go_duration(out, span),
+            Self::Text => go_duration(span, out),
         }
     }
 }

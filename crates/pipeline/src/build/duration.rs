@@ -1,8 +1,8 @@
 //! Durations in configurations: Go's notation, as Caddy reads and prints it.
 
-use std::io::Write as _;
 use std::time::Duration;
 
+use causeway_message::syntax::write_number;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -117,39 +117,45 @@ pub fn nanoseconds(text: &str) -> Option<i64> {
 
 /// Appends a duration in Go's notation: `1h2m3.5s`, `1.5ms`, `0s`. Allocates only to grow `out`.
 pub fn go_duration(duration: Duration, out: &mut Vec<u8>) {
-    let nanoseconds = duration.as_nanos();
-    let (unit, per) = match nanoseconds {
-        0 => return out.extend_from_slice(b"0s"),
-        1..1_000 => ("ns", 1),
-        1_000..1_000_000 => ("µs", 1_000),
-        1_000_000..1_000_000_000 => ("ms", 1_000_000),
-        _ => ("s", 1_000_000_000),
-    };
-    let mut rest = nanoseconds;
-    if unit == "s" {
-        // Go writes all units from the largest nonzero one down to seconds, zeros included.
-        let (hours, minutes) = (rest / 3_600_000_000_000, rest / 60_000_000_000 % 60);
-        if hours > 0 {
-            let _ = write!(out, "{hours}h");
-        }
-        if hours > 0 || minutes > 0 {
-            let _ = write!(out, "{minutes}m");
-        }
-        rest %= 60_000_000_000;
+    let (mut seconds, nanoseconds) = (duration.as_secs(), duration.subsec_nanos());
+    if seconds == 0 && nanoseconds > 0 {
+        let (unit, name) = match nanoseconds {
+            0..1_000 => (1, "ns"),
+            1_000..1_000_000 => (1_000, "µs"),
+            _ => (1_000_000, "ms"),
+        };
+        put_decimal((nanoseconds / unit).into(), nanoseconds % unit, unit, out);
+        out.extend_from_slice(name.as_bytes());
+        return;
     }
-    let _ = write!(out, "{}", rest / per);
-    let mut fraction = rest % per;
-    // Write the fraction without trailing zeros.
-    if fraction > 0 {
-        out.push(b'.');
-        let mut digit = per / 10;
-        while fraction > 0 {
-            out.push(b'0' + (fraction / digit) as u8);
-            fraction %= digit;
-            digit /= 10;
-        }
+    // Go writes all units from the largest nonzero one down to seconds, zeros included.
+    let has_minutes = seconds >= 60;
+    if seconds >= 3600 {
+        put_decimal(seconds / 3600, 0, 1, out);
+        out.push(b'h');
+        seconds %= 3600;
     }
-    out.extend_from_slice(unit.as_bytes());
+    if has_minutes {
+        put_decimal(seconds / 60, 0, 1, out);
+        out.push(b'm');
+    }
+    put_decimal(seconds % 60, nanoseconds, 1_000_000_000, out);
+    out.push(b's');
+}
+
+/// Appends `whole` and the fraction `part / per` without its trailing zeros; `per` is a power of 10.
+fn put_decimal(whole: u64, mut part: u32, per: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(write_number(whole, &mut [0; 20]));
+    if part == 0 {
+        return;
+    }
+    out.push(b'.');
+    let mut digit = per / 10;
+    while part > 0 {
+        out.push(b'0' + (part / digit) as u8);
+        part %= digit;
+        digit /= 10;
+    }
 }
 
 #[cfg(test)]
@@ -163,13 +169,17 @@ mod tests {
             (0, "0s"),
             (1, "1ns"),
             (1_100, "1.1µs"),
+            (971_676, "971.676µs"),
             (2_200_000, "2.2ms"),
             (1_000_000_000, "1s"),
             (3_300_000_000, "3.3s"),
             (60_000_000_000, "1m0s"),
+            (61_000_000_001, "1m1.000000001s"),
             (245_000_000_000, "4m5s"),
+            (3_600_500_000_000, "1h0m0.5s"),
             (18_367_001_000_000, "5h6m7.001s"),
             (28_800_000_000_001, "8h0m0.000000001s"),
+            (u64::MAX, "5124095h34m33.709551615s"),
         ] {
             let mut out = Vec::new();
             go_duration(Duration::from_nanos(nanoseconds), &mut out);

@@ -1,6 +1,4 @@
-//! Numbers and durations as text, without the cost of `std::fmt`.
-
-use std::time::Duration;
+//! Numbers as text, without the cost of `std::fmt`.
 
 use causeway_message::syntax::write_number;
 
@@ -37,59 +35,16 @@ pub(super) fn fixed(out: &mut Vec<u8>, whole: u64, fraction: u32, digits: u32) {
     out.extend_from_slice(&text[start..end]);
 }
 
-/// Appends a duration in Go's notation: `0s`, `1.5µs`, `2.25ms`, `1h0m0.5s`.
-pub(super) fn go_duration(out: &mut Vec<u8>, span: Duration) {
-    let nanoseconds = span.subsec_nanos();
-    let mut seconds = span.as_secs();
-    if seconds == 0 && nanoseconds > 0 {
-        let (unit, digits, name) = match nanoseconds {
-            0..1_000 => (1, 0, "ns"),
-            1_000..1_000_000 => (1_000, 3, "µs"),
-            _ => (1_000_000, 6, "ms"),
-        };
-        fixed(out, (nanoseconds / unit).into(), nanoseconds % unit, digits);
-        out.extend_from_slice(name.as_bytes());
-        return;
-    }
-    let has_minutes = seconds >= 60;
-    if seconds >= 3600 {
-        unsigned(out, seconds / 3600);
-        out.push(b'h');
-        seconds %= 3600;
-    }
-    if has_minutes {
-        unsigned(out, seconds / 60);
-        out.push(b'm');
-    }
-    fixed(out, seconds % 60, nanoseconds, 9);
-    out.push(b's');
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();
         write(&mut out);
         String::from_utf8(out).unwrap()
-    }
-
-    // Go, time.Duration.String: the largest unit below a second, then hours, minutes and seconds.
-    #[test]
-    fn gos_durations() {
-        for (nanoseconds, want) in [
-            (0, "0s"),
-            (1, "1ns"),
-            (1_500, "1.5µs"),
-            (971_676, "971.676µs"),
-            (2_250_000, "2.25ms"),
-            (1_000_000_000, "1s"),
-            (61_000_000_001, "1m1.000000001s"),
-            (3_600_500_000_000, "1h0m0.5s"),
-        ] {
-            assert_eq!(text(|out| go_duration(out, Duration::from_nanos(nanoseconds))), want);
-        }
     }
 
     // Go, strconv.AppendFloat with 'f' and -1: the shortest text, never with an exponent. A duration below 100 days is written so.

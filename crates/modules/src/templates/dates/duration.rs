@@ -1,6 +1,8 @@
 //! Go's `time.Duration`, in nanoseconds.
 
-use std::fmt::Write;
+use std::time::Duration;
+
+use causeway_pipeline::build;
 
 const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
@@ -9,7 +11,8 @@ const DAY: u64 = 24 * HOUR;
 /// The magnitude of the smallest duration.
 const MAGNITUDE_MAX: u64 = 1 << 63;
 
-/// Parses a sequence of numbers with units, such as `1h15m30.5s`.
+/// Parses a sequence of numbers with units, such as `1h15m30.5s`. Unlike the durations of configurations, it has no days,
+/// and its fractions are rounded and its errors worded as Go's.
 pub(super) fn parse(text: &str) -> Result<i64, String> {
     let invalid = || format!("time: invalid duration {text:?}");
     let is_negative = text.starts_with('-');
@@ -87,32 +90,9 @@ pub(super) fn decimal(text: &str) -> i64 {
 
 /// Returns the form of Go's `String`, such as `1h15m30.5s`.
 pub(super) fn go_duration(nanoseconds: i64) -> String {
-    let total = nanoseconds.unsigned_abs();
-    let mut out = String::from(if nanoseconds < 0 { "-" } else { "" });
-    let (unit, name) = match total {
-        0 => return "0s".to_owned(),
-        1..1000 => (1, "ns"),
-        1000..1_000_000 => (1000, "µs"),
-        1_000_000..SECOND => (1_000_000, "ms"),
-        _ => (SECOND, "s"),
-    };
-    if total >= HOUR {
-        let _ = write!(out, "{}h", total / HOUR);
-    }
-    if total >= MINUTE {
-        let _ = write!(out, "{}m", total / MINUTE % 60);
-    }
-    let below = if unit == SECOND { total % MINUTE } else { total };
-    let _ = write!(out, "{}", below / unit);
-    // The digits of the unit, without the leading 1.
-    let width = unit.ilog10() as usize;
-    let fraction = format!("{:0width$}", below % unit);
-    let fraction = fraction.trim_end_matches('0');
-    if !fraction.is_empty() {
-        let _ = write!(out, ".{fraction}");
-    }
-    out.push_str(name);
-    out
+    let mut out = Vec::from(if nanoseconds < 0 { "-" } else { "" });
+    build::go_duration(Duration::from_nanos(nanoseconds.unsigned_abs()), &mut out);
+    String::from_utf8(out).expect("digits and units are UTF-8")
 }
 
 /// Returns the largest unit of which there is more than one, without a sign.
