@@ -25,7 +25,7 @@
 //! - `accept_encoding`: the choice of a coding by the request
 //! - `conditional`, `range`, `partial`: conditional requests and range requests for content that is here
 //! - `unsent`: content without a length for responses to HEAD
-//! - `field_name`: field names as Caddy shows them
+//! - `field_name`, `ip_text`: field names as Caddy shows them, and addresses as text
 //! - `glob`, `pattern`, `regexp`, `rendered`: patterns and strings shared by the modules above
 //!
 //! This crate never sees a socket. No module branches on the protocol version, except the matcher `protocol`; others only show it.
@@ -45,6 +45,7 @@ pub mod headers;
 pub mod httpgrpc;
 pub mod intercept;
 pub mod invoke;
+mod ip_text;
 pub mod log_append;
 pub mod logs;
 pub mod map;

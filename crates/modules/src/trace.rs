@@ -6,8 +6,6 @@
 mod context;
 
 use std::cell::Cell;
-use std::io::Write as _;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -23,6 +21,7 @@ pub use causeway_trace_output::{SpanCounts, flush_all, span_counts};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::ip_text::IpText;
 use crate::log_append::FIELDS;
 use context::Parent;
 
@@ -302,8 +301,8 @@ fn request(cx: &Context, out: &mut Vec<u8>) {
     if known.is_none_or(|known| *known != method) {
         span::text(out, "http.request.method_original", method.as_bytes());
     }
-    let mut text = [0; 45];
-    let peer = arrival.ends.peer_ip().map_or(UNIX_PEER.as_bytes(), |ip| address(ip, &mut text));
+    let peer = arrival.ends.peer_ip().map(IpText::of);
+    let peer = peer.as_ref().map_or(UNIX_PEER.as_bytes(), IpText::as_bytes);
     span::text(out, "network.peer.address", peer);
     if let Some(port) = arrival.ends.peer().map(|peer| peer.port()).filter(|port| *port > 0) {
         span::number(out, "network.peer.port", port.into());
@@ -321,14 +320,6 @@ fn request(cx: &Context, out: &mut Vec<u8>) {
     let version =
         if cx.version() == Version::Http2 { "2.0" } else { cx.version().as_str().trim_start_matches("HTTP/") };
     span::text(out, "network.protocol.version", version.as_bytes());
-}
-
-fn address(ip: IpAddr, text: &mut [u8; 45]) -> &[u8] {
-    let mut rest = &mut text[..];
-    // The longest address fits.
-    let _ = write!(rest, "{ip}");
-    let left = rest.len();
-    &text[..45 - left]
 }
 
 #[cfg(test)]

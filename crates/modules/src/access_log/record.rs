@@ -1,14 +1,12 @@
 //! The fields of an access record, with Caddy's names and order.
 
-use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr};
-
 use causeway_message::syntax::write_number;
 use causeway_message::{FieldMap, KnownName, Method, NameRef, StatusCode, Version, names};
 use causeway_pipeline::{Context, Ending, Outcome, TlsFacts, UNIX_PEER};
 
 use super::RecordSlots;
 use crate::field_name::canonical;
+use crate::ip_text::IpText;
 use crate::log_append;
 use crate::logs::{EachField, FieldSink, LogKey, LogValue, key};
 
@@ -17,8 +15,6 @@ const CREDENTIALS: [KnownName; 4] =
     [names::COOKIE, names::SET_COOKIE, names::AUTHORIZATION, names::PROXY_AUTHORIZATION];
 /// Fields that Go takes out of a request's fields: it has the host and the coding of the transfer elsewhere.
 const NOT_IN_REQUEST: [KnownName; 2] = [names::HOST, names::TRANSFER_ENCODING];
-/// Length of the longest address as text, an IPv6 address that ends in an IPv4 address.
-const ADDRESS_BYTES: usize = 45;
 
 /// A request that is over.
 pub(super) struct Record<'r> {
@@ -91,15 +87,17 @@ impl EachField for RequestFields<'_> {
         let Self { cx, headers } = self;
         let (arrival, head) = (cx.arrival(), cx.original());
         let (peer, client) = (arrival.ends.peer_ip(), cx.known_client());
-        let mut text = AddressText::of_peer(peer.as_ref(), true);
-        sink.value(key!("remote_ip"), LogValue::Plain(text.bytes()));
+        let peer_text = peer.map(IpText::of);
+        let shown = peer_text.as_ref().map_or(UNIX_PEER.as_bytes(), IpText::as_bytes);
+        sink.value(key!("remote_ip"), LogValue::Plain(shown));
         let mut digits = [0; 20];
         let port = arrival.ends.peer().map_or(&[][..], |peer| write_number(peer.port().into(), &mut digits));
         sink.value(key!("remote_port"), LogValue::Plain(port));
-        if client.ip != peer || peer.is_none() {
-            text = AddressText::of_peer(client.ip.as_ref(), client.proxied);
-        }
-        sink.value(key!("client_ip"), LogValue::Plain(text.bytes()));
+        let client_text = if client.ip == peer { peer_text } else { client.ip.map(IpText::of) };
+        // Without an address it is the peer of a Unix socket, which has a text only behind a trusted proxy.
+        let without_ip = if client.proxied { UNIX_PEER } else { "" };
+        let shown = client_text.as_ref().map_or(without_ip.as_bytes(), IpText::as_bytes);
+        sink.value(key!("client_ip"), LogValue::Plain(shown));
         let version = if head.version() == Version::Http2 { "HTTP/2.0" } else { head.version().as_str() };
         sink.value(key!("proto"), LogValue::Plain(version.as_bytes()));
         let method = match head.method() {
@@ -210,62 +208,5 @@ impl EachField for TlsFields<'_> {
             sink.value(key!("client_common_name"), LogValue::Text(client.common_name().as_bytes()));
             sink.value(key!("client_serial"), LogValue::Plain(client.serial().as_bytes()));
         }
-    }
-}
-
-/// An address as text, on the stack.
-struct AddressText {
-    text: [u8; ADDRESS_BYTES],
-    len: usize,
-}
-
-impl AddressText {
-    /// Without an address it is the peer of a Unix socket, which has a text only if `is_shown`.
-    fn of_peer(address: Option<&IpAddr>, is_shown: bool) -> Self {
-        let Some(address) = address else {
-            let mut text = [0; ADDRESS_BYTES];
-            text[..UNIX_PEER.len()].copy_from_slice(UNIX_PEER.as_bytes());
-            return Self { text, len: if is_shown { UNIX_PEER.len() } else { 0 } };
-        };
-        Self::of(address)
-    }
-
-    fn of(address: &IpAddr) -> Self {
-        let address = match address {
-            IpAddr::V4(address) => return Self::of_v4(*address),
-            IpAddr::V6(address) => address,
-        };
-        let mut text = [0; ADDRESS_BYTES];
-        let mut rest = &mut text[..];
-        // The longest address fits.
-        let _ = write!(rest, "{address}");
-        let left = rest.len();
-        Self { text, len: ADDRESS_BYTES - left }
-    }
-
-    /// `std::fmt` takes several times as long for it.
-    fn of_v4(address: Ipv4Addr) -> Self {
-        let (mut text, mut len) = ([0; ADDRESS_BYTES], 0);
-        let mut put = |byte| {
-            text[len] = byte;
-            len += 1;
-        };
-        for (index, octet) in address.octets().into_iter().enumerate() {
-            if index > 0 {
-                put(b'.');
-            }
-            if octet >= 100 {
-                put(b'0' + octet / 100);
-            }
-            if octet >= 10 {
-                put(b'0' + octet / 10 % 10);
-            }
-            put(b'0' + octet % 10);
-        }
-        Self { text, len }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.text[..self.len]
     }
 }

@@ -7,7 +7,7 @@ use causeway_message::{FieldValue, KnownName, names};
 use causeway_pipeline::{Build, BuildError, Call, Context, Scheme};
 use ipnet::IpNet;
 
-use super::policy::put_ip;
+use crate::ip_text::put_ip;
 use crate::rendered::with_field_value;
 
 const HTTP: FieldValue<'static> = FieldValue::from_static("http");

@@ -1,7 +1,6 @@
 //! Selects the upstream for a request (Caddy's selection policies).
 
 use std::hash::Hasher as _;
-use std::io::Write as _;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,6 +15,7 @@ use super::backend::{Backend, Backends};
 use super::cookie::StickyCookie;
 use super::retry::Retries;
 use super::slow_start::{Shares, SlowStart};
+use crate::ip_text::put_ip;
 
 pub(super) enum SelectionPolicy {
     Random,
@@ -395,25 +395,9 @@ impl Key {
 }
 
 /// Appends a peer's address as text; `None` is a Unix socket's.
-pub(super) fn put_peer(ip: Option<IpAddr>, out: &mut Vec<u8>) {
+fn put_peer(ip: Option<IpAddr>, out: &mut Vec<u8>) {
     match ip {
         Some(ip) => put_ip(ip, out),
         None => out.extend_from_slice(UNIX_PEER.as_bytes()),
-    }
-}
-
-/// Appends an address as text. Does not use the formatting machinery for IPv4.
-pub(super) fn put_ip(ip: IpAddr, out: &mut Vec<u8>) {
-    let IpAddr::V4(ip) = ip else {
-        // Writing to a vector cannot fail.
-        let _ = write!(out, "{ip}");
-        return;
-    };
-    for (place, byte) in ip.octets().into_iter().enumerate() {
-        if place > 0 {
-            out.push(b'.');
-        }
-        let mut digits = [0; 20];
-        out.extend_from_slice(causeway_message::syntax::write_number(u64::from(byte), &mut digits));
     }
 }

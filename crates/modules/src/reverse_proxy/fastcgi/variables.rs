@@ -8,10 +8,10 @@ use causeway_message::syntax::write_number;
 use causeway_message::{Method, names, path};
 use causeway_pipeline::{Build, Call, Context, Endpoints, Fault, Scheme, Template, UNIX_PEER};
 
-use super::super::policy::put_ip;
 use super::FastCgi;
 use super::fields::{OwnFields, put_fields};
 use super::script::ScriptPath;
+use crate::ip_text::put_ip;
 
 /// Declares the variables with their names.
 macro_rules! variables {
