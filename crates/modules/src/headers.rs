@@ -13,6 +13,7 @@ use causeway_pipeline::{Build, BuildError, Call, Context, Fault, Handler, Respon
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::origin_form::put_origin_form;
 use crate::rendered::with_field_value;
 pub(crate) use operations::Ops;
 use operations::Side;
@@ -163,12 +164,7 @@ fn apply_to_request(ops: &Ops, cx: &mut Context) -> Result<(), Fault> {
             text.extend_from_slice(cx.head().authority().unwrap_or_default().as_bytes());
             with_field_value(text, |host| cx.head_mut().fields_mut().insert(names::HOST, host));
             text.clear();
-            let target = cx.head().target();
-            text.extend_from_slice(target.path().as_bytes());
-            if let Some(query) = target.query() {
-                text.push(b'?');
-                text.extend_from_slice(query.as_bytes());
-            }
+            put_origin_form(cx.head().target(), text);
             cx.set_target(&**text)
         })?;
     }

@@ -30,6 +30,7 @@ use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Reason, Resp
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::origin_form::put_origin_form;
 use crate::rendered::with_field_value;
 use lend::Lender;
 
@@ -196,12 +197,7 @@ fn take_over(cx: &mut Context, head: &mut Head, deadline: Option<Instant>) -> Re
     // The authority of the connection selects the site, so a carried authority is removed.
     if head.target().form() == TargetForm::Absolute {
         let set = cx.with_scratch(|_, text| {
-            let target = head.target();
-            text.extend_from_slice(target.path().as_bytes());
-            if let Some(query) = target.query() {
-                text.push(b'?');
-                text.extend_from_slice(query.as_bytes());
-            }
+            put_origin_form(head.target(), text);
             head.set_target(&**text)
         });
         if set.is_err() {

@@ -25,7 +25,7 @@
 //! - `accept_encoding`: the choice of a coding by the request
 //! - `conditional`, `range`, `partial`: conditional requests and range requests for content that is here
 //! - `unsent`: content without a length for responses to HEAD
-//! - `field_name`, `ip_text`: field names as Caddy shows them, and addresses as text
+//! - `field_name`, `ip_text`, `origin_form`: field names as Caddy shows them, addresses as text, targets in origin form
 //! - `glob`, `pattern`, `regexp`, `rendered`: patterns and strings shared by the modules above
 //!
 //! This crate never sees a socket. No module branches on the protocol version, except the matcher `protocol`; others only show it.
@@ -51,6 +51,7 @@ pub mod logs;
 pub mod map;
 pub mod matchers;
 pub mod metrics;
+mod origin_form;
 mod partial;
 mod pattern;
 pub mod push;

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::logs::LogValue;
+use crate::rendered::is_placeholder;
 
 /// Prefix of the variables that hold the fields; the rest is the field's name.
 pub(crate) const FIELDS: &str = "http.log_append.value.";
@@ -69,7 +70,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     }
     let early = early || REQUEST_BODIES.contains(&&*value);
     // Caddy's rule: only a value that is one placeholder is replaced.
-    let is_placeholder = value.starts_with('{') && value.ends_with('}') && value.matches('{').count() == 1;
+    let is_placeholder = is_placeholder(&value);
     let name = value.trim_matches(['{', '}']);
     let (name, is_ms) = name.strip_suffix("_ms").map_or((name, false), |name| (name, true));
     let span = SPAN_PLACEHOLDERS.iter().find(|(span, _)| is_placeholder && !early && *span == name);

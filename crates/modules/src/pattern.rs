@@ -227,7 +227,7 @@ impl Search {
 
 /// Length in bytes of the first character. 1 for an invalid byte and for an empty text, so that a search that advances
 /// by it passes the end.
-fn char_len(text: &[u8]) -> usize {
+pub(crate) fn char_len(text: &[u8]) -> usize {
     let want = match text.first() {
         Some(0xc2..=0xdf) => 2,
         Some(0xe0..=0xef) => 3,

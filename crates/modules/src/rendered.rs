@@ -125,6 +125,11 @@ fn status(text: &[u8]) -> Option<StatusCode> {
     StatusCode::new(u16::try_from(code).ok()?)
 }
 
+/// Returns whether a text is one placeholder and nothing else, by Caddy's rule.
+pub(crate) fn is_placeholder(text: &str) -> bool {
+    text.starts_with('{') && text.ends_with('}') && text.matches('{').count() == 1
+}
+
 /// A string that the JSON may also give as a number or a boolean (Caddy's weak string); null is the empty string.
 #[derive(Deserialize)]
 #[serde(try_from = "Value")]

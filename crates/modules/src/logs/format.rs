@@ -21,6 +21,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::entry::{Entry, FieldSink, Fields, Level, LogValue};
+use crate::rendered::is_placeholder;
 use filter::Filters;
 pub use json::JsonSink;
 use json::Spacing;
@@ -498,8 +499,7 @@ fn constants(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<Appe
                 (None, None) => Constant::Float(number.as_f64().unwrap_or_default()),
             },
             Value::String(text) => {
-                let is_placeholder = text.starts_with('{') && text.ends_with('}') && text.matches('{').count() == 1;
-                let text = match is_placeholder {
+                let text = match is_placeholder(text) {
                     true => Cow::Owned(build.at(key, |build| super::destination::at_load(text, build))?),
                     false => Cow::Borrowed(&**text),
                 };

@@ -6,6 +6,7 @@ use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher, Template};
 use serde_json::Value;
 
 use crate::regexp::{Capturing, RegexpConfig};
+use crate::rendered::is_placeholder;
 
 /// Each subject with the accepted values.
 struct Vars(Box<[(Template, Box<[Template]>)]>);
@@ -42,8 +43,7 @@ pub fn make_regexp(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Match
 
 /// Compiles a key: `{placeholder}` as a placeholder, any other text as a variable's name, braces included.
 fn subject(key: &str, build: &mut Build<'_>) -> Template {
-    let is_placeholder = key.starts_with('{') && key.ends_with('}') && key.matches('{').count() == 1;
-    if is_placeholder {
+    if is_placeholder(key) {
         return build.template(&format!("{{{}}}", key.trim_matches(['{', '}'])));
     }
     let escaped = key.replace('{', "\\{").replace('}', "\\}");

@@ -6,6 +6,7 @@ use causeway_pipeline::{Call, Context, Fault, Reason};
 use super::backend::AddressPool;
 use super::switch::Switch;
 use super::{ReverseProxyPlan, forwarded};
+use crate::origin_form::put_origin_form;
 use crate::rendered::with_field_value;
 use crate::rewrite::Rewrite;
 
@@ -96,12 +97,7 @@ fn make_origin_form(cx: &mut Context, call: &Call) -> Result<(), Fault> {
         text.extend_from_slice(request.authority().unwrap_or_default().as_bytes());
         with_field_value(text, |host| request.fields_mut().insert(names::HOST, host));
         text.clear();
-        let target = request.target();
-        text.extend_from_slice(target.path().as_bytes());
-        if let Some(query) = target.query() {
-            text.push(b'?');
-            text.extend_from_slice(query.as_bytes());
-        }
+        put_origin_form(request.target(), text);
         request.set_target(&**text).map_err(|_| Fault {
             status: StatusCode::BAD_REQUEST,
             reason: Reason::Text("the target cannot be converted to origin form".into()),

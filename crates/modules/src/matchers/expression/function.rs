@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use super::evaluate::{Evaluated, Halt, no_overload};
 use super::time;
 use super::value::{Memory, Value, ValueRange};
+use crate::pattern::char_len;
 
 pub(super) const ARGUMENTS_MAX: usize = 4;
 
@@ -197,8 +198,7 @@ fn characters(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
 
 /// Returns the length in bytes of the first character; 0 for an empty text. O(1).
 fn first_character(text: &[u8]) -> usize {
-    let whole = (1..=4).find(|&length| text.get(..length).is_some_and(|start| std::str::from_utf8(start).is_ok()));
-    whole.unwrap_or(text.len().min(1))
+    if text.is_empty() { 0 } else { char_len(text) }
 }
 
 /// Converts a character index to a byte offset. The index after the last character is the end. O(length).
