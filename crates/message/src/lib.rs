@@ -7,7 +7,7 @@
 //! - [`KnownName`], [`names`], [`NameRef`], [`FieldName`], [`FieldValue`], [`OwnedValue`]: interned field names, and
 //!   values
 //! - [`FieldMap`]: an ordered list of fields in one arena
-//! - [`Target`], [`path`]: the request target, percent-decoding and path cleaning
+//! - [`Target`], [`path`], [`query`]: the request target, percent-decoding, path cleaning and the pairs of a query
 //! - [`Head`], [`ResponseHead`], [`Cookie`]: whole heads
 //! - [`Block`], [`BlockMut`], [`Chunk`], [`Home`]: reference-counted buffers that return to their pool
 //! - [`ServerEvent`], [`ClientEvent`], [`Handled`], [`OpenError`], [`BodyLength`], [`Framing`], [`WaitsFor`]: the types that a protocol
@@ -26,6 +26,7 @@ mod map;
 mod method;
 mod name;
 pub mod path;
+pub mod query;
 mod response;
 mod status;
 pub mod syntax;

@@ -26,9 +26,10 @@
 //! - `conditional`, `range`, `partial`: conditional requests and range requests for content that is here
 //! - `unsent`: content without a length for responses to HEAD
 //! - `field_name`, `ip_text`, `origin_form`: field names as Caddy shows them, addresses as text, targets in origin form
-//! - `glob`, `pattern`, `regexp`, `rendered`: patterns and strings shared by the modules above
+//! - `glob`, `regexp`, `replace`, `rendered`: patterns to match with, replacements, and strings with placeholders
 //!
-//! This crate never sees a socket. No module branches on the protocol version, except the matcher `protocol`; others only show it.
+//! This crate never sees a socket. No module branches on the protocol version, except the matcher `protocol`; others only
+//! show it.
 
 mod accept_encoding;
 pub mod access_log;
@@ -53,12 +54,12 @@ pub mod matchers;
 pub mod metrics;
 mod origin_form;
 mod partial;
-mod pattern;
 pub mod push;
 mod range;
 pub mod rate_limit;
 mod regexp;
 mod rendered;
+mod replace;
 pub mod request_body;
 pub mod reverse_proxy;
 pub mod rewrite;

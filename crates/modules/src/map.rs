@@ -6,8 +6,8 @@ use causeway_pipeline::{Build, BuildError, Context, Handler, Step, Template};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::pattern::Pattern;
 use crate::rendered::WeakString;
+use crate::replace::Replacer;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,7 +45,7 @@ struct Destination {
 
 enum MapCase {
     Equal { input: Box<[u8]>, output: Template },
-    Match { input: Pattern, output: Box<[u8]> },
+    Match { input: Replacer, output: Box<[u8]> },
 }
 
 /// Compiles the handler from its JSON.
@@ -66,7 +66,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
                 MapCase::Equal { input: mapping.input.as_bytes().into(), output: build.template(output) }
             } else {
                 let place = format!("mappings[{index}].input_regexp");
-                let input = build.at(place, |build| Pattern::build(&mapping.input_regexp, build))?;
+                let input = build.at(place, |build| Replacer::build(&mapping.input_regexp, build))?;
                 MapCase::Match { input, output: output.as_bytes().into() }
             });
         }

@@ -8,7 +8,7 @@
 //! The new target always begins with a slash.
 //! DEVIATES Caddy: there `rewrite x` makes a path without a slash, which no path matcher matches.
 
-mod escape;
+pub(crate) mod escape;
 mod path;
 mod query;
 mod uri;

@@ -8,8 +8,8 @@ use causeway_pipeline::{Build, BuildError, Call, Context, Fault, StateId, Templa
 
 use super::{HeaderOpsConfig, HeaderReplacementConfig};
 use crate::glob::Affix;
-use crate::pattern::{self, Pattern, TemplatedPattern};
 use crate::rendered::{FieldNameTemplate, FieldText, with_field_value};
+use crate::replace::{self, Replacer, TemplatedReplacer};
 
 /// The message whose fields are changed.
 #[derive(Clone, Copy)]
@@ -56,9 +56,9 @@ struct Replacement {
 
 enum ReplacementSearch {
     Plain(Template),
-    Regexp(Pattern),
+    Regexp(Replacer),
     /// With placeholders in the expression.
-    Templated(TemplatedPattern),
+    Templated(TemplatedReplacer),
 }
 
 impl Ops {
@@ -193,7 +193,7 @@ impl Ops {
                 made.clear();
                 let replaced = is_meant(field) && search.replace(cx, value, with, made);
                 total += made.len();
-                pattern::check_len(total)?;
+                replace::check_len(total)?;
                 if replaced && !changed {
                     // The first change: start a new map with a copy of the fields before it.
                     changed = true;
@@ -298,15 +298,15 @@ impl ReplacementSearch {
             // A count such as `{2}` also looks like a placeholder. If no placeholder is known, the text is compiled as
             // it is.
             match source.literal().is_some() || !search_regexp.contains('{') {
-                true => Ok(Self::Regexp(Pattern::build(search_regexp, build)?)),
-                false => Ok(Self::Templated(TemplatedPattern::build(source, build))),
+                true => Ok(Self::Regexp(Replacer::build(search_regexp, build)?)),
+                false => Ok(Self::Templated(TemplatedReplacer::build(source, build))),
             }
         })
     }
 
     fn replace(&self, cx: &mut Context, value: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
         match self {
-            Self::Plain(search) => cx.rendered(search, |_, search| pattern::replace(value, search, with, None, out)),
+            Self::Plain(search) => cx.rendered(search, |_, search| replace::plain(value, search, with, None, out)),
             Self::Regexp(search) => search.replace(cx, value, with, out),
             Self::Templated(search) => search.replace(cx, value, with, out),
         }

@@ -6,6 +6,7 @@ use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher, Template};
 use serde_json::Value;
 
 use causeway_message::path::hex;
+use causeway_message::query::pairs;
 
 /// Each key with the accepted values.
 struct QueryMatcher(Box<[(Template, Box<[Template]>)]>);
@@ -55,13 +56,6 @@ fn is_decodable(query: &[u8]) -> bool {
         }
     }
     true
-}
-
-fn pairs(query: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    query.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty()).map(|pair| {
-        let end = pair.iter().position(|&byte| byte == b'=').unwrap_or(pair.len());
-        (&pair[..end], pair.get(end + 1..).unwrap_or_default())
-    })
 }
 
 /// Compares while decoding, so it does not allocate: `+` is a space, `%xy` a byte.

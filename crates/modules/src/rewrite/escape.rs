@@ -1,10 +1,6 @@
-//! Escapes and unescapes paths and queries as Go's `net/url` does, so that a rewritten target has Caddy's spelling.
+//! Escapes and unescapes paths and whole queries as Go's `net/url` does, so that a rewritten target has Caddy's spelling.
 
 use causeway_message::path::{hex, push_escape};
-
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
-}
 
 /// The bytes that Go leaves unescaped in a path.
 static PLAIN_IN_PATH: [bool; 256] = among(b"-._~$&+,/:;=@");
@@ -51,17 +47,6 @@ pub(super) fn is_path(escaped: &[u8]) -> bool {
     escaped.iter().all(|&byte| byte == b'%' || is_plain_in_path(byte) || b"!'()*[]".contains(&byte))
 }
 
-/// Appends a key or value escaped for a query (`url.QueryEscape`).
-pub(super) fn query(plain: &[u8], out: &mut Vec<u8>) {
-    for &byte in plain {
-        match byte {
-            b' ' => out.push(b'+'),
-            _ if is_unreserved(byte) => out.push(byte),
-            _ => push_escape(byte, out),
-        }
-    }
-}
-
 /// Appends a raw query. Escapes only the bytes that no target may contain.
 pub(super) fn raw_query(query: &[u8], out: &mut Vec<u8>) {
     escape_all_but(&ALLOWED_IN_QUERY, query, out);
@@ -89,22 +74,13 @@ pub(super) fn decode(text: &mut Vec<u8>, from: usize) -> bool {
     true
 }
 
-/// Like [`decode`], for a query: `+` is a space.
-pub(super) fn decode_query(text: &mut Vec<u8>, from: usize) -> bool {
-    // Before decoding, so that an escaped plus stays a plus.
-    for byte in text[from..].iter_mut().filter(|byte| **byte == b'+') {
-        *byte = b' ';
-    }
-    decode(text, from)
-}
-
 /// Returns whether a valid escape starts at `at`.
 pub(super) fn is_escape_at(text: &[u8], at: usize) -> bool {
     matches!(text.get(at..), Some([b'%', high, low, ..]) if hex(*high).is_some() && hex(*low).is_some())
 }
 
 /// Decodes the escape that starts at `at`, if there is one.
-pub(super) fn escaped_at(text: &[u8], at: usize) -> Option<u8> {
+pub(crate) fn escaped_at(text: &[u8], at: usize) -> Option<u8> {
     match *text.get(at..)? {
         [b'%', high, low, ..] => Some(hex(high)? << 4 | hex(low)?),
         _ => None,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::escape::{self, escaped_at, is_escape_at};
 use super::{NewQuery, has_path, set_target};
-use crate::pattern::{self, Pattern};
+use crate::replace::{self, Replacer};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,7 +34,7 @@ pub(super) enum Change {
     Prefix(Template),
     Suffix(Template),
     Substring { find: Template, replace: Template, limit: Option<usize>, slashes: Slashes },
-    Regexp { find: Pattern, replace: Template },
+    Regexp { find: Replacer, replace: Template },
 }
 
 /// The treatment of consecutive slashes.
@@ -72,7 +72,7 @@ impl Change {
         if written.find.is_empty() {
             return Err(build.refuse("no `find`", "a regular expression"));
         }
-        let find = build.at("find", |build| Pattern::build(&written.find, build))?;
+        let find = build.at("find", |build| Replacer::build(&written.find, build))?;
         Ok(Self::Regexp { find, replace: build.template(&written.replace) })
     }
 
@@ -106,13 +106,13 @@ impl Change {
                 cx.rendered(replace, |cx, replace| {
                     change(cx, |_, path, spare, out| {
                         clean(path, *slashes, spare);
-                        if !pattern::replace(spare, find, replace, *limit, out) {
+                        if !replace::plain(spare, find, replace, *limit, out) {
                             out.extend_from_slice(spare);
                         }
                         AfterRemoval::Nothing
                     })?;
                     // Caddy replaces substrings in the query as well.
-                    change_query(cx, |query, out| pattern::replace(query, find, replace, *limit, out))
+                    change_query(cx, |query, out| replace::plain(query, find, replace, *limit, out))
                 })
             }),
             Self::Regexp { find, replace } => cx.rendered(replace, |cx, replace| {
@@ -133,7 +133,7 @@ fn change_query(cx: &mut Context, replace: impl FnOnce(&[u8], &mut Vec<u8>) -> b
         if !replace(target.query().unwrap_or_default().as_bytes(), query) {
             return Ok(());
         }
-        pattern::check_len(query.len())?;
+        replace::check_len(query.len())?;
         cx.with_scratch(|cx, path| {
             path.extend_from_slice(cx.head().target().path().as_bytes());
             set_target(cx, path, NewQuery::Set(query))
@@ -151,7 +151,7 @@ fn change(
         cx.with_scratch(|cx, decoded| {
             cx.with_scratch(|cx, spare| {
                 let mut then = new(cx, cx.head().target().path().as_bytes(), spare, escaped);
-                pattern::check_len(escaped.len())?;
+                replace::check_len(escaped.len())?;
                 // Decoding the result verifies its escapes, and gives the path to escape again if its spelling is not
                 // Go's.
                 decoded.extend_from_slice(escaped);
@@ -163,7 +163,7 @@ fn change(
                     if new(cx, cx.path(), spare, decoded) == AfterRemoval::Clean {
                         then = AfterRemoval::Clean;
                     }
-                    pattern::check_len(decoded.len())?;
+                    replace::check_len(decoded.len())?;
                 }
                 if then == AfterRemoval::Nothing {
                     if !is_spelled {

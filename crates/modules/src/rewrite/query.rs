@@ -3,11 +3,12 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
+use causeway_message::query;
 use causeway_pipeline::{Build, BuildError, Context, Fault, StateId, Template};
 use serde::Deserialize;
 
-use super::{NewQuery, escape, has_path, set_target};
-use crate::pattern::{self, Pattern};
+use super::{NewQuery, has_path, set_target};
+use crate::replace::{self, Replacer};
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -51,7 +52,7 @@ enum Operation {
 
 enum QuerySearch {
     Plain(Template),
-    Regexp(Pattern),
+    Regexp(Replacer),
 }
 
 impl Operations {
@@ -68,7 +69,7 @@ impl Operations {
                 QuerySearch::Plain(build.template_keeping_unknown(&replacement.search))
             } else {
                 let place = format!("replace[{index}].search_regexp");
-                QuerySearch::Regexp(build.at(place, |build| Pattern::build(&replacement.search_regexp, build))?)
+                QuerySearch::Regexp(build.at(place, |build| Replacer::build(&replacement.search_regexp, build))?)
             };
             let (key, replace) =
                 (build.template(&replacement.key), build.template_keeping_unknown(&replacement.replace));
@@ -89,7 +90,7 @@ impl Operations {
             operation.apply(&mut pairs, cx);
         }
         let outcome = cx.with_scratch(|cx, query| {
-            pattern::check_len(pairs.len())?;
+            replace::check_len(pairs.len())?;
             pairs.write(query);
             cx.with_scratch(|cx, path| {
                 path.extend_from_slice(cx.head().target().path().as_bytes());
@@ -131,7 +132,7 @@ impl Operation {
                         pairs.replace(key, |value, out| search.replace(cx, value, with, out));
                     }
                     QuerySearch::Plain(search) => cx.rendered(search, |_, search| {
-                        pairs.replace(key, |value, out| pattern::replace(value, search, with, None, out));
+                        pairs.replace(key, |value, out| replace::plain(value, search, with, None, out));
                     }),
                 });
             }),
@@ -167,11 +168,7 @@ impl Pairs {
     fn read(&mut self, query: &[u8]) {
         self.text.clear();
         self.list.clear();
-        for pair in query.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty() && !pair.contains(&b';')) {
-            let (key, value) = match pair.iter().position(|&byte| byte == b'=') {
-                Some(at) => (&pair[..at], &pair[at + 1..]),
-                None => (pair, &b""[..]),
-            };
+        for (key, value) in query::pairs(query) {
             let start = self.text.len();
             if let Some(key) = self.decoded(key)
                 && let Some(value) = self.decoded(value)
@@ -185,8 +182,8 @@ impl Pairs {
     }
 
     fn decoded(&mut self, escaped: &[u8]) -> Option<Range<usize>> {
-        let range = self.put(escaped);
-        escape::decode_query(&mut self.text, range.start).then_some(range.start..self.text.len())
+        let start = self.text.len();
+        query::decode(escaped, &mut self.text).then_some(start..self.text.len())
     }
 
     fn put(&mut self, bytes: &[u8]) -> Range<usize> {
@@ -226,7 +223,7 @@ impl Pairs {
     fn replace(&mut self, key: &[u8], mut replace: impl FnMut(&[u8], &mut Vec<u8>) -> bool) {
         let mut total = self.len();
         for at in 0..self.list.len() {
-            if pattern::check_len(total).is_err() {
+            if replace::check_len(total).is_err() {
                 // The caller refuses it.
                 return;
             }
@@ -254,9 +251,9 @@ impl Pairs {
             if number > 0 {
                 out.push(b'&');
             }
-            escape::query(&text[pair.key.clone()], out);
+            query::encode(&text[pair.key.clone()], out);
             out.push(b'=');
-            escape::query(&text[pair.value.clone()], out);
+            query::encode(&text[pair.value.clone()], out);
         }
     }
 

@@ -1,6 +1,7 @@
 //! A new target from a string with placeholders. A component that the string omits (path or query) is unchanged.
 
 use causeway_message::path::push_escape;
+use causeway_message::query;
 use causeway_pipeline::{Build, Context, Fault, Template};
 
 use super::{NewQuery, escape, set_target};
@@ -68,7 +69,7 @@ impl Uri {
                             if component.is_key && name == "http.request.uri.query" {
                                 query.extend_from_slice(value);
                             } else {
-                                escape::query(value, query);
+                                query::encode(value, query);
                             }
                         });
                     });

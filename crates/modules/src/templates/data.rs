@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use causeway_go_template::{Call, Element, FunctionError, IntegerType, List, Map, Object, Signature, Type, Value};
-use causeway_message::{FieldName, FieldValue, Version, path};
+use causeway_message::{FieldName, FieldValue, Version, query};
 use causeway_pipeline::{Client, UNIX_PEER};
 
 use super::functions::FieldChange;
@@ -203,7 +203,7 @@ impl Object for RequestValue {
             // Of the query alone: other handlers have read the body.
             _ => {
                 let wanted = bytes_of(&arguments[0]);
-                let found = query(self.facts().query.as_deref().unwrap_or_default());
+                let found = query_pairs(self.facts().query.as_deref().unwrap_or_default());
                 found
                     .into_iter()
                     .find(|(name, _)| name == wanted)
@@ -304,7 +304,7 @@ impl Object for Url {
     fn invoke(&self, name: &str, _: &[Value], _: &mut Call<'_>) -> Result<Value, FunctionError> {
         Ok(match name {
             "Query" => {
-                let pairs = query(self.facts().query.as_deref().unwrap_or_default());
+                let pairs = query_pairs(self.facts().query.as_deref().unwrap_or_default());
                 let pairs: Vec<_> = pairs
                     .into_iter()
                     .map(|(name, value)| (String::from_utf8_lossy(&name).into_owned(), value))
@@ -323,19 +323,13 @@ impl Object for Url {
     }
 }
 
-/// Parses a query as Go does: `+` is a space, and a pair with a semicolon or a bad escape is left out.
-fn query(text: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let decode = |part: &str| {
+/// Parses a query as Go does: a pair with a semicolon or a bad escape is left out.
+fn query_pairs(text: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let decode = |part: &[u8]| {
         let mut decoded = Vec::new();
-        path::decode(part.replace('+', " "), &mut decoded).ok().map(|()| decoded)
+        query::decode(part, &mut decoded).then_some(decoded)
     };
-    let pairs = text.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';'));
-    pairs
-        .filter_map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Some((decode(name)?, decode(value)?))
-        })
-        .collect()
+    query::pairs(text.as_bytes()).filter_map(|(name, value)| Some((decode(name)?, decode(value)?))).collect()
 }
 
 /// Makes a map of lists with methods: `http.Header` or `url.Values`.

@@ -9,6 +9,7 @@ use causeway_go_template::{
     Budget, Call, ExecutionLimits, FunctionError, Functions, STEPS_DEFAULT, Signature, TemplateSet, Type, Value,
 };
 use causeway_message::StatusCode;
+use causeway_message::path::push_escape;
 use jiff::Timestamp;
 
 use super::data::Dot;
@@ -353,12 +354,12 @@ fn distance(seconds: i64) -> String {
 fn path_escape(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let text = bytes_of(&arguments[0]);
     call.allocate(3 * text.len())?;
-    let mut escaped = String::new();
-    for byte in text {
-        if byte.is_ascii_alphanumeric() || b"-_.~$&+:=@".contains(byte) {
-            escaped.push(char::from(*byte));
+    let mut escaped = Vec::new();
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || b"-_.~$&+:=@".contains(&byte) {
+            escaped.push(byte);
         } else {
-            escaped.push_str(&format!("%{byte:02X}"));
+            push_escape(byte, &mut escaped);
         }
     }
     Ok(escaped.into())

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::evaluate::{Evaluated, Halt, no_overload};
 use super::time;
 use super::value::{Memory, Value, ValueRange};
-use crate::pattern::char_len;
+use crate::replace::char_len;
 
 pub(super) const ARGUMENTS_MAX: usize = 4;
 

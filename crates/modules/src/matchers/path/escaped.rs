@@ -4,10 +4,11 @@
 //! the pattern has an escape, decoded elsewhere. The collected text is then matched with the pattern as a glob. In the
 //! walk a wildcard takes everything up to the first byte that equals the pattern byte after it.
 
-use causeway_message::path::{self, hex};
+use causeway_message::path;
 
 use super::lower;
 use crate::glob::{Space, glob};
+use crate::rewrite::escape::escaped_at;
 
 /// Work buffers of the walk. The caller keeps them, so that matching does not allocate.
 pub(super) struct Scratch {
@@ -49,7 +50,7 @@ pub(super) fn matches(pattern: &[u8], path: &[u8], scratch: &mut Scratch) -> boo
 fn walk(pattern: &[u8], path: &[u8], offered: &mut Vec<u8>) -> bool {
     let (mut p, mut t) = (0, 0);
     while let (Some(&wanted), Some(&first)) = (pattern.get(p), path.get(t)) {
-        let (escape, plain) = match escape(&path[t..]) {
+        let (escape, plain) = match escaped_at(path, t) {
             // `t` now points to the last byte of the escape, also for a wildcard, as in Caddy.
             Some(byte) => {
                 t += 2;
@@ -93,10 +94,4 @@ fn walk(pattern: &[u8], path: &[u8], offered: &mut Vec<u8>) -> bool {
         offered.extend_from_slice(rest);
     }
     true
-}
-
-/// Decodes the escape at the start of `path`, if there is one.
-fn escape(path: &[u8]) -> Option<u8> {
-    let [b'%', high, low, ..] = *path else { return None };
-    Some(hex(high)? << 4 | hex(low)?)
 }

@@ -5,14 +5,15 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
+use causeway_message::query;
 use causeway_pipeline::{Build, BuildError};
 use crossbeam_queue::ArrayQueue;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::super::super::entry::TextList;
-use crate::pattern::Search;
 use crate::regexp::RegularExpression;
+use crate::replace::ReplacerCopy;
 
 /// Caddy's bounds on `multi_regexp`.
 pub(super) const OPERATIONS_MAX: usize = 50;
@@ -74,7 +75,7 @@ pub(super) struct Operation {
     expression: RegularExpression,
     value: Box<[u8]>,
     /// Threads that log at once must not share a searcher's memory.
-    searches: ArrayQueue<Search>,
+    searches: ArrayQueue<ReplacerCopy>,
 }
 
 /// A thread's buffers.
@@ -146,14 +147,14 @@ impl FieldChange {
         match self {
             Self::Hash => scratch.text.extend_from_slice(&hash(text)),
             Self::IpMask { v4, v6 } => mask_addresses(text, *v4, *v6, &mut scratch.text),
-            Self::Query(actions) => query(actions, text, scratch),
+            Self::Query(actions) => change_query(actions, text, scratch),
             Self::Regexp(operations) => {
                 scratch.text.extend_from_slice(&text[..text.len().min(TEXT_BYTES_MAX)]);
                 for Operation { expression, value, searches } in operations {
                     let Scratch { text, before, .. } = &mut *scratch;
                     std::mem::swap(text, before);
                     text.clear();
-                    let search = searches.pop().unwrap_or_else(|| Search::new(expression.clone()));
+                    let search = searches.pop().unwrap_or_else(|| ReplacerCopy::new(expression.clone()));
                     if !search.replace(before, value, text) {
                         std::mem::swap(text, before);
                     }
@@ -245,7 +246,7 @@ impl<'c> Changed<'c> {
 }
 
 // Go, net/url: parameters are decoded, sorted by name and encoded again; those that cannot be decoded are left out.
-fn query(actions: &[Action], target: &[u8], scratch: &mut Scratch) {
+fn change_query(actions: &[Action], target: &[u8], scratch: &mut Scratch) {
     let Scratch { text: out, decoded, pairs, .. } = scratch;
     decoded.clear();
     pairs.clear();
@@ -260,12 +261,11 @@ fn query(actions: &[Action], target: &[u8], scratch: &mut Scratch) {
     };
     out.extend_from_slice(&target[..at]);
     let raw = &target[at + 1..];
-    for pair in raw.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty() && !pair.contains(&b';')) {
-        let end = memchr::memchr(b'=', pair).unwrap_or(pair.len());
+    for (name, value) in query::pairs(raw) {
         let start = decoded.len();
-        let is_valid = decode(&pair[..end], decoded);
+        let is_valid = query::decode(name, decoded);
         let middle = decoded.len();
-        if is_valid && decode(pair.get(end + 1..).unwrap_or_default(), decoded) {
+        if is_valid && query::decode(value, decoded) {
             pairs.push(Pair { name: start..middle, value: middle..decoded.len() });
         }
     }
@@ -280,43 +280,14 @@ fn query(actions: &[Action], target: &[u8], scratch: &mut Scratch) {
         let changed = of_name.fold(Changed::Text(&decoded[pair.value.clone()]), Changed::by);
         let Some(value) = changed.text() else { continue };
         out.push(if std::mem::replace(&mut is_first, false) { b'?' } else { b'&' });
-        encode(name, out);
+        query::encode(name, out);
         out.push(b'=');
-        encode(value, out);
+        query::encode(value, out);
     }
     if raw.is_empty() {
         out.push(b'?');
     }
     out.extend_from_slice(fragment);
-}
-
-/// Appends a decoded part of a query. Returns false if it is not valid.
-fn decode(text: &[u8], out: &mut Vec<u8>) -> bool {
-    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
-    let mut rest = text.iter();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'+' => out.push(b' '),
-            b'%' => match (digit(rest.next()), digit(rest.next())) {
-                (Some(high), Some(low)) => out.push((high * 16 + low).to_le_bytes()[0]),
-                _ => return false,
-            },
-            byte => out.push(*byte),
-        }
-    }
-    true
-}
-
-fn encode(text: &[u8], out: &mut Vec<u8>) {
-    for byte in text {
-        match byte {
-            b' ' => out.push(b'+'),
-            byte if byte.is_ascii_alphanumeric() || b"-_.~".contains(byte) => out.push(*byte),
-            byte => {
-                let _ = write!(out, "%{byte:02X}");
-            }
-        }
-    }
 }
 
 /// Returns the first action for a cookie applied to its value.

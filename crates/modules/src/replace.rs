@@ -1,7 +1,8 @@
-//! Search and replace in byte strings, by plain text or by regular expression.
+//! Search and replace in byte strings, by plain text or by regular expression. `regexp` has the expressions that only
+//! match, and those that fill placeholders.
 //!
-//! Request processing does not allocate here, with one exception: [`TemplatedPattern`] compiles its expression again whenever its
-//! placeholders expand to a new source.
+//! Request processing does not allocate here, with one exception: [`TemplatedReplacer`] compiles its expression again
+//! whenever its placeholders expand to a new source.
 
 use std::cell::RefCell;
 
@@ -30,11 +31,11 @@ pub(crate) fn check_len(bytes: usize) -> Result<(), Fault> {
 }
 
 /// A regular expression, compiled at load. Each worker has its own copy, so no scratch memory is shared.
-pub(crate) struct Pattern(StateId<Search>);
+pub(crate) struct Replacer(StateId<ReplacerCopy>);
 
 /// A regular expression whose source contains placeholders. Each worker keeps the last compiled expression and compiles
 /// again only when the expanded source differs.
-pub(crate) struct TemplatedPattern {
+pub(crate) struct TemplatedReplacer {
     source: Template,
     last: StateId<RefCell<Last>>,
 }
@@ -42,11 +43,11 @@ pub(crate) struct TemplatedPattern {
 #[derive(Default)]
 struct Last {
     source: Vec<u8>,
-    search: Option<Search>,
+    search: Option<ReplacerCopy>,
 }
 
 /// One worker's copy of an expression and its scratch memory.
-pub(crate) struct Search {
+pub(crate) struct ReplacerCopy {
     expression: RegularExpression,
     scratch: RefCell<Scratch>,
 }
@@ -87,14 +88,14 @@ impl TextPosition {
 /// Length of U+FFFD in UTF-8, which replaces each byte that is not part of a valid character.
 const REPAIR_BYTES: usize = '\u{fffd}'.len_utf8();
 
-impl Pattern {
+impl Replacer {
     /// Compiles a regular expression in Go's syntax.
     ///
     /// # Errors
     /// If `source` is not a valid regular expression.
     pub(crate) fn build(source: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let expression = RegularExpression::build(source, build)?;
-        Ok(Self(build.state(move |_| Search::new(expression.clone()))))
+        Ok(Self(build.state(move |_| ReplacerCopy::new(expression.clone()))))
     }
 
     /// Appends `text` to `out` with every match replaced by `with`, in which `$1` and `${name}` expand to capture
@@ -109,12 +110,12 @@ impl Pattern {
     }
 }
 
-impl TemplatedPattern {
+impl TemplatedReplacer {
     pub(crate) fn build(source: Template, build: &mut Build<'_>) -> Self {
         Self { source, last: build.state(|_| RefCell::default()) }
     }
 
-    /// Like [`Pattern::replace`]. As in Caddy, an expanded source that is not a valid expression matches no text.
+    /// Like [`Replacer::replace`]. As in Caddy, an expanded source that is not a valid expression matches no text.
     pub(crate) fn replace(&self, cx: &mut Context, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
         cx.rendered(&self.source, |cx, source| {
             let mut last = cx.generation().state(self.last).borrow_mut();
@@ -125,14 +126,14 @@ impl TemplatedPattern {
                 last.search = std::str::from_utf8(source)
                     .ok()
                     .and_then(|source| RegularExpression::read(source).ok())
-                    .map(Search::new);
+                    .map(ReplacerCopy::new);
             }
             last.search.as_ref().is_some_and(|search| search.replace(text, with, out))
         })
     }
 }
 
-impl Search {
+impl ReplacerCopy {
     pub(crate) fn new(expression: RegularExpression) -> Self {
         let groups = expression.regex.capture_locations();
         Self { expression, scratch: RefCell::new(Scratch { groups, repaired: Vec::new() }) }
@@ -240,7 +241,7 @@ pub(crate) fn char_len(text: &[u8]) -> usize {
 /// Appends `text` to `out` with the first `count` occurrences of `search` (all for `None`) replaced by `with`. Returns
 /// false, and appends no bytes, if there is no occurrence. An empty `search` occurs before each character and at the
 /// end (Go, strings.Replace).
-pub(crate) fn replace(text: &[u8], search: &[u8], with: &[u8], count: Option<usize>, out: &mut Vec<u8>) -> bool {
+pub(crate) fn plain(text: &[u8], search: &[u8], with: &[u8], count: Option<usize>, out: &mut Vec<u8>) -> bool {
     let (mut copied, mut at, mut left) = (0, 0, count.unwrap_or(usize::MAX));
     let mut found = false;
     let end = out.len() + REPLACED_BYTES_MAX;
@@ -279,7 +280,7 @@ mod tests {
             ("/{2,}", "/a//b///c", "/", Some("/a/b/c")),
         ] {
             let mut out = Vec::new();
-            let search = Search::new(RegularExpression::read(source).expect(source));
+            let search = ReplacerCopy::new(RegularExpression::read(source).expect(source));
             let found = search.replace(text.as_bytes(), with.as_bytes(), &mut out);
             assert_eq!((found, &*String::from_utf8_lossy(&out)), (want.is_some(), want.unwrap_or("")), "{source}");
         }
@@ -298,12 +299,12 @@ mod tests {
             ("", b"\xff\xff", b"-", Some(b"-\xff-\xff-")),
             ("x", b"\xff", b"-", None),
         ] {
-            let search = Search::new(RegularExpression::read(source).expect(source));
+            let search = ReplacerCopy::new(RegularExpression::read(source).expect(source));
             let mut out = Vec::new();
             let found = search.replace(text, with, &mut out).then_some(&*out);
             assert_eq!(found, want, "{source}");
         }
-        let search = Search::new(RegularExpression::read("(b.)(.)").expect("an expression"));
+        let search = ReplacerCopy::new(RegularExpression::read("(b.)(.)").expect("an expression"));
         let mut out = Vec::new();
         assert!(search.expand(b"\xffab\xfe\xfdz", b"$2$1", &mut out));
         assert_eq!(out, b"\xfdb\xfe");
@@ -323,7 +324,7 @@ mod tests {
             ("", "", "-", None, Some("-")),
         ] {
             let mut out = Vec::new();
-            let found = replace(text.as_bytes(), search.as_bytes(), with.as_bytes(), count, &mut out);
+            let found = plain(text.as_bytes(), search.as_bytes(), with.as_bytes(), count, &mut out);
             assert_eq!((found, &*String::from_utf8_lossy(&out)), (want.is_some(), want.unwrap_or("")), "{text}");
         }
     }
