@@ -124,6 +124,10 @@ impl Variables<'_> {
         [special, general].into_iter().find_map(|variable| Some((variable, self.get(variable)?)))
     }
 
+    fn path(&self, special: &'static str, general: &'static str) -> Option<PathBuf> {
+        self.either(special, general).map(|(_, path)| PathBuf::from(path))
+    }
+
     fn number<T: FromStr + PartialOrd>(
         &self,
         variable: &'static str,
@@ -232,26 +236,9 @@ impl ExportSettings {
         };
         let headers = environment.either("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS");
         let headers = headers.map_or(Ok(Vec::new()), |(variable, text)| pairs(variable, &text))?;
-        let path = |special, general| environment.either(special, general).map(|(_, path)| PathBuf::from(path));
-        let certificate = path("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE");
-        let client = path("OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE");
-        let key = path("OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY", "OTEL_EXPORTER_OTLP_CLIENT_KEY");
-        let client = match (client, key) {
-            (Some(client), Some(key)) => Some((client, key)),
-            (None, None) => None,
-            (Some(client), None) => {
-                let expected = "OTEL_EXPORTER_OTLP_CLIENT_KEY beside it";
-                return Err(refuse("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", client.display().to_string(), expected));
-            }
-            (None, Some(key)) => {
-                let expected = "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE beside it";
-                return Err(refuse("OTEL_EXPORTER_OTLP_CLIENT_KEY", key.display().to_string(), expected));
-            }
-        };
-        let timeout = match environment.get("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT") {
-            Some(_) => environment.milliseconds("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", 0),
-            None => environment.milliseconds("OTEL_EXPORTER_OTLP_TIMEOUT", 10_000),
-        }?;
+        let certificate = environment.path("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE");
+        let client = client_certificate(environment)?;
+        let timeout = timeout(environment)?;
         let expected = "a number from 1 to 65536";
         let queue_max = environment.number("OTEL_BSP_MAX_QUEUE_SIZE", 2048, 1..=QUEUE_MAX, expected)?;
         let expected = "a number from 1 to OTEL_BSP_MAX_QUEUE_SIZE";
@@ -271,6 +258,33 @@ impl ExportSettings {
             delay: environment.milliseconds("OTEL_BSP_SCHEDULE_DELAY", 5000)?,
             export_timeout: environment.milliseconds("OTEL_BSP_EXPORT_TIMEOUT", 30_000)?,
         })
+    }
+}
+
+/// Returns the files of the client's certificate and its key: both or none.
+fn client_certificate(environment: &Variables<'_>) -> Result<Option<(PathBuf, PathBuf)>, SettingError> {
+    let client =
+        environment.path("OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE");
+    let key = environment.path("OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY", "OTEL_EXPORTER_OTLP_CLIENT_KEY");
+    match (client, key) {
+        (Some(client), Some(key)) => Ok(Some((client, key))),
+        (None, None) => Ok(None),
+        (Some(client), None) => {
+            let expected = "OTEL_EXPORTER_OTLP_CLIENT_KEY beside it";
+            Err(refuse("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", client.display().to_string(), expected))
+        }
+        (None, Some(key)) => {
+            let expected = "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE beside it";
+            Err(refuse("OTEL_EXPORTER_OTLP_CLIENT_KEY", key.display().to_string(), expected))
+        }
+    }
+}
+
+/// Returns the time limit of a request to the collector.
+fn timeout(environment: &Variables<'_>) -> Result<Duration, SettingError> {
+    match environment.get("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT") {
+        Some(_) => environment.milliseconds("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", 0),
+        None => environment.milliseconds("OTEL_EXPORTER_OTLP_TIMEOUT", 10_000),
     }
 }
 
