@@ -126,45 +126,21 @@ fn open(written: &FolderConfig, key: &KeyRules, build: &mut Build<'_>) -> Result
 
 /// Reads the handler's members, and those of the app for members that it does not have.
 pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, BuildError> {
-    let mut members = value.as_object().cloned().unwrap_or_else(Map::new);
-    for (key, value) in build.app("cache").and_then(Value::as_object).into_iter().flatten() {
-        members.entry(key.clone()).or_insert_with(|| value.clone());
-    }
-    for name in NOT_BUILT {
-        if members.get(name).is_some_and(|value| !value.is_null()) {
-            return build.at(name, |build| {
-                Err(build
-                    .refuse(name, "nothing: this is not built; docs/cache.md lists the parts of the plugin that are"))
-            });
-        }
-    }
+    let members = members(value, build)?;
     let written: CacheConfig = build.parse(&Value::Object(members))?;
     if let Some(verb) = written.allowed_http_verbs.iter().find(|verb| !matches!(verb.as_str(), "GET" | "HEAD")) {
         return build.at("allowed_http_verbs", |build| {
             Err(build.refuse(verb, "GET or HEAD: responses to other methods are not stored"))
         });
     }
-    let obeys_requests = match &*written.mode {
-        "" | "strict" => true,
-        "bypass_request" => false,
-        other => {
-            return build.at("mode", |build| {
-                Err(build.refuse(other, "'strict' or 'bypass_request': the directives of responses always count"))
-            });
-        }
-    };
+    let obeys_requests = build.at("mode", |build| obeys_requests(&written.mode, build))?;
     let duration = |key: &str, written: &Option<DurationConfig>, default, build: &mut Build<'_>| match written {
         Some(written) => build.at(key, |build| written.duration(build)),
         None => Ok(default),
     };
     let memory = written.memory.unwrap_or(MEMORY);
-    let body_bytes_max =
-        written.max_cacheable_body_bytes.filter(|bytes| *bytes > 0).unwrap_or(BODY_BYTES_MAX.min(memory));
-    if body_bytes_max > memory {
-        return build.at("max_cacheable_body_bytes", |build| {
-            Err(build.refuse(body_bytes_max.to_string(), format!("at most 'memory', which is {memory}")))
-        });
-    }
+    let body_bytes_max = build
+        .at("max_cacheable_body_bytes", |build| body_bytes_max(written.max_cacheable_body_bytes, memory, build))?;
     let mut control = None;
     if !written.default_cache_control.is_empty() {
         with_field_value(written.default_cache_control.as_bytes(), |value| control = Some(OwnedValue::from(value)));
@@ -202,4 +178,37 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
         forwarded: build.slot("http.cache.forwarded"),
         changed: build.slot("http.cache.changed"),
     })
+}
+
+/// Returns the handler's members and the app's. Refuses those of the plugin that are not built.
+fn members(value: &Value, build: &mut Build<'_>) -> Result<Map<String, Value>, BuildError> {
+    let mut members = value.as_object().cloned().unwrap_or_else(Map::new);
+    for (key, value) in build.app("cache").and_then(Value::as_object).into_iter().flatten() {
+        members.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    for name in NOT_BUILT {
+        if members.get(name).is_some_and(|value| !value.is_null()) {
+            let expected = "nothing: this is not built; docs/cache.md lists the parts of the plugin that are";
+            return build.at(name, |build| Err(build.refuse(name, expected)));
+        }
+    }
+    Ok(members)
+}
+
+/// Returns whether a request's directives count in this mode.
+fn obeys_requests(mode: &str, build: &Build<'_>) -> Result<bool, BuildError> {
+    match mode {
+        "" | "strict" => Ok(true),
+        "bypass_request" => Ok(false),
+        other => Err(build.refuse(other, "'strict' or 'bypass_request': the directives of responses always count")),
+    }
+}
+
+/// Returns the largest body that is stored, at most the whole memory.
+fn body_bytes_max(written: Option<u64>, memory: u64, build: &Build<'_>) -> Result<u64, BuildError> {
+    let bytes = written.filter(|bytes| *bytes > 0).unwrap_or(BODY_BYTES_MAX.min(memory));
+    if bytes > memory {
+        return Err(build.refuse(bytes.to_string(), format!("at most 'memory', which is {memory}")));
+    }
+    Ok(bytes)
 }

@@ -78,8 +78,23 @@ pub(super) fn give(plan: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
         Some(Err(fault)) => return Step::Fail(fault),
         None => {}
     }
-    let head = cx.head();
     let modified = entry.modified.as_ref().map(|(seconds, _)| *seconds);
+    if let Some(response) = by_condition(cx, modified) {
+        return Step::Respond(response);
+    }
+    match requested_ranges(cx, variant.len, modified) {
+        RequestedRanges::Whole => whole(cx, StatusCode::OK, variant, coding),
+        RequestedRanges::Unsatisfiable => Step::Respond(partial::unsatisfiable(cx, variant.len)),
+        RequestedRanges::Parts(ranges) => {
+            set_coding(cx, coding);
+            Step::Respond(partial::response(cx, ranges, variant.len, |range| part(variant, range)))
+        }
+    }
+}
+
+/// Evaluates the request's conditions. Returns the response without content that they lead to, if any.
+fn by_condition(cx: &mut Context, modified: Option<u64>) -> Option<Response> {
+    let head = cx.head();
     let etag = cx.response().fields().get(names::ETAG);
     match conditional::evaluate(head.fields(), head.method(), etag, modified) {
         Precondition::NotModified => {
@@ -87,25 +102,23 @@ pub(super) fn give(plan: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
             if etag.is_some() {
                 cx.response_mut().remove(names::LAST_MODIFIED);
             }
-            return Step::Respond(Response::empty(StatusCode::NOT_MODIFIED));
+            Some(Response::empty(StatusCode::NOT_MODIFIED))
         }
-        Precondition::Failed => return Step::Respond(Response::empty(StatusCode::PRECONDITION_FAILED)),
-        Precondition::Perform => {}
+        Precondition::Failed => Some(Response::empty(StatusCode::PRECONDITION_FAILED)),
+        Precondition::Perform => None,
     }
+}
+
+/// Returns the ranges of the content that the request asks for.
+fn requested_ranges(cx: &Context, len: u64, modified: Option<u64>) -> RequestedRanges {
+    let head = cx.head();
+    let etag = cx.response().fields().get(names::ETAG);
     // RFC 9110 §14.2: Range is defined for GET only.
-    let asked = match head.fields().get(names::RANGE) {
+    match head.fields().get(names::RANGE) {
         Some(value) if head.method() == Method::Get && conditional::range_holds(head.fields(), etag, modified) => {
-            range::read(trim_ows(value), variant.len)
+            range::read(trim_ows(value), len)
         }
         _ => RequestedRanges::Whole,
-    };
-    match asked {
-        RequestedRanges::Whole => whole(cx, StatusCode::OK, variant, coding),
-        RequestedRanges::Unsatisfiable => Step::Respond(partial::unsatisfiable(cx, variant.len)),
-        RequestedRanges::Parts(ranges) => {
-            set_coding(cx, coding);
-            Step::Respond(partial::response(cx, ranges, variant.len, |range| part(variant, range)))
-        }
     }
 }
 

@@ -117,6 +117,43 @@ fn read(
     build: &mut Build<'_>,
 ) -> Result<(Transport, Option<Template>, u64), BuildError> {
     let mut transport = Transport::default();
+    set_limits(&mut transport, written, build)?;
+    transport.network_proxy = configured_network_proxy(written, build)?.map(Arc::new);
+    if written.keep_alive.is_some() {
+        build.at("keep_alive", |build| keep_alive(&value["keep_alive"], &mut transport, build))?;
+    }
+    transport.proxy_header = match &*written.proxy_protocol {
+        "" => None,
+        "v1" => Some(ProxyHeader { version: ProxyProtocolVersion::One, source: None }),
+        "v2" => Some(ProxyHeader { version: ProxyProtocolVersion::Two, source: None }),
+        other => return build.at("proxy_protocol", |build| Err(build.refuse(other, "v1 or v2"))),
+    };
+    transport.resolver = resolver::build(written.resolver.as_ref(), written.dial_timeout.as_ref(), None, build)?;
+    if !written.local_address.is_empty() {
+        transport.local_address =
+            Some(build.at("local_address", |build| local_address(&written.local_address, build))?);
+    }
+    let mut server_name = None;
+    let mut files = 0;
+    if written.tls.is_some() {
+        let built = build.at("tls", |build| tls::build(&value["tls"], build))?;
+        transport.tls = Some(Arc::new(built.client));
+        (server_name, files) = (built.server_name, built.files);
+        // One deadline covers connecting and the handshake.
+        if let Some(limit) = built.handshake_timeout {
+            transport.connect_timeout += limit;
+        }
+    }
+    transport.versions = versions(&written.versions, transport.tls.is_some(), build)?;
+    Ok((transport, server_name, files))
+}
+
+/// Sets the limits on time, connections and heads.
+fn set_limits(
+    transport: &mut Transport,
+    written: &ProxyTransportConfig,
+    build: &mut Build<'_>,
+) -> Result<(), BuildError> {
     for (key, size) in
         [("read_buffer_size", written.read_buffer_size), ("write_buffer_size", written.write_buffer_size)]
     {
@@ -145,6 +182,14 @@ fn read(
     if let Some(delay) = &written.dial_fallback_delay {
         build.at("dial_fallback_delay", |build| switchable(delay, &mut transport.fallback_delay, build))?;
     }
+    Ok(())
+}
+
+/// Returns the proxy of `network_proxy`, or of the older `forward_proxy_url`.
+fn configured_network_proxy(
+    written: &ProxyTransportConfig,
+    build: &mut Build<'_>,
+) -> Result<Option<NetworkProxy>, BuildError> {
     let url = match &written.network_proxy {
         Some(proxy) => build.at("network_proxy", |build| match &*proxy.from {
             "none" => Ok(None),
@@ -153,36 +198,7 @@ fn read(
         })?,
         None => Some(("forward_proxy_url", &written.forward_proxy_url)).filter(|(_, url)| !url.is_empty()),
     };
-    if let Some((key, url)) = url {
-        transport.network_proxy = Some(Arc::new(build.at(key, |build| network_proxy(url, build))?));
-    }
-    if written.keep_alive.is_some() {
-        build.at("keep_alive", |build| keep_alive(&value["keep_alive"], &mut transport, build))?;
-    }
-    transport.proxy_header = match &*written.proxy_protocol {
-        "" => None,
-        "v1" => Some(ProxyHeader { version: ProxyProtocolVersion::One, source: None }),
-        "v2" => Some(ProxyHeader { version: ProxyProtocolVersion::Two, source: None }),
-        other => return build.at("proxy_protocol", |build| Err(build.refuse(other, "v1 or v2"))),
-    };
-    transport.resolver = resolver::build(written.resolver.as_ref(), written.dial_timeout.as_ref(), None, build)?;
-    if !written.local_address.is_empty() {
-        transport.local_address =
-            Some(build.at("local_address", |build| local_address(&written.local_address, build))?);
-    }
-    let mut server_name = None;
-    let mut files = 0;
-    if written.tls.is_some() {
-        let built = build.at("tls", |build| tls::build(&value["tls"], build))?;
-        transport.tls = Some(Arc::new(built.client));
-        (server_name, files) = (built.server_name, built.files);
-        // One deadline covers connecting and the handshake.
-        if let Some(limit) = built.handshake_timeout {
-            transport.connect_timeout += limit;
-        }
-    }
-    transport.versions = versions(&written.versions, transport.tls.is_some(), build)?;
-    Ok((transport, server_name, files))
+    url.map(|(key, url)| build.at(key, |build| network_proxy(url, build))).transpose()
 }
 
 /// Reads an option which, as in Go, is off if it is negative; zero is the default.

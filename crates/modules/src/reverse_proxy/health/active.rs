@@ -122,21 +122,12 @@ impl ActiveChecks {
                 Err(expected) => return build.at("upstream", |build| Err(build.refuse(text, expected))),
             },
         };
-        let mut headers = Vec::new();
-        for (name, values) in &written.headers {
-            let Some(name) = FieldName::parse(name) else {
-                return build.at("headers", |build| Err(build.refuse(name, "a field name")));
-            };
-            for value in values {
-                headers.push((name.clone(), build.at("headers", |build| literal(value, build))?));
-            }
-        }
+        let headers = build.at("headers", |build| check_fields(&written.headers, build))?;
         let body = build.at("body", |build| literal(&written.body, build))?.into_bytes();
         let expected_body = match &*written.expect_body {
             "" => None,
             pattern => Some(build.at("expect_body", |build| RegularExpression::build(pattern, build))?.regex),
         };
-        let count = |written: i64| u32::try_from(written).unwrap_or(if written < 1 { 1 } else { u32::MAX }).max(1);
         Ok(Some(Self {
             key: value.to_string(),
             method: method.into(),
@@ -151,10 +142,7 @@ impl ActiveChecks {
             timeout,
             passes: count(written.passes),
             fails: count(written.fails),
-            body_bytes_max: usize::try_from(written.max_size)
-                .ok()
-                .filter(|&max| max > 0)
-                .map_or(BODY_BYTES_MAX, |max| max.min(BODY_BYTES_MAX)),
+            body_bytes_max: body_bytes_max(written.max_size),
             expected_status: written.expect_status,
             expected_body,
         }))
@@ -173,6 +161,31 @@ impl ActiveChecks {
             (None, None) => address.clone(),
         }
     }
+}
+
+/// Returns the fields of a check's request, each value on its own.
+fn check_fields(
+    written: &BTreeMap<String, Vec<String>>,
+    build: &mut Build<'_>,
+) -> Result<Vec<(FieldName, String)>, BuildError> {
+    let mut fields = Vec::new();
+    for (name, values) in written {
+        let Some(name) = FieldName::parse(name) else { return Err(build.refuse(name, "a field name")) };
+        for value in values {
+            fields.push((name.clone(), literal(value, build)?));
+        }
+    }
+    Ok(fields)
+}
+
+/// Returns a number of checks, at least 1.
+fn count(written: i64) -> u32 {
+    u32::try_from(written).unwrap_or(if written < 1 { 1 } else { u32::MAX }).max(1)
+}
+
+fn body_bytes_max(written: i64) -> usize {
+    let written = usize::try_from(written).ok().filter(|&max| max > 0);
+    written.map_or(BODY_BYTES_MAX, |max| max.min(BODY_BYTES_MAX))
 }
 
 /// Returns a text without placeholders, or with those that are known at load. A check belongs to no request, so other placeholders have no
