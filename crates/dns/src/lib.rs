@@ -1,8 +1,9 @@
-//! DNS as a client: what do servers answer to a question?
+#![doc = include_str!("../README.md")]
 //!
-//! - `query`: one message to one server, and its response
+//! # In reading order
+//! - [`query`]: one message to one server, and its response
 //! - `system`: the settings and the hosts of the system
-//! - `resolver`: a stub resolver: which servers to query for which names, and the meaning of their answers
+//! - [`Resolver`]: a stub resolver: which servers to query for which names, and the meaning of their answers
 //! - `order`: in which order clients use addresses and services
 
 mod order;

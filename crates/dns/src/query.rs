@@ -56,8 +56,8 @@ pub fn question(name: &Name, kind: RecordType) -> Message {
     message
 }
 
-/// Sends an encoded message and returns the response's bytes and its decoded form. UDP first, then TCP if the response is truncated or
-/// none arrives (firewalls).
+/// Sends an encoded message and returns the response's bytes and its decoded form. UDP first, then TCP if the response
+/// is truncated or none arrives (firewalls).
 pub async fn exchange(server: SocketAddr, sent: &[u8]) -> Result<(Message, Vec<u8>), QueryError> {
     exchange_within(server, sent, PATIENCE).await
 }
@@ -131,8 +131,8 @@ async fn over_tcp(
     if answers(&message, asked) { Ok((message, bytes)) } else { Err(QueryError::Garbage) }
 }
 
-/// RFC 5452 §9.1: the response must have the question's ID and repeat the question. Responses to an update may leave the latter out
-/// (RFC 2136 §3.8).
+/// RFC 5452 §9.1: the response must have the question's ID and repeat the question. Responses to an update may leave
+/// the latter out (RFC 2136 §3.8).
 fn answers(response: &Message, asked: &Message) -> bool {
     let repeats = response.queries == asked.queries || (asked.op_code == OpCode::Update && response.queries.is_empty());
     response.id == asked.id && response.op_code == asked.op_code && repeats

@@ -21,8 +21,9 @@ const NAME_BYTES_MAX: usize = 253;
 const RECORDS_MAX: usize = 1024;
 /// The pause before the addresses of the second family of a server's name are tried (RFC 8305 §5).
 const FALLBACK_DELAY: Duration = Duration::from_millis(300);
-/// How long the addresses of one family wait for those of the other (RFC 8305 §3). Longer than there, because a set of upstreams should
-/// have all of them; a server that never answers one kind of question must not take all the time of a request.
+/// How long the addresses of one family wait for those of the other (RFC 8305 §3). Longer than there, because a set of
+/// upstreams should have all of them; a server that never answers one kind of question must not take all the time of a
+/// request.
 const RESOLUTION_DELAY: Duration = Duration::from_secs(1);
 
 /// A server to ask.
@@ -194,8 +195,8 @@ impl Resolver {
         Err(fault)
     }
 
-    /// Queries both families at the same time. Once one of them has addresses, the other gets only the resolution delay; `None` if that is
-    /// not enough.
+    /// Queries both families at the same time. Once one of them has addresses, the other gets only the resolution
+    /// delay; `None` if that is not enough.
     async fn ask_both(&self, name: &Name, servers: &[DnsServer]) -> [Option<Result<Message, LookupError>>; 2] {
         let mut v4 = std::pin::pin!(self.ask(name, RecordType::A, servers));
         let mut v6 = std::pin::pin!(self.ask(name, RecordType::AAAA, servers));

@@ -86,7 +86,8 @@ fn world(message: &mut Message) -> bool {
     true
 }
 
-// RFC 8305 §3: the resolver queries both families at once, and the addresses of one do not depend on an answer for the other.
+// RFC 8305 §3: the resolver queries both families at once, and the addresses of one do not depend on an answer for the
+// other.
 #[tokio::test]
 async fn one_family_does_not_wait_for_the_other() {
     let is_queried = Arc::new(Mutex::new(false));
