@@ -127,16 +127,16 @@ impl Names {
         names
     }
 
-    /// Returns the names for a request; `templates` is the part of its key after the path.
-    fn resolve(&self, mut templates: &[u8]) -> Cow<'_, Resolved> {
+    /// Returns the names for a request; `expanded` is the part of its key after the path.
+    fn resolve(&self, mut expanded: &[u8]) -> Cow<'_, Resolved> {
         if let Some(fixed) = &self.fixed {
             return Cow::Borrowed(fixed);
         }
         let mut values = Vec::with_capacity(self.templates.len());
-        while let Some((len, rest)) = templates.split_first_chunk() {
+        while let Some((len, rest)) = expanded.split_first_chunk() {
             let (value, rest) = rest.split_at(u32::from_be_bytes(*len) as usize);
             values.push(value);
-            templates = rest;
+            expanded = rest;
         }
         Cow::Owned(self.with(&values))
     }
