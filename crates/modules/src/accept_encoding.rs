@@ -1,12 +1,12 @@
-//! Chooses a coding by the request's `Accept-Encoding` (RFC 9110 §12.5.3), as Caddy does: the coding with the highest weight; ties go to
-//! the one that the configuration prefers, then to the first in the request. A coding that the request does not name is never chosen,
-//! and `*` names none.
+//! Chooses a coding by the request's `Accept-Encoding` (RFC 9110 §12.5.3), as Caddy does: the coding with the highest
+//! weight; ties go to the one that the configuration prefers, then to the first in the request. A coding that the
+//! request does not name is never chosen, and `*` names none.
 
 use causeway_message::syntax::trim_ows;
 use causeway_message::{FieldMap, names};
 
-/// Returns the best coding. `offered` looks a coding's name up: its value, and its preference (higher is better); `None` if it is not
-/// offered. A WebSocket handshake gets no coding. Does not allocate.
+/// Returns the best coding. `offered` looks a coding's name up: its value, and its preference (higher is better);
+/// `None` if it is not offered. A WebSocket handshake gets no coding. Does not allocate.
 pub(crate) fn choose<T>(fields: &FieldMap, mut offered: impl FnMut(&[u8]) -> Option<(T, usize)>) -> Option<T> {
     if fields.get(names::SEC_WEBSOCKET_KEY).is_some_and(|key| !key.is_empty()) {
         return None;

@@ -1,5 +1,5 @@
-//! `access_log`: a record of each request in the logs that the configuration names. The configuration crate puts this handler before a
-//! server's routes; no operator writes it.
+//! `access_log`: a record of each request in the logs that the configuration names. The configuration crate puts this
+//! handler before a server's routes; no operator writes it.
 //!
 //! - `record`: the fields of one request, with Caddy's names
 //! - `loggers`: the loggers of a server's hosts

@@ -190,8 +190,8 @@ impl Basic {
             };
         };
         cx.with_scratch(|cx, key| {
-            // With the name, also of an unknown account: otherwise a password that was tried with one unknown name would be refused at
-            // once with another, but not with that of an account.
+            // With the name, also of an unknown account: otherwise a password that was tried with one unknown name
+            // would be refused at once with another, but not with that of an account.
             key.extend_from_slice(&(name.len() as u64).to_le_bytes());
             key.extend_from_slice(name);
             key.extend_from_slice(password);

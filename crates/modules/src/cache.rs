@@ -2,7 +2,8 @@
 //!
 //! In reading order:
 //! - `config`: the handler's JSON
-//! - `key`: the parts of a request that identify its resource; `vary`: the request fields that select one of its responses
+//! - `key`: the parts of a request that identify its resource; `vary`: the request fields that select one of its
+//!   responses
 //! - `directives`: Cache-Control; `stored`: a stored response, and the rules for storing and reusing one
 //! - `store`: the stored responses, and the fetches that are under way; `disk`, `file`: their files; `tiers`: both
 //! - `recording`: a body that is stored while it is sent
@@ -17,7 +18,9 @@
 //!           ▼
 //!        later handlers (with the validators of a stale response)
 //!           │
-//! leave: 304 ► update the stored response, respond │ storable ► respond and record │ error ► the stale one, if it may be used
+//! leave: 304 ──────► update the stored response, respond
+//!        storable ─► respond and record
+//!        error ────► respond with the stale one, if it may be used
 //! ```
 
 mod config;
@@ -161,7 +164,8 @@ enum Use {
     No,
 }
 
-/// Fields with which some applications respond as to another method or URI. Its response must not be stored for this one.
+/// Fields with which some applications respond as to another method or URI. Its response must not be stored for this
+/// one.
 const OVERRIDES: [&str; 5] =
     ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-Original-URL", "X-Rewrite-URL"];
 
@@ -172,8 +176,8 @@ impl CacheRules {
         if !matches!(head.method(), Method::Get | Method::Head) {
             return Some(Forwarded::Method);
         }
-        // A proxy removes the fields that Connection names (RFC 9110 §7.6.1). The origin would not see them, and the key and
-        // `Vary` would be about them.
+        // A proxy removes the fields that Connection names (RFC 9110 §7.6.1). The origin would not see them, and the
+        // key and `Vary` would be about them.
         let usual = ["close", "keep-alive", "te", "upgrade"];
         let names_fields = |option: &[u8]| !usual.iter().any(|usual| option.eq_ignore_ascii_case(usual.as_bytes()));
         let is_excluded = cx.arrival().upgrade
@@ -270,7 +274,8 @@ impl CacheRules {
         self.forward(cx, key, why, stale, privacy, (guard, None))
     }
 
-    /// Reads the files of a key into memory, if there are any, then looks the response up again. Other requests of the key wait for it.
+    /// Reads the files of a key into memory, if there are any, then looks the response up again. Other requests of the
+    /// key wait for it.
     fn read_files(
         self: &Arc<Self>,
         cx: &mut Context,
@@ -509,7 +514,8 @@ impl CacheRules {
         Response { status, body }
     }
 
-    /// Stores the response again after the origin has validated it (RFC 9111 §4.3.4); `None` if the update forbids that.
+    /// Stores the response again after the origin has validated it (RFC 9111 §4.3.4); `None` if the update forbids
+    /// that.
     fn validated(
         &self,
         cx: &Context,

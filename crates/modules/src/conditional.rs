@@ -13,8 +13,8 @@ pub(crate) enum Precondition {
     Failed,
 }
 
-/// Evaluates the preconditions in the order of RFC 9110 §13.2.2, for a representation with this entity tag that was last modified at this
-/// time, in seconds since 1970. Does not allocate.
+/// Evaluates the preconditions in the order of RFC 9110 §13.2.2, for a representation with this entity tag that was
+/// last modified at this time, in seconds since 1970. Does not allocate.
 pub(crate) fn evaluate(
     fields: &FieldMap,
     method: Method<'_>,

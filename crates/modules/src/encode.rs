@@ -29,8 +29,8 @@ pub(crate) use whole::compressed;
 
 /// Caddy's default of `minimum_length`, in bytes.
 pub(crate) const LENGTH_MIN: u64 = 512;
-/// A body in memory up to this length, that of the largest cached file, is compressed as a whole, so that the response has a
-/// Content-Length. A longer one is compressed while it is sent.
+/// A body in memory up to this length, that of the largest cached file, is compressed as a whole, so that the response
+/// has a Content-Length. A longer one is compressed while it is sent.
 const WHOLE_BYTES_MAX: usize = 128 * 1024;
 
 /// Caddy's default content types: text, and other types that are usually not compressed already.
@@ -143,13 +143,14 @@ impl Encode {
     /// Returns whether a body may be compressed: long enough, and of a kind that has one representation.
     fn is_eligible(&self, body: &Body, cx: &Context) -> bool {
         match body {
-            // A response of an upstream to HEAD: its Content-Length is that of GET, and without one the content is unknown.
+            // A response of an upstream to HEAD: its Content-Length is that of GET, and without one the content is
+            // unknown.
             body if body.len() == Some(0) && cx.original().method() == Method::Head => {
                 cx.response().fields().content_length().ok().flatten().is_some_and(|len| len > self.length_min)
             }
             Body::Empty | Body::Parts(_) | Body::Tunnel(_) => false,
-            // DEVIATES Caddy, which compresses a body of unknown length only if the first piece is long enough. The first piece is not
-            // there yet, and its length has no relation to the whole.
+            // DEVIATES Caddy, which compresses a body of unknown length only if the first piece is long enough. The
+            // first piece is not there yet, and its length has no relation to the whole.
             body => body.len().is_none_or(|len| len > self.length_min),
         }
     }
@@ -202,8 +203,8 @@ impl Handler for Encode {
     }
 }
 
-/// Compresses content in memory: here, if that takes little time, else on a thread of the pool. Without a free place in its queue the response
-/// stays as it is.
+/// Compresses content in memory: here, if that takes little time, else on a thread of the pool. Without a free place in
+/// its queue the response stays as it is.
 fn whole_body(cx: &mut Context, status: StatusCode, content: Chunk, coding: Coding) -> Step {
     if content.len() > coding.inline_bytes_max() {
         let input = content.clone();
@@ -255,13 +256,15 @@ fn vary(cx: &mut Context) {
     }
 }
 
-/// Returns a strong entity tag with the coding's name appended (RFC 9110 §8.8.3.3: each coding is another representation). Weak tags stay.
+/// Returns a strong entity tag with the coding's name appended (RFC 9110 §8.8.3.3: each coding is another
+/// representation). Weak tags stay.
 pub(crate) fn with_suffix(etag: &[u8], coding: &str) -> Option<Vec<u8>> {
     let open = etag.strip_suffix(b"\"").filter(|open| !open.starts_with(b"W/") && !open.is_empty())?;
     Some([open, b"-", coding.as_bytes(), b"\""].concat())
 }
 
-/// Removes the coding's name from the entity tags of `If-None-Match`, so that the handler that made the tags recognises them.
+/// Removes the coding's name from the entity tags of `If-None-Match`, so that the handler that made the tags recognises
+/// them.
 fn strip_suffix(request: &mut FieldMap, coding: Coding) {
     if !request.contains(names::IF_NONE_MATCH) {
         return;

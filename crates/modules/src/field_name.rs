@@ -3,7 +3,8 @@
 /// Length of a field name that fits without an allocation.
 const NAME_BYTES: usize = 64;
 
-/// Passes a field name in Go's canonical form: `content-type` becomes `Content-Type`. Allocates only for an unusually long name.
+/// Passes a field name in Go's canonical form: `content-type` becomes `Content-Type`. Allocates only for an unusually
+/// long name.
 pub(crate) fn canonical(name: &str, take: impl FnOnce(&str)) {
     let (mut short, mut long) = ([0; NAME_BYTES], Vec::new());
     let text = match short.get_mut(..name.len()) {

@@ -2,7 +2,8 @@
 //!
 //! A value is fresh for one second, counted from the start of the lookup that produced it. The first reader after that
 //! second gets [`CachedValue::Stale`] and revalidates; until its lookup ends (or is dropped, for example because its
-//! client disconnected) other readers get the old value. So no reader gets a value older than one second plus one lookup.
+//! client disconnected) other readers get the old value. So no reader gets a value older than one second plus one
+//! lookup.
 //!
 //! The cache lives in a state that survives a reload ([`causeway_pipeline::Build::kept_state`]). The state's key must
 //! name everything that its values depend on.

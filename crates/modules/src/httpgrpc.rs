@@ -1,5 +1,5 @@
-//! `httpgrpc`: accepts HTTP requests carried in gRPC messages, as programs of the Grafana stack send them, and returns the
-//! responses in the same form. The following handlers see an ordinary request.
+//! `httpgrpc`: accepts HTTP requests carried in gRPC messages, as programs of the Grafana stack send them, and returns
+//! the responses in the same form. The following handlers see an ordinary request.
 //!
 //! ```text
 //! enter:  POST /httpgrpc.HTTP/Handle ─► receive: message ─► Context::carry: head, body ─► Step::Next

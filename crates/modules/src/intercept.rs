@@ -140,7 +140,8 @@ mod tests {
         json!([{ "handle": handlers }])
     }
 
-    // Caddy's documentation of `intercept`: the first entry that matches handles the response; `replace_status` changes the status alone.
+    // Caddy's documentation of `intercept`: the first entry that matches handles the response; `replace_status` changes
+    // the status alone.
     #[test]
     fn responses_are_replaced() {
         let respond = json!({

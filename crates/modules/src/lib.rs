@@ -28,8 +28,8 @@
 //! - `field_name`, `ip_text`, `origin_form`: field names as Caddy shows them, addresses as text, targets in origin form
 //! - `glob`, `regexp`, `replace`, `rendered`: patterns to match with, replacements, and strings with placeholders
 //!
-//! This crate never sees a socket. No module branches on the protocol version, except the matcher `protocol`; others only
-//! show it.
+//! This crate never sees a socket. No module branches on the protocol version, except the matcher `protocol`; others
+//! only show it.
 
 mod accept_encoding;
 pub mod access_log;

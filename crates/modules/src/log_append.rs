@@ -14,7 +14,8 @@ use crate::rendered::is_placeholder;
 
 /// Prefix of the variables that hold the fields; the rest is the field's name.
 pub(crate) const FIELDS: &str = "http.log_append.value.";
-/// As [`FIELDS`], for a time span that ends with the exchange. The value is the beginning, in nanoseconds after the request's arrival.
+/// As [`FIELDS`], for a time span that ends with the exchange. The value is the beginning, in nanoseconds after the
+/// request's arrival.
 pub(crate) const SPANS: &str = "http.log_append.span.";
 /// As [`SPANS`], for a record in milliseconds.
 pub(crate) const SPANS_MS: &str = "http.log_append.span_ms.";
@@ -141,7 +142,8 @@ pub(crate) fn logged<'c>(cx: &'c Context, field: VarId) -> Option<LogValue<'c>> 
     Some(typed.unwrap_or(LogValue::Text(written)))
 }
 
-/// Returns the length of a time span that has ended with the exchange: `Err` if it had not begun, `None` if the variable is not set.
+/// Returns the length of a time span that has ended with the exchange: `Err` if it had not begun, `None` if the
+/// variable is not set.
 pub(crate) fn span(cx: &Context, field: VarId, outcome: &Outcome) -> Option<Result<Duration, ()>> {
     let began = std::str::from_utf8(cx.variable(field)?).ok().and_then(|began| began.parse().ok());
     Some(began.map(|began| outcome.took.saturating_sub(Duration::from_nanos(began))).ok_or(()))

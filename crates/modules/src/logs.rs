@@ -1,5 +1,5 @@
-//! Logs: `logging.logs` of a configuration. Records of requests and the server's own messages are entries, which every log takes whose
-//! names and level admit them.
+//! Logs: `logging.logs` of a configuration. Records of requests and the server's own messages are entries, which every
+//! log takes whose names and level admit them.
 //!
 //! In reading order:
 //! - [`Entry`], [`Fields`]: a message and its fields, which are visited and never copied

@@ -8,8 +8,8 @@ use causeway_pipeline::{Body, BodyPart, Context, Response};
 use crate::range::{Range, Ranges};
 use crate::rendered::with_field_value;
 
-/// Makes the 206 response with these ranges of content of `len` bytes; `part` makes the content of one range. The fields of the whole
-/// content are set already.
+/// Makes the 206 response with these ranges of content of `len` bytes; `part` makes the content of one range. The
+/// fields of the whole content are set already.
 pub(crate) fn response(cx: &mut Context, ranges: Ranges, len: u64, part: impl Fn(&Range) -> BodyPart) -> Response {
     match ranges {
         Ranges::One(range) => one(cx, range, len, part),

@@ -1,5 +1,5 @@
-//! `push`: accepted so that a configuration with it loads, but without effect. No browser takes HTTP/2 server push any more, and this
-//! server does not send it (RFC 9113 §8.4 permits that).
+//! `push`: accepted so that a configuration with it loads, but without effect. No browser takes HTTP/2 server push any
+//! more, and this server does not send it (RFC 9113 §8.4 permits that).
 
 use causeway_pipeline::{Build, BuildError, Context, Handler, Step};
 use serde::Deserialize;

@@ -1,5 +1,5 @@
-//! `rate_limit`: refuses requests beyond a number of events in a sliding window, with 429 and `Retry-After`. The options are those of the
-//! plugin `caddy-ratelimit`.
+//! `rate_limit`: refuses requests beyond a number of events in a sliding window, with 429 and `Retry-After`. The
+//! options are those of the plugin `caddy-ratelimit`.
 //!
 //! - `zone`: the events of the keys of a zone
 //! - `shared`: the events of other servers, which Redis reports
@@ -100,7 +100,8 @@ struct MatchedZones(RoutesId);
 /// Compiles the handler from its JSON.
 ///
 /// # Errors
-/// A zone has no window or no number of events, a matcher is not valid, or the address of Redis is none. `distributed` is not implemented.
+/// A zone has no window or no number of events, a matcher is not valid, or the address of Redis is none. `distributed`
+/// is not implemented.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: RateLimitConfig = build.parse(value)?;
     for (key, is_written) in [("distributed", written.distributed.is_some()), ("storage", written.storage.is_some())] {

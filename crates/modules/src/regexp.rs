@@ -1,5 +1,5 @@
-//! Regular expressions in Go's syntax that match texts, and the placeholders filled from their capture groups. `replace`
-//! has those that replace.
+//! Regular expressions in Go's syntax that match texts, and the placeholders filled from their capture groups.
+//! `replace` has those that replace.
 //!
 //! Each worker searches with its own copy, so requests share no memory and do not allocate. Text that is not valid
 //! UTF-8 is searched as in Go: each byte that is not part of a valid character counts as U+FFFD.

@@ -13,9 +13,9 @@ use regex::bytes::CaptureLocations;
 
 use crate::regexp::RegularExpression;
 
-/// Bytes of a replacement's result. A replacement stops as soon as its result is longer: the caller refuses it by [`check_len`], or uses
-/// that part of it (`map`, logs). Without a bound a request of 30 KB could become one of 200 MB, since another value of the request could
-/// replace each of its letters.
+/// Bytes of a replacement's result. A replacement stops as soon as its result is longer: the caller refuses it by
+/// [`check_len`], or uses that part of it (`map`, logs). Without a bound a request of 30 KB could become one of 200 MB,
+/// since another value of the request could replace each of its letters.
 const REPLACED_BYTES_MAX: usize = 1024 * 1024;
 
 /// Checks the length of results of replacements.

@@ -16,8 +16,8 @@
 //! - `handle_response`, `copy`: routes for selected responses, and the handlers that copy a response
 //! - `placeholders`: `{http.reverse_proxy.…}`
 //!
-//! Connections belong to one worker. Failures, results of health checks, circuit breakers, positions of round-robin and the bound
-//! of requests in progress are those of all workers.
+//! Connections belong to one worker. Failures, results of health checks, circuit breakers, positions of round-robin and
+//! the bound of requests in progress are those of all workers.
 
 mod address;
 mod answer;

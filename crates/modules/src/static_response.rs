@@ -135,7 +135,8 @@ mod tests {
         Kit::new(&registry, &json!([{ "handle": [handler] }])).send(request)
     }
 
-    // Caddy, http.handlers.static_response: "If status code is unspecified, 200", a number or a string, placeholders allowed.
+    // Caddy, http.handlers.static_response: "If status code is unspecified, 200", a number or a string, placeholders
+    // allowed.
     #[test]
     fn status_and_body() {
         let request = Request::get("/418?x").field("X", "y");

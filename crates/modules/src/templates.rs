@@ -8,8 +8,8 @@
 //!
 //! A template runs on a thread of the pool for blocking work: it may read files and compute. It uses placeholders by
 //! names that are known only when it runs, and a placeholder can be evaluated on the worker alone. So an execution that
-//! meets new names ends with their list; the worker evaluates them, and the template is executed again. The same holds for
-//! the responses of `httpInclude`.
+//! meets new names ends with their list; the worker evaluates them, and the template is executed again. The same holds
+//! for the responses of `httpInclude`.
 
 mod data;
 mod dates;
@@ -158,8 +158,8 @@ pub(crate) trait DotFields: Send + Sync {
     fn invoke(&self, name: &str) -> Value;
 }
 
-/// Responds with the output of a template that is not another handler's response, such as a page for listings. `text` is the template, or why there is none; `root`
-/// is the folder of files that it reads.
+/// Responds with the output of a template that is not another handler's response, such as a page for listings. `text`
+/// is the template, or why there is none; `root` is the folder of files that it reads.
 pub(crate) fn page(
     cx: &mut Context,
     plan: &Arc<TemplatesPlan>,

@@ -4,7 +4,8 @@ use std::task::{Context as Task, Poll};
 
 use causeway_pipeline::{Body, BodyError, BodyStream, Frame};
 
-/// Returns content without a known length, so that the response has no Content-Length (RFC 9110 §8.6). It is never sent.
+/// Returns content without a known length, so that the response has no Content-Length (RFC 9110 §8.6). It is never
+/// sent.
 pub(crate) fn content() -> Body {
     Body::Stream(Box::new(Unsent))
 }

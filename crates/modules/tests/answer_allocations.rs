@@ -1,4 +1,5 @@
-//! Compression, access logs and cached responses allocate nothing once a worker has served an equal request: encoders, blocks and line buffers are pooled.
+//! Compression, access logs and cached responses allocate nothing once a worker has served an equal request: encoders,
+//! blocks and line buffers are pooled.
 
 use std::time::Duration;
 
@@ -70,8 +71,8 @@ fn access_records() {
     }
 }
 
-// A response from the cache, whose fields are copied to the exchange's: also with fields of handlers before the cache that differ from
-// those of the request that filled it.
+// A response from the cache, whose fields are copied to the exchange's: also with fields of handlers before the cache
+// that differ from those of the request that filled it.
 #[test]
 fn cached_responses() {
     let set = |value: &str| json!({ "handler": "headers", "response": { "set": { "X-Id": [value] } } });

@@ -106,7 +106,8 @@ fn with_retries_and_health_checks() {
     check(options, &get());
 }
 
-// A closed circuit breaker counts each request in place. With a limit of latency and a status it counts all that it can.
+// A closed circuit breaker counts each request in place. With a limit of latency and a status it counts all that it
+// can.
 #[test]
 fn with_a_circuit_breaker() {
     let mut breaker = json!({ "type": "internal", "error_ratio": 1, "latency": { "limit": "1h" } });

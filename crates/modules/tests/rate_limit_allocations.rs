@@ -1,4 +1,5 @@
-//! A request for a known key of `rate_limit` allocates nothing: neither a served nor a refused one, also if the zone is in Redis.
+//! A request for a known key of `rate_limit` allocates nothing: neither a served nor a refused one, also if the zone is
+//! in Redis.
 
 use causeway_pipeline::Registry;
 use causeway_testkit::counting::{CountingAllocator, allocations_during};

@@ -1,5 +1,5 @@
-//! `tracing` allocates nothing once a worker has served an equal request: neither for a request that is not sampled, nor for
-//! one whose span is queued or dropped.
+//! `tracing` allocates nothing once a worker has served an equal request: neither for a request that is not sampled,
+//! nor for one whose span is queued or dropped.
 
 use std::time::Duration;
 

@@ -19,11 +19,11 @@ pub const KEYS_PER_ROUND: usize = 4096;
 /// The open exchanges by their server.
 static EXCHANGES: LazyLock<Mutex<HashMap<RedisServer, Weak<CountExchange>>>> = LazyLock::new(Mutex::default);
 
-/// A counter of events by key. The thread of an exchange calls these methods. Workers use the same counter, so a method must not hold a lock
-/// for long.
+/// A counter of events by key. The thread of an exchange calls these methods. Workers use the same counter, so a method
+/// must not hold a lock for long.
 pub trait CountedKeys: Send + Sync {
-    /// Appends keys with news, at most `max`, and takes their new events: either [`Self::update`] or [`Self::restore`] follows for each.
-    /// Returns whether keys are left for the next round.
+    /// Appends keys with news, at most `max`, and takes their new events: either [`Self::update`] or [`Self::restore`]
+    /// follows for each. Returns whether keys are left for the next round.
     fn collect(&self, now: Instant, max: usize, news: &mut Vec<KeyNews>) -> bool;
     /// Sets the counts of all servers for the key; its events are now included.
     fn update(&self, news: &KeyNews, all: WindowCounts);

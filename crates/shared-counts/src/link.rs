@@ -3,7 +3,8 @@
 //! ```text
 //! PREFIX/WINDOW_MS/ID/PERIOD   integer with an expiry: the events of a key in one period
 //! ```
-//! The id is in hexadecimal digits. Periods follow the clock of the Redis server, which each round reads, so the clocks of the servers may differ.
+//! The id is in hexadecimal digits. Periods follow the clock of the Redis server, which each round reads, so the clocks
+//! of the servers may differ.
 
 use std::fmt::Write as _;
 use std::io;
@@ -57,7 +58,8 @@ impl ServerClock {
     fn period(&self, window_millis: u64, now: Instant) -> Period {
         let millis = self.millis + now.saturating_duration_since(self.at).as_millis() as u64;
         let since = Duration::from_millis(millis % window_millis);
-        // An instant cannot be before the machine's start: the period then begins later, and old events count for longer.
+        // An instant cannot be before the machine's start: the period then begins later, and old events count for
+        // longer.
         Period { number: millis / window_millis, began: now.checked_sub(since).unwrap_or(now) }
     }
 }
@@ -92,8 +94,8 @@ impl RedisLink {
         &self.server
     }
 
-    /// Adds the new events of these keys, and returns the counts of all servers in the same order. If the answer is lost, the events may
-    /// have been counted; a caller that sends them again counts them twice.
+    /// Adds the new events of these keys, and returns the counts of all servers in the same order. If the answer is
+    /// lost, the events may have been counted; a caller that sends them again counts them twice.
     pub(crate) fn exchange<'k, K: Iterator<Item = (&'k str, KeyNews)>>(
         &mut self,
         keys: impl Fn() -> K,
@@ -142,7 +144,8 @@ impl OpenLink {
             let current = name(prefix, window, &news.id, period.number);
             let previous = name(prefix, window, &news.id, period.number.saturating_sub(1));
             if news.events > 0 {
-                // The expiry comes first, so that a counter without one never exists. It is after the end of the next period.
+                // The expiry comes first, so that a counter without one never exists. It is after the end of the next
+                // period.
                 let expiry = window.saturating_mul(2).min(i64::MAX as u64 / 2);
                 pipeline.cmd("SET").arg(&current).arg(0).arg("PX").arg(expiry).arg("NX");
                 pipeline.cmd("INCRBY").arg(&current).arg(news.events);

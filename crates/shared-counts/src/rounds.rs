@@ -1,7 +1,7 @@
 //! The thread of an exchange. A round sends the new events of all members and returns the counts of all servers.
 //!
-//! While the server is unreachable, members keep their events, and the thread tries again every second. Two lines are logged: one when the
-//! server goes and one when it is back.
+//! While the server is unreachable, members keep their events, and the thread tries again every second. Two lines are
+//! logged: one when the server goes and one when it is back.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -33,8 +33,8 @@ pub enum RedisPlace {
 }
 
 impl RedisServer {
-    /// Reads `HOST:PORT`, with brackets around an IPv6 address, or `unix//PATH`. `None` for other text. The server has no user, no password, the
-    /// database 0 and no TLS.
+    /// Reads `HOST:PORT`, with brackets around an IPv6 address, or `unix//PATH`. `None` for other text. The server has
+    /// no user, no password, the database 0 and no TLS.
     pub fn parse_address(text: &str) -> Option<Self> {
         let place = match text.strip_prefix("unix/") {
             Some(path) => RedisPlace::Unix(path.starts_with('/').then(|| path.into())?),

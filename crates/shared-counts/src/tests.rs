@@ -197,7 +197,8 @@ fn permissions_of_a_user() {
     wait_until("the events are counted", || other.known(1).is_some_and(|(now, before)| now + before == 1));
 }
 
-// Redis closes an idle connection (`timeout`, CLIENT KILL): the next round opens another one, and nothing is counted twice.
+// Redis closes an idle connection (`timeout`, CLIENT KILL): the next round opens another one, and nothing is counted
+// twice.
 #[test]
 fn a_closed_connection() {
     let Some(redis) = RedisProcess::start(&[]) else { return };

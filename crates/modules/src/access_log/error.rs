@@ -1,5 +1,5 @@
-//! `error_log`: an entry for each request that failed, in the logs that the configuration names. The configuration crate gives each server
-//! one.
+//! `error_log`: an entry for each request that failed, in the logs that the configuration names. The configuration
+//! crate gives each server one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,8 @@ const LOGGER: &str = "http.log.error";
 
 struct ErrorLog(HostLoggers);
 
-/// Compiles the handler from its JSON, which is that of `access_log`. Opens the outputs of its logs; entries for standard error go to
-/// `stream`.
+/// Compiles the handler from its JSON, which is that of `access_log`. Opens the outputs of its logs; entries for
+/// standard error go to `stream`.
 ///
 /// # Errors
 /// As [`super::make`].
@@ -29,8 +29,8 @@ pub fn make_with(
     Ok(Box::new(ErrorLog(HostLoggers::open(LOGGER, value, build, stream)?)))
 }
 
-/// As [`make_with`] for standard error, but with no logs in the configuration the handler writes nothing: for programs that embed the
-/// server.
+/// As [`make_with`] for standard error, but with no logs in the configuration the handler writes nothing: for programs
+/// that embed the server.
 ///
 /// # Errors
 /// As [`make_with`].
@@ -59,7 +59,8 @@ impl Handler for ErrorLog {
     fn end(&self, cx: &Context, _: &Outcome) {
         let Some(failure) = cx.failure() else { return };
         // A fault that an error route responded to and a mistake of the client (4xx) are of less importance.
-        // DEVIATES Caddy: it counts a fault as handled if the server has error routes, though none of them may be for this site.
+        // DEVIATES Caddy: it counts a fault as handled if the server has error routes, though none of them may be for
+        // this site.
         let is_error = !failure.is_handled && (failure.fault.status.as_u16() >= 500 || failure.first.is_some());
         let level = if is_error { Level::Error } else { Level::Debug };
         // A host without access records has errors.

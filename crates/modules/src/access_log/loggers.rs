@@ -43,8 +43,8 @@ pub(super) struct HostLoggers {
 }
 
 impl HostLoggers {
-    /// Reads the configuration of a handler, and opens the outputs of its logs. The loggers are `base` itself, and those of the
-    /// configuration's names below it.
+    /// Reads the configuration of a handler, and opens the outputs of its logs. The loggers are `base` itself, and
+    /// those of the configuration's names below it.
     ///
     /// # Errors
     /// As [`super::make`].

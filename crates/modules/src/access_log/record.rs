@@ -30,7 +30,8 @@ impl Record<'_> {
         self.cx.is_unanswered() && self.outcome.status == Some(StatusCode::OK)
     }
 
-    /// The status, as in Caddy: 499 if the client was gone before the response began; 0 if no handler responded, or one aborted.
+    /// The status, as in Caddy: 499 if the client was gone before the response began; 0 if no handler responded, or one
+    /// aborted.
     pub(super) fn status(&self) -> u16 {
         match self.outcome.status {
             Some(_) if self.is_unanswered() => 0,

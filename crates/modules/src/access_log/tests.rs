@@ -101,7 +101,8 @@ fn a_record_of_a_unix_socket() {
     );
 }
 
-// Caddy's documentation, "Structured logs": the members of an access record; credentials are redacted unless log_credentials is on.
+// Caddy's documentation, "Structured logs": the members of an access record; credentials are redacted unless
+// log_credentials is on.
 #[test]
 fn a_record_has_caddys_shape() {
     let folder = Folder::new("shape");
@@ -268,7 +269,8 @@ fn formatted(name: &str, encoder: Value, append: &[Value], request: &Request) ->
     std::fs::read_to_string(file).unwrap()
 }
 
-// Caddy's documentation of `format filter`: each filter, and fields of every depth. Numbers and objects have no text to change.
+// Caddy's documentation of `format filter`: each filter, and fields of every depth. Numbers and objects have no text to
+// change.
 #[test]
 fn filters() {
     let hash = "2c624232";
@@ -399,7 +401,8 @@ fn uuid_of_a_request() {
     assert!(!line.contains("uuid"), "{line}");
 }
 
-// Caddy: the value of `log_append` has the type of the placeholder or of the variable; a placeholder without a value is null.
+// Caddy: the value of `log_append` has the type of the placeholder or of the variable; a placeholder without a value is
+// null.
 #[test]
 fn types_of_appended_fields() {
     let append = |key: &str, value: &str| json!({ "handler": "log_append", "key": key, "value": value });
@@ -482,7 +485,8 @@ fn transformed_lines() {
     }
 }
 
-// Caddy's documentation: `log_name` selects loggers, `log_level` is the record's level; without an entry in `include` no log takes it.
+// Caddy's documentation: `log_name` selects loggers, `log_level` is the record's level; without an entry in `include`
+// no log takes it.
 #[test]
 fn names_and_levels_of_a_request() {
     let folder = Folder::new("names");

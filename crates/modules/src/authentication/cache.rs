@@ -1,8 +1,8 @@
 //! A per-worker cache of password checks, so that a password is not hashed for every request: Caddy's `hash_cache`.
 //!
 //! Each worker has its own cache. Concurrent requests with one password share one job (single-flight). The cache holds
-//! passwords in memory and overwrites them when it drops them; `single_flight` would not do this with its keys. When all
-//! requests that wait for a password are cancelled, its job is cancelled too.
+//! passwords in memory and overwrites them when it drops them; `single_flight` would not do this with its keys. When
+//! all requests that wait for a password are cancelled, its job is cancelled too.
 
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};

@@ -36,7 +36,8 @@ impl ResponseDirectives {
         if is("no-store") {
             self.no_store = true;
         } else if is("no-cache") {
-            // With field names it forbids only these fields; the whole response is validated, which keeps them out as well.
+            // With field names it forbids only these fields; the whole response is validated, which keeps them out as
+            // well.
             self.no_cache = true;
         } else if is("private") {
             // As above: with field names the response might be stored without these.
@@ -128,7 +129,8 @@ pub(super) fn seconds(value: &[u8]) -> u64 {
     causeway_message::syntax::parse_number(value).unwrap_or(SECONDS_MAX).min(SECONDS_MAX)
 }
 
-/// Of a directive that is given twice, the lower number holds: RFC 9111 §4.2.1 permits the first one, or to count the response as stale.
+/// Of a directive that is given twice, the lower number holds: RFC 9111 §4.2.1 permits the first one, or to count the
+/// response as stale.
 fn lower(known: &mut Option<u64>, seconds: u64) {
     *known = Some(known.map_or(seconds, |known| known.min(seconds)));
 }

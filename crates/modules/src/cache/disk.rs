@@ -1,8 +1,8 @@
 //! Stored responses in a folder, so that they outlive the process and may exceed its memory.
 //!
 //! A response that is stored in memory is also queued for the folder's thread, which writes a file and renames it into
-//! place. A lookup that finds nothing in memory looks into the folder's index; the files of the key are then read on the
-//! pool for files. A file that is damaged, missing or of another key is a miss.
+//! place. A lookup that finds nothing in memory looks into the folder's index; the files of the key are then read on
+//! the pool for files. A file that is damaged, missing or of another key is a miss.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs;
@@ -84,8 +84,8 @@ pub(super) struct Disk {
 struct DiskState {
     index: Index,
     writes: VecDeque<Arc<PendingWrite>>,
-    /// Files to remove. Each was in the index, but for one that was given up while it was written; so there are hardly more of them than
-    /// files.
+    /// Files to remove. Each was in the index, but for one that was given up while it was written; so there are hardly
+    /// more of them than files.
     removals: Vec<FileId>,
     /// The response whose file the thread is writing; `None` also after the write was given up.
     in_progress: Option<Arc<PendingWrite>>,
@@ -308,8 +308,8 @@ impl Disk {
         self.changed.notify_one();
     }
 
-    /// Removes the files for which `purges` returns true, and those that cannot be read; returns how many responses they had. Reads all
-    /// files: blocks for long.
+    /// Removes the files for which `purges` returns true, and those that cannot be read; returns how many responses
+    /// they had. Reads all files: blocks for long.
     pub(super) fn purge(&self, purges: impl Fn(&[u8], &StoredResponse) -> bool) -> usize {
         let ids: Vec<FileId> = {
             let mut state = self.state();
@@ -481,8 +481,8 @@ const WRITING: &str = "writing-";
 /// A file that is being written and did not change for so long was left by a process that was killed.
 const WRITING_TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// Returns a name for the file that is being written. Another process may use the folder too, and during a reload a second thread of
-/// this one.
+/// Returns a name for the file that is being written. Another process may use the folder too, and during a reload a
+/// second thread of this one.
 fn temporary(folder: &Path) -> PathBuf {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     folder.join(format!("{WRITING}{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed)))

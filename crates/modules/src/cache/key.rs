@@ -54,7 +54,8 @@ impl KeyRules {
             |name: &String| FieldName::parse(name).ok_or_else(|| build.refuse(name, "the name of a request field"));
         let fields = fields.iter().chain(more).map(parse).collect::<Result<_, _>>()?;
         let has_host = template.is_empty() && !disable_host;
-        // The place in the configuration; without the host in the key also a number of its own, since another site may be at the place later.
+        // The place in the configuration; without the host in the key also a number of its own, since another site may
+        // be at the place later.
         let mut handler = build.location();
         if !has_host {
             handler = format!("{handler} {}", NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -94,7 +95,8 @@ impl KeyRules {
         self.end(out);
     }
 
-    /// Writes the key of another URI on the same host, as `path?query`; false if keys are not made of these parts alone.
+    /// Writes the key of another URI on the same host, as `path?query`; false if keys are not made of these parts
+    /// alone.
     pub(super) fn write_other(&self, cx: &Context, path_and_query: &[u8], out: &mut Vec<u8>) -> bool {
         if !matches!(self.uri, UriRules::Parts { .. }) || !self.fields.is_empty() {
             return false;
@@ -140,8 +142,8 @@ pub(super) fn uri(key: &[u8]) -> &[u8] {
     &key[..memchr::memchr(b'\n', key).unwrap_or(key.len())]
 }
 
-/// Returns the path and query of a URI reference in Location or Content-Location if it has the request's origin (RFC 9111 §4.4). Only
-/// absolute paths and absolute URIs are understood.
+/// Returns the path and query of a URI reference in Location or Content-Location if it has the request's origin (RFC
+/// 9111 §4.4). Only absolute paths and absolute URIs are understood.
 pub(super) fn of_same_origin<'v>(cx: &Context, value: &'v [u8]) -> Option<&'v [u8]> {
     if value.starts_with(b"/") {
         return (!value.starts_with(b"//")).then_some(value);

@@ -62,7 +62,8 @@ impl RecordingBody {
         Self { source: BodyReader::from(body), worker: Rc::clone(worker), left, copy }
     }
 
-    /// Adds a piece to the copy, or ends the recording if there are too many bytes, here or in all responses that are being received.
+    /// Adds a piece to the copy, or ends the recording if there are too many bytes, here or in all responses that are
+    /// being received.
     fn add(&mut self, chunk: &Chunk) {
         let Some(copy) = &mut self.copy else { return };
         let bytes = copy.bytes.len() + chunk.len();

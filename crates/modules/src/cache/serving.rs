@@ -12,8 +12,8 @@ use crate::partial;
 use crate::range::{self, RequestedRanges};
 
 impl CacheRules {
-    /// Makes the response. `request` are the fields of the client's request, if the request at hand has others by now. Does not allocate
-    /// in steady state, except for several ranges.
+    /// Makes the response. `request` are the fields of the client's request, if the request at hand has others by now.
+    /// Does not allocate in steady state, except for several ranges.
     pub(super) fn serve(
         &self,
         cx: &mut Context,

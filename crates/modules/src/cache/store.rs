@@ -1,8 +1,8 @@
 //! The stored responses by key, which all workers share, and the fetches that are under way.
 //!
-//! A key's hash selects one of a fixed number of shards, each with a lock that is held for one lookup. Above its bound the store
-//! drops keys by CLOCK: a hand passes over the slots of one shard after the other, and drops those that were not used since it last
-//! passed.
+//! A key's hash selects one of a fixed number of shards, each with a lock that is held for one lookup. Above its bound
+//! the store drops keys by CLOCK: a hand passes over the slots of one shard after the other, and drops those that were
+//! not used since it last passed.
 
 mod fetch;
 mod shard;
@@ -88,7 +88,8 @@ enum Replacement {
 static STORES: LazyLock<Mutex<HashMap<usize, Weak<Store>>>> = LazyLock::new(Mutex::default);
 
 impl Store {
-    /// Returns the process's store with this bound in bytes. It exists until the last plan that uses it is gone, so it survives a reload.
+    /// Returns the process's store with this bound in bytes. It exists until the last plan that uses it is gone, so it
+    /// survives a reload.
     pub(super) fn of(bytes_max: usize) -> Arc<Self> {
         let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = stores.get(&bytes_max).and_then(Weak::upgrade) {
@@ -126,8 +127,8 @@ impl Store {
         self.shards[shard_index(hash)].lock()
     }
 
-    /// Looks up the response to a request with these fields, and marks its slot as used. Does not allocate in steady state; `scratch` is
-    /// an empty buffer.
+    /// Looks up the response to a request with these fields, and marks its slot as used. Does not allocate in steady
+    /// state; `scratch` is an empty buffer.
     pub(super) fn find(&self, key: CacheKey<'_>, request: &FieldMap, scratch: &mut Vec<u8>) -> Found {
         let mut shard = self.shard(key.hash);
         let Some(slot) = shard.slot_mut(key) else { return Found::Nothing };
@@ -150,8 +151,8 @@ impl Store {
         self.shard(key.hash).removals.contain(key.hash, epoch)
     }
 
-    /// Stores a response in place of those that answer the same request; returns false if responses of the key may have been removed since
-    /// `epoch`, or if it is too large.
+    /// Stores a response in place of those that answer the same request; returns false if responses of the key may have
+    /// been removed since `epoch`, or if it is too large.
     pub(super) fn put(&self, key: CacheKey<'_>, request: &FieldMap, stored: Arc<StoredResponse>, epoch: u64) -> bool {
         let mut scratch = Vec::new();
         self.insert(key, stored, epoch, |old, _| match old.vary.matches(request, &mut scratch) {
@@ -160,7 +161,8 @@ impl Store {
         })
     }
 
-    /// As [`put`](Self::put), for a response that was read from a file: in place of an older one with the same request fields.
+    /// As [`put`](Self::put), for a response that was read from a file: in place of an older one with the same request
+    /// fields.
     pub(super) fn put_read(&self, key: CacheKey<'_>, stored: Arc<StoredResponse>, epoch: u64) -> bool {
         self.insert(key, stored, epoch, |old, new| match old.vary.parts() == new.vary.parts() {
             true if old.freshness.received > new.freshness.received => Replacement::Newer,
@@ -169,7 +171,8 @@ impl Store {
         })
     }
 
-    /// Stores a response in place of those for which `compare` returns [`Replacement::Replaced`], and drops other keys until it fits.
+    /// Stores a response in place of those for which `compare` returns [`Replacement::Replaced`], and drops other keys
+    /// until it fits.
     fn insert(
         &self,
         key: CacheKey<'_>,
@@ -256,7 +259,8 @@ impl Store {
         slot.variants.len()
     }
 
-    /// Drops the responses for which `purges` returns true; returns how many they were. O(responses), one shard after the other.
+    /// Drops the responses for which `purges` returns true; returns how many they were. O(responses), one shard after
+    /// the other.
     pub(super) fn purge(&self, purges: impl Fn(&[u8], &StoredResponse) -> bool) -> usize {
         let mut purged = 0;
         for shard in &self.shards {

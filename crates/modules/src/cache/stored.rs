@@ -11,7 +11,8 @@ use crate::conditional;
 /// Estimated memory of a stored response in bytes, in addition to its fields and its content.
 const STORED_BYTES: usize = 768;
 
-/// Fields that a 304 response does not update: they describe the stored content, select it, or are not stored (RFC 9111 §3.2).
+/// Fields that a 304 response does not update: they describe the stored content, select it, or are not stored (RFC 9111
+/// §3.2).
 const OF_CONTENT: [KnownName; 8] = [
     names::CONTENT_DIGEST,
     names::CONTENT_ENCODING,
@@ -44,7 +45,8 @@ pub(super) struct StoredResponse {
     pub(super) modified: Option<u64>,
 }
 
-/// The fields of a stored response. Handlers before the cache set fields on every request; those after it changed them to `whole`.
+/// The fields of a stored response. Handlers before the cache set fields on every request; those after it changed them
+/// to `whole`.
 #[derive(Debug)]
 pub(super) struct StoredFields {
     pub(super) base: FieldMap,
@@ -156,8 +158,8 @@ pub(super) struct Privacy {
     pub(super) forbids_storing: bool,
 }
 
-/// Decides whether a response may be stored, and how long it is fresh (RFC 9111 §3, §4.2.1); `None`: it may not. `sent` and `received` are the times of the
-/// request and of the response's head, `wall` is the time of day at `received`.
+/// Decides whether a response may be stored, and how long it is fresh (RFC 9111 §3, §4.2.1); `None`: it may not. `sent`
+/// and `received` are the times of the request and of the response's head, `wall` is the time of day at `received`.
 pub(super) fn assess(
     fields: &FieldMap,
     status: StatusCode,
@@ -175,7 +177,8 @@ pub(super) fn assess(
         || directives.private
         || directives.must_understand && !is_known
         || status.is_informational()
-        // Partial content is no whole response, and 304 is none at all. The others depend on fields that are not in the key.
+        // Partial content is no whole response, and 304 is none at all. The others depend on fields that are not in the
+        // key.
         || matches!(code, 206 | 304 | 400 | 412 | 416 | 417 | 426 | 431)
         // One client's cookie is not for others: RFC 9111 §7.3 leaves the choice to the cache.
         || fields.contains(names::SET_COOKIE)
@@ -270,7 +273,8 @@ impl StoredFields {
         Self { base, whole }
     }
 
-    /// Returns these fields, updated by those of a 304 response (RFC 9111 §3.2), of which handlers before the cache had set `base`.
+    /// Returns these fields, updated by those of a 304 response (RFC 9111 §3.2), of which handlers before the cache had
+    /// set `base`.
     pub(super) fn updated(&self, base: &FieldMap, new: &FieldMap, wall: SystemTime) -> Self {
         let Self { whole: update, .. } = Self::of(FieldMap::new(), new, wall);
         let is_update = |name: NameRef<'_>| {
@@ -291,8 +295,8 @@ impl StoredFields {
         Self { base: self.base.clone(), whole }
     }
 
-    /// Sets the fields of a response that is served from the cache. `fields` are those that the handlers before the cache have set. Does
-    /// not allocate in steady state.
+    /// Sets the fields of a response that is served from the cache. `fields` are those that the handlers before the
+    /// cache have set. Does not allocate in steady state.
     pub(super) fn apply(&self, fields: &mut FieldMap) {
         if fields.is_identical(&self.base) {
             fields.copy_from(&self.whole);
@@ -319,8 +323,8 @@ pub(super) fn is_cacheable_by_default(status: StatusCode) -> bool {
     HEURISTIC.contains(&status.as_u16())
 }
 
-/// Returns whether Vary names a field whose value the origin got from this server and not from the client: the client's fields then do not
-/// select the response.
+/// Returns whether Vary names a field whose value the origin got from this server and not from the client: the client's
+/// fields then do not select the response.
 pub(super) fn varies_by_server(response: &FieldMap, client: &FieldMap, forwarded: &FieldMap) -> bool {
     // The proxy sets these from the connection.
     const OF_CONNECTION: [&[u8]; 4] = [b"x-forwarded-for", b"x-real-ip", b"forwarded", b"via"];

@@ -202,7 +202,8 @@ fn check(first: (&str, &str), later: u64, second: &str, is_hit: bool) {
     }
 }
 
-// RFC 9111 §3: which responses a shared cache stores; §4: which stored ones it uses. With `ttl` for those without freshness.
+// RFC 9111 §3: which responses a shared cache stores; §4: which stored ones it uses. With `ttl` for those without
+// freshness.
 #[test]
 fn storing_and_using() {
     let day = "Cache-Control: max-age=86400";
@@ -253,7 +254,8 @@ fn storing_and_using() {
         check((credentials, &control), 0, "", true);
         check(("", &control), 0, credentials, true);
     }
-    // A response without freshness of its own may be one user's: it is neither stored for nor given to requests with cookies.
+    // A response without freshness of its own may be one user's: it is neither stored for nor given to requests with
+    // cookies.
     check(("Cookie: a=b", ""), 0, "Cookie: a=b", false);
     check(("Cookie: a=b", ""), 0, "", false);
     check(("", ""), 0, "Cookie: a=b", false);
@@ -370,8 +372,8 @@ fn handlers_before_a_validation() {
     assert_eq!(bench.seen().len(), 2);
 }
 
-// RFC 9111 §4.1: Vary names fields of the request that the origin got. If this server has set one of them, the client's does not select a
-// response.
+// RFC 9111 §4.1: Vary names fields of the request that the origin got. If this server has set one of them, the client's
+// does not select a response.
 #[test]
 fn fields_that_the_server_sets() {
     let edit = |edit: Value| json!({ "handler": "headers", "request": edit });
@@ -683,7 +685,8 @@ fn stale_if_error() {
     }
 }
 
-// RFC 9111 §5.2.1.4: a client that requires validation gets the origin's error, unless `stale-if-error` allows otherwise.
+// RFC 9111 §5.2.1.4: a client that requires validation gets the origin's error, unless `stale-if-error` allows
+// otherwise.
 #[test]
 fn errors_of_a_required_validation() {
     for (control, status) in [("max-age=10", 503), ("max-age=10, stale-if-error=5", 200)] {

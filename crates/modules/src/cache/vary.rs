@@ -77,8 +77,9 @@ fn write(name: NameRef<'_>, request: &FieldMap, out: &mut Vec<u8>) {
     out.push(END);
 }
 
-/// Writes the codings that the request accepts, in a fixed order and without weights: a response with one of them is acceptable to every
-/// request that accepts the same ones (RFC 9110 §12.5.3). Codings outside of the table are written as they stand.
+/// Writes the codings that the request accepts, in a fixed order and without weights: a response with one of them is
+/// acceptable to every request that accepts the same ones (RFC 9110 §12.5.3). Codings outside of the table are written
+/// as they stand.
 fn codings(request: &FieldMap, out: &mut Vec<u8>) {
     const KNOWN: [&str; 6] = ["gzip", "br", "zstd", "deflate", "identity", "*"];
     let mut accepted = [false; KNOWN.len()];

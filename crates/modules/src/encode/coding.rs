@@ -59,7 +59,8 @@ impl Coding {
                 Ok(Self::Brotli { level: u32::try_from(level).unwrap_or(BROTLI_LEVEL) })
             }
             "gzip" => {
-                // Go's levels: 0 stands for the default here, -1 for zlib's default, and those below for the fastest ones.
+                // Go's levels: 0 stands for the default here, -1 for zlib's default, and those below for the fastest
+                // ones.
                 let level = match level.map_or(Ok(0), |level| number(level, -3..=9, build))? {
                     0 => GZIP_LEVEL,
                     -1 => 6,
@@ -123,8 +124,8 @@ impl Coding {
         FieldValue::from_static(self.name())
     }
 
-    /// Bytes of content that a worker itself compresses before it turns to its other connections; a longer piece is offloaded. Measured on
-    /// English text: about 100 µs.
+    /// Bytes of content that a worker itself compresses before it turns to its other connections; a longer piece is
+    /// offloaded. Measured on English text: about 100 µs.
     pub(super) fn inline_bytes_max(self) -> usize {
         match self {
             Self::Brotli { level } if level >= 7 => 0,

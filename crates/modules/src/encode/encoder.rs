@@ -1,5 +1,5 @@
-//! Encoders that compress content piece by piece. An encoder holds 0.4 MiB (gzip) to tens of megabytes, so a worker's encoders share a
-//! budget, and some of them are reused.
+//! Encoders that compress content piece by piece. An encoder holds 0.4 MiB (gzip) to tens of megabytes, so a worker's
+//! encoders share a budget, and some of them are reused.
 //!
 //! - `brotli`: the encoder of br
 
@@ -21,7 +21,8 @@ const IN_USE_BYTES_MAX: usize = 256 * 1024 * 1024;
 const IDLE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The base 2 logarithm of zstd's window: 128 KiB, as in Caddy. A client needs as much memory for each response.
 const ZSTD_WINDOW_LOG: u32 = 17;
-/// The base 2 logarithm of the entries of zstd's tables at levels that would have more: as many as the window has bytes.
+/// The base 2 logarithm of the entries of zstd's tables at levels that would have more: as many as the window has
+/// bytes.
 const ZSTD_TABLE_LOG: u32 = 17;
 /// zstd compresses blocks of so many bytes, once it has one.
 const ZSTD_BLOCK_BYTES: usize = 128 * 1024;
@@ -146,7 +147,8 @@ impl Encoder {
         Self { coding, state, held: 0, lease: None }
     }
 
-    /// Returns the bytes of content that a step would compress. zstd and br gather a block of content first, and only copy it.
+    /// Returns the bytes of content that a step would compress. zstd and br gather a block of content first, and only
+    /// copy it.
     pub(super) fn work(&self, input: usize, goal: Goal) -> usize {
         let block = match self.coding {
             Coding::Gzip { .. } | Coding::Brotli { level: 0 | 1 } => return input,

@@ -34,8 +34,8 @@ pub(super) struct EncodedBody {
     phase: Phase,
     /// Input was consumed since the last flush.
     is_dirty: bool,
-    /// A source that waits makes the encoder flush. Only for bodies of unknown length: they may be produced slowly, piece
-    /// by piece.
+    /// A source that waits makes the encoder flush. Only for bodies of unknown length: they may be produced slowly,
+    /// piece by piece.
     flushes_when_idle: bool,
     /// The last poll has used its share of the worker's time: the next one lets the worker's other connections continue
     /// first.

@@ -45,7 +45,8 @@ fn decoded(answer: &TestResponse) -> Vec<u8> {
     plain
 }
 
-// Caddy's documentation of `encode`: the client's weights first, then the configured order; identity for a client that accepts neither.
+// Caddy's documentation of `encode`: the client's weights first, then the configured order; identity for a client that
+// accepts neither.
 #[test]
 fn the_coding_is_chosen_by_the_request() {
     let body = text(5000);
@@ -69,7 +70,8 @@ fn the_coding_is_chosen_by_the_request() {
     }
 }
 
-// Caddy's documentation of `minimum_length` and `match`; RFC 9111 §5.2.2.6 (no-transform); RFC 9110 §8.4 (no second coding).
+// Caddy's documentation of `minimum_length` and `match`; RFC 9111 §5.2.2.6 (no-transform); RFC 9110 §8.4 (no second
+// coding).
 #[test]
 fn some_responses_remain_unchanged() {
     let long = text(5000);
@@ -166,7 +168,8 @@ fn head_and_not_modified() {
     );
 }
 
-// Every length around the bounds, so that whole bodies, several blocks and several steps occur; an encoder serves one body after another.
+// Every length around the bounds, so that whole bodies, several blocks and several steps occur; an encoder serves one
+// body after another.
 #[test]
 fn bodies_of_any_size_round_trip() {
     let mut random = 7u64;

@@ -1,6 +1,7 @@
 //! Compresses content that is in memory as a whole: faster and smaller than piece by piece.
 //!
-//! gzip comes from libdeflate, which needs all of the content. For responses of equal size it takes about half of zlib's time.
+//! gzip comes from libdeflate, which needs all of the content. For responses of equal size it takes about half of
+//! zlib's time.
 
 use std::cell::RefCell;
 
@@ -11,7 +12,8 @@ use super::coding::Coding;
 use super::encoder::brotli::Brotli;
 use super::encoder::{self, Goal};
 
-/// Compressors that a thread keeps, one for each coding and level. One of gzip has up to 1 MiB, one of zstd at the default level 0.8 MiB.
+/// Compressors that a thread keeps, one for each coding and level. One of gzip has up to 1 MiB, one of zstd at the
+/// default level 0.8 MiB.
 const KEPT_MAX: usize = 4;
 
 /// A compressor that serves one content after another.
@@ -28,14 +30,15 @@ thread_local! {
 pub(super) fn bytes_max(coding: Coding, len: usize) -> usize {
     match coding {
         Coding::Zstd { .. } => zstd_safe::compress_bound(len),
-        // Stored blocks: 5 bytes for at least 10 000 bytes of content, as libdeflate makes them, and the header and trailer. Brotli's are
-        // smaller.
+        // Stored blocks: 5 bytes for at least 10 000 bytes of content, as libdeflate makes them, and the header and
+        // trailer. Brotli's are smaller.
         Coding::Brotli { .. } | Coding::Gzip { .. } => len + 5 * (len / 5000 + 1) + 64,
     }
 }
 
-/// Compresses `content` into `output`, whose length is at least [`bytes_max`]. Returns the bytes written; `None` if the encoder failed, which
-/// only a lack of memory causes. Allocates nothing if the thread has done the same before, except for br.
+/// Compresses `content` into `output`, whose length is at least [`bytes_max`]. Returns the bytes written; `None` if the
+/// encoder failed, which only a lack of memory causes. Allocates nothing if the thread has done the same before, except
+/// for br.
 pub(super) fn into(coding: Coding, content: &[u8], output: &mut [u8]) -> Option<usize> {
     if let Coding::Brotli { level } = coding {
         let step = Brotli::new(level, Some(content.len())).step(content, output, Goal::Finish)?;

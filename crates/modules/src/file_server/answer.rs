@@ -34,8 +34,8 @@ struct ChosenVariant<'e> {
     coding: SentCoding,
 }
 
-/// Chooses the content by the request's Accept-Encoding. A stored variant goes before one that the server makes. Does not allocate once the
-/// variants are made.
+/// Chooses the content by the request's Accept-Encoding. A stored variant goes before one that the server makes. Does
+/// not allocate once the variants are made.
 fn choose<'e>(plan: &FileServerPlan, cx: &Context, entry: &'e Rc<FileEntry>) -> ChosenVariant<'e> {
     if let Some((coding, variant)) = plan.codings.choose(cx.head().fields(), entry) {
         return ChosenVariant { variant, coding: SentCoding::Stored(coding.field_value) };
@@ -52,7 +52,8 @@ pub(super) fn give(plan: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
         if let Some(step) = canonical(cx, entry.seen.is_index) {
             return step;
         }
-        // DEVIATES Caddy, which sends the file: no matcher of the file's path holds for a path with a slash that a rewrite has made.
+        // DEVIATES Caddy, which sends the file: no matcher of the file's path holds for a path with a slash that a
+        // rewrite has made.
         if !entry.seen.is_index && cx.path().ends_with(b"/") {
             return Step::Fail(Fault::status(StatusCode::NOT_FOUND));
         }
@@ -162,7 +163,8 @@ fn set_coding(cx: &mut Context, coding: SentCoding) {
 
 fn whole(cx: &mut Context, status: StatusCode, variant: &FileVariant, coding: SentCoding) -> Step {
     set_coding(cx, coding);
-    // The engine derives the length on the wire from the body; the field is for placeholders, the access log, and HEAD of an empty file.
+    // The engine derives the length on the wire from the body; the field is for placeholders, the access log, and HEAD
+    // of an empty file.
     cx.response_mut().fields_mut().insert_number(names::CONTENT_LENGTH, variant.len);
     let body = match &variant.content {
         FileContent::Small(chunk) => Body::Chunk(chunk.clone()),
@@ -199,8 +201,8 @@ pub(super) fn canonical_folder(cx: &mut Context) -> Option<Step> {
 /// matches.
 fn redirect(cx: &mut Context, is_folder: bool) -> Option<Step> {
     let asked = cx.original().target().path();
-    // Files and matchers belong to the decoded path: `/a.php%2f` is the file `/a.php` with a slash, for which no matcher of
-    // `*.php` holds.
+    // Files and matchers belong to the decoded path: `/a.php%2f` is the file `/a.php` with a slash, for which no
+    // matcher of `*.php` holds.
     let without_slash = without_last_slashes(asked);
     if (without_slash.len() < asked.len()) == is_folder || asked == "/" {
         return None;
@@ -243,8 +245,8 @@ fn file_name(path: &str) -> &str {
     &path[after_last.unwrap_or(0)..]
 }
 
-/// Compares the last segments of the decoded paths: a rewrite writes them without the client's encoding, and `handle_path /a/*` strips the
-/// prefix of `/a%2fb` too.
+/// Compares the last segments of the decoded paths: a rewrite writes them without the client's encoding, and
+/// `handle_path /a/*` strips the prefix of `/a%2fb` too.
 fn has_same_file_name(asked: &str, path: &str) -> bool {
     let (asked, path) = (file_name(asked), file_name(path));
     // Most paths are not rewritten.

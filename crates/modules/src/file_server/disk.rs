@@ -310,7 +310,8 @@ pub(super) fn not_seen(path: &[u8], error: &std::io::Error) -> DiskLookup {
     }
 }
 
-/// As in Caddy: a file or folder that exists, is readable and still cannot be opened means that the server lacks a resource: 503.
+/// As in Caddy: a file or folder that exists, is readable and still cannot be opened means that the server lacks a
+/// resource: 503.
 pub(super) fn not_opened(path: &[u8], error: &std::io::Error) -> DiskLookup {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => DiskLookup::Missing,

@@ -98,7 +98,8 @@ impl Costly for FileEntry {
                 FileContent::Large(_) => cost.open += 1,
             }
         }
-        // A variant is shorter than the file. Its bytes count from the start, since it is made while the entry is cached.
+        // A variant is shorter than the file. Its bytes count from the start, since it is made while the entry is
+        // cached.
         if let FileContent::Small(chunk) = &self.main.content {
             cost.bytes += self.made.len() * (ENTRY_BYTES + chunk.len());
         }

@@ -1,8 +1,8 @@
 //! Compressed variants that the server makes itself: `precompress`, an extension of Caddy's file server.
 //!
-//! The first request that prefers a coding starts a job, and gets the uncompressed file like all requests until the variant is ready. A
-//! variant belongs to a cached entry, so it is of one version with its validators, and is dropped with the entry. Its bytes are made once for
-//! all workers.
+//! The first request that prefers a coding starts a job, and gets the uncompressed file like all requests until the
+//! variant is ready. A variant belongs to a cached entry, so it is of one version with its validators, and is dropped
+//! with the entry. Its bytes are made once for all workers.
 //!
 //! ```text
 //! None ──first request, and a free place in the queue──► UnderWay ──job──► Ready, or Useless if it is not smaller
@@ -46,7 +46,8 @@ impl MadeCodings {
         Ok(Self(codings.into()))
     }
 
-    /// The variants of a file that was just read: none if it is too short, too long to be in memory, or of a type that does not compress.
+    /// The variants of a file that was just read: none if it is too short, too long to be in memory, or of a type that
+    /// does not compress.
     pub(super) fn of(&self, main: &FileVariant, content_type: Option<&str>) -> Box<[MadeVariant]> {
         let is_eligible = matches!(main.content, FileContent::Small(_))
             && main.len > LENGTH_MIN
@@ -80,8 +81,8 @@ enum MadePhase {
     Useless,
 }
 
-/// Returns the variant that the request prefers, if it is ready, with the value of Content-Encoding. Starts to make it if it is missing. Does
-/// not allocate otherwise.
+/// Returns the variant that the request prefers, if it is ready, with the value of Content-Encoding. Starts to make it
+/// if it is missing. Does not allocate otherwise.
 pub(super) fn choose<'e>(
     codings: &MadeCodings,
     cx: &Context,
@@ -92,7 +93,8 @@ pub(super) fn choose<'e>(
     if entry.made.is_empty() || request.method() == Method::Get && request.fields().contains(names::RANGE) {
         return None;
     }
-    // An earlier handler declared that the content is encoded already, or that it must not be, or set the tag of the uncompressed file.
+    // An earlier handler declared that the content is encoded already, or that it must not be, or set the tag of the
+    // uncompressed file.
     let response = cx.response().fields();
     let is_set = response.contains(names::CONTENT_ENCODING) || response.contains(names::ETAG);
     if is_set || response.has_token(names::CACHE_CONTROL, "no-transform") {
@@ -114,8 +116,9 @@ pub(super) fn choose<'e>(
     Some((codings.0[at].1, entry.made[at].variant.get()?))
 }
 
-/// Returns the entity tag that a response to this request should have: of the tags of the file and its variants, the one that the request's
-/// `If-None-Match` lists. All of them stand for the same version, and the client has one of them.
+/// Returns the entity tag that a response to this request should have: of the tags of the file and its variants, the
+/// one that the request's `If-None-Match` lists. All of them stand for the same version, and the client has one of
+/// them.
 pub(super) fn known_tag<'e>(request: &FieldMap, entry: &'e FileEntry) -> Option<&'e [u8]> {
     if entry.made.is_empty() || !request.contains(names::IF_NONE_MATCH) {
         return None;
@@ -172,8 +175,8 @@ struct SharedTable {
     prune_at: usize,
 }
 
-/// Makes a variant, or returns the one that another worker holds or is just making. Runs on a thread of the pool; `key` is `None` for content
-/// that its metadata do not identify.
+/// Makes a variant, or returns the one that another worker holds or is just making. Runs on a thread of the pool; `key`
+/// is `None` for content that its metadata do not identify.
 fn shared(key: Option<(FileIdentity, &'static str)>, coding: Coding, content: &[u8]) -> MadeBytes {
     static SHARED: Mutex<Option<SharedTable>> = Mutex::new(None);
     let made = match key {

@@ -169,15 +169,16 @@ fn canonical_paths() {
     let mut kit = Kit::new(&registry(), &rewrite("/d"));
     assert_eq!(summary(&kit.send(&Request::get("/other"))), (200, "d"));
     assert_eq!(kit.send(&Request::get("/x/d")).field("location"), Some("/x/d/"));
-    // The names are compared decoded. A slash that the rewrite adds to another name is that of no file, as no matcher of the file's path
-    // holds for it.
+    // The names are compared decoded. A slash that the rewrite adds to another name is that of no file, as no matcher
+    // of the file's path holds for it.
     let mut kit = Kit::new(&registry(), &rewrite("/f.txt/"));
     for (target, want) in [("/x/f.txt/", "/x/f.txt"), ("/x/f.txt%2f", "/x/f.txt"), ("/x/%66.txt%2F/", "/x/%66.txt")] {
         assert_eq!(kit.send(&Request::get(target)).field("location"), Some(want), "{target}");
     }
     assert_eq!(kit.send(&Request::get("/x/f.txt")).status, 404);
     assert_eq!(kit.send(&Request::get("/other/")).status, 404);
-    // Without the redirect, the index of a folder would be sent for a path that no matcher of the folder's path expects.
+    // Without the redirect, the index of a folder would be sent for a path that no matcher of the folder's path
+    // expects.
     let strip = json!([{ "handle": [{ "handler": "rewrite", "strip_path_prefix": "/x" }, folder.handler(json!({}))] }]);
     let mut kit = Kit::new(&registry(), &strip);
     for (target, want) in

@@ -146,8 +146,9 @@ impl Ops {
         Ok(())
     }
 
-    /// Removes the names of the changed fields from the client's `Connection` and `Trailer`. A name in `Connection` would make the upstream
-    /// drop the field that was set; a name in `Trailer` would let the client send in a trailer the field that was removed.
+    /// Removes the names of the changed fields from the client's `Connection` and `Trailer`. A name in `Connection`
+    /// would make the upstream drop the field that was set; a name in `Trailer` would let the client send in a trailer
+    /// the field that was removed.
     fn unlist(&self, cx: &mut Context, side: Side<'_>) {
         if !side.edit(cx, |fields| LISTS.iter().any(|list| fields.contains(*list))) {
             return;

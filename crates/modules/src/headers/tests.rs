@@ -17,8 +17,9 @@ fn send(mut handler: Value, request: &Request) -> TestResponse {
     Kit::new(&registry(), &json!([{ "handle": [handler, respond] }])).send(request)
 }
 
-// RFC 9110 §6.6.2, §7.6.1: a client may name fields that a proxy removes, and fields that follow as trailers. It must not undo the operations
-// on a field in this way, for example by a trailer with the name of the user that `forward_auth` has removed.
+// RFC 9110 §6.6.2, §7.6.1: a client may name fields that a proxy removes, and fields that follow as trailers. It must
+// not undo the operations on a field in this way, for example by a trailer with the name of the user that
+// `forward_auth` has removed.
 #[test]
 fn lists_of_the_client() {
     let show = "{http.request.header.Connection}|{http.request.header.Trailer}";

@@ -98,13 +98,14 @@ pub struct Entry<'e> {
     pub fields: &'e dyn Fields,
 }
 
-/// The fields of an entry or of an object in it. They are visited in their order, so that formats and filters need no copy.
+/// The fields of an entry or of an object in it. They are visited in their order, so that formats and filters need no
+/// copy.
 pub trait Fields {
     /// Passes each field to `sink`.
     fn visit(&self, sink: &mut dyn FieldSink);
 
-    /// As [`visit`](Self::visit), for the sink of most records. Fields of which each request writes a record implement it apart, so that
-    /// their keys and the kinds of their values are constants where the JSON is written.
+    /// As [`visit`](Self::visit), for the sink of most records. Fields of which each request writes a record implement
+    /// it apart, so that their keys and the kinds of their values are constants where the JSON is written.
     fn visit_json(&self, sink: &mut JsonSink<'_>) {
         self.visit(sink);
     }
@@ -139,12 +140,14 @@ pub trait FieldSink {
 #[derive(Clone, Copy)]
 pub struct LogKey<'k> {
     name: &'k str,
-    /// The name as a member of an object, `,"name":`, if that is known: it is copied without a search for bytes to escape.
+    /// The name as a member of an object, `,"name":`, if that is known: it is copied without a search for bytes to
+    /// escape.
     json: Option<&'k str>,
 }
 
 impl<'k> LogKey<'k> {
-    /// Returns the key of a member, which is `,"name":`. The name has nothing that JSON escapes. See [`key`] and [`LogKey::json_of`].
+    /// Returns the key of a member, which is `,"name":`. The name has nothing that JSON escapes. See [`key`] and
+    /// [`LogKey::json_of`].
     pub(crate) const fn prepared(json: &'k str) -> Self {
         let (name, _) = json.split_at(json.len() - "\":".len());
         let (_, name) = name.split_at(",\"".len());

@@ -27,7 +27,8 @@ pub use json::JsonSink;
 use json::Spacing;
 use template::LineTemplate;
 
-/// A format, ready to use. Formatting allocates nothing if the line's buffer has room and no regular expression has to allocate.
+/// A format, ready to use. Formatting allocates nothing if the line's buffer has room and no regular expression has to
+/// allocate.
 pub(super) struct Format {
     /// From the outside in.
     layers: Box<[Layer]>,

@@ -67,7 +67,8 @@ impl Logs {
     /// Opens the logs of a configuration's `logging.logs`.
     ///
     /// # Errors
-    /// A log has an unknown output, format, level or option, two logs give one file different options, or an output cannot be opened.
+    /// A log has an unknown output, format, level or option, two logs give one file different options, or an output
+    /// cannot be opened.
     pub fn open(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<Arc<Self>, BuildError> {
         let key = serde_json::to_string(written).unwrap_or_default();
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,7 +98,8 @@ impl Logs {
         Ok(logs)
     }
 
-    /// Gives outputs that an earlier configuration opened the options of this one. To be called when the configuration takes effect.
+    /// Gives outputs that an earlier configuration opened the options of this one. To be called when the configuration
+    /// takes effect.
     pub fn activate(&self) {
         self.0.iter().for_each(|log| log.output.configure(&log.spec));
     }
@@ -176,7 +178,8 @@ impl Log {
         self.level
     }
 
-    /// Returns whether the log accepts entries of this logger. As in Caddy, the longest matching name of `include` and `exclude` decides.
+    /// Returns whether the log accepts entries of this logger. As in Caddy, the longest matching name of `include` and
+    /// `exclude` decides.
     pub fn accepts(&self, logger: &str) -> bool {
         let longest = |names: &[String]| {
             let covers = |name: &&String| {
@@ -195,8 +198,8 @@ impl Log {
         }
     }
 
-    /// Writes an entry, unless sampling leaves it out. The caller has checked its level and [`accepts`](Self::accepts). Returns false only
-    /// on the thread of the log's own output, which cannot queue a line.
+    /// Writes an entry, unless sampling leaves it out. The caller has checked its level and [`accepts`](Self::accepts).
+    /// Returns false only on the thread of the log's own output, which cannot queue a line.
     pub fn write(&self, entry: &Entry<'_>) -> bool {
         self.write_to(&self.output, entry)
     }

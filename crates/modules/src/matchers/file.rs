@@ -6,8 +6,8 @@
 //! - `disk`: file system access, on the file thread pool
 //!
 //! Each worker caches the result for a path, including its absence, for a second, as `fresh` describes. With cached
-//! results a request neither waits nor allocates. Otherwise one job lookups up every path that the request needs, and the
-//! request waits.
+//! results a request neither waits nor allocates. Otherwise one job lookups up every path that the request needs, and
+//! the request waits.
 //!
 //! A match sets `http.matchers.file.relative` (the path below the root), `.absolute`, `.type` (`file` or `directory`)
 //! and `.remainder` (the part after `split_path`).

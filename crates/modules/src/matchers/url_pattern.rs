@@ -126,8 +126,8 @@ impl Component {
     }
 }
 
-/// The printable bytes of the URL standard's path percent-encode set. A decoded path has `%` and `\` escaped too, which a
-/// URL would read as an escape and a slash.
+/// The printable bytes of the URL standard's path percent-encode set. A decoded path has `%` and `\` escaped too, which
+/// a URL would read as an escape and a slash.
 const PATH: &[u8] = b"\"#%<>?\\`{}";
 /// Those of the special-query percent-encode set.
 const QUERY: &[u8] = b"\"#'<>";

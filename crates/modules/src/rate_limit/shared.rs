@@ -1,7 +1,8 @@
 //! The events of a key on other servers, as Redis reported them last.
 //!
-//! Redis counts the events of all servers in periods as long as the window. The events of this server are subtracted, because their times are
-//! known exactly. The rest is estimated: all events of the present period, and of the previous period the share that is still in the window.
+//! Redis counts the events of all servers in periods as long as the window. The events of this server are subtracted,
+//! because their times are known exactly. The rest is estimated: all events of the present period, and of the previous
+//! period the share that is still in the window.
 
 use std::time::{Duration, Instant};
 

@@ -37,7 +37,8 @@ fn refused(zone: &str, wait: &str) -> (u16, String, Option<String>) {
     (429, zone.to_owned(), Some(wait.to_owned()))
 }
 
-// The plugin's documentation: 429 with Retry-After, by the error routes; the placeholder names the zone; each key counts apart.
+// The plugin's documentation: 429 with Retry-After, by the error routes; the placeholder names the zone; each key
+// counts apart.
 #[test]
 fn requests_beyond_the_limit_are_refused() {
     let zone = json!({ "key": "{http.request.uri.path}", "window": "10s", "max_events": 2 });
@@ -50,7 +51,8 @@ fn requests_beyond_the_limit_are_refused() {
     assert_eq!(get(&mut kit, "/a"), served());
 }
 
-// The zones are tried in the order of their rates, the lowest first; those with matchers count only the requests that match.
+// The zones are tried in the order of their rates, the lowest first; those with matchers count only the requests that
+// match.
 #[test]
 fn several_zones() {
     let mut kit = kit(json!({ "rate_limits": {

@@ -1,5 +1,5 @@
-//! The events of a zone, by key. All workers share them, and they outlive a reload. A zone in Redis also has the number of events of
-//! other servers (`shared`).
+//! The events of a zone, by key. All workers share them, and they outlive a reload. A zone in Redis also has the number
+//! of events of other servers (`shared`).
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
@@ -89,7 +89,8 @@ struct Events {
     shared: Option<Box<SharedEvents>>,
 }
 
-/// The identity of a zone: its name. For a zone in Redis also the server and the window, because only counts of equal windows can be added.
+/// The identity of a zone: its name. For a zone in Redis also the server and the window, because only counts of equal
+/// windows can be added.
 #[derive(PartialEq, Eq, Hash)]
 struct ZoneId {
     name: String,
@@ -104,7 +105,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Zone {
-    /// Returns the zone of this name: of this server alone, or with this window in Redis. It exists until the last plan that names it is gone.
+    /// Returns the zone of this name: of this server alone, or with this window in Redis. It exists until the last plan
+    /// that names it is gone.
     ///
     /// # Errors
     /// The exchange with Redis cannot be opened. That it cannot be reached is no error.
@@ -136,8 +138,8 @@ impl Zone {
         lock(&self.shards[hash as usize % SHARDS])
     }
 
-    /// Counts an event of this key. If the limit is reached, the event is not counted, and the error is the time until the next one is
-    /// allowed. Allocates only while a key's events become more.
+    /// Counts an event of this key. If the limit is reached, the event is not counted, and the error is the time until
+    /// the next one is allowed. Allocates only while a key's events become more.
     pub(super) fn take(&self, key: &[u8], limit: Limit, now: Instant) -> Result<(), Duration> {
         let hash = self.hasher.hash_one(key);
         let Some(shared) = &self.shared else { return self.shard(hash).take(hash, None, limit, now) };
@@ -294,7 +296,8 @@ impl Events {
         }
     }
 
-    /// As [`Self::wait`], with the events of other servers: a search, since their number falls with time and has no times.
+    /// As [`Self::wait`], with the events of other servers: a search, since their number falls with time and has no
+    /// times.
     fn wait_for_all(&self, shared: &SharedEvents, limit: Limit, now: Instant) -> Duration {
         let is_free = |wait: Duration| {
             let at = now + wait;
@@ -417,7 +420,8 @@ mod tests {
         unsent
     }
 
-    // Two servers with one limit: the reported events of each reduce the limit of the other, until they leave the window.
+    // Two servers with one limit: the reported events of each reduce the limit of the other, until they leave the
+    // window.
     #[test]
     fn a_limit_of_two_servers() {
         let (one, two, start) = (shared_zone(10 * SECOND), shared_zone(10 * SECOND), Instant::now());

@@ -295,7 +295,8 @@ fn take_content(
     Ok(match (switch, untouched) {
         (Switch::None, Some(body)) if !body.is_empty() => {
             // HTTP in gRPC puts the head into the content, so an attempt's content is of no use to the next one.
-            // Over HTTP/2 the upstream can state that it has not processed a request of which it has part of the content.
+            // Over HTTP/2 the upstream can state that it has not processed a request of which it has part of the
+            // content.
             let may_be_unprocessed = match plan.transport.versions {
                 Versions::Http1 => false,
                 Versions::Http2 => true,
@@ -404,8 +405,8 @@ fn end_failed(cx: &mut Context, call: Call, asked: PendingCall, error: CallError
     let is_late = asked.is_late(took);
     let Some(kind) = error.kind(false) else { return Step::Fail(failed(&asked.pool, error, is_late)) };
     report_failure(&asked.pool.address.name, kind, took, &error, cx.worker().now());
-    // These are no failures of the upstream. The first three are limits of this server. The last one is normal when an upstream ends
-    // a connection in good order.
+    // These are no failures of the upstream. The first three are limits of this server. The last one is normal when an
+    // upstream ends a connection in good order.
     if !matches!(error, CallError::Busy | CallError::QueueTimedOut | CallError::NoDescriptors | CallError::Unprocessed)
     {
         asked.count_failure(cx);

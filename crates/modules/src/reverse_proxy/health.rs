@@ -122,8 +122,8 @@ impl PassiveChecks {
         }
     }
 
-    /// The head of a response has arrived, `took` after the request. As in Caddy, a response that is both late and of an unhealthy status
-    /// counts twice, and so does a status that two entries name.
+    /// The head of a response has arrived, `took` after the request. As in Caddy, a response that is both late and of
+    /// an unhealthy status counts twice, and so does a status that two entries name.
     pub(super) fn answered(&self, status: &UpstreamStatus, code: StatusCode, took: Duration, now: Instant) {
         for _ in self.unhealthy_status.iter().filter(|&&unhealthy| status_matches(code, unhealthy)) {
             self.failed(status, now);

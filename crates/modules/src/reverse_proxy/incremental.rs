@@ -1,5 +1,5 @@
-//! Messages with the field `Incremental` (RFC 10036): they are forwarded as they arrive. If the configuration reads their
-//! content first, they are refused.
+//! Messages with the field `Incremental` (RFC 10036): they are forwarded as they arrive. If the configuration reads
+//! their content first, they are refused.
 
 use causeway_message::{FieldMap, FieldValue, Method, NameRef, StatusCode, names};
 use causeway_pipeline::{Context, Fault, Reason};

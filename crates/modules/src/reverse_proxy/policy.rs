@@ -292,8 +292,8 @@ fn round_robin(
         }
         first = first.or(Some(number));
     }
-    // None has accepted: the one with the largest share, which accepts everything, has become unavailable. Or other workers advanced
-    // past those that are available.
+    // None has accepted: the one with the largest share, which accepts everything, has become unavailable. Or other
+    // workers advanced past those that are available.
     first.or_else(|| (0..backends.len()).find(|&number| backends[number].is_available(cx)))
 }
 

@@ -140,8 +140,8 @@ fn strip(cx: &mut Context, call: &Call, switch: Switch) -> Result<(), Fault> {
 }
 
 /// Removes the fields that `Connection` names (RFC 9110 §7.6.1).
-// DEVIATES Caddy: it also removes `TE: trailers` here, because a client has to name TE in Connection; its upstreams then send no
-// trailers.
+// DEVIATES Caddy: it also removes `TE: trailers` here, because a client has to name TE in Connection; its upstreams
+// then send no trailers.
 fn remove_named(fields: &mut FieldMap) -> Result<(), Fault> {
     let is_usual = |value: &[u8]| value.eq_ignore_ascii_case(b"keep-alive") || value.eq_ignore_ascii_case(b"close");
     match fields.get(names::CONNECTION) {

@@ -1,8 +1,9 @@
 //! Retries: `lb_retries`, `lb_try_duration`, `lb_try_interval` and `lb_retry_match`.
 //!
-//! A retry selects an upstream again. It is safe if the failed attempt sent nothing, and then any request is retried, with its body. After
-//! that the upstream may have acted on the request: only a request that `lb_retry_match` allows is retried, or without it a GET; and a body only if
-//! it was kept ([`Replay`]). A condition of `lb_retry_match` may also be about the response ([`Condition::is_of_response`]).
+//! A retry selects an upstream again. It is safe if the failed attempt sent nothing, and then any request is retried,
+//! with its body. After that the upstream may have acted on the request: only a request that `lb_retry_match` allows is
+//! retried, or without it a GET; and a body only if it was kept ([`Replay`]). A condition of `lb_retry_match` may also
+//! be about the response ([`Condition::is_of_response`]).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -225,7 +226,8 @@ impl Replay {
         !self.0.borrow().is_too_long
     }
 
-    /// Returns the body from its beginning. The body must be [whole](Self::is_whole), and an earlier reader must not be used any more.
+    /// Returns the body from its beginning. The body must be [whole](Self::is_whole), and an earlier reader must not be
+    /// used any more.
     pub(super) fn body(&self) -> Body {
         Body::Stream(Box::new(Reader { kept: self.clone(), read: 0, has_trailers: true }))
     }

@@ -1,7 +1,7 @@
 //! `lb_slow_start`: an upstream that comes back gets a share of the requests that grows to its full one.
 //!
-//! Not in Caddy. The policies that distribute requests ask for the [`Shares`] of their candidates; those that keep a key
-//! at its upstream, and `first`, do not.
+//! Not in Caddy. The policies that distribute requests ask for the [`Shares`] of their candidates; those that keep a
+//! key at its upstream, and `first`, do not.
 
 use std::time::{Duration, Instant};
 
@@ -76,8 +76,8 @@ impl<'b> Shares<'b> {
     }
 
     /// Returns the number of requests that an upstream counts as having, to compare it with others: with half a share,
-    /// twice as many. The fraction is rounded at random, so that an upstream without requests is equal to others without
-    /// any with the probability of its share.
+    /// twice as many. The fraction is rounded at random, so that an upstream without requests is equal to others
+    /// without any with the probability of its share.
     pub(super) fn requests(&self, cx: &Context, number: usize) -> u64 {
         let requests = u64::from(self.backends[number].status().requests());
         let share = self.of(number);

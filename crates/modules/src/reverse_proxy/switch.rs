@@ -25,8 +25,8 @@ pub(super) enum Switch {
     Upgrade,
 }
 
-/// Most bytes of content of a request with Upgrade: they are held until the upstream has responded. With longer content, or content of
-/// unknown length, Upgrade is ignored.
+/// Most bytes of content of a request with Upgrade: they are held until the upstream has responded. With longer
+/// content, or content of unknown length, Upgrade is ignored.
 // DEVIATES Caddy: it forwards such a request.
 const CONTENT_BYTES_MAX: u64 = 64 * 1024;
 

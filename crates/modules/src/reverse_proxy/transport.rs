@@ -210,7 +210,8 @@ fn switchable(written: &DurationConfig, option: &mut Option<Duration>, build: &B
     Ok(())
 }
 
-/// Parses the address that connections come from: an IP address with or without a port, and with or without the network.
+/// Parses the address that connections come from: an IP address with or without a port, and with or without the
+/// network.
 fn local_address(text: &str, build: &Build<'_>) -> Result<SocketAddr, BuildError> {
     let address = text.strip_prefix("tcp/").unwrap_or(text);
     let bare = address.trim_start_matches('[').trim_end_matches(']');
@@ -255,7 +256,8 @@ fn without_credentials(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the transport for an address: without TLS for a port of `tls_except_ports`, and with the families of its network.
+/// Returns the transport for an address: without TLS for a port of `tls_except_ports`, and with the families of its
+/// network.
 pub(super) fn to_address(transport: &Arc<Transport>, address: &Address) -> Arc<Transport> {
     let families = address.families();
     let is_clear =

@@ -1,4 +1,5 @@
-//! Escapes and unescapes paths and whole queries as Go's `net/url` does, so that a rewritten target has Caddy's spelling.
+//! Escapes and unescapes paths and whole queries as Go's `net/url` does, so that a rewritten target has Caddy's
+//! spelling.
 
 use causeway_message::path::{hex, push_escape};
 

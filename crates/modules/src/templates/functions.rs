@@ -138,8 +138,8 @@ fn run(shared: &Rc<Shared>, name: &str, text: &[u8], dot: Dot, budget: &Budget) 
     executed.map(|()| output).map_err(|error| error.to_string())
 }
 
-/// Functions of Sprig that the server does not have: they make keys and certificates, encrypt, query resolvers, or read the
-/// environment. Of these, Caddy removes `expandenv`, and has an `env` of its own.
+/// Functions of Sprig that the server does not have: they make keys and certificates, encrypt, query resolvers, or read
+/// the environment. Of these, Caddy removes `expandenv`, and has an `env` of its own.
 const LEFT_OUT: [&str; 13] = [
     "buildCustomCert",
     "decryptAES",

@@ -15,8 +15,8 @@ const DEPTH_MAX: u64 = 3;
 /// Responses that one execution of a template may add.
 const INCLUDES_MAX: usize = 64;
 
-/// Requests these URIs of the exchange's server, one after the other; returns the content of each response, or why there is none. All contents
-/// together have at most `bytes_left` bytes.
+/// Requests these URIs of the exchange's server, one after the other; returns the content of each response, or why
+/// there is none. All contents together have at most `bytes_left` bytes.
 pub(super) fn responses(
     cx: &Context,
     uris: BTreeSet<String>,

@@ -25,8 +25,9 @@ pub(super) fn render(text: &str, call: &mut Call<'_>) -> Result<Value, FunctionE
     Ok(markdown_to_html_with_plugins(text, &options, &plugins).into())
 }
 
-/// Writes headings with ids. The ids are unique in one document: for each it has the next number to try after an equal heading, so that
-/// equal headings do not try the same numbers again. The lock is never contended; the library demands one.
+/// Writes headings with ids. The ids are unique in one document: for each it has the next number to try after an equal
+/// heading, so that equal headings do not try the same numbers again. The lock is never contended; the library demands
+/// one.
 #[derive(Default)]
 struct Headings(Mutex<BTreeMap<String, usize>>);
 

@@ -277,7 +277,8 @@ fn mistakes() {
     }
 }
 
-// Caddy's documentation, templates, httpInclude: the response of the same server to another request, executed as a template.
+// Caddy's documentation, templates, httpInclude: the response of the same server to another request, executed as a
+// template.
 #[test]
 fn responses_of_the_same_server() {
     let page = |body: &str| json!({ "handler": "static_response", "body": body, "headers": { "Content-Type": ["text/html"] } });

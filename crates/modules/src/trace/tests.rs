@@ -25,8 +25,8 @@ fn send(variables: &'static [(&'static str, &'static str)], request: &Request) -
     answer.text().split(' ').map(str::to_owned).collect()
 }
 
-// Caddy, http.handlers.tracing: the request's fields name the new span, so that the next server continues the trace, and
-// two variables have the ids. W3C Trace Context: an invalid parent begins a trace and its state is dropped.
+// Caddy, http.handlers.tracing: the request's fields name the new span, so that the next server continues the trace,
+// and two variables have the ids. W3C Trace Context: an invalid parent begins a trace and its state is dropped.
 #[test]
 fn the_request_has_the_trace_context() {
     const OFF: &[(&str, &str)] = &[("OTEL_TRACES_EXPORTER", "none")];

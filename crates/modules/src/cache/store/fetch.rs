@@ -9,7 +9,8 @@ use super::{CacheKey, Store};
 
 /// Requests that wait for the fetch of another one; more of them fetch for themselves.
 const WAITING_MAX: usize = 4096;
-/// How long requests wait for the content of a response whose head has arrived: a client that reads slowly must not hold up others.
+/// How long requests wait for the content of a response whose head has arrived: a client that reads slowly must not
+/// hold up others.
 pub(in crate::cache) const CONTENT_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A fetch that is under way.
@@ -55,7 +56,8 @@ impl Store {
         FetchTurn::Fetch(FetchGuard { store: Arc::clone(self), hash: key.hash })
     }
 
-    /// Begins a fetch for which no request waits yet. `None` if one is under way, or if requests of this key do not wait for each other.
+    /// Begins a fetch for which no request waits yet. `None` if one is under way, or if requests of this key do not
+    /// wait for each other.
     pub(in crate::cache) fn try_fetch(self: &Arc<Self>, key: CacheKey<'_>, now: Instant) -> Option<FetchGuard> {
         let mut shard = self.shard(key.hash);
         if shard.is_coalescing_paused(key, now) || shard.fetches.contains_key(&key.hash) {

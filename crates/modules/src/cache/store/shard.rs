@@ -136,8 +136,8 @@ impl Shard {
         &mut self.slots[at]
     }
 
-    /// Drops the next slot that was not used since the hand last passed it, other than that of the hash `kept`; returns its memory. `None`
-    /// if the hand has passed all slots of the shard.
+    /// Drops the next slot that was not used since the hand last passed it, other than that of the hash `kept`; returns
+    /// its memory. `None` if the hand has passed all slots of the shard.
     pub(super) fn evict(&mut self, kept: u64) -> Option<usize> {
         while let Some(slot) = self.slots.get_mut(self.hand) {
             let at = self.hand;

@@ -137,7 +137,8 @@ fn variants() {
     check(&store);
 }
 
-// RFC 9111 §4.4: a response that was fetched before its key was removed is not stored. Removals of other keys do not matter.
+// RFC 9111 §4.4: a response that was fetched before its key was removed is not stored. Removals of other keys do not
+// matter.
 #[test]
 fn removals_during_a_fetch() {
     let store = Store::new(1 << 20);

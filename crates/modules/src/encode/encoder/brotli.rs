@@ -5,8 +5,8 @@ use brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderParameter, Brotli
 
 use super::{Goal, Progress};
 
-/// The base 2 logarithm of the window: 256 KiB. The client needs as much memory, and the encoder twice of it. Not below 17: the crate's
-/// encoders then search a hundred times longer.
+/// The base 2 logarithm of the window: 256 KiB. The client needs as much memory, and the encoder twice of it. Not below
+/// 17: the crate's encoders then search a hundred times longer.
 const WINDOW_LOG: u32 = 18;
 
 /// An encoder for one content.

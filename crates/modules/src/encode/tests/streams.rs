@@ -73,7 +73,8 @@ fn plain(coding: Coding, bytes: &[u8]) -> Vec<u8> {
     plain
 }
 
-// WHATWG HTML, server-sent events: a client acts on each event when it arrives, so each one must be decodable before the next is there.
+// WHATWG HTML, server-sent events: a client acts on each event when it arrives, so each one must be decodable before
+// the next is there.
 #[test]
 fn each_event_is_flushed() {
     for coding in CODINGS {
@@ -94,8 +95,8 @@ fn each_event_is_flushed() {
     }
 }
 
-// A step that would hold the worker runs on a thread of the pool, with one piece of content at a time; nothing is lost while it is there, and
-// none is begun before the connection polls.
+// A step that would hold the worker runs on a thread of the pool, with one piece of content at a time; nothing is lost
+// while it is there, and none is begun before the connection polls.
 #[test]
 fn long_pieces_are_compressed_by_the_pool() {
     let content = text(400_000);
@@ -115,8 +116,8 @@ fn long_pieces_are_compressed_by_the_pool() {
     }
 }
 
-// Short pieces in quick succession are compressed on the worker, with a pause after each share of computation, so that its other connections
-// get their turns.
+// Short pieces in quick succession are compressed on the worker, with a pause after each share of computation, so that
+// its other connections get their turns.
 #[test]
 fn short_pieces_are_compressed_here_with_pauses() {
     let coding = Coding::Gzip { level: 5 };
@@ -158,7 +159,8 @@ fn a_full_queue_delays_the_body() {
     }
 }
 
-// A failing source makes the response fail: its end would pass the part for the whole. Trailers follow the compressed content.
+// A failing source makes the response fail: its end would pass the part for the whole. Trailers follow the compressed
+// content.
 #[test]
 fn failures_and_trailers() {
     for coding in CODINGS {
@@ -201,7 +203,8 @@ fn the_memory_of_encoders_is_bounded() {
     assert_eq!(encoding.send(&gzip).field("content-encoding"), Some("gzip"));
 }
 
-// A body in memory whose coding takes long is compressed by the pool, and has a Content-Length; a full queue leaves it as it is.
+// A body in memory whose coding takes long is compressed by the pool, and has a Content-Length; a full queue leaves it
+// as it is.
 #[test]
 fn long_bodies_in_memory() {
     let mut encoding = kit(both(), json!({ "body": text(60_000) }));

@@ -34,7 +34,8 @@ fn object(item: &Item, exact: &TimeLayout) -> Value {
     object
 }
 
-/// Converts a Unix mode to Go's `FileMode`, which has bits of its own for the kind of the file and for setuid, setgid and sticky.
+/// Converts a Unix mode to Go's `FileMode`, which has bits of its own for the kind of the file and for setuid, setgid
+/// and sticky.
 fn go_mode(mode: u32) -> u32 {
     let kind = match mode & libc::S_IFMT {
         libc::S_IFDIR => 1 << 31,
@@ -61,8 +62,8 @@ pub(super) fn name(item: &Item) -> String {
 /// Columns of a text are as wide as a multiple of this, the width of a tab.
 const TAB: usize = 8;
 
-/// Renders a table whose columns are aligned by tabs, as Go's `tabwriter` does, with the times in one of Go's layouts. Control characters in
-/// a name would break it, or the reader's terminal: they become `?`.
+/// Renders a table whose columns are aligned by tabs, as Go's `tabwriter` does, with the times in one of Go's layouts.
+/// Control characters in a name would break it, or the reader's terminal: they become `?`.
 pub(super) fn text(listing: &Listing, layout: &str) -> Vec<u8> {
     let long = TimeLayout::new(layout, Zone::Utc);
     let mut rows =

@@ -189,8 +189,8 @@ fn json_and_text() {
     page(&kit.send(&Request::get("/").field("Accept", browser)));
 }
 
-// Go's `tabwriter` with tabs: a column is as wide as its longest cell and one more, up to a multiple of 8. Go's `FileMode`: setuid, setgid
-// and sticky have their own bits. JSON has times with decimals.
+// Go's `tabwriter` with tabs: a column is as wide as its longest cell and one more, up to a multiple of 8. Go's
+// `FileMode`: setuid, setgid and sticky have their own bits. JSON has times with decimals.
 #[test]
 fn columns_and_modes() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -308,7 +308,8 @@ fn custom(template: &str) -> (Folder, Kit) {
     (folder, kit)
 }
 
-// Caddy's documentation of `browse <template_file>`: the fields of a listing and of its items; those of `templates` too.
+// Caddy's documentation of `browse <template_file>`: the fields of a listing and of its items; those of `templates`
+// too.
 #[test]
 fn a_custom_template() {
     let (_folder, mut kit) = custom(

@@ -38,8 +38,8 @@ fn decoded(answer: &TestResponse) -> String {
     plain
 }
 
-// Until a variant is ready, the file itself is sent; then the one that the client prefers, with the fields of its own representation (RFC 9110
-// §8.8.3.3), and without a range unit.
+// Until a variant is ready, the file itself is sent; then the one that the client prefers, with the fields of its own
+// representation (RFC 9110 §8.8.3.3), and without a range unit.
 #[test]
 fn a_variant_is_created_once_and_then_reused() {
     let folder = Folder::new();
@@ -112,7 +112,8 @@ fn folder_of_one() -> Folder {
     folder
 }
 
-// RFC 9110 §9.3.2 (HEAD), §13.1.2 (a tag of any variant of this version is current), §14.2 (ranges of the uncompressed file), §13.1.5.
+// RFC 9110 §9.3.2 (HEAD), §13.1.2 (a tag of any variant of this version is current), §14.2 (ranges of the uncompressed
+// file), §13.1.5.
 #[test]
 fn conditions_ranges_and_head() {
     let folder = folder_of_one();

@@ -86,8 +86,8 @@ impl<'o> JsonSink<'o> {
         self.out.push(b']');
     }
 
-    /// Writes a value alone. The kind of a field's value is a constant in a record's code, which leaves one arm of the `match` where this
-    /// is inlined.
+    /// Writes a value alone. The kind of a field's value is a constant in a record's code, which leaves one arm of the
+    /// `match` where this is inlined.
     #[expect(clippy::inline_always, reason = "above")]
     #[inline(always)]
     pub(super) fn bare(&mut self, value: LogValue<'_>) {
@@ -188,8 +188,8 @@ pub(super) enum Quotes {
     Raw,
 }
 
-/// Appends the inside of a JSON string. Control characters are escaped, so that a peer can forge neither a line nor a terminal's control
-/// sequence; bytes that are not UTF-8 become U+FFFD, as in Caddy.
+/// Appends the inside of a JSON string. Control characters are escaped, so that a peer can forge neither a line nor a
+/// terminal's control sequence; bytes that are not UTF-8 become U+FFFD, as in Caddy.
 #[cold]
 pub(super) fn escape(out: &mut Vec<u8>, bytes: &[u8], quotes: Quotes) {
     for piece in bytes.utf8_chunks() {
@@ -215,8 +215,8 @@ pub(super) fn escape(out: &mut Vec<u8>, bytes: &[u8], quotes: Quotes) {
 #[inline]
 fn is_plain(text: &[u8]) -> bool {
     const ONES: u64 = u64::MAX / 255;
-    // The highest bit of a byte of the result is set if the byte is not plain. A borrow comes only from such a byte, so that the answer
-    // for the whole word is exact.
+    // The highest bit of a byte of the result is set if the byte is not plain. A borrow comes only from such a byte, so
+    // that the answer for the whole word is exact.
     let others = |word: [u8; 8]| {
         let word = u64::from_ne_bytes(word);
         let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word;
@@ -238,7 +238,8 @@ fn is_plain(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    // RFC 8259 §7: quotation mark, backslash and control characters are escaped. Each byte at each place of texts of each length.
+    // RFC 8259 §7: quotation mark, backslash and control characters are escaped. Each byte at each place of texts of
+    // each length.
     #[test]
     fn plain_texts_are_those_without_an_escape() {
         for byte in 0..=255_u8 {

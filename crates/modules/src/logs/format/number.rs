@@ -47,7 +47,8 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    // Go, strconv.AppendFloat with 'f' and -1: the shortest text, never with an exponent. A duration below 100 days is written so.
+    // Go, strconv.AppendFloat with 'f' and -1: the shortest text, never with an exponent. A duration below 100 days is
+    // written so.
     #[test]
     fn fractions_equal_the_shortest_text_of_a_float() {
         for span in

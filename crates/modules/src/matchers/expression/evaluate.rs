@@ -186,7 +186,8 @@ fn arithmetic(operator: Arithmetic, one: Value, other: Value, memory: &mut Memor
             };
             result.map(Value::Int).ok_or(OVERFLOW)
         }
-        // Caddy's numbers of `vars` are doubles, which here are integers if they are whole. So the two types may be mixed.
+        // Caddy's numbers of `vars` are doubles, which here are integers if they are whole. So the two types may be
+        // mixed.
         (Value::Int(one), Value::Double(_)) => arithmetic(operator, Value::Double(one as f64), other, memory),
         (Value::Double(_), Value::Int(other)) => arithmetic(operator, one, Value::Double(other as f64), memory),
         (Value::Double(one), Value::Double(other)) => match operator {

@@ -124,7 +124,8 @@ impl Memory {
         Ok(ValueRange::new(start..start + length))
     }
 
-    /// Compares two values as CEL's `==`. Values of different types are unequal, except that numbers are compared by value.
+    /// Compares two values as CEL's `==`. Values of different types are unequal, except that numbers are compared by
+    /// value.
     pub(super) fn equal(&self, one: Value, other: Value) -> bool {
         match (one, other) {
             (Value::Null, Value::Null) => true,

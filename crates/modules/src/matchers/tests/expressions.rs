@@ -139,8 +139,8 @@ fn placeholders_are_values() {
     assert_eq!(status_of(&named), 201);
 }
 
-// Caddy, http.handlers.map: the destinations are placeholders, whose values are texts, or null if neither a mapping nor a
-// default applies.
+// Caddy, http.handlers.map: the destinations are placeholders, whose values are texts, or null if neither a mapping nor
+// a default applies.
 #[test]
 fn outputs_of_map() {
     let map = json!({

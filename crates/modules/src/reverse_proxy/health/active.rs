@@ -188,8 +188,8 @@ fn body_bytes_max(written: i64) -> usize {
     written.map_or(BODY_BYTES_MAX, |max| max.min(BODY_BYTES_MAX))
 }
 
-/// Returns a text without placeholders, or with those that are known at load. A check belongs to no request, so other placeholders have no
-/// value.
+/// Returns a text without placeholders, or with those that are known at load. A check belongs to no request, so other
+/// placeholders have no value.
 fn literal(text: &str, build: &mut Build<'_>) -> Result<String, BuildError> {
     // Replaced for each upstream.
     let spared = text.replace(TARGET, "\0");
@@ -412,7 +412,8 @@ async fn head(call: &Call, end: &mut Option<Sleep>) -> Result<StatusCode, String
     }
 }
 
-/// Returns the host, if it names one, and the path of a redirect's `Location`. The request still goes to the same upstream.
+/// Returns the host, if it names one, and the path of a redirect's `Location`. The request still goes to the same
+/// upstream.
 fn location(call: &Call, status: StatusCode) -> Option<(Option<Box<str>>, Box<str>)> {
     if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;

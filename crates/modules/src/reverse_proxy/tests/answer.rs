@@ -85,7 +85,8 @@ fn operations_on_the_response() {
     assert_eq!((answer.field("Server"), answer.field("X-Seen")), (Some("s"), None));
 }
 
-// Caddy, network addresses: `tcp4/` and `tcp6/` before an upstream. Handlers whose upstreams differ in it alone share no connections.
+// Caddy, network addresses: `tcp4/` and `tcp6/` before an upstream. Handlers whose upstreams differ in it alone share
+// no connections.
 #[test]
 fn networks_of_upstreams() {
     let route = |network: &str| {

@@ -49,8 +49,8 @@ fn fail(kit: &mut Kit, fault: CallError) {
     pending.finish(kit);
 }
 
-// Ours: an upstream whose breaker is open gets no requests for `trip_duration`. One request then probes it; the others go
-// elsewhere until it has succeeded.
+// Ours: an upstream whose breaker is open gets no requests for `trip_duration`. One request then probes it; the others
+// go elsewhere until it has succeeded.
 #[test]
 fn from_closed_to_closed() {
     let mut kit = kit(two(&Value::Null));
@@ -184,8 +184,8 @@ fn phase(registry: &Registry) -> Option<BreakerPhase> {
     status.breaker_phase(std::time::Instant::now())
 }
 
-// The state is that of all workers. A reload that keeps the upstream and the settings keeps it, however they are written;
-// other settings begin with a closed breaker.
+// The state is that of all workers. A reload that keeps the upstream and the settings keeps it, however they are
+// written; other settings begin with a closed breaker.
 #[test]
 fn breakers_are_shared_and_kept() {
     let registry = registry();

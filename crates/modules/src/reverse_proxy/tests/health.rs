@@ -51,8 +51,8 @@ fn failures_within_a_time() {
     fail(&mut kit, CallError::Busy);
     fail(&mut kit, CallError::NoDescriptors);
     fail(&mut kit, CallError::RequestBody(causeway_pipeline::BodyError::PeerGone));
-    // Nor is a request that cannot be sent, as with `header_up Host {query.x}` and a space in it, or one that a server did not process
-    // because it ended its connection in good order.
+    // Nor is a request that cannot be sent, as with `header_up Host {query.x}` and a space in it, or one that a server
+    // did not process because it ended its connection in good order.
     fail(&mut kit, CallError::Request);
     fail(&mut kit, CallError::Unprocessed);
     assert_eq!(selected_address(&mut kit), "a:1");
@@ -140,7 +140,8 @@ fn pass(kit: &Kit, call: FakeCall, status: u16, content: &[u8]) {
     kit.worker().drive_spawned();
 }
 
-// Caddy: the checks begin at once, are requests of their own, and repeat at the interval, 30 s; the default expects 2xx.
+// Caddy: the checks begin at once, are requests of their own, and repeat at the interval, 30 s; the default expects
+// 2xx.
 #[test]
 fn a_round_of_checks() {
     let (mut kit, mut calls) = checked(json!({
@@ -165,7 +166,8 @@ fn a_round_of_checks() {
     assert_eq!(selected_address(&mut kit), "a:1");
 }
 
-// Caddy: `health_status`, `health_body`, `health_timeout`; a redirect counts as it is unless `health_follow_redirects` is set.
+// Caddy: `health_status`, `health_body`, `health_timeout`; a redirect counts as it is unless `health_follow_redirects`
+// is set.
 #[test]
 fn expectations_of_a_check() {
     for (checks, status, content, is_up) in [

@@ -17,7 +17,8 @@ fn refused(kit: &mut Kit, request: &Request) -> (u16, Option<String>) {
     (answer.status, answer.field("Proxy-Status").map(str::to_owned))
 }
 
-// RFC 10036 §3, §4.1 and Caddy: a request whose content would be read first gets 501, with Proxy-Status if the proxy has a name.
+// RFC 10036 §3, §4.1 and Caddy: a request whose content would be read first gets 501, with Proxy-Status if the proxy
+// has a name.
 #[test]
 fn requests() {
     let mut named = kit(json!({ "request_buffers": 10, "proxy_status_name": "proxy-3.example.com" }));

@@ -400,7 +400,8 @@ fn ports_without_tls() {
     }
 }
 
-// Caddy, `tls_server_name` with placeholders: requests with different names share no connection, and an empty name is the address's own.
+// Caddy, `tls_server_name` with placeholders: requests with different names share no connection, and an empty name is
+// the address's own.
 #[test]
 fn a_server_name_for_each_request() {
     let tls = json!({ "server_name": "{http.request.header.X-SNI}" });

@@ -205,7 +205,8 @@ fn requests_with_content() {
     }
 }
 
-// RFC 9113 §8.7: over HTTP/2 an upstream states that it has not processed a request, so that one of any method is sent again.
+// RFC 9113 §8.7: over HTTP/2 an upstream states that it has not processed a request, so that one of any method is sent
+// again.
 #[test]
 fn requests_that_were_not_processed() {
     let mut kit = kit(json!({
@@ -222,7 +223,8 @@ fn requests_that_were_not_processed() {
     assert_eq!(fail_attempt(&mut kit, third, pending, CallError::Reset("CANCEL")).err().unwrap().status, 502);
 }
 
-// Caddy, `lb_retry_match`: a request that matches is sent again although an upstream may have acted on it, with its content.
+// Caddy, `lb_retry_match`: a request that matches is sent again although an upstream may have acted on it, with its
+// content.
 #[test]
 fn requests_that_may_be_repeated() {
     let matching = json!([{ "method": ["POST"], "path": ["/twice*"] }, { "method": ["DELETE"] }]);
@@ -292,8 +294,8 @@ fn expression(text: &str) -> Value {
     json!([{ "expression": text }])
 }
 
-// Caddy 2.11, `lb_retry_match`: an expression that reads the response is evaluated for each response. When no attempt is left, the
-// error has the response's status.
+// Caddy 2.11, `lb_retry_match`: an expression that reads the response is evaluated for each response. When no attempt
+// is left, the error has the response's status.
 #[test]
 fn responses_that_are_rejected() {
     let text = "{http.reverse_proxy.status_code} in [502, 503] || {http.reverse_proxy.header.X-Again} == 'yes'";

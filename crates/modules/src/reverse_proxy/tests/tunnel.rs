@@ -168,8 +168,8 @@ fn no_upgrade_for_http2_only_upstreams() {
     assert_eq!(pending.finish(&mut kit).status, 426);
 }
 
-// Caddy, `stream_close_delay`: a tunnel of a plan that was replaced is closed after this time. As long as the plan is in use, the option has
-// no effect.
+// Caddy, `stream_close_delay`: a tunnel of a plan that was replaced is closed after this time. As long as the plan is
+// in use, the option has no effect.
 #[test]
 fn a_tunnel_of_a_replaced_plan() {
     for (is_replaced, seconds) in [(true, 5), (false, 60)] {
@@ -207,7 +207,8 @@ fn a_shutdown() {
             kit.worker().enter_phase(phase);
             let before = kit.worker().now();
             if seconds == 0 {
-                // After the close frame there is nothing more for the client, although the upstream sends until it closes.
+                // After the close frame there is nothing more for the client, although the upstream sends until it
+                // closes.
                 call.send(b"more");
                 if is_closed {
                     call.end();

@@ -11,8 +11,8 @@ const DAY: u64 = 24 * HOUR;
 /// The magnitude of the smallest duration.
 const MAGNITUDE_MAX: u64 = 1 << 63;
 
-/// Parses a sequence of numbers with units, such as `1h15m30.5s`. Unlike the durations of configurations, it has no days,
-/// and its fractions are rounded and its errors worded as Go's.
+/// Parses a sequence of numbers with units, such as `1h15m30.5s`. Unlike the durations of configurations, it has no
+/// days, and its fractions are rounded and its errors worded as Go's.
 pub(super) fn parse(text: &str) -> Result<i64, String> {
     let invalid = || format!("time: invalid duration {text:?}");
     let is_negative = text.starts_with('-');

@@ -323,8 +323,8 @@ fn zone_name_length(text: &str) -> Option<usize> {
 
 /// Returns the bytes of a sign and at most 23 hours, or 0.
 ///
-/// DEVIATES Go, package time, `parseSignedOffset`: hours have at most two digits. Go takes any number of zeros before them, and
-/// a layout that has the zone many times would multiply a name of any length.
+/// DEVIATES Go, package time, `parseSignedOffset`: hours have at most two digits. Go takes any number of zeros before
+/// them, and a layout that has the zone many times would multiply a name of any length.
 fn offset_length(text: &str) -> usize {
     let Some(after) = text.strip_prefix(['+', '-']) else { return 0 };
     let digits = after.bytes().take_while(u8::is_ascii_digit).count();

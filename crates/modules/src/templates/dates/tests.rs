@@ -22,7 +22,8 @@ fn executed(template: &str) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output).into_owned())
 }
 
-// Go, package time, "Layouts" and `ParseDuration`; Sprig, "Date Functions": the output of each template, or that it fails.
+// Go, package time, "Layouts" and `ParseDuration`; Sprig, "Date Functions": the output of each template, or that it
+// fails.
 #[test]
 fn times_are_formatted_like_go() {
     assert_eq!(TEMPLATES.lines().count(), EXPECTED.lines().count());

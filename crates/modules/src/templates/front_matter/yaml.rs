@@ -1,5 +1,5 @@
-//! The values of YAML, with the types of Go's `yaml.v3`, which Caddy uses: the words `yes` and `off` are strings, `010` is 8, and a
-//! timestamp without quotes is a time.
+//! The values of YAML, with the types of Go's `yaml.v3`, which Caddy uses: the words `yes` and `off` are strings, `010`
+//! is 8, and a timestamp without quotes is a time.
 
 use std::fmt;
 
