@@ -89,16 +89,16 @@ impl EachField for RequestFields<'_> {
         let (arrival, head) = (cx.arrival(), cx.original());
         let (peer, client) = (arrival.ends.peer_ip(), cx.known_client());
         let peer_text = peer.map(IpText::of);
-        let shown = peer_text.as_ref().map_or(UNIX_PEER.as_bytes(), IpText::as_bytes);
-        sink.value(key!("remote_ip"), LogValue::Plain(shown));
+        let remote_ip = peer_text.as_ref().map_or(UNIX_PEER.as_bytes(), IpText::as_bytes);
+        sink.value(key!("remote_ip"), LogValue::Plain(remote_ip));
         let mut digits = [0; 20];
         let port = arrival.ends.peer().map_or(&[][..], |peer| write_number(peer.port().into(), &mut digits));
         sink.value(key!("remote_port"), LogValue::Plain(port));
         let client_text = if client.ip == peer { peer_text } else { client.ip.map(IpText::of) };
-        // Without an address it is the peer of a Unix socket, which has a text only behind a trusted proxy.
+        // Without an address it is the peer of a Unix socket, which has a text only if a trusted proxy sent the request.
         let without_ip = if client.proxied { UNIX_PEER } else { "" };
-        let shown = client_text.as_ref().map_or(without_ip.as_bytes(), IpText::as_bytes);
-        sink.value(key!("client_ip"), LogValue::Plain(shown));
+        let client_ip = client_text.as_ref().map_or(without_ip.as_bytes(), IpText::as_bytes);
+        sink.value(key!("client_ip"), LogValue::Plain(client_ip));
         let version = if head.version() == Version::Http2 { "HTTP/2.0" } else { head.version().as_str() };
         sink.value(key!("proto"), LogValue::Plain(version.as_bytes()));
         let method = match head.method() {

@@ -110,7 +110,7 @@ fn by_condition(cx: &mut Context, modified: Option<u64>) -> Option<Response> {
     }
 }
 
-/// Returns the ranges of the content that the request asks for.
+/// Returns the ranges of the content that the request names.
 fn requested_ranges(cx: &Context, len: u64, modified: Option<u64>) -> RequestedRanges {
     let head = cx.head();
     let etag = cx.response().fields().get(names::ETAG);

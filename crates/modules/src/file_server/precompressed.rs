@@ -1,6 +1,6 @@
 //! Selects one of a file's compressed variants for a request.
 //!
-//! `app.js` may be accompanied by `app.js.br`, `app.js.zst` and `app.js.gz`. [`accept_encoding`] says which one a
+//! `app.js` may be accompanied by `app.js.br`, `app.js.zst` and `app.js.gz`. [`accept_encoding`] selects the one that a
 //! request gets.
 
 use causeway_message::{FieldMap, FieldValue};
