@@ -4,6 +4,8 @@
 //! one character except a slash, `[a-z]` and `[^a-z]` a class, and `\` makes the next character literal. [`Affix`] is
 //! Caddy's fast form for header values: a `*` at the start, at the end, or at both.
 
+use crate::replace::char_len;
+
 /// A value pattern with at most a leading and a trailing `*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Affix<'p> {
@@ -111,18 +113,6 @@ fn single(pattern: &[u8], text: &[u8], space: Space) -> Option<(usize, usize)> {
     }
 }
 
-/// Length in bytes of the first character, for `?`. 1 for an invalid byte.
-fn char_len(text: &[u8]) -> usize {
-    let len = match text.first() {
-        Some(0xc2..=0xdf) => 2,
-        Some(0xe0..=0xef) => 3,
-        Some(0xf0..=0xf4) => 4,
-        _ => 1,
-    };
-    let whole = text.get(1..len).is_some_and(|rest| rest.iter().all(|byte| byte & 0xc0 == 0x80));
-    if whole { len } else { 1 }
-}
-
 fn same(want: u8, got: u8, space: Space) -> bool {
     want == got || (space != Space::Plain && want.eq_ignore_ascii_case(&got))
 }
@@ -205,6 +195,10 @@ mod tests {
             assert_eq!(glob(pattern.as_bytes(), text.as_bytes(), Space::Plain), want, "{pattern:?} {text:?}");
         }
         assert!(glob(b"/A[b-c]*", b"/aBx", Space::AnyCase) && !glob(b"/A*", b"/ax", Space::Plain));
+        // Go counts each byte of an overlong form and of an encoded surrogate as a character.
+        for text in [&b"a\xe0\x80\x80b"[..], b"a\xed\xa0\x80b"] {
+            assert!(glob(b"a???b", text, Space::Plain) && !glob(b"a?b", text, Space::Plain), "{text:?}");
+        }
     }
 
     #[test]
