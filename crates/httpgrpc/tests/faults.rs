@@ -265,7 +265,7 @@ fn a_message_may_fill_its_last_block() {
     const BLOCK: usize = 32 * 1024;
     let overhead = TARGET.len() + field(4, &[0; BLOCK]).len() - BLOCK;
     for length in [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 3 * BLOCK] {
-        let content: Vec<u8> = (0..length - overhead).map(|at| (at * at >> 3) as u8).collect();
+        let content: Vec<u8> = (0..length - overhead).map(|at| ((at * at) >> 3) as u8).collect();
         for content in [content, vec![0; length - overhead]] {
             let message = [TARGET, &field(4, &content)].concat();
             assert_eq!(message.len(), length);
