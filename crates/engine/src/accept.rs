@@ -170,7 +170,7 @@ pub(crate) async fn accept(
                 let _span = stage::ACCEPT.enter();
                 let worker = if is_last { peers.keep() } else { peers.choose() };
                 if worker == peers.own {
-                    carry(&core, &listener, stream, peer);
+                    serve(&core, &listener, stream, peer);
                     continue;
                 }
                 let mut stamp = Stamp::default();
@@ -206,7 +206,7 @@ fn is_of_connection(error: &io::Error) -> bool {
 }
 
 /// Starts the task of a connection on this worker, or first the task of its TLS handshake.
-pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, peer: Option<SocketAddr>) {
+pub(crate) fn serve(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, peer: Option<SocketAddr>) {
     let ends = match (listener.unix(), peer) {
         (Some(path), _) => Ok(Endpoints::Unix(Rc::clone(path))),
         // Responses are written whole, so Nagle's algorithm could only delay them.

@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::accept::{Acceptor, Adopted, Workers, accept, carry};
+use crate::accept::{Acceptor, Adopted, Workers, accept, serve};
 use crate::ports::AcceptingSocket;
 use crate::tls::{Certificates, TlsPlan};
 use crate::worker::Core;
@@ -398,7 +398,7 @@ impl Listeners {
         let open = self.open.get(&key).map(|open| &open.listener);
         let listener = open.or_else(|| self.ended.get(&key)).expect("a listener is forgotten when all have closed it");
         match TcpStream::from_std(stream) {
-            Ok(stream) => carry(&self.core, listener, stream, peer),
+            Ok(stream) => serve(&self.core, listener, stream, peer),
             Err(_) => self.core.lifecycle.connection_ended(),
         }
     }

@@ -1,7 +1,7 @@
 //! Connections to upstreams, and the calls that they carry.
 //!
 //! ```text
-//! UpstreamPool::carry ─► an idle link │ a link with room │ a new link │ the queue
+//! UpstreamPool::start ─► an idle link │ a link with room │ a new link │ the queue
 //!                                             │
 //!   the link's task:  connect ─► drive ───────┴─► idle ─► … ─► closed
 //! ```
@@ -22,7 +22,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causeway_pipeline::upstream::{Calls, Carried, ConnectionSlot, PoolShare, Upstream};
+use causeway_pipeline::upstream::{Calls, ConnectionSlot, EngineCall, PoolShare, Upstream};
 use causeway_pipeline::{CallError, Transport, Versions};
 use progress::Span;
 
@@ -62,7 +62,7 @@ pub(crate) struct UpstreamPool {
 
 /// A call that is not on a connection yet.
 pub(crate) struct WaitingCall {
-    pub(crate) call: Carried,
+    pub(crate) call: EngineCall,
     /// It was sent before, on a connection that ended without processing it.
     pub(crate) is_retry: bool,
     /// When it was handed to the pool.
@@ -70,7 +70,7 @@ pub(crate) struct WaitingCall {
 }
 
 impl WaitingCall {
-    pub(crate) fn new(call: Carried, is_retry: bool) -> Self {
+    pub(crate) fn new(call: EngineCall, is_retry: bool) -> Self {
         Self { call, is_retry, since: clock::now() }
     }
 }
@@ -293,7 +293,7 @@ impl UpstreamPool {
 }
 
 impl Upstream for UpstreamPool {
-    fn carry(&self, call: Carried) {
+    fn start(&self, call: EngineCall) {
         self.place(WaitingCall::new(call, false));
     }
 

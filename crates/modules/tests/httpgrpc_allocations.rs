@@ -88,15 +88,15 @@ fn answerer(bytes: usize) -> impl FnMut(FakeCall) + 'static {
         head.clear();
         head.set_status(StatusCode::OK);
         head.set(names::CONTENT_TYPE, FieldValue::from_static("application/grpc"));
-        call.carried.put_head(&mut head, None, false);
+        call.engine.put_head(&mut head, None, false);
         let mut rest = whole.clone();
         while !rest.is_empty() {
-            call.carried.mailbox().push(Frame::Chunk(rest.split_to(rest.len().min(16 * 1024))));
+            call.engine.mailbox().push(Frame::Chunk(rest.split_to(rest.len().min(16 * 1024))));
         }
         let mut trailers = FieldMap::new();
         trailers.insert(names::GRPC_STATUS, FieldValue::from_static("0"));
-        call.carried.mailbox().push(Frame::Trailers(Box::new(trailers)));
-        call.carried.mailbox().complete();
+        call.engine.mailbox().push(Frame::Trailers(Box::new(trailers)));
+        call.engine.mailbox().complete();
     }
 }
 

@@ -20,9 +20,9 @@ fn answerer() -> impl FnMut(FakeCall) + 'static {
         head.set(names::CONNECTION, FieldValue::from_static("keep-alive"));
         head.append(NameRef::Other("X-A"), FieldValue::from_static("1"));
         head.append(NameRef::Other("X-A"), FieldValue::from_static("2"));
-        call.carried.put_head(&mut head, Some(2), false);
-        call.carried.mailbox().push(Frame::Chunk(Chunk::from_static(b"ok")));
-        call.carried.mailbox().complete();
+        call.engine.put_head(&mut head, Some(2), false);
+        call.engine.mailbox().push(Frame::Chunk(Chunk::from_static(b"ok")));
+        call.engine.mailbox().complete();
     }
 }
 

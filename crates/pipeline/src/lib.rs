@@ -58,7 +58,7 @@ pub use route::{FamilyId, Generation, Plan, RoutesId, ServerId, StateId, Verdict
 pub use template::Template;
 pub use trust::{Confusable, FetchedRanges, Trust};
 pub use upstream::{
-    Call, CallError, Calls, Carried, FastCgi, Finish, Maker, NetworkProxy, NetworkProxyProtocol, ProxyHeader,
+    Call, CallError, Calls, EngineCall, FastCgi, Finish, Maker, NetworkProxy, NetworkProxyProtocol, ProxyHeader,
     ProxyProtocolVersion, Roots, Tally, TlsClient, Transport, Upstream, Versions,
 };
 pub use wait::Wait;

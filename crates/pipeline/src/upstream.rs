@@ -3,9 +3,9 @@
 //! ```text
 //! handler:  Calls::take ─► Call ─ request, body ─► send ─► poll_answer: Interim … Head ─► into_body
 //!                                │                                  ▲
-//! engine:                     Carried ─ connects, writes, reads ────┘
+//! engine:                     EngineCall ─ connects, writes, reads ─┘
 //! ```
-//! A call is one shared record with two handles: [`Call`] is the handler's, [`Carried`] the engine's. Dropping either
+//! A call is one shared record with two handles: [`Call`] is the handler's, [`EngineCall`] the engine's. Dropping either
 //! handle notifies the other one. Each worker keeps a pool of records.
 //!
 //! - `transport`: versions, TLS and limits of calls
@@ -56,7 +56,7 @@ const CALLS_KEPT_MAX: usize = 1024;
 pub trait Upstream {
     /// Starts a call: on an idle connection, on one that accepts another stream, or on a new one. It never fails or
     /// waits; the call's answer carries any fault.
-    fn carry(&self, call: Carried);
+    fn start(&self, call: EngineCall);
 
     /// Returns the pool of call records.
     fn calls(&self) -> &Rc<Calls>;
@@ -398,8 +398,8 @@ impl Call {
     pub fn send(&self, body: Body, upstream: &dyn Upstream) {
         *self.0.body.borrow_mut() = Some(body);
         self.0.stamp_send();
-        // `carry` may fail the call at once, so the record must be complete before it.
-        upstream.carry(Carried(Rc::clone(&self.0)));
+        // `start` may fail the call at once, so the record must be complete before it.
+        upstream.start(EngineCall(Rc::clone(&self.0)));
     }
 
     /// Takes the request body back: if the engine has not taken it, or if it is a tunnel's ([`Body::Tunnel`]) and the upstream has not
@@ -533,9 +533,9 @@ impl fmt::Debug for Call {
 }
 
 /// The engine's handle to a call. Dropping it before the end of the response fails the call.
-pub struct Carried(Rc<Record>);
+pub struct EngineCall(Rc<Record>);
 
-impl Carried {
+impl EngineCall {
     /// Returns the request head.
     pub fn request(&self) -> Ref<'_, Head> {
         self.0.request.borrow()
@@ -631,7 +631,7 @@ impl Carried {
     }
 }
 
-impl Drop for Carried {
+impl Drop for EngineCall {
     fn drop(&mut self) {
         // Has no effect if the response body is complete.
         self.fail(CallError::Closed);
@@ -641,9 +641,9 @@ impl Drop for Carried {
     }
 }
 
-impl fmt::Debug for Carried {
+impl fmt::Debug for EngineCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Carried({:?})", self.0.phase.get())
+        write!(f, "EngineCall({:?})", self.0.phase.get())
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use causeway_message::{FieldMap, FieldValue, NameRef, ResponseHead, StatusCode};
-use causeway_pipeline::upstream::{Calls, Carried, Upstream};
+use causeway_pipeline::upstream::{Calls, EngineCall, Upstream};
 use causeway_pipeline::{Body, Frame, Transport};
 
 /// A handler's call to an upstream, for the test to answer. Dropping it acts like an upstream that closes the
@@ -16,13 +16,13 @@ pub struct FakeCall {
     /// The transport that the handler chose.
     pub transport: std::sync::Arc<Transport>,
     /// The engine's end of the call.
-    pub carried: Carried,
+    pub engine: EngineCall,
 }
 
 impl FakeCall {
     /// Formats the request as `METHOD target`, followed by a line for each field.
     pub fn request_text(&self) -> String {
-        let head = self.carried.request();
+        let head = self.engine.request();
         let mut text = format!("{} {}", head.method().as_str(), head.target().as_str());
         for (name, value) in head.fields().iter() {
             text += &format!("\n{}: {}", name.as_str(), String::from_utf8_lossy(value));
@@ -32,7 +32,7 @@ impl FakeCall {
 
     /// Takes the request's content, to read it.
     pub fn take_body(&self) -> Option<Body> {
-        self.carried.take_body()
+        self.engine.take_body()
     }
 
     /// Starts the response with a status and fields, and with the content's length if it is declared.
@@ -51,23 +51,23 @@ impl FakeCall {
             let value = FieldValue::parse(value.as_bytes()).expect("a field value");
             head.append(NameRef::parse(name.as_bytes()).expect("a field name"), value);
         }
-        self.carried.put_head(&mut head, length, tunnel);
+        self.engine.put_head(&mut head, length, tunnel);
     }
 
     /// Sends a piece of the response's content.
     pub fn send(&self, bytes: &[u8]) {
-        self.carried.mailbox().push(Frame::Chunk(bytes.to_vec().into()));
+        self.engine.mailbox().push(Frame::Chunk(bytes.to_vec().into()));
     }
 
     /// Sends the response's trailers and ends it.
     pub fn trail(&self, fields: FieldMap) {
-        self.carried.mailbox().push(Frame::Trailers(Box::new(fields)));
+        self.engine.mailbox().push(Frame::Trailers(Box::new(fields)));
         self.end();
     }
 
     /// Ends the response.
     pub fn end(&self) {
-        self.carried.mailbox().complete();
+        self.engine.mailbox().complete();
     }
 }
 
@@ -98,8 +98,8 @@ pub(crate) struct FakeUpstream {
 }
 
 impl Upstream for FakeUpstream {
-    fn carry(&self, carried: Carried) {
-        let call = FakeCall { address: Rc::clone(&self.address), transport: self.transport.clone(), carried };
+    fn start(&self, engine: EngineCall) {
+        let call = FakeCall { address: Rc::clone(&self.address), transport: self.transport.clone(), engine };
         match &mut *self.outbox.answerer.borrow_mut() {
             Some(answer) => answer(call),
             None => self.outbox.calls.borrow_mut().push_back(call),

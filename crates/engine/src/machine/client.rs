@@ -8,7 +8,7 @@ use causeway_h1 as h1;
 use causeway_h1::ProtocolError;
 use causeway_h2 as h2;
 use causeway_message::{Chunk, FieldMap, Framing, OpenError, ResponseHead, StreamId, Version, WaitsFor, WriteList};
-use causeway_pipeline::upstream::Carried;
+use causeway_pipeline::upstream::EngineCall;
 use causeway_pipeline::{CallError, Scheme, Transport};
 
 use super::Streams;
@@ -116,7 +116,7 @@ impl ClientMachine {
     /// Begins an exchange. `before_tunnel`: the request's content if a tunnel follows it. After an error nothing was queued.
     pub(crate) fn open(
         &mut self,
-        call: &Carried,
+        call: &EngineCall,
         scheme: Scheme,
         (framing, before_tunnel): (Framing, Chunk),
         out: &mut WriteList,

@@ -63,7 +63,7 @@ pub(crate) struct Secured {
     pub(crate) known: Known,
 }
 
-/// Spawns the task of a handshake, whose connection has a profiler stamp. On success `carry` takes the connection over. Until
+/// Spawns the task of a handshake, whose connection has a profiler stamp. On success `start` takes the connection over. Until
 /// then the handshake holds the connection's place in the worker's count.
 pub(crate) fn begin(
     core: &Rc<Core>,
@@ -71,7 +71,7 @@ pub(crate) fn begin(
     plan: Arc<TlsPlan>,
     (tcp, stamp): (TcpStream, Stamp),
     ends: Endpoints,
-    carry: impl FnOnce(Secured) + 'static,
+    start: impl FnOnce(Secured) + 'static,
 ) {
     let timeouts = listener.plan().timeouts;
     let handshake = Handshake {
@@ -90,7 +90,7 @@ pub(crate) fn begin(
     };
     tokio::task::spawn_local(measured(async move {
         match handshake.run().await {
-            Ok((session, name)) if handshake.is_served(&session) => handshake.hand_over(session, name, carry),
+            Ok((session, name)) if handshake.is_served(&session) => handshake.hand_over(session, name, start),
             Ok((session, _)) => {
                 handshake.deadline.set(clock::now() + timeouts.linger);
                 handshake.close(session).await;
@@ -436,8 +436,8 @@ impl Handshake {
         }
     }
 
-    /// Builds the transport and passes the connection to `carry`, which starts its own task.
-    fn hand_over(self, session: ServerSession, name: Option<Box<str>>, carry: impl FnOnce(Secured)) {
+    /// Builds the transport and passes the connection to `start`, which starts its own task.
+    fn hand_over(self, session: ServerSession, name: Option<Box<str>>, start: impl FnOnce(Secured)) {
         let Session { tls, inbound, .. } = session;
         // Go's server gets the whole chain too, and the remote admin API grants permissions by its authorities.
         let chain = tls.peer_certificates().unwrap_or_default();
@@ -462,7 +462,7 @@ impl Handshake {
                 // From here on the connection's own task keeps the worker's count.
                 self.is_counted.set(false);
                 let known = Known { stamp: self.stamp.get(), is_timed: self.is_timed.get() };
-                carry(Secured { stream, facts, known });
+                start(Secured { stream, facts, known });
             }
             None => tracing::error!(peer = %self.ends, "rustls exported keys of another suite"),
         }

@@ -185,15 +185,15 @@ impl Links {
 
 #[cfg(test)]
 mod tests {
-    use causeway_pipeline::upstream::{Calls, Carried, Upstream};
+    use causeway_pipeline::upstream::{Calls, EngineCall, Upstream};
     use causeway_pipeline::{Body, Call};
 
     use super::*;
 
-    struct Queue(Rc<Calls>, RefCell<Vec<Carried>>);
+    struct Queue(Rc<Calls>, RefCell<Vec<EngineCall>>);
 
     impl Upstream for Queue {
-        fn carry(&self, call: Carried) {
+        fn start(&self, call: EngineCall) {
             self.1.borrow_mut().push(call);
         }
 

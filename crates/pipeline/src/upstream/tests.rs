@@ -3,10 +3,10 @@ use causeway_message::{Chunk, FieldValue, names};
 use super::*;
 use crate::body::{BodyStream as _, Frame};
 
-struct Queue(Rc<Calls>, RefCell<Vec<Carried>>);
+struct Queue(Rc<Calls>, RefCell<Vec<EngineCall>>);
 
 impl Upstream for Queue {
-    fn carry(&self, call: Carried) {
+    fn start(&self, call: EngineCall) {
         self.1.borrow_mut().push(call);
     }
 
@@ -36,10 +36,10 @@ fn the_parts_of_a_response_arrive_in_order() {
     call.request_mut().set_target("/a").unwrap();
     call.send(Body::Empty, &queue);
     assert!(call.poll_answer(&mut task()).is_pending());
-    let carried = queue.1.borrow_mut().pop().unwrap();
-    assert_eq!(carried.request().target().as_str(), "/a");
-    carried.put_interim(StatusCode::new(103).unwrap(), FieldMap::default());
-    carried.put_head(&mut head(StatusCode::NOT_FOUND), Some(3), false);
+    let engine = queue.1.borrow_mut().pop().unwrap();
+    assert_eq!(engine.request().target().as_str(), "/a");
+    engine.put_interim(StatusCode::new(103).unwrap(), FieldMap::default());
+    engine.put_head(&mut head(StatusCode::NOT_FOUND), Some(3), false);
     assert!(
         matches!(call.poll_answer(&mut task()), Poll::Ready(Ok(CallEvent::Interim(status, _))) if status.as_u16() == 103)
     );
@@ -47,9 +47,9 @@ fn the_parts_of_a_response_arrive_in_order() {
     assert_eq!(call.head().status(), StatusCode::NOT_FOUND);
     let mut body = call.into_body();
     assert_eq!(body.len(), Some(3));
-    carried.mailbox().push(Frame::Chunk(Chunk::from_static(b"abc")));
-    carried.mailbox().complete();
-    drop(carried);
+    engine.mailbox().push(Frame::Chunk(Chunk::from_static(b"abc")));
+    engine.mailbox().complete();
+    drop(engine);
     assert!(
         matches!(body.poll_frame(&mut task()), Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if chunk.as_slice() == b"abc")
     );
@@ -70,9 +70,9 @@ fn a_call_fails_when_the_engine_drops_it() {
 
     let call = queue.calls().take();
     call.send(Body::Empty, &queue);
-    let carried = queue.1.borrow_mut().pop().unwrap();
-    carried.put_head(&mut head(StatusCode::OK), None, false);
-    drop(carried);
+    let engine = queue.1.borrow_mut().pop().unwrap();
+    engine.put_head(&mut head(StatusCode::OK), None, false);
+    drop(engine);
     let mut body = call.into_body();
     assert!(matches!(body.poll_frame(&mut task()), Poll::Ready(Some(Err(BodyError::PeerGone)))));
 }
@@ -82,12 +82,12 @@ fn a_dropped_call_is_cancelled() {
     let queue = queue();
     let call = queue.calls().take();
     call.send(Body::Chunk(Chunk::from_static(b"x")), &queue);
-    let carried = queue.1.borrow_mut().pop().unwrap();
-    assert!(!carried.is_given_up());
+    let engine = queue.1.borrow_mut().pop().unwrap();
+    assert!(!engine.is_given_up());
     drop(call);
-    assert!(carried.is_given_up());
+    assert!(engine.is_given_up());
     assert_eq!(queue.calls().pooled_len(), 0, "the engine still holds it");
-    drop(carried);
+    drop(engine);
     assert_eq!(queue.calls().pooled_len(), 1);
 }
 
@@ -110,9 +110,9 @@ fn a_replaced_body_is_read() {
     let queue = queue();
     let call = queue.calls().take();
     call.send(Body::Empty, &queue);
-    let carried = queue.1.borrow_mut().pop().unwrap();
-    carried.put_head(&mut head(StatusCode::OK), Some(3), false);
-    carried.mailbox().push(Frame::Chunk(Chunk::from_static(b"abc")));
+    let engine = queue.1.borrow_mut().pop().unwrap();
+    engine.put_head(&mut head(StatusCode::OK), Some(3), false);
+    engine.mailbox().push(Frame::Chunk(Chunk::from_static(b"abc")));
     let polled = call.poll_content(&mut task());
     assert!(matches!(polled, Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if chunk.as_slice() == b"abc"));
     call.make_body(Box::new(Nothing));
@@ -129,14 +129,14 @@ fn a_reused_record_is_cleared() {
     call.request_mut().set_target("/old").unwrap();
     call.request_mut().fields_mut().append(names::HOST, FieldValue::from_static("old"));
     call.send(Body::Chunk(Chunk::from_static(b"old")), &queue);
-    let carried = queue.1.borrow_mut().pop().unwrap();
-    carried.put_interim(StatusCode::new(103).unwrap(), FieldMap::default());
-    carried.put_head(&mut head(StatusCode::NOT_FOUND), Some(9), true);
-    carried.set_remote(([127, 0, 0, 1], 1).into());
-    carried.mailbox().push(Frame::Chunk(Chunk::from_static(b"old")));
-    carried.mailbox().fail(BodyError::Malformed);
+    let engine = queue.1.borrow_mut().pop().unwrap();
+    engine.put_interim(StatusCode::new(103).unwrap(), FieldMap::default());
+    engine.put_head(&mut head(StatusCode::NOT_FOUND), Some(9), true);
+    engine.set_remote(([127, 0, 0, 1], 1).into());
+    engine.mailbox().push(Frame::Chunk(Chunk::from_static(b"old")));
+    engine.mailbox().fail(BodyError::Malformed);
     call.make_body(Box::new(Nothing));
-    drop((call, carried));
+    drop((call, engine));
     assert_eq!(queue.calls().pooled_len(), 1);
 
     let call = queue.calls().take();
@@ -145,9 +145,9 @@ fn a_reused_record_is_cleared() {
     assert_eq!((call.head().fields().len(), call.remote()), (0, None));
     assert!(call.poll_answer(&mut task()).is_pending());
     call.send(Body::Empty, &queue);
-    let carried = queue.1.borrow_mut().pop().unwrap();
-    assert!(!carried.is_given_up() && !carried.is_headed());
-    assert!(matches!(carried.take_body(), Some(Body::Empty)));
+    let engine = queue.1.borrow_mut().pop().unwrap();
+    assert!(!engine.is_given_up() && !engine.is_headed());
+    assert!(matches!(engine.take_body(), Some(Body::Empty)));
     let mut body = call.into_body();
     assert_eq!(body.len(), None);
     assert!(body.poll_frame(&mut task()).is_pending());
@@ -172,14 +172,14 @@ fn a_call_counts_until_its_response_is_dropped() {
     let call = queue.calls().take();
     call.count(count.clone());
     call.send(Body::Empty, &queue);
-    let carried = queue.1.borrow_mut().pop().unwrap();
-    carried.set_version(Version::Http2);
+    let engine = queue.1.borrow_mut().pop().unwrap();
+    engine.set_version(Version::Http2);
     assert_eq!(call.version(), Version::Http2);
-    carried.put_head(&mut head(StatusCode::OK), Some(0), false);
-    carried.mailbox().complete();
+    engine.put_head(&mut head(StatusCode::OK), Some(0), false);
+    engine.mailbox().complete();
     call.count(other.clone());
     assert_eq!((count.0.get(), other.0.get()), (0, 1), "the second tally replaces the first");
-    drop(carried);
+    drop(engine);
     let body = call.into_body();
     assert_eq!(other.0.get(), 1);
     drop(body);

@@ -7,7 +7,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use causeway_message::{BodyLength, Framing, Method, ResponseHead, StatusCode, StreamId, WriteList};
-use causeway_pipeline::upstream::{Carried, FailureKind, StderrLevel, report_failure, report_stderr};
+use causeway_pipeline::upstream::{EngineCall, FailureKind, StderrLevel, report_failure, report_stderr};
 use causeway_pipeline::{Body, BodyError, CallError, Frame, Transport};
 use progress::{Span, Stamp};
 
@@ -57,7 +57,7 @@ enum UpstreamWait {
 /// A call on a connection.
 pub(super) struct UpstreamCall {
     pub(super) stream: StreamId,
-    pub(super) call: Carried,
+    pub(super) call: EngineCall,
     pub(super) wake: ExchangeWake,
     pub(super) sending: Sending,
     inbound: Inbound,
@@ -104,7 +104,7 @@ pub(super) fn framing(body: &Body) -> Framing {
 impl UpstreamCall {
     pub(super) fn new(
         stream: StreamId,
-        call: Carried,
+        call: EngineCall,
         wake: ExchangeWake,
         (body, framing): (Body, Framing),
         is_retry: bool,

@@ -9,7 +9,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causeway_pipeline::upstream::{Calls, Carried};
+use causeway_pipeline::upstream::{Calls, EngineCall};
 use causeway_pipeline::{CallError, TlsClient, Transport, Upstream, Worker};
 
 /// How long resolved addresses are used without a new lookup.
@@ -37,7 +37,7 @@ struct DnsState {
     /// A call has failed since the last lookup, or the lookup itself failed.
     is_doubted: bool,
     fault: io::ErrorKind,
-    waiting: VecDeque<Carried>,
+    waiting: VecDeque<EngineCall>,
 }
 
 impl NamedUpstream {
@@ -132,7 +132,7 @@ impl NamedUpstream {
     }
 
     /// Sends the call to the next address. Without an address the call waits for the lookup, or fails.
-    fn pass(&self, call: Carried) {
+    fn pass(&self, call: EngineCall) {
         let mut known = self.known.borrow_mut();
         if known.pools.is_empty() {
             if known.is_looking && known.waiting.len() < WAITING_MAX {
@@ -145,7 +145,7 @@ impl NamedUpstream {
         known.turn = known.turn.wrapping_add(1);
         let upstream = Rc::clone(&known.pools[known.turn % known.pools.len()].1);
         drop(known);
-        upstream.carry(call);
+        upstream.start(call);
     }
 }
 
@@ -164,7 +164,7 @@ fn named_by(name: &str, transport: &Arc<Transport>) -> Arc<Transport> {
 }
 
 impl Upstream for NamedUpstream {
-    fn carry(&self, call: Carried) {
+    fn start(&self, call: EngineCall) {
         self.resolve_if_due();
         self.pass(call);
     }

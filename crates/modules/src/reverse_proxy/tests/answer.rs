@@ -114,8 +114,8 @@ fn interim_responses_and_head() {
     let mut link = FieldMap::new();
     link.append(NameRef::parse(b"Link").unwrap(), FieldValue::from_static("</a>"));
     link.append(NameRef::parse(b"Connection").unwrap(), FieldValue::from_static("close"));
-    call.carried.put_interim(StatusCode::new(103).unwrap(), link);
-    call.carried.put_interim(StatusCode::new(102).unwrap(), FieldMap::new());
+    call.engine.put_interim(StatusCode::new(103).unwrap(), link);
+    call.engine.put_interim(StatusCode::new(102).unwrap(), FieldMap::new());
     let pending = pending.poll(&mut kit).expect_err("the answer is not there");
     call.answer(200, &[("Content-Length", "5")], None);
     call.end();
@@ -126,7 +126,7 @@ fn interim_responses_and_head() {
     // An upstream that sends interim responses without end.
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
     for _ in 0..65 {
-        call.carried.put_interim(StatusCode::new(102).unwrap(), FieldMap::new());
+        call.engine.put_interim(StatusCode::new(102).unwrap(), FieldMap::new());
     }
     assert_eq!(pending.finish(&mut kit).status, 502);
 }
@@ -137,7 +137,7 @@ fn endless_interim_responses_are_a_failure() {
     let mut kit = kit(json!({ "health_checks": { "passive": { "fail_duration": "1h", "max_fails": 1 } } }));
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
     for _ in 0..65 {
-        call.carried.put_interim(StatusCode::new(102).unwrap(), FieldMap::new());
+        call.engine.put_interim(StatusCode::new(102).unwrap(), FieldMap::new());
     }
     assert_eq!(pending.finish(&mut kit).status, 502);
     assert_eq!(kit.send(&Request::get("/")).status, 503);
@@ -214,7 +214,7 @@ fn faults() {
         ),
     ] {
         let (call, pending) = start_call(&mut kit, &Request::get("/"));
-        call.carried.fail(fault.clone());
+        call.engine.fail(fault.clone());
         let answer = pending.finish(&mut kit);
         assert_eq!((answer.status, answer.text()), (status, words), "{fault:?}");
         assert_eq!(answer.field("Server"), Some("Causeway"), "the answer is ours");
@@ -224,7 +224,7 @@ fn faults() {
     let mut kit = Kit::with_errors(&registry(), &json!([{ "handle": [proxy(transport)] }]), &errors);
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
     kit.worker().advance(Duration::from_secs(2));
-    call.carried.fail(CallError::Closed);
+    call.engine.fail(CallError::Closed);
     assert_eq!(pending.finish(&mut kit).status, 502);
     // A response with more fields than a map can hold.
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
@@ -238,9 +238,9 @@ fn faults() {
 fn a_call_is_cancelled_when_the_client_disconnects() {
     let mut kit = kit(json!({}));
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
-    assert!(!call.carried.is_given_up());
+    assert!(!call.engine.is_given_up());
     pending.cancel(&mut kit);
-    assert!(call.carried.is_given_up());
+    assert!(call.engine.is_given_up());
     drop(call);
     assert_eq!(kit.worker().calls_resting(), 1, "the record goes home");
 }
@@ -252,11 +252,11 @@ fn a_slow_reader_slows_down_the_upstream() {
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
     call.answer(200, &[], None);
     for _ in 0..16 {
-        assert!(call.carried.mailbox().has_room(Waker::noop()));
-        call.carried.mailbox().push(Frame::Chunk(vec![0; 16].into()));
+        assert!(call.engine.mailbox().has_room(Waker::noop()));
+        call.engine.mailbox().push(Frame::Chunk(vec![0; 16].into()));
     }
-    assert!(!call.carried.mailbox().has_room(Waker::noop()));
+    assert!(!call.engine.mailbox().has_room(Waker::noop()));
     call.end();
     assert_eq!(pending.finish(&mut kit).body.len(), 256);
-    assert!(call.carried.mailbox().has_room(Waker::noop()));
+    assert!(call.engine.mailbox().has_room(Waker::noop()));
 }

@@ -44,7 +44,7 @@ fn selected_address(kit: &mut Kit, status: u16) -> String {
 fn fail(kit: &mut Kit, fault: CallError) {
     let (call, pending) = start_call(kit, &Request::get("/"));
     assert_eq!(&*call.address, "a:1");
-    call.carried.fail(fault);
+    call.engine.fail(fault);
     drop(call);
     pending.finish(kit);
 }
@@ -129,10 +129,10 @@ fn probes_without_result() {
     start_call(&mut kit, &request).1.cancel(&mut kit);
     assert_eq!(kit.send(&Request::get("/").field("To", "a b")).status, 500, "no valid address");
     let (call, pending) = start_call(&mut kit, &request);
-    call.carried.fail(CallError::Busy);
+    call.engine.fail(CallError::Busy);
     drop(call);
     let pending = pending.poll(&mut kit).expect_err("another attempt probes");
-    kit.worker().take_call().expect("another attempt").carried.fail(CallError::Busy);
+    kit.worker().take_call().expect("another attempt").engine.fail(CallError::Busy);
     assert_eq!(pending.finish(&mut kit).status, 503);
     let held = start_call(&mut kit, &request);
     assert_eq!(kit.send(&request).status, 503, "one at a time");
@@ -151,7 +151,7 @@ fn retries() {
     for _ in 0..3 {
         let (call, pending) = start_call(&mut kit, &Request::get("/"));
         assert_eq!(&*call.address, "a:1");
-        call.carried.fail(CallError::Closed);
+        call.engine.fail(CallError::Closed);
         drop(call);
         let pending = pending.poll(&mut kit).expect_err("another attempt");
         let call = kit.worker().take_call().expect("another attempt");

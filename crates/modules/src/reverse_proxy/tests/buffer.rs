@@ -110,7 +110,7 @@ fn responses_that_break_off() {
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
     call.answer(200, &[], Some(10));
     call.send(b"ten");
-    call.carried.fail(CallError::Closed);
+    call.engine.fail(CallError::Closed);
     drop(call);
     assert_eq!(pending.finish(&mut kit).status, 502);
 }
@@ -136,7 +136,7 @@ fn a_retry_of_a_buffered_request() {
     let text = "x".repeat(300 * 1024);
     let (call, pending) = after_reading(&mut kit, &post(&text));
     assert_eq!(content(&call).1.len(), text.len());
-    call.carried.fail(CallError::Closed);
+    call.engine.fail(CallError::Closed);
     drop(call);
     let pending = pending.poll(&mut kit).expect_err("the next attempt");
     let call = kit.worker().take_call().expect("a second call");

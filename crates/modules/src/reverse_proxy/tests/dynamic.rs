@@ -209,7 +209,7 @@ fn health_outlives_a_lookup_result() {
     kit.worker().records("a.test", Ok(vec![address(1)]));
     get(&mut kit).unwrap();
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
-    call.carried.fail(causeway_pipeline::CallError::Closed);
+    call.engine.fail(causeway_pipeline::CallError::Closed);
     assert_eq!(pending.finish(&mut kit).status, 502);
     for found in [vec![address(1)], vec![address(2)], vec![address(1)]] {
         let want = if found == [address(1)] { Err(503) } else { Ok("10.0.0.2:80".to_owned()) };
@@ -230,7 +230,7 @@ fn a_circuit_breaker_outlives_a_lookup_result() {
     kit.worker().records("a.test", Ok(vec![address(1)]));
     get(&mut kit).unwrap();
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
-    call.carried.fail(causeway_pipeline::CallError::Closed);
+    call.engine.fail(causeway_pipeline::CallError::Closed);
     assert_eq!(pending.finish(&mut kit).status, 502);
     for found in [vec![address(1)], vec![address(2)], vec![address(1)]] {
         let want = if found == [address(1)] { Err(503) } else { Ok("10.0.0.2:80".to_owned()) };

@@ -22,7 +22,7 @@ fn php(mut transport: Value) -> Kit {
 /// Decodes the variables (FastCGI Specification, §3.4), each of which must occur once.
 #[track_caller]
 fn variables(call: &FakeCall) -> BTreeMap<String, String> {
-    let encoded = call.carried.parameters();
+    let encoded = call.engine.parameters();
     let mut rest = &*encoded;
     let mut found = BTreeMap::new();
     fn length(rest: &mut &[u8]) -> usize {

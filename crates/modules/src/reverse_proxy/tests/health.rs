@@ -31,7 +31,7 @@ fn selected_address(kit: &mut Kit) -> String {
 #[track_caller]
 fn fail(kit: &mut Kit, fault: CallError) {
     let (call, pending) = start_call(kit, &Request::get("/"));
-    call.carried.fail(fault);
+    call.engine.fail(fault);
     drop(call);
     pending.finish(kit);
 }

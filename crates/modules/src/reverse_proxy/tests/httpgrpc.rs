@@ -186,7 +186,7 @@ fn content_of_unknown_length_and_too_long() {
     assert_eq!(kit.send(&known).status, 413);
     let (call, pending) = start_call(&mut kit, &Request::new("POST", "/").content("x").content(&*long).body_open());
     assert_eq!(sent(&call), Err(BodyError::TooLarge));
-    call.carried.fail(CallError::RequestBody(BodyError::TooLarge));
+    call.engine.fail(CallError::RequestBody(BodyError::TooLarge));
     drop(call);
     assert_eq!(pending.finish(&mut kit).status, 413);
 }
@@ -302,9 +302,9 @@ fn malformed_responses() {
         ("broken off", 502, |call| {
             call.answer(200, GRPC, None);
             call.send(b"\0\0\0\0\x03\x08");
-            call.carried.mailbox().fail(BodyError::PeerGone);
+            call.engine.mailbox().fail(BodyError::PeerGone);
         }),
-        ("not reached", 502, |call| call.carried.fail(CallError::Connect(std::io::ErrorKind::ConnectionRefused))),
+        ("not reached", 502, |call| call.engine.fail(CallError::Connect(std::io::ErrorKind::ConnectionRefused))),
     ];
     for (why, want, answering) in cases {
         assert_eq!(exchange(&mut kit, &request, answering).status, *want, "{why}");
@@ -323,18 +323,18 @@ fn timeouts() {
     call.answer(200, GRPC, None);
     call.send(b"\0\0\0\0\x03\x08");
     assert_eq!(pending.finish(&mut kit).status, 504);
-    assert!(call.carried.is_given_up());
+    assert!(call.engine.is_given_up());
     // The upstream has the limit, and aborts the call at that moment itself: grpc-go resets the stream.
     for (took, want) in [(1999, 502), (2000, 504)] {
         let (call, pending) = start_call(&mut kit, &Request::get("/"));
         kit.worker().advance(Duration::from_millis(took));
-        call.carried.fail(CallError::Closed);
+        call.engine.fail(CallError::Closed);
         assert_eq!(pending.finish(&mut kit).status, want, "before the head, after {took} ms");
         let (call, pending) = start_call(&mut kit, &Request::get("/"));
         call.answer(200, GRPC, None);
         let pending = pending.poll(&mut kit).expect_err("it waits for the message");
         kit.worker().advance(Duration::from_millis(took));
-        call.carried.mailbox().fail(BodyError::PeerGone);
+        call.engine.mailbox().fail(BodyError::PeerGone);
         assert_eq!(pending.finish(&mut kit).status, want, "after the head and {took} ms");
     }
     // A call that arrives over httpgrpc has its own deadline.
@@ -354,14 +354,14 @@ fn timeouts() {
     let call = kit.worker().take_call().expect("a call");
     assert!(call.request_text().contains("\nGrpc-Timeout: 500000u"), "{}", call.request_text());
     assert_eq!(pending.finish(&mut kit).field("grpc-status"), Some("4"));
-    assert!(call.carried.is_given_up());
+    assert!(call.engine.is_given_up());
     // The upstream has the limit, and aborts the call.
     for (took, want) in [(499, "502"), (500, "4")] {
         let pending = kit.send_pending(&request).expect_err("it waits for the message");
         let pending = pending.poll(&mut kit).expect_err("it waits for the answer");
         let call = kit.worker().take_call().expect("a call");
         kit.worker().advance(Duration::from_millis(took));
-        call.carried.fail(CallError::Closed);
+        call.engine.fail(CallError::Closed);
         assert_eq!(pending.finish(&mut kit).field("grpc-status"), Some(want), "after {took} ms");
     }
 }
@@ -415,7 +415,7 @@ fn names_of_several_places() {
     worker.name("a.test:95", vec![at(4)]);
     worker.advance(Duration::from_secs(2));
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
-    call.carried.fail(CallError::Connect(std::io::ErrorKind::ConnectionRefused));
+    call.engine.fail(CallError::Connect(std::io::ErrorKind::ConnectionRefused));
     drop(call);
     assert_eq!(pending.finish(&mut kit).status, 502);
     go(&mut kit);

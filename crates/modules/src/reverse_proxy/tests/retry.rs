@@ -25,7 +25,7 @@ fn fail_attempt(
     pending: Pending,
     fault: CallError,
 ) -> Result<(FakeCall, Pending), Box<TestResponse>> {
-    call.carried.fail(fault);
+    call.engine.fail(fault);
     drop(call);
     match pending.poll(kit) {
         Ok(response) => Err(Box::new(response)),
@@ -90,7 +90,7 @@ fn attempts_are_limited_by_time() {
     let mut kit = three(json!({ "try_duration": "1s" }));
     let (mut call, mut pending) = start_call(&mut kit, &Request::get("/"));
     for attempt in 1.. {
-        call.carried.fail(refused());
+        call.engine.fail(refused());
         drop(call);
         pending = match pending.poll(&mut kit) {
             Ok(response) => {
@@ -167,7 +167,7 @@ fn a_wait_without_interval() {
     });
     let mut kit = kit(options);
     let (call, mut pending) = start_call(&mut kit, &Request::get("/"));
-    call.carried.fail(refused());
+    call.engine.fail(refused());
     drop(call);
     for attempts in 0..501 {
         pending = match pending.poll(&mut kit) {

@@ -25,7 +25,7 @@ fn routes_for_responses() {
         call.send(b"theirs"[..4].as_ref());
         call.end();
         let answer = pending.finish(&mut kit);
-        assert!(call.carried.is_given_up(), "the call was dropped");
+        assert!(call.engine.is_given_up(), "the call was dropped");
         answer
     };
     let answer = send(404, &[]);
@@ -65,7 +65,7 @@ fn a_request_continues_after_routes_without_a_response() {
     second.end();
     let answer = pending.finish(&mut kit);
     assert_eq!(answer.field("X-Seen"), Some("{http.reverse_proxy.header.X-User}|10.0.0.2"), "of the second answer");
-    assert!(call.carried.is_given_up() && second.carried.is_given_up());
+    assert!(call.engine.is_given_up() && second.engine.is_given_up());
     // If the first upstream rejects the request, its response is the client's.
     let answer = {
         let (call, pending) = start_call(&mut kit, &Request::get("/"));

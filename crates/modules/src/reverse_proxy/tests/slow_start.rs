@@ -43,7 +43,7 @@ fn fail(kit: &mut Kit) {
     loop {
         let (call, pending) = start_call(kit, &Request::get("/"));
         if &*call.address == "b:1" {
-            call.carried.fail(CallError::Malformed("a line end"));
+            call.engine.fail(CallError::Malformed("a line end"));
             drop(call);
             assert_eq!(pending.finish(kit).status, 502);
             return;
@@ -165,7 +165,7 @@ fn policies_without_slow_start() {
         let failing = (0..40).find(|number| before[*number as usize] == "b:1");
         if let Some(number) = failing {
             let (call, pending) = start_call(&mut kit, &request(number));
-            call.carried.fail(CallError::Malformed("a line end"));
+            call.engine.fail(CallError::Malformed("a line end"));
             drop(call);
             pending.finish(&mut kit);
             kit.worker().advance(10 * SECOND);
@@ -174,7 +174,7 @@ fn policies_without_slow_start() {
     }
     let mut kit = with_passive_checks(&json!({ "policy": "round_robin" }));
     for (call, pending) in [start_call(&mut kit, &Request::get("/")), start_call(&mut kit, &Request::get("/"))] {
-        call.carried.fail(CallError::Malformed("a line end"));
+        call.engine.fail(CallError::Malformed("a line end"));
         drop(call);
         pending.finish(&mut kit);
     }
