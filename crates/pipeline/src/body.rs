@@ -427,7 +427,7 @@ enum BodySource {
     /// A body in memory: a replacement by a handler, or frames that were read before.
     Held(VecDeque<Frame>),
     /// A stream that a handler substituted, and the limit in bytes on its content, if there is one.
-    Made(Box<dyn BodyStream>, Option<u64>),
+    Stream(Box<dyn BodyStream>, Option<u64>),
 }
 
 impl IncomingBody {
@@ -436,9 +436,9 @@ impl IncomingBody {
     pub fn is_over(&self) -> bool {
         match &self.0 {
             BodySource::Peer(mail) => mail.borrow().is_over(),
-            BodySource::Answer(call) => call.made_is_over(),
+            BodySource::Answer(call) => call.is_transformed_over(),
             BodySource::Held(frames) => frames.is_empty(),
-            BodySource::Made(stream, _) => stream.is_empty(),
+            BodySource::Stream(stream, _) => stream.is_empty(),
         }
     }
 
@@ -449,7 +449,7 @@ impl IncomingBody {
 
     /// Creates a body from a handler's stream, limited to `bytes_max` bytes of content.
     pub(crate) fn of_stream(stream: Box<dyn BodyStream>, bytes_max: Option<u64>) -> Self {
-        Self(BodySource::Made(stream, bytes_max))
+        Self(BodySource::Stream(stream, bytes_max))
     }
 
     /// Creates the body of a call's response.
@@ -462,9 +462,9 @@ impl BodyStream for IncomingBody {
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         match &mut self.0 {
             BodySource::Peer(mail) => poll_mail(mail, task),
-            BodySource::Answer(call) => call.poll_made(task),
+            BodySource::Answer(call) => call.poll_transformed(task),
             BodySource::Held(frames) => Poll::Ready(frames.pop_front().map(Ok)),
-            BodySource::Made(stream, left) => {
+            BodySource::Stream(stream, left) => {
                 let polled = stream.poll_frame(task);
                 // The frame that exceeds the limit is not delivered, not even in part.
                 if let (Poll::Ready(Some(Ok(Frame::Chunk(chunk)))), Some(left)) = (&polled, left) {
@@ -481,9 +481,9 @@ impl BodyStream for IncomingBody {
     fn len(&self) -> Option<u64> {
         match &self.0 {
             BodySource::Peer(mail) => mail.borrow().len(),
-            BodySource::Answer(call) => call.made_len(),
+            BodySource::Answer(call) => call.transformed_len(),
             BodySource::Held(frames) => bytes(frames),
-            BodySource::Made(stream, _) => stream.len(),
+            BodySource::Stream(stream, _) => stream.len(),
         }
     }
 }

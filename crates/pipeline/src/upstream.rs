@@ -79,8 +79,8 @@ pub trait Finish {
     fn finish(self: Rc<Self>, cx: &mut Context, call: Call, status: Option<StatusCode>) -> Step;
 }
 
-/// Transforms the content of a response body ([`Call::make_body`]).
-pub trait Maker {
+/// Transforms the content of a response body ([`Call::transform_body`]).
+pub trait BodyTransform {
     /// Polls for the next transformed frame; reads the original ones by [`Call::poll_content`].
     fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>>;
 
@@ -220,7 +220,7 @@ struct Record {
     remote: Cell<Option<SocketAddr>>,
     version: Cell<Version>,
     tally: RefCell<Option<Rc<dyn Tally>>>,
-    maker: RefCell<Option<Box<dyn Maker>>>,
+    transform: RefCell<Option<Box<dyn BodyTransform>>>,
     reader: RefCell<Option<Waker>>,
     driver: RefCell<Option<Waker>>,
     /// The handler reads the response body.
@@ -246,7 +246,7 @@ impl Record {
             remote: Cell::default(),
             version: Cell::new(Version::Http11),
             tally: RefCell::default(),
-            maker: RefCell::default(),
+            transform: RefCell::default(),
             reader: RefCell::default(),
             driver: RefCell::default(),
             taken: Cell::default(),
@@ -481,28 +481,28 @@ impl Call {
         self.0.mailbox.borrow().len()
     }
 
-    /// Replaces the response body by the output of `maker`, for readers from now on.
-    pub fn make_body(&self, maker: Box<dyn Maker>) {
-        *self.0.maker.borrow_mut() = Some(maker);
+    /// Replaces the response body by the output of `transform`, for readers from now on.
+    pub fn transform_body(&self, transform: Box<dyn BodyTransform>) {
+        *self.0.transform.borrow_mut() = Some(transform);
     }
 
-    pub(crate) fn poll_made(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        match &mut *self.0.maker.borrow_mut() {
-            Some(maker) => maker.poll_frame(self, task),
+    pub(crate) fn poll_transformed(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        match &mut *self.0.transform.borrow_mut() {
+            Some(transform) => transform.poll_frame(self, task),
             None => self.0.mailbox.borrow().poll_frame(task),
         }
     }
 
-    pub(crate) fn made_is_over(&self) -> bool {
-        match &*self.0.maker.borrow() {
-            Some(maker) => maker.bytes_left() == Some(0),
+    pub(crate) fn is_transformed_over(&self) -> bool {
+        match &*self.0.transform.borrow() {
+            Some(transform) => transform.bytes_left() == Some(0),
             None => self.0.mailbox.borrow().is_over(),
         }
     }
 
-    pub(crate) fn made_len(&self) -> Option<u64> {
-        match &*self.0.maker.borrow() {
-            Some(maker) => maker.bytes_left(),
+    pub(crate) fn transformed_len(&self) -> Option<u64> {
+        match &*self.0.transform.borrow() {
+            Some(transform) => transform.bytes_left(),
             None => self.0.mailbox.borrow().len(),
         }
     }
@@ -512,8 +512,8 @@ impl Drop for Call {
     fn drop(&mut self) {
         self.0.given_up.set(true);
         // Dropped here: the transformed body has no reader any more.
-        let maker = self.0.maker.borrow_mut().take();
-        drop(maker);
+        let transform = self.0.transform.borrow_mut().take();
+        drop(transform);
         let tally = self.0.tally.borrow_mut().take();
         if let Some(tally) = tally {
             tally.end();

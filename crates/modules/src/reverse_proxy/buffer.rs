@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll, ready};
 
 use causeway_message::{Chunk, Method};
-use causeway_pipeline::upstream::Maker;
+use causeway_pipeline::upstream::BodyTransform;
 use causeway_pipeline::{BodyError, Build, BuildError, Call, Context, Fault, Frame, ReadBody, ReadEnd, Step};
 
 use super::Local;
@@ -94,7 +94,7 @@ impl Future for AnswerReader {
         }
         let (call, asked) = this.asked.take().expect("it was there");
         let rest = if is_whole { Some(0) } else { call.content_len() };
-        call.make_body(Box::new(Buffered { frames, rest, is_whole }));
+        call.transform_body(Box::new(Buffered { frames, rest, is_whole }));
         Poll::Ready((call, asked, fault))
     }
 }
@@ -107,7 +107,7 @@ struct Buffered {
     is_whole: bool,
 }
 
-impl Maker for Buffered {
+impl BodyTransform for Buffered {
     fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if let Some(frame) = self.frames.pop_front() {
             return Poll::Ready(Some(Ok(frame)));

@@ -7,7 +7,7 @@ use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
 use causeway_message::{Chunk, Method, NameRef, StatusCode, names};
-use causeway_pipeline::upstream::Maker;
+use causeway_pipeline::upstream::BodyTransform;
 use causeway_pipeline::{
     Body, BodyError, BodyRead, Call, Context, Fault, Frame, Generation, ReadBody, ReadEnd, Reason, Response,
     ShutdownPhase, Sleep, Step, Tunnel, Versions, Worker,
@@ -133,7 +133,7 @@ pub(super) fn tunnel(cx: &mut Context, call: Call, plan: &ReverseProxyPlan) -> S
             delay,
             next: sleep(LOOK_INTERVAL),
         });
-        call.make_body(Box::new(Limited {
+        call.transform_body(Box::new(Limited {
             worker: Rc::clone(worker),
             end: timeout.map(sleep),
             replacement,
@@ -215,7 +215,7 @@ impl Replacement {
     }
 }
 
-impl Maker for Limited {
+impl BodyTransform for Limited {
     fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if self.close == CloseFrame::Sent {
             // After a close frame there is no further one for the client (RFC 6455 §5.5.1).

@@ -94,7 +94,7 @@ fn a_dropped_call_is_cancelled() {
 /// Transforms any response body to an empty one.
 struct Nothing;
 
-impl Maker for Nothing {
+impl BodyTransform for Nothing {
     fn poll_frame(&mut self, _: &Call, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Ready(None)
     }
@@ -115,7 +115,7 @@ fn a_replaced_body_is_read() {
     engine.mailbox().push(Frame::Chunk(Chunk::from_static(b"abc")));
     let polled = call.poll_content(&mut task());
     assert!(matches!(polled, Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if chunk.as_slice() == b"abc"));
-    call.make_body(Box::new(Nothing));
+    call.transform_body(Box::new(Nothing));
     let mut body = call.into_body();
     assert!(body.is_over() && body.len() == Some(0));
     assert!(matches!(body.poll_frame(&mut task()), Poll::Ready(None)));
@@ -135,7 +135,7 @@ fn a_reused_record_is_cleared() {
     engine.set_remote(([127, 0, 0, 1], 1).into());
     engine.mailbox().push(Frame::Chunk(Chunk::from_static(b"old")));
     engine.mailbox().fail(BodyError::Malformed);
-    call.make_body(Box::new(Nothing));
+    call.transform_body(Box::new(Nothing));
     drop((call, engine));
     assert_eq!(queue.calls().pooled_len(), 1);
 

@@ -9,7 +9,7 @@ use causeway_httpgrpc::{
     Code, DecodeError, Encoding, ResponseDecoder, STREAM_PATH, Status, Turn, decode_error, is_grpc,
 };
 use causeway_message::{Chunk, FieldMap, StatusCode, names};
-use causeway_pipeline::{BodyError, Call, Context, Frame, Maker, Sleep, Step, Worker};
+use causeway_pipeline::{BodyError, BodyTransform, Call, Context, Frame, Sleep, Step, Worker};
 
 use super::super::answer;
 use super::super::exchange::PendingCall;
@@ -62,7 +62,7 @@ fn respond(cx: &mut Context, call: Call, asked: PendingCall, mut decoder: Decode
     // From here on the call appears to have received the HTTP response itself.
     std::mem::swap(&mut *call.head_mut(), &mut decoder.message_mut().head);
     if decoder.body().bytes() > 0 {
-        call.make_body(Box::new(DecodedContent(decoder)));
+        call.transform_body(Box::new(DecodedContent(decoder)));
     }
     answer::decide(cx, call, asked)
 }
@@ -70,7 +70,7 @@ fn respond(cx: &mut Context, call: Call, asked: PendingCall, mut decoder: Decode
 /// The response's content, in the leased decoder.
 struct DecodedContent(DecoderLease<ResponseDecoder>);
 
-impl Maker for DecodedContent {
+impl BodyTransform for DecodedContent {
     fn poll_frame(&mut self, _: &Call, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Ready(self.0.body_mut().take_next().map(|chunk| Ok(Frame::Chunk(chunk))))
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use causeway_httpgrpc::stream::{ResponseStreamDecoder, StreamPart};
 use causeway_httpgrpc::{Code, DecodeError, Encoding, Status};
 use causeway_message::{Chunk, FieldMap, StatusCode, names};
-use causeway_pipeline::{BodyError, Call, Context, Fault, Frame, Maker, Reason, Sleep, Step, Worker};
+use causeway_pipeline::{BodyError, BodyTransform, Call, Context, Fault, Frame, Reason, Sleep, Step, Worker};
 
 use super::super::answer;
 use super::super::exchange::{self, PendingCall};
@@ -63,7 +63,7 @@ fn not_streamed(cx: &Context, asked: &PendingCall) -> Fault {
 fn respond(cx: &mut Context, call: Call, asked: PendingCall, mut content: UnframedResponse) -> Step {
     content.left = content.decoder.head().fields().content_length().ok().flatten();
     std::mem::swap(&mut *call.head_mut(), content.decoder.head_mut());
-    call.make_body(Box::new(content));
+    call.transform_body(Box::new(content));
     answer::decide(cx, call, asked)
 }
 
@@ -148,7 +148,7 @@ impl UnframedResponse {
     }
 }
 
-impl Maker for UnframedResponse {
+impl BodyTransform for UnframedResponse {
     fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Ready(match ready!(self.poll_part(call, task)) {
             Ok(Some(StreamPart::Chunk(chunk))) => {
