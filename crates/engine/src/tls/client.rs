@@ -43,7 +43,7 @@ pub(super) fn verifier(
         let verifier = builder.build().map_err(|error| error.to_string())?;
         chains.push(TrustedAuthority { certificate: authority, verifier });
     }
-    Ok(Arc::new(Shown {
+    Ok(Arc::new(ClientChainVerifier {
         verifies,
         chains,
         hints: all.subjects(),
@@ -104,7 +104,7 @@ impl ClientTrust {
 /// Verifies a client's certificate. The client always proves that it has the certificate's key; the mode decides whether the
 /// chain must lead to an authority, and a list of leaves may restrict the certificate further.
 #[derive(Debug)]
-struct Shown {
+struct ClientChainVerifier {
     /// Whether the mode verifies the chain.
     verifies: bool,
     /// The authorities that may sign.
@@ -119,7 +119,7 @@ struct Shown {
     provider: Arc<CryptoProvider>,
 }
 
-impl Shown {
+impl ClientChainVerifier {
     /// Verifies that a chain leads to one of the authorities within its dates, as Go does. The error is that of the authority that came
     /// closest.
     fn verify_chain(
@@ -142,7 +142,7 @@ impl Shown {
     }
 }
 
-impl ClientCertVerifier for Shown {
+impl ClientCertVerifier for ClientChainVerifier {
     fn client_auth_mandatory(&self) -> bool {
         self.is_mandatory
     }

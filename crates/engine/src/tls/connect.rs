@@ -70,16 +70,16 @@ impl Connector {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?;
-        let believed = if spec.insecure {
-            Believed::Anybody
+        let trust = if spec.insecure {
+            ServerTrust::Any
         } else {
             let verifier = WebPkiServerVerifier::builder_with_provider(roots(&spec.roots)?, Arc::clone(&provider))
                 .build()
                 .map_err(|error| error.to_string())?;
             let named: &[Vec<u8>] = if let Roots::These(certificates) = &spec.roots { certificates } else { &[] };
-            Believed::Signed(verifier, named.iter().map(|bytes| CertificateDer::from(bytes.clone())).collect())
+            ServerTrust::Chain(verifier, named.iter().map(|bytes| CertificateDer::from(bytes.clone())).collect())
         };
-        let verifier = Arc::new(Verifier { provider, believed });
+        let verifier = Arc::new(Verifier { provider, trust });
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let managed = match &spec.certificate {
             Some(OwnCertificate::Managed(name)) => {
@@ -248,24 +248,24 @@ fn roots(roots: &Roots) -> Result<Arc<RootCertStore>, String> {
 #[derive(Debug)]
 struct Verifier {
     provider: Arc<CryptoProvider>,
-    believed: Believed,
+    trust: ServerTrust,
 }
 
 /// The certificates that an upstream may present.
 #[derive(Debug)]
-enum Believed {
+enum ServerTrust {
     /// Any certificate.
-    Anybody,
+    Any,
     /// A chain to one of the verifier's authorities; or, as in Go, one of these configured roots itself as the leaf.
     /// Self-signed certificates often have the CA flag, and webpki refuses a CA as a leaf.
-    Signed(Arc<WebPkiServerVerifier>, Vec<CertificateDer<'static>>),
+    Chain(Arc<WebPkiServerVerifier>, Vec<CertificateDer<'static>>),
 }
 
 /// Accepts a name by a wildcard with one label after it, such as `*.lan`. webpki ignores those, and Go does not.
-fn by_wildcard(shown: &CertificateDer<'_>, name: &ServerName<'_>) -> Option<()> {
+fn by_wildcard(end_entity: &CertificateDer<'_>, name: &ServerName<'_>) -> Option<()> {
     let ServerName::DnsName(name) = name else { return None };
     let (first, rest) = name.as_ref().trim_end_matches('.').split_once('.')?;
-    let (_, certificate) = X509Certificate::from_der(shown).ok()?;
+    let (_, certificate) = X509Certificate::from_der(end_entity).ok()?;
     let alternatives = certificate.subject_alternative_name().ok()??;
     let is_match = |alternative: &GeneralName<'_>| match alternative {
         GeneralName::DNSName(dns) => dns.strip_prefix("*.").is_some_and(|own| own.eq_ignore_ascii_case(rest)),
@@ -277,34 +277,34 @@ fn by_wildcard(shown: &CertificateDer<'_>, name: &ServerName<'_>) -> Option<()> 
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        shown: &CertificateDer<'_>,
-        between: &[CertificateDer<'_>],
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let (verifier, named) = match &self.believed {
-            Believed::Anybody => return Ok(ServerCertVerified::assertion()),
-            Believed::Signed(verifier, named) => (verifier, named),
+        let (verifier, named) = match &self.trust {
+            ServerTrust::Any => return Ok(ServerCertVerified::assertion()),
+            ServerTrust::Chain(verifier, named) => (verifier, named),
         };
-        let refused = match verifier.verify_server_cert(shown, between, name, ocsp, now) {
+        let refused = match verifier.verify_server_cert(end_entity, intermediates, name, ocsp, now) {
             Err(Error::InvalidCertificate(refused)) => refused,
             other => return other,
         };
         // webpki checks the CA flag and the issuer after the validity period, and the name last.
         let is_chained = match &refused {
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => true,
-            CertificateError::UnknownIssuer | CertificateError::BadSignature => named.contains(shown),
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => named.contains(end_entity),
             CertificateError::Other(other) => {
-                matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity)) && named.contains(shown)
+                matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity)) && named.contains(end_entity)
             }
             _ => false,
         };
         if !is_chained {
             return Err(refused.into());
         }
-        let parsed = ParsedCertificate::try_from(shown)?;
-        verify_server_name(&parsed, name).or_else(|error| by_wildcard(shown, name).ok_or(error))?;
+        let parsed = ParsedCertificate::try_from(end_entity)?;
+        verify_server_name(&parsed, name).or_else(|error| by_wildcard(end_entity, name).ok_or(error))?;
         Ok(ServerCertVerified::assertion())
     }
 
