@@ -1,14 +1,14 @@
 //! TLS: from policies to rustls configurations, the handshake, and a [`Transport`] over its keys.
 //!
 //! - `names`: suites, groups and protocols by their configuration names
-//! - `client`: verification of client certificates; `version1`: certificates that rustls cannot parse
-//! - `connect`: the handshake in the client's role, for upstreams
+//! - `client_auth`: verification of client certificates; `version1`: certificates that rustls cannot parse
+//! - `client_handshake`: the handshake in the client's role, for upstreams
 //! - `plan`: a listener's policies, ready to run, and the choice of one for a ClientHello; `tickets`: keys for the tickets of sessions
 //! - `handshake`: from a socket to a connection or a refusal; `session`: rustls's part of it; `write_secret`: keys for
 //!   alerts that rustls does not send
 //! - `redirect`: responses to requests in cleartext; `secrets_log`: keys for a capture to be decrypted
 //! - `stream`: the transport; `records`: its records without I/O; `record`: seals or opens one record
-//! - `messages`: handshake messages after the handshake; `alert`: alerts, sent and received; `inbound`: the buffer for
+//! - `messages`: handshake messages after the handshake; `alert`: alerts, sent and received; `record_buffer`: the buffer for
 //!   incomplete records
 //!
 //! The embedder supplies certificates: each handshake calls [`Certificates`], so a renewed certificate needs no reload.
@@ -16,18 +16,18 @@
 //! [`Transport`]: crate::transport::Transport
 
 mod alert;
+mod client_auth;
+mod client_handshake;
 #[cfg(test)]
-mod bench;
-mod client;
-mod connect;
+mod fixture;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod handshake;
-mod inbound;
 mod messages;
 mod names;
 mod plan;
 mod record;
+mod record_buffer;
 mod records;
 mod redirect;
 mod secrets_log;
@@ -44,8 +44,8 @@ use std::sync::Arc;
 
 use rustls::sign::CertifiedKey;
 
-pub use client::ClientTrust;
-pub(crate) use connect::{Connected, Connector};
+pub use client_auth::ClientTrust;
+pub(crate) use client_handshake::{Connected, Connector};
 pub(crate) use handshake::{Secured, begin};
 pub use plan::TlsError;
 pub(crate) use plan::{Tickets, TlsPlan};

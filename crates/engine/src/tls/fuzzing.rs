@@ -7,8 +7,8 @@ use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
 use rustls::{ClientConfig, ContentType, ServerConfig};
 
-use super::inbound::RecordBuffer;
 use super::record::{SEALED_BYTES, Sealer};
+use super::record_buffer::RecordBuffer;
 use super::records::{Keys, ReceiveEnd, Records};
 use super::session::{Endpoint, Session};
 use super::write_secret::WriteSecret;

@@ -30,9 +30,9 @@ use rustls::server::{Accepted, Acceptor, UnbufferedServerConnection};
 use rustls::{HandshakeKind, ServerConfig, SignatureAlgorithm};
 use tokio::net::TcpStream;
 
-use super::inbound::RecordBuffer;
 use super::plan::{CHALLENGE_ALPN, ChallengeCertificate, TlsPlan, challenge_config};
 use super::record::ALERT_BYTES;
+use super::record_buffer::RecordBuffer;
 use super::records::{Keys, Records};
 use super::session::Session;
 use super::write_secret::WriteSecret;
@@ -83,7 +83,7 @@ pub(crate) fn begin(
         deadline: Cell::new(clock::now() + timeouts.head),
         timer: Cell::new(TimerKey::UNFILED),
         is_silent: Cell::new(true),
-        is_heard: Cell::new(false),
+        has_polled_since_end: Cell::new(false),
         is_counted: Cell::new(true),
         stamp: Cell::new(stamp),
         is_timed: Cell::default(),
@@ -142,7 +142,7 @@ struct Handshake {
     /// The peer has not sent a byte yet.
     is_silent: Cell<bool>,
     /// The reactor has run once since the listener began to end.
-    is_heard: Cell<bool>,
+    has_polled_since_end: Cell<bool>,
     /// Dropping this must decrement the worker's connection count.
     is_counted: Cell<bool>,
     stamp: Cell<Stamp>,
@@ -398,7 +398,7 @@ impl Handshake {
             let patience = self.core.lifecycle.idle_until().filter(|until| clock::now() < *until);
             if self.listener.is_ending() && self.is_silent.get() && patience.is_none() {
                 // Bytes may have arrived before the listener ended, and only another run of the reactor would show them.
-                if self.is_heard.replace(true) {
+                if self.has_polled_since_end.replace(true) {
                     return Poll::Ready(Err(Refusal::Silent));
                 }
                 let _ = pin!(tokio::task::yield_now()).poll(task);

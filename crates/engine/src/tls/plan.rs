@@ -14,7 +14,7 @@ use rustls::{CipherSuite, ServerConfig, SignatureAlgorithm};
 
 use super::secrets_log::{FileKeyLog, SecretsLog, SecretsLogs};
 use super::write_secret::WriteSecret;
-use super::{Certificates, ObtainedCertificate, SessionTickets, SoughtCertificate, client, names};
+use super::{Certificates, ObtainedCertificate, SessionTickets, SoughtCertificate, client_auth, names};
 
 /// The protocol name by which an authority verifies a TLS-ALPN-01 challenge (RFC 8737 §4).
 pub(super) const CHALLENGE_ALPN: &[u8] = b"acme-tls/1";
@@ -411,7 +411,7 @@ fn config(
         .with_protocol_versions(&names::versions(policy.version_min, policy.version_max))
         .map_err(|error| format!("no connection could be made with these suites and groups: {error}"))?;
     let builder = match &policy.client {
-        Some(spec) => builder.with_client_cert_verifier(client::verifier(spec, &provider)?),
+        Some(spec) => builder.with_client_cert_verifier(client_auth::verifier(spec, &provider)?),
         None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_cert_resolver(Arc::new(Nothing));

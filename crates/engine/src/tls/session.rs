@@ -14,8 +14,8 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, Unbuffered
 use rustls::{ContentType, Error, ProtocolVersion};
 
 use super::alert;
-use super::inbound::RecordBuffer;
 use super::record::{ALERT_BYTES, HEADER_BYTES};
+use super::record_buffer::RecordBuffer;
 use super::write_secret::{HelloRandom, WriteSecret};
 
 /// A rustls connection in the client's or the server's role.

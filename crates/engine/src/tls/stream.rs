@@ -18,8 +18,8 @@ use progress::stage;
 use tokio::net::TcpStream;
 
 use super::alert;
-use super::inbound::RecordBuffer;
 use super::record::{ALERT_BYTES, Exhausted, RECORD_BYTES_MAX, RecordError};
+use super::record_buffer::RecordBuffer;
 use super::records::{ReceiveEnd, Records};
 use crate::transport::{Received, Transport};
 use crate::worker::Core;
@@ -29,11 +29,11 @@ const READS_MAX: usize = 8;
 /// Time limit for sending the last record after the transport was dropped.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A TLS connection's transport. The session is boxed to keep the connection's state small.
+/// A TLS connection's transport. The state above the socket is boxed to keep the connection's state small.
 pub(crate) struct TlsStream {
     /// `Some` until the drop, which may move the socket to a task that sends the last record.
     tcp: Option<TcpStream>,
-    session: Box<TlsState>,
+    state: Box<TlsState>,
 }
 
 /// The state above the socket.
@@ -89,22 +89,22 @@ impl TlsStream {
     /// Creates the transport after a handshake; `inbound` holds bytes that were received after it.
     pub(super) fn new(core: Rc<Core>, tcp: TcpStream, records: Records, inbound: RecordBuffer) -> Self {
         let ending = Cell::new(Ending::Open);
-        let session = Box::new(TlsState { core, records, inbound, arrived: 0, unsent: None, ending });
-        Self { tcp: Some(tcp), session }
+        let state = Box::new(TlsState { core, records, inbound, arrived: 0, unsent: None, ending });
+        Self { tcp: Some(tcp), state }
     }
 
     fn parts(&mut self) -> (&mut TcpStream, &mut TlsState) {
-        (self.tcp.as_mut().expect("`Some` until the drop"), &mut self.session)
+        (self.tcp.as_mut().expect("`Some` until the drop"), &mut self.state)
     }
 
     /// Sends a fatal alert if the socket accepts it at once, and returns the fault as an error. While other sealed bytes are
     /// unsent, the alert cannot follow them without waiting, so it is omitted.
     #[cold]
     fn refuse(&mut self, fault: RecordError) -> io::Error {
-        let (tcp, session) = self.parts();
-        if session.ending.replace(Ending::Over) == Ending::Open && session.unsent.is_none() {
+        let (tcp, state) = self.parts();
+        if state.ending.replace(Ending::Over) == Ending::Open && state.unsent.is_none() {
             let mut record = [0; ALERT_BYTES];
-            if let Ok(len) = session.records.seal_alert(alert::FATAL, fault.0, &mut record) {
+            if let Ok(len) = state.records.seal_alert(alert::FATAL, fault.0, &mut record) {
                 let _ = tcp.try_write(&record[..len]);
             }
         }
@@ -236,25 +236,25 @@ impl TlsState {
 impl Transport for TlsStream {
     fn poll_read(&mut self, task: &mut Task<'_>, room: &mut [u8]) -> Poll<io::Result<Received>> {
         for _ in 0..READS_MAX {
-            let (tcp, session) = self.parts();
-            if session.ending.get() == Ending::Waiting {
+            let (tcp, state) = self.parts();
+            if state.ending.get() == Ending::Waiting {
                 // During shutdown the driver only polls reads, so the read path drives the pending close_notify.
-                let _ = session.poll_close(tcp, task)?;
+                let _ = state.poll_close(tcp, task)?;
             }
-            let filled = session.take_content(room);
-            if session.records.must_warn() || session.is_warning_unsent() {
-                let _ = session.poll_warn(tcp, task)?;
+            let filled = state.take_content(room);
+            if state.records.must_warn() || state.is_warning_unsent() {
+                let _ = state.poll_warn(tcp, task)?;
             }
             if filled > 0 {
-                return Poll::Ready(Ok(Received { bytes: filled, at: session.arrived }));
+                return Poll::Ready(Ok(Received { bytes: filled, at: state.arrived }));
             }
-            match session.records.end() {
+            match state.records.end() {
                 // TCP's end without close_notify counts as the peer's end too: complete requests are still answered, and
                 // `is_cut` lets the driver detect a truncated message.
                 Some(ReceiveEnd::CloseNotify | ReceiveEnd::Cut) => return Poll::Ready(Ok(Received::default())),
                 Some(ReceiveEnd::PeerAborted(description)) => {
                     // The peer has aborted and would not read an alert.
-                    session.ending.set(Ending::Over);
+                    state.ending.set(Ending::Over);
                     let reason = rustls::Error::AlertReceived(description.into());
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, reason)));
                 }
@@ -263,27 +263,27 @@ impl Transport for TlsStream {
             }
             // The fast path reads straight into the driver's room. It needs room for a whole record, and an empty `inbound`,
             // since bytes of an earlier record must precede the new ones.
-            let filled = if session.inbound.is_empty() && room.len() >= RECORD_BYTES_MAX {
-                session.inbound.release_block();
+            let filled = if state.inbound.is_empty() && room.len() >= RECORD_BYTES_MAX {
+                state.inbound.release_block();
                 let received = ready!(Transport::poll_read(tcp, task, room))?;
-                session.arrived = received.at;
+                state.arrived = received.at;
                 if received.bytes == 0 {
-                    session.records.handle_eof();
+                    state.records.handle_eof();
                 }
-                session.open_in_place(&mut room[..received.bytes])
+                state.open_in_place(&mut room[..received.bytes])
             } else {
-                match session.inbound.poll_fill(tcp, &session.core.memory.blocks, task)? {
-                    Poll::Ready(Received { bytes: 0, .. }) => session.records.handle_eof(),
-                    Poll::Ready(received) => session.arrived = received.at,
+                match state.inbound.poll_fill(tcp, &state.core.memory.blocks, task)? {
+                    Poll::Ready(Received { bytes: 0, .. }) => state.records.handle_eof(),
+                    Poll::Ready(received) => state.arrived = received.at,
                     Poll::Pending => {
-                        session.inbound.release_block();
+                        state.inbound.release_block();
                         return Poll::Pending;
                     }
                 }
                 0
             };
             if filled > 0 {
-                return Poll::Ready(Ok(Received { bytes: filled, at: session.arrived }));
+                return Poll::Ready(Ok(Received { bytes: filled, at: state.arrived }));
             }
         }
         // Only records without content, or parts of one record: yields, so that one connection cannot occupy the worker.
@@ -298,33 +298,33 @@ impl Transport for TlsStream {
     }
 
     fn poll_write(&mut self, task: &mut Task<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        let (tcp, session) = self.parts();
-        if session.is_warning_unsent() {
-            ready!(session.poll_send(tcp, task))?;
+        let (tcp, state) = self.parts();
+        if state.is_warning_unsent() {
+            ready!(state.poll_send(tcp, task))?;
         }
-        if session.unsent.is_none() {
+        if state.unsent.is_none() {
             // Seals only when the socket is writable; otherwise each waiting connection would hold a buffer of sealed bytes.
             ready!(tcp.poll_write_ready(task))?;
-            session.unsent = Some(session.seal(slices)?);
+            state.unsent = Some(state.seal(slices)?);
         }
-        let reported = ready!(session.poll_send(tcp, task))?;
-        if session.records.must_warn() {
-            let _ = session.poll_warn(tcp, task)?;
+        let reported = ready!(state.poll_send(tcp, task))?;
+        if state.records.must_warn() {
+            let _ = state.poll_warn(tcp, task)?;
         }
         Poll::Ready(Ok(reported))
     }
 
     fn poll_shutdown(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
-        let (tcp, session) = self.parts();
-        session.poll_close(tcp, task)
+        let (tcp, state) = self.parts();
+        state.poll_close(tcp, task)
     }
 
     fn is_cut(&self) -> bool {
-        self.session.records.end() == Some(ReceiveEnd::Cut)
+        self.state.records.end() == Some(ReceiveEnd::Cut)
     }
 
     fn reset_on_close(&self) {
-        self.session.ending.set(Ending::Over);
+        self.state.ending.set(Ending::Over);
         if let Some(tcp) = &self.tcp {
             tcp.reset_on_close();
         }
@@ -335,12 +335,12 @@ impl Drop for TlsStream {
     /// Sends close_notify even when the connection was dropped without a shutdown: without it a peer may treat a complete
     /// response as truncated.
     fn drop(&mut self) {
-        let (Some(tcp), session) = (self.tcp.take(), &mut *self.session) else { return };
+        let (Some(tcp), state) = (self.tcp.take(), &mut *self.state) else { return };
         let mut record = [0; ALERT_BYTES];
         // With content unsent there is no close_notify, as in `poll_close`; a partly sent close_notify is completed.
-        let left = match (session.ending.get(), &session.unsent) {
+        let left = match (state.ending.get(), &state.unsent) {
             (Ending::Open, None) => {
-                let Ok(len) = session.records.seal_alert(alert::WARNING, alert::CLOSE_NOTIFY, &mut record) else {
+                let Ok(len) = state.records.seal_alert(alert::WARNING, alert::CLOSE_NOTIFY, &mut record) else {
                     return;
                 };
                 &record[..len]
@@ -350,8 +350,8 @@ impl Drop for TlsStream {
         };
         match tcp.try_write(left) {
             Ok(sent) if sent == left.len() => {}
-            Ok(sent) => send_late(&session.core, tcp, left[sent..].to_vec()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => send_late(&session.core, tcp, left.to_vec()),
+            Ok(sent) => send_late(&state.core, tcp, left[sent..].to_vec()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => send_late(&state.core, tcp, left.to_vec()),
             Err(_) => {}
         }
     }

@@ -1,6 +1,6 @@
 use rustls::{ClientConnection, ServerConnection, SupportedProtocolVersion};
 
-use super::super::bench::{TLS12, TLS13, TlsFixture, hear, sealed, sent};
+use super::super::fixture::{TLS12, TLS13, TlsFixture, hear, sealed, sent};
 use super::*;
 
 /// A connection of ours after its handshake, and its peer's keys.
@@ -11,23 +11,23 @@ struct RecordPair {
 }
 
 impl RecordPair {
-    fn new(bench: &TlsFixture, role: Role) -> Self {
+    fn new(fixture: &TlsFixture, role: Role) -> Self {
         match role {
             Role::Server => {
-                let (mut session, mut client, _) = bench.server();
+                let (mut session, mut client, _) = fixture.server();
                 while session.tls.is_handshaking() || client.is_handshaking() {
-                    bench.feed(&mut session, &sent(&mut client)).unwrap();
+                    fixture.feed(&mut session, &sent(&mut client)).unwrap();
                     hear(&mut client, &mut session.out).unwrap();
                 }
                 let (secrets, keys) = session.tls.dangerous_into_kernel_connection().unwrap();
                 Self::of(Records::new(secrets, Keys::Server(keys)).unwrap(), TlsPeer::Client(client))
             }
             Role::Client => {
-                let (mut session, mut server, _) = bench.client();
+                let (mut session, mut server, _) = fixture.client();
                 session.advance().unwrap();
                 while session.tls.is_handshaking() || server.is_handshaking() {
                     hear(&mut server, &mut session.out).unwrap();
-                    bench.feed(&mut session, &sent(&mut server)).unwrap();
+                    fixture.feed(&mut session, &sent(&mut server)).unwrap();
                 }
                 let (secrets, keys) = session.tls.dangerous_into_kernel_connection().unwrap();
                 let mut ours = Records::new(secrets, Keys::Client(keys)).unwrap();
@@ -105,9 +105,9 @@ type RecordCase<'c> = (&'c str, &'c [(u8, &'c [u8])], Option<ReceiveEnd>);
 
 #[track_caller]
 fn check(versions: &[&'static SupportedProtocolVersion], role: Role, cases: &[RecordCase<'_>]) {
-    let bench = TlsFixture::new(versions);
+    let fixture = TlsFixture::new(versions);
     for (why, records, want) in cases {
-        let mut pair = RecordPair::new(&bench, role);
+        let mut pair = RecordPair::new(&fixture, role);
         for (kind, content) in *records {
             assert_eq!(pair.ours.end(), None, "{why}: before the last record");
             pair.receive(*kind, content);
@@ -175,13 +175,13 @@ fn rfc8446_5_1_messages_after_the_handshake() {
 /// RFC 8446 §4.6.3: a KeyUpdate takes effect with the next record, and gets a KeyUpdate in return when it requests one.
 #[test]
 fn rfc8446_4_6_3_keys_follow() {
-    let bench = TlsFixture::new(TLS13);
+    let fixture = TlsFixture::new(TLS13);
     for (update_requested, is_answered) in [(0, false), (1, true)] {
-        let ((mut server, ..), (mut client, ..)) = (bench.server(), bench.client());
+        let ((mut server, ..), (mut client, ..)) = (fixture.server(), fixture.client());
         client.advance().unwrap();
         while server.tls.is_handshaking() || client.tls.is_handshaking() {
-            bench.feed(&mut server, &std::mem::take(&mut client.out)).unwrap();
-            bench.feed(&mut client, &std::mem::take(&mut server.out)).unwrap();
+            fixture.feed(&mut server, &std::mem::take(&mut client.out)).unwrap();
+            fixture.feed(&mut client, &std::mem::take(&mut server.out)).unwrap();
         }
         let (secrets, keys) = server.tls.dangerous_into_kernel_connection().unwrap();
         let mut ours = Records::new(secrets, Keys::Server(keys)).unwrap();
@@ -253,9 +253,9 @@ fn rfc5246_7_4_1_1_another_handshake_is_declined() {
             ("a ClientHello that is too long", &[(22, &[1, 1, 0, 0])], fault(50)),
         ],
     );
-    let bench = TlsFixture::new(TLS12);
+    let fixture = TlsFixture::new(TLS12);
     for (role, message, is_answered) in [(Role::Client, request, false), (Role::Server, HELLO, true)] {
-        let mut pair = RecordPair::new(&bench, role);
+        let mut pair = RecordPair::new(&fixture, role);
         assert!(!pair.receive(22, message));
         assert_eq!(pair.ours.must_warn(), is_answered);
         let warning = if is_answered { vec![(21, vec![1, 100])] } else { vec![] };
@@ -298,9 +298,9 @@ fn alerts_end_the_connection_or_not() {
 /// Too many consecutive records without content end the connection; content resets the count.
 #[test]
 fn records_without_content_are_bounded() {
-    let bench = TlsFixture::new(TLS12);
+    let fixture = TlsFixture::new(TLS12);
     for (kind, content) in [(23, &b""[..]), (21, &[1, 90]), (22, HELLO)] {
-        let mut pair = RecordPair::new(&bench, Role::Server);
+        let mut pair = RecordPair::new(&fixture, Role::Server);
         for _ in 0..2 {
             for _ in 0..IDLE_MAX {
                 pair.receive(kind, content);
@@ -313,7 +313,7 @@ fn records_without_content_are_bounded() {
         assert_eq!(pair.ours.end(), fault(10), "type {kind}");
     }
     // Messages count one by one, also within one record.
-    let mut pair = RecordPair::new(&bench, Role::Client);
+    let mut pair = RecordPair::new(&fixture, Role::Client);
     pair.receive(22, &[0; 4 * 33]);
     assert_eq!(pair.ours.end(), fault(10));
 }

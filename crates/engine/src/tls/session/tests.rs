@@ -2,7 +2,7 @@
 
 use rustls::{AlertDescription, SideData};
 
-use super::super::bench::{TLS12, TLS13, TlsFixture, hear, plain, records, sealed, sent};
+use super::super::fixture::{TLS12, TLS13, TlsFixture, hear, plain, records, sealed, sent};
 use super::super::record::Opener;
 use super::*;
 
@@ -43,11 +43,11 @@ fn faulted<E: Endpoint, S: SideData>(
 /// RFC 8446 §5.1, §6: a fault within a message causes an alert under our keys. The server has a part of the client's Finished.
 #[test]
 fn rfc8446_5_1_a_server_faults_amid_a_finished() {
-    let bench = TlsFixture::new(TLS13);
+    let fixture = TlsFixture::new(TLS13);
     for case in 0..8 {
         for part in [1, 4, 20] {
-            let (mut session, mut client, keys) = bench.server();
-            bench.feed(&mut session, &sent(&mut client)).unwrap();
+            let (mut session, mut client, keys) = fixture.server();
+            fixture.feed(&mut session, &sent(&mut client)).unwrap();
             hear(&mut client, &mut session.out).unwrap();
             let mut flight = records(&sent(&mut client));
             let suite = client.negotiated_cipher_suite().unwrap();
@@ -58,10 +58,10 @@ fn rfc8446_5_1_a_server_faults_amid_a_finished() {
             let (kind, content) = opener.open(finished).unwrap();
             assert_eq!((kind, finished[content.start]), (ContentType::Handshake, 20));
             let first = sealed(&mut sealer, 22, &finished[content][..part]);
-            bench.feed(&mut session, &first).unwrap();
+            fixture.feed(&mut session, &first).unwrap();
             let (why, record, want) =
                 interruptions(|kind, content| sealed_once(&keys, suite, kind, content)).swap_remove(case);
-            let result = bench.feed(&mut session, &record);
+            let result = fixture.feed(&mut session, &record);
             faulted(why, &mut session, result, &mut client, want);
         }
     }
@@ -77,19 +77,19 @@ fn sealed_once(keys: &WriteSecret, suite: rustls::SupportedCipherSuite, kind: u8
 /// RFC 8446 §5.1, §6 in the client's role: the fault is within the server's EncryptedExtensions.
 #[test]
 fn rfc8446_5_1_a_client_faults_amid_a_message() {
-    let bench = TlsFixture::new(TLS13);
+    let fixture = TlsFixture::new(TLS13);
     for case in 0..8 {
-        let (mut session, mut server, keys) = bench.client();
+        let (mut session, mut server, keys) = fixture.client();
         session.advance().unwrap();
         hear(&mut server, &mut session.out).unwrap();
         let flight = records(&sent(&mut server));
-        bench.feed(&mut session, &flight[0]).unwrap();
+        fixture.feed(&mut session, &flight[0]).unwrap();
         let suite = server.negotiated_cipher_suite().unwrap();
         let first = sealed(&mut keys.sealer(suite, None).unwrap(), 22, &[8, 0, 0]);
-        bench.feed(&mut session, &first).unwrap();
+        fixture.feed(&mut session, &first).unwrap();
         let (why, record, want) =
             interruptions(|kind, content| sealed_once(&keys, suite, kind, content)).swap_remove(case);
-        let result = bench.feed(&mut session, &record);
+        let result = fixture.feed(&mut session, &record);
         faulted(why, &mut session, result, &mut server, want);
     }
 }
@@ -97,7 +97,7 @@ fn rfc8446_5_1_a_client_faults_amid_a_message() {
 /// RFC 5246 §6.2.1 before there are keys: faults within a ClientKeyExchange and within a ServerHello.
 #[test]
 fn rfc5246_6_2_1_a_fault_before_keys() {
-    let bench = TlsFixture::new(TLS12);
+    let fixture = TlsFixture::new(TLS12);
     for (why, record, want) in interruptions(plain) {
         // Without keys every record opens, so its type decides.
         let want = match (record[0], want) {
@@ -105,18 +105,18 @@ fn rfc5246_6_2_1_a_fault_before_keys() {
             (_, Some(AlertDescription::BadRecordMac)) => Some(AlertDescription::UnexpectedMessage),
             _ => want,
         };
-        let (mut session, mut client, _) = bench.server();
-        bench.feed(&mut session, &sent(&mut client)).unwrap();
+        let (mut session, mut client, _) = fixture.server();
+        fixture.feed(&mut session, &sent(&mut client)).unwrap();
         hear(&mut client, &mut session.out).unwrap();
-        bench.feed(&mut session, &plain(22, &[16, 0, 0])).unwrap();
-        let result = bench.feed(&mut session, &record);
+        fixture.feed(&mut session, &plain(22, &[16, 0, 0])).unwrap();
+        let result = fixture.feed(&mut session, &record);
         faulted(why, &mut session, result, &mut client, want);
 
-        let (mut session, mut server, _) = bench.client();
+        let (mut session, mut server, _) = fixture.client();
         session.advance().unwrap();
         hear(&mut server, &mut session.out).unwrap();
-        bench.feed(&mut session, &plain(22, &sent(&mut server)[5..15])).unwrap();
-        let result = bench.feed(&mut session, &record);
+        fixture.feed(&mut session, &plain(22, &sent(&mut server)[5..15])).unwrap();
+        let result = fixture.feed(&mut session, &record);
         faulted(why, &mut session, result, &mut server, want);
     }
 }
@@ -125,30 +125,30 @@ fn rfc5246_6_2_1_a_fault_before_keys() {
 /// resumes a session and waits for the client's Finished.
 #[test]
 fn rfc5246_7_1_a_fault_after_our_change_cipher_spec() {
-    let bench = TlsFixture::new(TLS12);
+    let fixture = TlsFixture::new(TLS12);
     let part = plain(22, &[4, 0, 0]);
     let record = plain(23, b"data");
 
-    let (mut session, mut server, _) = bench.client();
+    let (mut session, mut server, _) = fixture.client();
     session.advance().unwrap();
     hear(&mut server, &mut session.out).unwrap();
-    bench.feed(&mut session, &sent(&mut server)).unwrap();
+    fixture.feed(&mut session, &sent(&mut server)).unwrap();
     hear(&mut server, &mut session.out).unwrap();
-    bench.feed(&mut session, &part).unwrap();
-    let result = bench.feed(&mut session, &record);
+    fixture.feed(&mut session, &part).unwrap();
+    let result = fixture.feed(&mut session, &record);
     faulted("a client", &mut session, result, &mut server, Some(AlertDescription::UnexpectedMessage));
 
     for is_resumed in [false, true] {
-        let (mut session, mut client, _) = bench.server();
-        bench.feed(&mut session, &sent(&mut client)).unwrap();
+        let (mut session, mut client, _) = fixture.server();
+        fixture.feed(&mut session, &sent(&mut client)).unwrap();
         hear(&mut client, &mut session.out).unwrap();
         if is_resumed {
             assert_eq!(session.tls.handshake_kind(), Some(rustls::HandshakeKind::Resumed));
-            bench.feed(&mut session, &part).unwrap();
-            let result = bench.feed(&mut session, &record);
+            fixture.feed(&mut session, &part).unwrap();
+            let result = fixture.feed(&mut session, &record);
             faulted("a server", &mut session, result, &mut client, Some(AlertDescription::UnexpectedMessage));
         } else {
-            bench.feed(&mut session, &sent(&mut client)).unwrap();
+            fixture.feed(&mut session, &sent(&mut client)).unwrap();
             hear(&mut client, &mut session.out).unwrap();
             assert!(!session.tls.is_handshaking());
         }
@@ -159,15 +159,15 @@ fn rfc5246_7_1_a_fault_after_our_change_cipher_spec() {
 #[test]
 fn records_after_the_handshake_are_left_alone() {
     for versions in [TLS12, TLS13] {
-        let bench = TlsFixture::new(versions);
+        let fixture = TlsFixture::new(versions);
         for step in [1, 7, usize::MAX] {
-            let (mut session, mut client, _) = bench.server();
+            let (mut session, mut client, _) = fixture.server();
             let after = plain(23, b"content for the record layer");
             // The ClientHello, then the flight that ends with Finished.
             for is_last in [false, true] {
                 let bytes = [sent(&mut client), if is_last { after.clone() } else { vec![] }].concat();
                 for bytes in bytes.chunks(step.min(bytes.len())) {
-                    bench.feed(&mut session, bytes).unwrap();
+                    fixture.feed(&mut session, bytes).unwrap();
                 }
                 hear(&mut client, &mut session.out).unwrap();
             }

@@ -22,8 +22,8 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::alert;
-use super::inbound::RecordBuffer;
 use super::names;
+use super::record_buffer::RecordBuffer;
 use super::records::{Keys, Records};
 use super::session::Session;
 use super::stream::TlsStream;

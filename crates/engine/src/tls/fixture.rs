@@ -12,8 +12,8 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
-use super::inbound::RecordBuffer;
 use super::record::{Sealer, whole};
+use super::record_buffer::RecordBuffer;
 use super::session::{Endpoint, Session};
 use super::write_secret::WriteSecret;
 use crate::blocks::{BLOCK_BYTES_MIN, Blocks};
