@@ -1,7 +1,8 @@
 //! TLS: from policies to rustls configurations, the handshake, and a [`Transport`] over its keys.
 //!
 //! - `names`: suites, groups and protocols by their configuration names
-//! - `client_auth`: verification of client certificates; `version1`: certificates that rustls cannot parse
+//! - `client_auth`: verification of client certificates; `verify_server`: of upstreams' certificates
+//! - `certificate_checks`: checks for both; `version1`: certificates that rustls cannot parse
 //! - `client_handshake`: the handshake in the client's role, for upstreams
 //! - `plan`: a listener's policies, ready to run, and the choice of one for a ClientHello; `tickets`: keys for the tickets of sessions
 //! - `handshake`: from a socket to a connection or a refusal; `session`: rustls's part of it; `write_secret`: keys for
@@ -16,6 +17,7 @@
 //! [`Transport`]: crate::transport::Transport
 
 mod alert;
+mod certificate_checks;
 mod client_auth;
 mod client_handshake;
 #[cfg(test)]
@@ -34,6 +36,7 @@ mod secrets_log;
 mod session;
 mod stream;
 mod tickets;
+mod verify_server;
 mod version1;
 mod write_secret;
 
@@ -125,6 +128,6 @@ pub mod certificate {
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) -> Result<CertifiedKey, rustls::Error> {
-        super::version1::certified_key(chain, &key)
+        super::certificate_checks::certified_key(chain, &key)
     }
 }

@@ -12,6 +12,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 
+use super::certificate_checks;
 use super::version1;
 
 /// Makes the verifier for a policy's mode.
@@ -34,7 +35,7 @@ pub(super) fn verifier(
         all.add(authority.clone())
             .map_err(|error| format!("authority {number} is not a certificate that can be trusted: {error}"))?;
         // webpki checks neither of a trust anchor: without this, each listed client could sign certificates for others.
-        if !version1::may_sign(&authority) {
+        if !certificate_checks::may_sign(&authority) {
             continue;
         }
         let mut roots = RootCertStore::empty();
@@ -79,7 +80,8 @@ impl ClientTrust {
         let mode = Mode::RequireAndVerify;
         let spec = ClientAuthentication { mode, authorities: certificates.to_vec(), leaves: Vec::new() };
         let verifier = verifier(&spec, &Arc::new(default_provider()))?;
-        let keys = certificates.iter().filter_map(|der| version1::public_key(&CertificateDer::from(&der[..])));
+        let keys =
+            certificates.iter().filter_map(|der| certificate_checks::public_key(&CertificateDer::from(&der[..])));
         Ok(Self { verifier, keys: keys.collect() })
     }
 
@@ -90,10 +92,10 @@ impl ClientTrust {
         let Ok(now) = now.duration_since(SystemTime::UNIX_EPOCH) else { return false };
         let (leaf, now) = (CertificateDer::from(leaf), UnixTime::since_unix_epoch(now));
         // It may have expired since the handshake.
-        if version1::verify_dates(&leaf, now).is_err() {
+        if certificate_checks::verify_dates(&leaf, now).is_err() {
             return false;
         }
-        if version1::public_key(&leaf).is_some_and(|key| self.keys.contains(&key)) {
+        if certificate_checks::public_key(&leaf).is_some_and(|key| self.keys.contains(&key)) {
             return true;
         }
         let intermediates: Vec<_> = intermediates.iter().map(|der| CertificateDer::from(&der[..])).collect();
@@ -132,7 +134,7 @@ impl ClientChainVerifier {
         let mut closest = unknown.clone();
         for TrustedAuthority { certificate, verifier } in &self.chains {
             let verified = verifier.verify_client_cert(leaf, intermediates, now);
-            match verified.and_then(|_| version1::verify_dates(certificate, now)) {
+            match verified.and_then(|_| certificate_checks::verify_dates(certificate, now)) {
                 Ok(()) => return Ok(()),
                 Err(error) if error != unknown => closest = error,
                 Err(_) => {}
@@ -161,7 +163,7 @@ impl ClientCertVerifier for ClientChainVerifier {
             // As Go: a certificate in the pool is its own chain. webpki refuses it as a leaf if it is marked as a CA, which
             // self-signed certificates usually are.
             if self.authorities.iter().any(|authority| authority[..] == **leaf) {
-                version1::verify_listed(leaf, now)?;
+                certificate_checks::verify_listed(leaf, now)?;
             } else if version1::is_version1(leaf) {
                 // webpki refuses X.509 version 1, which Go accepts and old client certificates have.
                 let algorithms = &self.provider.signature_verification_algorithms;
