@@ -20,7 +20,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::drive::{Known, ServerConnection};
+use crate::drive::{ProfilerState, ServerConnection};
 use crate::listener::{Listener, ListenerKey};
 use crate::machine::Protocol;
 use crate::ports::AcceptingSocket;
@@ -317,14 +317,14 @@ fn begin(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, ends: Endp
         // Every protocol of the listener needs TLS, but it has none: there is nothing to serve.
         None if !plan.offer.protocols.are_any_clear() => core.lifecycle.connection_ended(),
         None => {
-            let known = Known { stamp, is_timed: false };
-            start(Rc::clone(core), Rc::clone(listener), stream, ends, None, listener.admissions(), known);
+            let profiler = ProfilerState { stamp, is_timed: false };
+            start(Rc::clone(core), Rc::clone(listener), stream, ends, None, listener.admissions(), profiler);
         }
         Some(tls) => {
             let (own_core, own_listener, admission) = (Rc::clone(core), Rc::clone(listener), listener.admissions());
             tls::begin(core, listener, Arc::clone(tls), (stream, stamp), ends.clone(), move |secured| {
-                let Secured { stream, facts, known } = secured;
-                start(own_core, own_listener, stream, ends, Some(Rc::new(facts)), admission, known);
+                let Secured { stream, facts, profiler } = secured;
+                start(own_core, own_listener, stream, ends, Some(Rc::new(facts)), admission, profiler);
             });
         }
     }
@@ -338,7 +338,7 @@ fn start<T: Transport + 'static>(
     ends: Endpoints,
     tls: Option<Rc<TlsFacts>>,
     admission: u32,
-    known: Known,
+    profiler: ProfilerState,
 ) {
     let offer = Rc::clone(&listener.plan().offer);
     let machine = match &tls {
@@ -346,7 +346,7 @@ fn start<T: Transport + 'static>(
         Some(facts) => Protocol::protected(&offer, Some(facts.protocol.as_bytes())),
     };
     let connection = ServerConnection::new(core, listener, transport, machine, ends, tls, admission);
-    tokio::task::spawn_local(connection.with_profiler_state(known));
+    tokio::task::spawn_local(connection.with_profiler_state(profiler));
 }
 
 #[cfg(test)]

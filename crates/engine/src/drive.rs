@@ -28,7 +28,7 @@ use std::task::Context as Task;
 use crate::blocks::BlockSize;
 use crate::machine::Streams;
 pub(crate) use client::ClientConnection;
-pub(crate) use server::{Exchange, Known, ServerConnection};
+pub(crate) use server::{Exchange, ProfilerState, ServerConnection};
 pub(crate) use wake::ExchangeSlot;
 
 /// Rounds of handling, writing and reading in one turn. Then the connection yields to the others of its worker.

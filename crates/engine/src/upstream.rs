@@ -275,7 +275,7 @@ impl UpstreamPool {
 
     /// A connection could not be opened: fails the calls handed to it, and all waiting calls if there is no other connection. Otherwise opens
     /// another one for them, because the present ones may stay busy.
-    fn unreachable(&self, link: &Rc<Link>, fault: &CallError) {
+    fn connect_failed(&self, link: &Rc<Link>, fault: &CallError) {
         self.links.remove(link);
         let handed = std::mem::take(&mut *link.inbox.borrow_mut());
         // While another connection works, the address is reachable after all, and the waiting calls keep their chance.

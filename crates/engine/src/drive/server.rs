@@ -46,7 +46,7 @@ use exchange::Inbound;
 
 /// The profiler's state of a connection from before its first turn.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Known {
+pub(crate) struct ProfilerState {
     pub(crate) stamp: Stamp,
     /// The kernel timestamps received bytes.
     pub(crate) is_timed: bool,
@@ -141,9 +141,9 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
     }
 
     /// Takes over the profiler's state from the accept or the TLS handshake.
-    pub(crate) fn with_profiler_state(mut self, known: Known) -> Self {
-        self.stamp = known.stamp;
-        self.line.input.set_timed(known.is_timed);
+    pub(crate) fn with_profiler_state(mut self, profiler: ProfilerState) -> Self {
+        self.stamp = profiler.stamp;
+        self.line.input.set_timed(profiler.is_timed);
         self
     }
 

@@ -38,7 +38,7 @@ use super::session::Session;
 use super::write_secret::WriteSecret;
 use super::{TlsStream, alert, names, redirect};
 use crate::clock;
-use crate::drive::Known;
+use crate::drive::ProfilerState;
 use crate::listener::Listener;
 use crate::timers::TimerKey;
 use crate::transport::Transport;
@@ -60,7 +60,7 @@ type ServerSession = Session<UnbufferedServerConnection>;
 pub(crate) struct Secured {
     pub(crate) stream: TlsStream,
     pub(crate) facts: TlsFacts,
-    pub(crate) known: Known,
+    pub(crate) profiler: ProfilerState,
 }
 
 /// Spawns the task of a handshake, whose connection has a profiler stamp. On success `start` takes the connection over. Until
@@ -461,8 +461,8 @@ impl Handshake {
                 let stream = TlsStream::new(core, tcp, records, inbound);
                 // From here on the connection's own task keeps the worker's count.
                 self.is_counted.set(false);
-                let known = Known { stamp: self.stamp.get(), is_timed: self.is_timed.get() };
-                start(Secured { stream, facts, known });
+                let profiler = ProfilerState { stamp: self.stamp.get(), is_timed: self.is_timed.get() };
+                start(Secured { stream, facts, profiler });
             }
             None => tracing::error!(peer = %self.ends, "rustls exported keys of another suite"),
         }

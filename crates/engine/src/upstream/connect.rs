@@ -72,7 +72,7 @@ struct Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         if self.has_failed {
-            self.pool.unreachable(&self.link, &self.fault);
+            self.pool.connect_failed(&self.link, &self.fault);
         }
     }
 }

@@ -245,7 +245,7 @@ fn two_exchanges_open_at_once() {
 fn handshake_timestamps_are_not_requested_forever() {
     for is_timed in [false, true] {
         let mut bench = Bench::new();
-        bench.connection = bench.connection.with_profiler_state(Known { stamp: Stamp::default(), is_timed });
+        bench.connection = bench.connection.with_profiler_state(ProfilerState { stamp: Stamp::default(), is_timed });
         assert!(bench.turn().is_pending());
         assert_eq!(bench.wire.borrow().timed, is_timed.then_some(false), "no profile runs");
     }
