@@ -108,7 +108,7 @@ impl Clock {
 
 /// The remaining [`Budgets`] of a connection.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub(crate) struct BudgetUse {
     clock: Clock,
     resets: Bucket,
     control: Bucket,
@@ -120,7 +120,7 @@ pub(crate) struct Meter {
 const CONTROL_FOR_HEAD: u32 = 16;
 const CONTROL_FOR_DATA: u32 = 4;
 
-impl Meter {
+impl BudgetUse {
     pub(crate) const fn new(budgets: &Budgets) -> Self {
         Self {
             clock: Clock { began: None, now: None },
@@ -189,15 +189,15 @@ mod tests {
     #[test]
     fn a_bucket_runs_out_and_refills_over_time() {
         let budgets = Budgets { resets: 3, resets_a_second: 2, ..Budgets::default() };
-        let (mut meter, start) = (Meter::new(&budgets), Instant::now());
-        let run = |meter: &mut Meter, milliseconds| {
-            meter.begin(start + Duration::from_millis(milliseconds), true);
-            (0..100).take_while(|_| meter.reset(&budgets).is_ok()).count()
+        let (mut budget_use, start) = (BudgetUse::new(&budgets), Instant::now());
+        let run = |budget_use: &mut BudgetUse, milliseconds| {
+            budget_use.begin(start + Duration::from_millis(milliseconds), true);
+            (0..100).take_while(|_| budget_use.reset(&budgets).is_ok()).count()
         };
-        assert_eq!(run(&mut meter, 0), 3);
-        assert_eq!(run(&mut meter, 499), 0);
-        assert_eq!(run(&mut meter, 500), 1);
-        assert_eq!(run(&mut meter, 1500), 2);
-        assert_eq!(run(&mut meter, 1_000_000), 3, "never more than at once");
+        assert_eq!(run(&mut budget_use, 0), 3);
+        assert_eq!(run(&mut budget_use, 499), 0);
+        assert_eq!(run(&mut budget_use, 500), 1);
+        assert_eq!(run(&mut budget_use, 1500), 2);
+        assert_eq!(run(&mut budget_use, 1_000_000), 3, "never more than at once");
     }
 }

@@ -214,7 +214,7 @@ impl Client {
             let event = match self.connection.next(input, &mut at, out) {
                 Ok(InputStep::Wait) => return ClientHandled { consumed: at, event: None },
                 // RFC 9218 §7.1: only a client may send PRIORITY_UPDATE.
-                Ok(InputStep::Early(..)) => return self.fail(ConnectionError::PROTOCOL, input, out),
+                Ok(InputStep::IdleStreamPriority(..)) => return self.fail(ConnectionError::PROTOCOL, input, out),
                 Ok(InputStep::Done | InputStep::Pong(_)) => None,
                 Ok(InputStep::Block(block)) => match self.handle_block(&block, head, out) {
                     Ok(event) => event,

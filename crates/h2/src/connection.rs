@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use causeway_message::WriteList;
 
-use crate::budget::Meter;
+use crate::budget::BudgetUse;
 use crate::encode::Repeat;
 use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{self, FrameHeader, HEADER_LEN, PAYLOAD_MAX, PREFACE, flag, kind};
@@ -44,7 +44,7 @@ pub(crate) struct Connection {
     pub(crate) decoder: Decoder,
     pub(crate) encoder: Encoder,
     pub(crate) repeat: Repeat,
-    pub(crate) meter: Meter,
+    pub(crate) budget_use: BudgetUse,
     pub(crate) turns: Turns,
     role: Role,
     inbound: InputState,
@@ -137,7 +137,7 @@ pub(crate) enum InputStep<'a> {
     /// The peer acknowledged a PING of ours.
     Pong([u8; 8]),
     /// The priority of a stream that is not open yet.
-    Early(u32, Priority),
+    IdleStreamPriority(u32, Priority),
     GoAway {
         last: u32,
         code: ErrorCode,
@@ -152,7 +152,7 @@ impl Connection {
             decoder: Decoder::new(settings.decoder_table_bytes()),
             encoder: Encoder::new(settings.encoder_table_bytes.min(TABLE_BYTES_MAX)),
             repeat: Repeat::default(),
-            meter: Meter::new(&settings.budgets),
+            budget_use: BudgetUse::new(&settings.budgets),
             turns: Turns::default(),
             inbound: if role == Role::Server { InputState::Preface } else { InputState::Settings },
             role,
@@ -193,7 +193,7 @@ impl Connection {
     /// Prepares for received bytes.
     #[inline]
     pub(crate) fn arrive(&mut self, now: Instant, out: &WriteList) {
-        self.meter.begin(now, out.is_empty());
+        self.budget_use.begin(now, out.is_empty());
     }
 
     /// Performs one step of the input from `at` on and moves `at` past the processed bytes.
@@ -296,7 +296,7 @@ impl Connection {
 
     // RFC 9113 §5.5: a frame of an unknown type is discarded.
     fn begin_unknown(&mut self, frame: FrameHeader, at: &mut usize) -> Result<InputStep<'static>, ConnectionError> {
-        self.meter.control(&self.settings.budgets)?;
+        self.budget_use.control(&self.settings.budgets)?;
         *at += HEADER_LEN;
         self.inbound = InputState::Skip(frame.len as u32);
         Ok(InputStep::Done)
@@ -330,7 +330,7 @@ impl Connection {
             self_dependent = depends_on(priority) == frame.stream;
             fragment = rest;
         }
-        self.meter.head_received(&self.settings.budgets);
+        self.budget_use.head_received(&self.settings.budgets);
         let end_stream = frame.has(flag::END_STREAM);
         if frame.has(flag::END_HEADERS) {
             let bytes = BlockBytes::Read(fragment);
@@ -376,7 +376,7 @@ impl Connection {
 
     /// Whether no frame was ever sent on a stream (RFC 9113 §5.1.1). Neither side pushes, so even streams are always
     /// idle.
-    pub(crate) fn is_untouched(&self, stream: u32) -> bool {
+    pub(crate) fn is_idle_stream(&self, stream: u32) -> bool {
         stream & 1 == 0 || stream > self.last
     }
 
@@ -437,7 +437,7 @@ impl Connection {
     pub(crate) fn handle_late_block(&mut self, block: &HeaderBlock<'_>) -> Result<(), ConnectionError> {
         self.decode(block, &mut NoSink)?;
         self.check_closed(block.stream)?;
-        self.meter.control(&self.settings.budgets)
+        self.budget_use.control(&self.settings.budgets)
     }
 
     /// Returns the fault of a frame on a closed stream; `Ok` if the peer may not have received our reset yet.

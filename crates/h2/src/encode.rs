@@ -9,7 +9,7 @@ use causeway_message::{
 };
 
 use crate::frame::{self, HEADER_LEN, flag, kind};
-use crate::head::is_of_connection;
+use crate::head::is_connection_specific;
 use crate::hpack::Encoder;
 
 pub(crate) use repeat::Repeat;
@@ -144,5 +144,5 @@ pub(crate) fn trailers(fields: &FieldMap, encoder: &mut Encoder, out: &mut Write
 // Fields of HTTP/1 connections, TE, which only requests may have (RFC 9113 §8.2.2), and Content-Length, which the machine writes itself.
 #[inline]
 fn is_ours(name: KnownName) -> bool {
-    matches!(name, names::CONTENT_LENGTH | names::TE) || is_of_connection(name)
+    matches!(name, names::CONTENT_LENGTH | names::TE) || is_connection_specific(name)
 }

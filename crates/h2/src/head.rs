@@ -46,7 +46,7 @@ enum Special {
     Host,
     Cookie,
     /// RFC 9113 §8.2.2: connection-specific fields of HTTP/1.
-    OfConnection,
+    ConnectionSpecific,
     Te,
     ContentLength,
     Expect,
@@ -57,11 +57,11 @@ static SPECIAL: [Special; KnownName::COUNT] = {
     let mut table = [Special::Nothing; KnownName::COUNT];
     table[names::HOST.index()] = Special::Host;
     table[names::COOKIE.index()] = Special::Cookie;
-    table[names::CONNECTION.index()] = Special::OfConnection;
-    table[names::PROXY_CONNECTION.index()] = Special::OfConnection;
-    table[names::KEEP_ALIVE.index()] = Special::OfConnection;
-    table[names::TRANSFER_ENCODING.index()] = Special::OfConnection;
-    table[names::UPGRADE.index()] = Special::OfConnection;
+    table[names::CONNECTION.index()] = Special::ConnectionSpecific;
+    table[names::PROXY_CONNECTION.index()] = Special::ConnectionSpecific;
+    table[names::KEEP_ALIVE.index()] = Special::ConnectionSpecific;
+    table[names::TRANSFER_ENCODING.index()] = Special::ConnectionSpecific;
+    table[names::UPGRADE.index()] = Special::ConnectionSpecific;
     table[names::TE.index()] = Special::Te;
     table[names::CONTENT_LENGTH.index()] = Special::ContentLength;
     table[names::EXPECT.index()] = Special::Expect;
@@ -71,8 +71,8 @@ static SPECIAL: [Special; KnownName::COUNT] = {
 
 /// Whether a field is connection-specific in HTTP/1; such a field is never sent either.
 #[inline]
-pub(crate) fn is_of_connection(name: KnownName) -> bool {
-    SPECIAL[name.index()] == Special::OfConnection
+pub(crate) fn is_connection_specific(name: KnownName) -> bool {
+    SPECIAL[name.index()] == Special::ConnectionSpecific
 }
 
 /// As RFC 9112 §3 requires of HTTP/1: a method longer than any implemented one is 501.
@@ -108,7 +108,7 @@ fn put(field: &Field<'_>, fields: &mut FieldMap) -> Result<Special, HeadError> {
         Name::Known(name) => {
             let special = SPECIAL[name.index()];
             match special {
-                Special::Host | Special::OfConnection => {}
+                Special::Host | Special::ConnectionSpecific => {}
                 // RFC 9113 §8.2.3: the pieces of a Cookie are joined before any other code reads them.
                 Special::Cookie => fields.join_known(name, b"; ", field.value),
                 _ => fields.push_known(name, field.value),
@@ -144,8 +144,8 @@ pub(crate) struct RequestSink<'a> {
     target_max: usize,
     extended_connect: bool,
     seen: u8,
-    is_web: bool,
-    is_all: bool,
+    has_http_scheme: bool,
+    is_asterisk: bool,
     priority: Option<Priority>,
     problem: Option<HeadError>,
 }
@@ -161,8 +161,8 @@ impl<'a> RequestSink<'a> {
             target_max: settings.target_bytes_max as usize,
             extended_connect: settings.extended_connect,
             seen: 0,
-            is_web: false,
-            is_all: false,
+            has_http_scheme: false,
+            is_asterisk: false,
             priority: None,
             problem: None,
         }
@@ -186,7 +186,7 @@ impl<'a> RequestSink<'a> {
     fn take_special(&mut self, special: Special, value: &[u8]) -> Result<(), HeadError> {
         match special {
             Special::Host => return self.take_host(value),
-            Special::OfConnection => return Err(HeadError::Malformed),
+            Special::ConnectionSpecific => return Err(HeadError::Malformed),
             // RFC 9113 §8.2.2.
             Special::Te if !value.eq_ignore_ascii_case(b"trailers") => return Err(HeadError::Malformed),
             Special::ContentLength => self.seen |= seen::LENGTH,
@@ -234,8 +234,8 @@ impl<'a> RequestSink<'a> {
                 self.head.set_method(Method::parse(value).ok_or(HeadError::Malformed)?);
             }
             seen::SCHEME => {
-                self.is_web = matches!(value, b"http" | b"https");
-                if !self.is_web && !is_scheme(value) {
+                self.has_http_scheme = matches!(value, b"http" | b"https");
+                if !self.has_http_scheme && !is_scheme(value) {
                     return Err(HeadError::Malformed);
                 }
             }
@@ -251,8 +251,8 @@ impl<'a> RequestSink<'a> {
                     return Err(HeadError::Refused(StatusCode::URI_TOO_LONG));
                 }
                 // RFC 9113 §8.3.1: a path, or the asterisk; no other form of a target.
-                self.is_all = value == b"*";
-                if !self.is_all && value.first() != Some(&b'/') {
+                self.is_asterisk = value == b"*";
+                if !self.is_asterisk && value.first() != Some(&b'/') {
                     return Err(HeadError::Malformed);
                 }
                 self.head.set_target(value).map_err(|_| HeadError::Malformed)?;
@@ -285,7 +285,7 @@ impl<'a> RequestSink<'a> {
         };
         if self.seen & (required | seen::PROTOCOL) != required || is_connect {
             check_connect(self.seen, head)?;
-        } else if self.is_all && !is_options || self.is_web && !head.fields().contains(names::HOST) {
+        } else if self.is_asterisk && !is_options || self.has_http_scheme && !head.fields().contains(names::HOST) {
             // RFC 9113 §8.3.1: http and https need an authority; only OPTIONS may have the asterisk.
             return Err(HeadError::Malformed);
         }
@@ -373,7 +373,7 @@ impl<'a> TrailerSink<'a> {
         self.room.take(field, self.head.fields())?;
         let value = field.value;
         match put(field, self.head.fields_mut())? {
-            Special::OfConnection => Err(HeadError::Malformed),
+            Special::ConnectionSpecific => Err(HeadError::Malformed),
             Special::Host => {
                 self.head.fields_mut().push_known(names::HOST, value);
                 Ok(())

@@ -177,7 +177,7 @@ impl Server {
                     }
                     None
                 }
-                Ok(InputStep::Early(stream, priority)) => {
+                Ok(InputStep::IdleStreamPriority(stream, priority)) => {
                     self.keep_early(stream, priority);
                     None
                 }

@@ -17,7 +17,7 @@ impl Client {
         out: &mut WriteList,
     ) -> Result<Option<ClientEvent>, ConnectionError> {
         let (id, connection) = (block.stream, &mut self.connection);
-        if connection.is_untouched(id) {
+        if connection.is_idle_stream(id) {
             return Err(ConnectionError::PROTOCOL);
         }
         let Some(stream) = connection.streams.get(id) else {

@@ -4,7 +4,7 @@ use causeway_message::{Framing, Head, Method, NameRef, TargetForm, WriteList, na
 
 use super::Scheme;
 use crate::encode::{EndStream, HeadersFrame};
-use crate::head::is_of_connection;
+use crate::head::is_connection_specific;
 use crate::hpack::{Encoder, Pseudo};
 use crate::settings::PeerSettings;
 
@@ -81,7 +81,7 @@ fn put_fields(head: &Head, encoder: &mut Encoder, out: &mut WriteList) {
                 }
                 continue;
             }
-            if known == names::HOST || known == names::CONTENT_LENGTH || is_of_connection(known) {
+            if known == names::HOST || known == names::CONTENT_LENGTH || is_connection_specific(known) {
                 continue;
             }
         }

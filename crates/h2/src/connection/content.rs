@@ -66,7 +66,7 @@ impl Connection {
             // The client did not wait for the 100.
             stream.kind.expects_continue = false;
         } else if !ends {
-            self.meter.empty_data(&self.settings.budgets)?;
+            self.budget_use.empty_data(&self.settings.budgets)?;
         }
         // Padding is never passed to the owner, so its bytes are released here.
         let overhead = (frame.len - left) as u32;
@@ -80,12 +80,12 @@ impl Connection {
     // A DATA frame on a stream that is not in the table.
     #[cold]
     fn throw_away(&mut self, frame: FrameHeader, out: &mut WriteList) -> Result<InputStep<'static>, ConnectionError> {
-        if self.is_untouched(frame.stream) {
+        if self.is_idle_stream(frame.stream) {
             return Err(ConnectionError::PROTOCOL);
         }
         self.check_closed(frame.stream)?;
         if frame.len == 0 {
-            self.meter.empty_data(&self.settings.budgets)?;
+            self.budget_use.empty_data(&self.settings.budgets)?;
         }
         self.give_connection(frame.len as u32, out);
         Ok(InputStep::Done)

@@ -17,7 +17,7 @@ impl Connection {
         payload: &[u8],
         out: &mut WriteList,
     ) -> Result<InputStep<'static>, ConnectionError> {
-        self.meter.control(&self.settings.budgets)?;
+        self.budget_use.control(&self.settings.budgets)?;
         match frame.kind {
             kind::WINDOW_UPDATE => self.handle_window_update(frame, payload, out),
             kind::SETTINGS => self.handle_settings(frame, payload, out),
@@ -61,7 +61,7 @@ impl Connection {
 
     // RFC 9113 §5.1: on a closed stream these may arrive late; on a stream that was never opened they are an error.
     fn ignore(&self, stream: u32) -> Result<InputStep<'static>, ConnectionError> {
-        if self.is_untouched(stream) { Err(ConnectionError::PROTOCOL) } else { Ok(InputStep::Done) }
+        if self.is_idle_stream(stream) { Err(ConnectionError::PROTOCOL) } else { Ok(InputStep::Done) }
     }
 
     // RFC 9113 §6.4.
@@ -82,7 +82,7 @@ impl Connection {
             Some(stream) => {
                 // A stream whose response has begun did its work, as one that is read to its end.
                 if stream.local == Local::HeadPending {
-                    self.meter.reset(&self.settings.budgets)?;
+                    self.budget_use.reset(&self.settings.budgets)?;
                 }
                 self.forget(frame.stream, out);
                 Ok(InputStep::Reset(frame.stream, ErrorCode::of(u32::from_be_bytes(code))))
@@ -112,7 +112,7 @@ impl Connection {
         };
         match self.streams.get(frame.stream) {
             // RFC 9113 §6.4: a stream that was never opened cannot be reset.
-            None if self.is_untouched(frame.stream) => Err(ConnectionError(code)),
+            None if self.is_idle_stream(frame.stream) => Err(ConnectionError(code)),
             _ => self.reset_for(frame.stream, code, out),
         }
     }
@@ -135,7 +135,7 @@ impl Connection {
             return Ok(InputStep::Done);
         }
         // Each acknowledgement is output that the peer causes, so its number is bounded.
-        self.meter.answer(&self.settings.budgets)?;
+        self.budget_use.answer(&self.settings.budgets)?;
         self.apply(payload)?;
         frame::put_settings_ack(out);
         Ok(InputStep::Done)
@@ -185,7 +185,7 @@ impl Connection {
         if frame.has(flag::ACK) {
             return Ok(InputStep::Pong(payload));
         }
-        self.meter.answer(&self.settings.budgets)?;
+        self.budget_use.answer(&self.settings.budgets)?;
         frame::put_ping(flag::ACK, payload, out);
         Ok(InputStep::Done)
     }
@@ -205,8 +205,8 @@ impl Connection {
         let priority = Priority::parse(value);
         if let Some(stream) = self.streams.get_mut(id) {
             stream.priority = priority;
-        } else if self.is_untouched(id) {
-            return Ok(InputStep::Early(id, priority));
+        } else if self.is_idle_stream(id) {
+            return Ok(InputStep::IdleStreamPriority(id, priority));
         }
         Ok(InputStep::Done)
     }

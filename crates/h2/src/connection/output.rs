@@ -69,7 +69,7 @@ impl Connection {
             // By reference: the content of a large response is never copied.
             out.put_chunk(chunk.split_to(len));
             // A peer that receives content may send more control frames, such as WINDOW_UPDATE.
-            self.meter.data_sent(&self.settings.budgets);
+            self.budget_use.data_sent(&self.settings.budgets);
         }
         if is_rest {
             drop_all(chunk);
@@ -90,7 +90,7 @@ impl Connection {
         }
         // Both halves are over: the entry is free for another stream.
         stream.local = Local::Finished;
-        self.meter.completed(&self.settings.budgets);
+        self.budget_use.completed(&self.settings.budgets);
         if stream.remote == Remote::Done {
             self.forget(id, out);
         }
@@ -136,7 +136,7 @@ impl Connection {
     ) -> Result<InputStep<'static>, ConnectionError> {
         let was_open = self.streams.get(id).is_some_and(|stream| !stream.is_closed());
         self.put_reset(id, code, out);
-        self.meter.reset(&self.settings.budgets)?;
+        self.budget_use.reset(&self.settings.budgets)?;
         if !was_open {
             return Ok(InputStep::Done);
         }

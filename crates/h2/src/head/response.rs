@@ -46,7 +46,7 @@ impl<'a> ResponseSink<'a> {
         }
         let value = field.value;
         match put(field, self.head.fields_mut())? {
-            Special::OfConnection => return Err(HeadError::Malformed),
+            Special::ConnectionSpecific => return Err(HeadError::Malformed),
             Special::Host => self.head.fields_mut().push_known(names::HOST, value),
             Special::ContentLength => self.has_length = true,
             _ => {}

@@ -107,7 +107,7 @@ impl Server {
         match refusal {
             Refusal::Reset => self.reset_unannounced(block.stream, ErrorCode::RefusedStream, out),
             Refusal::Silent => {
-                self.connection.meter.reset(&self.connection.settings.budgets)?;
+                self.connection.budget_use.reset(&self.connection.settings.budgets)?;
                 self.connection.ignore_from_now(block.stream);
                 Ok(None)
             }
