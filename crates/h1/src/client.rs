@@ -69,11 +69,11 @@ pub struct Client {
     // Number of interim responses to the open exchange.
     informational: u16,
     // The kind of the open request, which decides how its response is parsed.
-    asked: RequestKind,
+    request_kind: RequestKind,
     // Whether a byte of the response has been received.
-    answered: bool,
+    has_response: bool,
     // Whether the last response head was HTTP/1.0.
-    is_10: bool,
+    is_http_1_0: bool,
     // Whether another request may follow the open one.
     keep: bool,
     // The open exchange is the last.
@@ -125,9 +125,9 @@ impl Client {
             outbound: Outbound::Idle,
             stream: 0,
             informational: 0,
-            asked: RequestKind::Content,
-            answered: false,
-            is_10: false,
+            request_kind: RequestKind::Content,
+            has_response: false,
+            is_http_1_0: false,
             keep: true,
             draining: false,
             over: false,
@@ -177,7 +177,7 @@ impl Client {
     /// The version of the last complete response head.
     #[must_use]
     pub fn version(&self) -> Version {
-        if self.is_10 { Version::Http10 } else { Version::Http11 }
+        if self.is_http_1_0 { Version::Http10 } else { Version::Http11 }
     }
 
     /// Whether no exchange is open.
@@ -250,13 +250,13 @@ impl Client {
         let (proxy, is_last) = (self.proxy.as_deref(), self.is_single);
         encode::request_head(head, (framing, before_tunnel), proxy, is_last, out).ok_or(OpenError::Head)?;
         self.stream += 1;
-        self.asked = match (head.method(), framing) {
+        self.request_kind = match (head.method(), framing) {
             (Method::Connect, _) => RequestKind::Connect,
             (_, Framing::Tunnel) => RequestKind::Switch,
             (Method::Head, _) => RequestKind::Head,
             _ => RequestKind::Content,
         };
-        (self.informational, self.answered) = (0, false);
+        (self.informational, self.has_response) = (0, false);
         self.inbound = Inbound::Head { searched: 0 };
         self.outbound = match framing {
             Framing::Empty => Outbound::Idle,
@@ -287,7 +287,7 @@ impl Client {
                 ClientHandled { consumed: input.len(), event: Some(event) }
             }
             // Unsolicited bytes would be parsed as the response to the next request.
-            Inbound::Idle | Inbound::Done => self.fail(ProtocolError::Unasked, input),
+            Inbound::Idle | Inbound::Done => self.fail(ProtocolError::Unsolicited, input),
             Inbound::Closed => ClientHandled { consumed: input.len(), event: None },
         }
     }
@@ -302,7 +302,7 @@ impl Client {
                 (self.inbound, self.over) = (Inbound::Closed, true);
                 None
             }
-            Inbound::Head { .. } if !self.answered => {
+            Inbound::Head { .. } if !self.has_response => {
                 self.end();
                 Some(ClientEvent::Unprocessed { stream, fault: None })
             }
@@ -411,7 +411,7 @@ impl Client {
     }
 
     fn handle_head(&mut self, input: &[u8], searched: usize, head: &mut ResponseHead) -> ClientHandled {
-        self.answered = true;
+        self.has_response = true;
         let at_limit = input.len() >= self.limits.head_bytes_max as usize;
         // Parse only if the new bytes contain an end, so that a head that arrives byte by byte costs O(n).
         let parsed = if searched > 0 && !at_limit && !has_end(input, searched) {
@@ -425,8 +425,8 @@ impl Client {
                 NOTHING
             }
             Ok((Parsed::Whole(len), version)) => {
-                self.is_10 = version == Version::Http10;
-                match examine(head, version, self.asked).and_then(|answer| self.handle_answer(answer)) {
+                self.is_http_1_0 = version == Version::Http10;
+                match examine(head, version, self.request_kind).and_then(|answer| self.handle_answer(answer)) {
                     Ok(event) => ClientHandled { consumed: len, event: Some(event) },
                     Err(fault) => self.fail(fault, input),
                 }

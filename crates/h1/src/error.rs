@@ -65,7 +65,7 @@ pub enum ProtocolError {
     /// A 101 response to a request that offered no upgrade (RFC 9110 §7.8).
     Switch,
     /// Bytes received while no request is open.
-    Unasked,
+    Unsolicited,
 }
 
 impl ProtocolError {
@@ -116,7 +116,7 @@ impl ProtocolError {
             Self::StatusLine => "an invalid status line",
             Self::TooManyInformational => "too many interim responses",
             Self::Switch => "a switch of protocols that was not offered",
-            Self::Unasked => "bytes without a request",
+            Self::Unsolicited => "bytes without a request",
         }
     }
 }

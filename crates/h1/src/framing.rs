@@ -10,12 +10,12 @@ use crate::error::ProtocolError;
 /// Returns the content's framing (RFC 9112 §6.1, §6.3). Rejects every combination that two parsers could read
 /// differently.
 #[inline(always)]
-pub(crate) fn body_length(fields: &FieldMap, is_10: bool) -> Result<BodyLength, ProtocolError> {
+pub(crate) fn body_length(fields: &FieldMap, is_http_1_0: bool) -> Result<BodyLength, ProtocolError> {
     if let Some(coding) = fields.get(names::TRANSFER_ENCODING) {
         if fields.contains(names::CONTENT_LENGTH) {
             return Err(ProtocolError::LengthAndCoding);
         }
-        if is_10 {
+        if is_http_1_0 {
             return Err(ProtocolError::TransferEncoding);
         }
         if fields.is_repeated(names::TRANSFER_ENCODING) || !coding.eq_ignore_ascii_case(b"chunked") {
@@ -71,7 +71,7 @@ impl Options {
 
     /// Whether another message may follow on the connection (RFC 9112 §9.3).
     #[inline]
-    pub(crate) fn keep(self, is_10: bool) -> bool {
-        !self.close && (!is_10 || self.keep_alive)
+    pub(crate) fn keep(self, is_http_1_0: bool) -> bool {
+        !self.close && (!is_http_1_0 || self.keep_alive)
     }
 }

@@ -48,7 +48,7 @@ pub struct Server {
     over: bool,
     // The peer has closed its sending side; only requests that were received before may follow.
     eof: bool,
-    is_10: bool,
+    is_http_1_0: bool,
     is_head: bool,
     is_connect: bool,
     // The client waits for a 100 that has not been sent.
@@ -83,7 +83,7 @@ enum Outbound {
     Sized(u64),
     Chunked,
     /// The last chunk was sent with trailers.
-    Trailed,
+    Ended,
     UntilClose,
     /// The response ends with its head.
     Silent,
@@ -103,7 +103,7 @@ impl Server {
             draining: false,
             over: false,
             eof: false,
-            is_10: false,
+            is_http_1_0: false,
             is_head: false,
             is_connect: false,
             expects_continue: false,
@@ -215,7 +215,7 @@ impl Server {
         if self.waits_for() != WaitsFor::Head {
             return None;
         }
-        (self.is_10, self.is_head, self.is_connect) = (false, false, false);
+        (self.is_http_1_0, self.is_head, self.is_connect) = (false, false, false);
         self.fail(ProtocolError::TooSlow).event
     }
 
@@ -238,7 +238,7 @@ impl Server {
     /// head, and for 101, which is a final response here.
     pub fn send_informational(&mut self, stream: StreamId, status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
         let open = self.outbound == Outbound::Open && stream.0 == self.stream;
-        if open && !self.is_10 && status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
+        if open && !self.is_http_1_0 && status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
             if status == StatusCode::CONTINUE {
                 self.expects_continue = false;
             }
@@ -283,8 +283,8 @@ impl Server {
             Framing::Empty if self.is_head => (Length::AsSet, Outbound::Silent),
             Framing::Empty => (Length::Bytes(0), Outbound::Silent),
             Framing::Sized(bytes) => (Length::Bytes(bytes), Outbound::Sized(bytes)),
-            Framing::Stream if self.is_10 && self.is_head => (Length::Silent, Outbound::Silent),
-            Framing::Stream if self.is_10 => (Length::Silent, Outbound::UntilClose),
+            Framing::Stream if self.is_http_1_0 && self.is_head => (Length::Silent, Outbound::Silent),
+            Framing::Stream if self.is_http_1_0 => (Length::Silent, Outbound::UntilClose),
             Framing::Stream => (Length::Chunked, Outbound::Chunked),
         };
         let outbound = if is_silent && outbound != Outbound::Tunnel { Outbound::Silent } else { outbound };
@@ -293,7 +293,9 @@ impl Server {
         }
         // HTTP/1.1 persists by default, HTTP/1.0 needs `keep-alive`; a tunnel sends neither option.
         let persistence = match (outbound, self.keep) {
-            (Outbound::Tunnel, _) | (_, true) if !self.is_10 || outbound == Outbound::Tunnel => Persistence::Silent,
+            (Outbound::Tunnel, _) | (_, true) if !self.is_http_1_0 || outbound == Outbound::Tunnel => {
+                Persistence::Silent
+            }
             (_, true) => Persistence::KeepAlive,
             (_, false) => Persistence::Close,
         };
@@ -324,7 +326,7 @@ impl Server {
             }
             Outbound::Chunked => encode::put_chunked(chunk, out),
             Outbound::UntilClose | Outbound::Tunnel => out.put_chunk(chunk),
-            Outbound::Idle | Outbound::Open | Outbound::Trailed | Outbound::Silent => {}
+            Outbound::Idle | Outbound::Open | Outbound::Ended | Outbound::Silent => {}
         }
     }
 
@@ -345,7 +347,7 @@ impl Server {
                 out.put(b"\r\n");
             }
             Outbound::UntilClose | Outbound::Tunnel => out.put(bytes),
-            Outbound::Idle | Outbound::Open | Outbound::Trailed | Outbound::Silent => {}
+            Outbound::Idle | Outbound::Open | Outbound::Ended | Outbound::Silent => {}
         }
     }
 
@@ -354,7 +356,7 @@ impl Server {
     pub fn send_trailers(&mut self, stream: StreamId, fields: &FieldMap, out: &mut WriteList) {
         if stream.0 == self.stream && self.outbound == Outbound::Chunked {
             encode::trailers(fields, out);
-            self.outbound = Outbound::Trailed;
+            self.outbound = Outbound::Ended;
         }
     }
 
@@ -373,7 +375,7 @@ impl Server {
                 return;
             }
             Outbound::Tunnel => self.inbound = Inbound::Closed,
-            Outbound::Sized(0) | Outbound::Trailed | Outbound::UntilClose | Outbound::Silent => {}
+            Outbound::Sized(0) | Outbound::Ended | Outbound::UntilClose | Outbound::Silent => {}
         }
         self.outbound = Outbound::Idle;
         self.settle();
@@ -416,7 +418,7 @@ impl Server {
             match parse_head(input, &self.limits, head) {
                 Ok(parsed) => parsed,
                 Err(fault) => {
-                    (self.is_10, self.is_head, self.is_connect) = (false, false, false);
+                    (self.is_http_1_0, self.is_head, self.is_connect) = (false, false, false);
                     return self.fail(fault);
                 }
             }
@@ -437,7 +439,7 @@ impl Server {
     }
 
     fn note(&mut self, head: &Head) {
-        self.is_10 = head.version() == Version::Http10;
+        self.is_http_1_0 = head.version() == Version::Http10;
         self.is_head = head.method() == Method::Head;
         self.is_connect = head.method() == Method::Connect;
     }

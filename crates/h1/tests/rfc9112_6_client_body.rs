@@ -34,8 +34,8 @@ fn methods_and_statuses_without_content() {
             ("200", CHUNKED, "", "200; room"),
             ("200", "", "", "200; room"),
             ("404", LENGTH, "", "404; room"),
-            ("200", LENGTH, "hello", "200; Unasked; close"),
-            ("200", CHUNKED, "0\r\n\r\n", "200; Unasked; close"),
+            ("200", LENGTH, "hello", "200; Unsolicited; close"),
+            ("200", CHUNKED, "0\r\n\r\n", "200; Unsolicited; close"),
         ],
     );
     check_answers(
@@ -47,7 +47,7 @@ fn methods_and_statuses_without_content() {
             ("204", CHUNKED, "", "204; room"),
             ("304", LENGTH, "", "304; room"),
             ("304", CHUNKED, "", "304; room"),
-            ("304", LENGTH, "hello", "304; Unasked; close"),
+            ("304", LENGTH, "hello", "304; Unsolicited; close"),
             ("205", LENGTH, "hello", "205 +5; [hello] end; room"),
         ],
     );
@@ -138,9 +138,9 @@ fn content_lengths() {
     for (fields, want) in [
         ("Content-Length: 5\r\n", "200 +5; [hello] end; room"),
         ("Content-Length: 005\r\n", "200 +5; [hello] end; room"),
-        ("Content-Length: 4\r\n", "200 +4; [hell] end; Unasked; close"),
+        ("Content-Length: 4\r\n", "200 +4; [hell] end; Unsolicited; close"),
         ("Content-Length: 6\r\n", "200 +6; [hello]; body"),
-        ("Content-Length: 0\r\n", "200; Unasked; close"),
+        ("Content-Length: 0\r\n", "200; Unsolicited; close"),
         ("Content-Length: 5\r\nContent-Length: 5\r\n", "ContentLength; close"),
         ("Content-Length: 5\r\nContent-Length: 6\r\n", "ContentLength; close"),
         ("Content-Length: 5, 5\r\n", "ContentLength; close"),
@@ -206,7 +206,7 @@ fn chunks() {
         ),
         ("framing", &with("0\r\nContent-Length: 43\r\nTransfer-Encoding: gzip\r\n\r\n"), "200 +?; end; room"),
         ("a bad trailer", &with("0\r\nX-T : a\r\n\r\n"), "200 +?; FieldName; close"),
-        ("another message after", &with(&format!("0\r\n\r\n{NEXT}")), "200 +?; end; Unasked; close"),
+        ("another message after", &with(&format!("0\r\n\r\n{NEXT}")), "200 +?; end; Unsolicited; close"),
     ]);
     let limits = Limits { trailers_bytes_max: 50, ..Limits::default() };
     let long = with(&format!("0\r\nX-T: {}\r\n\r\n", "a".repeat(50)));

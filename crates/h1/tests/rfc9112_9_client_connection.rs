@@ -43,20 +43,20 @@ fn unsolicited_responses() {
     for unasked in [NEXT, "\r\n", "\n", "x", "HTTP/1.1 408 Request Timeout\r\n\r\n"] {
         let mut upstream = UpstreamPeer::new(Limits::default());
         upstream.feed(unasked.as_bytes());
-        assert_eq!(upstream.take(), "Unasked; close");
+        assert_eq!(upstream.take(), "Unsolicited; close");
         assert_eq!(upstream.start_request("GET", Framing::Empty), Err(OpenError::Ending));
 
         let mut upstream = UpstreamPeer::with_request("GET", Framing::Empty);
         upstream.feed(OK);
         assert_eq!(upstream.take(), format!("{SEEN}; room"));
         upstream.feed(unasked.as_bytes());
-        assert_eq!(upstream.take(), "Unasked; close");
+        assert_eq!(upstream.take(), "Unsolicited; close");
         assert_eq!(upstream.start_request("GET", Framing::Empty), Err(OpenError::Ending));
         upstream.feed(OK);
         assert_eq!(upstream.take(), "close", "no further input is parsed");
 
         let with_excess = format!("{}{unasked}", std::str::from_utf8(OK).unwrap());
-        check(&[("after a response", &with_excess, &format!("{SEEN}; Unasked; close"))]);
+        check(&[("after a response", &with_excess, &format!("{SEEN}; Unsolicited; close"))]);
     }
 }
 
@@ -158,7 +158,7 @@ fn a_response_before_the_content() {
     let mut upstream = UpstreamPeer::with_request("POST", Framing::Sized(5));
     upstream.feed(OK);
     upstream.feed(NEXT.as_bytes());
-    assert_eq!(upstream.take(), format!("{SEEN}; Unasked; close"));
+    assert_eq!(upstream.take(), format!("{SEEN}; Unsolicited; close"));
 }
 
 /// RFC 9110 §7.6.3: a proxy's Via field names the version of the response.

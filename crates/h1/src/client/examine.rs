@@ -37,14 +37,14 @@ pub(super) enum ResponseKind {
 pub(super) fn examine(
     head: &ResponseHead,
     version: Version,
-    asked: RequestKind,
+    request_kind: RequestKind,
 ) -> Result<ResponseKind, ProtocolError> {
     let (status, fields) = (head.status(), head.fields());
-    let is_10 = version == Version::Http10;
+    let is_http_1_0 = version == Version::Http10;
     if status == StatusCode::SWITCHING_PROTOCOLS {
         // RFC 9110 §7.8: only on request. A client that accepted any 101 would take the next response for tunnel
         // bytes.
-        return if asked == RequestKind::Switch && !is_10 {
+        return if request_kind == RequestKind::Switch && !is_http_1_0 {
             Ok(ResponseKind::Switch)
         } else {
             Err(ProtocolError::Switch)
@@ -54,12 +54,12 @@ pub(super) fn examine(
         return Ok(ResponseKind::Informational);
     }
     // RFC 9112 §6.3: the framing fields of such a response are ignored.
-    if asked == RequestKind::Connect && matches!(status.as_u16(), 200..300) {
+    if request_kind == RequestKind::Connect && matches!(status.as_u16(), 200..300) {
         return Ok(ResponseKind::Switch);
     }
-    let declared = body_length(fields, is_10)?;
+    let declared = body_length(fields, is_http_1_0)?;
     // RFC 9112 §6.3: these responses have no content, even if a framing field declares a length.
-    let is_bare = asked == RequestKind::Head || status.forbids_content();
+    let is_bare = request_kind == RequestKind::Head || status.forbids_content();
     let (body, until_close) = match declared {
         _ if is_bare => (BodyLength::None, false),
         BodyLength::Sized(0) => (BodyLength::None, false),
@@ -67,5 +67,5 @@ pub(super) fn examine(
         BodyLength::Unknown => (BodyLength::Unknown, false),
         BodyLength::None => (BodyLength::Unknown, true),
     };
-    Ok(ResponseKind::Final { body, until_close, keep: Options::of(fields).keep(is_10) && !until_close })
+    Ok(ResponseKind::Final { body, until_close, keep: Options::of(fields).keep(is_http_1_0) && !until_close })
 }

@@ -18,16 +18,17 @@ pub(super) struct Facts {
 
 pub(super) fn examine(head: &Head) -> Result<Facts, ProtocolError> {
     let fields = head.fields();
-    let is_10 = head.version() == Version::Http10;
+    let is_http_1_0 = head.version() == Version::Http10;
     check_target(head.method(), head.target())?;
-    check_host(fields, is_10)?;
-    let body = body_length(fields, is_10)?;
-    let is_expecting = expects_continue(fields, is_10)?;
+    check_host(fields, is_http_1_0)?;
+    let body = body_length(fields, is_http_1_0)?;
+    let is_expecting = expects_continue(fields, is_http_1_0)?;
     let has_content = !matches!(body, BodyLength::None | BodyLength::Sized(0));
     let options = Options::of(fields);
     // RFC 9110 §7.8: Upgrade counts only if Connection lists it, and never in HTTP/1.0.
-    let upgrade = !is_10 && options.upgrade && fields.contains(names::UPGRADE) || head.method() == Method::Connect;
-    let keep = options.keep(is_10);
+    let upgrade =
+        !is_http_1_0 && options.upgrade && fields.contains(names::UPGRADE) || head.method() == Method::Connect;
+    let keep = options.keep(is_http_1_0);
     Ok(Facts {
         body,
         expects_continue: is_expecting && has_content,
@@ -51,20 +52,20 @@ fn check_target(method: Method<'_>, target: Target<'_>) -> Result<(), ProtocolEr
 // RFC 9112 §3.2: HTTP/1.1 needs exactly one Host, even with an absolute target; more than one or an invalid one is an
 // error.
 #[inline]
-fn check_host(fields: &FieldMap, is_10: bool) -> Result<(), ProtocolError> {
+fn check_host(fields: &FieldMap, is_http_1_0: bool) -> Result<(), ProtocolError> {
     match fields.get(names::HOST) {
         Some(_) if fields.is_repeated(names::HOST) => Err(ProtocolError::HostCount),
         Some(value) if is_host_port(value) => Ok(()),
         Some(_) => Err(ProtocolError::HostValue),
-        None if is_10 => Ok(()),
+        None if is_http_1_0 => Ok(()),
         None => Err(ProtocolError::HostCount),
     }
 }
 
 // RFC 9110 §10.1.1: 100-continue is the only defined expectation; HTTP/1.0 has no expectations.
 #[inline]
-fn expects_continue(fields: &FieldMap, is_10: bool) -> Result<bool, ProtocolError> {
-    if is_10 || !fields.contains(names::EXPECT) {
+fn expects_continue(fields: &FieldMap, is_http_1_0: bool) -> Result<bool, ProtocolError> {
+    if is_http_1_0 || !fields.contains(names::EXPECT) {
         return Ok(false);
     }
     let mut found = false;
