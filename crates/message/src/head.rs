@@ -75,9 +75,9 @@ impl Head {
     }
 
     /// Shrinks the memory to about `bytes_max` bytes, or to the part in use if that is larger.
-    pub fn give_back(&mut self, bytes_max: usize) {
+    pub fn shrink_to(&mut self, bytes_max: usize) {
         self.own.shrink_to(bytes_max / 4);
-        self.fields.give_back(bytes_max.saturating_sub(self.own.capacity()));
+        self.fields.shrink_to(bytes_max.saturating_sub(self.own.capacity()));
     }
 
     /// The method; GET if it was not set.

@@ -260,7 +260,7 @@ impl FieldMap {
     }
 
     /// Shrinks the memory to about `bytes_max` bytes, or to the part in use if that is larger.
-    pub fn give_back(&mut self, bytes_max: usize) {
+    pub fn shrink_to(&mut self, bytes_max: usize) {
         if self.bytes_capacity() > bytes_max {
             self.entries.shrink_to(bytes_max / 4 / size_of::<FieldEntry>());
             self.arena.shrink_to(bytes_max.saturating_sub(self.entries.capacity() * size_of::<FieldEntry>()));

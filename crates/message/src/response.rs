@@ -45,10 +45,10 @@ impl ResponseHead {
     }
 
     /// Shrinks the memory to about `bytes_max` bytes, or to the part in use if that is larger.
-    pub fn give_back(&mut self, bytes_max: usize) {
+    pub fn shrink_to(&mut self, bytes_max: usize) {
         self.scratch.clear();
         self.scratch.shrink_to(bytes_max / 4);
-        self.fields.give_back(bytes_max - bytes_max / 4);
+        self.fields.shrink_to(bytes_max - bytes_max / 4);
     }
 
     /// The status code.

@@ -229,7 +229,7 @@ impl WriteList {
 
     /// Shrinks the staging buffer and the list of chunks to about `bytes_max` bytes each, or to the part in use if
     /// that is larger.
-    pub fn give_back(&mut self, bytes_max: usize) {
+    pub fn shrink_to(&mut self, bytes_max: usize) {
         self.staged.shrink_to(bytes_max);
         self.chunks.shrink_to(bytes_max / size_of::<Queued>());
     }

@@ -290,13 +290,13 @@ impl Record {
     fn renew(&self) {
         let mut request = self.request.borrow_mut();
         request.clear();
-        request.give_back(KEPT_BYTES_MAX);
+        request.shrink_to(KEPT_BYTES_MAX);
         let mut parameters = self.parameters.borrow_mut();
         parameters.clear();
         parameters.shrink_to(KEPT_BYTES_MAX);
         let mut response = self.response.borrow_mut();
         response.clear();
-        response.give_back(KEPT_BYTES_MAX);
+        response.shrink_to(KEPT_BYTES_MAX);
         self.mailbox.borrow_mut().renew();
         self.interims.borrow_mut().clear();
         self.phase.set(CallPhase::Open);

@@ -92,7 +92,7 @@ impl Memory {
 
     pub(crate) fn put_output(&self, mut output: Box<WriteList>) {
         output.clear();
-        output.give_back(OUTPUT_BYTES_KEPT);
+        output.shrink_to(OUTPUT_BYTES_KEPT);
         put_bounded(&self.outputs, output);
     }
 

@@ -75,7 +75,7 @@ impl Message for Request {
     }
 
     fn give_back(&mut self, bytes_max: usize) {
-        self.head.give_back(bytes_max);
+        self.head.shrink_to(bytes_max);
         self.body.give_back(bytes_max);
     }
 }

@@ -93,7 +93,7 @@ fn rewriting_a_field_repeatedly_needs_no_more_memory() {
     assert_eq!((map.bytes(), map.get(names::SERVER)), (bytes, Some(&b"12"[..])));
     map.insert(names::SERVER, value("long ".repeat(10_000).trim_end()));
     map.clear();
-    map.give_back(16 * 1024);
+    map.shrink_to(16 * 1024);
     assert!(map.bytes_capacity() <= 16 * 1024 && map.is_empty());
 }
 

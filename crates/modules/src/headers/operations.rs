@@ -215,7 +215,7 @@ impl Ops {
             side.edit(cx, |fields| fields.copy_from(&old));
         }
         old.clear();
-        old.give_back(KEPT_BYTES_MAX);
+        old.shrink_to(KEPT_BYTES_MAX);
         cx.generation().state(self.old).replace(old);
         result
     }

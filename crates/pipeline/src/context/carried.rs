@@ -21,7 +21,7 @@ impl CarriedState {
     pub(super) fn reset(&mut self) {
         let Self { head, carrier } = self;
         head.clear();
-        head.give_back(KEPT_BYTES_MAX);
+        head.shrink_to(KEPT_BYTES_MAX);
         *carrier = None;
     }
 }

@@ -73,11 +73,11 @@ impl RequestState {
         // `Spare::prepare` overwrites the rest of the arrival; the certificate is freed now.
         arrival.tls = None;
         original.clear();
-        original.give_back(KEPT_BYTES_MAX);
+        original.shrink_to(KEPT_BYTES_MAX);
         // Most exchanges change nothing, and need not touch the copy's memory.
         if *is_edited {
             edited.clear();
-            edited.give_back(KEPT_BYTES_MAX);
+            edited.shrink_to(KEPT_BYTES_MAX);
             *is_edited = false;
         }
         keep(path);

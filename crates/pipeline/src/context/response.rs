@@ -25,7 +25,7 @@ impl ResponseState {
     pub(super) fn reset(&mut self) {
         let Self { head, interim, held } = self;
         head.clear();
-        head.give_back(KEPT_BYTES_MAX);
+        head.shrink_to(KEPT_BYTES_MAX);
         interim.clear();
         *held = None;
     }
