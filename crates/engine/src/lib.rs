@@ -2,7 +2,7 @@
 //!
 //! # In reading order, which follows a request
 //! - `server`: the engine's public interface; workers start here
-//! - `ports`: the process's listening sockets, and the listener that uses each
+//! - `sockets`: the process's listening sockets, and the listener that uses each
 //! - `listener`: a worker's listeners, and their replacement on a reload
 //! - `accept`: from sockets to connections, and the choice of a worker for each connection
 //! - `drive`: the life of a connection, written once over two seams
@@ -30,10 +30,10 @@ mod listener;
 mod machine;
 mod observer;
 mod pools;
-mod ports;
 mod proxy_protocol;
 mod recycle;
 mod server;
+mod sockets;
 mod timers;
 mod tls;
 mod transport;
@@ -42,8 +42,8 @@ mod worker;
 
 pub use observer::{Observer, WorkerView};
 pub use pools::BlockingSpec;
-pub use ports::{BindError, HandedSockets};
 pub use server::{Engine, EngineSpec, Pools, Pulse, StartError, check_tls};
+pub use sockets::{BindError, HandedSockets};
 #[cfg(fuzzing)]
 pub use tls::fuzzing;
 pub use tls::{

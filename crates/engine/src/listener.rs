@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::accept::{Acceptor, Adopted, Workers, accept, serve};
-use crate::ports::AcceptingSocket;
+use crate::sockets::AcceptingSocket;
 use crate::tls::{Certificates, TlsPlan};
 use crate::worker::Core;
 

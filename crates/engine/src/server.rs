@@ -25,7 +25,7 @@ use crate::accept::{Adopted, Workers};
 use crate::listener::{Change, ListenerKey};
 use crate::observer::{self, Observer, Plans};
 use crate::pools::{BlockingSpec, WorkPools};
-use crate::ports::{BindError, HandedSockets, Ports};
+use crate::sockets::{BindError, BoundListeners, HandedSockets};
 use crate::tls::{Certificates, Tickets, TlsError, TlsPlan};
 use crate::worker::Load;
 use reload::Closing;
@@ -132,7 +132,7 @@ pub(crate) enum Command {
 
 /// A running engine. Dropping it ends its workers at once.
 pub struct Engine {
-    ports: Ports,
+    sockets: BoundListeners,
     tickets: Tickets,
     /// The bound addresses, for [`Engine::addresses`].
     addresses: Vec<SocketAddr>,
@@ -164,19 +164,19 @@ impl Engine {
         let workers = spec.workers.max(1);
         let tickets = Tickets::new().map_err(StartError::System)?;
         let tls = TlsPlan::all(&spec.listeners, spec.certificates.as_ref(), &tickets).map_err(StartError::Tls)?;
-        let mut ports = Ports::default();
-        let arranged = ports.arrange(spec.listeners, workers, &mut handed).map_err(StartError::Bind)?;
+        let mut sockets = BoundListeners::default();
+        let arranged = sockets.arrange(spec.listeners, workers, &mut handed).map_err(StartError::Bind)?;
         let (changes, taken) = arranged.hand_out(&spec.plan, &tls, spec.certificates.as_ref());
-        ports.adopt(taken);
+        sockets.adopt(taken);
         let loads: Arc<[Arc<Load>]> = (0..workers).map(|_| Arc::default()).collect();
         let (commands, inboxes): (Vec<_>, Vec<_>) = (0..workers).map(|_| unbounded_channel()).unzip();
         let (alive_sender, alive) = mpsc::channel(1);
         let pools = WorkPools::new(spec.blocking, workers);
-        let places: Vec<_> = ports.addresses().collect();
+        let places: Vec<_> = sockets.addresses().collect();
         let mut engine = Self {
             addresses: places.iter().filter_map(BoundAddress::ip).collect(),
             places,
-            ports,
+            sockets,
             tickets,
             plans: Arc::new(Mutex::new(vec![Arc::downgrade(&spec.plan)])),
             commands,
@@ -274,7 +274,7 @@ impl Engine {
     /// end, or for `patience`: a request may be on its way, and a close without an announcement would lose it. (HTTP/2 announces
     /// its end in any case.)
     pub async fn drain_patiently(mut self, grace: Duration, patience: Duration) {
-        self.ports.remove_files();
+        self.sockets.remove_files();
         let (emptied, mut all_emptied) = mpsc::channel(1);
         self.broadcast(|| Command::Drain { patience, emptied: emptied.clone() });
         drop(emptied);

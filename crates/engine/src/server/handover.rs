@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::{Command, Engine};
 use crate::listener::ListenerKey;
-use crate::ports::HandedSockets;
+use crate::sockets::HandedSockets;
 
 impl Engine {
     /// Duplicates the sockets of all listeners, except inherited ones: a child process inherits these anyway.
@@ -34,7 +34,7 @@ impl Engine {
             }
         }
         // A child process has the inherited ones under their numbers.
-        let lent = self.ports.configured().filter(|(_, socket)| !matches!(socket, ListeningSocket::Inherited(_)));
+        let lent = self.sockets.configured().filter(|(_, socket)| !matches!(socket, ListeningSocket::Inherited(_)));
         Ok(lent
             .map(|(key, socket)| HandedSockets {
                 name: socket.to_string(),
@@ -45,11 +45,11 @@ impl Engine {
 
     /// Makes the files of Unix sockets those of this process, which has received the sockets from another one.
     pub fn own(&mut self) {
-        self.ports.own_files();
+        self.sockets.own_files();
     }
 
     /// Leaves the files of Unix sockets to the process that has received the sockets.
     pub fn leave(&mut self) {
-        self.ports.disown_files();
+        self.sockets.disown_files();
     }
 }

@@ -37,7 +37,8 @@ impl Engine {
         certificates: Option<Arc<dyn Certificates>>,
     ) -> Result<(), StartError> {
         let tls = TlsPlan::all(&listeners, certificates.as_ref(), &self.tickets).map_err(StartError::Tls)?;
-        let arranged = self.ports.arrange(listeners, self.commands.len(), &mut Vec::new()).map_err(StartError::Bind)?;
+        let arranged =
+            self.sockets.arrange(listeners, self.commands.len(), &mut Vec::new()).map_err(StartError::Bind)?;
         let (changes, taken) = arranged.hand_out(&plan, &tls, certificates.as_ref());
         observer::remember(&self.plans, &plan);
         drop(plan);
@@ -61,16 +62,16 @@ impl Engine {
         // All workers are prepared. There is no await before `Commit` is sent, so the guard is not needed any more.
         unless_ready.inboxes = &[];
 
-        self.ports.adopt(taken);
-        self.places = self.ports.addresses().collect();
+        self.sockets.adopt(taken);
+        self.places = self.sockets.addresses().collect();
         self.addresses = self.places.iter().filter_map(BoundAddress::ip).collect();
         let (done, mut all_done) = mpsc::channel(1);
-        let closing = Arc::new(Closing { keys: self.ports.closing(), inboxes: self.commands.clone(), done });
+        let closing = Arc::new(Closing { keys: self.sockets.closing(), inboxes: self.commands.clone(), done });
         self.broadcast(|| Command::Commit(Arc::clone(&closing)));
         drop(closing);
         while all_done.recv().await.is_some() {}
         // Only here: while a dropped reload's sockets may still be open, they occupy their addresses.
-        self.ports.closed();
+        self.sockets.closed();
         Ok(())
     }
 }

@@ -28,7 +28,7 @@ use crate::tls::{Certificates, TlsPlan};
 
 /// A listener of the process.
 #[derive(Debug, Clone)]
-struct Port {
+struct BoundListener {
     key: ListenerKey,
     /// The socket as configured.
     socket: ListeningSocket,
@@ -47,28 +47,28 @@ pub(crate) struct AcceptingSocket {
 
 /// All listeners of the process.
 #[derive(Default)]
-pub(crate) struct Ports {
-    open: Vec<Port>,
+pub(crate) struct BoundListeners {
+    open: Vec<BoundListener>,
     /// Listeners that are not in the plan any more. Their sockets occupy their addresses until every worker has closed them.
-    closing: Vec<Port>,
+    closing: Vec<BoundListener>,
     /// The number of keys given out; keys are not reused.
     keys_used: u64,
 }
 
 /// The bound listeners of the next plan, before it is active. Dropping this closes the new sockets.
-pub(crate) struct Arranged {
+pub(crate) struct ArrangedListeners {
     specs: Arc<[(ListenerKey, ListenerSpec)]>,
-    open: Vec<Port>,
-    closing: Vec<Port>,
+    open: Vec<BoundListener>,
+    closing: Vec<BoundListener>,
     /// The new sockets of each worker.
     sockets: Vec<Vec<(ListenerKey, AcceptingSocket)>>,
     keys_used: u64,
 }
 
-impl Ports {
+impl BoundListeners {
     /// Returns the bound addresses, in the order of the plan's listeners.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = BoundAddress> {
-        self.open.iter().map(|port| port.bound.clone())
+        self.open.iter().map(|listener| listener.bound.clone())
     }
 
     /// Assigns sockets to each listener: existing ones with an equal address, or else those in `handed`, which are removed
@@ -81,20 +81,21 @@ impl Ports {
         specs: Vec<ListenerSpec>,
         workers: usize,
         handed: &mut Vec<HandedSockets>,
-    ) -> Result<Arranged, BindError> {
+    ) -> Result<ArrangedListeners, BindError> {
         let (stay, end) = self.keep(&specs);
-        let mut own = Own { stay: stay.iter().flatten().filter_map(|port| port.bound.ip()).collect(), end: Vec::new() };
-        own.end.extend(end.iter().chain(&self.closing).filter_map(|port| port.bound.ip()));
+        let mut own =
+            Own { stay: stay.iter().flatten().filter_map(|listener| listener.bound.ip()).collect(), end: Vec::new() };
+        own.end.extend(end.iter().chain(&self.closing).filter_map(|listener| listener.bound.ip()));
         let mut sockets: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
         let mut keys_used = self.keys_used;
         let mut open = Vec::with_capacity(specs.len());
         for (spec, kept) in specs.iter().zip(stay) {
             let socket = spec.socket.clone();
-            if let Some(port) = kept {
-                open.push(Port { socket, ..port });
+            if let Some(listener) = kept {
+                open.push(BoundListener { socket, ..listener });
                 continue;
             }
-            let is_twice = || open.iter().any(|port: &Port| is_same(&port.socket, &socket));
+            let is_twice = || open.iter().any(|listener: &BoundListener| is_same(&listener.socket, &socket));
             let claimed =
                 claim(&socket, handed).map(|sockets| handover::adopt(&socket, sockets, workers)).transpose()?;
             let bound = match &socket {
@@ -110,41 +111,42 @@ impl Ports {
                 BoundAddress::Ip(_) => None,
                 BoundAddress::Unix(path) => Some(Arc::clone(path)),
             };
-            open.push(Port { key, socket, bound: bound.address, file: bound.file });
+            open.push(BoundListener { key, socket, bound: bound.address, file: bound.file });
             // More sockets than workers come from a process with more workers.
             for (number, socket) in bound.sockets.into_iter().enumerate() {
                 sockets[number % workers].push((key, AcceptingSocket { socket, path: path.clone() }));
             }
         }
-        let specs = open.iter().map(|port| port.key).zip(specs).collect();
+        let specs = open.iter().map(|listener| listener.key).zip(specs).collect();
         let closing = self.closing.iter().cloned().chain(end).collect();
-        Ok(Arranged { specs, open, closing, sockets, keys_used })
+        Ok(ArrangedListeners { specs, open, closing, sockets, keys_used })
     }
 
-    /// Returns the existing port of each listener, if any, and the ports that no listener keeps.
-    fn keep(&self, specs: &[ListenerSpec]) -> (Vec<Option<Port>>, Vec<Port>) {
+    /// Returns the existing listener of each spec, if any, and those that no spec keeps.
+    fn keep(&self, specs: &[ListenerSpec]) -> (Vec<Option<BoundListener>>, Vec<BoundListener>) {
         let mut left = self.open.clone();
-        let mut take = |is_it: &dyn Fn(&Port) -> bool| left.iter().position(is_it).map(|at| left.remove(at));
-        let mut kept: Vec<_> = specs.iter().map(|spec| take(&|port| is_same(&port.socket, &spec.socket))).collect();
+        let mut take = |is_it: &dyn Fn(&BoundListener) -> bool| left.iter().position(is_it).map(|at| left.remove(at));
+        let mut kept: Vec<_> =
+            specs.iter().map(|spec| take(&|listener| is_same(&listener.socket, &spec.socket))).collect();
         // A second pass finds sockets whose configured address is now written differently: with the port that the kernel
         // chose, or with an explicit wildcard.
         for (kept, spec) in kept.iter_mut().zip(specs).filter(|(kept, _)| kept.is_none()) {
-            *kept = take(&|port| {
+            *kept = take(&|listener| {
                 let first = spec.socket.address().and_then(|address| address.candidates().next());
-                first.is_some() && first == port.bound.ip()
+                first.is_some() && first == listener.bound.ip()
             });
         }
         (kept, left)
     }
 
     /// Makes an arrangement the current one, once its plan is active.
-    pub(crate) fn adopt(&mut self, arranged: RemainingPorts) {
-        let RemainingPorts { open, closing, keys_used } = arranged;
-        for port in &open {
+    pub(crate) fn adopt(&mut self, arranged: RemainingListeners) {
+        let RemainingListeners { open, closing, keys_used } = arranged;
+        for listener in &open {
             // Another listener of the plan may have had this file with other permission bits.
-            let before = self.open.iter().find(|before| before.key == port.key);
-            if let (ListeningSocket::Unix(address), Some(before)) = (&port.socket, before)
-                && before.socket != port.socket
+            let before = self.open.iter().find(|before| before.key == listener.key);
+            if let (ListeningSocket::Unix(address), Some(before)) = (&listener.socket, before)
+                && before.socket != listener.socket
                 && let Err(error) = unix::set_mode(address)
             {
                 tracing::warn!(path = %address.path, %error, "the permission bits of a Unix socket's file stay");
@@ -155,27 +157,27 @@ impl Ports {
 
     /// Returns the keys of the closing listeners.
     pub(crate) fn closing(&self) -> Arc<[ListenerKey]> {
-        self.closing.iter().map(|port| port.key).collect()
+        self.closing.iter().map(|listener| listener.key).collect()
     }
 
     /// Returns the configured sockets of the listeners, with their keys, in the order of the plan.
     pub(crate) fn configured(&self) -> impl Iterator<Item = (ListenerKey, &ListeningSocket)> {
-        self.open.iter().map(|port| (port.key, &port.socket))
+        self.open.iter().map(|listener| (listener.key, &listener.socket))
     }
 
     /// Makes the files of Unix sockets this process's, after it has received them from another one.
     pub(crate) fn own_files(&mut self) {
-        for port in self.open.iter_mut().filter(|port| port.file.is_none()) {
-            if let ListeningSocket::Unix(address) = &port.socket {
-                port.file = SocketFile::of(address);
+        for listener in self.open.iter_mut().filter(|listener| listener.file.is_none()) {
+            if let ListeningSocket::Unix(address) = &listener.socket {
+                listener.file = SocketFile::of(address);
             }
         }
     }
 
     /// Leaves the files of Unix sockets to the process that listens on them from now on.
     pub(crate) fn disown_files(&mut self) {
-        for port in self.open.iter_mut().chain(&mut self.closing) {
-            if let Some(file) = port.file.take() {
+        for listener in self.open.iter_mut().chain(&mut self.closing) {
+            if let Some(file) = listener.file.take() {
                 file.disown();
             }
         }
@@ -183,8 +185,8 @@ impl Ports {
 
     /// Removes the files of Unix sockets: no client shall connect to a server that ends.
     pub(crate) fn remove_files(&mut self) {
-        for port in self.open.iter_mut().chain(&mut self.closing) {
-            port.file = None;
+        for listener in self.open.iter_mut().chain(&mut self.closing) {
+            listener.file = None;
         }
     }
 
@@ -202,21 +204,21 @@ fn is_same(one: &ListeningSocket, other: &ListeningSocket) -> bool {
     }
 }
 
-/// The part of an arrangement that remains after [`Arranged::hand_out`].
-pub(crate) struct RemainingPorts {
-    open: Vec<Port>,
-    closing: Vec<Port>,
+/// The part of an arrangement that remains after [`ArrangedListeners::hand_out`].
+pub(crate) struct RemainingListeners {
+    open: Vec<BoundListener>,
+    closing: Vec<BoundListener>,
     keys_used: u64,
 }
 
-impl Arranged {
-    /// Splits the arrangement into a change for each worker and the part that [`Ports::adopt`] takes.
+impl ArrangedListeners {
+    /// Splits the arrangement into a change for each worker and the part that [`BoundListeners::adopt`] takes.
     pub(crate) fn hand_out(
         self,
         plan: &Arc<Plan>,
         tls: &Arc<[Option<Arc<TlsPlan>>]>,
         certificates: Option<&Arc<dyn Certificates>>,
-    ) -> (Vec<Change>, RemainingPorts) {
+    ) -> (Vec<Change>, RemainingListeners) {
         let Self { specs, open, closing, sockets, keys_used } = self;
         let change = |sockets| Change {
             plan: Arc::clone(plan),
@@ -225,6 +227,6 @@ impl Arranged {
             certificates: certificates.cloned(),
             sockets,
         };
-        (sockets.into_iter().map(change).collect(), RemainingPorts { open, closing, keys_used })
+        (sockets.into_iter().map(change).collect(), RemainingListeners { open, closing, keys_used })
     }
 }
