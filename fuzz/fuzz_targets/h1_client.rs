@@ -21,7 +21,7 @@ struct Transcript {
 
 fn limits() -> Rc<Limits> {
     let head_bytes_max = 512;
-    Rc::new(Limits { head_bytes_max, trailers_bytes_max: 256, informational_max: 5, ..Limits::default() })
+    Rc::new(Limits { head_bytes_max, trailers_bytes_max: 256, interims_max: 5, ..Limits::default() })
 }
 
 /// Sends a request selected by a number; the server under test can parse each of them.
@@ -116,7 +116,7 @@ fn note(
     seen: &mut Transcript,
 ) {
     match event {
-        Some(ClientEvent::Informational { .. }) => seen.text.extend_from_slice(b"<informational>"),
+        Some(ClientEvent::Interim { .. }) => seen.text.extend_from_slice(b"<interim>"),
         Some(ClientEvent::Head { stream, body }) => {
             let is_tunnel = client.is_tunnel(*stream);
             let line = format!("<{} {body:?} {is_tunnel} {}>", head.status().as_u16(), head.fields().len());

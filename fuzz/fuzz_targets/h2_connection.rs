@@ -115,7 +115,7 @@ fn serve(source: &mut FuzzInput<'_>) {
             2 => server.release(stream, u32::from(source.byte()) * 100, &mut out),
             3 => server.send_trailers(stream, &FieldMap::new(), &mut out),
             4 => server.send_continue(stream, &mut out),
-            5 => server.send_informational(stream, StatusCode::EARLY_HINTS, &FieldMap::new(), &mut out),
+            5 => server.send_interim(stream, StatusCode::EARLY_HINTS, &FieldMap::new(), &mut out),
             6 => server.send_head(stream, &response, Framing::Empty, DATE, &mut out),
             7 => server.send_head(stream, &response, Framing::Sized(30_000), DATE, &mut out),
             8 => server.send_head(stream, &response, Framing::Tunnel, DATE, &mut out),
@@ -159,7 +159,7 @@ fn ask(source: &mut FuzzInput<'_>) {
         loop {
             let handled = client.handle_bytes(now, &input, &mut head, &mut out);
             match handled.event {
-                Some(ClientEvent::Head { stream, .. } | ClientEvent::Informational { stream }) => {
+                Some(ClientEvent::Head { stream, .. } | ClientEvent::Interim { stream }) => {
                     assert!(open.contains(&stream));
                 }
                 Some(ClientEvent::Data { stream, ref range }) => {

@@ -80,7 +80,7 @@ pub(crate) trait Machine: Streams {
     /// A handler reads the body: queues a 100 (Continue) response if the peer waits for one.
     fn send_continue(&mut self, stream: StreamId, out: &mut WriteList);
     /// Queues an interim response.
-    fn send_informational(&mut self, stream: StreamId, status: StatusCode, fields: &FieldMap, out: &mut WriteList);
+    fn send_interim(&mut self, stream: StreamId, status: StatusCode, fields: &FieldMap, out: &mut WriteList);
     /// Queues the response's head.
     fn send_head(
         &mut self,

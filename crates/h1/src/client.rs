@@ -67,7 +67,7 @@ pub struct Client {
     // The number of the open exchange, or of the last one.
     stream: u32,
     // Number of interim responses to the open exchange.
-    informational: u16,
+    interims: u16,
     // The kind of the open request, which decides how its response is parsed.
     request_kind: RequestKind,
     // Whether a byte of the response has been received.
@@ -124,7 +124,7 @@ impl Client {
             inbound: Inbound::Idle,
             outbound: Outbound::Idle,
             stream: 0,
-            informational: 0,
+            interims: 0,
             request_kind: RequestKind::Content,
             has_response: false,
             is_http_1_0: false,
@@ -256,7 +256,7 @@ impl Client {
             (Method::Head, _) => RequestKind::Head,
             _ => RequestKind::Content,
         };
-        (self.informational, self.has_response) = (0, false);
+        (self.interims, self.has_response) = (0, false);
         self.inbound = Inbound::Head { searched: 0 };
         self.outbound = match framing {
             Framing::Empty => Outbound::Idle,
@@ -267,7 +267,7 @@ impl Client {
         Ok(StreamId(self.stream))
     }
 
-    /// Parses bytes from the peer. Fills `head` for [`ClientEvent::Informational`], [`ClientEvent::Head`] and
+    /// Parses bytes from the peer. Fills `head` for [`ClientEvent::Interim`], [`ClientEvent::Head`] and
     /// [`ClientEvent::Trailers`]; otherwise `head` may be cleared while a head or trailers are incomplete. An
     /// incomplete head is parsed again only when its end arrives or the limit is reached, so that a fault in it may
     /// be reported late. O(n) over all calls for each byte; no allocation once the head's memory has grown.
@@ -426,7 +426,7 @@ impl Client {
             }
             Ok((Parsed::Whole(len), version)) => {
                 self.is_http_1_0 = version == Version::Http10;
-                match examine(head, version, self.request_kind).and_then(|answer| self.handle_answer(answer)) {
+                match examine(head, version, self.request_kind).and_then(|kind| self.handle_response(kind)) {
                     Ok(event) => ClientHandled { consumed: len, event: Some(event) },
                     Err(fault) => self.fail(fault, input),
                 }
@@ -435,17 +435,17 @@ impl Client {
         }
     }
 
-    fn handle_answer(&mut self, answer: ResponseKind) -> Result<ClientEvent, ProtocolError> {
+    fn handle_response(&mut self, kind: ResponseKind) -> Result<ClientEvent, ProtocolError> {
         let stream = StreamId(self.stream);
-        let body = match answer {
-            ResponseKind::Informational => {
+        let body = match kind {
+            ResponseKind::Interim => {
                 // RFC 9110 §15.2 allows any number; the limit bounds an endless series.
-                self.informational += 1;
-                if self.informational > self.limits.informational_max {
-                    return Err(ProtocolError::TooManyInformational);
+                self.interims += 1;
+                if self.interims > self.limits.interims_max {
+                    return Err(ProtocolError::TooManyInterims);
                 }
                 self.inbound = Inbound::Head { searched: 0 };
-                return Ok(ClientEvent::Informational { stream });
+                return Ok(ClientEvent::Interim { stream });
             }
             ResponseKind::Switch => {
                 self.keep = false;

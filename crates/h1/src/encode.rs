@@ -72,7 +72,7 @@ pub(crate) fn response_head(
 }
 
 /// Writes an interim response other than 101 (RFC 9110 §15.2).
-pub(crate) fn informational(status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
+pub(crate) fn interim(status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
     status_line(status, out);
     put_fields(fields, is_not_ours, out);
     out.put(b"\r\n");

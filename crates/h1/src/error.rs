@@ -61,7 +61,7 @@ pub enum ProtocolError {
     /// phrase (RFC 9112 §4).
     StatusLine,
     /// More interim responses than the limit.
-    TooManyInformational,
+    TooManyInterims,
     /// A 101 response to a request that offered no upgrade (RFC 9110 §7.8).
     Switch,
     /// Bytes received while no request is open.
@@ -114,7 +114,7 @@ impl ProtocolError {
             Self::TooSlow => "a head that did not arrive in time",
             Self::Truncated => "an end within a message",
             Self::StatusLine => "an invalid status line",
-            Self::TooManyInformational => "too many interim responses",
+            Self::TooManyInterims => "too many interim responses",
             Self::Switch => "a switch of protocols that was not offered",
             Self::Unsolicited => "bytes without a request",
         }

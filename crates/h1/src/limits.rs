@@ -18,7 +18,7 @@ pub struct Limits {
     /// Number of empty lines before a request line (RFC 9112 §2.2).
     pub leading_empty_lines_max: u8,
     /// Number of interim responses (RFC 9110 §15.2) to one request, in the client's role.
-    pub informational_max: u16,
+    pub interims_max: u16,
 }
 
 impl Default for Limits {
@@ -31,7 +31,7 @@ impl Default for Limits {
             chunk_extension_bytes_max: 16 * 1024,
             trailers_bytes_max: 8 * 1024,
             leading_empty_lines_max: 4,
-            informational_max: 100,
+            interims_max: 100,
         }
     }
 }

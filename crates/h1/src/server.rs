@@ -236,13 +236,13 @@ impl Server {
 
     /// Sends an interim response, such as 103. Does nothing for an HTTP/1.0 client (RFC 9110 §15.2), after the final
     /// head, and for 101, which is a final response here.
-    pub fn send_informational(&mut self, stream: StreamId, status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
+    pub fn send_interim(&mut self, stream: StreamId, status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
         let open = self.outbound == Outbound::Open && stream.0 == self.stream;
         if open && !self.is_http_1_0 && status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
             if status == StatusCode::CONTINUE {
                 self.expects_continue = false;
             }
-            encode::informational(status, fields, out);
+            encode::interim(status, fields, out);
         }
     }
 
@@ -262,7 +262,7 @@ impl Server {
         }
         let status = head.status();
         if status.is_informational() && framing != Framing::Tunnel {
-            return self.send_informational(stream, status, head.fields(), out);
+            return self.send_interim(stream, status, head.fields(), out);
         }
         // RFC 9110 §10.1.1: without a 100 the client may send the content or omit it, so the next bytes are
         // ambiguous. RFC 9110 §9.3.6: after a 2xx to CONNECT the client sends tunnel bytes, even if the handler did
@@ -301,7 +301,7 @@ impl Server {
         };
         // RFC 9110 §7.8: an expectation is met first, also that of a request without content.
         if self.continue_before_switch && status == StatusCode::SWITCHING_PROTOCOLS {
-            encode::informational(StatusCode::CONTINUE, &FieldMap::new(), out);
+            encode::interim(StatusCode::CONTINUE, &FieldMap::new(), out);
         }
         encode::response_head(head, length, persistence, Some(date), out);
         self.outbound = outbound;

@@ -143,41 +143,37 @@ fn interim_responses() {
     const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
     let hints = "HTTP/1.1 103 Early Hints\r\nX-Link: a\r\n\r\n";
     check(&[
-        ("hints", &format!("{hints}{OK}"), "informational 103 x-link=a; 200; room"),
+        ("hints", &format!("{hints}{OK}"), "interim 103 x-link=a; 200; room"),
         (
             "several",
             &format!("HTTP/1.1 100\r\n\r\n{hints}HTTP/1.1 199 X\r\n\r\n{OK}"),
-            "informational 100; informational 103 x-link=a; informational 199; 200; room",
+            "interim 100; interim 103 x-link=a; interim 199; 200; room",
         ),
-        ("no final response yet", hints, "informational 103 x-link=a; nothing"),
+        ("no final response yet", hints, "interim 103 x-link=a; nothing"),
         (
             "interim responses have no content",
             "HTTP/1.1 103 X\r\nContent-Length: 5\r\n\r\nhello",
-            "informational 103; StatusLine; close",
+            "interim 103; StatusLine; close",
         ),
         (
             "their framing fields are ignored",
             &format!("HTTP/1.1 103 X\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n{OK}"),
-            "informational 103; 200; room",
+            "interim 103; 200; room",
         ),
         ("a switch", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n", "Switch; close"),
-        ("a late switch", &format!("{hints}HTTP/1.1 101 X\r\n\r\n{NEXT}"), "informational 103 x-link=a; Switch; close"),
+        ("a late switch", &format!("{hints}HTTP/1.1 101 X\r\n\r\n{NEXT}"), "interim 103 x-link=a; Switch; close"),
     ]);
-    check_after_request(
-        GET,
-        Then::Closes,
-        &[("no final response", hints, "informational 103 x-link=a; Truncated; close")],
-    );
+    check_after_request(GET, Then::Closes, &[("no final response", hints, "interim 103 x-link=a; Truncated; close")]);
     check_after_request(
         SentRequest("CONNECT", Framing::Tunnel),
         Then::Waits,
         &[("another switch than CONNECT's", "HTTP/1.1 101 X\r\nUpgrade: x\r\n\r\n", "Switch; close")],
     );
-    let bounded = Limits { informational_max: 2, ..Limits::default() };
+    let bounded = Limits { interims_max: 2, ..Limits::default() };
     let many = |count: usize| format!("{}{OK}", "HTTP/1.1 102 X\r\n\r\n".repeat(count));
-    let two = "informational 102; informational 102; ";
+    let two = "interim 102; interim 102; ";
     check_bytes("two", GET, many(2).as_bytes(), &format!("{two}200; room"), bounded, Then::Waits);
-    check_bytes("three", GET, many(3).as_bytes(), &format!("{two}TooManyInformational; close"), bounded, Then::Waits);
+    check_bytes("three", GET, many(3).as_bytes(), &format!("{two}TooManyInterims; close"), bounded, Then::Waits);
     // The limit is per request.
     let mut upstream = UpstreamPeer::new(bounded);
     for _ in 0..3 {
@@ -187,5 +183,5 @@ fn interim_responses() {
     }
     let mut upstream = UpstreamPeer::with_request("GET", Framing::Empty);
     upstream.feed(many(101).as_bytes());
-    assert!(upstream.take().ends_with("; informational 102; TooManyInformational; close"), "by default 100");
+    assert!(upstream.take().ends_with("; interim 102; TooManyInterims; close"), "by default 100");
 }

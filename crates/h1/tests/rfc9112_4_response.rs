@@ -119,7 +119,7 @@ fn interim_responses() {
     fields.append(names::LINK, FieldValue::from_static("</a>"));
     let mut conn = Conn::new();
     conn.feed(post("1.1").as_bytes());
-    conn.server.send_informational(ONE, StatusCode::EARLY_HINTS, &fields, &mut conn.out);
+    conn.server.send_interim(ONE, StatusCode::EARLY_HINTS, &fields, &mut conn.out);
     conn.server.send_continue(ONE, &mut conn.out);
     conn.server.send_continue(ONE, &mut conn.out);
     assert_eq!(conn.written(), "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n");
@@ -137,7 +137,7 @@ fn interim_responses() {
 
     let mut conn = Conn::new();
     conn.feed(post("1.0").as_bytes());
-    conn.server.send_informational(ONE, StatusCode::EARLY_HINTS, &fields, &mut conn.out);
+    conn.server.send_interim(ONE, StatusCode::EARLY_HINTS, &fields, &mut conn.out);
     conn.server.send_continue(ONE, &mut conn.out);
     assert_eq!(conn.written(), "");
 }

@@ -85,11 +85,7 @@ fn tunnels_by_upgrade() {
         Then::Closes,
         &[
             ("switched", &format!("{switch}{NEXT}"), &format!("101 tunnel; [{NEXT}] end; nothing")),
-            (
-                "after hints",
-                &format!("HTTP/1.1 103 X\r\n\r\n{switch}a"),
-                "informational 103; 101 tunnel; [a] end; nothing",
-            ),
+            ("after hints", &format!("HTTP/1.1 103 X\r\n\r\n{switch}a"), "interim 103; 101 tunnel; [a] end; nothing"),
             ("in 1.0", "HTTP/1.0 101 X\r\nUpgrade: x\r\n\r\n", "Switch; close"),
         ],
     );

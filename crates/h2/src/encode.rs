@@ -123,7 +123,7 @@ fn put_response(
 }
 
 /// Encodes the fields of an interim response (RFC 9110 §15.2).
-pub(crate) fn informational(status: StatusCode, fields: &FieldMap, encoder: &mut Encoder, out: &mut WriteList) {
+pub(crate) fn interim(status: StatusCode, fields: &FieldMap, encoder: &mut Encoder, out: &mut WriteList) {
     encoder.status(status, out);
     for (name, value) in fields.iter() {
         if !matches!(name, NameRef::Known(known) if is_ours(known)) {

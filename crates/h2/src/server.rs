@@ -243,13 +243,13 @@ impl Server {
     /// Sends a 100 response if the client waits for it (RFC 9110 §10.1.1); otherwise does nothing.
     pub fn send_continue(&mut self, stream: StreamId, out: &mut WriteList) {
         if self.connection.streams.get(stream.0).is_some_and(|stream| stream.kind.expects_continue) {
-            self.send_informational(stream, StatusCode::CONTINUE, &FieldMap::new(), out);
+            self.send_interim(stream, StatusCode::CONTINUE, &FieldMap::new(), out);
         }
     }
 
     /// Sends an interim response, such as 103. Does nothing after the final head, and for 101, which HTTP/2 does not
     /// have (RFC 9113 §8.6).
-    pub fn send_informational(&mut self, stream: StreamId, status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
+    pub fn send_interim(&mut self, stream: StreamId, status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
         self.connection.begin(out);
         let Connection { streams, encoder, peer, .. } = &mut self.connection;
         let Some(stream) = streams.get_mut(stream.0) else { return };
@@ -259,7 +259,7 @@ impl Server {
         }
         stream.kind.expects_continue &= status != StatusCode::CONTINUE;
         let frame = HeadersFrame::begin(stream.id, out);
-        encode::informational(status, fields, encoder, out);
+        encode::interim(status, fields, encoder, out);
         frame.end(EndStream::Open, peer.frame_max, out);
     }
 
@@ -283,7 +283,7 @@ impl Server {
         }
         let status = head.status();
         if status.is_informational() && framing != Framing::Tunnel {
-            return self.send_informational(stream, status, head.fields(), out);
+            return self.send_interim(stream, status, head.fields(), out);
         }
         let is_head = entry.kind.is_head;
         // RFC 9110 §8.6: no length with 204 and a tunnel; RFC 9113 §8.5: nor with a successful CONNECT.

@@ -130,7 +130,7 @@ fn note(event: ClientEvent, head: &ResponseHead, input: &[u8], exchanges: &mut H
             exchange.complete = true;
         }
         ClientEvent::End { stream } => exchanges.get_mut(&stream.0).expect("an open exchange").complete = true,
-        ClientEvent::Informational { .. } => assert_eq!(head.status(), StatusCode::EARLY_HINTS),
+        ClientEvent::Interim { .. } => assert_eq!(head.status(), StatusCode::EARLY_HINTS),
         ClientEvent::Reset { stream, .. } | ClientEvent::Unprocessed { stream, .. } => {
             assert!(exchanges.remove(&stream.0).is_some());
             return 1;

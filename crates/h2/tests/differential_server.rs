@@ -127,7 +127,7 @@ fn progress(
         head.set(names::CONTENT_TYPE, FieldValue::from_static("text/plain"));
         let framing = if answer.streamed { Framing::Stream } else { Framing::Sized(answer.len as u64) };
         if random.one_in(4) {
-            server.send_informational(id, StatusCode::EARLY_HINTS, head.fields(), out);
+            server.send_interim(id, StatusCode::EARLY_HINTS, head.fields(), out);
         }
         server.send_head(id, &head, framing, b"Sun, 06 Nov 1994 08:49:37 GMT", out);
     }

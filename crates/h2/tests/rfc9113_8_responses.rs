@@ -87,7 +87,7 @@ impl UpstreamPeer {
             .collect();
         let status = self.head.status().as_u16();
         let line = match event {
-            ClientEvent::Informational { stream } => format!("< {} informational {status}{fields}", stream.0),
+            ClientEvent::Interim { stream } => format!("< {} interim {status}{fields}", stream.0),
             ClientEvent::Head { stream, body } => {
                 let body = match body {
                     BodyLength::None => String::new(),
@@ -284,7 +284,7 @@ fn responses_in() {
             (
                 "103 first",
                 [headers(1, 0, &[(":status", "103"), ("link", "x")]), status(1, END_STREAM, &[])].concat(),
-                "< 1 informational 103 link=x\n< 1 200",
+                "< 1 interim 103 link=x\n< 1 200",
             ),
             ("an end in 103", headers(1, END_STREAM, &[(":status", "103")]), refused),
             ("101", headers(1, 0, &[(":status", "101")]), refused),

@@ -176,7 +176,7 @@ fn malformed_streams() {
         }
     }
     for (why, bytes, want) in [
-        ("only an informational head", response(StatusCode::EARLY_HINTS, &[]), NoMessage),
+        ("only an interim head", response(StatusCode::EARLY_HINTS, &[]), NoMessage),
         ("content after it", [response(StatusCode::EARLY_HINTS, &[]), chunk("x")].concat(), Order),
         ("no code", framed(&field(2, b"")), DecodeError::StatusCode),
         ("a request's head", request(&[]), Order),

@@ -67,7 +67,7 @@ pub enum ServerEvent<F> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientEvent<F> {
     /// An interim response (1xx) is in the caller's `head`; the final head follows.
-    Informational {
+    Interim {
         /// The exchange that it belongs to.
         stream: StreamId,
     },
@@ -154,7 +154,7 @@ impl<F> ClientEvent<F> {
     #[inline]
     pub fn map_fault<G>(self, map: impl FnOnce(F) -> G) -> ClientEvent<G> {
         match self {
-            Self::Informational { stream } => ClientEvent::Informational { stream },
+            Self::Interim { stream } => ClientEvent::Interim { stream },
             Self::Head { stream, body } => ClientEvent::Head { stream, body },
             Self::Data { stream, range } => ClientEvent::Data { stream, range },
             Self::Trailers { stream } => ClientEvent::Trailers { stream },

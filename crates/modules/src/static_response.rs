@@ -106,7 +106,7 @@ impl Handler for StaticResponse {
         if status == StatusCode::EARLY_HINTS {
             // Not the final response (RFC 8297 §2): a later handler produces it, with the same fields.
             let fields = cx.response().fields().clone();
-            cx.inform(status, fields);
+            cx.push_interim(status, fields);
             return Step::Next;
         }
         Step::Respond(Response::chunk(status, body))
@@ -188,8 +188,8 @@ mod tests {
         assert!(send(json!({ "abort": true, "body": "x" }), &Request::get("/")).aborted);
         let hints = json!({ "status_code": 103, "headers": { "Link": ["</a.css>; rel=preload"] } });
         let answer = send(hints, &Request::get("/"));
-        assert_eq!((answer.status, answer.informs.len()), (200, 1));
-        assert_eq!(answer.informs[0].1.get(causeway_message::names::LINK), Some(&b"</a.css>; rel=preload"[..]));
+        assert_eq!((answer.status, answer.interims.len()), (200, 1));
+        assert_eq!(answer.interims[0].1.get(causeway_message::names::LINK), Some(&b"</a.css>; rel=preload"[..]));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub struct TestResponse {
     /// The trailer section, if there is one.
     pub trailers: Option<FieldMap>,
     /// Interim responses, in order.
-    pub informs: Vec<(StatusCode, FieldMap)>,
+    pub interims: Vec<(StatusCode, FieldMap)>,
     /// The handler closed the connection without a response.
     pub aborted: bool,
     /// The reason why the content ended early.

@@ -280,7 +280,7 @@ impl Pending {
 
     #[track_caller]
     fn answer(mut self, kit: &mut Kit, verdict: Verdict) -> TestResponse {
-        let mut answer = TestResponse { informs: self.cx.take_informs().collect(), ..TestResponse::default() };
+        let mut answer = TestResponse { interims: self.cx.take_interims().collect(), ..TestResponse::default() };
         let Verdict::Respond(response) = verdict else {
             answer.aborted = true;
             self.end(kit, None, 0, Ending::Aborted);

@@ -311,7 +311,7 @@ impl<T: Transport> ClientConnection<T> {
             ClientEvent::GoAway { .. } => return,
             ClientEvent::Broken { fault } => return self.fail_all(fault.as_ref().unwrap_or(&CallError::Closed)),
             ClientEvent::Unprocessed { stream, fault } => return self.unprocessed(*stream, fault.as_ref()),
-            ClientEvent::Informational { stream }
+            ClientEvent::Interim { stream }
             | ClientEvent::Head { stream, .. }
             | ClientEvent::Data { stream, .. }
             | ClientEvent::Trailers { stream }
@@ -333,7 +333,7 @@ impl<T: Transport> ClientConnection<T> {
             call.note_response(*arrived);
         }
         match event {
-            ClientEvent::Informational { .. } => {
+            ClientEvent::Interim { .. } => {
                 if call.count_interim().is_break() {
                     machine.reset(stream, out);
                     call.fail(CallError::Malformed("too many interim responses"));

@@ -303,8 +303,8 @@ impl Machine for Protocol {
         either!(self, machine => machine.send_continue(stream, out));
     }
 
-    fn send_informational(&mut self, stream: StreamId, status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
-        either!(self, machine => machine.send_informational(stream, status, fields, out));
+    fn send_interim(&mut self, stream: StreamId, status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
+        either!(self, machine => machine.send_interim(stream, status, fields, out));
     }
 
     #[inline]

@@ -114,7 +114,7 @@ fn an_unread_body_gets_no_continue_and_the_connection_ends() {
         client
             .send(format!("POST {target} HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"));
         let answer = client.answer();
-        assert!(answer.informs.is_empty() && answer.closes(), "{target}: {answer:?}");
+        assert!(answer.interims.is_empty() && answer.closes(), "{target}: {answer:?}");
         // The client may wait for the response before sending the body, so no byte of the body ever arrives.
         client.closed();
         assert_eq!(server.probe.outcome(target).ending, Ending::Complete);

@@ -191,7 +191,7 @@ fn a_final_response_is_not_an_interim_one() {
     {
         client.send_request(target);
         let answer = client.answer();
-        let informed = answer.informs.first().map(|(status, _)| *status);
+        let informed = answer.interims.first().map(|(status, _)| *status);
         assert_eq!((informed, answer.status), (interim, status), "{target}");
         assert_eq!(server.probe.outcome(target).status.map(|status| status.as_u16()), Some(status), "{target}");
     }

@@ -83,7 +83,7 @@ fn early_hints_precede_the_response() {
     let server = server();
     let answer = server.http2().get("/hints");
     let link = ("link".to_owned(), "</style.css>; rel=preload".to_owned());
-    assert_eq!(answer.informs, [(103, vec![link])]);
+    assert_eq!(answer.interims, [(103, vec![link])]);
 }
 
 // RFC 9113 §8.5, RFC 8441 §4: CONNECT and extended CONNECT turn one stream into a tunnel; extended CONNECT corresponds to
@@ -210,8 +210,8 @@ fn continue_is_sent_with_the_first_read_of_the_body() {
         request.header("expect", "100-continue").header("content-length", "5").body(()).unwrap()
     };
     let PendingResponse { mut response, mut content } = client.open(request(), true);
-    let inform = client.wait(std::future::poll_fn(|task| response.poll_informational(task)));
-    assert_eq!(inform.unwrap().unwrap().status().as_u16(), 100);
+    let interim = client.wait(std::future::poll_fn(|task| response.poll_informational(task)));
+    assert_eq!(interim.unwrap().unwrap().status().as_u16(), 100);
     content.send_data("hello".into(), true).unwrap();
     assert_eq!(client.wait(answer(response)).unwrap().text(), collected(b"hello"));
 }
@@ -513,8 +513,8 @@ fn a_reader_in_another_task_keeps_the_window_open() {
     client.settle();
     server.probe.await_held(1);
     server.probe.release();
-    let inform = client.wait(std::future::poll_fn(|task| response.poll_informational(task)));
-    assert_eq!(inform.unwrap().unwrap().status().as_u16(), 100);
+    let interim = client.wait(std::future::poll_fn(|task| response.poll_informational(task)));
+    assert_eq!(interim.unwrap().unwrap().status().as_u16(), 100);
     let answer = client.wait(async {
         let sending =
             tokio::spawn(send(content, Some(RequestBody { pieces: vec![bytes(500_000)], ..RequestBody::default() })));

@@ -258,7 +258,7 @@ fn in_http_1_0() {
         client.send(encode(&exchange, method(&exchange), "HTTP/1.0"));
         let answer = client.answer();
         assert_eq!(answer.field("Transfer-Encoding"), None, "{}", exchange.target);
-        assert!(answer.informs.is_empty(), "{}", exchange.target);
+        assert!(answer.interims.is_empty(), "{}", exchange.target);
         check(&exchange, &answer, method(&exchange));
         let delimited = answer.field("Content-Length").is_some() || matches!(answer.status, 204 | 304);
         if exchange.after == After::Kept && delimited {
@@ -288,5 +288,5 @@ fn early_hints_precede_the_response() {
     let server = server();
     let answer = server.client().get("/hints");
     let link = ("Link".to_owned(), "</style.css>; rel=preload".to_owned());
-    assert_eq!(answer.informs, [(103, vec![link])]);
+    assert_eq!(answer.interims, [(103, vec![link])]);
 }

@@ -14,7 +14,7 @@ pub(crate) struct ClientResponse {
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Vec<(String, String)>,
     /// Interim responses before it: statuses and fields.
-    pub(crate) informs: Vec<(u16, Vec<(String, String)>)>,
+    pub(crate) interims: Vec<(u16, Vec<(String, String)>)>,
 }
 
 impl ClientResponse {
@@ -122,11 +122,11 @@ impl<S: Read + Write> TestClient<S> {
     pub(crate) fn answer_to(&mut self, asked: RequestKind) -> ClientResponse {
         let mut answer = self.head();
         while (100..200).contains(&answer.status) && answer.status != 101 {
-            let inform = (answer.status, answer.fields);
-            let informs = answer.informs;
+            let interim = (answer.status, answer.fields);
+            let interims = answer.interims;
             answer = self.head();
-            answer.informs = informs;
-            answer.informs.push(inform);
+            answer.interims = interims;
+            answer.interims.push(interim);
         }
         if asked != RequestKind::Content || matches!(answer.status, 101 | 204 | 304) {
             return answer;

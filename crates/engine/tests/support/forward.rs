@@ -109,7 +109,7 @@ fn wait(cx: &mut Context, call: Call) -> Step {
     });
     cx.wait(pending_call, |cx, (call, answer)| match answer {
         Ok(CallEvent::Interim(status, fields)) => {
-            cx.inform(status, *fields);
+            cx.push_interim(status, *fields);
             wait(cx, call)
         }
         Ok(CallEvent::Head { tunnel }) => {

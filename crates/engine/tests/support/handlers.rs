@@ -457,7 +457,7 @@ fn slowly(cx: &mut Context, given: &Given) -> Step {
 fn hints(cx: &mut Context, _given: &Given) -> Step {
     let mut fields = FieldMap::new();
     fields.append(NameRef::Other("Link"), FieldValue::from_static("</style.css>; rel=preload"));
-    cx.inform(StatusCode::new(103).expect("three digits"), fields);
+    cx.push_interim(StatusCode::new(103).expect("three digits"), fields);
     yield_once(cx, |cx| text(cx, "hinted"))
 }
 

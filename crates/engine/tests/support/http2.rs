@@ -191,19 +191,19 @@ pub(crate) async fn send(mut content: SendStream<Bytes>, body: Option<RequestBod
 
 /// Reads the complete response, with its interim responses.
 pub(crate) async fn answer(mut response: ResponseFuture) -> Result<ClientResponse, h2::Error> {
-    let mut informs = Vec::new();
+    let mut interims = Vec::new();
     let head = loop {
         let next = std::future::poll_fn(|task| {
-            if let std::task::Poll::Ready(Some(inform)) = response.poll_informational(task) {
-                return std::task::Poll::Ready(Err(inform));
+            if let std::task::Poll::Ready(Some(interim)) = response.poll_informational(task) {
+                return std::task::Poll::Ready(Err(interim));
             }
             std::pin::Pin::new(&mut response).poll(task).map(Ok)
         });
         match next.await {
             Ok(head) => break head?,
-            Err(inform) => {
-                let inform = inform?;
-                informs.push((inform.status().as_u16(), fields(inform.headers())));
+            Err(interim) => {
+                let interim = interim?;
+                interims.push((interim.status().as_u16(), fields(interim.headers())));
             }
         }
     };
@@ -211,7 +211,7 @@ pub(crate) async fn answer(mut response: ResponseFuture) -> Result<ClientRespons
         version: "HTTP/2".to_owned(),
         status: head.status().as_u16(),
         fields: fields(head.headers()),
-        informs,
+        interims,
         ..ClientResponse::default()
     };
     let mut body = head.into_body();

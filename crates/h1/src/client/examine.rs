@@ -21,7 +21,7 @@ pub(super) enum RequestKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResponseKind {
     /// An interim response.
-    Informational,
+    Interim,
     /// The other protocol begins after this head.
     Switch,
     Final {
@@ -51,7 +51,7 @@ pub(super) fn examine(
         };
     }
     if status.is_informational() {
-        return Ok(ResponseKind::Informational);
+        return Ok(ResponseKind::Interim);
     }
     // RFC 9112 §6.3: the framing fields of such a response are ignored.
     if request_kind == RequestKind::Connect && matches!(status.as_u16(), 200..300) {

@@ -111,7 +111,7 @@ impl UpstreamPeer {
         let body = String::from_utf8_lossy(&self.body).into_owned();
         let body = if body.is_empty() { body } else { format!("[{body}] ") };
         match event {
-            ClientEvent::Informational { .. } => self.lines.push(format!("informational {status}{own}")),
+            ClientEvent::Interim { .. } => self.lines.push(format!("interim {status}{own}")),
             ClientEvent::Head { stream, body } => {
                 let mark = match body {
                     BodyLength::None => String::new(),

@@ -58,7 +58,7 @@ fn begin(
         if block.end_stream || status == StatusCode::SWITCHING_PROTOCOLS {
             return reset_for(connection, id, ErrorCode::Protocol, out);
         }
-        return Ok(Some(ClientEvent::Informational { stream }));
+        return Ok(Some(ClientEvent::Interim { stream }));
     }
     // RFC 9110 §6.4.1, §8.6: content declared with HEAD and 304 is not sent; a length with a 2xx to CONNECT is
     // ignored.

@@ -22,7 +22,7 @@ const RESPONSE_HEADERS: u32 = response_field::HEADERS as u32;
 /// A decoded part of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub enum StreamPart {
-    /// A head, in [`StreamDecoder::head`]. There may be several; all except the last are informational.
+    /// A head, in [`StreamDecoder::head`]. There may be several; all except the last are interim.
     Head,
     /// A piece of content. One frame may produce several.
     Chunk(Chunk),

@@ -360,7 +360,7 @@ fn forward_interim(cx: &mut Context, call: Call, mut asked: PendingCall, status:
         return refused(cx, &asked.pool, asked.began, bad_gateway(words.to_owned()));
     }
     asked.interims += 1;
-    inform(cx, status, fields);
+    push_interim(cx, status, fields);
     cx.wait(Answering(Some((call, asked))), answered)
 }
 
@@ -465,12 +465,12 @@ fn refused(cx: &Context, pool: &AddressPool, began: Instant, fault: Fault) -> St
 }
 
 /// RFC 9110 §15.2: a proxy forwards 1xx responses, except those that it caused itself.
-fn inform(cx: &mut Context, status: StatusCode, mut fields: FieldMap) {
+fn push_interim(cx: &mut Context, status: StatusCode, mut fields: FieldMap) {
     if matches!(status.as_u16(), 100 | 101) {
         return;
     }
     super::answer::strip(&mut fields, status);
-    cx.inform(status, fields);
+    cx.push_interim(status, fields);
 }
 
 #[cold]

@@ -46,7 +46,7 @@ impl Context {
 
     /// Queues an interim response, such as 103 (Early Hints) (RFC 9110 §15.2). `status` is 1xx, except 100, which the
     /// engine sends itself, and 101, which is [`crate::Response::switch`]. Panics for any other status.
-    pub fn inform(&mut self, status: StatusCode, fields: FieldMap) {
+    pub fn push_interim(&mut self, status: StatusCode, fields: FieldMap) {
         assert!(status.is_informational() && !matches!(status.as_u16(), 100 | 101));
         // The response that transports the carried one cannot contain an interim response.
         if self.0.carried.carrier.is_some() {
@@ -80,7 +80,7 @@ impl Context {
     }
 
     /// Drains the interim responses that handlers queued since the last call, in order.
-    pub fn take_informs(&mut self) -> impl Iterator<Item = (StatusCode, FieldMap)> {
+    pub fn take_interims(&mut self) -> impl Iterator<Item = (StatusCode, FieldMap)> {
         self.0.response.interim.drain(..)
     }
 }

@@ -174,12 +174,12 @@ fn bounds() {
 #[test]
 fn abort_interim_responses_and_the_end() {
     let get = Request::get("/");
-    let routes = json!([{ "handle": [with("a", json!({ "inform": true })), with("b", json!({ "enter": "abort" })), probe("c")] }]);
+    let routes = json!([{ "handle": [with("a", json!({ "interim": true })), with("b", json!({ "enter": "abort" })), probe("c")] }]);
     let mut kit = Kit::new(&registry(), &routes);
     ENDED.take();
     let answer = kit.send(&get);
     assert!(answer.aborted && answer.status == 0 && answer.fields.is_empty());
-    assert_eq!(answer.informs.len(), 1);
+    assert_eq!(answer.interims.len(), 1);
     let marks =
         |ended: Vec<(String, Outcome)>| ended.into_iter().map(|(mark, it)| (mark, it.ending)).collect::<Vec<_>>();
     assert_eq!(marks(ENDED.take()), [("a".to_owned(), Ending::Aborted), ("b".to_owned(), Ending::Aborted)]);

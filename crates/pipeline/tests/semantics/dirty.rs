@@ -25,11 +25,11 @@ fn plan() -> (Value, Value) {
         on("variables", probe(json!({ "set_variable": ["v1", "never: the group is taken"] }))),
         on("grow", probe(json!({ "set_variable": ["v2", "x".repeat(100_000)], "set_field": ["A", "y".repeat(100_000)] }))),
         on("uuid", probe(json!({ "set_variable": ["v1", "{http.request.uuid}"] }))),
-        on("informs", probe(json!({ "inform": true }))),
+        on("interims", probe(json!({ "interim": true }))),
         on("body", probe(json!({ "take_body": true }))),
         on("fail", probe(json!({ "enter": "418" }))),
         on("abort", probe(json!({ "enter": "abort" }))),
-        on("sleep", probe(json!({ "enter": "sleep-next", "inform": true }))),
+        on("sleep", probe(json!({ "enter": "sleep-next", "interim": true }))),
         on("call", probe(json!({ "enter": "call", "routes": [{ "handle": [probe(json!({}))] }] }))),
         on("leave", probe(json!({ "leave": "502" }))),
         on("slot", probe(json!({ "set_slot": ["slot", "{http.request.uri}"] }))),
@@ -58,7 +58,7 @@ fn requests() -> Vec<Request> {
         "variables",
         "grow",
         "uuid",
-        "informs",
+        "interims",
         "body",
         "fail",
         "abort",
@@ -107,7 +107,7 @@ fn b_after_any_a_equals_b_on_fresh_storage() {
     let wanted: Vec<_> = requests.iter().map(|request| fresh(&routes, &errors, request)).collect();
     let wanted_other: Vec<_> = requests.iter().map(|request| fresh(&other_plan(), &Value::Null, request)).collect();
     // The requests take different ways, so that equality is significant.
-    assert!(wanted.iter().any(|answer| answer.aborted) && wanted.iter().any(|answer| !answer.informs.is_empty()));
+    assert!(wanted.iter().any(|answer| answer.aborted) && wanted.iter().any(|answer| !answer.interims.is_empty()));
     assert!(
         wanted[2].text().contains("/variables%41?variables POST")
             || wanted[2].text().contains("/variables%41?variables")

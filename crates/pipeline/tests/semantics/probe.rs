@@ -34,7 +34,7 @@ struct ProbeConfig {
     set_target: Option<String>,
     set_field: Option<(String, String)>,
     set_variable: Option<(String, String)>,
-    inform: bool,
+    interim: bool,
     take_body: bool,
     /// A placeholder to set, and its template.
     set_slot: Option<(String, String)>,
@@ -52,7 +52,7 @@ struct Probe {
     set_target: Option<String>,
     set_field: Option<(FieldName, Template)>,
     set_variable: Option<(VarId, Template)>,
-    inform: bool,
+    interim: bool,
     take_body: bool,
     set_slot: Option<(VarId, Template)>,
     limit_body: Option<u64>,
@@ -129,7 +129,7 @@ fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildE
         set_target: written.set_target,
         set_field: written.set_field.map(|(name, v)| (FieldName::parse(&name).expect("a name"), build.template(&v))),
         set_variable: written.set_variable.map(|(name, text)| (build.variable(&name), build.template(&text))),
-        inform: written.inform,
+        interim: written.interim,
         take_body: written.take_body,
         set_slot: written.set_slot.map(|(name, text)| (build.slot(&name), build.template(&text))),
         limit_body: written.limit_body,
@@ -201,8 +201,8 @@ impl Handler for Probe {
         if let Some(body) = &self.replace_body {
             cx.replace_body(cx.chunk(body.as_bytes()));
         }
-        if self.inform {
-            cx.inform(StatusCode::EARLY_HINTS, FieldMap::new());
+        if self.interim {
+            cx.push_interim(StatusCode::EARLY_HINTS, FieldMap::new());
         }
         if self.take_body {
             let text_of_body = cx.take_body().map_or_else(|| "no body".to_owned(), read);

@@ -341,8 +341,8 @@ impl Exchange {
     }
 
     fn settle<M: Machine>(&mut self, verdict: Option<Verdict>, machine: &mut M, out: &mut WriteList) {
-        for (status, fields) in self.cx.take_informs() {
-            machine.send_informational(self.stream, status, &fields, out);
+        for (status, fields) in self.cx.take_interims() {
+            machine.send_interim(self.stream, status, &fields, out);
         }
         match verdict {
             Some(Verdict::Respond(response)) => self.respond(response, machine, out),
@@ -368,7 +368,7 @@ impl Exchange {
         if status == StatusCode::SWITCHING_PROTOCOLS {
             return StatusCode::INTERNAL_SERVER_ERROR;
         }
-        machine.send_informational(self.stream, status, self.cx.response().fields(), out);
+        machine.send_interim(self.stream, status, self.cx.response().fields(), out);
         StatusCode::OK
     }
 

@@ -120,8 +120,8 @@ fn interim_responses_and_head() {
     call.answer(200, &[("Content-Length", "5")], None);
     call.end();
     let answer = pending.finish(&mut kit);
-    let informs: Vec<_> = answer.informs.iter().map(|(status, fields)| (status.as_u16(), fields.len())).collect();
-    assert_eq!(informs, [(103, 1), (102, 0)]);
+    let interims: Vec<_> = answer.interims.iter().map(|(status, fields)| (status.as_u16(), fields.len())).collect();
+    assert_eq!(interims, [(103, 1), (102, 0)]);
     assert_eq!((answer.status, answer.length, answer.field("Content-Length")), (200, Some(0), Some("5")));
     // An upstream that sends interim responses without end.
     let (call, pending) = start_call(&mut kit, &Request::get("/"));

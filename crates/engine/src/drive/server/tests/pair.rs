@@ -164,8 +164,8 @@ impl Machine for Pair {
 
     fn send_continue(&mut self, _: StreamId, _: &mut WriteList) {}
 
-    fn send_informational(&mut self, stream: StreamId, status: StatusCode, _: &FieldMap, _: &mut WriteList) {
-        self.note(stream, &format!("inform {}", status.as_u16()));
+    fn send_interim(&mut self, stream: StreamId, status: StatusCode, _: &FieldMap, _: &mut WriteList) {
+        self.note(stream, &format!("interim {}", status.as_u16()));
     }
 
     fn send_head(&mut self, stream: StreamId, head: &ResponseHead, _: Framing, _: &[u8; 29], out: &mut WriteList) {
