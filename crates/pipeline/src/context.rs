@@ -9,16 +9,19 @@
 //!
 //! - `request`: the request's head, path and client; `response`: the response's fields so far
 //! - `body`: the request's body; `carried`: a request that is transported in the peer's request
+//! - `fault`: the faults of the exchange; `transfer`: the time limits that handlers set
 //! - `tls`: the result of a TLS handshake
 //! - `variables`: texts that handlers pass to each other; `local`: values that a handler keeps for itself
 //! - `waiting`: waits and the deadline
 
 mod body;
 mod carried;
+mod fault;
 mod local;
 mod request;
 mod response;
 mod tls;
+mod transfer;
 mod variables;
 mod waiting;
 
@@ -26,22 +29,24 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
-use causeway_message::{Chunk, FieldMap, FieldValue, Head, StatusCode, names};
+use causeway_message::{Chunk, FieldMap, FieldValue, Head, names};
 
 use crate::body::{Frame, Mailbox};
-use crate::handler::{Fault, FaultId};
-use crate::listen::{Endpoints, TransferLimit};
+use crate::listen::Endpoints;
 use crate::route::{Flow, Generation, ServerId};
 use crate::template::Template;
 use crate::worker::Worker;
 use body::BodyState;
 use carried::CarriedState;
+pub use fault::Failure;
+use fault::FaultState;
 pub use local::LocalId;
 use local::Locals;
 use request::RequestState;
 pub(crate) use request::{split_authority, uuid_text};
 use response::ResponseState;
 pub use tls::{AlternativeName, ClientCertificate, TlsFacts};
+use transfer::TransferState;
 use variables::Variables;
 pub use variables::{ComputedId, ValueKind, VarId};
 use waiting::WaitingState;
@@ -54,21 +59,6 @@ const SCRATCHES: usize = 6;
 
 /// The value of the `Server` field of every response.
 const SERVER: FieldValue<'static> = FieldValue::from_static("Causeway");
-
-/// A fault that reached the server.
-#[derive(Debug, Clone, Copy)]
-pub struct Failure<'c> {
-    /// The last fault.
-    pub fault: &'c Fault,
-    /// Its id.
-    pub id: FaultId,
-    /// The fault before it, whose error routes failed.
-    pub first: Option<(&'c Fault, FaultId)>,
-    /// When the first one reached the server.
-    pub at: Instant,
-    /// Whether a handler of the error routes responded.
-    pub is_handled: bool,
-}
 
 /// How a request arrived: facts from the engine that the head does not contain.
 #[derive(Debug, Clone)]
@@ -158,47 +148,6 @@ impl Parts {
         flow.reset();
         transfers.reset();
         *is_unrecorded = false;
-    }
-}
-
-/// The fault that the error routes handle.
-#[derive(Default)]
-struct FaultState {
-    current: Option<Fault>,
-    /// The id of `current`, once generated.
-    id: Option<FaultId>,
-    /// The fault that reached the server, and that of the error routes for it.
-    reached: [Option<ReachedFault>; 2],
-}
-
-/// A fault that no handler dealt with.
-struct ReachedFault {
-    fault: Fault,
-    id: FaultId,
-    at: Instant,
-}
-
-impl FaultState {
-    fn reset(&mut self) {
-        let Self { current, id, reached } = self;
-        *current = None;
-        *id = None;
-        *reached = [None, None];
-    }
-}
-
-/// The time limits that handlers set in place of the listener's.
-#[derive(Default)]
-struct TransferState {
-    body: Option<TransferLimit>,
-    write: Option<TransferLimit>,
-}
-
-impl TransferState {
-    fn reset(&mut self) {
-        let Self { body, write } = self;
-        *body = None;
-        *write = None;
     }
 }
 
@@ -368,76 +317,7 @@ impl Context {
         self.0.variables.unset(id);
     }
 
-    /// Returns the fault that the error routes handle.
-    pub fn fault(&self) -> Option<&Fault> {
-        self.0.fault.current.as_ref()
-    }
-
-    /// Sets the fault for a handler that calls error routes of its own; the interpreter sets it for the server's
-    /// error routes.
-    pub fn set_fault(&mut self, fault: Fault) {
-        self.0.fault.current = Some(fault);
-        self.0.fault.id = None;
-    }
-
-    /// Sets a fault that no handler dealt with: the server's first one, or that of its error routes. Returns the status for a response
-    /// without error routes: that of the first one, as in Caddy.
-    pub(crate) fn set_reached_fault(&mut self, fault: Fault) -> StatusCode {
-        self.0.worker.refresh();
-        let (id, at) = (FaultId(self.0.worker.random()), self.0.worker.now());
-        let index = usize::from(self.flow().recovers());
-        self.0.fault.reached[index] = Some(ReachedFault { fault: fault.clone(), id, at });
-        let status = self.0.fault.reached[0].as_ref().map_or(fault.status, |first| first.fault.status);
-        self.set_fault(fault);
-        self.0.fault.id = Some(id);
-        status
-    }
-
-    /// Returns the id of the current fault, generated on first use; `None` without a fault.
-    pub fn fault_id(&mut self) -> Option<FaultId> {
-        let parts = &mut *self.0;
-        parts.fault.current.as_ref()?;
-        Some(*parts.fault.id.get_or_insert_with(|| FaultId(parts.worker.random())))
-    }
-
-    /// Returns whether no handler responded and none failed, so that the response is an empty one.
-    pub fn is_unanswered(&self) -> bool {
-        self.flow().is_unanswered() && !self.has_failed()
-    }
-
-    /// Returns how the server dealt with the exchange's fault, for a record after its end; `None` without a fault, or if a handler dealt
-    /// with it.
-    pub fn failure(&self) -> Option<Failure<'_>> {
-        let [first, second] = &self.0.fault.reached;
-        let first = first.as_ref()?;
-        let is_handled = self.flow().recovers() && second.is_none() && !self.flow().is_unanswered();
-        let last = second.as_ref().unwrap_or(first);
-        let before = second.as_ref().map(|_| (&first.fault, first.id));
-        Some(Failure { fault: &last.fault, id: last.id, first: before, at: first.at, is_handled })
-    }
-
-    /// Returns whether a fault reached the server.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.0.fault.reached[0].is_some()
-    }
-
-    /// Sets the limits on the transfer of the request's body and of the response, in place of those of the listener or of an earlier
-    /// handler. `None` keeps a limit.
-    pub fn limit_transfers(&mut self, body: Option<TransferLimit>, write: Option<TransferLimit>) {
-        let TransferState { body: old_body, write: old_write } = &mut self.0.transfers;
-        *old_body = body.or(*old_body);
-        *old_write = write.or(*old_write);
-    }
-
-    /// Returns the limit on the transfer of the request's body that a handler has set.
-    pub fn body_transfer_limit(&self) -> Option<TransferLimit> {
-        self.0.transfers.body
-    }
-
-    /// Returns the limit on the transfer of the response that a handler has set.
-    pub fn write_transfer_limit(&self) -> Option<TransferLimit> {
-        self.0.transfers.write
-    }
+    // ---- the record, the counts and the worker of the exchange ----
 
     /// Enables or disables the access record of this exchange, on a server that keeps access records.
     pub fn set_recorded(&mut self, recorded: bool) {

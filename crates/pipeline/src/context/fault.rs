@@ -1,0 +1,104 @@
+//! The faults of an exchange: the one that the error routes handle, and those that reached the server.
+
+use std::time::Instant;
+
+use causeway_message::StatusCode;
+
+use super::Context;
+use crate::handler::{Fault, FaultId};
+
+/// A fault that reached the server.
+#[derive(Debug, Clone, Copy)]
+pub struct Failure<'c> {
+    /// The last fault.
+    pub fault: &'c Fault,
+    /// Its id.
+    pub id: FaultId,
+    /// The fault before it, whose error routes failed.
+    pub first: Option<(&'c Fault, FaultId)>,
+    /// When the first one reached the server.
+    pub at: Instant,
+    /// Whether a handler of the error routes responded.
+    pub is_handled: bool,
+}
+
+/// The fault that the error routes handle.
+#[derive(Default)]
+pub(super) struct FaultState {
+    current: Option<Fault>,
+    /// The id of `current`, once generated.
+    id: Option<FaultId>,
+    /// The fault that reached the server, and that of the error routes for it.
+    reached: [Option<ReachedFault>; 2],
+}
+
+/// A fault that no handler dealt with.
+struct ReachedFault {
+    fault: Fault,
+    id: FaultId,
+    at: Instant,
+}
+
+impl FaultState {
+    pub(super) fn reset(&mut self) {
+        let Self { current, id, reached } = self;
+        *current = None;
+        *id = None;
+        *reached = [None, None];
+    }
+}
+
+impl Context {
+    /// Returns the fault that the error routes handle.
+    pub fn fault(&self) -> Option<&Fault> {
+        self.0.fault.current.as_ref()
+    }
+
+    /// Sets the fault for a handler that calls error routes of its own; the interpreter sets it for the server's
+    /// error routes.
+    pub fn set_fault(&mut self, fault: Fault) {
+        self.0.fault.current = Some(fault);
+        self.0.fault.id = None;
+    }
+
+    /// Sets a fault that no handler dealt with: the server's first one, or that of its error routes. Returns the status for a response
+    /// without error routes: that of the first one, as in Caddy.
+    pub(crate) fn set_reached_fault(&mut self, fault: Fault) -> StatusCode {
+        self.0.worker.refresh();
+        let (id, at) = (FaultId(self.0.worker.random()), self.0.worker.now());
+        let index = usize::from(self.flow().recovers());
+        self.0.fault.reached[index] = Some(ReachedFault { fault: fault.clone(), id, at });
+        let status = self.0.fault.reached[0].as_ref().map_or(fault.status, |first| first.fault.status);
+        self.set_fault(fault);
+        self.0.fault.id = Some(id);
+        status
+    }
+
+    /// Returns the id of the current fault, generated on first use; `None` without a fault.
+    pub fn fault_id(&mut self) -> Option<FaultId> {
+        let parts = &mut *self.0;
+        parts.fault.current.as_ref()?;
+        Some(*parts.fault.id.get_or_insert_with(|| FaultId(parts.worker.random())))
+    }
+
+    /// Returns whether no handler responded and none failed, so that the response is an empty one.
+    pub fn is_unanswered(&self) -> bool {
+        self.flow().is_unanswered() && !self.has_failed()
+    }
+
+    /// Returns how the server dealt with the exchange's fault, for a record after its end; `None` without a fault, or if a handler dealt
+    /// with it.
+    pub fn failure(&self) -> Option<Failure<'_>> {
+        let [first, second] = &self.0.fault.reached;
+        let first = first.as_ref()?;
+        let is_handled = self.flow().recovers() && second.is_none() && !self.flow().is_unanswered();
+        let last = second.as_ref().unwrap_or(first);
+        let before = second.as_ref().map(|_| (&first.fault, first.id));
+        Some(Failure { fault: &last.fault, id: last.id, first: before, at: first.at, is_handled })
+    }
+
+    /// Returns whether a fault reached the server.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.0.fault.reached[0].is_some()
+    }
+}
