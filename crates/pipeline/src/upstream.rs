@@ -9,12 +9,14 @@
 //! handle notifies the other one. Each worker keeps a pool of records.
 //!
 //! - `transport`: versions, TLS and limits of calls
+//! - `error`: why a call has no response
 //! - `report`: log lines for failed calls
 //! - `status`: the state of an upstream that all workers share
 //! - `breaker`: an upstream's circuit breaker, part of that state
 //! - `limit`: the limit of connections to an address, of all workers
 
 mod breaker;
+mod error;
 mod limit;
 mod report;
 mod status;
@@ -23,7 +25,6 @@ mod transport;
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::task::{Context as Task, Poll, Waker};
@@ -38,6 +39,7 @@ use crate::handler::Step;
 pub use breaker::{
     BreakerChange, BreakerPhase, BreakerSettings, CallOutcome, CircuitBreaker, LatencyLimit, Permit, SHARE_WHOLE,
 };
+pub use error::CallError;
 pub use limit::{ConnectionLimits, ConnectionSlot, PoolShare};
 pub use report::{FailureKind, StderrLevel, report_failure, report_stderr};
 pub(crate) use status::UpstreamTable;
@@ -86,103 +88,6 @@ pub trait BodyTransform {
 
     /// Returns the bytes of transformed content that remain, if known.
     fn bytes_left(&self) -> Option<u64>;
-}
-
-/// Why a call has no response.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CallError {
-    /// The address could not be resolved.
-    Resolve(io::ErrorKind),
-    /// The connection was refused, or could not be established.
-    Connect(io::ErrorKind),
-    /// The connection was not established in time.
-    ConnectTimedOut,
-    /// The network proxy did not reach the upstream: its reason.
-    NetworkProxy(String),
-    /// The TLS handshake failed.
-    Tls(String),
-    /// The connection limit is reached, and the queue of waiting calls is full.
-    Busy,
-    /// The connection limit is reached, and the call has waited as long as it may.
-    QueueTimedOut,
-    /// This process, or the system, has as many descriptors open as it may (EMFILE, ENFILE).
-    NoDescriptors,
-    /// The upstream reported that it lacks a resource for the request (FastCGI's FCGI_OVERLOADED).
-    Overloaded,
-    /// The upstream did not process the request: a GOAWAY with an earlier last stream (RFC 9113 §8.7).
-    Unprocessed,
-    /// The upstream closed the connection before its response.
-    Closed,
-    /// The stream was reset by the upstream, or because it violated the protocol; the name of the code (RFC 9113 §7).
-    Reset(&'static str),
-    /// As `Closed`, with the upstream's reason.
-    Aborted(String),
-    /// The upstream sent none of an awaited body, or accepted none of a request, for too long.
-    Stalled,
-    /// The upstream violated the protocol, by this.
-    Malformed(&'static str),
-    /// The response's head or trailers exceed the limit.
-    TooLarge,
-    /// The response's head did not arrive in time.
-    HeadTimedOut,
-    /// The request cannot be expressed in the upstream's protocol.
-    Request,
-    /// The request body failed; the call's stream is reset, or its connection closed.
-    RequestBody(BodyError),
-}
-
-impl CallError {
-    /// Returns the kind of failure for the log, `None` if the client caused it. `is_headed` is whether the response's
-    /// head had arrived.
-    pub fn kind(&self, is_headed: bool) -> Option<FailureKind> {
-        Some(match self {
-            // A request that cannot be forwarded would count against an upstream that never got it.
-            Self::RequestBody(_) | Self::Request => return None,
-            _ if is_headed => FailureKind::BrokenOff,
-            Self::Resolve(_) | Self::Connect(_) | Self::ConnectTimedOut | Self::NetworkProxy(_) | Self::Tls(_) => {
-                FailureKind::Unreachable
-            }
-            Self::Busy | Self::QueueTimedOut | Self::NoDescriptors | Self::Overloaded => FailureKind::Unavailable,
-            Self::HeadTimedOut | Self::Stalled => FailureKind::TimedOut,
-            Self::Unprocessed
-            | Self::Closed
-            | Self::Reset(_)
-            | Self::Aborted(_)
-            | Self::Malformed(_)
-            | Self::TooLarge => FailureKind::NoAnswer,
-        })
-    }
-}
-
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Resolve(kind) => write!(f, "looking up the address: {kind}"),
-            // Only a Unix socket can be missing; for a host that is unknown the lookup fails.
-            Self::Connect(io::ErrorKind::NotFound) => f.write_str("connecting: the socket does not exist"),
-            Self::Connect(kind) => write!(f, "connecting: {kind}"),
-            Self::ConnectTimedOut => f.write_str("connecting took too long"),
-            Self::NetworkProxy(reason) => write!(f, "the network proxy: {reason}"),
-            Self::Tls(reason) => write!(f, "TLS handshake: {reason}"),
-            Self::Busy => f.write_str("too many connections and waiting calls"),
-            Self::QueueTimedOut => f.write_str("no connection became free in time"),
-            Self::NoDescriptors => f.write_str("this server has too many files and connections open"),
-            Self::Overloaded => f.write_str("the upstream is overloaded"),
-            Self::Unprocessed => f.write_str("the upstream ended the connection without processing the request"),
-            Self::Closed => f.write_str("the connection closed before the response"),
-            Self::Reset(code) => write!(f, "the stream was reset: {code}"),
-            Self::Aborted(reason) => write!(f, "the connection closed before the response: {reason}"),
-            Self::Stalled => f.write_str("no data was transferred in time"),
-            Self::TooLarge => {
-                f.write_str("the response's head or trailers exceed the limit that max_response_header sets")
-            }
-            Self::Malformed(fault) => write!(f, "the upstream violated the protocol: {fault}"),
-            Self::HeadTimedOut => f.write_str("the response did not start in time"),
-            Self::Request => f.write_str("the request cannot be expressed in the upstream's protocol"),
-            Self::RequestBody(fault) => write!(f, "reading the request body: {fault}"),
-        }
-    }
 }
 
 /// An event of a call's response.

@@ -6,9 +6,11 @@
 //! An idle connection is kept for later calls. It is read all the same: an end, or bytes that belong to no call, close it.
 //!
 //! - `call`: one call on the connection
+//! - `deadlines`: the limits on the upstream's and the connection's time
 //! - `liveness`: PINGs for an upstream that sends nothing
 
 mod call;
+mod deadlines;
 mod liveness;
 
 use std::future::Future;
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
-use causeway_message::{Chunk, OpenError, ResponseHead, StatusCode, StreamId, WaitsFor, WriteList};
+use causeway_message::{Chunk, OpenError, ResponseHead, StatusCode, StreamId, WriteList};
 use causeway_pipeline::{Body, CallError, Frame, Scheme, Transport as TransportSpec};
 use progress::{Span, is_heard, stage};
 
@@ -564,65 +566,6 @@ impl<T: Transport> ClientConnection<T> {
         for call in self.calls.iter_mut().filter(|call| !(call.is_over() || goes_on && call.is_half_over())) {
             call.fail(self.fault.clone());
         }
-    }
-
-    /// Sets the next deadline, and handles those that have passed.
-    fn watch(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
-        let now = clock::now();
-        let Self { calls, machine, origin, blocked, .. } = self;
-        let spec = &origin.spec;
-        let mut next: Option<Instant> = None;
-        let mut is_late = false;
-        if let (Some(since), Some(limit)) = (*blocked, spec.write_timeout) {
-            if now >= since + limit {
-                // A reset of single streams would not reach the upstream either.
-                self.fault = CallError::Stalled;
-                return ControlFlow::Break(());
-            }
-            next = Some(since + limit);
-        }
-        for call in calls.iter_mut() {
-            let Some((deadline, fault)) = call.deadline(machine, spec, blocked.is_some()) else { continue };
-            if now >= deadline {
-                machine.reset(call.stream, out);
-                call.fail(fault);
-                is_late = true;
-            } else {
-                next = Some(next.map_or(deadline, |next| next.min(deadline)));
-            }
-        }
-        if is_late {
-            // The next turn retires these calls, and then sets the deadline of the others.
-            task.waker().wake_by_ref();
-            return ControlFlow::Continue(());
-        }
-        if let Some(deadline) = self.check_liveness(now, task, out) {
-            if now >= deadline {
-                self.fail_all(&CallError::Stalled);
-                return ControlFlow::Break(());
-            }
-            next = Some(next.map_or(deadline, |next| next.min(deadline)));
-        }
-        let Self { calls, machine, origin, .. } = self;
-        let spec = &origin.spec;
-        if calls.is_empty() && machine.waits_for() != WaitsFor::Nothing {
-            let is_surplus = origin
-                .pool
-                .upgrade()
-                .is_none_or(|pool| pool.links().idle() > spec.idle_max || pool.must_yield(&origin.link));
-            let deadline = self.line.since + spec.idle_timeout;
-            if is_surplus || now >= deadline {
-                // The protocol's last message, if it has one.
-                machine.drain(out);
-                self.flush(task, out);
-                return ControlFlow::Break(());
-            }
-            next = Some(deadline);
-        }
-        if let Some(next) = next {
-            self.line.set_deadline(next);
-        }
-        ControlFlow::Continue(())
     }
 }
 
