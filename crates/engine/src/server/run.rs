@@ -68,11 +68,10 @@ impl WorkerSpec {
 /// Executes the engine's commands until `Stop`, or after `EndWhenIdle` until the last connection has ended.
 async fn obey(core: &Core, listeners: &mut Listeners, inbox: &mut UnboundedReceiver<Command>) {
     let mut idle = std::pin::pin!(core.lifecycle.idle());
-    let mut may_end = false;
     loop {
         let command = tokio::select! {
             command = inbox.recv() => command,
-            () = &mut idle, if may_end => return,
+            () = &mut idle, if core.lifecycle.is_ending() => return,
         };
         match command {
             Some(Command::Adopt(adopted)) => listeners.adopt(adopted),
@@ -99,7 +98,7 @@ async fn obey(core: &Core, listeners: &mut Listeners, inbox: &mut UnboundedRecei
                 listeners.drain(patience).await;
                 drop(emptied);
             }
-            Some(Command::EndWhenIdle) => may_end = true,
+            Some(Command::EndWhenIdle) => core.lifecycle.end_when_idle(),
             Some(Command::EnterPhase(phase)) => core.lifecycle.enter_phase(phase),
             Some(Command::Stop) | None => return,
         }

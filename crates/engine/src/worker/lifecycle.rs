@@ -23,15 +23,24 @@ struct TunnelPhase {
     changed: tokio::sync::Notify,
 }
 
-/// The phase of a worker's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// The worker accepts no more connections, except those that another worker hands over.
+    Draining,
+    /// No worker hands over connections any more: the end of the last one is the end of this worker.
+    Ending,
+    Closed,
+}
+
+/// A worker's life, and the shutdown that may be announced before its end.
 pub(crate) struct Lifecycle {
-    is_draining: Cell<bool>,
-    is_closed: Cell<bool>,
+    phase: Cell<Phase>,
     /// During a drain: the time until which an idle connection may wait for its next request. `None`: not at all.
     idle_until: Cell<Option<Instant>>,
     /// When the shutdown begins or began; a shutdown may be announced before its time.
     shutdown_at: Cell<Option<Instant>>,
-    phase: Rc<TunnelPhase>,
+    tunnels: Rc<TunnelPhase>,
     /// Notified when a connection ends during a drain.
     ended: tokio::sync::Notify,
     load: Arc<Load>,
@@ -40,11 +49,10 @@ pub(crate) struct Lifecycle {
 impl Lifecycle {
     pub(super) fn new(load: Arc<Load>) -> Self {
         Self {
-            is_draining: Cell::new(false),
-            is_closed: Cell::new(false),
+            phase: Cell::new(Phase::Running),
             idle_until: Cell::default(),
             shutdown_at: Cell::default(),
-            phase: Rc::default(),
+            tunnels: Rc::default(),
             ended: tokio::sync::Notify::new(),
             load,
         }
@@ -60,24 +68,19 @@ impl Lifecycle {
 
     /// Enters a phase of the shutdown, and wakes the tunnels that wait for it.
     pub(crate) fn enter_phase(&self, phase: ShutdownPhase) {
-        self.phase.reached.set(Some(phase));
-        self.phase.changed.notify_waiters();
+        self.tunnels.reached.set(Some(phase));
+        self.tunnels.changed.notify_waiters();
     }
 
     /// Waits until the shutdown has come to this phase.
     pub(super) fn until_shutdown(&self, phase: ShutdownPhase) -> impl Future<Output = ()> + use<> {
-        let own = Rc::clone(&self.phase);
+        let own = Rc::clone(&self.tunnels);
         async move {
             // No other task runs between the look at the phase and the call.
             while own.reached.get() < Some(phase) {
                 own.changed.notified().await;
             }
         }
-    }
-
-    /// Returns whether the worker accepts no more connections.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.is_draining.get()
     }
 
     /// Lets idle connections stay open for a time after the drain begins.
@@ -91,7 +94,7 @@ impl Lifecycle {
     }
 
     pub(super) fn drain(&self) {
-        self.is_draining.set(true);
+        self.phase.set(Phase::Draining);
         // An announced time stays: it is the time that clients were told.
         self.shutdown_at.set(self.shutdown_at.get().or(Some(clock::now())));
     }
@@ -100,7 +103,7 @@ impl Lifecycle {
     pub(crate) fn connection_ended(&self) {
         self.load.connections.fetch_sub(1, Ordering::Relaxed);
         // Outside of a drain nothing waits for it.
-        if self.is_draining() {
+        if self.phase.get() != Phase::Running {
             self.ended.notify_one();
         }
     }
@@ -112,12 +115,22 @@ impl Lifecycle {
         }
     }
 
+    /// No worker accepts or hands over connections any more.
+    pub(crate) fn end_when_idle(&self) {
+        self.phase.set(Phase::Ending);
+    }
+
+    /// Returns whether the worker ends with its last connection.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.phase.get() == Phase::Ending
+    }
+
     /// Returns whether the worker ends, and all of its tasks with it.
     pub(crate) fn is_closed(&self) -> bool {
-        self.is_closed.get()
+        self.phase.get() == Phase::Closed
     }
 
     pub(super) fn close(&self) {
-        self.is_closed.set(true);
+        self.phase.set(Phase::Closed);
     }
 }
