@@ -9,7 +9,7 @@ mod response;
 use std::ops::Range;
 
 use causeway_message::syntax::TOKEN;
-use causeway_message::{FieldMap, Head, KnownName, ResponseHead, Version};
+use causeway_message::{FieldMap, Head, KnownName, Method, ResponseHead, Version};
 
 use crate::error::ProtocolError;
 use crate::limits::Limits;
@@ -37,9 +37,6 @@ pub fn parse_head(input: &[u8], limits: &Limits, head: &mut Head) -> Result<Pars
     }
     parsed
 }
-
-/// RFC 9112 §3: a method longer than any implemented one is 501. The longest registered method has 17 bytes.
-const METHOD_BYTES_MAX: usize = 64;
 
 struct RequestLine {
     method: Range<usize>,
@@ -84,8 +81,8 @@ fn request_line(input: &[u8], limits: &Limits) -> Result<RequestLine, ScanStop> 
     // GET is the common case and skips the token loop.
     let method_end = match input {
         [b'G', b'E', b'T', b' ', ..] => 3,
-        _ => input.iter().take(METHOD_BYTES_MAX + 1).position(|&byte| !TOKEN[usize::from(byte)]).ok_or(
-            if input.len() > METHOD_BYTES_MAX {
+        _ => input.iter().take(Method::BYTES_MAX + 1).position(|&byte| !TOKEN[usize::from(byte)]).ok_or(
+            if input.len() > Method::BYTES_MAX {
                 ScanStop::Fault(ProtocolError::MethodTooLong)
             } else {
                 ScanStop::Partial

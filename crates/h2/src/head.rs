@@ -75,8 +75,6 @@ pub(crate) fn is_connection_specific(name: KnownName) -> bool {
     SPECIAL[name.index()] == Special::ConnectionSpecific
 }
 
-/// As RFC 9112 §3 requires of HTTP/1: a method longer than any implemented one is 501.
-const METHOD_BYTES_MAX: usize = 64;
 const TOO_LARGE: HeadError = HeadError::Refused(StatusCode::FIELDS_TOO_LARGE);
 
 /// The space left for a block within its limits.
@@ -228,7 +226,7 @@ impl<'a> RequestSink<'a> {
         let value = field.value;
         match bit {
             seen::METHOD => {
-                if value.len() > METHOD_BYTES_MAX {
+                if value.len() > Method::BYTES_MAX {
                     return Err(HeadError::Refused(StatusCode::NOT_IMPLEMENTED));
                 }
                 self.head.set_method(Method::parse(value).ok_or(HeadError::Malformed)?);

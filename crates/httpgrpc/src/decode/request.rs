@@ -22,9 +22,6 @@ const URL: u32 = field::URL as u32;
 const HEADERS: u32 = field::HEADERS as u32;
 const BODY: u32 = field::BODY as u32;
 
-/// The longest method, in bytes; a longer one is rejected, as in HTTP/1 (RFC 9112 §3).
-const METHOD_BYTES_MAX: u32 = 64;
-
 /// A request, with the checks of one received over HTTP/1. It has no fields of a connection. Content-Length is the
 /// length of the body, and absent if that is empty.
 #[derive(Debug, Default)]
@@ -38,7 +35,7 @@ pub struct Request {
 impl Message for Request {
     fn kind(field: u32, limits: &Limits) -> Option<FieldKind> {
         Some(match field {
-            METHOD => FieldKind::Text(METHOD_BYTES_MAX, DecodeError::Method),
+            METHOD => FieldKind::Text(Method::BYTES_MAX as u32, DecodeError::Method),
             URL => FieldKind::Text(limits.target_bytes_max, DecodeError::TargetTooLong),
             HEADERS => FieldKind::Text(limits.head_bytes_max, DecodeError::HeadTooLong),
             BODY => FieldKind::Content,
@@ -85,7 +82,7 @@ pub(crate) fn method(bytes: &[u8], head: &mut Head, room: &mut Room) -> Result<(
     room.bytes(bytes.len())?;
     let method = match bytes {
         b"" => Method::Get,
-        _ if bytes.len() > METHOD_BYTES_MAX as usize => return Err(DecodeError::Method),
+        _ if bytes.len() > Method::BYTES_MAX => return Err(DecodeError::Method),
         _ => Method::parse(bytes).ok_or(DecodeError::Method)?,
     };
     // RFC 9110 §9.3.6: CONNECT requests a tunnel, which a single message cannot provide.

@@ -5,8 +5,9 @@ use causeway_message::{StatusCode, Version};
 use crate::context::Context;
 use crate::handler::{Fault, Reason};
 
-/// Bytes of a method; the longest registered one has 17 (`UPDATEREDIRECTREF`).
-const METHOD_BYTES_MAX: usize = 32;
+/// Bytes of a method that routes get; the longest registered one has 17 (`UPDATEREDIRECTREF`). A longer one that the protocol
+/// machine accepts is 405, as in Caddy.
+const ROUTED_METHOD_BYTES_MAX: usize = 32;
 
 /// Rejects the requests that Caddy rejects before any route: over-long methods, an empty Host field, hosts of dots
 /// only (which could traverse directories in a `root` of `/srv/{host}`), and on a strict server a host that differs
@@ -22,7 +23,7 @@ pub(super) fn refusal(cx: &Context) -> Option<Fault> {
     if begins_so && cx.host().bytes().all(|byte| byte == b'.') {
         return Some(bad_host("invalid host"));
     }
-    let is_long = cx.head().method().as_str().len() > METHOD_BYTES_MAX;
+    let is_long = cx.head().method().as_str().len() > ROUTED_METHOD_BYTES_MAX;
     if is_long {
         return Some(Fault::status(StatusCode::METHOD_NOT_ALLOWED));
     }
