@@ -38,7 +38,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             }
             Intake::End => {
                 self.phase = Phase::HalfClosed;
-                self.peer_ended(task, out)?;
+                self.peer_ended(task, out);
                 ControlFlow::Continue(true)
             }
             Intake::Failed(_) => ControlFlow::Break(()),
@@ -65,7 +65,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
 
     /// Handles the peer's end. The peer may have ended only its sending side, or be gone. Complete requests are still served if that takes no
     /// longer than a lingering close, and responses under way are sent; then the waits of the remaining handlers are dropped.
-    pub(super) fn peer_ended(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+    pub(super) fn peer_ended(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
         if self.line.transport.is_cut() {
             // A tunnel's bytes carry no end of their own, so a truncation would go unnoticed.
             self.fail_bodies(BodyError::PeerGone);
@@ -79,7 +79,6 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             self.handle_event(event, &mut None, task, out);
         }
         self.fail_bodies(BodyError::PeerGone);
-        ControlFlow::Continue(())
     }
 
     /// Fails every open request body. Returns whether a handler that has not responded yet can notice it.
