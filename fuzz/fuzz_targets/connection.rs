@@ -23,7 +23,7 @@ fn run(input: &[u8], cut: usize) -> Transcript {
     while end < input.len() {
         end = (end + cut).min(input.len());
         loop {
-            let handled = server.handle_bytes(&input[start..end], &mut head, &mut out);
+            let handled = server.handle_bytes(&input[start..end], &mut head);
             assert!(!seen.faulted || handled.event.is_none() && handled.consumed == 0);
             match &handled.event {
                 Some(Event::Head { stream, body, .. }) => {

@@ -69,7 +69,7 @@ fn check_written(out: &mut WriteList, request: &Head) {
     let used = out.slices(&mut slices);
     let text: Vec<u8> = slices[..used].iter().flat_map(|slice| slice.iter().copied()).collect();
     let mut head = Head::new();
-    let handled = Server::new(Rc::new(Limits::default())).handle_bytes(&text, &mut head, &mut WriteList::new());
+    let handled = Server::new(Rc::new(Limits::default())).handle_bytes(&text, &mut head);
     assert!(matches!(handled.event, Some(Event::Head { .. })), "{:?}", String::from_utf8_lossy(&text));
     assert_eq!((head.method(), head.target().path()), (request.method(), request.target().path()));
     assert_eq!(head.fields().get(names::HOST), request.authority().map(str::as_bytes));
@@ -85,7 +85,7 @@ fn run(input: &[u8], how: u8, cut: usize) -> Transcript {
     while end < input.len() {
         end = (end + cut).min(input.len());
         loop {
-            let handled = client.handle_bytes(&input[start..end], &mut head, &mut out);
+            let handled = client.handle_bytes(&input[start..end], &mut head);
             assert!(!seen.broken || handled.event.is_none());
             note(&handled.event, &client, &input[start..end], handled.consumed, &head, &mut seen);
             start += handled.consumed;

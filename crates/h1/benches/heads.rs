@@ -108,7 +108,7 @@ fn asking() {
             out.clear();
             let mut rest = black_box(&answer[..]);
             loop {
-                let handled = client.handle_bytes(rest, &mut head, &mut out);
+                let handled = client.handle_bytes(rest, &mut head);
                 rest = &rest[handled.consumed..];
                 if let Some(ClientEvent::End { .. }) = handled.event {
                     break;
@@ -147,8 +147,8 @@ fn exchange() {
     };
     for _ in 0..ROUNDS {
         whole.push(timed(|| {
-            let handled = server.handle_bytes(black_box(SIX), &mut head, &mut out);
-            black_box(server.handle_bytes(&SIX[handled.consumed..], &mut head, &mut out));
+            let handled = server.handle_bytes(black_box(SIX), &mut head);
+            black_box(server.handle_bytes(&SIX[handled.consumed..], &mut head));
             stream += 1;
             build(&mut response);
             server.send_head(StreamId(stream), black_box(&response), Framing::Sized(0), date, &mut out);
@@ -159,7 +159,7 @@ fn exchange() {
         // Prepare servers that all have a response pending, so that only the response is timed.
         let mut waiting: Vec<Server> = (0..TURNS).map(|_| Server::new(Rc::new(Limits::default()))).collect();
         for server in &mut waiting {
-            server.handle_bytes(SIX, &mut head, &mut out);
+            server.handle_bytes(SIX, &mut head);
         }
         let mut waiting = waiting.iter_mut();
         encode.push(timed(|| {

@@ -271,7 +271,7 @@ impl Client {
     /// [`ClientEvent::Trailers`]; otherwise `head` may be cleared while a head or trailers are incomplete. An
     /// incomplete head is parsed again only when its end arrives or the limit is reached, so that a fault in it may
     /// be reported late. O(n) over all calls for each byte; no allocation once the head's memory has grown.
-    pub fn handle_bytes(&mut self, input: &[u8], head: &mut ResponseHead, _out: &mut WriteList) -> ClientHandled {
+    pub fn handle_bytes(&mut self, input: &[u8], head: &mut ResponseHead) -> ClientHandled {
         match &mut self.inbound {
             Inbound::Body(body) => match body.handle(input, &self.limits, head) {
                 Ok(found) => self.handle_found(found),

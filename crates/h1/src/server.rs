@@ -170,7 +170,7 @@ impl Server {
     /// cleared while a head or trailers are incomplete. An incomplete head is parsed again only when its end arrives
     /// or the limit is reached, so that a fault in it may be reported late. O(n) over all calls for each byte; no
     /// allocation once the head's memory has grown.
-    pub fn handle_bytes(&mut self, input: &[u8], head: &mut Head, _out: &mut WriteList) -> Handled {
+    pub fn handle_bytes(&mut self, input: &[u8], head: &mut Head) -> Handled {
         match &mut self.inbound {
             Inbound::Head { searched } => {
                 let searched = *searched;

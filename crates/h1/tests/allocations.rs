@@ -26,7 +26,7 @@ struct Conn {
 impl Conn {
     fn serve(&mut self, mut input: &[u8]) {
         loop {
-            let handled = self.server.handle_bytes(input, &mut self.head, &mut self.out);
+            let handled = self.server.handle_bytes(input, &mut self.head);
             input = &input[handled.consumed..];
             match handled.event {
                 Some(Event::Head { stream, body, .. }) if !body.is_empty() => {
@@ -96,7 +96,7 @@ impl ClientExchange {
             let mut at = 0;
             for end in [15, answer.len()] {
                 loop {
-                    let handled = self.client.handle_bytes(&answer[at..end], &mut self.head, &mut self.out);
+                    let handled = self.client.handle_bytes(&answer[at..end], &mut self.head);
                     at += handled.consumed;
                     match handled.event {
                         Some(ClientEvent::Broken { fault }) => panic!("{fault:?}"),

@@ -28,7 +28,7 @@ impl Conn {
     fn feed(&mut self, mut input: &[u8]) -> Vec<Event> {
         let mut events = Vec::new();
         loop {
-            let handled = self.server.handle_bytes(input, &mut self.head, &mut self.out);
+            let handled = self.server.handle_bytes(input, &mut self.head);
             input = &input[handled.consumed..];
             if handled.consumed == 0 && handled.event.is_none() {
                 return events;

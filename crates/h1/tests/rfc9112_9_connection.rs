@@ -92,7 +92,7 @@ fn a_connection_field_of_the_owner_closes_the_connection() {
     for (value, closes) in [("close", true), ("keep-alive", false), ("x, Close", true)] {
         let mut server = Server::new(Rc::new(Limits::default()));
         let (mut head, mut out) = (Head::new(), WriteList::new());
-        server.handle_bytes(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &mut head, &mut out);
+        server.handle_bytes(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &mut head);
         let mut response = ResponseHead::new(StatusCode::OK);
         response.set(names::CONNECTION, FieldValue::parse(value.as_bytes()).unwrap());
         server.send_head(StreamId(1), &response, Framing::Empty, b"Sun, 06 Nov 1994 08:49:37 GMT", &mut out);

@@ -62,12 +62,11 @@ fn trailers(fields: &FieldMap) -> Vec<(String, Vec<u8>)> {
 }
 
 fn feed_server(server: &mut Server, bytes: &[u8], cut: usize) -> ReceivedMessage {
-    let (mut head, mut out, mut got, mut pending) =
-        (Head::new(), WriteList::new(), ReceivedMessage::default(), Vec::new());
+    let (mut head, mut got, mut pending) = (Head::new(), ReceivedMessage::default(), Vec::new());
     for piece in bytes.chunks(cut) {
         pending.extend_from_slice(piece);
         loop {
-            let handled = server.handle_bytes(&pending, &mut head, &mut out);
+            let handled = server.handle_bytes(&pending, &mut head);
             match &handled.event {
                 Some(Event::Head { body, .. }) => {
                     let own = head.fields().get(NameRef::Other("X-Own")).unwrap_or_default();
@@ -91,12 +90,11 @@ fn feed_server(server: &mut Server, bytes: &[u8], cut: usize) -> ReceivedMessage
 }
 
 fn feed_client(client: &mut Client, bytes: &[u8], cut: usize) -> ReceivedMessage {
-    let (mut head, mut out, mut got, mut pending) =
-        (ResponseHead::default(), WriteList::new(), ReceivedMessage::default(), Vec::new());
+    let (mut head, mut got, mut pending) = (ResponseHead::default(), ReceivedMessage::default(), Vec::new());
     for piece in bytes.chunks(cut) {
         pending.extend_from_slice(piece);
         loop {
-            let handled = client.handle_bytes(&pending, &mut head, &mut out);
+            let handled = client.handle_bytes(&pending, &mut head);
             match &handled.event {
                 Some(ClientEvent::Head { body, .. }) => {
                     let own = head.fields().get(NameRef::Other("X-Own")).unwrap_or_default();

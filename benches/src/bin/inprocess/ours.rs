@@ -44,7 +44,7 @@ pub fn respond() -> TimedCase<'static> {
     let (mut head, mut response, mut out) = (Head::new(), ResponseHead::new(StatusCode::OK), WriteList::new());
     TimedCase::batches("causeway, three fields built and encoded", clock(), move || {
         for (server, stream) in &mut waiting {
-            *stream = ask(server, bytes.as_bytes(), &mut head, &mut out);
+            *stream = ask(server, bytes.as_bytes(), &mut head);
         }
         let cost = Cost::of(|| {
             for (server, stream) in &mut waiting {
@@ -69,7 +69,7 @@ pub fn exchange() -> TimedCase<'static> {
     let (mut server, mut head) = (Server::new(Rc::new(Limits::default())), Head::new());
     let (mut response, mut out) = (ResponseHead::new(StatusCode::OK), WriteList::new());
     TimedCase::new("causeway, a whole exchange", move || {
-        let stream = ask(&mut server, black_box(bytes.as_bytes()), &mut head, &mut out);
+        let stream = ask(&mut server, black_box(bytes.as_bytes()), &mut head);
         build(&mut response);
         let body = answer::BODY.as_bytes();
         server.send_head(stream, &response, Framing::Sized(body.len() as u64), DATE, &mut out);
@@ -86,8 +86,8 @@ fn build(response: &mut ResponseHead) {
 }
 
 /// Feeds a whole request without content, and returns its stream.
-fn ask(server: &mut Server, bytes: &[u8], head: &mut Head, out: &mut WriteList) -> StreamId {
-    let handled = server.handle_bytes(bytes, head, out);
+fn ask(server: &mut Server, bytes: &[u8], head: &mut Head) -> StreamId {
+    let handled = server.handle_bytes(bytes, head);
     match handled.event {
         Some(Event::Head { stream, body, .. }) if body.is_empty() && handled.consumed == bytes.len() => stream,
         other => panic!("a head is the whole request, not {other:?}"),

@@ -144,7 +144,7 @@ impl ClientMachine {
         match self {
             Self::Http1(machine) => {
                 // Only HTTP/2 has limits on rates, so only it needs the time.
-                let handled = machine.handle_bytes(bytes, head, out);
+                let handled = machine.handle_bytes(bytes, head);
                 (handled.consumed, handled.event.map(of_http1))
             }
             Self::Http2(machine) => {

@@ -245,7 +245,7 @@ impl Machine for Protocol {
         }
         let (used, event) = match self {
             Self::Http1(http1) => {
-                let handled = http1.server.handle_bytes(shown, head, out);
+                let handled = http1.server.handle_bytes(shown, head);
                 (handled.consumed, handled.event.map(of_http1))
             }
             Self::Http2(machine) => {

@@ -34,7 +34,7 @@ pub fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits, eof: 
     for piece in pieces {
         pending.extend_from_slice(piece);
         loop {
-            let handled = server.handle_bytes(&pending, &mut head, &mut out);
+            let handled = server.handle_bytes(&pending, &mut head);
             let idle = handled.consumed == 0 && handled.event.is_none();
             if let Some(event) = handled.event {
                 note(&mut server, event, &pending, &head, &mut lines, &mut body, &mut out);

@@ -67,7 +67,7 @@ impl UpstreamPeer {
         self.pending.extend_from_slice(bytes);
         loop {
             let pending = std::mem::take(&mut self.pending);
-            let handled = self.client.handle_bytes(&pending, &mut self.head, &mut self.out);
+            let handled = self.client.handle_bytes(&pending, &mut self.head);
             let idle = handled.consumed == 0 && handled.event.is_none();
             if let Some(event) = handled.event {
                 self.note(event, &pending);
