@@ -31,8 +31,8 @@ pub(crate) trait Streams: Unpin {
     fn waits_for(&self) -> WaitsFor;
     /// Returns whether the connection is to be closed once all output is written.
     fn wants_close(&self) -> bool;
-    /// Returns whether our direction of the tunnel that the connection became has ended and the peer's has not. Then the driver ends its
-    /// sending side once the output is written, and continues to read. Never with several streams, where each has its own end.
+    /// Returns whether, on a connection that became a tunnel, our direction has ended and the peer's has not. The driver then shuts down
+    /// its sending side after the output is written, and goes on reading. Always false with several streams.
     fn is_half_closed(&self) -> bool;
     /// Returns whether no exchange can begin any more; for a server, meaningful only after [`drain`](Self::drain).
     fn is_last(&self) -> bool;

@@ -34,8 +34,8 @@ use links::Links;
 pub(crate) use links::{Link, LinkState};
 use queue::CallQueue;
 
-/// How much longer a call on another worker must have waited for a connection than each call here, to get one of those here. Moving a
-/// connection costs a handshake.
+/// A connection is given to another worker only if that worker's oldest call has waited this much longer than the oldest call here. Moving
+/// one costs a handshake.
 const YIELD_AFTER: Duration = Duration::from_millis(50);
 /// Calls that wait for one connection while it is being opened, if it can carry many.
 const GATHERED_MAX: usize = 100;
@@ -219,8 +219,7 @@ impl UpstreamPool {
     /// Returns the right to open a connection; `None` if the limit is reached.
     fn slot(&self) -> Option<ConnectionSlot> {
         let Some(share) = &self.share else { return Some(ConnectionSlot::unlimited()) };
-        // Calls of all workers could share one HTTP/2 connection, but no worker can use another's, and a busy one never becomes idle. So one
-        // of each worker does not count.
+        // No worker can use another's HTTP/2 connection, and a busy one never becomes idle. So the first one of each worker does not count.
         let is_first = self.multiplexed_share().is_some_and(PoolShare::is_multiplexed) && !self.links.has_usable();
         if is_first { Some(ConnectionSlot::unlimited()) } else { share.take() }
     }

@@ -56,9 +56,9 @@ impl ExchangeWake {
         self.flag.ready.store(true, Ordering::Release);
     }
 
-    /// Registers `task` for the next wakeup, which uses the registration up. Every poll of the task must register it again before
-    /// it calls [`take_ready`](Self::take_ready): another thread marks the exchange first and takes the registered task after that. A
-    /// poll between these two steps may have served the mark already, and the second step then takes the registration of that poll.
+    /// Registers `task` for the next wakeup. A wakeup has two steps: it sets the flag, then wakes the registered task, which uses the
+    /// registration up. A poll that runs between the steps serves the flag, but the second step then uses its registration up. So every
+    /// poll registers again, before [`take_ready`](Self::take_ready).
     pub(crate) fn follow(&self, task: &Waker) {
         self.flag.task.register(task);
     }
