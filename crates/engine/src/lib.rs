@@ -40,9 +40,9 @@ mod transport;
 mod upstream;
 mod worker;
 
-pub use observer::{Observer, WorkerView};
+pub use observer::{Observer, WorkerCounts, WorkerView};
 pub use pools::BlockingSpec;
-pub use server::{Engine, EngineSpec, Pools, Pulse, StartError, check_tls};
+pub use server::{Engine, EngineSpec, Pulse, StartError, check_tls};
 pub use sockets::{BindError, HandedSockets};
 #[cfg(fuzzing)]
 pub use tls::fuzzing;

@@ -1,5 +1,6 @@
 //! A view of a running engine for metrics: the state and the counts of its workers. Reading it takes no message to a worker.
 
+use std::ops::Add;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -56,11 +57,9 @@ impl Observed {
     }
 }
 
-/// One worker, as an [`Observer`] sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WorkerView {
-    /// Processor time since its start; `None` if the kernel does not tell.
-    pub busy: Option<Duration>,
+/// Counts of one worker, or of all.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct WorkerCounts {
     /// Open connections, including those in a TLS handshake.
     pub connections: usize,
     /// Connections of HTTP/1.1 that were closed.
@@ -69,14 +68,56 @@ pub struct WorkerView {
     pub closed_http2: u64,
     /// Panics in handlers.
     pub panics: u64,
-    /// Blocks in use.
+    /// Blocks that connections and handlers hold now; 0 without running exchanges.
     pub blocks_lent: u64,
-    /// Blocks that its pool has allocated.
+    /// Blocks that the pool has allocated. As the next two, it equals the pool's high-water mark as long as the pool has freed none.
     pub blocks_made: u64,
-    /// Exchange slots that its pool has allocated.
+    /// Exchange slots that the pool has allocated.
     pub slots_made: u64,
-    /// Write lists that its pool has allocated.
+    /// Write lists that the pool has allocated.
     pub lists_made: u64,
+}
+
+impl WorkerCounts {
+    fn of(load: &Load) -> Self {
+        let [closed_http1, closed_http2] = load.observed.closed.each_ref().map(|cell| cell.load(Ordering::Relaxed));
+        Self {
+            connections: load.connections.load(Ordering::Relaxed),
+            closed_http1,
+            closed_http2,
+            panics: load.panics.load(Ordering::Relaxed),
+            blocks_lent: load.blocks_lent(),
+            blocks_made: load.blocks_made.load(Ordering::Relaxed),
+            slots_made: load.slots_made.load(Ordering::Relaxed),
+            lists_made: load.lists_made.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Add for WorkerCounts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            connections: self.connections + other.connections,
+            closed_http1: self.closed_http1 + other.closed_http1,
+            closed_http2: self.closed_http2 + other.closed_http2,
+            panics: self.panics + other.panics,
+            blocks_lent: self.blocks_lent + other.blocks_lent,
+            blocks_made: self.blocks_made + other.blocks_made,
+            slots_made: self.slots_made + other.slots_made,
+            lists_made: self.lists_made + other.lists_made,
+        }
+    }
+}
+
+/// One worker, as an [`Observer`] sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkerView {
+    /// Processor time since its start; `None` if the kernel does not tell.
+    pub busy: Option<Duration>,
+    /// Its counts.
+    pub counts: WorkerCounts,
 }
 
 /// A view of an engine. It may outlive the engine; then it shows the last state.
@@ -89,17 +130,12 @@ pub struct Observer {
 impl Observer {
     /// Returns the workers, in the order of their numbers. Reads a file for each.
     pub fn workers(&self) -> impl Iterator<Item = WorkerView> {
-        self.loads.iter().map(|load| WorkerView {
-            busy: load.observed.busy(),
-            connections: load.connections.load(Ordering::Relaxed),
-            closed_http1: load.observed.closed[0].load(Ordering::Relaxed),
-            closed_http2: load.observed.closed[1].load(Ordering::Relaxed),
-            panics: load.panics.load(Ordering::Relaxed),
-            blocks_lent: load.blocks_lent(),
-            blocks_made: load.blocks_made.load(Ordering::Relaxed),
-            slots_made: load.slots_made.load(Ordering::Relaxed),
-            lists_made: load.lists_made.load(Ordering::Relaxed),
-        })
+        self.loads.iter().map(|load| WorkerView { busy: load.observed.busy(), counts: WorkerCounts::of(load) })
+    }
+
+    /// Returns the sums of the workers' counts.
+    pub fn total(&self) -> WorkerCounts {
+        self.loads.iter().map(|load| WorkerCounts::of(load)).fold(WorkerCounts::default(), Add::add)
     }
 
     /// Returns the number of plans in memory; see [`Engine::live_plans`](crate::Engine::live_plans).

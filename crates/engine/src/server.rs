@@ -12,7 +12,6 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -43,17 +42,6 @@ pub struct EngineSpec {
     pub certificates: Option<Arc<dyn Certificates>>,
     /// The bounds of the pools for blocking work.
     pub blocking: BlockingSpec,
-}
-
-/// Numbers of objects that the workers' pools have allocated; see [`Engine::pools`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pools {
-    /// Slots of exchanges.
-    pub slots: u64,
-    /// Read blocks.
-    pub blocks: u64,
-    /// Write lists.
-    pub lists: u64,
 }
 
 /// The reason why an engine did not start or did not reload.
@@ -229,33 +217,6 @@ impl Engine {
     /// Returns a handle for checking that the workers run.
     pub fn pulse(&self) -> Pulse {
         Pulse { inboxes: self.commands.clone() }
-    }
-
-    /// Returns the number of open connections, including those in a TLS handshake.
-    pub fn connections(&self) -> usize {
-        self.loads.iter().map(|load| load.connections.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Returns the numbers of objects that the workers' pools have allocated so far. They equal the pools' high-water marks as
-    /// long as the pools have freed no object.
-    pub fn pools(&self) -> Pools {
-        let sum =
-            |made: fn(&Load) -> &AtomicU64| self.loads.iter().map(|load| made(load).load(Ordering::Relaxed)).sum();
-        Pools {
-            slots: sum(|load| &load.slots_made),
-            blocks: sum(|load| &load.blocks_made),
-            lists: sum(|load| &load.lists_made),
-        }
-    }
-
-    /// Returns the number of blocks that connections and handlers hold now; 0 without running exchanges.
-    pub fn blocks_lent(&self) -> u64 {
-        self.loads.iter().map(|load| load.blocks_lent()).sum()
-    }
-
-    /// Returns the number of panics in handlers so far.
-    pub fn panics(&self) -> u64 {
-        self.loads.iter().map(|load| load.panics.load(Ordering::Relaxed)).sum()
     }
 
     /// Lets handlers announce that the server shuts down at `at`. It has no further effect; [`drain`](Self::drain) starts the

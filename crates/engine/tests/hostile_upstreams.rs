@@ -78,14 +78,10 @@ fn assert_all_returned(server: &TestServer) {
     loop {
         let calls = server.client().get("/calls-lent").text().to_owned();
         std::thread::sleep(Duration::from_millis(2));
-        let blocks = server.engine().blocks_lent();
-        if calls == "0" && blocks == 0 && server.engine().connections() == 0 {
+        let blocks = server.counts().blocks_lent;
+        if calls == "0" && blocks == 0 && server.counts().connections == 0 {
             return;
         }
-        assert!(
-            Instant::now() < end,
-            "{calls} calls, {blocks} blocks and {} connections",
-            server.engine().connections()
-        );
+        assert!(Instant::now() < end, "{calls} calls, {blocks} blocks and {} connections", server.counts().connections);
     }
 }

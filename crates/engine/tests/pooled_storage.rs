@@ -92,11 +92,11 @@ impl DisconnectFixture {
                 let calls =
                     if name == "proxy" { server.client().get("/calls-lent").text().to_owned() } else { "0".into() };
                 std::thread::sleep(Duration::from_millis(1));
-                let blocks = server.engine().blocks_lent();
+                let blocks = server.counts().blocks_lent;
                 if calls == "0" && blocks == 0 {
                     break;
                 }
-                let open = server.engine().connections();
+                let open = server.counts().connections;
                 assert!(
                     Instant::now() < end,
                     "up to seed {seed}, {name}: {calls} calls, {blocks} blocks, {open} connections"

@@ -183,7 +183,7 @@ fn a_body_on_another_thread() {
         // Dropped on another thread: the server drains the content, and the connection stays open.
         client.send(vec![0; 200_000]);
     }
-    assert_eq!(running.engine().panics(), 0);
+    assert_eq!(running.engine().observer().total().panics, 0);
 }
 
 #[test]

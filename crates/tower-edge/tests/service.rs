@@ -96,7 +96,7 @@ fn requests_wait_for_a_busy_service() {
         clients.iter_mut().for_each(|client| assert_eq!(client.answer().text(), "done"));
         clients.extend((0..10).map(|_| client(&running)));
     }
-    assert_eq!(running.engine().panics(), 0);
+    assert_eq!(running.engine().observer().total().panics, 0);
 }
 
 /// Behaves as the path demands.
@@ -188,7 +188,7 @@ fn an_ended_body_is_not_polled() {
         let (bytes, close) = client.rest();
         assert!(close == support::Close::Reset, "{number}: {}", String::from_utf8_lossy(&bytes));
     }
-    assert_eq!(running.engine().panics(), 0);
+    assert_eq!(running.engine().observer().total().panics, 0);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn errors_and_panics_are_500_and_affect_one_request() {
     assert_eq!(client.get("/panic-in-call").status, 500);
     let mut client = support::client(&running);
     assert_eq!(client.get("/").text(), "1", "a service that panicked is replaced");
-    assert_eq!(running.engine().panics(), 2);
+    assert_eq!(running.engine().observer().total().panics, 2);
     until("every future is dropped", || service.futures.load(Ordering::Relaxed) == 0);
 }
 
@@ -332,7 +332,7 @@ fn bytes_after_a_late_body_take_no_memory() {
     let piece = vec![b'a'; 1 << 20];
     client.stream.set_write_timeout(Some(SHORT)).unwrap();
     while client.stream.write_all(&piece).is_ok() {
-        let blocks = running.engine().pools().blocks;
+        let blocks = running.engine().observer().total().blocks_made;
         assert!(blocks < 100, "{blocks} blocks");
     }
 }

@@ -66,7 +66,7 @@ fn bytes_pass_in_both_directions_until_either_end() {
     let mut rest = Vec::new();
     client.stream.read_to_end(&mut rest).unwrap();
     assert!(rest.is_empty());
-    until("the connection is over", || running.engine().connections() == 0);
+    until("the connection is over", || running.engine().observer().total().connections == 0);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_service_that_panics() {
     let answer = client.answer();
     assert_eq!((answer.status, answer.closes()), (500, true));
     client.closed();
-    assert_eq!(running.engine().panics(), 1);
+    assert_eq!(running.engine().observer().total().panics, 1);
 }
 
 // As many fields as `head_limits` allows, beyond hyper's default.
@@ -154,8 +154,10 @@ fn websockets() {
         let (socket, _) = tokio_tungstenite::connect_async(format!("{url}/chat")).await.unwrap();
         drop(socket);
     });
-    until("both connections are over", || open.load(Ordering::Relaxed) == 0 && running.engine().connections() == 0);
-    assert_eq!(running.engine().panics(), 0);
+    until("both connections are over", || {
+        open.load(Ordering::Relaxed) == 0 && running.engine().observer().total().connections == 0
+    });
+    assert_eq!(running.engine().observer().total().panics, 0);
 }
 
 // RFC 8441 §5: the service sees the extended CONNECT of an HTTP/2 client as an Upgrade.

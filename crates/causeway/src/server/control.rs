@@ -233,12 +233,8 @@ impl Control {
     /// Returns the server's counters, also while it loads a configuration; `None` once it stops.
     pub fn status(&self) -> Option<Status> {
         let engine = self.engine.get().filter(|_| !self.is_stopping())?;
-        let mut status = Status { connections: 0, live_plans: engine.live_plans(), panics: 0 };
-        for worker in engine.workers() {
-            status.connections += worker.connections;
-            status.panics += worker.panics;
-        }
-        Some(status)
+        let total = engine.total();
+        Some(Status { connections: total.connections, live_plans: engine.live_plans(), panics: total.panics })
     }
 
     /// Returns the file that the configuration was read from; `None` after the API has loaded another configuration.

@@ -180,22 +180,22 @@ fn workers(page: &mut Exposition, engine: &Observer) {
     let help = "Open client connections of a worker, including those in a TLS handshake.";
     let family = page.family("causeway_connections", Kind::Gauge, help);
     for (number, worker) in workers.iter().enumerate() {
-        family.sample(&[("worker", &number.to_string())], worker.connections);
+        family.sample(&[("worker", &number.to_string())], worker.counts.connections);
     }
-    let sum = |value: fn(&WorkerView) -> u64| workers.iter().map(value).sum::<u64>();
+    let total = engine.total();
     let help = "Client connections that were closed, by their protocol.";
     let family = page.family("causeway_connections_closed_total", Kind::Counter, help);
-    family.sample(&[("protocol", "h1")], sum(|worker| worker.closed_http1));
-    family.sample(&[("protocol", "h2")], sum(|worker| worker.closed_http2));
+    family.sample(&[("protocol", "h1")], total.closed_http1);
+    family.sample(&[("protocol", "h2")], total.closed_http2);
     let help = "Panics in handlers.";
-    page.single("causeway_handler_panics_total", Kind::Counter, help, sum(|worker| worker.panics));
+    page.single("causeway_handler_panics_total", Kind::Counter, help, total.panics);
     let help = "Blocks of memory in use by connections and handlers.";
-    page.single("causeway_pool_blocks_in_use", Kind::Gauge, help, sum(|worker| worker.blocks_lent));
+    page.single("causeway_pool_blocks_in_use", Kind::Gauge, help, total.blocks_lent);
     let help = "Objects that the workers' pools have allocated because no free one was left.";
     let family = page.family("causeway_pool_allocations_total", Kind::Counter, help);
-    family.sample(&[("pool", "blocks")], sum(|worker| worker.blocks_made));
-    family.sample(&[("pool", "exchange_slots")], sum(|worker| worker.slots_made));
-    family.sample(&[("pool", "write_lists")], sum(|worker| worker.lists_made));
+    family.sample(&[("pool", "blocks")], total.blocks_made);
+    family.sample(&[("pool", "exchange_slots")], total.slots_made);
+    family.sample(&[("pool", "write_lists")], total.lists_made);
     let help = "Configurations in memory: the current one, and older ones that running requests still use.";
     page.single("causeway_live_plans", Kind::Gauge, help, engine.live_plans());
 }

@@ -583,7 +583,7 @@ fn unread_small_chunks_pin_no_blocks() {
     // POST, http, /hold, test
     client.send(frame(1, 4, 1, b"\x83\x86\x04\x05/hold\x01\x04test"));
     server.probe.await_held(1);
-    let before = server.pools().blocks;
+    let before = server.counts().blocks_made;
     for at in 0..200_u8 {
         // The PING's reply shows that the piece before it was read separately.
         client.send([frame(0, 0, 1, &[at; 64]), frame(6, 0, 0, b"a ping 8")].concat());
@@ -592,7 +592,7 @@ fn unread_small_chunks_pin_no_blocks() {
             bytes.extend(client.exactly(1));
         }
     }
-    let made = server.pools().blocks - before;
+    let made = server.counts().blocks_made - before;
     assert!(made <= 2, "{made} blocks for 200 pieces");
     server.probe.release();
 }

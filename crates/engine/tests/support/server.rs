@@ -186,8 +186,14 @@ impl TestServer {
         self.engine().addresses()[0]
     }
 
-    pub(crate) fn pools(&self) -> causeway_engine::Pools {
-        self.engine().pools()
+    pub(crate) fn counts(&self) -> causeway_engine::WorkerCounts {
+        self.engine().observer().total()
+    }
+
+    /// The high-water marks of the pools of slots, blocks and write lists.
+    pub(crate) fn pools(&self) -> [u64; 3] {
+        let counts = self.counts();
+        [counts.slots_made, counts.blocks_made, counts.lists_made]
     }
 
     #[track_caller]
@@ -204,8 +210,8 @@ impl TestServer {
     #[track_caller]
     pub(crate) fn await_connections(&self, count: usize) {
         let end = std::time::Instant::now() + super::PATIENCE;
-        while self.engine().connections() != count {
-            assert!(std::time::Instant::now() < end, "{} connections, not {count}", self.engine().connections());
+        while self.counts().connections != count {
+            assert!(std::time::Instant::now() < end, "{} connections, not {count}", self.counts().connections);
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -51,7 +51,7 @@ fn nonsense_is_refused() {
     }
     bench.server.await_connections(0);
     serves(&mut bench.connect(&bench.config()));
-    assert_eq!(bench.server.engine().panics(), 0);
+    assert_eq!(bench.server.counts().panics, 0);
 }
 
 // RFC 8737 §3: an authority offers `acme-tls/1` only. Its handshake waits until the challenge of another server is found. A client that offers
@@ -184,7 +184,7 @@ fn a_slow_handshake_delays_no_other_client() {
     held.iter_mut().for_each(|client| client.send(&hello[..100]));
     let mut client = bench.connect(&bench.config());
     serves(&mut client);
-    assert_eq!(bench.server.engine().connections(), 51);
+    assert_eq!(bench.server.counts().connections, 51);
 }
 
 // A process that another one replaces has accepted the connection of a client whose ClientHello is on its way.
