@@ -98,6 +98,7 @@ impl Add for WorkerCounts {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
+        // Without `..`: a new count that is not added is a compile error.
         Self {
             connections: self.connections + other.connections,
             closed_http1: self.closed_http1 + other.closed_http1,

@@ -85,6 +85,7 @@ fn by_wildcard(end_entity: &CertificateDer<'_>, name: &ServerName<'_>) -> Option
         GeneralName::DNSName(dns) => dns.strip_prefix("*.").is_some_and(|own| own.eq_ignore_ascii_case(rest)),
         _ => false,
     };
+    // RFC 6125 §6.4.3: the wildcard stands for exactly one label, so that only the rest is compared.
     (!first.is_empty() && alternatives.value.general_names.iter().any(is_match)).then_some(())
 }
 

@@ -24,7 +24,7 @@ struct TunnelPhase {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum WorkerPhase {
     Running,
     /// The worker accepts no more connections, except those that another worker hands over.
     Draining,
@@ -35,7 +35,7 @@ enum Phase {
 
 /// A worker's life, and the shutdown that may be announced before its end.
 pub(crate) struct Lifecycle {
-    phase: Cell<Phase>,
+    phase: Cell<WorkerPhase>,
     /// During a drain: the time until which an idle connection may wait for its next request. `None`: not at all.
     idle_until: Cell<Option<Instant>>,
     /// When the shutdown begins or began; a shutdown may be announced before its time.
@@ -49,7 +49,7 @@ pub(crate) struct Lifecycle {
 impl Lifecycle {
     pub(super) fn new(load: Arc<Load>) -> Self {
         Self {
-            phase: Cell::new(Phase::Running),
+            phase: Cell::new(WorkerPhase::Running),
             idle_until: Cell::default(),
             shutdown_at: Cell::default(),
             tunnels: Rc::default(),
@@ -94,16 +94,16 @@ impl Lifecycle {
     }
 
     pub(super) fn drain(&self) {
-        self.phase.set(Phase::Draining);
-        // An announced time stays: it is the time that clients were told.
+        self.phase.set(WorkerPhase::Draining);
+        // An announced time stays, because responses may contain it.
         self.shutdown_at.set(self.shutdown_at.get().or(Some(clock::now())));
     }
 
     /// Counts the end of a connection.
     pub(crate) fn connection_ended(&self) {
         self.load.connections.fetch_sub(1, Ordering::Relaxed);
-        // Outside of a drain nothing waits for it.
-        if self.phase.get() != Phase::Running {
+        // Before a drain nothing waits for it.
+        if self.phase.get() != WorkerPhase::Running {
             self.ended.notify_one();
         }
     }
@@ -117,20 +117,20 @@ impl Lifecycle {
 
     /// No worker accepts or hands over connections any more.
     pub(crate) fn end_when_idle(&self) {
-        self.phase.set(Phase::Ending);
+        self.phase.set(WorkerPhase::Ending);
     }
 
     /// Returns whether the worker ends with its last connection.
     pub(crate) fn is_ending(&self) -> bool {
-        self.phase.get() == Phase::Ending
+        self.phase.get() == WorkerPhase::Ending
     }
 
     /// Returns whether the worker ends, and all of its tasks with it.
     pub(crate) fn is_closed(&self) -> bool {
-        self.phase.get() == Phase::Closed
+        self.phase.get() == WorkerPhase::Closed
     }
 
     pub(super) fn close(&self) {
-        self.phase.set(Phase::Closed);
+        self.phase.set(WorkerPhase::Closed);
     }
 }

@@ -36,7 +36,7 @@ impl Connection {
     /// Drops bytes that may not be sent on this stream.
     #[inline]
     pub(crate) fn send(&mut self, id: u32, chunk: &mut Chunk, out: &mut WriteList) {
-        // The peer may have reset the stream since the owner asked: no error, the bytes have no use any more.
+        // The peer may have reset the stream since the owner's decision: no error, the bytes have no use any more.
         let Some(stream) = self.streams.get_mut(id) else { return drop_all(chunk) };
         let wanted = match stream.local {
             Local::Sized(left) => usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len()),
