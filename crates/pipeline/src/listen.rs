@@ -466,7 +466,7 @@ impl HeadLimits {
         // A connection reads into a block of this size, and a worker keeps many of them.
         const BLOCK_MAX: usize = 64 * 1024 * 1024;
         // Handlers add fields, and a map holds 65 535.
-        const FIELDS_MAX: usize = 16 * 1024;
+        const FIELDS_MAX: usize = 60_000;
         // A parser counts these bytes with 16 bits.
         const EXTENSION_MAX: usize = u16::MAX as usize - 1;
         let limits = [

@@ -301,7 +301,7 @@ fn fields_of_a_server() {
         ),
         (
             json!({ "max_header_bytes": 9000, "limits": { "fields_max": 65535 } }),
-            format!("{place}.limits.fields_max: found '65535', expected a number from 1 to 16384"),
+            format!("{place}.limits.fields_max: found '65535', expected a number from 1 to 60000"),
         ),
         (
             json!({ "limits": { "chunk_extension_bytes_max": 65535 } }),
