@@ -61,6 +61,10 @@ pub(crate) trait Transport: Unpin {
 
     /// Makes the following close send a reset, so that a peer cannot mistake a truncated response for a complete one.
     fn reset_on_close(&self);
+
+    /// Lifts the bound of unsent bytes in the kernel ([`UNSENT_BYTES_MAX`]) if the peer is near. Called once, when the kernel has
+    /// accepted no more for the first time.
+    fn fit_send_buffer(&self) {}
 }
 
 /// Keepalive settings by which the kernel detects that the peer of a silent connection is gone: the first probe after `pause`,
@@ -74,6 +78,10 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 /// Bytes that the kernel holds for a connection besides those in flight. Priorities of streams have no effect on bytes that it has
 /// accepted: with its default limit of megabytes a page would wait behind a download for a second on a link of 20 Mbit/s.
 const UNSENT_BYTES_MAX: libc::c_int = 128 * 1024;
+
+/// The round trip below which a peer is near: even megabytes in the kernel then reach it within some milliseconds, and writes of
+/// [`UNSENT_BYTES_MAX`] cost a large download a tenth of its CPU time.
+const NEAR: Duration = Duration::from_millis(2);
 
 /// Sets options of a listening TCP socket that its connections inherit, which saves system calls for each.
 pub(crate) fn prepare_listener(socket: &Socket) -> io::Result<()> {
@@ -140,5 +148,13 @@ impl Transport for TcpStream {
     fn reset_on_close(&self) {
         // Best effort: without it the peer sees an early end instead of a reset.
         let _ = socket2::SockRef::from(self).set_linger(Some(Duration::ZERO));
+    }
+
+    fn fit_send_buffer(&self) {
+        // On a slow link the bytes in flight have made the round trip long by now.
+        if round_trip(self.as_fd()) < NEAR {
+            // 0 stands for the system's setting, which is no bound by default.
+            option::set(self.as_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, 0);
+        }
     }
 }

@@ -68,6 +68,8 @@ pub(crate) struct ServerConnection<T: Transport, M: Machine> {
     drain: DrainStep,
     /// Bytes of the peer were left unread, so a plain close would send a reset.
     unclean: bool,
+    /// [`Transport::fit_send_buffer`] was called.
+    is_send_buffer_fitted: bool,
     /// The number of the listener's plan whose limits the machine has.
     limits_of: u32,
     /// The listener's admission number when the connection was accepted. A later number means that the plan admits other peers, or other
@@ -135,6 +137,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             awaited: AwaitedAction::None,
             drain: DrainStep::NotBegun,
             unclean: false,
+            is_send_buffer_fitted: false,
             admission,
             ending: Ending::PeerGone,
         }
@@ -476,7 +479,13 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         }
         match self.line.flush(task, out) {
             Flush::Complete => {}
-            Flush::Blocked => return ControlFlow::Continue(()),
+            Flush::Blocked => {
+                // Without several streams the bound costs nothing, and a slow reader is noticed in time.
+                if self.machine.is_multiplexed() && !std::mem::replace(&mut self.is_send_buffer_fitted, true) {
+                    self.line.transport.fit_send_buffer();
+                }
+                return ControlFlow::Continue(());
+            }
             Flush::Failed => return ControlFlow::Break(()),
         }
         if self.phase == Phase::Open && self.machine.is_half_closed() {

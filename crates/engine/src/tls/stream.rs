@@ -329,6 +329,12 @@ impl Transport for TlsStream {
             tcp.reset_on_close();
         }
     }
+
+    fn fit_send_buffer(&self) {
+        if let Some(tcp) = &self.tcp {
+            tcp.fit_send_buffer();
+        }
+    }
 }
 
 impl Drop for TlsStream {
