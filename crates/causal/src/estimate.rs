@@ -385,8 +385,7 @@ impl<N: Naming> Analyst<N> {
 
         let gain = |at: usize| {
             let answer = first.answers[at].first().copied().unwrap_or_default();
-            let ratio = if verdict.kind == LoadKind::Limited { answer.latency } else { answer.time };
-            ratio.estimate().map_or(0.0, |ratio| 1.0 - ratio.mean)
+            answer.counted(verdict.kind).estimate().map_or(0.0, |ratio| 1.0 - ratio.mean)
         };
         let mut order: Vec<usize> = (0..distinct.len()).collect();
         // By magnitude: a large loss is as interesting as a gain.

@@ -65,7 +65,7 @@ pub enum Measure {
 }
 
 impl Report {
-    /// Returns the curve that counts: with an open-loop load only the time from begin to end can get shorter.
+    /// Returns the curve that counts with this load.
     #[must_use]
     pub fn counted<'a>(&self, target: &'a TargetReport) -> (Measure, &'a [CurvePoint]) {
         target.counted(self.load.kind)
@@ -96,9 +96,10 @@ impl Report {
 
 impl TargetReport {
     fn counted(&self, load: LoadKind) -> (Measure, &[CurvePoint]) {
-        match load {
-            LoadKind::Limited if !self.latency.is_empty() => (Measure::Latency, &self.latency),
-            _ => (Measure::Pace, &self.curve),
+        let measure = load.counted(!self.latency.is_empty());
+        match measure {
+            Measure::Latency => (measure, &self.latency),
+            Measure::Pace => (measure, &self.curve),
         }
     }
 
@@ -235,6 +236,14 @@ pub enum LoadKind {
     Limited,
     /// Between these two.
     Mixed,
+}
+
+impl LoadKind {
+    /// Returns the quantity whose gain counts: with an open-loop load only the time from begin to end can get shorter.
+    /// Without a latency, as at a point that has only hits, it is the time per unit with any load.
+    pub(crate) fn counted(self, has_latency: bool) -> Measure {
+        if self == Self::Limited && has_latency { Measure::Latency } else { Measure::Pace }
+    }
 }
 
 /// The limit of the rate of a load that does not follow the program.

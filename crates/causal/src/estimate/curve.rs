@@ -4,7 +4,7 @@ use crate::constants::{
     ALLOWANCE_ANY, ALLOWANCE_HOOKS, ALLOWANCE_PAUSES, ALLOWANCE_WAITING, ALLOWANCE_WORK, NORMAL_QUANTILE,
 };
 use crate::estimate::{ConfirmBlock, ScreenResult, confirm};
-use crate::report::{CurvePoint, LoadKind};
+use crate::report::{CurvePoint, LoadKind, Measure};
 use crate::statistics::{Estimate, Ratio};
 
 /// Errors of a curve besides the variation between windows.
@@ -71,8 +71,7 @@ impl Curve {
         shown(&self.latency)
     }
 
-    /// Returns the gain at one of the speed-ups, and its p-value against no effect. With an open-loop load, the gain is
-    /// that of the latency.
+    /// Returns the gain that counts with such a load at one of the speed-ups, and its p-value against no effect.
     pub(super) fn at(&self, speedup: f64, load: LoadKind) -> (f64, f64) {
         let found = self.counted(speedup, load);
         found.map_or((0.0, 1.0), |(point, ratio)| (point.shown.gain, ratio.probability(1.0, point.others)))
@@ -86,9 +85,10 @@ impl Curve {
 
     /// Returns the point of the curve that counts with such a load, if there are windows.
     fn counted(&self, speedup: f64, load: LoadKind) -> Option<(&Point, Estimate)> {
-        // With an open-loop load the rate does not change, so the latency counts, if it is measured.
-        let is_latency = load == LoadKind::Limited && self.latency.iter().any(|point| point.ratio.is_some());
-        let line = if is_latency { &self.latency } else { &self.time };
+        let line = match load.counted(self.latency.iter().any(|point| point.ratio.is_some())) {
+            Measure::Latency => &self.latency,
+            Measure::Pace => &self.time,
+        };
         let point = line.get(self.speedups.iter().position(|&one| one == speedup)?)?;
         Some((point, point.ratio?))
     }

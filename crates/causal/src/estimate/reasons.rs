@@ -349,11 +349,10 @@ fn changed(say: &mut impl FnMut(&str, ReasonCode, String), evidence: &Evidence, 
 
 /// Adds reasons about single targets.
 fn targets(report: &mut Report, seen: &ReasonFacts<'_>) {
-    let is_limited = seen.verdict.kind == LoadKind::Limited;
     let mut reasons = Vec::new();
     let mut said = Vec::new();
     for target in report.shown() {
-        let curve = if is_limited { &target.latency } else { &target.curve };
+        let (_, curve) = report.counted(target);
         let Some(point) = curve.iter().find(|point| point.speedup == seen.common) else { continue };
         // A function and its only caller have one result: count it once.
         if said.contains(&point.gain) || said.len() == NOTED_TARGETS {
@@ -382,6 +381,7 @@ fn targets(report: &mut Report, seen: &ReasonFacts<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::{Mode, TargetReport};
     use crate::target::{TargetKind, Weights};
 
     fn target(name: &str) -> Target {
@@ -499,6 +499,48 @@ mod tests {
                 "{hits:?}, {time}: {reported:?}"
             );
         }
+    }
+
+    /// Also with an open-loop load, if the point has only hits, and so no latency.
+    #[test]
+    fn a_wide_interval_is_reported_for_the_curve_that_counts() {
+        let wide =
+            |gain: f64| vec![CurvePoint { speedup: 0.5, gain, low: gain - 0.2, high: gain + 0.2, expected: 0.1 }];
+        let narrow = |gain: f64| vec![CurvePoint { speedup: 0.5, gain, low: gain, high: gain, expected: 0.1 }];
+        let count = |kind, curve: Vec<CurvePoint>, latency: Vec<CurvePoint>| {
+            let target = TargetReport {
+                name: "a".into(),
+                kind: TargetKind::Function,
+                share: 0.2,
+                samples: 1000,
+                curve,
+                latency,
+                mode: Mode::Screened,
+                confirmed: Vec::new(),
+                others: Vec::new(),
+                folded: None,
+            };
+            let mut report = Report { targets: vec![target], ..Report::default() };
+            report.load.kind = kind;
+            let seen = ReasonFacts {
+                targets: &[],
+                samples: 1000,
+                shortcoming: None,
+                verdict: &Verdict { kind, elasticity: None, half_width: 0.0, blocks: 0, wants_longer: false },
+                has_load: true,
+                fidelity: Ratio::default(),
+                points: 1,
+                common: 0.5,
+                modes: Modes::Both,
+                is_final: true,
+            };
+            targets(&mut report, &seen);
+            report.reasons.iter().filter(|reason| reason.code == ReasonCode::Imprecise).count()
+        };
+        assert_eq!(count(LoadKind::Closed, wide(0.1), narrow(0.1)), 1);
+        assert_eq!(count(LoadKind::Limited, wide(0.1), narrow(0.1)), 0);
+        assert_eq!(count(LoadKind::Limited, narrow(0.1), wide(0.1)), 1);
+        assert_eq!(count(LoadKind::Limited, wide(0.1), Vec::new()), 1);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::estimate::Recording;
 use crate::outcome::PointOutcome;
 use crate::own;
 use crate::replay::{Cold, Pace, Replay, usual_lag};
-use crate::report::LoadKind;
+use crate::report::{LoadKind, Measure};
 use crate::statistics::{Ratio, Stream};
 use crate::target::Weights;
 use crate::trace::Trace;
@@ -50,10 +50,13 @@ impl ScreenResult {
         self.waiting.merge(&other.waiting);
     }
 
-    /// Returns the ratio that counts: with an open-loop load only the time from begin to end can get shorter.
+    /// Returns the ratio that counts with such a load.
     #[must_use]
     pub fn counted(&self, load: LoadKind) -> &Ratio {
-        if load == LoadKind::Limited && self.latency.count() > 0 { &self.latency } else { &self.time }
+        match load.counted(self.latency.count() > 0) {
+            Measure::Latency => &self.latency,
+            Measure::Pace => &self.time,
+        }
     }
 }
 

@@ -349,6 +349,44 @@ impl Naming for OneFunction {
     }
 }
 
+/// With an open-loop load the latency counts, but a point that has only hits has none: then the time per unit decides
+/// which targets get a whole curve.
+#[test]
+fn targets_are_ordered_by_the_gain_that_counts() {
+    let point = progress::Point::named("estimate order").id();
+    let evidence = Evidence { recordings: (0..9).map(|_| recording(point)).collect(), ..Evidence::default() };
+    // The last target has the largest gain, and the look replays whole curves of all but one.
+    let share = |at: usize| 0.1 * (at + 1) as f64;
+    let target = |at: usize| Target {
+        name: at.to_string(),
+        kind: crate::target::TargetKind::Function,
+        share: share(at),
+        samples: 100,
+        weights: weights(share(at), 0.0, 0.0),
+        folded: None,
+    };
+    let targets: Vec<Target> = (0..=PRECISE_TARGETS).map(target).collect();
+    let request = ProfileRequest {
+        program: "test".into(),
+        speech: Speech::default(),
+        began: 0,
+        targets: Vec::new(),
+        progress: Vec::new(),
+        speedups: vec![0.25, 0.5, 1.0],
+        modes: Modes::Both,
+        budget: 0.03,
+    };
+    let effort = Effort { time: Duration::from_secs(600), is_final: false, crew: Crew::default() };
+    let watch = Watch { began: Instant::now(), worked: AtomicU64::new(0), effort, is_superfluous: Arc::default() };
+    let analyst = Analyst::new(request, OneFunction);
+    for kind in [LoadKind::Closed, LoadKind::Limited] {
+        let verdict = Verdict { kind, elasticity: None, half_width: 0.0, blocks: 0, wants_longer: false };
+        let screened = analyst.screen(&evidence, &Usual::default(), &targets, &[point], &verdict, &watch);
+        let speedups: Vec<usize> = screened.answers.iter().map(|(speedups, _)| speedups.len()).collect();
+        assert_eq!(speedups, [1, 3, 3, 3, 3, 3], "{kind:?}");
+    }
+}
+
 /// Pauses found a gain of 40 % where the replay, which reproduces the recorded time, finds 15 %.
 #[test]
 fn a_disagreement_names_the_result_that_the_curve_shows() {
