@@ -55,15 +55,13 @@ impl Tree {
         for (depth, &frame) in sample.frames.iter().enumerate().rev() {
             // A return address may belong to the next line or function: use the byte before it.
             let address = if depth == 0 { frame } else { frame.saturating_sub(1) };
-            let next = self.numbers.len() as u32;
-            let number = *self.numbers.entry(address).or_insert(next);
-            if number == next {
-                self.addresses.push(address);
-            }
-            at = match self.known.get(&(at, number)) {
+            let number = self.numbers.get(&address).copied();
+            at = match number.and_then(|number| self.known.get(&(at, number))) {
                 Some(&known) => known,
                 None if self.nodes.len() >= self.nodes_max => break,
                 None => {
+                    // Only with a node, so that addresses are bounded as nodes are.
+                    let number = number.unwrap_or_else(|| self.number(address));
                     let new = self.nodes.len() as u32;
                     self.nodes.push(Node { parent: at, what: number, own: 0 });
                     self.known.insert((at, number), new);
@@ -72,6 +70,14 @@ impl Tree {
             };
         }
         self.nodes[at as usize].own += 1;
+    }
+
+    /// Numbers a new address.
+    fn number(&mut self, address: usize) -> u32 {
+        let number = self.addresses.len() as u32;
+        self.addresses.push(address);
+        self.numbers.insert(address, number);
+        number
     }
 
     /// For each node, the samples of it and of all below it.
@@ -103,5 +109,24 @@ impl Tree {
             next[node.parent as usize] += 1;
         }
         (starts, all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_tree_keeps_no_new_addresses() {
+        let mut tree = Tree::bounded(3);
+        for at in 1..1000 {
+            tree.add(&Sample { account: 0, kind: 1, at: 1, frames: &[at * 16, 9] });
+        }
+        assert_eq!((tree.nodes.len(), tree.addresses.len(), tree.numbers.len()), (3, 2, 2));
+        assert_eq!(tree.inclusive()[0], 999, "all samples count");
+        // A known stack is still distinguished.
+        let own = tree.nodes[2].own;
+        tree.add(&Sample { account: 0, kind: 1, at: 1, frames: &[16, 9] });
+        assert_eq!(tree.nodes[2].own, own + 1);
     }
 }
