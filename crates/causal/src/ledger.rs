@@ -31,7 +31,7 @@ pub use units::{Unit, outcome};
 
 /// Stamps made later than this after the window's begin are empty, nanoseconds.
 pub const WINDOW_MAX: u64 = UNIT << SENT_BITS;
-/// Accounts with their own entries in `running` and `blocked`; later accounts count as running all the time.
+/// Accounts with their own entries in `runnable` and `blocked`; later accounts count as runnable all the time.
 const ACCOUNTS_MAX: usize = 1024;
 
 /// Resolution of a stamp's times, nanoseconds.
@@ -107,8 +107,8 @@ pub struct Ledger {
     hook: AtomicU64,
     /// By kind: the fraction of its time to save.
     weights: [AtomicU32; KINDS_MAX],
-    /// By account: the fraction of its unblocked time in which the thread has a processor.
-    running: [AtomicU32; ACCOUNTS_MAX],
+    /// By account: the fraction of its unblocked time in which the thread has a processor or waits for one.
+    runnable: [AtomicU32; ACCOUNTS_MAX],
     /// By account: the time for which the thread was blocked or paused in the window.
     blocked: [AtomicU64; ACCOUNTS_MAX],
 }
@@ -146,7 +146,7 @@ impl Ledger {
             usual_gap: AtomicU64::new(0),
             hook: AtomicU64::new(0),
             weights: [const { AtomicU32::new(0) }; KINDS_MAX],
-            running: [const { AtomicU32::new(ONE as u32) }; ACCOUNTS_MAX],
+            runnable: [const { AtomicU32::new(ONE as u32) }; ACCOUNTS_MAX],
             blocked: [const { AtomicU64::new(0) }; ACCOUNTS_MAX],
         }
     }
@@ -178,11 +178,11 @@ impl Ledger {
         self.hook.store(time, Relaxed);
     }
 
-    /// Sets the recent fraction of a thread's unblocked time in which it had a processor. `credit` counts only this
-    /// fraction of the target's time: in the rest the thread was waiting for a processor.
-    pub fn set_running(&self, account: &Account, part: f64) {
-        if let Some(running) = self.running.get(account.number() as usize) {
-            running.store(fixed(part), Relaxed);
+    /// Sets the recent fraction of a thread's unblocked time in which it had a processor or waited for one. `credit`
+    /// counts only this fraction of the target's time: the rest is a wait that no hook reports.
+    pub fn set_runnable(&self, account: &Account, part: f64) {
+        if let Some(runnable) = self.runnable.get(account.number() as usize) {
+            runnable.store(fixed(part), Relaxed);
         }
     }
 
@@ -275,9 +275,9 @@ impl Ledger {
         if weight == 0 {
             return;
         }
-        // While the thread is not running, a faster target would save no time.
-        let ran = match self.running.get(account.number() as usize) {
-            Some(running) => part(ran, running.load(Relaxed)),
+        // A faster target does not shorten a wait that no hook reports.
+        let ran = match self.runnable.get(account.number() as usize) {
+            Some(runnable) => part(ran, runnable.load(Relaxed)),
             None => ran,
         };
         let delay = account.delay.load(Relaxed) + part(ran, weight);

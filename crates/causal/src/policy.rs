@@ -164,7 +164,7 @@ impl Recorder {
             // A hook may have read the clock just before the window opened.
             events.retain(|&(at, _)| at >= began);
             let (number, is_worker) = (account.number(), account.is_worker());
-            threads.push(Thread { number, is_worker, running: 1.0, kind, events });
+            threads.push(Thread { number, is_worker, runnable: 1.0, kind, events });
         }
         for thread in &mut threads {
             thread.events.retain(|&(at, _)| at <= ended);

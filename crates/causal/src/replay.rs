@@ -396,8 +396,8 @@ impl<'a> World<'a> {
 
     fn cost(&self, thread: u32, work: &[Work]) -> f64 {
         let &Change { weights, speedup, hooks } = self.change;
-        // In the rest of its time the thread was not running, so a speed-up saves no time there.
-        let faster = speedup * self.script.running[thread as usize];
+        // The rest of its time is a wait that no hook reports, which a speed-up does not shorten.
+        let faster = speedup * self.script.runnable[thread as usize];
         let is_otherwise = self.players[thread as usize].is_otherwise;
         let cost = |work: &Work| {
             let time = if is_otherwise { work.time + work.otherwise } else { work.time };

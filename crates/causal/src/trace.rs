@@ -76,8 +76,9 @@ pub struct Thread {
     /// Whether it is an event loop: it handles messages in the order of their arrival. Other threads run in program
     /// order.
     pub is_worker: bool,
-    /// Fraction of its unblocked time in which it had a processor; 1 if unknown.
-    pub running: f64,
+    /// Fraction of its unblocked time in which it had a processor or waited for one; 1 if unknown. The rest is a wait
+    /// that no hook reports (a file, a page fault).
+    pub runnable: f64,
     /// Its kind of work when the window began.
     pub kind: u32,
     /// Its events, in order of time.

@@ -31,7 +31,7 @@ fn a_thread_has_no_kind_before_its_begin_and_after_its_end() {
     RECORDER.take(0.0, &mut trace);
     // Into a trace that holds the data of another window.
     let left =
-        Thread { number: 99, is_worker: true, running: 0.5, kind: 7, events: vec![(1, Event::BlockBegan); 9999] };
+        Thread { number: 99, is_worker: true, runnable: 0.5, kind: 7, events: vec![(1, Event::BlockBegan); 9999] };
     let mut again = Trace { span: 1..2, hook: 3.0, wake_up: 4.0, threads: vec![left; 9] };
     RECORDER.take(0.0, &mut again);
     assert_eq!(again, trace);

@@ -117,7 +117,7 @@ impl Observer {
         let thread = |(number, events): (usize, &mut Vec<(u64, Event)>)| Thread {
             number: number as u32,
             is_worker: self.accounts[number].is_worker(),
-            running: 1.0,
+            runnable: 1.0,
             kind: match events.first() {
                 Some(&(_, Event::Kind(kind))) => kind,
                 _ => 0,

@@ -46,10 +46,10 @@ pub struct Recording {
 const LAGS_MAX: usize = 64;
 
 impl Recording {
-    /// Reads a trace. `wanted` returns the time for which an account's thread had a processor in the window or was
+    /// Reads a trace. `runnable_time` returns the time for which an account's thread had a processor in the window or was
     /// waiting for one; `None` if unknown.
     #[must_use]
-    pub fn new(trace: &Trace, wanted: impl Fn(u32) -> Option<u64>) -> Self {
+    pub fn new(trace: &Trace, runnable_time: impl Fn(u32) -> Option<u64>) -> Self {
         let length = trace.span.end.saturating_sub(trace.span.start);
         let mut kinds = BTreeMap::new();
         let (mut hits, mut calls, mut has_load, mut changes) = (Vec::new(), Vec::new(), false, 0);
@@ -60,17 +60,17 @@ impl Recording {
             let (own, hooked) = time_by_kind(thread, &trace.span, Hooks::new(trace.hook));
             let wall: f64 = own.values().sum();
             // In the rest of its unblocked time, the thread was in a wait that no hook reports.
-            if let Some(wanted) = wanted(thread.number)
+            if let Some(runnable_time) = runnable_time(thread.number)
                 && wall > 0.0
             {
                 // The system call that blocks takes processor time, too, which is not work: hence the upper bound.
-                head.running = ((wanted as f64 - hooked.taken) / wall).clamp(0.01, 1.0);
+                head.runnable = ((runnable_time as f64 - hooked.taken) / wall).clamp(0.01, 1.0);
             }
             hooks += hooked.taken;
             hook_count += hooked.count;
             lags.extend(wake_ups(thread).take(LAGS_MAX - lags.len()));
             for (kind, time) in own {
-                *kinds.entry(kind).or_insert(0.0) += time * head.running;
+                *kinds.entry(kind).or_insert(0.0) += time * head.runnable;
             }
             for &(_, event) in &thread.events {
                 match event {
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     fn thread(events: &[(u64, Event)]) -> Thread {
-        Thread { number: 0, is_worker: false, running: 1.0, kind: 1, events: events.to_vec() }
+        Thread { number: 0, is_worker: false, runnable: 1.0, kind: 1, events: events.to_vec() }
     }
 
     /// Blocked time belongs to no kind. A block that crosses an edge of the window counts as far as it is within.
@@ -264,7 +264,7 @@ mod tests {
         let trace = Trace { span: 1000..1100, hook: 5.0, threads: vec![thread(&events)], ..Trace::default() };
         let recording = Recording::new(&trace, |_| Some(80));
         assert_eq!(recording.kinds, BTreeMap::from([(1, 25.0), (2, 40.0)]));
-        assert_eq!((recording.busy, recording.packed.threads[0].running), (65.0, 1.0));
+        assert_eq!((recording.busy, recording.packed.threads[0].runnable), (65.0, 1.0));
         assert_eq!((recording.hooks, recording.hook_count), (15.0, 3));
     }
 
@@ -278,7 +278,7 @@ mod tests {
         ];
         let trace = Trace { span: 1000..1100, threads: vec![thread(&events)], ..Trace::default() };
         let recording = Recording::new(&trace, |_| Some(40));
-        assert_eq!((recording.busy, recording.packed.threads[0].running), (40.0, 0.8));
+        assert_eq!((recording.busy, recording.packed.threads[0].runnable), (40.0, 0.8));
         assert_eq!((recording.hits(2), recording.hits(0), recording.hits(7)), (1, 0, 0));
         assert_eq!((recording.calls.as_slice(), recording.has_load, recording.events_max), (&[9][..], true, 4));
         let nothing = Recording::new(&Trace::default(), |_| None);

@@ -10,7 +10,7 @@ fn recording(point: u32) -> Arc<Recording> {
         events.push((unit * 100_000 + 30_000, Event::Kind(2)));
         events.push(((unit + 1) * 100_000, Event::Hit { point }));
     }
-    let thread = Thread { number: 0, is_worker: false, running: 1.0, kind: 1, events };
+    let thread = Thread { number: 0, is_worker: false, runnable: 1.0, kind: 1, events };
     Arc::new(Recording::new(&Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None))
 }
 
@@ -64,7 +64,7 @@ fn loops(point: u32) -> [Arc<Recording>; 2] {
         ]);
     }
     [busy, idle].map(|events| {
-        let thread = Thread { number: 0, is_worker: true, running: 1.0, kind: 2, events };
+        let thread = Thread { number: 0, is_worker: true, runnable: 1.0, kind: 2, events };
         Arc::new(Recording::new(&Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None))
     })
 }
@@ -119,7 +119,7 @@ fn hooks_count_toward_no_gain() {
         .map(|_| {
             let mut trace = Trace { hook: 5_000.0, ..recording(point).packed.unpacked() };
             let events = (1..=100).map(|unit| (unit * 100_000, Event::Hit { point: other })).collect();
-            trace.threads.push(Thread { number: 1, is_worker: false, running: 1.0, kind: 3, events });
+            trace.threads.push(Thread { number: 1, is_worker: false, runnable: 1.0, kind: 3, events });
             Arc::new(Recording::new(&trace, |_| None))
         })
         .collect();
@@ -239,7 +239,7 @@ fn a_replay_is_compared_with_both_times() {
         events.push((at + 40_000, Event::VisitEnded { visit: unit + 1, point }));
         events.push((at + 40_000, Event::BlockBegan));
     }
-    let thread = Thread { number: 0, is_worker: true, running: 1.0, kind: 1, events };
+    let thread = Thread { number: 0, is_worker: true, runnable: 1.0, kind: 1, events };
     let recording =
         Arc::new(Recording::new(&Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None));
     let (pace, crew) = (Pace::Open, Crew::default());

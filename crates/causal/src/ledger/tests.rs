@@ -40,7 +40,7 @@ fn delay(account: &Account) -> u64 {
 // Running the target for t at speed-up v adds v·t to the thread's delay, and G is the largest.
 #[test]
 fn the_target_s_time_is_credited_by_kind() {
-    for (kind, speedup, running, want) in [
+    for (kind, speedup, runnable, want) in [
         (0, 0.5, 1.0, 0),
         (1, 0.5, 1.0, 500 * US),
         (1, 1.0, 1.0, 1000 * US),
@@ -52,12 +52,12 @@ fn the_target_s_time_is_credited_by_kind() {
     ] {
         let ledger = opened(speedup);
         let account = thread(&ledger, 0, kind);
-        ledger.set_running(&account, running);
+        ledger.set_runnable(&account, runnable);
         // One credit or several give the same sum.
         for part in 1..=4 {
             ledger.credit(&account, T0 + part * 250 * US);
         }
-        assert_eq!((delay(&account), ledger.total(T0 + 1000 * US)), (want, want), "{kind} {speedup} {running}");
+        assert_eq!((delay(&account), ledger.total(T0 + 1000 * US)), (want, want), "{kind} {speedup} {runnable}");
         assert_eq!(ledger.virtual_time(&account, T0 + 1000 * US), Ledger::start() + 1000 * US - want);
     }
 }

@@ -59,7 +59,7 @@ pub(super) struct Live {
     waited: Vec<(i32, u64)>,
     toll: Toll,
     /// The part of its unblocked time for which each thread had or waited for a processor, in the last recorded window.
-    running: Vec<(u32, f64)>,
+    runnable: Vec<(u32, f64)>,
     /// The trace of the last window, kept for its allocations.
     trace: Trace,
     costs: Costs,
@@ -82,7 +82,7 @@ impl Live {
             begun: seen(),
             waited: Vec::new(),
             toll: Toll::new(costs.heard),
-            running: Vec::new(),
+            runnable: Vec::new(),
             trace: Trace::default(),
             costs,
             taken: {
@@ -145,7 +145,8 @@ impl Program for Live {
         own::tell();
         close();
         let began = std::mem::replace(&mut self.begun, seen());
-        let wanted: Vec<(u32, u64)> = self.begun.iter().filter_map(|now| self.wanted(&began, now)).collect();
+        let runnable_times: Vec<(u32, u64)> =
+            self.begun.iter().filter_map(|now| self.runnable_time(&began, now)).collect();
         own::let_go_on();
         // Hooks that began before the window's end may still write.
         std::thread::sleep(GRACE);
@@ -154,7 +155,7 @@ impl Program for Live {
         let is_whole = RECORDER.entries() < ENTRIES_MAX;
         RECORDER.take(hook, &mut self.trace);
         // A thread that began during the window has no earlier total, and so no entry.
-        let of_account = |number| wanted.iter().find(|&&(one, _)| one == number).map(|&(_, wanted)| wanted);
+        let of_account = |number| runnable_times.iter().find(|&&(one, _)| one == number).map(|&(_, time)| time);
         let mut recording = Recording::new(&self.trace, of_account);
         if let Some(mut heard) = since(&began, &self.begun).filter(|_| is_whole) {
             // The cost of spans between windows is part of a unit's time without a window, so both sides must include
@@ -164,8 +165,8 @@ impl Program for Live {
         }
         // The time to read the window belongs to neither stretch.
         self.begun = seen();
-        self.running.clear();
-        self.running.extend(recording.packed.threads.iter().map(|thread| (thread.number, thread.running)));
+        self.runnable.clear();
+        self.runnable.extend(recording.packed.threads.iter().map(|thread| (thread.number, thread.runnable)));
         recording.reading = own::by_processor(own::tell());
         recording
     }
@@ -173,8 +174,8 @@ impl Program for Live {
     fn pause(&mut self, weights: Option<&Weights>, speedup: f64) {
         self.end_quiet();
         for account in accounts() {
-            let known = self.running.iter().find(|&&(number, _)| number == account.number());
-            RECORDER.ledger().set_running(account, known.map_or(1.0, |&(_, part)| part));
+            let known = self.runnable.iter().find(|&&(number, _)| number == account.number());
+            RECORDER.ledger().set_runnable(account, known.map_or(1.0, |&(_, part)| part));
         }
         attend(Attention::Everything);
         RECORDER.ledger().set_hook(self.toll.hook() as u64);
@@ -275,7 +276,7 @@ impl Live {
     /// A thread's time in the run queue is proportional to its work, so it shrinks with that work. The remaining time,
     /// neither this nor a block that the program reported, is an unreported wait (a file, a page fault, a lock without
     /// a hook), which a faster target does not shorten.
-    fn wanted(&self, then: &[ThreadTotals], now: &ThreadTotals) -> Option<(u32, u64)> {
+    fn runnable_time(&self, then: &[ThreadTotals], now: &ThreadTotals) -> Option<(u32, u64)> {
         let then = then.iter().find(|one| one.tid == now.tid && one.number == now.number)?;
         let (_, before) = self.waited.iter().find(|&&(tid, _)| tid == now.tid)?;
         Some((now.number, now.had.saturating_sub(then.had) + waited(now.tid).saturating_sub(*before)))

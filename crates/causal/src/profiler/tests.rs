@@ -123,7 +123,7 @@ impl Sim {
             let last = events.last().map_or(from, |&(at, _)| at);
             events.push((last, Event::BlockBegan));
         }
-        let thread = Thread { number: 0, is_worker: self.load.is_some(), running: 1.0, kind: REST, events };
+        let thread = Thread { number: 0, is_worker: self.load.is_some(), runnable: 1.0, kind: REST, events };
         Trace { span: from..to, hook: self.hook, threads: vec![thread], ..Trace::default() }
     }
 }

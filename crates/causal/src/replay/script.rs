@@ -111,8 +111,8 @@ pub(super) struct Job {
 pub(super) struct Script {
     pub(super) duration: f64,
     pub(super) is_worker: Vec<bool>,
-    /// By thread: the fraction of its working time in which it had a processor.
-    pub(super) running: Vec<f64>,
+    /// By thread: the fraction of its unblocked time in which it had a processor or waited for one.
+    pub(super) runnable: Vec<f64>,
     pub(super) jobs: Vec<Job>,
     pub(super) steps: Vec<ScriptStep>,
     pub(super) work: Vec<Work>,
@@ -400,7 +400,7 @@ impl Writer<'_> {
             idle: 0,
         };
         self.script.is_worker.push(thread.is_worker);
-        self.script.running.push(thread.running.clamp(0.0, 1.0));
+        self.script.runnable.push(thread.runnable.clamp(0.0, 1.0));
         for &(at, event) in &thread.events {
             self.event(&mut hand, at, event);
         }

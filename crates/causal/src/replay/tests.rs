@@ -13,7 +13,7 @@ fn target() -> Weights {
 }
 
 fn thread(number: u32, is_worker: bool, events: Vec<(u64, Event)>) -> Thread {
-    Thread { number, is_worker, running: 1.0, kind: 2, events }
+    Thread { number, is_worker, runnable: 1.0, kind: 2, events }
 }
 
 fn trace(until: u64, threads: Vec<Thread>) -> Trace {

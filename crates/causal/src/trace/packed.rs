@@ -30,7 +30,7 @@ pub struct Packed {
 pub struct Head {
     pub number: u32,
     pub kind: u32,
-    pub running: f64,
+    pub runnable: f64,
     pub is_worker: bool,
     /// Number of its events, and the offset at which the next thread's begin.
     events: u32,
@@ -49,9 +49,9 @@ impl Packed {
             // Each thread starts from scratch, so that threads unpack independently.
             let mut last = Last::new(trace.span.start);
             thread.events.iter().for_each(|&(at, event)| last.pack(at, event, &mut bytes));
-            let Thread { number, is_worker, running, kind, .. } = *thread;
+            let Thread { number, is_worker, runnable, kind, .. } = *thread;
             let end = u32::try_from(bytes.len()).expect("less than 4 GiB");
-            Head { number, kind, running, is_worker, events: thread.events.len() as u32, end }
+            Head { number, kind, runnable, is_worker, events: thread.events.len() as u32, end }
         });
         let threads = threads.collect();
         let (span, hook, wake_up) = (trace.span.clone(), trace.hook, trace.wake_up);
@@ -78,12 +78,12 @@ impl Packed {
         into.threads.resize_with(self.threads.len(), Thread::default);
         let mut begin = 0;
         for (head, thread) in self.threads.iter().zip(&mut into.threads) {
-            let Head { number, kind, running, is_worker, events: len, end } = *head;
+            let Head { number, kind, runnable, is_worker, events: len, end } = *head;
             let mut events = std::mem::take(&mut thread.events);
             events.clear();
             let (mut last, mut bytes) = (Last::new(self.span.start), &self.bytes[begin..end as usize]);
             events.extend((0..len).map(|_| last.unpack(&mut bytes).expect("packed events decode")));
-            *thread = Thread { number, is_worker, running, kind, events };
+            *thread = Thread { number, is_worker, runnable, kind, events };
             begin = end as usize;
         }
     }
@@ -164,7 +164,7 @@ mod tests {
     const SERIALS: u64 = 1 << 28;
 
     fn thread(number: u32, events: Vec<(u64, Event)>) -> Thread {
-        Thread { number, is_worker: number == 1, running: 0.5, kind: 9, events }
+        Thread { number, is_worker: number == 1, runnable: 0.5, kind: 9, events }
     }
 
     // Round trip, with times that go back and numbers of any size.
@@ -182,7 +182,7 @@ mod tests {
         let trace = Trace { span: EPOCH..EPOCH + 50_000, hook: 12.0, wake_up: 34.0, threads };
         let packed = Packed::of(&trace);
         assert_eq!(packed.unpacked(), trace);
-        assert_eq!((packed.threads.len(), packed.threads[1].number, packed.threads[2].running), (3, 2, 0.5));
+        assert_eq!((packed.threads.len(), packed.threads[1].number, packed.threads[2].runnable), (3, 2, 0.5));
         // Into the memory of another trace.
         let mut other = Trace {
             span: 0..1,
