@@ -39,8 +39,9 @@ pub enum Rule {
 const COUNT_SHIFT: u32 = 2;
 /// Bits of a window's number that fit into a stamp.
 const WINDOW_MASK: u32 = (1 << 24) - 1;
-/// Bits of a message's number that count within its thread.
-const SERIAL_BITS: u32 = 28;
+/// Bits of a message's number that count within its thread: more than a thread sends in a window. The bits above them,
+/// up to the 40 of a stamp, hold the number of its account, for [`sample::THREADS_MAX`] accounts.
+const SERIAL_BITS: u32 = 26;
 
 /// The policy that the profiler installs; one per process.
 #[derive(Debug, Default)]
@@ -318,11 +319,13 @@ fn restore_timers(slack: Option<u64>) {
 }
 
 /// Returns a number for a message of the thread's that is unique in the window, even if another thread had the account
-/// before.
+/// before. With more than [`sample::THREADS_MAX`] accounts, of which a report says that their threads are missing, two
+/// may give the same numbers, and a replay may then link the wrong events.
 fn fresh(account: &Account) -> u64 {
     let serial = account.stamps.load(Relaxed) + 1;
     account.stamps.store(serial, Relaxed);
-    u64::from(account.number() & 0xfff) << SERIAL_BITS | serial & ((1 << SERIAL_BITS) - 1)
+    let number = u64::from(account.number()) % sample::THREADS_MAX as u64;
+    number << SERIAL_BITS | serial & ((1 << SERIAL_BITS) - 1)
 }
 
 fn nanoseconds(duration: Duration) -> u64 {
@@ -590,6 +593,16 @@ impl Policy for Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two accounts with equal numbers of messages would be linked by a replay.
+    #[test]
+    fn messages_of_all_sampled_threads_differ() {
+        let last = sample::THREADS_MAX as u32 - 1;
+        let mut numbers = [0, 1, 4096, last].map(|number| fresh(&Account::new(number, "")));
+        numbers.sort_unstable();
+        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
+        assert_eq!((u64::from(last) + 1) << SERIAL_BITS, Stamp::VALUE_MAX + 1, "a stamp holds each number");
+    }
 
     /// The second entry of a call holds its span: without it, the call would be attributed to another one.
     #[test]
