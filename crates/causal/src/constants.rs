@@ -278,8 +278,8 @@ pub(crate) const LOAD_HALF_WIDTH_MAX: f64 = 0.5;
 /// Unit: 1. Calibration: chosen.
 pub(crate) const LOAD_IDLE_MIN: f64 = 0.1;
 
-/// If the program's idle time is too short for a larger fraction of a pause than this, the program is the
-/// bottleneck.
+/// If the program lacks idle time for more than this fraction of a pause, it is the bottleneck, and the forced part is
+/// not subtracted.
 ///
 /// Unit: 1. Calibration: chosen.
 pub(crate) const LOAD_FORCED_MAX: f64 = 0.85;
@@ -399,12 +399,17 @@ pub(crate) const BUDGET_MAX: f64 = 0.25;
 /// and 1.9 ± 1.6 % (`benches/record/causal-2026-11-25-959bc3ed7`).
 pub(crate) const BUDGET_COUNTED: f64 = 0.8;
 
-/// Time between two checks of the cost of a window with pauses: it may exceed its limit by this much.
+/// Time between two checks of the cost of a window with pauses. A window ends early by the delay of two such times.
 ///
 /// Unit: ns. Calibration: chosen.
 pub(crate) const COST_CHECK: u64 = 2 * MS;
 
-/// Fraction of the budget for recording windows and reading them.
+/// Time between two checks whether a recorded window's logs are nearly full.
+///
+/// Unit: ns. Calibration: chosen.
+pub(crate) const LOG_CHECK: u64 = 10 * MS;
+
+/// Fraction of the counted budget ([`BUDGET_COUNTED`]) for recording windows and reading them.
 ///
 /// Unit: 1. Calibration: chosen.
 pub(crate) const RECORDING_BUDGET: f64 = 1.0 / 5.0;
@@ -501,7 +506,8 @@ pub(crate) const CONFIRMED_IN_TURN: u32 = 4;
 /// Unit: targets. Calibration: chosen.
 pub(crate) const CONFIRMED_TARGETS_MAX: usize = 3;
 
-/// Minimum time between two windows: lets the delayed work of the first one finish. The maximum is twice this.
+/// Minimum time after a window with pauses: lets its delayed work finish. Added are a random time up to this, the
+/// length of a load probe's paused window, and up to 50 ms after a block in which a recording became due.
 ///
 /// Unit: ns. Calibration: chosen.
 pub(crate) const WINDOW_SETTLE: u64 = 4 * MS;
@@ -627,7 +633,7 @@ pub(crate) const CURVE_SPEEDUPS: [f64; 11] = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0
 /// Unit: ns. Calibration: chosen.
 pub(crate) const SAMPLES_DRAINED_EVERY: u64 = 50 * MS;
 
-/// Shortest interval between the beginnings of two analyses.
+/// Shortest time from the result of an analysis to the next analysis.
 ///
 /// Unit: ns. Calibration: chosen.
 pub(crate) const LOOK_INTERVAL_MIN: u64 = 1000 * MS;

@@ -1,10 +1,11 @@
 //! The results of all windows: curves with their intervals, ranks, and reasons.
 //!
-//! All results exclude the time of hooks. The interval of a screened gain has five parts, added as independent errors:
+//! All results exclude the time of hooks. The interval of a screened gain has six parts, added as independent errors:
 //! the variation between windows (Student's t); the uncertain share of the target in each kind of work (its samples;
-//! delta method); the error of a replay without any change; the uncertain time of hooks; and an `allowance` for the
-//! method itself, by one rule for every program. The interval of a gain found by pauses has all of these except the
-//! replay's error; instead it has the difference between the windows and the run.
+//! delta method); the error of a replay without any change; the uncertain time of hooks; the uncertain fraction of the
+//! gain that the load takes up; and an `allowance` for the method itself, by one rule for every program. The interval
+//! of a gain found by pauses has neither the replay's error nor the load's fraction; instead it has the difference
+//! between the windows and the run.
 //!
 //! - `recording`: recorded windows; `screen`: their replays.
 //! - `confirm`: blocks of windows with pauses.

@@ -5,7 +5,7 @@
 //! BAAB, so that a drift during the block affects both equally. In a load probe the controls are twice as long. All
 //! times and orders are randomised, so that they cannot synchronise with the program.
 //!
-//! - `purse`: the budget, which holds at every moment; `dice`: seeded random numbers.
+//! - `purse`: the budget, which accrues with time; `dice`: seeded random numbers.
 
 mod dice;
 mod purse;
@@ -534,7 +534,8 @@ impl ExperimentPlan {
     }
 }
 
-/// Returns the maximum delay between two looks at a window. Delays never grow faster than wall time times the speed-up.
+/// Returns the maximum delay between two looks at a window. Delays never grow faster than wall time times the speed-up;
+/// twice the interval, because the sleep before a look may end late.
 fn margin(speedup: f64) -> u64 {
     (2.0 * COST_CHECK as f64 * speedup) as u64
 }

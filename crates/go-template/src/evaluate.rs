@@ -6,7 +6,7 @@ use crate::functions::{Call, Found, Signature, Type};
 use crate::tree::{Number, Operand, Pipe, PipelineStage, Term};
 use crate::value::{Object, Value};
 
-/// The value that a field, a variable or a function is applied to.
+/// The arguments in a command: its operands after the first.
 #[derive(Clone, Copy)]
 pub(crate) struct Arguments<'t> {
     /// The operands after the first one.

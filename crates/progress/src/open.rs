@@ -33,8 +33,8 @@ pub(crate) struct Open {
     /// The number of slots in use; `NOBODY` before the first.
     depth: AtomicU32,
     /// The last token issued; always odd, so never 0.
-    // The upper half is the span's id, the lower half the guard's token, or 0 for a site.
     given: AtomicU32,
+    /// The upper half is the span's id, the lower half the guard's token, or 0 for a site.
     slots: [AtomicU64; DEPTH_MAX],
     /// The kind of work outside each step, while a policy is called.
     before: [AtomicU32; DEPTH_MAX],

@@ -90,7 +90,7 @@ pub fn points() -> Vec<String> {
 ///
 /// let answered = Point::named("answered");
 /// let visit = Visit::begin();
-// … the work; pass `visit` along with it, also to other threads …
+/// // … the work; pass `visit` along with it, also to other threads …
 /// visit.end(answered);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

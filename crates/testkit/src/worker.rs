@@ -19,7 +19,7 @@ use causeway_pipeline::{Busy, ShutdownPhase, Transport, Worker};
 
 use crate::upstream::{FakeCall, FakeUpstream, Outbox};
 
-/// Size of a pooled block in bytes; the engine's value.
+/// Size of a pooled block in bytes. Half of the engine's minimum, so that messages cross more boundaries of blocks.
 const BLOCK_BYTES: usize = 16 * 1024;
 
 /// The wall clock's start, 2030-01-01T00:00:00Z, so that tests do not depend on the current date.

@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disagreement_is_reported_and_pauses_have_precedence() {
+    fn a_disagreement_is_reported_with_the_result_that_is_shown() {
         let point =
             |speedup, gain: f64| CurvePoint { speedup, gain, low: gain - 0.02, high: gain + 0.02, expected: 0.1 };
         let mut reasons = Vec::new();
@@ -438,8 +438,12 @@ mod tests {
             "no speed-up in common"
         );
         assert!(reasons.is_empty());
-        assert!(disagreement("a", true, &[point(0.5, 0.1)], &[point(0.5, 0.15)], &mut reasons));
-        assert_eq!((reasons.len(), reasons[0].code), (1, ReasonCode::Disagreement));
+        for (prefers_replay, shown) in [(true, "the result of the replay"), (false, "the result of pauses")] {
+            reasons.clear();
+            assert!(disagreement("a", prefers_replay, &[point(0.5, 0.1)], &[point(0.5, 0.15)], &mut reasons));
+            assert_eq!((reasons.len(), reasons[0].code), (1, ReasonCode::Disagreement));
+            assert!(reasons[0].text.contains(shown), "{}", reasons[0].text);
+        }
     }
 
     /// A confirmed result also holds for the function's only caller: no reason for that one.

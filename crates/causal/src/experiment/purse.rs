@@ -1,6 +1,7 @@
 //! The budget of lost time, and the time lost.
 
-/// A budget that accrues with time: at any moment at most its fraction of the time passed is spent.
+/// A budget that accrues with time. Hooks and the profiler's own threads are paid when they occur, also beyond it; a
+/// pause begins only if its expected cost fits into the rest.
 #[derive(Clone, Debug)]
 pub struct Purse {
     budget: f64,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use progress::ENTRIES_MAX;
 
 use crate::constants::{
-    CONFIRMED_SPEEDUPS, COST_CHECK, LOOK_INTERVAL_MIN, LOOK_REST, LOOK_REST_DECIDING, LOOK_TIME, LOOK_TIME_DECIDING,
-    LOOK_TIMES_LAST, SAMPLES_DRAINED_EVERY,
+    CONFIRMED_SPEEDUPS, COST_CHECK, LOG_CHECK, LOOK_INTERVAL_MIN, LOOK_REST, LOOK_REST_DECIDING, LOOK_TIME,
+    LOOK_TIME_DECIDING, LOOK_TIMES_LAST, SAMPLES_DRAINED_EVERY,
 };
 use crate::estimate::{
     ConfirmBlock, Crew, Effort, Evidence, Finding, Kinds, ProfileRequest, Recording, Recordings, sampling_error,
@@ -249,7 +249,7 @@ impl<P: Program> Controller<'_, P> {
 
     fn record(&mut self, length: u64) {
         self.program.record();
-        self.pass(length, 5 * COST_CHECK, |program| program.entries() > ENTRIES_ONE);
+        self.pass(length, LOG_CHECK, |program| program.entries() > ENTRIES_ONE);
         let recording = self.program.recorded();
         let now = self.program.now();
         let (length, per) = (recording.length, 1.0 / recording.length.max(1) as f64);

@@ -65,8 +65,8 @@ impl Profile {
         }
     }
 
-    /// The targets by share: at most `max` sampled ones, then those whose name contains one of `wanted`, all recorded
-    /// spans, and all upstreams.
+    /// The targets by share: at most `max` sampled ones, then for each name in `wanted` those with this name, or if
+    /// there is none, up to `max` whose name contains it; all recorded spans, and all upstreams.
     ///
     /// Of candidates with equal samples (a function and its only line) one is kept, and of those in all stacks of a
     /// thread a few, unless they are wanted.
