@@ -181,9 +181,10 @@ impl<'t> State<'t> {
             }
             Value::Map(map) => {
                 // The body may change the map: as in Go, the range has the entries of its begin.
+                let bytes = map.entries().len().saturating_mul(size_of::<(Arc<[u8]>, Value)>());
+                self.bounded(self.budget.allocate(bytes))?;
                 let entries: Vec<(Arc<[u8]>, Value)> =
                     map.entries().iter().map(|(key, value)| (Arc::clone(key), value.clone())).collect();
-                self.bounded(self.budget.allocate(entries.len() * size_of::<(Arc<[u8]>, Value)>()))?;
                 for (key, item) in &entries {
                     if self.iterate(branch, Value::String(Arc::clone(key)), item, output)? == Flow::Break {
                         break;

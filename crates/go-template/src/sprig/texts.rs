@@ -192,10 +192,16 @@ fn joined(call: &Call<'_>, separator: &[u8], values: &[Value]) -> Result<Value, 
 /// Returns the texts of a list's elements without those that are nil, or that of a single value.
 fn strings(call: &Call<'_>, value: &Value) -> Result<Vec<Vec<u8>>, FunctionError> {
     let items = match value.resolved() {
-        Value::List(_) => list(value)?.items().to_vec(),
-        other => vec![other],
+        Value::List(_) => {
+            let list = list(value)?;
+            call.allocate(size_of_val(list.items()))?;
+            list.items().to_vec()
+        }
+        other => {
+            call.allocate(size_of::<Value>())?;
+            vec![other]
+        }
     };
-    call.allocate(size_of::<Value>().saturating_mul(items.len()))?;
     items.iter().filter(|item| !is_nil(item)).map(|item| shown(call, item)).collect()
 }
 
