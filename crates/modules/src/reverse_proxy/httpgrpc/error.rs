@@ -44,7 +44,7 @@ fn http_status(has_content: bool, code: Code) -> StatusCode {
         Code::UNAUTHENTICATED | Code::PERMISSION_DENIED => code.http_status(),
         Code::INVALID_ARGUMENT => StatusCode::BAD_REQUEST,
         // An HTTP status as the code, without the response itself.
-        _ if code.as_u32() >= 400 => code.http_status(),
+        _ if (400..1000).contains(&code.as_u32()) => code.http_status(),
         _ => StatusCode::BAD_GATEWAY,
     }
 }

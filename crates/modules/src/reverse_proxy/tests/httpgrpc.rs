@@ -257,8 +257,11 @@ fn errors_mapped_to_http_statuses() {
         (Request::get("/"), 13, 502),
         (Request::get("/"), 14, 503),
         (Request::get("/"), 16, 401),
+        (Request::get("/"), 399, 502),
         (Request::get("/"), 404, 404),
-        (Request::get("/"), 5000, 500),
+        (Request::get("/"), 999, 999),
+        (Request::get("/"), 1000, 502),
+        (Request::get("/"), 5000, 502),
     ] {
         let answer = exchange(&mut kit, &request, |call| end(call, &status(code, "why")));
         assert_eq!(answer.status, want, "{code}");
