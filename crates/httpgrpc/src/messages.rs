@@ -157,8 +157,7 @@ impl Messages {
     fn inflate(&mut self, left: u32, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Option<Piece>, DecodeError> {
         let inflate = self.inflate.as_mut().expect("made with the message's prefix");
         let len = input.len().min(left as usize);
-        // A full block may have been filled by the message's last byte.
-        if len == 0 && (!self.is_full || left == 0 && inflate.is_whole()) {
+        if len == 0 && !self.is_full {
             // The decompressor has no output left. Either more input must arrive, or the message has ended.
             if left > 0 {
                 return Ok(None);
@@ -178,8 +177,8 @@ impl Messages {
         }
         match step.made {
             // Neither input nor output: another call could not make progress.
-            0 if step.used == 0 => Err(DecodeError::Gzip),
-            // Input without output, as in a header: continue with the rest.
+            0 if step.used == 0 && len > 0 => Err(DecodeError::Gzip),
+            // Input without output, as in a header: continue with the rest. Or the full block before had all of the output.
             0 => self.inflate(left - step.used as u32, input, blocks),
             made => Ok(Some(Piece::Inflated(block.freeze(0..made)))),
         }

@@ -274,6 +274,23 @@ fn a_message_may_fill_its_last_block() {
             assert_eq!(decoder.message().body.bytes(), content.len() as u64, "{length}");
         }
     }
+    // Nor if more of the message follows in another chunk: stored blocks end where their input does.
+    let message = [TARGET, &field(4, &vec![7; 3 * BLOCK - overhead])].concat();
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    encoder.write_all(&message).unwrap();
+    let member = compressed(&encoder.finish().unwrap());
+    for cut in (BLOCK..BLOCK + 100).chain(2 * BLOCK..2 * BLOCK + 100).chain(member.len() - 20..member.len()) {
+        let lender = Lender::default();
+        let mut decoder = RequestDecoder::new(LIMITS);
+        decoder.begin(Encoding::Gzip);
+        for part in [&member[..cut], &member[cut..]] {
+            let mut chunk = Chunk::from(part.to_vec());
+            while decoder.push(&mut chunk, &mut || lender.take()).unwrap_or_else(|fault| panic!("{cut}: {fault}"))
+                == Turn::More
+            {}
+        }
+        decoder.finish().unwrap_or_else(|fault| panic!("{cut}: {fault}"));
+    }
 }
 
 #[test]
