@@ -153,8 +153,6 @@ struct Queue {
     /// The work of each busy thread.
     running: Vec<Work>,
     threads: usize,
-    /// Threads that wait for a job.
-    idle: usize,
 }
 
 /// Counts the works that a party takes part in.
@@ -241,14 +239,16 @@ impl WorkPool {
 
     /// Wakes or starts a thread for the next job that may run. Returns `false` if there is no thread at all.
     fn provide_thread(self: &Arc<Self>, queue: &mut Queue) -> bool {
-        // A job whose party has its share of the threads waits for the end of one of that party's jobs.
-        if queue.next(&self.spec).is_none() {
+        // A thread that runs no job looks at the queue before it waits, and when it takes a job it calls this for the next one.
+        let is_free = queue.threads > queue.running.len();
+        // A job whose party has its share of the threads waits for the end of one of that party's jobs. Without any thread to wake
+        // or to start, the queue is not searched.
+        if !is_free && queue.threads == self.spec.threads_max || queue.next(&self.spec).is_none() {
             return true;
         }
-        // `idle` still counts a thread that is notified but not awake yet. When it takes its job, it calls this for the next one.
-        if queue.idle > 0 {
+        if is_free {
             self.work.notify_one();
-        } else if queue.threads < self.spec.threads_max {
+        } else {
             let pool = Arc::clone(self);
             let started = std::thread::Builder::new().name(self.spec.name.into()).spawn(move || pool.serve());
             queue.threads += usize::from(started.is_ok());
@@ -281,10 +281,8 @@ impl WorkPool {
             queue = self.lock();
             let mut is_idle = false;
             if queue.next(&self.spec).is_none() {
-                queue.idle += 1;
                 let (woken, timeout) = self.work.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
                 queue = woken;
-                queue.idle -= 1;
                 is_idle = timeout.timed_out();
             }
             drop(queue);
