@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use causeway_message::{BlockMut, Chunk};
 
-use crate::blocks::{BLOCK_BYTES_MIN, BlockSize, Blocks};
+use crate::blocks::{BLOCK_BYTES_MIN, BlockSize, Blocks, LONG_BYTES};
 
 /// Free space below which the bytes of a partly consumed block move to its front before a read.
 const ROOM_MIN: usize = 4 * 1024;
@@ -150,7 +150,11 @@ impl Input {
     /// Returns the free space after the bytes; empty before [`make_room`](Self::make_room).
     pub(crate) fn room(&mut self) -> &mut [u8] {
         let end = self.unconsumed().end;
-        self.block.as_mut().map_or(&mut [], |block| &mut block.as_mut_slice()[end..])
+        // Blocks may be larger, for long heads; a body that waits must not hold more for it.
+        self.block.as_mut().map_or(&mut [], |block| {
+            let until = block.capacity().min(end + LONG_BYTES);
+            &mut block.as_mut_slice()[end..until]
+        })
     }
 
     /// Records that `bytes` bytes were read into the room.
@@ -180,7 +184,6 @@ impl Input {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blocks::LONG_BYTES;
 
     fn filled(input: &mut Input, blocks: &Blocks, bytes: &[u8]) {
         assert!(input.make_room(blocks, BlockSize::Long));

@@ -62,8 +62,8 @@ pub(crate) trait Transport: Unpin {
     /// Makes the following close send a reset, so that a peer cannot mistake a truncated response for a complete one.
     fn reset_on_close(&self);
 
-    /// Lifts the bound of unsent bytes in the kernel ([`UNSENT_BYTES_MAX`]) if the peer is near. Called once, when the kernel has
-    /// accepted no more for the first time.
+    /// Raises the bound of unsent bytes in the kernel ([`UNSENT_BYTES_MAX`]) if the peer is near. Called once, after the kernel has sent
+    /// some hundred kilobytes.
     fn fit_send_buffer(&self) {}
 }
 
@@ -79,8 +79,9 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 /// accepted: with its default limit of megabytes a page would wait behind a download for a second on a link of 20 Mbit/s.
 const UNSENT_BYTES_MAX: libc::c_int = 128 * 1024;
 
-/// The round trip below which a peer is near: even megabytes in the kernel then reach it within some milliseconds, and writes of
-/// [`UNSENT_BYTES_MAX`] cost a large download a tenth of its CPU time.
+/// As [`UNSENT_BYTES_MAX`], for a near peer: there writes of that size cost a large download a tenth of its CPU time.
+const UNSENT_BYTES_NEAR: libc::c_int = 1024 * 1024;
+/// The round trip below which a peer is near, measured while it receives: a megabyte then reaches it within some milliseconds.
 const NEAR: Duration = Duration::from_millis(2);
 
 /// Sets options of a listening TCP socket that its connections inherit, which saves system calls for each.
@@ -151,10 +152,9 @@ impl Transport for TcpStream {
     }
 
     fn fit_send_buffer(&self) {
-        // On a slow link the bytes in flight have made the round trip long by now.
-        if round_trip(self.as_fd()) < NEAR {
-            // 0 stands for the system's setting, which is no bound by default.
-            option::set(self.as_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, 0);
+        let time = round_trip(self.as_fd());
+        if !time.is_zero() && time < NEAR {
+            option::set(self.as_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES_NEAR);
         }
     }
 }

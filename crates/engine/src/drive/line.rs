@@ -96,7 +96,6 @@ impl<T: Transport> Line<T> {
     }
 
     /// Returns whether output is left from the last turn.
-    #[cfg(test)]
     pub(super) fn has_output(&self) -> bool {
         self.output.is_some()
     }

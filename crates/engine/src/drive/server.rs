@@ -68,8 +68,8 @@ pub(crate) struct ServerConnection<T: Transport, M: Machine> {
     drain: DrainStep,
     /// Bytes of the peer were left unread, so a plain close would send a reset.
     unclean: bool,
-    /// [`Transport::fit_send_buffer`] was called.
-    is_send_buffer_fitted: bool,
+    /// How often the kernel accepts no more output until [`Transport::fit_send_buffer`] is called; 0 after it.
+    pauses_until_fit: u8,
     /// The number of the listener's plan whose limits the machine has.
     limits_of: u32,
     /// The listener's admission number when the connection was accepted. A later number means that the plan admits other peers, or other
@@ -78,6 +78,9 @@ pub(crate) struct ServerConnection<T: Transport, M: Machine> {
     /// The ending of exchanges that are open when the connection closes.
     ending: Ending,
 }
+
+/// After this many pauses of the output the kernel has sent about half a megabyte: the round trip includes the queue of a slow link.
+const FIT_AFTER_PAUSES: u8 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -137,7 +140,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             awaited: AwaitedAction::None,
             drain: DrainStep::NotBegun,
             unclean: false,
-            is_send_buffer_fitted: false,
+            pauses_until_fit: FIT_AFTER_PAUSES,
             admission,
             ending: Ending::PeerGone,
         }
@@ -481,8 +484,11 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             Flush::Complete => {}
             Flush::Blocked => {
                 // Without several streams the bound costs nothing, and a slow reader is noticed in time.
-                if self.machine.is_multiplexed() && !std::mem::replace(&mut self.is_send_buffer_fitted, true) {
-                    self.line.transport.fit_send_buffer();
+                if self.machine.is_multiplexed() && self.pauses_until_fit > 0 {
+                    self.pauses_until_fit -= 1;
+                    if self.pauses_until_fit == 0 {
+                        self.line.transport.fit_send_buffer();
+                    }
                 }
                 return ControlFlow::Continue(());
             }
@@ -551,7 +557,9 @@ impl<T: Transport, M: Machine> Future for ServerConnection<T, M> {
 impl<T: Transport, M: Machine> Drop for ServerConnection<T, M> {
     fn drop(&mut self) {
         // RFC 9112 §8: otherwise the recipient takes the content for complete.
-        if !self.machine.is_multiplexed() && self.exchanges.iter().any(Exchange::is_open_until_close) {
+        let has_output = self.line.has_output();
+        if !self.machine.is_multiplexed() && self.exchanges.iter().any(|exchange| exchange.is_cut_by_close(has_output))
+        {
             self.line.transport.reset_on_close();
         }
         for mut exchange in self.exchanges.drain(..) {

@@ -23,6 +23,8 @@ use crate::worker::{Busy, Offloaded, Sleep, Work, WorkKind, Worker, offload};
 const REWRITE_CHECK_EVERY: u64 = 1024 * 1024;
 /// Delay before a file read is retried after the file pool refused it.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
+/// Most bytes of a file that one read takes.
+const PIECE_BYTES_MAX: usize = 32 * 1024;
 
 /// The rest of a body that is being read.
 #[derive(Default)]
@@ -133,7 +135,8 @@ impl BodyReader {
             return Poll::Ready(None);
         }
         let mut block = worker.take_block();
-        let want = usize::try_from(slice.len).unwrap_or(usize::MAX).min(block.capacity());
+        // Blocks may be larger, for long heads; a stream whose peer accepts single bytes must not hold more for it.
+        let want = usize::try_from(slice.len).unwrap_or(usize::MAX).min(block.capacity()).min(PIECE_BYTES_MAX);
         let cached = if self.cold { None } else { read_cached(&slice, &mut block.as_mut_slice()[..want]) };
         self.cold = cached.is_none();
         if let Some(read) = cached {

@@ -175,10 +175,12 @@ impl Exchange {
         self.sending.has_content()
     }
 
-    /// Returns whether the response is under way, and has no end but that of the connection (RFC 9112 §6.3).
-    pub(super) fn is_open_until_close(&self) -> bool {
+    /// Returns whether a close now would cut the response without a sign of it: it has no end but that of the connection (RFC 9112 §6.3).
+    /// `has_output`: some of it is not written yet.
+    pub(super) fn is_cut_by_close(&self, has_output: bool) -> bool {
         let is_http10 = self.cx.original().version() == Version::Http10;
-        self.sending.is_open() && !self.is_tunnel && !self.sending.has_length() && is_http10
+        let is_under_way = self.sending.is_open() || has_output && self.sending.has_begun();
+        is_under_way && !self.is_tunnel && !self.sending.has_length() && is_http10
     }
 
     /// Returns whether a missing last chunk shows that the response is not complete.
