@@ -501,29 +501,34 @@ impl Keeper {
     /// certificates. Returns the dropped names.
     pub fn make_room_on_demand(&self, max: usize) -> Vec<String> {
         let mut kept = self.kept();
-        let mut dropped = Vec::new();
-        loop {
-            let local = kept.held.iter().filter(|(managed, _)| managed.on_demand).count();
-            let public = kept.public.values().filter(|state| state.public.on_demand).count();
-            if local + public == 0 || local + public < max {
-                return dropped;
-            }
-            let old = if local >= public {
-                let oldest = kept.held.iter().position(|(managed, _)| managed.on_demand);
-                oldest.map(|index| kept.held.remove(index)).map(|(managed, old)| (managed.name, Some(old)))
-            } else {
-                let name =
-                    kept.public.values().find(|state| state.public.on_demand).map(|state| state.public.name.clone());
-                name.and_then(|name| {
-                    Some((name.clone(), kept.public.remove(&name)?.issued.map(|issued| issued.certificate)))
-                })
-            };
-            let Some((name, certificate)) = old else { return dropped };
-            if let Some(certificate) = certificate {
-                self.store.swap(Some(&certificate), None);
-            }
-            dropped.push(name);
+        let (mut local, mut public) = (0, 0);
+        let local_before = kept.held.iter().filter(|(managed, _)| managed.on_demand).count();
+        let public_before = kept.public.values().filter(|state| state.public.on_demand).count();
+        // From the larger kind, so that neither displaces the other.
+        for _ in 0..(local_before + public_before + 1).saturating_sub(max).min(local_before + public_before) {
+            if local_before - local >= public_before - public { local += 1 } else { public += 1 }
         }
+        let mut names = Vec::with_capacity(local + public);
+        kept.held.retain(|(managed, certificate)| {
+            let is_dropped = managed.on_demand && names.len() < local;
+            if is_dropped {
+                names.push(managed.name.clone());
+                self.store.swap(Some(certificate), None);
+            }
+            !is_dropped
+        });
+        // Handshakes may wait for a name without a certificate, so those come last.
+        let on_demand = kept.public.values().filter(|state| state.public.on_demand);
+        let (issued, waiting): (Vec<_>, Vec<_>) = on_demand.partition(|state| state.issued.is_some());
+        let dropped = issued.into_iter().chain(waiting).take(public).map(|state| state.public.name.clone());
+        let dropped: Vec<_> = dropped.collect();
+        for name in &dropped {
+            if let Some(issued) = kept.public.remove(name).and_then(|state| state.issued) {
+                self.store.swap(Some(&issued.certificate), None);
+            }
+        }
+        names.extend(dropped);
+        names
     }
 
     /// Describes every name that the keeper serves or waits for, sorted by name.

@@ -219,7 +219,7 @@ impl ServerConfig {
             let any = protocols.iter().copied().reduce(Protocols::or).unwrap_or_default();
             build.at("http2", |build| check_range(self.http2.out_of_range(), build))?;
             match self.head_limits().out_of_range() {
-                found @ Some(("head_bytes_max", ..)) if self.max_header_bytes.is_some() => {
+                found @ Some(("head_bytes_max", ..)) if self.max_header_bytes.is_some_and(|bytes| bytes > 0) => {
                     check_range(found.map(|(_, bytes, range)| ("max_header_bytes", bytes, range)), build)?;
                 }
                 found => build.at("limits", |build| check_range(found, build))?,
@@ -257,9 +257,10 @@ impl ServerConfig {
         &self.automatic_https
     }
 
-    /// The limits on requests' heads; Caddy's field has precedence over ours.
+    /// The limits on requests' heads; Caddy's field has precedence over ours. As in Caddy, 0 stands for the default.
     fn head_limits(&self) -> HeadLimits {
-        HeadLimits { head_bytes_max: self.max_header_bytes.unwrap_or(self.limits.head_bytes_max), ..self.limits }
+        let head_bytes_max = self.max_header_bytes.filter(|bytes| *bytes > 0).unwrap_or(self.limits.head_bytes_max);
+        HeadLimits { head_bytes_max, ..self.limits }
     }
 
     /// The addresses to listen on, as they are written.

@@ -290,6 +290,7 @@ fn fields_of_a_server() {
             json!({ "http2": { "streams_max": 0 } }),
             format!("{place}.http2.streams_max: found '0', expected a number from 1 to 4096"),
         ),
+        (json!({ "max_header_bytes": 0 }), String::new()),
         (json!({ "max_header_bytes": 67_108_864, "limits": { "chunk_extension_bytes_max": 65534 } }), String::new()),
         (
             json!({ "max_header_bytes": 67_108_865 }),

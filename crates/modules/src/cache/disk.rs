@@ -379,6 +379,8 @@ impl Disk {
             state.removals.push(*id);
             return Ok(());
         }
+        // A removal of the file that this one has replaced is done.
+        state.removals.retain(|removed| removed != id);
         state.index.insert(*id, bytes);
         let removed = state.index.shrink(self.bytes_max, self.files_max);
         state.removals.extend(removed);
@@ -459,6 +461,8 @@ fn run(disk: &Disk) {
                 if let Err(error) = disk.write_file(&write) {
                     disk.report("writing a response", &error);
                 }
+                // Also after an error, so that the response is not held until the next write.
+                disk.state().in_progress = None;
             }
             DiskWork::Remove(files) => {
                 for id in files {

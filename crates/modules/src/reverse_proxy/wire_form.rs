@@ -62,7 +62,7 @@ impl WireForm {
     /// Converts a request to its wire form. The call contains the head, which this may change.
     ///
     /// # Errors
-    /// The request cannot be sent in this form. `content` is unchanged then.
+    /// The request cannot be sent in this form. `content` is unchanged then, if it is of a kind that the exchange passes.
     pub(super) fn wrap(
         &self,
         cx: &mut Context,
