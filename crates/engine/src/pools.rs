@@ -265,6 +265,7 @@ impl WorkPool {
         let mut queue = self.lock();
         loop {
             if let Some(QueuedJob { job, work, stamp }) = queue.begin(&self.spec) {
+                // Several jobs may have been queued before this thread awoke.
                 self.provide_thread(&mut queue);
                 drop(queue);
                 progress::after_receive(stamp, Duration::ZERO);

@@ -152,6 +152,7 @@ impl Transport for TcpStream {
     }
 
     fn fit_send_buffer(&self) {
+        // Zero: the kernel has no estimate.
         let time = round_trip(self.as_fd());
         if !time.is_zero() && time < NEAR {
             option::set(self.as_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES_NEAR);
