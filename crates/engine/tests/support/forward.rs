@@ -33,6 +33,11 @@ pub(crate) fn override_transport(port: u16, address: &str, tweak: impl FnOnce(&m
     TRANSPORT_OVERRIDES.lock().unwrap().insert(u64::from(port), (address.to_owned(), overridden));
 }
 
+/// Removes the override of a port: another test of the same process may have had it before.
+pub(crate) fn forget_override(port: u16) {
+    TRANSPORT_OVERRIDES.lock().unwrap().remove(&u64::from(port));
+}
+
 /// Creates the upstream for a port.
 fn place(cx: &Context, port: u64, versions: Versions, tls: bool) -> Rc<dyn Upstream> {
     let override_transport = TRANSPORT_OVERRIDES.lock().unwrap().get(&port).cloned();

@@ -10,6 +10,7 @@ use std::time::Duration;
 use causeway_testkit::http2::{ReceivedFrame, flag, kind, literal};
 
 use super::PATIENCE;
+use super::forward::forget_override;
 
 /// An origin that accepts one connection after another and runs one script on each.
 pub(crate) struct Origin {
@@ -39,6 +40,7 @@ impl Origin {
     pub(crate) fn with(connections: Vec<Deed>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
+        forget_override(port);
         let thread = std::thread::spawn(move || {
             for act in connections {
                 act(&mut OriginConnection::new(listener.accept().unwrap().0));
