@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use causeway_message::{TargetForm, path};
+use causeway_message::{TargetForm, path, query};
 
-use super::{PlaceholderId, Which, head_of, write};
+use super::{PlaceholderId, Which, head_of};
 use crate::context::Context;
 
 /// A part of the request target.
@@ -91,7 +91,7 @@ pub(super) fn render(cx: &Context, which: Which, part: TargetPart, form: TargetE
     }
     if form == TargetEncoding::Escaped {
         let plain = out.split_off(start);
-        escape_query(&plain, out);
+        query::encode(&plain, out);
     }
 }
 
@@ -129,13 +129,12 @@ pub(super) fn range_in(path: &[u8], part: TargetPart) -> Range<usize> {
 
 /// Appends all values of a key, decoded and separated by commas. As in Go, an empty pair, and a pair with a `;` or a
 /// bad escape, is skipped.
-pub(super) fn query_values(query: &str, key: &[u8], out: &mut Vec<u8>) {
+pub(super) fn query_values(text: &str, key: &[u8], out: &mut Vec<u8>) {
     let mut first = true;
-    for pair in query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+    for (name, value) in query::pairs(text.as_bytes()) {
         let start = out.len();
         // `out` doubles as the buffer of the decoded name.
-        if !decode_query(name, out) || out[start..] != *key {
+        if !query::decode(name, out) || out[start..] != *key {
             out.truncate(start);
             continue;
         }
@@ -143,38 +142,10 @@ pub(super) fn query_values(query: &str, key: &[u8], out: &mut Vec<u8>) {
         if !first {
             out.push(b',');
         }
-        if decode_query(value, out) {
+        if query::decode(value, out) {
             first = false;
         } else {
             out.truncate(start);
-        }
-    }
-}
-
-/// Appends a decoded key or value of a query, with `+` as a space. Returns false if it has a bad escape.
-fn decode_query(text: &str, out: &mut Vec<u8>) -> bool {
-    let start = out.len();
-    let spaced = path::decode(text, out).is_ok();
-    // An escaped plus decodes to a plus, a raw one to a space: decode the text between raw ones.
-    if spaced && text.contains('+') {
-        out.truncate(start);
-        for (number, part) in text.split('+').enumerate() {
-            if number > 0 {
-                out.push(b' ');
-            }
-            let _ = path::decode(part, out);
-        }
-    }
-    spaced
-}
-
-/// Appends bytes escaped as a query's value, as Go's `url.QueryEscape`.
-fn escape_query(plain: &[u8], out: &mut Vec<u8>) {
-    for &byte in plain {
-        match byte {
-            b' ' => out.push(b'+'),
-            _ if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) => out.push(byte),
-            _ => write(out, format_args!("%{byte:02X}")),
         }
     }
 }
