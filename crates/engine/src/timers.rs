@@ -189,6 +189,11 @@ impl PartialOrd for Sleeper {
 /// Cancelled sleeps that the heap may hold beside as many as there are pending ones.
 const STALE_MAX: usize = 64;
 
+/// Returns the index and the age in a sleep's id.
+fn index_and_age(id: u64) -> (usize, u32) {
+    ((id & u64::from(u32::MAX)) as usize, (id >> 32) as u32)
+}
+
 /// The pending sleeps of a worker's handlers.
 #[derive(Default)]
 pub(crate) struct Sleepers {
@@ -220,23 +225,23 @@ impl Sleepers {
     /// Cancels a sleep. No effect if it has fired already.
     pub(crate) fn cancel(&mut self, id: u64) {
         if self.get(id).is_some() {
-            self.wakers.remove((id & u64::from(u32::MAX)) as usize);
+            self.wakers.remove(index_and_age(id).0);
         }
         // Otherwise a sleep of years would keep each later one that is cancelled in the heap.
         if self.heap.len() > 2 * self.wakers.len() + STALE_MAX {
             let Self { heap, wakers, .. } = self;
             heap.retain(|sleeper| {
-                wakers
-                    .get((sleeper.id & u64::from(u32::MAX)) as usize)
-                    .is_some_and(|(age, _)| u64::from(*age) == sleeper.id >> 32)
+                let (index, age) = index_and_age(sleeper.id);
+                wakers.get(index).is_some_and(|(known, _)| *known == age)
             });
         }
     }
 
     /// Returns the waker of a sleep, or `None` when it has fired or was cancelled.
     fn get(&mut self, id: u64) -> Option<&mut Waker> {
-        let (age, waker) = self.wakers.get_mut((id & u64::from(u32::MAX)) as usize)?;
-        (u64::from(*age) == id >> 32).then_some(waker)
+        let (index, age) = index_and_age(id);
+        let (known, waker) = self.wakers.get_mut(index)?;
+        (*known == age).then_some(waker)
     }
 
     /// Wakes and removes the sleeps that are due.
@@ -245,7 +250,7 @@ impl Sleepers {
             let Some(sleeper) = self.heap.pop() else { return };
             if let Some(waker) = self.get(sleeper.id) {
                 waker.wake_by_ref();
-                self.wakers.remove((sleeper.id & u64::from(u32::MAX)) as usize);
+                self.wakers.remove(index_and_age(sleeper.id).0);
             }
         }
     }
