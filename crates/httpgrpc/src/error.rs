@@ -191,8 +191,11 @@ fn response_in(trailers: &FieldMap) -> Option<Chunk> {
     if name != Some(TYPE_NAME) {
         return None;
     }
+    if value.is_empty() {
+        return Some(Chunk::default());
+    }
     // `value` is a slice of `status`: return it as a range, without a copy.
     let from = value.as_ptr().addr() - status.as_ptr().addr();
-    let range = if value.is_empty() { 0..0 } else { from..from + value.len() };
+    let range = from..from + value.len();
     Some(Chunk::from(status).slice(range))
 }

@@ -85,6 +85,7 @@ fn details_that_are_no_response() {
         ("a code that is text", [&field(1, b"x")[..], &field(3, &good)].concat(), false),
         ("details that are a number", [&code[..], b"\x18\x01"].concat(), false),
         ("cut off", [&code[..], &field(3, &good)[..20]].concat(), false),
+        ("details without a value", [&code[..], &field(3, &field(1, b"/httpgrpc.HTTPResponse"))].concat(), false),
         ("a response without code", [&code[..], &field(3, &any("/httpgrpc.HTTPResponse", b""))].concat(), false),
         ("a response that is broken", [&code[..], &field(3, &any("/httpgrpc.HTTPResponse", b"\x08"))].concat(), false),
     ];

@@ -4,7 +4,7 @@
 //! is the message in Caddy's exact words, for scripts that search for them.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use super::hint;
@@ -274,16 +274,30 @@ impl ErrorKind {
 const SECOND_SITE: &str = "Did you mean to define a second site? If so, you must use curly braces around each site to \
                            separate their configurations.";
 
+/// Writes line breaks as `\n`: quoted words and file names can contain them, and a message must be one line.
+struct OneLine<'a, 'f>(&'a mut fmt::Formatter<'f>);
+
+impl fmt::Write for OneLine<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for (index, part) in text.split('\n').enumerate() {
+            if index > 0 {
+                self.0.write_str("\\n")?;
+            }
+            self.0.write_str(part)?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let f = &mut OneLine(f);
         let ErrorDetails { at, kind, within, .. } = &*self.0;
-        // A quoted word can contain line breaks; the message must be one line.
-        let sentence = self.0.sentence().replace('\n', "\\n");
         write!(f, "{at}: ")?;
         for frame in within.iter().filter(|frame| !frame.directive.is_empty()) {
             write!(f, "parsing caddyfile tokens for '{}': ", frame.directive)?;
         }
-        f.write_str(&sentence)?;
+        f.write_str(&self.0.sentence())?;
         match kind {
             ErrorKind::UnknownDirective { name, near, braces } => {
                 let home = hint::home_of(name);
@@ -338,7 +352,7 @@ impl fmt::Display for Error {
 }
 
 /// Names the plugin of a directive, a global option or a module, if it is known.
-pub(crate) fn write_plugin(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+pub(crate) fn write_plugin(f: &mut impl fmt::Write, name: &str) -> fmt::Result {
     match hint::of_a_plugin(name) {
         Some((plugin, instead)) => write!(f, " (of the plugin {plugin}, which is not built in; here: {instead})"),
         None => Ok(()),

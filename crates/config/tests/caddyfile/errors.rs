@@ -494,6 +494,21 @@ fn positions_refer_to_the_original_text() {
     ]);
 }
 
+// Each part of a message can repeat a word that contains a line break.
+#[test]
+fn messages_are_one_line() {
+    check(&[
+        (
+            ":80\nimport `a\nb`",
+            "2:8: File to import not found: a\\nb; no snippet (a\\nb) stands above this line either",
+        ),
+        (
+            ":80\nhandle `/a\nb` {\n\t`c\nd`\n}",
+            "4:2: parsing caddyfile tokens for 'handle': unrecognized directive: c\\nd - are you sure your Caddyfile structure (nesting and braces) is correct?; the quote that begins at Caddyfile:4:2 ends on line 5",
+        ),
+    ]);
+}
+
 // An imported word has the position where it is written; the message also names the position of the import.
 #[test]
 fn imported_words() {
