@@ -129,10 +129,15 @@ impl House {
         Ok(Self { root: path("workspace_root")?, target: path("target_directory")?, install })
     }
 
-    /// Returns a `cargo` command that runs in the workspace root.
+    /// Returns a `cargo` command that runs in the workspace root. Property tests that it runs use one seed unless the
+    /// caller of xtask set another, so that two runs on the same code have the same result.
     pub(crate) fn cargo(&self, words: &[&str]) -> Command {
+        const SEED: &str = "PROPTEST_RNG_SEED";
         let mut command = Command::new("cargo");
         command.args(words).current_dir(&self.root);
+        if std::env::var_os(SEED).is_none() {
+            command.env(SEED, "1");
+        }
         command
     }
 
