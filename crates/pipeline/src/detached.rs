@@ -92,7 +92,8 @@ async fn run(cx: Context, mut sink: impl FnMut(Chunk) -> bool) -> Outcome {
     let worker = Rc::clone(cx.worker());
     let mut end = Some(Sleep::until(Rc::clone(&worker), worker.now() + TIME_MAX));
     // Until the end it counts as given up.
-    let outcome = Outcome { status: None, sent: 0, received: 0, took: Duration::ZERO, ending: Ending::PeerGone };
+    let outcome =
+        Outcome { status: None, sent: 0, received: 0, read: 0, took: Duration::ZERO, ending: Ending::PeerGone };
     let mut detached = Detached { cx, outcome };
     let mut phase = DetachedPhase::New;
     std::future::poll_fn(|task| {

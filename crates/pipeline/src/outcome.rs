@@ -13,6 +13,8 @@ pub struct Outcome {
     pub sent: u64,
     /// Bytes of request content received.
     pub received: u64,
+    /// Bytes of request content that handlers read. The rest was discarded.
+    pub read: u64,
     /// Time from the arrival of the request head to the end, by the worker's clock.
     pub took: Duration,
     /// How the exchange ended.

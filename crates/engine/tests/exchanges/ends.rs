@@ -130,7 +130,8 @@ fn a_malformed_chunk_reaches_the_reader() {
     let answer = client.answer();
     assert_eq!(answer.status, 400);
     client.closed();
-    assert_eq!(server.probe.outcome("/collect").received, 3);
+    let outcome = server.probe.outcome("/collect");
+    assert_eq!((outcome.received, outcome.read), (3, 3));
 
     // A response that has already begun is aborted.
     let mut client = server.client();

@@ -46,7 +46,7 @@ impl EachField for Record<'_> {
     fn each<S: FieldSink + ?Sized>(&self, sink: &mut S) {
         let Self { cx, outcome, slots, headers: table } = self;
         sink.object(key!("request"), &RequestFields { cx, headers: table });
-        sink.value(key!("bytes_read"), LogValue::Unsigned(outcome.received));
+        sink.value(key!("bytes_read"), LogValue::Unsigned(outcome.read));
         sink.value(key!("user_id"), LogValue::Text(cx.variable(slots.user).unwrap_or_default()));
         sink.value(key!("duration"), LogValue::Duration(outcome.took));
         sink.value(key!("size"), LogValue::Unsigned(outcome.sent));

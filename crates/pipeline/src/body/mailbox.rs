@@ -26,6 +26,8 @@ pub(super) struct Mail {
     bytes: usize,
     /// Bytes of content taken by the reader since the last [`Mailbox::taken`].
     taken: u32,
+    /// Bytes of content taken by the reader since the beginning.
+    read: u64,
     /// Bytes of content that the reader may still take; `None` is no limit.
     left: Option<u64>,
     /// Bytes of content that were announced and that the reader has not taken yet.
@@ -44,11 +46,11 @@ pub(super) struct Mail {
 impl Mail {
     fn reset(&mut self) {
         // Without `..`: a new field that is not reset is a compile error.
-        let Self { frames, bytes, taken, left, announced, is_unsized, end, wanted, reader, driver, stamp } = self;
+        let Self { frames, bytes, taken, read, left, announced, is_unsized, end, wanted, reader, driver, stamp } = self;
         if !frames.is_empty() {
             frames.clear();
         }
-        (*bytes, *taken, *left, *announced) = (0, 0, None, None);
+        (*bytes, *taken, *read, *left, *announced) = (0, 0, 0, None, None);
         (*is_unsized, *end, *wanted) = (false, MailEnd::Open, false);
         (*reader, *driver, *stamp) = (None, None, Stamp::default());
     }
@@ -219,6 +221,11 @@ impl Mailbox {
     pub fn taken(&self) -> u32 {
         std::mem::take(&mut self.0.borrow_mut().taken)
     }
+
+    /// Returns the bytes of content that readers have taken, without those that were discarded.
+    pub fn read(&self) -> u64 {
+        self.0.borrow().read
+    }
 }
 
 fn wake(mut mail: std::cell::RefMut<'_, Mail>) {
@@ -288,6 +295,7 @@ pub(super) fn poll_mail(mail: &RefCell<Mail>, task: &mut Task<'_>) -> Poll<Optio
         if let Frame::Chunk(chunk) = &frame {
             mail.bytes -= chunk.len();
             mail.taken = mail.taken.saturating_add(u32::try_from(chunk.len()).unwrap_or(u32::MAX));
+            mail.read += chunk.len() as u64;
             mail.announced = mail.announced.map(|bytes| bytes.saturating_sub(chunk.len() as u64));
             if let Some(left) = &mut mail.left {
                 // The frame counts as taken even if it exceeds the limit: its bytes must return to the receive
