@@ -1,11 +1,14 @@
 //! `import`: replaces a line with the words of a snippet or of files.
 
+mod graph;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use self::graph::{ImportGraph, ImportGraphError};
 use super::Warning;
 use super::error::{Error, ErrorKind};
 use super::lexer;
@@ -24,8 +27,7 @@ type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub(crate) struct Imports<'a> {
     /// `None`: imports insert no words.
     env: Option<Environment<'a>>,
-    /// From the file or snippet with an import to the imported one.
-    edges: BTreeSet<(String, String)>,
+    graph: ImportGraph,
     room: Room,
     pub(crate) warnings: Vec<Warning>,
 }
@@ -107,7 +109,7 @@ impl<'a> Imports<'a> {
 
     /// Imports that insert no words.
     pub(crate) fn none() -> Self {
-        Self { env: None, edges: BTreeSet::new(), room: Room::default(), warnings: Vec::new() }
+        Self { env: None, graph: ImportGraph::new(), room: Room::default(), warnings: Vec::new() }
     }
 
     /// Returns the words that replace `line` (`import`, a name, arguments). `block` holds the words of the line's
@@ -137,17 +139,18 @@ impl<'a> Imports<'a> {
             }
             None => self.files(target, env)?,
         };
-        // Files and snippets are nodes of a graph, imports its edges. An edge that closes a cycle is an error.
         let mut from = keyword.at.file.to_string();
         if let Some(snippet) = &keyword.snippet {
             from = format!("{from}:{snippet}");
         }
         for to in nodes {
-            if from == to || self.reaches(&to, &from, &mut BTreeSet::new()) {
-                let kind = ErrorKind::ImportCycle { from: from.into(), to: to.into() };
-                return Err(Error::at(keyword, kind));
-            }
-            self.edges.insert((from.clone(), to));
+            self.graph.add(&from, &to).map_err(|error| {
+                let kind = match error {
+                    ImportGraphError::Cycle => ErrorKind::ImportCycle { from: from.as_str().into(), to: to.into() },
+                    ImportGraphError::TooEntangled => ErrorKind::Rule("too many files and snippets import each other"),
+                };
+                Error::at(keyword, kind)
+            })?;
         }
         let mut used = Used::default();
         let filled = fill_in(&tokens, &given, &mut used, (keyword, last_line), nesting, &mut self.room);
@@ -157,12 +160,6 @@ impl<'a> Imports<'a> {
             self.warnings.extend(used.surplus(&given));
         }
         Ok(filled)
-    }
-
-    /// Returns whether imports lead from one node to the other; `seen` contains the nodes that were visited already.
-    fn reaches(&self, from: &str, to: &str, seen: &mut BTreeSet<String>) -> bool {
-        let next = self.edges.iter().filter(|(start, _)| start == from).map(|(_, end)| end);
-        next.into_iter().any(|end| end == to || (seen.insert(end.clone()) && self.reaches(end, to, seen)))
     }
 
     /// Reads the files that `target` names, by a path or a pattern with one wildcard. Relative to the importing file.
