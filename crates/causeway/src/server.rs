@@ -101,6 +101,8 @@ use range_fetches::RangeFetches;
 
 /// Time limit for writing the queued log lines at the end.
 const LOG_GRACE: Duration = Duration::from_secs(5);
+/// Time that a reload or an upgrade waits for workers which wait for room in the queue of a log (`queue_full wait`).
+const LOG_PATIENCE: Duration = Duration::from_secs(5);
 /// As long a collector has to accept the last spans.
 const TRACE_GRACE: Duration = Duration::from_secs(5);
 
@@ -306,7 +308,7 @@ impl Server {
         // deadline.
         self.engine.announce_shutdown(Instant::now() + self.shutdown_delay);
         tokio::time::sleep(self.shutdown_delay).await;
-        self.engine.drain(self.grace).await;
+        without_blocked_workers(self.grace, self.engine.drain(self.grace)).await;
         // Not before: when the stop command came through the API, its response is still to be sent.
         let _ = done.send(());
         self.admins.close();
@@ -330,7 +332,7 @@ impl Server {
         deferred: &mut VecDeque<Command>,
     ) -> Result<u32, UpgradeError> {
         let start = self.fixed.successor.as_ref().ok_or(UpgradeError::Embedded)?;
-        let sites = self.engine.lend().await.map_err(UpgradeError::Sockets)?;
+        let sites = without_blocked_workers(LOG_PATIENCE, self.engine.lend()).await.map_err(UpgradeError::Sockets)?;
         let admin = self.admins.lend().await.map_err(UpgradeError::Sockets)?;
         let config = self.tree.get("config").cloned().unwrap_or_default();
         let (follows, sockets) = (self.follows.clone(), Handover { sites, admin });
@@ -367,7 +369,7 @@ impl Server {
         // At once, so that the other process answers all further requests.
         self.admins.leave();
         // The last request of an idle connection has the other half of the time.
-        self.engine.drain_patiently(self.grace, self.grace / 2).await;
+        without_blocked_workers(self.grace, self.engine.drain_patiently(self.grace, self.grace / 2)).await;
         self.admins.closed().await;
         let _ = tokio::task::spawn_blocking(|| logs::end_all(LOG_GRACE)).await;
     }
@@ -486,7 +488,8 @@ impl Server {
         let current_sites = self.engine.places().iter().map(as_configured);
         let state = self.fixed.admin_state(&self.control);
         let change = self.admins.prepare(wanted, &state, sites, current_sites).await?;
-        if let Err(error) = self.engine.reload(loaded.listeners, Arc::new(loaded.plan), Some(custody.finder())).await {
+        let reload = self.engine.reload(loaded.listeners, Arc::new(loaded.plan), Some(custody.finder()));
+        if let Err(error) = without_blocked_workers(LOG_PATIENCE, reload).await {
             // Withdraw the wider rules: the configuration stays as it was.
             self.admins.withdraw(change).await;
             return Err(LoadError::Sites(error));
@@ -560,6 +563,17 @@ fn places(engine: &Engine, secure: &[bool]) -> BoundAddresses {
 /// Returns the address as a URL, or as a configuration writes it for a Unix socket.
 fn address_text(address: &BoundAddress) -> String {
     address.ip().map_or_else(|| address.to_string(), |address| format!("http://{address}"))
+}
+
+/// Waits for `work`, in which every worker takes part. After `patience`, workers that wait for room in the queue of a log drop their lines
+/// instead, so that an absent collector holds up no shutdown and no reload.
+async fn without_blocked_workers<T>(patience: Duration, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    if let Ok(done) = tokio::time::timeout(patience, &mut work).await {
+        return done;
+    }
+    let _dropping = logs::DropWhenFull::begin();
+    work.await
 }
 
 fn secure(loaded: &Loaded) -> Vec<bool> {

@@ -22,6 +22,7 @@ pub use file::{FileSpec, FolderMode};
 pub use layout::{TimeLayout, Zone};
 pub use net::{NetSpec, Network};
 pub use output::{
-    LostLines, Output, OutputSpec, WhenFull, end_all, flush_all, flush_streams, is_journal, lost_lines, reopen_all,
+    DropWhenFull, LostLines, Output, OutputSpec, WhenFull, end_all, flush_all, flush_streams, is_journal, lost_lines,
+    reopen_all,
 };
 pub use roll::{Compression, RollSpec};

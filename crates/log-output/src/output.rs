@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::file::{FileSpec, LogFile};
 use crate::net::{Collector, NetSpec};
-use crate::queue::{Command, LineQueue};
+use crate::queue::{ALL_DROP, Command, LineQueue};
 use crate::writer::{self, Sink};
 
 /// Bytes that a thread's buffer for a line may keep.
@@ -43,8 +43,29 @@ pub enum WhenFull {
     /// Drops the line. The number of dropped lines is reported once a second.
     #[default]
     Drop,
-    /// Blocks the thread that writes the line until the queue has room.
+    /// Blocks the thread that writes the line until the queue has room, or a [`DropWhenFull`] lives.
     Wait,
+}
+
+/// While one lives, no thread waits for room in a full queue: all full queues drop lines and count them. For work in which
+/// every thread takes part, such as a shutdown, so that an absent collector does not hold it up for ever.
+pub struct DropWhenFull(());
+
+impl DropWhenFull {
+    /// Lets full queues drop lines, also those of threads that wait for room now.
+    pub fn begin() -> Self {
+        ALL_DROP.fetch_add(1, Ordering::Relaxed);
+        for queue in each().iter().filter_map(|output| output.queue.as_ref()) {
+            queue.stop_waits();
+        }
+        Self(())
+    }
+}
+
+impl Drop for DropWhenFull {
+    fn drop(&mut self) {
+        ALL_DROP.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// An output. Dropping the last reference ends its thread after the queued lines are written.

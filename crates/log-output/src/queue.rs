@@ -3,7 +3,7 @@
 //! The lines are one buffer that the thread swaps for an empty one, so that a line costs one copy under a lock that is free almost always.
 //! They keep the order in which they were queued, those of different threads too.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
@@ -25,6 +25,9 @@ pub(crate) enum Command {
     Reopen,
     Configure(Box<OutputSpec>),
 }
+
+/// The number of [`crate::DropWhenFull`] that live.
+pub(crate) static ALL_DROP: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Default)]
 pub(crate) struct LineQueue {
@@ -59,16 +62,13 @@ impl LineQueue {
     pub(crate) fn push(&self, line: &[u8], when_full: WhenFull) {
         let mut lines = lock(&self.lines);
         while !lines.batch.has_room(line.len(), BYTES_MAX) {
-            match when_full {
-                WhenFull::Drop => {
-                    self.dropped.fetch_add(1, Ordering::Relaxed);
-                    return;
-                }
-                WhenFull::Wait => {
-                    lines.is_awaited = true;
-                    lines = self.has_room.wait(lines).unwrap_or_else(PoisonError::into_inner);
-                }
+            // `stop_waits` locks the lines after the number has grown: this thread sees the number here, or is woken.
+            if when_full == WhenFull::Drop || ALL_DROP.load(Ordering::Relaxed) > 0 {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                return;
             }
+            lines.is_awaited = true;
+            lines = self.has_room.wait(lines).unwrap_or_else(PoisonError::into_inner);
         }
         lines.batch.push(line);
         drop(lines);
@@ -76,6 +76,12 @@ impl LineQueue {
         if self.is_idle.load(Ordering::Acquire) {
             self.wake();
         }
+    }
+
+    /// Wakes the threads that wait for room, so that they read [`ALL_DROP`] again.
+    pub(crate) fn stop_waits(&self) {
+        let _lines = lock(&self.lines);
+        self.has_room.notify_all();
     }
 
     /// Appends a command.

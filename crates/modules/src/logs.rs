@@ -14,7 +14,9 @@ mod format;
 mod log;
 mod sampling;
 
-pub use causeway_log_output::{Output, end_all, flush_all, flush_streams, is_journal, lost_lines, reopen_all};
+pub use causeway_log_output::{
+    DropWhenFull, Output, end_all, flush_all, flush_streams, is_journal, lost_lines, reopen_all,
+};
 pub(crate) use entry::{EachField, key};
 pub use entry::{Entry, FieldSink, Fields, Level, LogKey, LogValue, TextList};
 pub use format::JsonSink;

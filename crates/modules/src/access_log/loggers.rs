@@ -102,7 +102,7 @@ impl HostLoggers {
         let time = cx.worker().wall();
         self.each_log(cx, hosts, |logger, log| {
             if level >= log.level() {
-                log.write_with(self.stream.as_deref(), &Entry { level, time, logger, message, fields });
+                log.write_of_request(self.stream.as_deref(), &Entry { level, time, logger, message, fields });
             }
         });
     }

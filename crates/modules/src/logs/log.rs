@@ -198,23 +198,25 @@ impl Log {
         }
     }
 
-    /// Writes an entry, unless sampling leaves it out. The caller has checked its level and [`accepts`](Self::accepts).
-    /// Returns false only on the thread of the log's own output, which cannot queue a line.
+    /// Writes an entry of the server itself, unless sampling leaves it out. The caller has checked its level and
+    /// [`accepts`](Self::accepts). A full queue drops it in any case: the thread that carries out commands and signals must not wait for a
+    /// collector. Returns false only on the thread of the log's own output, which cannot queue a line.
     pub fn write(&self, entry: &Entry<'_>) -> bool {
-        self.write_to(&self.output, entry)
+        self.write_to(&self.output, WhenFull::Drop, entry)
     }
 
-    /// As [`write`](Self::write), but `stream` takes the place of standard error.
-    pub(crate) fn write_with(&self, stream: Option<&Output>, entry: &Entry<'_>) -> bool {
+    /// As [`write`](Self::write) for an entry of a request, for which the log's `queue_full` applies; `stream` takes the place of standard
+    /// error.
+    pub(crate) fn write_of_request(&self, stream: Option<&Output>, entry: &Entry<'_>) -> bool {
         let output = stream.filter(|_| self.spec == OutputSpec::Stderr).unwrap_or(&self.output);
-        self.write_to(output, entry)
+        self.write_to(output, self.when_full, entry)
     }
 
-    fn write_to(&self, output: &Output, entry: &Entry<'_>) -> bool {
+    fn write_to(&self, output: &Output, when_full: WhenFull, entry: &Entry<'_>) -> bool {
         if self.sampler.as_ref().is_some_and(|sampler| !sampler.takes(entry)) {
             return true;
         }
-        output.write(self.when_full, |line| self.format.write(entry, line))
+        output.write(when_full, |line| self.format.write(entry, line))
     }
 }
 
