@@ -163,8 +163,8 @@ impl Exchange {
             PumpOutcome::Cut(_) => Ending::BodyFailed,
             PumpOutcome::Panicked => Ending::Panicked,
         };
-        // RFC 9112 §8: the last chunk is missing. A reset would also drop the chunks that the kernel still holds.
-        self.needs_reset = !self.is_chunked();
+        // A reset would also drop the content that the kernel still holds, with which a client could resume a download.
+        self.needs_reset = !self.has_framed_end();
         if self.ending == Ending::Complete {
             self.ending = ending;
         }
@@ -183,9 +183,9 @@ impl Exchange {
         is_under_way && !self.is_tunnel && !self.sending.has_length() && is_http10
     }
 
-    /// Returns whether a missing last chunk shows that the response is not complete.
-    fn is_chunked(&self) -> bool {
-        !self.is_tunnel && !self.sending.has_length() && self.cx.original().version() == Version::Http11
+    /// Returns whether missing content, or the missing last chunk, shows that the response is not complete (RFC 9112 §8).
+    fn has_framed_end(&self) -> bool {
+        !self.is_tunnel && (self.sending.has_length() || self.cx.original().version() == Version::Http11)
     }
 
     /// Returns whether there is content that its stream accepts, so that only room in the output is missing.
