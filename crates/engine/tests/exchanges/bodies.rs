@@ -243,7 +243,11 @@ fn a_file_changed_during_sending_aborts_the_response() {
         } else {
             let (bytes, close) = client.rest();
             assert!(bytes.len() < len, "{why}: more than the kernel's buffers hold cannot have been sent before");
-            assert_eq!(close, Close::End, "{why}: the missing content is the sign, and a reset could overtake the content");
+            assert_eq!(
+                close,
+                Close::End,
+                "{why}: the missing content is the sign, and a reset could overtake the content"
+            );
             assert_eq!(server.probe.outcome("/file/big").ending, Ending::BodyFailed, "{why}");
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use causeway_testkit::http2::{flag, kind, literal};
 
+use crate::support::forward::begin_port;
 use crate::support::http2::{self, PendingResponse};
 use crate::support::origin::{OriginConnection, status_200};
 use crate::support::{TestClient, TestServer};
@@ -53,6 +54,7 @@ impl FailingUpstream {
     fn new(is_http2: bool, part: ResponsePart, reason: Reason) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
+        begin_port(port);
         let requests = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&requests);
         // The last connection ends with the server, and the thread with the test.

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use crate::support::forward::override_transport;
 use crate::support::origin::{Act, Origin};
 use crate::support::{TestServer, bytes};
 use crate::{ClientResult, assert_all_returned, read, send_request, whole};
@@ -225,15 +226,20 @@ fn truncated_content() {
             std::thread::sleep(std::time::Duration::from_millis(20));
             p.reset();
         }),
-        ("a stall beyond the timeout", |p| {
-            p.head();
-            p.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
-            p.end();
-        }),
     ];
     for (why, act) in cases {
         check(&server, why, *act, &ClientResult::Cut(200));
     }
+    let stalling = Origin::new(vec![|p| {
+        p.head();
+        p.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+        p.end();
+    }]);
+    override_transport(stalling.port, &format!("127.0.0.1:{}", stalling.port), |transport| {
+        transport.read_timeout = Some(std::time::Duration::from_millis(300));
+    });
+    assert_eq!(send_request(&server, &stalling.target()), ClientResult::Cut(200), "a stall beyond the timeout");
+    stalling.end();
     // For an HTTP/2 client, the stream is reset.
     for (why, act) in cases {
         let origin = Origin::new(vec![*act]);

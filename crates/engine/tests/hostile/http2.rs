@@ -254,6 +254,10 @@ fn truncated_content() {
     ];
     for (why, act) in cases {
         let origin = Origin::new(vec![*act]);
+        override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+            transport.versions = causeway_pipeline::Versions::Http2;
+            transport.read_timeout = Some(Duration::from_secs(1));
+        });
         let mut client = server.client();
         client.send_request(&target(&origin));
         if *why == "beyond the window" {
@@ -379,13 +383,15 @@ fn all_used_connections_close() {
     for _ in 0..10 {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
+        let (step, steps) = std::sync::mpsc::channel();
         let origin = std::thread::spawn(move || {
             let accept = || OriginConnection::new(listener.accept().unwrap().0);
             // One stream for each, so that two requests use two connections.
             let mut used = [(); 2].map(|()| {
                 let mut peer = accept();
                 peer.preface(&[(3, 1)]);
-                let stream = peer.request();
+                let stream = peer.request_and_settings_ack();
+                step.send(()).unwrap();
                 (peer, stream)
             });
             used.iter_mut().for_each(|(peer, stream)| peer.respond(*stream, "warm"));
@@ -413,8 +419,7 @@ fn all_used_connections_close() {
         let mut clients = [server.client(), server.client()];
         for client in &mut clients {
             client.send_request(&target);
-            // The first connection's SETTINGS arrive.
-            std::thread::sleep(Duration::from_millis(30));
+            steps.recv_timeout(crate::PATIENCE).expect("the settings are acknowledged");
         }
         for client in &mut clients {
             assert_eq!(read(client), whole(200, "warm"));
@@ -491,6 +496,8 @@ fn no_request_follows_the_first_goaway() {
                 let stream = begin(p);
                 p.frame(kind::GOAWAY, flag::NONE, 0, &goaway(0x7fff_ffff));
                 p.frame(kind::PING, flag::NONE, 0, b"goaway!!");
+                p.await_frame(kind::PING);
+                p.step();
                 // The second request has arrived at the proxy too.
                 std::thread::sleep(Duration::from_millis(100));
                 p.respond(stream, "last");
@@ -505,7 +512,7 @@ fn no_request_follows_the_first_goaway() {
         let mut clients = [server.client(), server.client()];
         let [first, second] = &mut clients;
         first.send_request(&target(&origin));
-        std::thread::sleep(Duration::from_millis(50));
+        origin.await_step();
         second.post(&target(&origin), b"abc");
         assert_eq!((read(first), read(second)), (whole(200, "last"), whole(200, "good")));
         origin.end();
@@ -619,6 +626,7 @@ fn pings() {
             // No PING is sent after the response.
             let frames = std::iter::from_fn(|| p.try_frame());
             assert_eq!(frames.map(|frame| frame.kind).collect::<Vec<_>>(), [kind::GOAWAY]);
+            p.step();
         },
         |p| {
             begin(p);
@@ -634,11 +642,11 @@ fn pings() {
     ]);
     override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
         transport.versions = causeway_pipeline::Versions::Http2;
-        (transport.ping_interval, transport.ping_timeout) = (Some(interval), interval);
+        (transport.ping_interval, transport.ping_timeout) = (Some(interval), 8 * interval);
         (transport.head_timeout, transport.idle_timeout) = (None, 4 * interval);
     });
     assert_eq!(send_request(&server, &target(&origin)), whole(200, "late"));
-    std::thread::sleep(6 * interval);
+    origin.await_step();
     assert_eq!(send_request(&server, &target(&origin)), whole(502, ""));
     let end = std::time::Instant::now() + crate::PATIENCE;
     while !origin.is_over() {

@@ -245,8 +245,8 @@ fn an_idle_connection_is_closed_after_its_time() {
     let server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         peer.head();
-        peer.answer("one");
         let idle = std::time::Instant::now();
+        peer.answer("one");
         peer.end();
         assert!(idle.elapsed() >= SHORT, "closed after {:?}", idle.elapsed());
     }]);
@@ -399,7 +399,7 @@ fn an_upstream_that_never_reads() {
         let head = format!("POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: 50000000\r\n\r\n", origin.target());
         let sender = std::thread::spawn(move || {
             let _ = sending.write_all(head.as_bytes());
-            let _ = sending.write_all(&bytes(50_000_000));
+            let _ = sending.write_all(&vec![0; 50_000_000]);
         });
         assert_eq!(read(&mut client).status(), 502, "{version:?}");
         drop(client);
@@ -421,7 +421,7 @@ fn a_client_disconnects_while_the_upstream_does_not_read() {
     let mut client = server.client();
     client.send(format!("POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: 50000000\r\n\r\n", origin.target()));
     client.stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
-    let _ = client.stream.write_all(&bytes(50_000_000));
+    let _ = client.stream.write_all(&vec![0; 50_000_000]);
     client.reset();
     origin.end();
     assert_all_returned(&server);
@@ -432,13 +432,14 @@ fn a_client_disconnects_while_the_upstream_does_not_read() {
 fn a_slow_client_does_not_time_out_the_upstream() {
     let server = TestServer::start(|_| {});
     for version in [Versions::Http1, Versions::Http2] {
+        let (open, opened) = std::sync::mpsc::channel::<()>();
         let origin = Origin::with(vec![Box::new(move |peer: &mut OriginConnection| {
             let stream = if version == Versions::Http2 {
                 // The initial window is zero.
                 peer.preface(&[(4, 0)]);
                 let stream = peer.request();
                 peer.frame(4, 1, 0, &[]);
-                std::thread::sleep(2 * SHORT + SHORT / 3);
+                opened.recv().unwrap();
                 peer.frame(8, 0, stream, &1000_u32.to_be_bytes());
                 while peer.await_frame(0).flags & 1 == 0 {}
                 Some(stream)
@@ -461,6 +462,8 @@ fn a_slow_client_does_not_time_out_the_upstream() {
         // Longer than both timeouts.
         std::thread::sleep(2 * SHORT);
         client.send("0123456789");
+        // Only the script over HTTP/2 waits for it.
+        let _ = open.send(());
         assert_eq!(read(&mut client), whole(200, "slowly"), "{version:?}");
         origin.end();
     }

@@ -70,13 +70,14 @@ fn a_drain_with_idle_and_busy_connections() {
     let (go, held) = std::sync::mpsc::channel::<()>();
     let busy = Origin::with(vec![Box::new(move |peer| {
         peer.head();
+        peer.step();
         held.recv().unwrap();
         peer.answer("busy");
         peer.end();
     })]);
     let mut client = server.client();
     client.send_request(&busy.target());
-    std::thread::sleep(Duration::from_millis(50));
+    busy.await_step();
     let drained = server.drain(PATIENCE);
     std::thread::sleep(Duration::from_millis(50));
     assert!(!drained.is_finished(), "the call is running");
@@ -90,11 +91,12 @@ fn a_drain_with_idle_and_busy_connections() {
     let mut server = TestServer::start(|_| {});
     let origin = Origin::new(vec![|peer| {
         peer.head();
+        peer.step();
         peer.end();
     }]);
     let mut client = server.client();
     client.send_request(&origin.target());
-    std::thread::sleep(Duration::from_millis(50));
+    origin.await_step();
     server.drain(Duration::ZERO).join().unwrap();
     client.rest();
     origin.end();

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,58 +18,80 @@ use causeway_pipeline::{
     Body, Call, CallError, Context, Fault, Reason, Response, Step, TlsClient, Transport, Upstream, Versions,
 };
 
-type UpstreamMap = HashMap<(u64, Versions, bool), Rc<dyn Upstream>>;
+/// By the port and the number of its use, the versions, and whether TLS is used.
+type UpstreamMap = HashMap<(u64, u64, Versions, bool), Rc<dyn Upstream>>;
 
 thread_local! {
     static PLACES: RefCell<UpstreamMap> = RefCell::default();
 }
 
-/// A test's overrides for a port: the address to call in its place, and the transport.
-static TRANSPORT_OVERRIDES: Mutex<BTreeMap<u64, (String, Transport)>> = Mutex::new(BTreeMap::new());
+/// The use of a port by one test. The kernel gives a port that is free again to other tests of the process.
+#[derive(Clone, Default)]
+struct PortUse {
+    number: u64,
+    /// The address to call in place of the port, and the transport.
+    overrides: Option<(String, Transport)>,
+}
+
+static PORT_USES: Mutex<BTreeMap<u64, PortUse>> = Mutex::new(BTreeMap::new());
+
+fn use_port(port: u16, overrides: Option<(String, Transport)>) {
+    static NUMBER: AtomicU64 = AtomicU64::new(1);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    PORT_USES.lock().unwrap().insert(u64::from(port), PortUse { number, overrides });
+}
 
 /// Redirects calls for `port` to `address`, over the transport that `tweak` adjusts.
 pub(crate) fn override_transport(port: u16, address: &str, tweak: impl FnOnce(&mut Transport)) {
     let mut overridden = transport(Versions::Http1, false);
     tweak(&mut overridden);
-    TRANSPORT_OVERRIDES.lock().unwrap().insert(u64::from(port), (address.to_owned(), overridden));
+    use_port(port, Some((address.to_owned(), overridden)));
 }
 
-/// Removes the override of a port: another test of the same process may have had it before.
-pub(crate) fn forget_override(port: u16) {
-    TRANSPORT_OVERRIDES.lock().unwrap().remove(&u64::from(port));
+/// Begins a test's use of a port, without overrides.
+pub(crate) fn begin_port(port: u16) {
+    use_port(port, None);
+}
+
+fn port_use(port: u64) -> PortUse {
+    PORT_USES.lock().unwrap().get(&port).cloned().unwrap_or_default()
 }
 
 /// Creates the upstream for a port.
-fn place(cx: &Context, port: u64, versions: Versions, tls: bool) -> Rc<dyn Upstream> {
-    let override_transport = TRANSPORT_OVERRIDES.lock().unwrap().get(&port).cloned();
+fn place(cx: &Context, port: u64, port_use: PortUse, versions: Versions, tls: bool) -> Rc<dyn Upstream> {
     let (address, transport) =
-        override_transport.unwrap_or_else(|| (format!("127.0.0.1:{port}"), transport(versions, tls)));
+        port_use.overrides.unwrap_or_else(|| (format!("127.0.0.1:{port}"), transport(versions, tls)));
     cx.worker().upstream(&address, &Arc::new(transport))
 }
+
+/// The timeouts of the default transport: longer than a slow machine delays an upstream of a test.
+const UPSTREAM_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Returns the default transport of these tests.
 fn transport(versions: Versions, tls: bool) -> Transport {
     Transport {
         versions,
         tls: tls.then(|| Arc::new(TlsClient { insecure: true, ..TlsClient::default() })),
-        connect_timeout: Duration::from_secs(2),
-        head_timeout: Some(Duration::from_secs(1)),
-        read_timeout: Some(Duration::from_secs(1)),
+        connect_timeout: UPSTREAM_PATIENCE,
+        head_timeout: Some(UPSTREAM_PATIENCE),
+        read_timeout: Some(UPSTREAM_PATIENCE),
         idle_timeout: Duration::from_secs(5),
         ..Transport::default()
     }
 }
 
 pub(crate) fn forward(cx: &mut Context, port: u64, versions: Versions, tls: bool) -> Step {
+    let port_use = port_use(port);
     let place = PLACES.with_borrow_mut(|places| {
-        Rc::clone(places.entry((port, versions, tls)).or_insert_with(|| place(cx, port, versions, tls)))
+        let key = (port, port_use.number, versions, tls);
+        Rc::clone(places.entry(key).or_insert_with(|| place(cx, port, port_use, versions, tls)))
     });
     carry(cx, &place)
 }
 
 /// Like [`forward`], to an upstream that is dropped after the call.
 pub(crate) fn forward_once(cx: &mut Context, port: u64) -> Step {
-    let place = place(cx, port, Versions::Http1, false);
+    let place = place(cx, port, port_use(port), Versions::Http1, false);
     carry(cx, &place)
 }
 

@@ -4,18 +4,20 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
+use std::sync::mpsc::{Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use causeway_testkit::http2::{ReceivedFrame, flag, kind, literal};
 
 use super::PATIENCE;
-use super::forward::forget_override;
+use super::forward::begin_port;
 
 /// An origin that accepts one connection after another and runs one script on each.
 pub(crate) struct Origin {
     pub(crate) port: u16,
     thread: JoinHandle<()>,
+    steps: Receiver<()>,
 }
 
 /// Accepts one connection after another on a Unix socket, and runs one script on each.
@@ -40,13 +42,21 @@ impl Origin {
     pub(crate) fn with(connections: Vec<Deed>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        forget_override(port);
+        begin_port(port);
+        let (step, steps) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             for act in connections {
-                act(&mut OriginConnection::new(listener.accept().unwrap().0));
+                let connection = OriginConnection::new(listener.accept().unwrap().0);
+                act(&mut OriginConnection(connection.0, Some(step.clone())));
             }
         });
-        Self { port, thread }
+        Self { port, thread, steps }
+    }
+
+    /// Waits until a script comes to its next [`OriginConnection::step`].
+    #[track_caller]
+    pub(crate) fn await_step(&self) {
+        self.steps.recv_timeout(PATIENCE).expect("a script comes to its next step");
     }
 
     #[track_caller]
@@ -68,7 +78,7 @@ impl Origin {
 }
 
 /// One connection of an origin.
-pub(crate) struct OriginConnection(pub(crate) TcpStream);
+pub(crate) struct OriginConnection(pub(crate) TcpStream, Option<Sender<()>>);
 
 impl OriginConnection {
     pub(crate) fn new(stream: TcpStream) -> Self {
@@ -76,7 +86,13 @@ impl OriginConnection {
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         // A Unix socket has no such option.
         let _ = stream.set_nodelay(true);
-        Self(stream)
+        Self(stream, None)
+    }
+
+    /// Tells the test, which calls [`Origin::await_step`], that the script has come to this step.
+    #[track_caller]
+    pub(crate) fn step(&self) {
+        self.1.as_ref().expect("a connection of an Origin").send(()).expect("the test waits for its origin");
     }
 
     /// Reads up to the end of a head.
@@ -179,6 +195,23 @@ impl OriginConnection {
             let frame = self.try_frame().unwrap_or_else(|| panic!("an end before a frame of kind {wanted}"));
             if frame.kind == wanted {
                 return frame;
+            }
+        }
+    }
+
+    /// Reads up to the next request and the acknowledgement of our settings, which may come first. Returns the request's stream.
+    #[track_caller]
+    pub(crate) fn request_and_settings_ack(&mut self) -> u32 {
+        let (mut stream, mut is_acknowledged) = (None, false);
+        loop {
+            let frame = self.try_frame().expect("a request and an acknowledgement");
+            match frame.kind {
+                kind::HEADERS => stream = Some(frame.stream),
+                kind::SETTINGS if frame.flags == flag::ACK => is_acknowledged = true,
+                _ => {}
+            }
+            if let (Some(stream), true) = (stream, is_acknowledged) {
+                return stream;
             }
         }
     }
