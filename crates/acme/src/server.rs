@@ -303,13 +303,7 @@ impl AcmeServer {
             }
             (_, Signer::Account(url)) => {
                 let id = url.strip_prefix(request.base).and_then(|path| path.strip_prefix("/account/"));
-                let account = id.map(|id| self.accounts(storage).by_id(id)).transpose()?.flatten();
-                let account = account
-                    .ok_or_else(|| Problem::new("accountDoesNotExist", 400, "this server has no such account"))?;
-                envelope.verify(&account.key)?;
-                if !account.is_active {
-                    return Err(Problem::new("unauthorized", 401, "the account is deactivated"));
-                }
+                let account = self.accounts(storage).signer(id.unwrap_or_default(), &envelope)?;
                 let call = Call { request, envelope, account, keeper: &keeper, now };
                 self.authenticated(call, &office.runtime)
             }
@@ -322,7 +316,7 @@ impl AcmeServer {
         let account = call.account.id.clone();
         match parts[..] {
             ["new-order"] => self.new_order(&call),
-            ["key-change"] => self.change_key(call),
+            ["key-change"] => self.change_key(&call),
             ["revoke-cert"] => self.revoke(&call.envelope, Some(&account), None),
             ["account", id] if id == account => self.account(call),
             ["account", id, "orders"] if id == account => {
@@ -387,23 +381,24 @@ impl AcmeServer {
     }
 
     /// Reads or changes the account (RFC 8555 §7.3.2, §7.3.6).
-    fn account(&self, mut call: Call<'_>) -> Result<ServerResponse, Problem> {
-        if !call.envelope.payload.is_empty() {
-            let payload = call.envelope.object()?;
-            if !payload["contact"].is_null() {
-                call.account.contacts = account::contacts(&payload)?;
-            }
-            if payload["status"] == "deactivated" {
-                call.account.is_active = false;
-            }
-            self.accounts(call.keeper.storage()).write(&call.account)?;
+    fn account(&self, call: Call<'_>) -> Result<ServerResponse, Problem> {
+        let Call { request, envelope, mut account, keeper, .. } = call;
+        if !envelope.payload.is_empty() {
+            let payload = envelope.object()?;
+            let contacts = if payload["contact"].is_null() { None } else { Some(account::contacts(&payload)?) };
+            account = self.accounts(keeper.storage()).update(&account.id, &envelope, |account| {
+                if let Some(contacts) = contacts {
+                    account.contacts = contacts;
+                }
+                account.is_active = payload["status"] != "deactivated";
+            })?;
         }
-        let url = format!("{}/account/{}/orders", call.request.base, call.account.id);
-        Ok(ServerResponse::json(200, &call.account.to_json(&url)))
+        let url = format!("{}/account/{}/orders", request.base, account.id);
+        Ok(ServerResponse::json(200, &account.to_json(&url)))
     }
 
     /// RFC 8555 §7.3.5: the payload is a JWS by the new key, which names the account and the old key.
-    fn change_key(&self, mut call: Call<'_>) -> Result<ServerResponse, Problem> {
+    fn change_key(&self, call: &Call<'_>) -> Result<ServerResponse, Problem> {
         let inner = Envelope::read(&call.envelope.object()?)?;
         let Signer::Key(key) = &inner.signer else {
             return Err(Problem::malformed("the inner JWS must have `jwk`: the new key"));
@@ -417,8 +412,9 @@ impl AcmeServer {
         if !is_consistent {
             return Err(Problem::malformed("the inner JWS names another URL, account or old key"));
         }
-        self.accounts(call.keeper.storage()).change_key(&mut call.account, key.clone())?;
-        Ok(ServerResponse::json(200, &call.account.to_json(&format!("{url}/orders"))))
+        let accounts = self.accounts(call.keeper.storage());
+        let account = accounts.change_key(&call.account.id, &call.envelope, key.clone())?;
+        Ok(ServerResponse::json(200, &account.to_json(&format!("{url}/orders"))))
     }
 
     /// RFC 8555 §7.4.

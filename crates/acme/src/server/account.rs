@@ -1,10 +1,10 @@
 //! The accounts of a server, in storage: `acme_server/AUTHORITY/accounts/ID.json`, and `keys/FINGERPRINT.json`, which finds an account by
 //! its key. They outlive the process; orders do not.
 
-use causeway_certs::{Error, Lasting, Storage, safe_key};
+use causeway_certs::{Error, Lasting, Lock, Storage, safe_key};
 use serde_json::{Value, json};
 
-use super::jws::Jwk;
+use super::jws::{Envelope, Jwk};
 use super::problem::Problem;
 
 /// Accounts of one authority. Each is a file of some hundred bytes.
@@ -50,6 +50,17 @@ impl Accounts<'_> {
         account.map(Some).ok_or_else(|| Problem::internal(&format!("{} is malformed", self.storage.place(&at))))
     }
 
+    /// Returns the account of this id, which has signed the request: the signature is by the key that it has now, and it is active.
+    pub(super) fn signer(&self, id: &str, envelope: &Envelope) -> Result<ClientAccount, Problem> {
+        let missing = || Problem::new("accountDoesNotExist", 400, "this server has no such account");
+        let account = self.by_id(id)?.ok_or_else(missing)?;
+        envelope.verify(&account.key)?;
+        if !account.is_active {
+            return Err(Problem::new("unauthorized", 401, "the account is deactivated"));
+        }
+        Ok(account)
+    }
+
     pub(super) fn by_key(&self, key: &Jwk) -> Result<Option<ClientAccount>, Problem> {
         let Some(text) = self.storage.load(&self.key("keys", &key.fingerprint()))? else { return Ok(None) };
         let value: Value = serde_json::from_slice(&text).unwrap_or_default();
@@ -60,7 +71,7 @@ impl Accounts<'_> {
 
     /// Registers an account, unless the key has one. Returns whether it is new.
     pub(super) fn register(&self, key: Jwk, contacts: Vec<String>) -> Result<(ClientAccount, bool), Problem> {
-        let _lock = self.lock()?;
+        let lock = self.lock()?;
         if let Some(known) = self.by_key(&key)? {
             return Ok((known, false));
         }
@@ -68,32 +79,50 @@ impl Accounts<'_> {
             return Err(Problem::limited(format!("this server has {ACCOUNTS_MAX} accounts already")));
         }
         let account = ClientAccount { id: super::random_id()?, key, contacts, is_active: true };
-        self.write(&account)?;
+        self.write(&account, &lock)?;
         Ok((account, true))
     }
 
-    /// Replaces an account's key, unless another account has it.
-    pub(super) fn change_key(&self, account: &mut ClientAccount, key: Jwk) -> Result<(), Problem> {
-        let _lock = self.lock()?;
+    /// Changes the account that has signed the request.
+    pub(super) fn update(
+        &self,
+        id: &str,
+        envelope: &Envelope,
+        change: impl FnOnce(&mut ClientAccount),
+    ) -> Result<ClientAccount, Problem> {
+        let lock = self.lock()?;
+        // Again, under the lock: meanwhile another request may have changed the key or deactivated the account.
+        let mut account = self.signer(id, envelope)?;
+        change(&mut account);
+        self.write(&account, &lock)?;
+        Ok(account)
+    }
+
+    /// Replaces the key of the account that has signed the request, unless another account has it.
+    pub(super) fn change_key(&self, id: &str, envelope: &Envelope, key: Jwk) -> Result<ClientAccount, Problem> {
+        let lock = self.lock()?;
+        // Again, as in `update`.
+        let mut account = self.signer(id, envelope)?;
         if self.by_key(&key)?.is_some() {
             return Err(Problem::new("malformed", 409, "another account has this key"));
         }
         let old = self.key("keys", &account.key.fingerprint());
         account.key = key;
-        self.write(account)?;
-        Ok(self.storage.delete(&old)?)
+        self.write(&account, &lock)?;
+        self.storage.delete(&old)?;
+        Ok(account)
     }
 
-    pub(super) fn write(&self, account: &ClientAccount) -> Result<(), Problem> {
+    fn write(&self, account: &ClientAccount, lock: &Lock) -> Result<(), Problem> {
         let ClientAccount { id, key, contacts, .. } = account;
         let record = json!({ "status": account.status(), "contact": contacts, "key": key.to_json() });
-        let put = |at: &str, value: &Value| self.storage.store(at, format!("{value:#}").as_bytes(), Lasting::Yes);
+        let put = |at: &str, value: &Value| lock.store(at, format!("{value:#}").as_bytes(), Lasting::Yes);
         // The account first: an entry without its account would find nothing.
         put(&self.key("accounts", id), &record)?;
         Ok(put(&self.key("keys", &key.fingerprint()), &json!({ "account": id }))?)
     }
 
-    fn lock(&self) -> Result<causeway_certs::Lock, Error> {
+    fn lock(&self) -> Result<Lock, Error> {
         self.storage.lock(&format!("acme_server_{}", self.authority))
     }
 

@@ -10,7 +10,10 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use causeway_certs::{AuthoritySpec, CertificatePlan, FileStorage, Keeper, OcspPolicy, SignedBy};
+use causeway_certs::{
+    AuthoritySpec, CertificatePlan, Error, FileStorage, Keeper, Lasting, Lock, OcspPolicy, SharedStorage, SignedBy,
+    Storage,
+};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -49,11 +52,16 @@ fn plan() -> ServerPlan {
 }
 
 async fn setting(plan: ServerPlan) -> Setting {
+    setting_in(plan, |files| Arc::new(files)).await
+}
+
+/// A server whose storage is made from files.
+async fn setting_in(plan: ServerPlan, storage: impl FnOnce(FileStorage) -> SharedStorage) -> Setting {
     let turn = TURN.lock().await;
     let folder = std::env::temp_dir().join(format!("causeway-acme-server-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     let wanted = CertificatePlan {
-        storage: Arc::new(FileStorage::new(&folder)),
+        storage: storage(FileStorage::new(&folder)),
         authorities: vec![AuthoritySpec::new("local".to_owned())],
         loaded: Vec::new(),
         selections: Vec::new(),
@@ -180,6 +188,13 @@ impl<'s> Client<'s> {
         let media_type = "application/jose+json";
         let request = ServerRequest { method: "POST", base: BASE, path, media_type, body: body.as_bytes() };
         self.server.answer(request, SystemTime::now())
+    }
+
+    /// The payload by which `account` gets the key `fresh`.
+    fn key_change(&self, account: &str, fresh: &ClientKey) -> String {
+        let header = json!({ "alg": "ES256", "jwk": fresh.jwk(), "url": format!("{BASE}/key-change") });
+        let payload = json!({ "account": account, "oldKey": self.key.jwk() }).to_string();
+        fresh.envelope(&header, &payload).to_string()
     }
 
     fn order(&self, names: &[&str]) -> ServerResponse {
@@ -422,13 +437,8 @@ async fn accounts_change() {
     refused(&client.post(&own, r#"{"contact":["tel:1"]}"#), 400, "unsupportedContact");
     refused(&client.post(&own, r#"{"contact":"x"}"#), 400, "invalidContact");
     let fresh = ClientKey::new();
-    let change = |account: &str| {
-        let header = json!({ "alg": "ES256", "jwk": fresh.jwk(), "url": format!("{BASE}/key-change") });
-        let payload = json!({ "account": account, "oldKey": client.key.jwk() }).to_string();
-        fresh.envelope(&header, &payload).to_string()
-    };
-    refused(&client.post("/key-change", &change("another")), 400, "malformed");
-    assert_eq!(client.post("/key-change", &change(&url)).status, 200);
+    refused(&client.post("/key-change", &client.key_change("another", &fresh)), 400, "malformed");
+    assert_eq!(client.post("/key-change", &client.key_change(&url, &fresh)).status, 200);
     refused(&client.post(&own, ""), 400, "malformed");
     client.key = fresh;
     assert_eq!(body(&client.post(&own, ""))["contact"], json!(["mailto:new@a.test"]));
@@ -440,6 +450,107 @@ async fn accounts_change() {
     let client = Client { account: field(&answer, "location"), ..finds };
     assert_eq!(body(&client.post(&own, r#"{"status":"deactivated"}"#))["status"], "deactivated");
     refused(&client.post(&own, ""), 401, "unauthorized");
+}
+
+/// Storage in which one request overtakes another: after the next read of an account, and before the reader continues, a request to this path
+/// with this body is answered.
+#[derive(Debug)]
+struct OvertakingStorage {
+    files: FileStorage,
+    next: std::sync::Mutex<Option<(String, String)>>,
+}
+
+impl Storage for OvertakingStorage {
+    fn identity(&self) -> String {
+        self.files.identity()
+    }
+
+    fn place(&self, key: &str) -> String {
+        self.files.place(key)
+    }
+
+    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
+        let value = self.files.load(key);
+        let next = if key.contains("/accounts/") { self.next.lock().unwrap().take() } else { None };
+        if let Some((path, body)) = next {
+            let media_type = "application/jose+json";
+            let request = ServerRequest { method: "POST", base: BASE, path: &path, media_type, body: body.as_bytes() };
+            let answer = AcmeServer::new(plan()).answer(request, SystemTime::now());
+            assert_eq!(answer.status, 200, "{answer:?}");
+        }
+        value
+    }
+
+    fn modified(&self, key: &str) -> Result<Option<SystemTime>, Error> {
+        self.files.modified(key)
+    }
+
+    fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error> {
+        self.files.store(key, value, lasting)
+    }
+
+    fn delete(&self, key: &str) -> Result<(), Error> {
+        self.files.delete(key)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, Error> {
+        self.files.list(prefix)
+    }
+
+    fn lock(&self, name: &str) -> Result<Lock, Error> {
+        self.files.lock(name)
+    }
+}
+
+// RFC 8555 §7.3.5: after a change of keys the old key is refused. §7.3.6: a deactivated account stays so. A request that was authenticated
+// before such a change undoes nothing.
+#[tokio::test]
+async fn overtaken_changes_of_accounts_undo_nothing() {
+    let mut storage = None;
+    let setting = setting_in(plan(), |files| {
+        let overtaking = Arc::new(OvertakingStorage { files, next: std::sync::Mutex::default() });
+        Arc::clone(storage.insert(overtaking)) as SharedStorage
+    });
+    let setting = setting.await;
+    let storage = storage.unwrap();
+    const FIRST: &str = r#"{"contact":["mailto:first@a.test"]}"#;
+    const SECOND: &str = r#"{"contact":["mailto:second@a.test"]}"#;
+    const OFF: &str = r#"{"status":"deactivated"}"#;
+    // An empty payload is a change of keys. The last column: whether the old key, that of the first change and that of the second are then
+    // the account's.
+    for (first, second, status, keys) in [
+        ("", SECOND, 400, [400, 200, 400]),
+        ("", OFF, 400, [400, 200, 400]),
+        ("", "", 400, [400, 200, 400]),
+        (OFF, SECOND, 401, [401, 400, 400]),
+        (OFF, "", 401, [401, 400, 400]),
+        (FIRST, "", 200, [400, 400, 200]),
+        (FIRST, OFF, 200, [401, 400, 400]),
+        (FIRST, SECOND, 200, [200, 400, 400]),
+    ] {
+        let client = Client::registered(&setting.server);
+        let url = client.account.clone().unwrap();
+        let own = url.strip_prefix(BASE).unwrap();
+        let fresh = [ClientKey::new(), ClientKey::new()];
+        let request = |payload: &str, fresh: &ClientKey| match payload {
+            "" => ("/key-change".to_owned(), client.key_change(&url, fresh)),
+            payload => (own.to_owned(), payload.to_owned()),
+        };
+        let [(first_path, first_payload), (path, payload)] = [request(first, &fresh[0]), request(second, &fresh[1])];
+        let envelope = client.key.envelope(&client.header(&first_path), &first_payload).to_string();
+        *storage.next.lock().unwrap() = Some((first_path, envelope));
+        let answer = client.post(&path, &payload);
+        assert_eq!(answer.status, status, "{first:?} overtakes {second:?}: {answer:?}");
+        let [first_key, second_key] = fresh;
+        let contacts = [client.key, first_key, second_key].map(|key| {
+            let answer = Client { server: &setting.server, key, account: Some(url.clone()) }.post(own, "");
+            (answer.status, body(&answer)["contact"][0].clone())
+        });
+        assert_eq!([0, 1, 2].map(|at: usize| contacts[at].0), keys, "{first:?} overtakes {second:?}");
+        if (first, second) == (FIRST, "") {
+            assert_eq!(contacts[2].1, "mailto:first@a.test");
+        }
+    }
 }
 
 // RFC 8555 §8.4 and §7.1.3: only DNS-01 verifies a wildcard, and its authorization names the domain without `*.`.
