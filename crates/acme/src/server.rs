@@ -334,8 +334,8 @@ impl AcmeServer {
             ["order", id, "finalize"] => self.finalize(&call, id),
             ["certificate", id] => {
                 let mut book = locked(&self.book);
-                let issued = book.order(id, &account, now).ok().and_then(|order| order.issued.clone());
-                let pem = issued.ok_or_else(|| Problem::missing("certificate"))?.pem;
+                let issued = book.order(id, &account, now).ok().and_then(|order| order.issued());
+                let pem = issued.ok_or_else(|| Problem::missing("certificate"))?.pem.clone();
                 let response = ServerResponse { body: pem.into_bytes(), ..ServerResponse::empty(200) };
                 Ok(response.field("content-type", "application/pem-certificate-chain"))
             }
@@ -498,21 +498,24 @@ impl AcmeServer {
         Ok(ServerResponse::json(200, &shown).field("link", format!("<{base}/authz/{id}>;rel=\"up\"")))
     }
 
-    /// Signs the certificate (RFC 8555 §7.4).
+    /// RFC 8555 §7.4.
     fn finalize(&self, call: &Call<'_>, id: &str) -> Result<ServerResponse, Problem> {
         let payload = call.envelope.object()?;
         let request = jws::decode("csr", payload["csr"].as_str().unwrap_or_default())?;
-        let mut wanted = {
-            let mut book = locked(&self.book);
-            let order = book.order(id, &call.account.id, call.now)?;
-            if order.status() != "ready" {
-                let detail = format!("the order is {}, expected ready", order.status());
-                return Err(Problem::new("orderNotReady", 403, detail));
-            }
-            order.authorizations.iter().map(|one| one.identifier.clone()).collect::<Vec<_>>()
-        };
+        let wanted = locked(&self.book).order(id, &call.account.id, call.now)?.begin()?;
+        // Without the lock: other requests need the book meanwhile.
+        let signed = self.sign(call, &request, wanted);
+        let mut book = locked(&self.book);
+        let order = book.order(id, &call.account.id, call.now)?;
+        order.end(signed)?;
+        let url = format!("{}/order/{id}", call.request.base);
+        Ok(ServerResponse::json(200, &order.to_json(id, call.request.base)).field("location", url))
+    }
+
+    /// Signs a certificate if the signing request is for these names.
+    fn sign(&self, call: &Call<'_>, request: &[u8], mut wanted: Vec<Identifier>) -> Result<IssuedChain, Problem> {
         wanted.sort();
-        let (parsed, mut found) = read_request(&request)?;
+        let (parsed, mut found) = read_request(request)?;
         found.sort();
         found.dedup();
         if found != wanted {
@@ -527,7 +530,7 @@ impl AcmeServer {
         let missing = || Problem::internal(&format!("there is no certificate authority '{}'", plan.authority));
         let (pem, leaf) = signed.ok_or_else(missing)?;
         // rcgen derives the key's algorithm from that of the signature. They differ for a P-384 key that signs with SHA-256.
-        if spki(&leaf).is_none_or(|issued| request_spki(&request) != Some(issued)) {
+        if spki(&leaf).is_none_or(|issued| request_spki(request) != Some(issued)) {
             return Err(bad_request("its key and its signature have different algorithms"));
         }
         tracing::info!(
@@ -535,11 +538,7 @@ impl AcmeServer {
             plan.authority,
             names.join(", ")
         );
-        let mut book = locked(&self.book);
-        let order = book.order(id, &call.account.id, call.now)?;
-        order.issued = Some(IssuedChain { pem, leaf, is_revoked: false });
-        let url = format!("{}/order/{id}", call.request.base);
-        Ok(ServerResponse::json(200, &order.to_json(id, call.request.base)).field("location", url))
+        Ok(IssuedChain { pem, leaf, is_revoked: false })
     }
 
     /// RFC 8555 §7.6: the account that ordered the certificate, or the certificate's key, may revoke it.

@@ -34,7 +34,15 @@ pub(super) struct ServerOrder {
     pub(super) account: String,
     pub(super) authorizations: Vec<Authorization>,
     pub(super) expires: SystemTime,
-    pub(super) issued: Option<IssuedChain>,
+    issuance: Issuance,
+}
+
+/// `Open` → `Processing`, while the certificate is signed → `Issued`; or back to `Open` if it could not be signed.
+#[derive(Debug)]
+enum Issuance {
+    Open,
+    Processing,
+    Issued(IssuedChain),
 }
 
 /// The result of an order.
@@ -90,7 +98,7 @@ impl OrderBook {
     pub(super) fn add(&mut self, id: String, order: ServerOrder, now: SystemTime) -> Result<(), Problem> {
         self.orders.retain(|_, order| now < order.expires);
         let open =
-            self.orders.values().filter(|known| known.account == order.account && known.issued.is_none()).count();
+            self.orders.values().filter(|known| known.account == order.account && known.issued().is_none()).count();
         if open >= OPEN_PER_ACCOUNT_MAX {
             return Err(Problem::limited(format!(
                 "the account has {OPEN_PER_ACCOUNT_MAX} orders without a certificate"
@@ -148,9 +156,9 @@ impl OrderBook {
 
     /// Returns the account of an issued certificate, and its record.
     pub(super) fn issued(&mut self, leaf: &[u8]) -> Option<(&str, &mut IssuedChain)> {
-        self.orders.values_mut().find_map(|order| {
-            let issued = order.issued.as_mut().filter(|issued| issued.leaf == leaf)?;
-            Some((&*order.account, issued))
+        self.orders.values_mut().find_map(|order| match &mut order.issuance {
+            Issuance::Issued(issued) if issued.leaf == leaf => Some((&*order.account, issued)),
+            _ => None,
         })
     }
 }
@@ -168,17 +176,45 @@ impl ServerOrder {
             Ok(Authorization { identifier, is_deactivated: false, challenges })
         };
         let authorizations = identifiers.into_iter().map(authorization).collect::<Result<_, Problem>>()?;
-        Ok(Self { account: account.to_owned(), authorizations, expires: now + LIFETIME, issued: None })
+        Ok(Self { account: account.to_owned(), authorizations, expires: now + LIFETIME, issuance: Issuance::Open })
+    }
+
+    /// Begins the signature of a certificate for the names that it returns. Another one cannot begin before [`end`](Self::end).
+    pub(super) fn begin(&mut self) -> Result<Vec<Identifier>, Problem> {
+        if self.status() != "ready" {
+            let detail = format!("the order is {}, expected ready", self.status());
+            return Err(Problem::new("orderNotReady", 403, detail));
+        }
+        self.issuance = Issuance::Processing;
+        Ok(self.authorizations.iter().map(|one| one.identifier.clone()).collect())
+    }
+
+    /// Ends what [`begin`](Self::begin) began. After an error the client may try again (RFC 8555 §7.4).
+    pub(super) fn end(&mut self, signed: Result<IssuedChain, Problem>) -> Result<(), Problem> {
+        let (issuance, result) = match signed {
+            Ok(issued) => (Issuance::Issued(issued), Ok(())),
+            Err(problem) => (Issuance::Open, Err(problem)),
+        };
+        self.issuance = issuance;
+        result
+    }
+
+    pub(super) fn issued(&self) -> Option<&IssuedChain> {
+        match &self.issuance {
+            Issuance::Issued(issued) => Some(issued),
+            Issuance::Open | Issuance::Processing => None,
+        }
     }
 
     pub(super) fn status(&self) -> &'static str {
         let all = |status: &str| self.authorizations.iter().all(|authorization| authorization.status() == status);
         let is_waiting = self.authorizations.iter().all(|one| matches!(one.status(), "pending" | "valid"));
-        match &self.issued {
-            Some(_) => "valid",
-            None if all("valid") => "ready",
-            None if is_waiting => "pending",
-            None => "invalid",
+        match &self.issuance {
+            Issuance::Issued(_) => "valid",
+            Issuance::Processing => "processing",
+            Issuance::Open if all("valid") => "ready",
+            Issuance::Open if is_waiting => "pending",
+            Issuance::Open => "invalid",
         }
     }
 
@@ -195,11 +231,11 @@ impl ServerOrder {
             "authorizations": authorizations,
             "finalize": format!("{base}/order/{id}/finalize"),
         });
-        if self.issued.is_some() {
+        if self.issued().is_some() {
             order["certificate"] = format!("{base}/certificate/{id}").into();
         }
         let failed = self.authorizations.iter().find_map(Authorization::failure);
-        if let Some(problem) = failed.filter(|_| self.issued.is_none()) {
+        if let Some(problem) = failed.filter(|_| matches!(self.issuance, Issuance::Open)) {
             order["error"] = problem.to_json();
         }
         order

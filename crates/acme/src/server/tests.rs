@@ -19,7 +19,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::{AcmeServer, ChallengeKind, Policy, Ports, Rules, ServerPlan, ServerRequest, ServerResponse, serve_with};
+use super::{
+    AcmeServer, ChallengeKind, Policy, Ports, Rules, ServerPlan, ServerRequest, ServerResponse, locked, serve_with,
+};
 
 const BASE: &str = "https://ca.test/acme/local";
 
@@ -28,7 +30,7 @@ static TURN: LazyLock<Mutex<()>> = LazyLock::new(Mutex::default);
 
 struct Setting {
     server: AcmeServer,
-    _keeper: Arc<Keeper>,
+    keeper: Arc<Keeper>,
     folder: std::path::PathBuf,
     _turn: MutexGuard<'static, ()>,
 }
@@ -72,7 +74,7 @@ async fn setting_in(plan: ServerPlan, storage: impl FnOnce(FileStorage) -> Share
     };
     let keeper = Arc::new(Keeper::open(wanted, None, SystemTime::now()).unwrap());
     serve_with(&keeper);
-    Setting { server: AcmeServer::new(plan), _keeper: keeper, folder, _turn: turn }
+    Setting { server: AcmeServer::new(plan), keeper, folder, _turn: turn }
 }
 
 /// A key of a client.
@@ -620,4 +622,41 @@ async fn orders_are_bounded() {
     }
     refused(&client.order(&["a.test"]), 429, "rateLimited");
     assert_eq!(Client::registered(&setting.server).order(&["a.test"]).status, 201, "another account has its own bound");
+}
+
+// RFC 8555 §7.4 and §7.1.6: an order has one certificate. While it is signed the order is `processing`, and another request to finalize the
+// order is refused.
+#[tokio::test]
+async fn an_order_is_signed_once() {
+    let setting = setting(plan()).await;
+    let client = Client::registered(&setting.server);
+    let answer = client.order(&["a.test"]);
+    let (order, finalize) = (path(&field(&answer, "location").into()), path(&body(&answer)["finalize"]));
+    let authorization = format!("{}-0", order.strip_prefix("/order/").unwrap());
+    locked(&setting.server.book).validated(&authorization, ChallengeKind::Http, Ok(SystemTime::now()));
+    assert_eq!(body(&client.post(&order, ""))["status"], "ready");
+    let request = request_for(&["a.test"]).1;
+    let (ended, ends) = std::sync::mpsc::channel();
+    let mut answers = Vec::new();
+    std::thread::scope(|scope| {
+        // Nothing is signed during this call.
+        setting.keeper.authorities(|_| {
+            for _ in 0..2 {
+                let ended = ended.clone();
+                let (client, finalize, request) = (&client, &finalize, &request);
+                scope.spawn(move || ended.send(client.post(finalize, request)).unwrap());
+            }
+            // Only a defect needs the limit: then both wait for the signature.
+            if let Ok(refusal) = ends.recv_timeout(Duration::from_secs(10)) {
+                assert_eq!(body(&client.post(&order, ""))["status"], "processing");
+                answers.push(refusal);
+            }
+        });
+        answers.extend((answers.len()..2).map(|_| ends.recv().unwrap()));
+    });
+    answers.sort_by_key(|answer| answer.status);
+    assert_eq!(body(&answers[0])["status"], "valid", "{answers:?}");
+    refused(&answers[1], 403, "orderNotReady");
+    assert_eq!(client.post(&path(&body(&answers[0])["certificate"]), "").status, 200);
+    refused(&client.post(&finalize, &request), 403, "orderNotReady");
 }
