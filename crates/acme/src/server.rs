@@ -507,7 +507,7 @@ impl AcmeServer {
         let signed = self.sign(call, &request, wanted);
         let mut book = locked(&self.book);
         let order = book.order(id, &call.account.id, call.now)?;
-        order.end(signed)?;
+        order.end(signed, call.now)?;
         let url = format!("{}/order/{id}", call.request.base);
         Ok(ServerResponse::json(200, &order.to_json(id, call.request.base)).field("location", url))
     }

@@ -15,10 +15,15 @@ const NONCES_MAX: usize = 4096;
 /// Names in all orders, and in one.
 const NAMES_MAX: usize = 20_000;
 pub(super) const NAMES_PER_ORDER_MAX: usize = 100;
-/// Orders of one account that have no certificate yet.
+/// Orders of one account that have no certificate yet, and the names in them: a tenth of all names, so that no account takes the place of all
+/// others.
 const OPEN_PER_ACCOUNT_MAX: usize = 300;
-/// How long an order and its certificate's URL exist.
-const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+const OPEN_NAMES_PER_ACCOUNT_MAX: usize = NAMES_MAX / 10;
+/// How long an order exists without a certificate.
+const OPEN_LIFETIME: Duration = Duration::from_secs(60 * 60);
+/// How long an order with its certificate's URL exists after the issue, and how long if new orders need its place.
+const ISSUED_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+const ISSUED_LIFETIME_MIN: Duration = Duration::from_secs(60 * 60);
 
 /// The changing state of one authority's server.
 #[derive(Default)]
@@ -97,15 +102,31 @@ impl OrderBook {
 
     pub(super) fn add(&mut self, id: String, order: ServerOrder, now: SystemTime) -> Result<(), Problem> {
         self.orders.retain(|_, order| now < order.expires);
-        let open =
-            self.orders.values().filter(|known| known.account == order.account && known.issued().is_none()).count();
-        if open >= OPEN_PER_ACCOUNT_MAX {
+        let open = self.orders.values().filter(|known| known.account == order.account && known.issued().is_none());
+        let (mut open_orders, mut open_names) = (0, order.authorizations.len());
+        for known in open {
+            open_orders += 1;
+            open_names += known.authorizations.len();
+        }
+        if open_orders >= OPEN_PER_ACCOUNT_MAX {
             return Err(Problem::limited(format!(
                 "the account has {OPEN_PER_ACCOUNT_MAX} orders without a certificate"
             )));
         }
-        let names: usize = self.orders.values().map(|order| order.authorizations.len()).sum();
-        if names + order.authorizations.len() > NAMES_MAX {
+        if open_names > OPEN_NAMES_PER_ACCOUNT_MAX {
+            return Err(Problem::limited(format!(
+                "the account's orders without a certificate would have more than {OPEN_NAMES_PER_ACCOUNT_MAX} names"
+            )));
+        }
+        let has_room = |book: &Self| {
+            let names: usize = book.orders.values().map(|order| order.authorizations.len()).sum();
+            names + order.authorizations.len() <= NAMES_MAX
+        };
+        if !has_room(self) {
+            let latest = now + (ISSUED_LIFETIME - ISSUED_LIFETIME_MIN);
+            self.orders.retain(|_, order| order.issued().is_none() || latest < order.expires);
+        }
+        if !has_room(self) {
             return Err(Problem::limited(format!("the orders of this server have {NAMES_MAX} names, its limit")));
         }
         self.orders.insert(id, order);
@@ -176,7 +197,7 @@ impl ServerOrder {
             Ok(Authorization { identifier, is_deactivated: false, challenges })
         };
         let authorizations = identifiers.into_iter().map(authorization).collect::<Result<_, Problem>>()?;
-        Ok(Self { account: account.to_owned(), authorizations, expires: now + LIFETIME, issuance: Issuance::Open })
+        Ok(Self { account: account.to_owned(), authorizations, expires: now + OPEN_LIFETIME, issuance: Issuance::Open })
     }
 
     /// Begins the signature of a certificate for the names that it returns. Another one cannot begin before [`end`](Self::end).
@@ -190,13 +211,18 @@ impl ServerOrder {
     }
 
     /// Ends what [`begin`](Self::begin) began. After an error the client may try again (RFC 8555 §7.4).
-    pub(super) fn end(&mut self, signed: Result<IssuedChain, Problem>) -> Result<(), Problem> {
-        let (issuance, result) = match signed {
-            Ok(issued) => (Issuance::Issued(issued), Ok(())),
-            Err(problem) => (Issuance::Open, Err(problem)),
-        };
-        self.issuance = issuance;
-        result
+    pub(super) fn end(&mut self, signed: Result<IssuedChain, Problem>, now: SystemTime) -> Result<(), Problem> {
+        match signed {
+            Ok(issued) => {
+                self.issuance = Issuance::Issued(issued);
+                self.expires = now + ISSUED_LIFETIME;
+                Ok(())
+            }
+            Err(problem) => {
+                self.issuance = Issuance::Open;
+                Err(problem)
+            }
+        }
     }
 
     pub(super) fn issued(&self) -> Option<&IssuedChain> {
@@ -304,5 +330,59 @@ impl Challenge {
             ChallengeState::Pending | ChallengeState::Processing => {}
         }
         challenge
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(account: &str, names: usize, now: SystemTime) -> ServerOrder {
+        let names = (0..names).map(|at| Identifier::Dns(format!("a{at}.test"))).collect();
+        ServerOrder::new(account, names, |_| Ok(Vec::new()), now).unwrap()
+    }
+
+    /// A book in which ten accounts have all names.
+    fn full_book(is_issued: bool, now: SystemTime) -> OrderBook {
+        let mut book = OrderBook::default();
+        for at in 0..NAMES_MAX / NAMES_PER_ORDER_MAX {
+            let mut order = order(&format!("account{}", at % 10), NAMES_PER_ORDER_MAX, now);
+            if is_issued {
+                let issued = IssuedChain { pem: String::new(), leaf: Vec::new(), is_revoked: false };
+                order.end(Ok(issued), now).unwrap();
+            }
+            book.add(at.to_string(), order, now).unwrap();
+        }
+        book
+    }
+
+    // Our bound: neither orders that their clients leave nor old certificates take the place of new orders for longer than an hour.
+    #[test]
+    fn a_full_book_has_room_after_an_hour() {
+        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        for is_issued in [false, true] {
+            let mut book = full_book(is_issued, start);
+            for (seconds, is_added) in [(3599, false), (3600, true)] {
+                let now = start + Duration::from_secs(seconds);
+                let added = book.add("new".to_owned(), order("another", 1, now), now);
+                assert_eq!(added.map_err(|problem| problem.kind), if is_added { Ok(()) } else { Err("rateLimited") });
+            }
+            assert_eq!(book.orders.len(), 1);
+        }
+    }
+
+    // Clients may download and revoke a certificate for a day.
+    #[test]
+    fn an_order_with_a_certificate_exists_for_a_day() {
+        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let mut book = full_book(true, start);
+        book.orders.remove("0");
+        let exists = |book: &mut OrderBook, seconds: u64| {
+            let now = start + Duration::from_secs(seconds);
+            book.add("new".to_owned(), order("another", 1, now), now).unwrap();
+            book.order("1", "account1", now).is_ok()
+        };
+        assert!(exists(&mut book, 24 * 60 * 60 - 1));
+        assert!(!exists(&mut book, 24 * 60 * 60));
     }
 }
