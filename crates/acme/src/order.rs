@@ -8,12 +8,13 @@ use instant_acme::{
     Account, AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier,
     NewOrder, Order, OrderStatus, RetryPolicy,
 };
-use rcgen::{CertificateParams, CustomExtension, DistinguishedName};
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tokio::sync::Mutex;
 
 use crate::challenge::{OpenChallenge, Published, StoredChallenge};
 use crate::connection::Connection;
@@ -198,7 +199,7 @@ async fn complete(
         challenge.close().await;
     }
     proven?;
-    let key = generate_key(wanted.key)?;
+    let key = make_key(wanted.key).await?;
     let request = request_params(wanted)?.serialize_request(&key)?;
     step!(order.finalize_csr(request.der()))?;
     let mut chain = download(issuer, connection, &mut order).await?;
@@ -247,6 +248,16 @@ fn polling(issuer: &Issuer) -> RetryPolicy {
 pub(crate) fn is_chain(text: &str) -> bool {
     let mut certificates = CertificateDer::pem_slice_iter(text.as_bytes()).peekable();
     certificates.peek().is_some() && certificates.all(|certificate| certificate.is_ok())
+}
+
+/// One key at a time: those of many names together would take all processors from the workers.
+static KEY_TURN: Mutex<()> = Mutex::const_new(());
+
+/// Generates a private key on a blocking thread: RSA takes seconds, and the caller's thread has other tasks.
+pub(crate) async fn make_key(kind: KeyKind) -> Result<KeyPair, AcmeError> {
+    let _turn = KEY_TURN.lock().await;
+    let made = tokio::task::spawn_blocking(move || generate_key(kind)).await;
+    Ok(made.map_err(|error| AcmeError::Key(error.to_string()))??)
 }
 
 /// The content of the certificate request.
@@ -376,7 +387,27 @@ async fn failure(order: &mut Order) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Poll;
+
     use super::*;
+
+    // The server orders certificates on the thread of its signals and control commands: their tasks run while a key is generated.
+    #[test]
+    fn other_tasks_run_while_a_key_is_generated() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let (release, held) = std::sync::mpsc::channel::<()>();
+            // The only blocking thread is occupied.
+            let occupied = tokio::task::spawn_blocking(move || held.recv());
+            let mut key = pin!(make_key(KeyKind::P256));
+            assert!(poll_fn(|context| Poll::Ready(key.as_mut().poll(context).is_pending())).await);
+            release.send(()).unwrap();
+            occupied.await.unwrap().unwrap();
+            key.await.unwrap();
+        });
+    }
 
     // Caddy's `must_staple` (RFC 7633 §4): the certificate request has the TLS feature extension with `status_request`, and by default it
     // has not.

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use causeway_certs::{SharedStorage, generate_key};
+use causeway_certs::SharedStorage;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use crate::AcmeError;
 use crate::challenge::{OpenChallenge, Published, StoredChallenge};
 use crate::dns::encoded;
 use crate::http::{HttpClient, HttpRequest, Method, StatusCode};
-use crate::order::{Issued, PATIENCE, Wanted, is_chain, request_params};
+use crate::order::{Issued, PATIENCE, Wanted, is_chain, make_key, request_params};
 
 /// The interface.
 const BASE: &str = "https://api.zerossl.com";
@@ -106,7 +106,7 @@ pub(crate) async fn obtain(
 ) -> Result<Issued, AcmeError> {
     let http = HttpClient::new(&[])?.limit(REQUEST_LIMIT);
     let interface = Interface { http, base: issuer.base.clone(), key: issuer.api_key.clone() };
-    let key = generate_key(wanted.key)?;
+    let key = make_key(wanted.key).await?;
     let request = request_params(wanted)?.serialize_request(&key)?.pem()?;
     let mut body = json!({ "certificate_domains": wanted.name, "certificate_csr": request, "strict_domains": 1 });
     if let Some(days) = issuer.validity_days {
