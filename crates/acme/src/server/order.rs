@@ -210,7 +210,7 @@ impl ServerOrder {
         Ok(self.authorizations.iter().map(|one| one.identifier.clone()).collect())
     }
 
-    /// Ends what [`begin`](Self::begin) began. After an error the client may try again (RFC 8555 §7.4).
+    /// Ends the signature. After an error the client may try again (RFC 8555 §7.4).
     pub(super) fn end(&mut self, signed: Result<IssuedChain, Problem>, now: SystemTime) -> Result<(), Problem> {
         match signed {
             Ok(issued) => {
