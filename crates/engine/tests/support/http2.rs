@@ -1,5 +1,6 @@
 //! A blocking HTTP/2 client over the `h2` crate, with any number of concurrent streams.
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use bytes::Bytes;
 use futures_channel::oneshot;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::ext::Protocol;
-use h2::{RecvStream, SendStream};
+use h2::{Ping, PingPong, RecvStream, SendStream};
 use http::{HeaderMap, Method, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -34,6 +35,7 @@ impl RequestBody {
 pub(crate) struct Http2 {
     runtime: Runtime,
     requests: SendRequest<Bytes>,
+    pings: RefCell<PingPong>,
     /// Receives the connection's result.
     ended: oneshot::Receiver<Result<(), h2::Error>>,
 }
@@ -66,14 +68,15 @@ impl Http2 {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let (requests, ended) = runtime.block_on(async {
+        let (requests, pings, ended) = runtime.block_on(async {
             let stream = stream.await;
-            let (requests, connection) = builder.handshake(stream).await.expect("the preface is sent");
+            let (requests, mut connection) = builder.handshake(stream).await.expect("the preface is sent");
+            let pings = RefCell::new(connection.ping_pong().expect("the first call returns it"));
             let (end, ended) = oneshot::channel();
             tokio::spawn(async move { drop(end.send(connection.await)) });
-            (requests, ended)
+            (requests, pings, ended)
         });
-        Self { runtime, requests, ended }
+        Self { runtime, requests, pings, ended }
     }
 
     /// Runs a future with a bound against hanging.
@@ -82,9 +85,17 @@ impl Http2 {
         self.runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await }).expect("it does not hang")
     }
 
-    /// Polls the connection for 20 ms.
+    /// Polls the connection until the server has received all that was sent before, and then for 20 ms. Without effect on a
+    /// connection that has ended.
+    #[track_caller]
     pub(crate) fn settle(&self) {
-        self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(20)).await });
+        self.wait(async {
+            // The first PING may be sent before frames that were queued before it.
+            for _ in 0..2 {
+                let _ = self.pings.borrow_mut().ping(Ping::opaque()).await;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        });
     }
 
     /// Sends a head. With `has_body` the content stays open, otherwise the head ends the stream.
@@ -150,7 +161,7 @@ impl Http2 {
     /// Waits until the server ends the connection. Returns the connection's result.
     #[track_caller]
     pub(crate) fn end(self) -> Result<(), h2::Error> {
-        let Self { runtime, requests, ended } = self;
+        let Self { runtime, requests, pings: _, ended } = self;
         drop(requests);
         let end = runtime.block_on(async { tokio::time::timeout(PATIENCE, ended).await });
         end.expect("the server closes").expect("the connection's task ends")
