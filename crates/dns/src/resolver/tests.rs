@@ -11,11 +11,21 @@ use super::*;
 /// The queries that a server received, with `tcp` after those over TCP.
 type Queries = Arc<Mutex<Vec<String>>>;
 
+/// Binds a port that is free for UDP and for TCP.
+async fn sockets() -> (SocketAddr, UdpSocket, TcpListener) {
+    loop {
+        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = tcp.local_addr().unwrap();
+        if let Ok(udp) = UdpSocket::bind(address).await {
+            return (address, udp, tcp);
+        }
+    }
+}
+
 /// Starts a DNS server on UDP and TCP; `answer` fills the response. Nothing is sent if it returns false.
 async fn server(answer: impl Fn(&mut Message) -> bool + Clone + Send + 'static) -> (SocketAddr, Queries) {
-    let (tcp, queries) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Queries::default());
-    let address = tcp.local_addr().unwrap();
-    let udp = UdpSocket::bind(address).await.unwrap();
+    let (address, udp, tcp) = sockets().await;
+    let queries = Queries::default();
     let respond = {
         let queries = Arc::clone(&queries);
         move |bytes: &[u8], suffix: &str| {

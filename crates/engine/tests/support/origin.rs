@@ -89,7 +89,7 @@ impl OriginConnection {
         Self(stream, None)
     }
 
-    /// Tells the test, which calls [`Origin::await_step`], that the script has come to this step.
+    /// Lets the test, which calls [`Origin::await_step`], go on.
     #[track_caller]
     pub(crate) fn step(&self) {
         self.1.as_ref().expect("a connection of an Origin").send(()).expect("the test waits for its origin");

@@ -17,14 +17,23 @@ use tokio::net::{TcpListener, UdpSocket};
 use super::*;
 use crate::dns::provider::Work;
 
+/// Binds a port that is free for UDP and for TCP.
+async fn sockets() -> (SocketAddr, UdpSocket, TcpListener) {
+    loop {
+        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = tcp.local_addr().unwrap();
+        if let Ok(udp) = UdpSocket::bind(address).await {
+            return (address, udp, tcp);
+        }
+    }
+}
+
 /// Starts a DNS server on UDP and TCP that sends the bytes that `answer` returns; `None`: nothing.
 pub(in crate::dns) async fn server(
     answer: impl Fn(&[u8], bool) -> Option<Vec<u8>> + Send + Sync + 'static,
 ) -> SocketAddr {
     let answer = Arc::new(answer);
-    let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = tcp.local_addr().unwrap();
-    let udp = UdpSocket::bind(address).await.unwrap();
+    let (address, udp, tcp) = sockets().await;
     let over_udp = Arc::clone(&answer);
     tokio::spawn(async move {
         let mut bytes = [0; 2048];
