@@ -5,8 +5,10 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwap;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PublicKeyData, SanType, SerialNumber,
@@ -104,7 +106,8 @@ pub struct Authority {
     storage: SharedStorage,
     root: CertificateDer<'static>,
     root_place: String,
-    signer: Signer,
+    /// Replaced at its renewal. Signatures meanwhile use the old one, and do not wait.
+    signer: ArcSwap<Signer>,
 }
 
 /// The intermediate with its key.
@@ -170,7 +173,7 @@ impl Authority {
                 }
             }
         };
-        Ok(Self { spec, storage, root, root_place, signer })
+        Ok(Self { spec, storage, root, root_place, signer: ArcSwap::from_pointee(signer) })
     }
 
     /// The configuration of this authority.
@@ -190,7 +193,7 @@ impl Authority {
 
     /// The intermediate, and any certificates between it and the root, as PEM.
     pub fn intermediate_pem(&self) -> String {
-        pem::write_chain(&self.signer.chain)
+        pem::write_chain(&self.signer.load().chain)
     }
 
     /// The common names of root and intermediate, with placeholders replaced.
@@ -201,27 +204,28 @@ impl Authority {
 
     /// When to renew the intermediate; `None` if the operator supplied it.
     pub(crate) fn renew_at(&self) -> Option<SystemTime> {
-        let signer = &self.signer;
+        let signer = self.signer.load();
         self.spec.intermediate.is_none().then(|| renew_at(signer.not_before, signer.not_after, self.spec.renewal_ratio))
     }
 
-    /// Renews the intermediate if it is due. Returns whether it was.
-    pub(crate) fn renew(&mut self, now: SystemTime) -> Result<bool, Error> {
-        if self.spec.intermediate.is_some() || self.signer.is_fresh(&self.spec, now) {
+    /// Renews the intermediate if it is due. Returns whether it was. Blocks; the authority signs meanwhile.
+    pub(crate) fn renew(&self, now: SystemTime) -> Result<bool, Error> {
+        if self.spec.intermediate.is_some() || self.signer.load().is_fresh(&self.spec, now) {
             return Ok(false);
         }
         // Several processes can share the storage: only one may replace the intermediate.
         let lock = lock_if_writable(&*self.storage, &format!("pki_{}", self.spec.id))?;
         // Another process may have renewed it while this one waited for the lock.
         let stored = stored_intermediate(&self.spec, &*self.storage, &self.root)?;
-        self.signer = match stored.filter(|signer| signer.is_fresh(&self.spec, now)) {
+        let signer = match stored.filter(|signer| signer.is_fresh(&self.spec, now)) {
             Some(signer) => signer,
             None => {
-                let needed = Needed::beside(self.signer.not_after, now);
+                let needed = Needed::beside(self.signer.load().not_after, now);
                 let root = (&self.root, &*self.root_place);
                 make_intermediate(&self.spec, (&*self.storage, &lock), root, needed, now)?
             }
         };
+        self.signer.store(Arc::new(signer));
         Ok(true)
     }
 
@@ -249,10 +253,10 @@ impl Authority {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         params.use_authority_key_identifier_extension = true;
         params.serial_number = Some(serial()?);
-        let place = self.root_place.clone();
+        let signer = self.signer.load();
         let signer_ends = match by {
-            SignedBy::Intermediate => self.signer.not_after,
-            SignedBy::Root => read_validity(&self.root, &place)?.1,
+            SignedBy::Intermediate => signer.not_after,
+            SignedBy::Root => read_validity(&self.root, &self.root_place)?.1,
         };
         if signer_ends <= now {
             return Err(Error::SignerExpired(self.spec.id.clone()));
@@ -264,8 +268,8 @@ impl Authority {
         params.not_after = whole_seconds((now + lifetime).min(signer_ends));
         match by {
             SignedBy::Intermediate => {
-                let leaf = params.signed_by(key, &self.signer.issuer).map_err(failed)?;
-                Ok(std::iter::once(leaf.der().clone()).chain(self.signer.chain.iter().cloned()).collect())
+                let leaf = params.signed_by(key, &signer.issuer).map_err(failed)?;
+                Ok(std::iter::once(leaf.der().clone()).chain(signer.chain.iter().cloned()).collect())
             }
             SignedBy::Root => {
                 let root_key = root_key(&self.spec, &*self.storage)?;

@@ -138,6 +138,24 @@ impl Certificate {
         }
     }
 
+    /// Returns a copy without an OCSP response.
+    pub(crate) fn without_response(&self) -> Self {
+        let old = self.signed.load();
+        let signed = CertifiedKey { cert: old.cert.clone(), key: Arc::clone(&old.key), ocsp: None };
+        Self {
+            names: self.names.clone(),
+            tags: self.tags.clone(),
+            serial_number: self.serial_number.clone(),
+            organizations: self.organizations.clone(),
+            not_before: self.not_before,
+            not_after: self.not_after,
+            has_alternatives: self.has_alternatives,
+            signed: ArcSwap::from_pointee(signed),
+            responder: self.responder.as_ref().map(|responder| Box::new(responder.without_response())),
+            is_used: AtomicBool::new(self.is_used()),
+        }
+    }
+
     /// Records that a handshake uses the certificate.
     pub fn mark_used(&self) {
         // Handshakes on several threads share the flag, so it is written once only.

@@ -138,8 +138,8 @@ pub struct Keeper {
     look_every: Duration,
     /// The supplied certificates that name an OCSP responder.
     stapled: (Vec<Arc<Certificate>>, OcspPolicy),
-    /// Locked before `kept` by those who need both, and for as long as a signature takes.
-    authorities: Mutex<Vec<Authority>>,
+    /// Without a lock: a renewal can wait for the locks of storage for minutes, and others use the authorities meanwhile.
+    authorities: Vec<Authority>,
     kept: Mutex<KeeperState>,
 }
 
@@ -147,6 +147,8 @@ struct KeeperState {
     held: Vec<(Managed, Arc<Certificate>)>,
     /// By name: a public authority's certificate, once there is one. A map, because there can be thousands of names.
     public: HashMap<String, PublicState>,
+    /// When the next renewal check is due.
+    next_look: SystemTime,
 }
 
 #[derive(Clone)]
@@ -218,7 +220,9 @@ impl Keeper {
                 known.public.authorities == public.authorities && known.public.storage == public.storage
             });
             match known.and_then(|known| known.issued) {
-                Some(issued) => {
+                Some(IssuedCertificate { certificate, authority }) => {
+                    let certificate = ocsp::carried(&certificate, &public.ocsp);
+                    let issued = IssuedCertificate { certificate, authority };
                     carried.insert(public.name.clone(), PublicState { public, issued: Some(issued) });
                 }
                 None => missing.push(public),
@@ -231,13 +235,12 @@ impl Keeper {
         for certificate in &with_responder {
             ocsp::restore(certificate, &loaded_ocsp, &*storage, now);
         }
-        let kept = KeeperState { held, public: carried };
+        let kept = KeeperState { held, public: carried, next_look: now };
         let managed = kept.held.iter().map(|(_, certificate)| certificate);
         let public = kept.public.values().filter_map(PublicState::certificate);
         let store = Store::new(loaded.iter().chain(managed).chain(public).cloned(), selections);
-        let (authorities, kept) = (Mutex::new(authorities), Mutex::new(kept));
         let stapled = (with_responder, loaded_ocsp);
-        Ok(Self { store: Arc::new(store), storage, look_every, stapled, authorities, kept })
+        Ok(Self { store: Arc::new(store), storage, look_every, stapled, authorities, kept: Mutex::new(kept) })
     }
 
     /// The index that handshakes use.
@@ -283,17 +286,16 @@ impl Keeper {
         by: SignedBy,
         now: SystemTime,
     ) -> Result<Option<(String, Vec<u8>)>, Error> {
-        let signers = self.signers();
-        let Some(authority) = signers.iter().find(|known| known.spec().id == authority) else {
+        let Some(authority) = self.authorities.iter().find(|known| known.spec().id == authority) else {
             return Ok(None);
         };
         let chain = authority.sign(names, key, lifetime, by, now)?;
         Ok(Some((pem::write_chain(&chain), chain[0].to_vec())))
     }
 
-    /// Maps `look` over the authorities, in configuration order. No authority signs meanwhile.
+    /// Maps `look` over the authorities, in configuration order. Does not wait for signatures or renewals.
     pub fn authorities<T>(&self, look: impl FnMut(&Authority) -> T) -> Vec<T> {
-        self.signers().iter().map(look).collect()
+        self.authorities.iter().map(look).collect()
     }
 
     /// Returns the certificate of a public name, if there is one.
@@ -332,8 +334,8 @@ impl Keeper {
     /// If signing fails, or storage.
     pub fn sign_public(&self, local: &Managed, lock: &Lock, now: SystemTime) -> Result<(), Error> {
         let storage = &**local.storage.as_ref().unwrap_or(&self.storage);
-        let certificate =
-            obtain_locked(local, authority(&self.signers(), &local.authority), (storage, lock), Needed::Signed, now)?;
+        let authority = authority(&self.authorities, &local.authority);
+        let certificate = obtain_locked(local, authority, (storage, lock), Needed::Signed, now)?;
         self.serve(
             &local.name,
             IssuedCertificate { certificate: Arc::new(certificate), authority: local.authority.clone() },
@@ -400,7 +402,8 @@ impl Keeper {
         }
     }
 
-    /// Signs a certificate for one more name, or finds it in storage, and renews it from now on. Blocks on disk and on signatures.
+    /// Signs a certificate for one more name, or finds it in storage, and renews it from now on: the name may be due before the others
+    /// ([`until_renewal`](Self::until_renewal)). Blocks on disk and on signatures.
     ///
     /// # Errors
     /// The certificate cannot be signed or stored. The name is not added then.
@@ -408,26 +411,28 @@ impl Keeper {
     /// # Panics
     /// Panics if the name refers to an authority that the keeper does not have.
     pub fn add_managed(&self, managed: Managed, now: SystemTime) -> Result<Arc<Certificate>, Error> {
-        let authorities = self.signers();
-        let known =
-            self.kept().held.iter().find(|(known, _)| known.name == managed.name).map(|held| Arc::clone(&held.1));
-        if let Some(known) = known {
+        if let Some(known) = self.kept().managed(&managed.name) {
             return Ok(known);
         }
-        let fresh = obtain(&managed, authority(&authorities, &managed.authority), &self.storage, Needed::Signed, now)?;
-        let fresh = Arc::new(fresh);
+        let authority = authority(&self.authorities, &managed.authority);
+        let fresh = Arc::new(obtain(&managed, authority, &self.storage, Needed::Signed, now)?);
+        let mut kept = self.kept();
+        // Another thread may have added the name meanwhile.
+        if let Some(known) = kept.managed(&managed.name) {
+            return Ok(known);
+        }
         self.store.swap(None, Some(&fresh));
-        self.kept().held.push((managed, Arc::clone(&fresh)));
+        kept.next_look = kept.next_look.min(due(&managed, &fresh));
+        kept.held.push((managed, Arc::clone(&fresh)));
         Ok(fresh)
     }
 
     /// Renews everything that is due, and returns the time until the next call. A certificate that cannot be renewed
     /// stays in use, and the failure is logged. Blocks on disk and on signatures.
     pub fn renew(&self, now: SystemTime) -> Duration {
-        let mut authorities = self.signers();
         let mut failed = false;
         // The authorities come first: leaves signed below then get the full lifetime from a fresh intermediate.
-        for authority in &mut *authorities {
+        for authority in &self.authorities {
             match authority.renew(now) {
                 Ok(true) => {
                     tracing::info!("certificate authority '{}': renewed its intermediate", authority.spec().id);
@@ -442,11 +447,11 @@ impl Keeper {
                 }
             }
         }
-        // The lock is not held while authorities sign: tasks for public certificates wait for it.
+        // `kept` is not locked while authorities sign: tasks for public certificates wait for it.
         let due_now = self.take_due(now);
         for (managed, old) in due_now {
             let needed = Needed::beside(old.not_after(), now);
-            match obtain(&managed, authority(&authorities, &managed.authority), &self.storage, needed, now) {
+            match obtain(&managed, authority(&self.authorities, &managed.authority), &self.storage, needed, now) {
                 Ok(fresh) => {
                     let fresh = Arc::new(fresh);
                     let mut kept = self.kept();
@@ -461,14 +466,23 @@ impl Keeper {
                 }
             }
         }
-        let kept = self.kept();
+        let mut kept = self.kept();
         let dues = kept.held.iter().map(|(managed, certificate)| due(managed, certificate));
         // Certificates that could not be renewed are still due, so their date is in the past and the bounds below
         // apply.
-        let soonest = dues.chain(authorities.iter().filter_map(Authority::renew_at)).min();
+        let soonest = dues.chain(self.authorities.iter().filter_map(Authority::renew_at)).min();
         let until = soonest.map_or(self.look_every, |at| at.duration_since(now).unwrap_or_default());
         let until = until.clamp(LOOK_SOONEST, self.look_every.max(LOOK_SOONEST));
-        if failed { until.max(AGAIN) } else { until }
+        let until = if failed { until.max(AGAIN) } else { until };
+        kept.next_look = now + until;
+        until
+    }
+
+    /// Returns the time until the next call of [`renew`](Self::renew): as that returned it, or less if a name was added that is due sooner.
+    pub fn until_renewal(&self, now: SystemTime) -> Duration {
+        let left = self.kept().next_look.duration_since(now).unwrap_or_default();
+        // The upper bound is for a clock that was set back.
+        left.clamp(LOOK_SOONEST, self.look_every.max(AGAIN))
     }
 
     /// Returns the managed names that are due. Drops names on demand whose certificate no handshake has used.
@@ -557,14 +571,16 @@ impl Keeper {
         self.kept().held.iter().map(|held| (held.0.name.clone(), held.clone())).collect()
     }
 
-    /// Ignores poisoning, as [`kept`](Self::kept) does.
-    fn signers(&self) -> std::sync::MutexGuard<'_, Vec<Authority>> {
-        self.authorities.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ignores poisoning: each update replaces one value, so a panic during a renewal leaves the state consistent.
     fn kept(&self) -> std::sync::MutexGuard<'_, KeeperState> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KeeperState {
+    /// The certificate of a managed name.
+    fn managed(&self, name: &str) -> Option<Arc<Certificate>> {
+        self.held.iter().find(|(known, _)| known.name == name).map(|(_, certificate)| Arc::clone(certificate))
     }
 }
 

@@ -102,6 +102,11 @@ impl Responder {
         Some(Box::new(Self { url: url(AD_OCSP)?, issuer_url: url(AD_ISSUERS), last: Mutex::new(None) }))
     }
 
+    /// Returns a copy without the last response.
+    pub(crate) fn without_response(&self) -> Self {
+        Self { url: self.url.clone(), issuer_url: self.issuer_url.clone(), last: Mutex::new(None) }
+    }
+
     /// Ignores poisoning: each change is one assignment.
     fn last(&self) -> MutexGuard<'_, Option<Last>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
@@ -226,6 +231,15 @@ impl Certificate {
             return Err(OcspError::BadIssuer);
         }
         Ok((leaf, issuer))
+    }
+}
+
+/// Returns a certificate for another configuration with this policy. If that requests no response for it, its last one is left out, because
+/// nothing would replace it at its end. The given certificate stays as it is: the load of the other configuration may still fail.
+pub(crate) fn carried(certificate: &Arc<Certificate>, policy: &OcspPolicy) -> Arc<Certificate> {
+    match certificate.last_response() {
+        Some(_) if policy.responder(certificate).is_none() => Arc::new(certificate.without_response()),
+        _ => Arc::clone(certificate),
     }
 }
 

@@ -61,7 +61,7 @@ fn a_chain_is_valid_for_its_name_only() {
     }
     let (from, to) = read_validity(&authority.root, "").unwrap();
     assert_eq!((from, to.duration_since(from).unwrap()), (now(), 3600 * DAY));
-    assert_eq!(authority.signer.not_after.duration_since(now()).unwrap(), 7 * DAY);
+    assert_eq!(authority.signer.load().not_after.duration_since(now()).unwrap(), 7 * DAY);
     assert_eq!(authority.common_names(now()).0, "Causeway Local Authority - 2026 ECC Root");
     assert!(
         authority.sign(&["a b".to_owned()], &key, hours(1), SignedBy::Intermediate, now()).is_ok(),
@@ -77,14 +77,14 @@ fn a_leaf_ends_with_its_issuer() {
     let authority = open(&folder, local(), now()).unwrap();
     let key = KeyPair::generate().unwrap();
     let chain = authority.sign(&["localhost".to_owned()], &key, 30 * DAY, SignedBy::Intermediate, now()).unwrap();
-    assert_eq!(read_validity(&chain[0], "").unwrap().1, authority.signer.not_after);
+    assert_eq!(read_validity(&chain[0], "").unwrap().1, authority.signer.load().not_after);
 }
 
 // caddypki/maintain.go: an intermediate is renewed when no more than a fifth of its lifetime is left.
 #[test]
 fn an_intermediate_is_renewed_in_time() {
     let folder = Folder::new();
-    let mut authority = open(&folder, local(), now()).unwrap();
+    let authority = open(&folder, local(), now()).unwrap();
     let (root, first) = (authority.root_pem(), authority.intermediate_pem());
     assert!(!authority.renew(now() + 5 * DAY).unwrap());
     assert_eq!(authority.intermediate_pem(), first);
@@ -153,7 +153,7 @@ fn options_of_an_authority() {
     let intermediate = PairFiles { certificate: file("intermediate.crt"), key: Some(file("intermediate.key")) };
     let given =
         AuthoritySpec { intermediate: Some(intermediate), root: Some(PairFiles { key: None, ..root }), ..spec.clone() };
-    let mut given = open(&folder, given, now()).unwrap();
+    let given = open(&folder, given, now()).unwrap();
     assert_eq!(given.intermediate_pem(), theirs.intermediate_pem());
     assert!(!given.renew(now() + 60 * DAY).unwrap(), "the operator's intermediate is not renewed");
 

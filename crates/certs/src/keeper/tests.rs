@@ -1,6 +1,9 @@
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 use crate::tests::{DAY, Folder, now};
-use crate::{FileStorage, Storage as _};
+use crate::{FileStorage, Storage};
 
 fn wanted(folder: &Folder, managed: &[Managed]) -> CertificatePlan {
     CertificatePlan {
@@ -147,6 +150,77 @@ fn a_failed_renewal_keeps_the_certificate() {
     std::fs::remove_file(folder.path("data")).unwrap();
     keeper.renew(now() + Duration::from_secs(11 * 60 * 60));
     assert!(!Arc::ptr_eq(&leaf(&keeper, "localhost"), &before));
+}
+
+/// A folder that calls a function where a name's lock is awaited.
+struct WatchedStorage {
+    inner: FileStorage,
+    at_lock: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl std::fmt::Debug for WatchedStorage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Storage for WatchedStorage {
+    fn identity(&self) -> String {
+        self.inner.identity()
+    }
+    fn place(&self, key: &str) -> String {
+        self.inner.place(key)
+    }
+    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.inner.load(key)
+    }
+    fn modified(&self, key: &str) -> Result<Option<SystemTime>, Error> {
+        self.inner.modified(key)
+    }
+    fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error> {
+        self.inner.store(key, value, lasting)
+    }
+    fn delete(&self, key: &str) -> Result<(), Error> {
+        self.inner.delete(key)
+    }
+    fn list(&self, prefix: &str) -> Result<Vec<String>, Error> {
+        self.inner.list(prefix)
+    }
+    fn lock(&self, name: &str) -> Result<Lock, Error> {
+        if let Some(watch) = self.at_lock.get().filter(|_| name.starts_with("issue_cert_")) {
+            watch();
+        }
+        self.inner.lock(name)
+    }
+}
+
+// Another process may hold a name's lock for 30 s. While a renewal waits for it, others look at the authorities, sign and add names: the main
+// thread does the first. If one of them waited for the renewal, this test would not end.
+#[test]
+fn a_renewal_that_waits_blocks_nothing_else() {
+    let folder = Folder::new();
+    let inner = FileStorage::new(folder.path("data"));
+    let storage = Arc::new(WatchedStorage { inner, at_lock: OnceLock::new() });
+    let plan = CertificatePlan { storage: storage.clone(), ..wanted(&folder, &[local("a.localhost")]) };
+    let keeper = Arc::new(Keeper::open(plan, None, now()).unwrap());
+    let (looks, at_work) = (Arc::new(AtomicUsize::new(0)), Arc::downgrade(&keeper));
+    let counted = Arc::clone(&looks);
+    let watch = move || {
+        if counted.fetch_add(1, Ordering::Relaxed) > 0 {
+            return;
+        }
+        let keeper = at_work.upgrade().unwrap();
+        assert_eq!(keeper.authorities(|authority| authority.spec().id.clone()), ["local"]);
+        let (names, key) = (["x.localhost".to_owned()], generate_key(KeyKind::P256).unwrap());
+        let signed = keeper.sign("local", &names, &key, DAY, SignedBy::Intermediate, now());
+        assert!(signed.unwrap().is_some());
+        keeper.add_managed(local("b.localhost"), now()).unwrap();
+    };
+    assert!(storage.at_lock.set(Box::new(watch)).is_ok());
+    let later = now() + Duration::from_secs(9 * 60 * 60);
+    keeper.renew(later);
+    assert_eq!(leaf(&keeper, "a.localhost").not_before(), later);
+    assert!(looks.load(Ordering::Relaxed) > 1, "the renewal, and the name that was added");
 }
 
 /// A pair of PEM texts as a public authority issues it.
@@ -369,6 +443,23 @@ fn names_on_demand() {
     let after = leaf(&keeper, "used.example");
     assert!(before.not_after() < after.not_after() && !after.is_used());
     assert_eq!(keeper.names().iter().map(|record| &*record.name).collect::<Vec<_>>(), ["localhost", "used.example"]);
+}
+
+// A name that is added between two checks is renewed when it is due, not at the check that was planned before.
+#[test]
+fn an_added_name_is_renewed_in_time() {
+    let folder = Folder::new();
+    let keeper = open(&folder, &[local("localhost")], None, now());
+    let seconds = Duration::from_secs;
+    assert_eq!((keeper.renew(now()), keeper.until_renewal(now() + seconds(1))), (seconds(600), seconds(599)));
+    let short = Managed { lifetime: seconds(30), on_demand: true, ..local("a.example") };
+    let added = keeper.add_managed(short, now() + seconds(5)).unwrap();
+    assert_eq!(keeper.until_renewal(now() + seconds(5)), seconds(20));
+    added.mark_used();
+    assert_eq!(keeper.renew(now() + seconds(25)), seconds(20), "the time until the next one");
+    assert!(!Arc::ptr_eq(&leaf(&keeper, "a.example"), &added));
+    assert_eq!(keeper.until_renewal(now() + seconds(90)), LOOK_SOONEST);
+    assert_eq!(keeper.until_renewal(now() - DAY), seconds(600), "a clock that was set back");
 }
 
 // On-demand TLS: ever new names do not make memory grow without bound, whichever kind of authority signs for them.

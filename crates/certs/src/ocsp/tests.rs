@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 
 use super::*;
-use crate::FileStorage;
+use crate::{CertificatePlan, FileStorage, Keeper, Public};
 use crate::tests::{DAY, Folder, now};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -48,6 +48,13 @@ impl Authority {
     }
 
     fn leaf(&self, with_issuer: bool) -> Certificate {
+        let (chain, key) = self.pair(with_issuer);
+        let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+        Certificate::new(chain, key.into(), Vec::new(), ("chain", "key")).unwrap()
+    }
+
+    /// The leaf's chain and key.
+    fn pair(&self, with_issuer: bool) -> (Vec<CertificateDer<'static>>, KeyPair) {
         let url = |method: u8, url: &str| {
             der(0x30, &[&[6, 8, 0x2b, 6, 1, 5, 5, 7, 0x30, method], &der(0x86, &[url.as_bytes()])])
         };
@@ -61,8 +68,7 @@ impl Authority {
         if with_issuer {
             chain.push(self.der.clone());
         }
-        let key = PrivatePkcs8KeyDer::from(key.serialize_der());
-        Certificate::new(chain, key.into(), Vec::new(), ("chain", "key")).unwrap()
+        (chain, key)
     }
 
     /// A responder's key and certificate.
@@ -268,6 +274,50 @@ fn in_storage() {
     restore(&leaf, &OcspPolicy::default(), &storage, now());
     assert_eq!(leaf.signed().ocsp.as_deref(), Some(&*response));
     assert!(!is_over(&response, now()) && is_over(&response, now() + DAY) && is_over(b"nonsense", now()));
+}
+
+// Caddy's `ocsp_stapling off`: after the reload no handshake carries the former configuration's response, which nothing would replace at its
+// end. Handshakes of the former configuration still do, because the load may be refused.
+#[test]
+fn a_reload_that_disables_stapling() {
+    const NAME: &str = "a.example";
+    let (folder, authority) = (Folder::new(), Authority::new("ca"));
+    let open = |disabled, before: Option<&Keeper>| {
+        let public = Public {
+            name: NAME.to_owned(),
+            authorities: vec!["one".to_owned()],
+            renewal_ratio: 1.0 / 3.0,
+            ocsp: OcspPolicy { disabled, ..OcspPolicy::default() },
+            storage: None,
+            on_demand: true,
+        };
+        let plan = CertificatePlan {
+            storage: Arc::new(FileStorage::new(folder.path("data"))),
+            authorities: Vec::new(),
+            loaded: Vec::new(),
+            selections: Vec::new(),
+            loaded_ocsp: OcspPolicy::default(),
+            managed: Vec::new(),
+            public: vec![public],
+            look_every: DAY,
+        };
+        Keeper::open(plan, before, now()).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let served = |keeper: &Keeper| keeper.store().find(Some(NAME), &[], &|_| true).unwrap();
+    let first = open(false, None);
+    let (chain, key) = authority.pair(true);
+    let lock = first.storage().lock("issue_cert_a.example").unwrap();
+    first.put(NAME, "one", &pem::write_chain(&chain), &key.serialize_pem(), &lock).unwrap();
+    let leaf = served(&first);
+    leaf.mark_used();
+    leaf.staple(&TestResponse::good(&leaf).signed(authority.issuer.key(), &[]), None, now()).unwrap();
+    assert!(Arc::ptr_eq(&served(&open(false, Some(&first))), &leaf));
+    let second = open(true, Some(&first));
+    let without = served(&second);
+    assert_eq!((without.signed().ocsp.clone(), without.staple_end()), (None, None));
+    assert!(without.signed().cert == leaf.signed().cert && without.is_used());
+    assert!(second.with_responder().is_empty() && leaf.signed().ocsp.is_some());
+    assert_eq!(open(false, Some(&second)).with_responder().len(), 1, "its responder is still known");
 }
 
 // Caddy's `ocsp_overrides`: another URL for a responder; an empty one disables it.
