@@ -24,13 +24,14 @@ use causeway_pipeline::BuildError;
 use causeway_pipeline::build::Problem;
 use causeway_pipeline::build::trust_pool::{CertificateList, EndpointTls};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::blocking::blocking;
 use super::error::LoadError;
 use super::issuers;
 use super::on_demand::{self, NAMES_MAX, OnDemand, Permission};
 use super::order::Order;
-use super::renewals::{Attempt, Renewals};
+use super::renewals::{Attempt, CertificateEvents, Renewals};
 use super::staples::Staples;
 use super::storage::{self, Storages};
 use super::tickets::Tickets;
@@ -180,8 +181,8 @@ impl Custody {
         let keeper = Arc::new(keeper);
         // The previous custody keeps renewing until it is dropped, which happens after the engine has switched to this
         // one.
-        let renewal = tokio::spawn(renew(Arc::clone(&keeper))).abort_handle();
         let renewals = Renewals::new(&keeper);
+        let renewal = tokio::spawn(renew(Arc::clone(&keeper), Arc::clone(renewals.events()))).abort_handle();
         let staples = Staples::start(&keeper, renewals.events(), wanted.ocsp_every);
         let has_challenges = !orders.is_empty() || on_demand.is_some();
         let challenges = storages.all().filter(|_| has_challenges).map(|storage| {
@@ -353,12 +354,19 @@ fn facts(authority: &Authority, now: SystemTime) -> AuthorityFacts {
 }
 
 /// Renews certificates until it is aborted. Signing and file access run on a blocking thread.
-async fn renew(keeper: Arc<Keeper>) {
+pub(super) async fn renew(keeper: Arc<Keeper>, events: Arc<CertificateEvents>) {
     loop {
         let at_work = Arc::clone(&keeper);
         let next = tokio::task::spawn_blocking(move || at_work.renew(SystemTime::now())).await;
         // A panic was already reported by its thread; certificates are renewed early enough to wait for the next round.
-        tokio::time::sleep(next.unwrap_or(CHECK_EVERY)).await;
+        let mut at = Instant::now() + next.unwrap_or(CHECK_EVERY);
+        loop {
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(at) => break,
+                () = events.added.notified() => at = at.min(Instant::now() + keeper.until_renewal(SystemTime::now())),
+            }
+        }
     }
 }
 

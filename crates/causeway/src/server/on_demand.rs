@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_acme::http::{HttpClient, HttpError, HttpRequest, without_secrets};
-use causeway_certs::{Certificate, Keeper};
+use causeway_certs::{Certificate, Error, Keeper};
 use causeway_config::plan::{self, CertificateGetter, SignedName};
 use causeway_engine::certificate::CertifiedKey;
 use causeway_engine::{ObtainedCertificate, SoughtCertificate};
@@ -23,8 +23,8 @@ use tokio::sync::oneshot;
 use super::blocking::{blocking, locked};
 use super::certificates::{key_kind, managed};
 use super::getters::Getter;
-use super::order::Order;
-use super::renewals::{Renewals, pause};
+use super::order::{Order, RenewError};
+use super::renewals::{Renewals, in_words, pause_after};
 use super::storage::Storages;
 
 /// Names whose certificates are being obtained. Handshakes for further names are refused.
@@ -122,7 +122,7 @@ struct State {
 
 struct RefusedName {
     until: Instant,
-    /// Failed orders since the last success; 0 if the name was denied.
+    /// Failed orders since the last success.
     failures: usize,
 }
 
@@ -223,17 +223,17 @@ async fn run(shared: Arc<Shared>, wanted: WantedCertificate) {
 
 /// Obtains a certificate of an authority. `None`: the name is refused for a while.
 async fn sign(shared: &Shared, name: &str, signed: SignedName) -> Option<Arc<CertifiedKey>> {
-    let failures = locked(&shared.state).refused.get(name).map_or(0, |refused| refused.failures);
+    let mut failures = locked(&shared.state).refused.get(name).map_or(0, |refused| refused.failures);
     let outcome = match is_allowed(shared, name).await {
         true => shared.sign(name, signed, failures).await.map_err(|error| {
-            let pause = pause(failures);
+            let pause = pause_after(&error, &mut failures, SystemTime::now());
             tracing::error!(
-                "{name}: cannot obtain a certificate: {error}; refusing its handshakes for {} min",
-                pause.as_secs() / 60
+                "{name}: cannot obtain a certificate: {error}; refusing its handshakes for {}",
+                in_words(pause)
             );
-            RefusedName { until: Instant::now() + pause, failures: failures + 1 }
+            RefusedName { until: Instant::now() + pause, failures }
         }),
-        false => Err(RefusedName { until: Instant::now() + DENIED_FOR, failures: 0 }),
+        false => Err(RefusedName { until: Instant::now() + DENIED_FOR, failures }),
     };
     let mut state = locked(&shared.state);
     match outcome {
@@ -259,7 +259,8 @@ async fn is_allowed(shared: &Shared, name: &str) -> bool {
 }
 
 impl Shared {
-    async fn sign(&self, name: &str, signed: SignedName, failures: usize) -> Result<Arc<Certificate>, String> {
+    async fn sign(&self, name: &str, signed: SignedName, failures: usize) -> Result<Arc<Certificate>, RenewError> {
+        let failed = |error: Error| RenewError::Local(error.to_string());
         let keeper = Arc::clone(&self.keeper);
         for dropped in self.keeper.make_room_on_demand(self.names_max) {
             self.renewals.end(&dropped);
@@ -267,13 +268,15 @@ impl Shared {
         match signed {
             SignedName::Local(written) => {
                 let managed = managed(&written, true, &self.storages);
-                let signed = blocking(move || keeper.add_managed(managed, SystemTime::now())).await?;
-                signed.map_err(|error| error.to_string())
+                let signed = blocking(move || keeper.add_managed(managed, SystemTime::now())).await;
+                let signed = signed.map_err(RenewError::Local)?.map_err(failed)?;
+                self.renewals.events().added.notify_one();
+                Ok(signed)
             }
             SignedName::Public(written) => {
                 let order = Order::new(&written, key_kind(written.key), true, &self.storages);
                 let public = order.public().clone();
-                blocking(move || keeper.add(public)).await?.map_err(|error| error.to_string())?;
+                blocking(move || keeper.add(public)).await.map_err(RenewError::Local)?.map_err(failed)?;
                 let is_fresh =
                     self.keeper.issued(name).is_some_and(|found| SystemTime::now() < found.certificate.not_after());
                 // A certificate in storage that is only due is served now and renewed by its task.
@@ -281,7 +284,8 @@ impl Shared {
                     self.keeper.remove(name);
                     return Err(error);
                 }
-                let found = self.keeper.issued(name).ok_or("the certificate was removed")?.certificate;
+                let removed = || RenewError::Local("the certificate was removed".to_owned());
+                let found = self.keeper.issued(name).ok_or_else(removed)?.certificate;
                 // The handshake that waits uses it, so that its task renews one that was due in storage.
                 found.mark_used();
                 self.renewals.events().issued.notify_one();
@@ -294,12 +298,20 @@ impl Shared {
 
 impl State {
     fn refuse(&mut self, name: String, refused: RefusedName) {
-        if self.refused.len() >= REFUSED_MAX {
-            let now = Instant::now();
-            self.refused.retain(|_, refused| now < refused.until);
-            if self.refused.len() >= REFUSED_MAX {
-                self.refused.clear();
+        // Names whose orders failed leave last: strangers can send handshakes for ever new names that are denied, and the pauses protect
+        // the authority's rate limits.
+        let kept: [fn(&RefusedName, Instant) -> bool; 4] = [
+            |refused, now| refused.failures > 0 || now < refused.until,
+            |refused, _| refused.failures > 0,
+            |refused, now| now < refused.until,
+            |_, _| false,
+        ];
+        let now = Instant::now();
+        for is_kept in kept {
+            if self.refused.len() < REFUSED_MAX {
+                break;
             }
+            self.refused.retain(|_, refused| is_kept(refused, now));
         }
         self.refused.insert(name, refused);
     }
@@ -307,6 +319,13 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use causeway_certs::{AuthoritySpec, CertificatePlan, FileStorage, OcspPolicy, SharedStorage};
+    use causeway_config::plan::ManagedName;
+    use serde_json::json;
+
+    use super::super::certificates::renew;
     use super::*;
 
     // Caddy's documentation of `ask`: a GET with the query `domain`, next to the endpoint's own parameters.
@@ -337,5 +356,128 @@ mod tests {
             state.refuse(number.to_string(), refused(now + Duration::from_secs(600)));
             assert!(state.refused.len() <= REFUSED_MAX);
         }
+    }
+
+    // Strangers can send handshakes for ever new names that are denied. The names whose orders failed keep their pauses, which protect the
+    // authority's rate limits, and their count of failures.
+    #[test]
+    fn denied_names_displace_no_failed_ones() {
+        const FAILED: usize = REFUSED_MAX / 2;
+        let mut state = State::default();
+        let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(600));
+        for number in 0..FAILED {
+            let until = if number == 0 { now } else { later };
+            state.refuse(format!("failed{number}"), RefusedName { until, failures: 3 });
+        }
+        for number in 0..3 * REFUSED_MAX {
+            state.refuse(format!("denied{number}"), RefusedName { until: later, failures: 0 });
+            assert!(state.refused.len() <= REFUSED_MAX);
+        }
+        assert_eq!(state.refused.values().filter(|refused| refused.failures == 3).count(), FAILED);
+        for number in 0..2 * REFUSED_MAX {
+            state.refuse(format!("more{number}"), RefusedName { until: later, failures: 1 });
+            assert!(state.refused.len() <= REFUSED_MAX);
+        }
+    }
+
+    fn keeper(storage: &Path, authorities: Vec<AuthoritySpec>) -> (Arc<Keeper>, Storages) {
+        let usual: SharedStorage = Arc::new(FileStorage::new(storage));
+        let plan = CertificatePlan {
+            storage: usual.clone(),
+            authorities,
+            loaded: Vec::new(),
+            selections: Vec::new(),
+            loaded_ocsp: OcspPolicy::default(),
+            managed: Vec::new(),
+            public: Vec::new(),
+            look_every: Duration::from_secs(24 * 60 * 60),
+        };
+        let keeper = Keeper::open(plan, None, SystemTime::now()).unwrap_or_else(|error| panic!("{error}"));
+        (Arc::new(keeper), Storages::open(usual, std::iter::empty(), Path::new("")).unwrap())
+    }
+
+    fn shared(keeper: &Arc<Keeper>, storages: &Storages) -> Arc<Shared> {
+        let policy = json!({ "subjects": ["a.example"], "on_demand": true, "issuers": [{ "module": "internal" }] });
+        let config = json!({ "apps": { "tls": { "automation": { "policies": [policy] } } } });
+        let loaded = plan::load(&config, &crate::registry()).unwrap_or_else(|error| panic!("{error}"));
+        let names = loaded.certificates.on_demand.unwrap();
+        OnDemand::new(names, Getters::new(), None, keeper, storages, &Renewals::new(keeper), NAMES_MAX).shared
+    }
+
+    fn public() -> SignedName {
+        SignedName::Public(plan::PublicName {
+            name: "a.example".to_owned(),
+            issuers: Vec::new(),
+            fallback: None,
+            renewal_ratio: None,
+            key: plan::KeyKind::P256,
+            ocsp: plan::OcspStapling::default(),
+            storage: None,
+        })
+    }
+
+    fn local() -> ManagedName {
+        ManagedName {
+            name: "a.example".to_owned(),
+            authority: "local".to_owned(),
+            lifetime: None,
+            renewal_ratio: Some(1.0),
+            by_root: false,
+            key: plan::KeyKind::P256,
+            reuse_key: false,
+            storage: None,
+        }
+    }
+
+    // The long pauses protect the rate limits of authorities. A storage that fails has none: the name is refused for seconds, and its earlier
+    // failures still count.
+    #[tokio::test]
+    async fn a_storage_that_fails_is_no_failed_order() {
+        let folder = std::env::temp_dir().join(format!("causeway-on-demand-storage-{}", std::process::id()));
+        let _ = std::fs::remove_file(&folder);
+        let (keeper, storages) = keeper(&folder, vec![AuthoritySpec::new("local")]);
+        let shared = shared(&keeper, &storages);
+        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::write(&folder, "in the way").unwrap();
+        let refused_before = RefusedName { until: Instant::now(), failures: 3 };
+        locked(&shared.state).refuse("a.example".to_owned(), refused_before);
+        for signed in [public(), SignedName::Local(local())] {
+            assert!(sign(&shared, "a.example", signed).await.is_none());
+            let state = locked(&shared.state);
+            let refused = &state.refused["a.example"];
+            assert_eq!(refused.failures, 3);
+            assert!(refused.until <= Instant::now() + Duration::from_secs(10));
+        }
+        std::fs::remove_file(&folder).unwrap();
+        // No authority signs.
+        assert!(sign(&shared, "a.example", public()).await.is_none());
+        let state = locked(&shared.state);
+        assert_eq!(state.refused["a.example"].failures, 4);
+        assert!(state.refused["a.example"].until > Instant::now() + Duration::from_secs(60));
+        drop(state);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    // A name that a handshake adds may be due before the next check of the others, which is a day away here. As no handshake used it, the check
+    // drops it; a used one would be renewed.
+    #[tokio::test]
+    async fn an_added_name_wakes_the_renewal() {
+        let folder = std::env::temp_dir().join(format!("causeway-on-demand-added-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let (keeper, storages) = keeper(&folder, vec![AuthoritySpec::new("local")]);
+        let shared = shared(&keeper, &storages);
+        let events = Arc::clone(shared.renewals.events());
+        let renewal = tokio::spawn(renew(Arc::clone(&keeper), events));
+        let pause = || tokio::time::sleep(Duration::from_millis(5));
+        // The first check ends.
+        while keeper.until_renewal(SystemTime::now()) < Duration::from_secs(60) {
+            pause().await;
+        }
+        assert!(sign(&shared, "a.example", SignedName::Local(local())).await.is_some());
+        while !keeper.names_on_demand().is_empty() {
+            pause().await;
+        }
+        renewal.abort();
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

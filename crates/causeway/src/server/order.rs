@@ -64,16 +64,16 @@ impl Order {
     /// Obtains a certificate from the first issuer that signs one, or else from the local authority. `attempt` counts the failures so
     /// far. `is_early`: the authority has suggested to renew the certificate in use before it is due.
     pub(super) async fn renew(&self, keeper: &Arc<Keeper>, attempt: usize, is_early: bool) -> Result<(), RenewError> {
-        let failed = |error: Error| RenewError::Storage(error.to_string());
+        let failed = |error: Error| RenewError::Local(error.to_string());
         let (storage, name) = (self.storage(keeper.storage()).clone(), self.public.name.clone());
         let locked = blocking(move || storage.lock(&format!("issue_cert_{name}"))).await;
         // Held until the certificate is stored: of several processes with this storage one obtains the certificate, and the others then find
         // it.
-        let lock = Arc::new(locked.map_err(RenewError::Storage)?.map_err(failed)?);
+        let lock = Arc::new(locked.map_err(RenewError::Local)?.map_err(failed)?);
         let old = keeper.issued(&self.public.name);
         let (at_work, name) = (Arc::clone(keeper), self.public.name.clone());
         let is_found = blocking(move || at_work.reload(&name, SystemTime::now())).await;
-        let is_found = is_found.map_err(RenewError::Storage)?.map_err(failed)?;
+        let is_found = is_found.map_err(RenewError::Local)?.map_err(failed)?;
         let is_old = || {
             let leaf = |issued: IssuedCertificate| issued.certificate.signed().cert.first().cloned();
             old.and_then(leaf) == keeper.issued(&self.public.name).and_then(leaf)
@@ -144,15 +144,15 @@ impl Order {
 
 /// Why a name has no new certificate.
 pub(super) enum RenewError {
-    /// Storage failed, or another process has held the name's lock for too long. No order was made.
-    Storage(String),
+    /// Storage or a local authority failed, or another process has held the name's lock for too long. No order was made.
+    Local(String),
     /// The authorities' reasons, and the time before which all of them refuse another order by a rate limit.
     Authority(String, Option<SystemTime>),
 }
 
 impl fmt::Display for RenewError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Storage(why) | Self::Authority(why, _)) = self;
+        let (Self::Local(why) | Self::Authority(why, _)) = self;
         f.write_str(why)
     }
 }

@@ -31,14 +31,16 @@ const ADVICE_PAUSE: Duration = Duration::from_secs(60 * 60);
 /// just correcting. The last one repeats.
 const PAUSES: [u64; 12] = [1, 2, 2, 5, 10, 10, 20, 30, 60, 120, 180, 360];
 
-/// The pause after a failure of the storage. It is short, because no authority's rate limit applies.
-const STORAGE_PAUSE: Duration = Duration::from_secs(10);
+/// The pause after a failure of the storage or a local authority. It is short, because no rate limit applies.
+const LOCAL_PAUSE: Duration = Duration::from_secs(10);
 
 /// The signals between the tasks of certificates.
 #[derive(Default)]
 pub(super) struct CertificateEvents {
     /// Signalled when a name has a new certificate.
     pub(super) issued: Notify,
+    /// Signalled when a local authority has signed for one more name, which may be due sooner than the others.
+    pub(super) added: Notify,
     /// Changes when a responder has reported a certificate as revoked.
     pub(super) revoked: watch::Sender<()>,
 }
@@ -157,10 +159,10 @@ impl Renewals {
     ///
     /// # Errors
     /// The reason why no issuer signed a certificate.
-    pub(super) async fn obtain(&self, order: &Order, attempt: usize) -> Result<(), String> {
+    pub(super) async fn obtain(&self, order: &Order, attempt: usize) -> Result<(), RenewError> {
         // The semaphore is never closed.
-        let _slot = self.slots.acquire().await.map_err(|error| error.to_string())?;
-        order.renew(&self.keeper, attempt, false).await.map_err(|error| error.to_string())
+        let _slot = self.slots.acquire().await.map_err(|error| RenewError::Local(error.to_string()))?;
+        order.renew(&self.keeper, attempt, false).await
     }
 
     /// The state of the names without a fresh certificate.
@@ -237,13 +239,7 @@ impl Task {
                 Err(error) => error,
             };
             drop(slot);
-            let pause = match &error {
-                RenewError::Storage(_) => STORAGE_PAUSE,
-                RenewError::Authority(_, retry_at) => {
-                    failures += 1;
-                    pause_until(failures - 1, *retry_at, SystemTime::now())
-                }
-            };
+            let pause = pause_after(&error, &mut failures, SystemTime::now());
             tracing::error!("{name}: cannot obtain a certificate: {error}; retrying in {}", in_words(pause));
             let retry_at = SystemTime::now() + pause;
             locked(attempts).insert(name.clone(), Attempt::Failed { error: error.to_string(), failures, retry_at });
@@ -328,8 +324,19 @@ impl Advice {
     }
 }
 
+/// How long to wait after a failed attempt. Counts those of the authorities.
+pub(super) fn pause_after(error: &RenewError, failures: &mut usize, now: SystemTime) -> Duration {
+    match error {
+        RenewError::Local(_) => LOCAL_PAUSE,
+        RenewError::Authority(_, retry_at) => {
+            *failures += 1;
+            pause_until(*failures - 1, *retry_at, now)
+        }
+    }
+}
+
 /// How long to wait after this many failures and one more.
-pub(super) fn pause(failures: usize) -> Duration {
+fn pause(failures: usize) -> Duration {
     Duration::from_secs(60 * PAUSES[failures.min(PAUSES.len() - 1)])
 }
 
@@ -339,7 +346,7 @@ fn pause_until(failures: usize, retry_at: Option<SystemTime>, now: SystemTime) -
     pause(failures).max(limited.min(LIMITED_MAX))
 }
 
-fn in_words(pause: Duration) -> String {
+pub(super) fn in_words(pause: Duration) -> String {
     match pause.as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),
         seconds => format!("{} min", seconds / 60),
