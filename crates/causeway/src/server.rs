@@ -313,9 +313,7 @@ impl Server {
         let _ = done.send(());
         self.admins.close();
         self.admins.closed().await;
-        // The last spans must be sent when the process ends, and the last lines be in their files.
-        let _ = tokio::task::spawn_blocking(|| trace::flush_all(TRACE_GRACE)).await;
-        let _ = tokio::task::spawn_blocking(|| logs::end_all(LOG_GRACE)).await;
+        flush().await;
     }
 
     /// Makes the files of Unix sockets this server's, after it has taken the place of another one.
@@ -371,7 +369,7 @@ impl Server {
         // The last request of an idle connection has the other half of the time.
         without_blocked_workers(self.grace, self.engine.drain_patiently(self.grace, self.grace / 2)).await;
         self.admins.closed().await;
-        let _ = tokio::task::spawn_blocking(|| logs::end_all(LOG_GRACE)).await;
+        flush().await;
     }
 
     async fn load(&mut self, load: LoadRequest) -> Result<(), LoadError> {
@@ -554,6 +552,12 @@ impl Server {
             tracing::warn!("{}: keeping the configuration for --resume: {error}", path.display());
         }
     }
+}
+
+/// The last spans must be sent when the process ends, and the last lines be in their files.
+async fn flush() {
+    let _ = tokio::task::spawn_blocking(|| trace::flush_all(TRACE_GRACE)).await;
+    let _ = tokio::task::spawn_blocking(|| logs::end_all(LOG_GRACE)).await;
 }
 
 fn places(engine: &Engine, secure: &[bool]) -> BoundAddresses {

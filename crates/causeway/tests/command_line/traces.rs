@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::client::{get, send, send_body};
 use crate::process::{Folder, ServerProcess};
+use crate::upgrade::Successor;
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -162,6 +163,21 @@ fn the_last_spans() {
     get(server.port(), "/");
     assert!(collector.is_quiet());
     server.signal(rustix::process::Signal::TERM);
+    assert!(server.status().success());
+    assert_eq!(spans(&collector, 1)[0].name, "GET /");
+}
+
+// So are those of a process whose place another one takes.
+#[test]
+fn the_last_spans_before_an_upgrade() {
+    let folder = Folder::with(&[("Caddyfile", &CADDYFILE.replace("UPSTREAM", "1"))]);
+    let collector = Collector::http(0, vec![]);
+    let mut server = start(&folder, "http/protobuf", collector.port, &[("OTEL_BSP_SCHEDULE_DELAY", "80000000")]);
+    get(server.port(), "/");
+    server.signal(rustix::process::Signal::USR2);
+    let line = server.line_with(" serves now; ");
+    let id = line.split("process ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let _next = Successor(id);
     assert!(server.status().success());
     assert_eq!(spans(&collector, 1)[0].name, "GET /");
 }

@@ -42,7 +42,7 @@ impl Drop for Sockets {
 }
 
 /// A process that has taken a server's place; killed when dropped.
-struct Successor(u32);
+pub(crate) struct Successor(pub(crate) u32);
 
 impl Successor {
     /// Reads its process id from the output of `upgrade`.
