@@ -147,6 +147,7 @@ impl Custody {
             wanted.public.iter().map(|name| Order::new(name, key_kind(name.key), false, &storages)).collect();
         let mut all_managed: Vec<_> = wanted.managed.iter().map(|name| managed(name, false, &storages)).collect();
         let tickets_before = before.map(|before| Arc::clone(&before.tickets));
+        let renewals_before = before.map(|before| &before.renewals);
         let before = before.map(|before| Arc::clone(&before.keeper));
         // Names on demand stay, if the new configuration still provides for them.
         let known = before.as_ref().map(|before| before.names_on_demand()).unwrap_or_default();
@@ -181,7 +182,7 @@ impl Custody {
         let keeper = Arc::new(keeper);
         // The previous custody keeps renewing until it is dropped, which happens after the engine has switched to this
         // one.
-        let renewals = Renewals::new(&keeper);
+        let renewals = Renewals::new(&keeper, renewals_before);
         let renewal = tokio::spawn(renew(Arc::clone(&keeper), Arc::clone(renewals.events()))).abort_handle();
         let staples = Staples::start(&keeper, renewals.events(), wanted.ocsp_every);
         let has_challenges = !orders.is_empty() || on_demand.is_some();

@@ -401,7 +401,7 @@ mod tests {
         let config = json!({ "apps": { "tls": { "automation": { "policies": [policy] } } } });
         let loaded = plan::load(&config, &crate::registry()).unwrap_or_else(|error| panic!("{error}"));
         let names = loaded.certificates.on_demand.unwrap();
-        OnDemand::new(names, Getters::new(), None, keeper, storages, &Renewals::new(keeper), NAMES_MAX).shared
+        OnDemand::new(names, Getters::new(), None, keeper, storages, &Renewals::new(keeper, None), NAMES_MAX).shared
     }
 
     fn public() -> SignedName {

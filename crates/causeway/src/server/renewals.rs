@@ -53,6 +53,7 @@ pub(super) struct Renewals {
     slots: Arc<Semaphore>,
     attempts: Arc<Mutex<HashMap<String, Attempt>>>,
     advisor: Arc<RenewalAdvisor>,
+    advised: Arc<Mutex<HashMap<String, AdvisedName>>>,
     events: Arc<CertificateEvents>,
     /// `None` after [`stop`](Self::stop).
     tasks: Arc<Mutex<Option<Tasks>>>,
@@ -93,13 +94,18 @@ pub enum Attempt {
 }
 
 impl Renewals {
-    pub(super) fn new(keeper: &Arc<Keeper>) -> Self {
+    /// `before`: the tasks of the former configuration, whose authorities are not queried again before their advice ends (RFC 9773 §4.3).
+    pub(super) fn new(keeper: &Arc<Keeper>, before: Option<&Self>) -> Self {
+        let advised = before.map(|before| Arc::clone(&before.advised)).unwrap_or_default();
+        // Otherwise, names that were removed would remain.
+        locked(&advised).retain(|_, name| name.is_needed());
         let slots = Arc::new(Semaphore::new(CONCURRENT_MAX));
         Self {
             keeper: Arc::clone(keeper),
             slots,
             attempts: Arc::default(),
             advisor: Arc::default(),
+            advised,
             events: Arc::default(),
             tasks: Arc::new(Mutex::new(Some(Tasks::default()))),
         }
@@ -109,17 +115,7 @@ impl Renewals {
     /// before each renewal, and the task ends when the certificate was not used. Does nothing if the name has a task, and after
     /// [`stop`](Self::stop).
     pub(super) fn start(&self, order: Order, permission: Option<Permission>) {
-        // Without `tasks`: a task that held its own set would never be dropped.
-        let task = Task {
-            order,
-            permission,
-            keeper: self.keeper.clone(),
-            slots: self.slots.clone(),
-            attempts: self.attempts.clone(),
-            advisor: self.advisor.clone(),
-            events: self.events.clone(),
-            is_ending: Arc::default(),
-        };
+        let task = self.task(order, permission);
         if let Some(Tasks { all, by_name }) = &mut *locked(&self.tasks) {
             let mut has_ended = false;
             // Collects the tasks that have ended, so that names on demand do not accumulate them.
@@ -138,12 +134,28 @@ impl Renewals {
         }
     }
 
+    fn task(&self, order: Order, permission: Option<Permission>) -> Task {
+        // Without `tasks`: a task that held its own set would never be dropped.
+        Task {
+            order,
+            permission,
+            keeper: self.keeper.clone(),
+            slots: self.slots.clone(),
+            attempts: self.attempts.clone(),
+            advisor: self.advisor.clone(),
+            advised: self.advised.clone(),
+            events: self.events.clone(),
+            is_ending: Arc::default(),
+        }
+    }
+
     /// Aborts the task of a name that has left memory.
     pub(super) fn end(&self, name: &str) {
         if let Some(task) = locked(&self.tasks).as_mut().and_then(|tasks| tasks.by_name.remove(name)) {
             task.handle.abort();
         }
         locked(&self.attempts).remove(name);
+        locked(&self.advised).remove(name);
     }
 
     pub(super) fn events(&self) -> &Arc<CertificateEvents> {
@@ -179,11 +191,34 @@ struct Task {
     slots: Arc<Semaphore>,
     attempts: Arc<Mutex<HashMap<String, Attempt>>>,
     advisor: Arc<RenewalAdvisor>,
+    advised: Arc<Mutex<HashMap<String, AdvisedName>>>,
     events: Arc<CertificateEvents>,
     is_ending: Arc<AtomicBool>,
 }
 
+/// The facts of a task that the one of the next configuration takes over.
+#[derive(Clone, Default)]
+struct AdvisedName {
+    advice: Option<Advice>,
+    /// The last renewal.
+    renewed: Option<Instant>,
+}
+
+impl AdvisedName {
+    /// Whether the authority's advice counts. Otherwise, an authority that suggests the immediate renewal of each new certificate would cause
+    /// orders without end.
+    fn is_advised(&self) -> bool {
+        self.renewed.is_none_or(|at| at.elapsed() > ADVICE_PAUSE)
+    }
+
+    /// Whether a task can still use it: a keeper has the certificate, or the last renewal was lately.
+    fn is_needed(&self) -> bool {
+        !self.is_advised() || self.advice.as_ref().is_some_and(|advice| Arc::strong_count(&advice.leaf) > 1)
+    }
+}
+
 /// The renewal time that an authority suggests for a certificate, and the time of the next query.
+#[derive(Clone)]
 struct Advice {
     leaf: Arc<Certificate>,
     at: Option<SystemTime>,
@@ -196,14 +231,11 @@ impl Task {
         let Self { order, keeper, slots, attempts, .. } = &self;
         let name = &order.public().name;
         let mut failures = 0;
-        let mut advice = None;
-        let mut renewed: Option<Instant> = None;
+        let mut advised = locked(&self.advised).get(name).cloned().unwrap_or_default();
         let mut revoked = self.events.revoked.subscribe();
         loop {
-            // Otherwise, an authority that suggests the immediate renewal of each new certificate would cause orders without end.
-            let is_advised = renewed.is_none_or(|at| at.elapsed() > ADVICE_PAUSE);
             // Boxed, as the orders below: a task sleeps for weeks, and would otherwise hold room for the state of a query or an order.
-            let sleep = Box::pin(self.until_due(&mut advice, is_advised)).await;
+            let sleep = Box::pin(self.until_due(&mut advised)).await;
             if !sleep.is_zero() {
                 failures = 0;
                 locked(attempts).remove(name);
@@ -219,15 +251,17 @@ impl Task {
                 self.is_ending.store(true, Ordering::Release);
                 keeper.remove(name);
                 locked(attempts).remove(name);
+                locked(&self.advised).remove(name);
                 return;
             }
             locked(attempts).insert(name.clone(), Attempt::Running);
             // The semaphore is never closed.
             let Ok(slot) = slots.acquire().await else { return };
-            let is_early = advice.as_ref().is_some_and(|advice: &Advice| advice.is_due()) || self.is_revoked();
+            let is_early = advised.advice.as_ref().is_some_and(Advice::is_due) || self.is_revoked();
             let error = match Box::pin(order.renew(keeper, failures, is_early)).await {
                 Ok(()) if keeper.renew_at(name).is_some_and(|at| SystemTime::now() < at) => {
-                    renewed = Some(Instant::now());
+                    advised.renewed = Some(Instant::now());
+                    locked(&self.advised).insert(name.clone(), advised.clone());
                     self.events.issued.notify_one();
                     continue;
                 }
@@ -248,8 +282,9 @@ impl Task {
     }
 
     /// Returns the time until the next action: a renewal, or a query for renewal information. Zero: the certificate is due, or there is
-    /// none. `is_advised`: the authority's advice counts.
-    async fn until_due(&self, advice: &mut Option<Advice>, is_advised: bool) -> Duration {
+    /// none.
+    async fn until_due(&self, advised: &mut AdvisedName) -> Duration {
+        let is_advised = advised.is_advised();
         let (mut now, name) = (SystemTime::now(), &self.order.public().name);
         let (Some(issued), Some(due)) = (self.keeper.issued(name), self.keeper.renew_at(name)) else {
             return Duration::ZERO;
@@ -261,14 +296,15 @@ impl Task {
         let left = |at: SystemTime, now: SystemTime| at.duration_since(now).unwrap_or_default();
         // Only while the certificate is fresh: a due one is renewed anyhow.
         let is_known = |advice: &Advice| Arc::ptr_eq(&advice.leaf, &issued.certificate) && now < advice.ask_at;
-        if !left(due, now).is_zero() && !advice.as_ref().is_some_and(is_known) {
+        if !left(due, now).is_zero() && !advised.advice.as_ref().is_some_and(is_known) {
             // A certificate that becomes due meanwhile is renewed at once.
             let asked = tokio::time::timeout(left(due, now), self.ask(&issued, now)).await;
             let unanswered = Advice { leaf: Arc::clone(&issued.certificate), at: None, ask_at: now + ASK_AGAIN };
-            *advice = Some(asked.unwrap_or(unanswered));
+            advised.advice = Some(asked.unwrap_or(unanswered));
+            locked(&self.advised).insert(name.clone(), advised.clone());
             now = SystemTime::now();
         }
-        match advice {
+        match &advised.advice {
             Some(advice) if Arc::ptr_eq(&advice.leaf, &issued.certificate) => {
                 // An authority may suggest a later time than the configured ratio, but not one shortly before the end.
                 let last = issued.certificate.renew_at(LAST_RATIO);
@@ -355,8 +391,10 @@ pub(super) fn in_words(pause: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use causeway_certs::{KeyKind, OcspPolicy};
-    use causeway_config::plan::{self, PublicName};
+    use std::path::Path;
+
+    use causeway_certs::{AuthoritySpec, FileStorage, KeyKind, OcspPolicy, SharedStorage};
+    use causeway_config::plan::{self, ManagedName, PublicName};
 
     use super::super::order::tests::storages;
     use super::super::storage::Storages;
@@ -386,24 +424,73 @@ mod tests {
     }
 
     fn keeper(storages: &Storages) -> Arc<Keeper> {
+        open(storages, Vec::new(), None, None)
+    }
+
+    fn open(
+        storages: &Storages,
+        authorities: Vec<AuthoritySpec>,
+        order: Option<&Order>,
+        before: Option<&Keeper>,
+    ) -> Arc<Keeper> {
         let plan = causeway_certs::CertificatePlan {
             storage: storages.usual().clone(),
-            authorities: Vec::new(),
+            authorities,
             loaded: Vec::new(),
             selections: Vec::new(),
             loaded_ocsp: OcspPolicy::default(),
             managed: Vec::new(),
-            public: Vec::new(),
+            public: order.iter().map(|order| order.public().clone()).collect(),
             look_every: Duration::from_secs(600),
         };
-        Arc::new(Keeper::open(plan, None, SystemTime::now()).unwrap())
+        Arc::new(Keeper::open(plan, before, SystemTime::now()).unwrap())
+    }
+
+    // RFC 9773 §4.3: a client queries again when the time of `Retry-After` is over. A reload, which replaces the tasks, is no reason.
+    #[tokio::test]
+    async fn advice_outlives_a_reload() {
+        let folder = std::env::temp_dir().join(format!("causeway-renewals-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let usual: SharedStorage = Arc::new(FileStorage::new(&folder));
+        let storages = Storages::open(usual.clone(), std::iter::empty(), Path::new("")).unwrap();
+        let fallback = ManagedName {
+            name: "a.example".to_owned(),
+            authority: "local".to_owned(),
+            lifetime: None,
+            renewal_ratio: None,
+            by_root: false,
+            key: plan::KeyKind::P256,
+            reuse_key: false,
+            storage: None,
+        };
+        let name = PublicName { fallback: Some(fallback), ..name() };
+        let order = || Order::new(&name, KeyKind::P256, false, &storages);
+        let authorities = || vec![AuthoritySpec::new("local")];
+        let first_keeper = open(&storages, authorities(), Some(&order()), None);
+        // The local authority signs, because there is no other one.
+        assert!(order().renew(&first_keeper, 0, false).await.is_ok());
+        let first = Renewals::new(&first_keeper, None);
+        let mut advised = AdvisedName::default();
+        assert!(!first.task(order(), None).until_due(&mut advised).await.is_zero());
+        let ask_at = advised.advice.unwrap().ask_at;
+        let next_keeper = open(&storages, authorities(), Some(&order()), Some(&first_keeper));
+        let next = Renewals::new(&next_keeper, Some(&first));
+        let mut advised = locked(&next.advised)["a.example"].clone();
+        assert!(!next.task(order(), None).until_due(&mut advised).await.is_zero());
+        assert!(advised.advice.as_ref().is_some_and(|advice| advice.ask_at == ask_at), "no other query");
+        drop((advised, first, first_keeper, next_keeper));
+        // The certificate of a name that was removed leaves memory.
+        drop(next.keeper);
+        let third = Renewals { keeper: open(&storages, authorities(), None, None), ..next };
+        assert!(locked(&Renewals::new(&third.keeper, Some(&third)).advised).is_empty());
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     // A client that lets names leave memory and come back must not start a task with each handshake.
     #[tokio::test]
     async fn a_name_has_one_task() {
         let storages = storages();
-        let renewals = Renewals::new(&keeper(&storages));
+        let renewals = Renewals::new(&keeper(&storages), None);
         let count = || locked(&renewals.tasks).as_ref().map_or(0, |tasks| tasks.all.len());
         let start = || renewals.start(Order::new(&name(), KeyKind::P256, true, &storages), None);
         start();
@@ -429,16 +516,7 @@ mod tests {
         const BYTES_MAX: usize = 1600;
         let storages = storages();
         let keeper = keeper(&storages);
-        let task = Task {
-            order: Order::new(&name(), KeyKind::P256, false, &storages),
-            permission: None,
-            keeper,
-            slots: Arc::new(Semaphore::new(CONCURRENT_MAX)),
-            attempts: Arc::default(),
-            advisor: Arc::default(),
-            events: Arc::default(),
-            is_ending: Arc::default(),
-        };
+        let task = Renewals::new(&keeper, None).task(Order::new(&name(), KeyKind::P256, false, &storages), None);
         let task = task.run();
         assert!(size_of_val(&task) <= BYTES_MAX, "{} bytes", size_of_val(&task));
     }

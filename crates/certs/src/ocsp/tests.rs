@@ -7,8 +7,8 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 
 use super::*;
-use crate::{CertificatePlan, FileStorage, Keeper, Public};
 use crate::tests::{DAY, Folder, now};
+use crate::{CertificatePlan, FileStorage, Keeper, Public};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
