@@ -143,6 +143,13 @@ fn cookies_are_joined() {
             &[M, S, A, P, ("cookie", "a=b"), ("cookie", "c=d"), ("x", "y"), ("cookie", "e=f")],
             "< 1 GET / host=a.test cookie=a=b; c=d; e=f x=y",
         ),
+        // §8.2.1: a value does not end in a space.
+        ("an empty one", &[M, S, A, P, ("cookie", "a=b"), ("cookie", "")], "< 1 GET / host=a.test cookie=a=b"),
+        (
+            "empty ones apart",
+            &[M, S, A, P, ("cookie", ""), ("x", "y"), ("cookie", "a=b"), ("x", "y"), ("cookie", "")],
+            "< 1 GET / host=a.test cookie=a=b x=y x=y",
+        ),
     ]);
     // The pieces do not count as fields of their own, but their bytes count.
     let own = Settings { fields_max: 5, ..Settings::default() };

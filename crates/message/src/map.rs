@@ -519,8 +519,8 @@ impl FieldMap {
         self.index_other(name_at, name_len, value_at, value.len() as u32);
     }
 
-    /// Appends `between` and `value` to the last field's value if that field has this name; else appends a field. The
-    /// caller has checked the value's bytes.
+    /// Appends `between` and `value` to the last field's value if that field has this name; else appends a field. An empty value adds
+    /// nothing to another one. The caller has checked the value's bytes.
     ///
     /// # Panics
     /// If this is the 65 536th field, or the arena would exceed 4 GiB.
@@ -532,6 +532,8 @@ impl FieldMap {
                 if usize::from(last.known) == name.index()
                     && (last.value_at + last.value_len) as usize == self.arena.len() =>
             {
+                // Nothing is between an empty value and another one, so that the result neither begins nor ends with a separator.
+                let between = if last.value_len == 0 || value.is_empty() { b"" } else { between };
                 last.value_len += (between.len() + value.len()) as u32;
                 self.arena.extend_from_slice(between);
                 self.push(value);
@@ -540,7 +542,7 @@ impl FieldMap {
         }
     }
 
-    /// Merges all fields of a name into the first one, their values in order and separated by `between`. O(bytes).
+    /// Merges all fields of a name into the first one, their values in order and separated by `between`, without the empty ones. O(bytes).
     ///
     /// # Panics
     /// If the arena would exceed 4 GiB.
@@ -550,8 +552,8 @@ impl FieldMap {
         let value_at = self.arena.len();
         for at in first..self.entries.len() {
             let entry = self.entries[at];
-            if usize::from(entry.known) == name.index() {
-                if at > first {
+            if usize::from(entry.known) == name.index() && entry.value_len > 0 {
+                if self.arena.len() > value_at {
                     self.arena.extend_from_slice(between);
                 }
                 let from = entry.value_at as usize;

@@ -173,6 +173,29 @@ fn values_are_joined() {
     assert_eq!(map.get(names::COOKIE), Some(&b"short"[..]));
 }
 
+// RFC 9113 §8.2.1: a value neither begins nor ends with a space, so an empty piece gets no separator.
+#[test]
+fn empty_values_are_joined_without_a_separator() {
+    for (adjacent, apart, want) in [
+        (&["a=b", ""][..], &[][..], "a=b"),
+        (&["", "a=b"], &[], "a=b"),
+        (&["a=b", "", "c=d"], &[], "a=b; c=d"),
+        (&["", ""], &["", ""], ""),
+        (&["a=b", ""], &["", "c=d", ""], "a=b; c=d"),
+        (&[""], &["a=b", ""], "a=b"),
+    ] {
+        let mut map = FieldMap::new();
+        adjacent.iter().for_each(|piece| map.join_known(names::COOKIE, b"; ", piece.as_bytes()));
+        for piece in apart {
+            map.push_known(names::ACCEPT, b"x");
+            map.join_known(names::COOKIE, b"; ", piece.as_bytes());
+        }
+        map.join_repeated(names::COOKIE, b"; ");
+        assert_eq!(map.get(names::COOKIE), Some(want.as_bytes()), "{adjacent:?} {apart:?}");
+        assert!(!map.is_repeated(names::COOKIE));
+    }
+}
+
 #[test]
 fn each_value_lies_within_the_arena() {
     let mut map = FieldMap::new();
