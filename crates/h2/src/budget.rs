@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use causeway_message::WriteList;
+
 use crate::error::ConnectionError;
 
 /// Limits on frames that are cheap to send and expensive to handle. Exceeding one ends the connection with
@@ -20,7 +22,7 @@ pub struct Budgets {
     pub answers: u32,
     /// Burst of frames that carry neither a head nor content: PING, SETTINGS, PRIORITY, PRIORITY_UPDATE,
     /// WINDOW_UPDATE, RST_STREAM, unknown ones, and HEADERS of a stream that was reset; 2000. Each head received gives 16 of them back,
-    /// each DATA frame sent 4.
+    /// each DATA frame sent 4. A WINDOW_UPDATE of 1 KiB or more is free if as many bytes of content were sent.
     pub control: u32,
     /// Number of such frames that each second adds; 200.
     pub control_a_second: u32,
@@ -44,7 +46,7 @@ impl Default for Budgets {
             resets: 200,
             resets_a_second: 33,
             answers: 1000,
-            // Clients acknowledge, ping and update windows in proportion to traffic; heads and DATA frames give frames back.
+            // Clients acknowledge and ping in proportion to traffic; heads and DATA frames give frames back.
             control: 2000,
             control_a_second: 200,
             empty_data: 100,
@@ -61,7 +63,7 @@ impl Default for Budgets {
 struct Bucket {
     left: u32,
     // Time of the last refill, in milliseconds since the connection began.
-    filled: u32,
+    filled: u64,
 }
 
 impl Bucket {
@@ -81,9 +83,9 @@ impl Bucket {
     #[cold]
     fn fill(&mut self, burst: u32, a_second: u32, clock: &Clock) -> Result<(), ConnectionError> {
         let now = clock.milliseconds();
-        let elapsed = u64::from(now.saturating_sub(self.filled));
+        let elapsed = now.saturating_sub(self.filled);
         // Refill up to the burst; without a whole token the budget is exceeded.
-        let more = (elapsed * u64::from(a_second) / 1000).min(u64::from(burst)) as u32;
+        let more = (elapsed.saturating_mul(u64::from(a_second)) / 1000).min(u64::from(burst)) as u32;
         if more == 0 {
             return Err(ConnectionError::CALM);
         }
@@ -100,9 +102,41 @@ struct Clock {
 }
 
 impl Clock {
-    fn milliseconds(&self) -> u32 {
+    fn milliseconds(&self) -> u64 {
         let (Some(began), Some(now)) = (self.began, self.now) else { return 0 };
-        u32::try_from(now.saturating_duration_since(began).as_millis()).unwrap_or(u32::MAX)
+        // 32 bits would be full after 49 days, and no bucket would be refilled any more.
+        now.saturating_duration_since(began).as_millis() as u64
+    }
+}
+
+/// Acknowledgements in the output, in two groups: those counted until the first group was written, and those since. The output of a busy
+/// connection is never empty, so they are followed by their positions in it.
+#[derive(Clone, Copy, Debug)]
+struct Answers {
+    counts: [u32; 2],
+    // The output's positions after the last one of each group.
+    ends: [u64; 2],
+}
+
+impl Answers {
+    /// Counts the last frame of the output; returns the number of all.
+    fn add(&mut self, out: &WriteList) -> u32 {
+        let group = usize::from(self.counts[0] > 0);
+        self.counts[group] += 1;
+        self.ends[group] = out.advanced() + out.len() as u64;
+        self.counts[0] + self.counts[1]
+    }
+
+    /// Subtracts those that were written: the peer has read them, or its socket buffer holds them.
+    #[cold]
+    fn subtract_written(&mut self, out: &WriteList) {
+        let (written, end) = (out.advanced(), out.advanced() + out.len() as u64);
+        for _ in 0..2 {
+            // A position beyond the end is one in an earlier list, which was written completely before the connection returned it.
+            if self.ends[0] <= written || self.ends[0] > end {
+                (self.counts, self.ends) = ([self.counts[1], 0], [self.ends[1], 0]);
+            }
+        }
     }
 }
 
@@ -113,12 +147,18 @@ pub(crate) struct BudgetUse {
     resets: Bucket,
     control: Bucket,
     empty_data: Bucket,
-    answers: u32,
+    answers: Answers,
+    // Bytes of sent content that no WINDOW_UPDATE has announced yet, once for its stream and once for the connection.
+    announceable: u64,
 }
 
 /// Number of control frames that each received head and each sent DATA frame give back.
 const CONTROL_FOR_HEAD: u32 = 16;
 const CONTROL_FOR_DATA: u32 = 4;
+
+/// Increment of a WINDOW_UPDATE from which on sent content pays for it. Common peers announce content in steps of 4 KiB or more, twice
+/// each. They may receive all of many large windows before they read a byte, so a budget of frames would not bound their updates.
+const ANNOUNCEMENT_MIN: u32 = 1024;
 
 impl BudgetUse {
     pub(crate) const fn new(budgets: &Budgets) -> Self {
@@ -127,18 +167,18 @@ impl BudgetUse {
             resets: Bucket::new(budgets.resets),
             control: Bucket::new(budgets.control),
             empty_data: Bucket::new(budgets.empty_data),
-            answers: 0,
+            answers: Answers { counts: [0; 2], ends: [0; 2] },
+            announceable: 0,
         }
     }
 
-    /// Begins the handling of received bytes. `taken`: all earlier output has been written.
+    /// Begins the handling of received bytes. `out`: the output that has not been written.
     #[inline]
-    pub(crate) fn begin(&mut self, now: Instant, taken: bool) {
+    pub(crate) fn begin(&mut self, now: Instant, out: &WriteList) {
         self.clock.began.get_or_insert(now);
         self.clock.now = Some(now);
-        if taken {
-            // The output was written, so the peer has read the acknowledgements or its socket buffer holds them.
-            self.answers = 0;
+        if self.answers.counts[0] > 0 {
+            self.answers.subtract_written(out);
         }
     }
 
@@ -159,10 +199,20 @@ impl BudgetUse {
         self.control.take(budgets.control, budgets.control_a_second, &self.clock)
     }
 
-    /// Counts an acknowledgement to send.
-    pub(crate) fn answer(&mut self, budgets: &Budgets) -> Result<(), ConnectionError> {
-        self.answers += 1;
-        if self.answers > budgets.answers { Err(ConnectionError::CALM) } else { Ok(()) }
+    /// Counts an acknowledgement, which is the last frame of the output.
+    pub(crate) fn answer(&mut self, budgets: &Budgets, out: &WriteList) -> Result<(), ConnectionError> {
+        if self.answers.add(out) > budgets.answers { Err(ConnectionError::CALM) } else { Ok(()) }
+    }
+
+    /// Counts a WINDOW_UPDATE.
+    pub(crate) fn window_update(&mut self, by: u32, budgets: &Budgets) -> Result<(), ConnectionError> {
+        match self.announceable.checked_sub(u64::from(by)) {
+            Some(left) if by >= ANNOUNCEMENT_MIN => {
+                self.announceable = left;
+                Ok(())
+            }
+            _ => self.control(budgets),
+        }
     }
 
     #[cold]
@@ -176,8 +226,10 @@ impl BudgetUse {
     }
 
     #[inline]
-    pub(crate) fn data_sent(&mut self, budgets: &Budgets) {
+    pub(crate) fn data_sent(&mut self, bytes: usize, budgets: &Budgets) {
         self.control.left = (self.control.left + CONTROL_FOR_DATA).min(budgets.control);
+        // The peer announces each byte for the stream and for the connection.
+        self.announceable += 2 * bytes as u64;
     }
 }
 
@@ -191,7 +243,7 @@ mod tests {
         let budgets = Budgets { resets: 3, resets_a_second: 2, ..Budgets::default() };
         let (mut budget_use, start) = (BudgetUse::new(&budgets), Instant::now());
         let run = |budget_use: &mut BudgetUse, milliseconds| {
-            budget_use.begin(start + Duration::from_millis(milliseconds), true);
+            budget_use.begin(start + Duration::from_millis(milliseconds), &WriteList::new());
             (0..100).take_while(|_| budget_use.reset(&budgets).is_ok()).count()
         };
         assert_eq!(run(&mut budget_use, 0), 3);
@@ -199,5 +251,9 @@ mod tests {
         assert_eq!(run(&mut budget_use, 500), 1);
         assert_eq!(run(&mut budget_use, 1500), 2);
         assert_eq!(run(&mut budget_use, 1_000_000), 3, "never more than at once");
+        // 2^32 ms are 49.7 days.
+        let days = 86_400_000 * 50;
+        assert_eq!(run(&mut budget_use, days), 3);
+        assert_eq!(run(&mut budget_use, days + 1000), 2, "on a connection of any age");
     }
 }

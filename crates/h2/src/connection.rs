@@ -193,7 +193,7 @@ impl Connection {
     /// Prepares for received bytes.
     #[inline]
     pub(crate) fn arrive(&mut self, now: Instant, out: &WriteList) {
-        self.budget_use.begin(now, out.is_empty());
+        self.budget_use.begin(now, out);
     }
 
     /// Performs one step of the input from `at` on and moves `at` past the processed bytes.

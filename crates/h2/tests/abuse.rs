@@ -115,12 +115,13 @@ fn unread_acknowledgements() {
 // Frames without head or content, of every kind, even if their acknowledgements are read.
 #[test]
 fn control_frames() {
-    let ways: [fn(u32) -> Vec<u8>; 8] = [
+    let ways: [fn(u32) -> Vec<u8>; 9] = [
         |_| ping(0, b"12345678"),
         |_| ping(ACK, b"12345678"),
         |at| settings(&[(4, at)]),
         |_| settings_ack(),
         |_| window_update(0, 1),
+        |_| window_update(0, 4096),
         |_| priority(5, 3),
         |_| priority_update(1001, "u=1"),
         |_| frame(0x77, 0, 0, &[0; 5]),
@@ -140,17 +141,76 @@ fn control_frames() {
     }
 }
 
-// A download whose reader announces every frame of it may last without end.
+// A download may last without end, whatever the frames' size and the steps of its reader. Go's client announces each read of 4 KiB
+// or more, for the stream and for the connection.
 #[test]
 fn window_updates_of_a_long_download() {
-    let mut peer = connected();
-    peer.feed(&get(1));
-    peer.send_head(1, &[], 200, Framing::Stream);
-    for at in 0..5000 {
-        assert_eq!(peer.send(1, &[b'x'; 16_384]), 0);
-        peer.feed(&[window_update(0, 16_384), window_update(1, 16_384)].concat());
-        assert!(!peer.take().contains("broken"), "{at}");
+    for (frame_len, step) in [(16_384, 16_384), (16_384, 4096), (65_536, 4096)] {
+        let mut peer = connected();
+        peer.feed(&[settings(&[(4, 65_536), (5, 65_536)]), window_update(0, 1), get(1)].concat());
+        peer.send_head(1, &[], 200, Framing::Stream);
+        peer.take();
+        let updates = [window_update(0, step), window_update(1, step)].concat().repeat(frame_len / step as usize);
+        for at in 0..100_000_000 / frame_len {
+            assert_eq!(peer.send(1, &vec![b'x'; frame_len]), 0);
+            peer.feed(&updates);
+            assert_eq!(peer.take(), format!("> 1 DATA [{frame_len}]"), "{step}, {at}");
+        }
     }
+}
+
+// A client may receive all of several large windows before it reads a byte, and announce them after the last content was sent.
+#[test]
+fn window_updates_after_the_content() {
+    let mut peer = connected();
+    peer.feed(&[settings(&[(4, 4 << 20)]), window_update(0, 1 << 30)].concat());
+    let streams = [1, 3, 5, 7];
+    for stream in streams {
+        peer.feed(&get(stream));
+        peer.send_head(stream, &[], 200, Framing::Stream);
+        (0..4).for_each(|_| assert_eq!(peer.send(stream, &vec![b'x'; 1 << 20]), 0));
+        peer.finish(stream);
+    }
+    peer.take();
+    for stream in streams {
+        peer.feed(&[window_update(0, 4096), window_update(stream, 4096)].concat().repeat(1024));
+    }
+    assert_eq!(peer.take(), "");
+    // Content pays for no more than its own bytes, and for no small steps.
+    let broken = until_broken(&mut peer, 3000, |_| window_update(0, 4096));
+    assert!(broken.is_some_and(|at| (1900..=2000).contains(&at)), "{broken:?}");
+    let mut peer = connected();
+    peer.feed(&[settings(&[(4, 4 << 20)]), window_update(0, 1 << 30), get(1)].concat());
+    peer.send_head(1, &[], 200, Framing::Stream);
+    (0..4).for_each(|_| assert_eq!(peer.send(1, &vec![b'x'; 1 << 20]), 0));
+    let broken = until_broken(&mut peer, 3000, |_| window_update(0, 100));
+    assert!(broken.is_some_and(|at| (1900..=2000).contains(&at)), "{broken:?}");
+}
+
+// CVE-2019-9512: acknowledgements that the peer has read do not count, although a download that its socket limits keeps the output full.
+#[test]
+fn acknowledgements_that_are_read_during_a_download() {
+    const QUEUED: usize = 100_000;
+    let mut peer = connected();
+    let mut bytes = Vec::new();
+    peer.feed(&[settings(&[(4, 1 << 30)]), window_update(0, 1 << 30), get(1)].concat());
+    peer.send_head(1, &[], 200, Framing::Stream);
+    peer.take();
+    let mut feed = |peer: &mut Peer, pings: usize| {
+        bytes.clear();
+        bytes.extend_from_slice(&ping(0, b"estimate").repeat(pings));
+        peer.server.handle_bytes(peer.now, &bytes, &mut peer.head, &mut peer.out).event
+    };
+    for at in 0..3000 {
+        let mut chunk = causeway_message::Chunk::from(vec![b'x'; 16_384]);
+        peer.server.send(StreamId(1), &mut chunk, &mut peer.out);
+        assert_eq!(feed(&mut peer, 1), None, "{at}");
+        // The socket accepts bytes, but never all of them.
+        peer.out.advance(peer.out.len().saturating_sub(QUEUED));
+        assert!(!peer.out.is_empty());
+    }
+    // Those in the output count.
+    assert_eq!(feed(&mut peer, 1001), Some(causeway_h2::Event::Broken));
 }
 
 // CVE-2019-9518: DATA without content.

@@ -364,6 +364,27 @@ fn frames_that_a_server_must_not_send() {
     assert!(upstream.take().ends_with(&broken("PROTOCOL_ERROR")));
 }
 
+// An upload may last without end, although Go's server announces each read of 4 KiB or more, for the stream and for the connection.
+#[test]
+fn window_updates_of_a_long_upload() {
+    for frame_len in [16_384, 65_536] {
+        let mut upstream = UpstreamPeer::connected(&[(4, 65_536), (5, 65_536)]);
+        upstream.feed(&window_update(0, 1));
+        let id = upstream.open(&request("POST", "/", &[("host", "b.test")]), Framing::Stream).unwrap();
+        upstream.take();
+        let updates = [window_update(0, 4096), window_update(1, 4096)].concat().repeat(frame_len / 4096);
+        for at in 0..100_000_000 / frame_len {
+            let mut chunk = Chunk::from(vec![b'x'; frame_len]);
+            upstream.client.send(id, &mut chunk, &mut upstream.out);
+            upstream.feed(&updates);
+            assert_eq!(upstream.take(), format!("> 1 DATA [{frame_len}]"), "{at}");
+        }
+        // Tiny steps are counted.
+        upstream.feed(&window_update(0, 1).repeat(10_000));
+        assert!(upstream.take().ends_with("> GOAWAY 0 ENHANCE_YOUR_CALM\n< broken"));
+    }
+}
+
 // §5.1.2: at most as many streams as the server allows; before its SETTINGS arrive at most a hundred, or as many as on an earlier connection.
 #[test]
 fn the_servers_limit() {

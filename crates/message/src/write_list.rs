@@ -22,6 +22,8 @@ pub struct WriteList {
     chunks: VecDeque<Queued>,
     // Number of bytes of `chunks` that have not been written.
     chunked: usize,
+    // Number of bytes written since the list was last cleared.
+    advanced: u64,
 }
 
 #[derive(Debug)]
@@ -35,7 +37,7 @@ impl WriteList {
     /// An empty list; does not allocate.
     #[must_use]
     pub const fn new() -> Self {
-        Self { staged: Vec::new(), written: 0, chunks: VecDeque::new(), chunked: 0 }
+        Self { staged: Vec::new(), written: 0, chunks: VecDeque::new(), chunked: 0, advanced: 0 }
     }
 
     /// Appends bytes by copy.
@@ -155,6 +157,14 @@ impl WriteList {
         self.len() == 0
     }
 
+    /// Number of bytes written since the list was made or cleared. With [`WriteList::len`] added it is the position of the
+    /// next byte, by which the time of its writing can be found.
+    #[inline]
+    #[must_use]
+    pub fn advanced(&self) -> u64 {
+        self.advanced
+    }
+
     /// Fills `out` with the next bytes to write, in order, and returns the number of entries used.
     pub fn slices<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
         let mut used = 0;
@@ -185,6 +195,7 @@ impl WriteList {
     /// If there are fewer bytes.
     pub fn advance(&mut self, mut count: usize) {
         assert!(count <= self.len(), "at most the bytes that are left");
+        self.advanced += count as u64;
         while let Some(first) = self.chunks.front_mut() {
             // The staged bytes before this chunk are written first.
             let staged = count.min(first.before - self.written);
@@ -225,6 +236,7 @@ impl WriteList {
         self.chunks.clear();
         self.written = 0;
         self.chunked = 0;
+        self.advanced = 0;
     }
 
     /// Shrinks the staging buffer and the list of chunks to about `bytes_max` bytes each, or to the part in use if

@@ -17,7 +17,10 @@ impl Connection {
         payload: &[u8],
         out: &mut WriteList,
     ) -> Result<InputStep<'static>, ConnectionError> {
-        self.budget_use.control(&self.settings.budgets)?;
+        // A WINDOW_UPDATE is counted by its increment.
+        if frame.kind != kind::WINDOW_UPDATE {
+            self.budget_use.control(&self.settings.budgets)?;
+        }
         match frame.kind {
             kind::WINDOW_UPDATE => self.handle_window_update(frame, payload, out),
             kind::SETTINGS => self.handle_settings(frame, payload, out),
@@ -40,6 +43,7 @@ impl Connection {
         out: &mut WriteList,
     ) -> Result<InputStep<'static>, ConnectionError> {
         let by = frame::number(payload.try_into().map_err(|_| ConnectionError::FRAME_SIZE)?);
+        self.budget_use.window_update(by, &self.settings.budgets)?;
         if frame.stream == 0 {
             if by == 0 {
                 return Err(ConnectionError::PROTOCOL);
@@ -134,10 +138,10 @@ impl Connection {
             self.acknowledge();
             return Ok(InputStep::Done);
         }
-        // Each acknowledgement is output that the peer causes, so its number is bounded.
-        self.budget_use.answer(&self.settings.budgets)?;
         self.apply(payload)?;
         frame::put_settings_ack(out);
+        // Each acknowledgement is output that the peer causes, so its number is bounded.
+        self.budget_use.answer(&self.settings.budgets, out)?;
         Ok(InputStep::Done)
     }
 
@@ -185,8 +189,8 @@ impl Connection {
         if frame.has(flag::ACK) {
             return Ok(InputStep::Pong(payload));
         }
-        self.budget_use.answer(&self.settings.budgets)?;
         frame::put_ping(flag::ACK, payload, out);
+        self.budget_use.answer(&self.settings.budgets, out)?;
         Ok(InputStep::Done)
     }
 

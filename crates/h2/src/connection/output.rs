@@ -69,7 +69,7 @@ impl Connection {
             // By reference: the content of a large response is never copied.
             out.put_chunk(chunk.split_to(len));
             // A peer that receives content may send more control frames, such as WINDOW_UPDATE.
-            self.budget_use.data_sent(&self.settings.budgets);
+            self.budget_use.data_sent(len, &self.settings.budgets);
         }
         if is_rest {
             drop_all(chunk);
