@@ -312,7 +312,6 @@ impl Client {
     fn next_unprocessed(&mut self, out: &mut WriteList) -> Option<ClientEvent> {
         let bound = self.bound.filter(|bound| *bound < self.connection.last)?;
         let id = self.connection.streams.iter().map(|stream| stream.id).find(|id| *id > bound)?;
-        self.connection.ignore_from_now(id);
         self.connection.forget(id, out);
         Some(ClientEvent::Unprocessed { stream: StreamId(id), fault: None })
     }

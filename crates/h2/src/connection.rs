@@ -15,6 +15,7 @@ mod content;
 mod control;
 mod output;
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Instant;
@@ -32,9 +33,8 @@ use crate::settings::{PeerSettings, Settings};
 use crate::stream::{Local, Remote, RequestKind, Stream, Streams};
 use crate::window::{Receive, WINDOW_DEFAULT, Window};
 
-/// Number of streams that we reset most recently and whose late frames are still ignored. A peer can have as many
-/// resets in flight as its budget allows at once.
-const RESETS_KEPT: usize = 256;
+/// Upper bound on the number of a client's streams that we reset most recently and whose late frames are still ignored.
+const RESETS_KEPT_MAX: u32 = 8192;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -54,8 +54,8 @@ pub(crate) struct Connection {
     pub(crate) last: u32,
     // The last range of skipped streams: closed, and never used.
     gap: (u32, u32),
-    // Streams that we reset, the most recent ones.
-    resets: Vec<u32>,
+    // Streams of a client that we reset, the most recent ones.
+    resets: VecDeque<u32>,
     // Whether our SETTINGS were sent, and whether the peer has acknowledged them.
     begun: bool,
     acknowledged: bool,
@@ -160,7 +160,7 @@ impl Connection {
             receive: Receive::new(settings.connection_window.max(WINDOW_DEFAULT)),
             last: 0,
             gap: (0, 0),
-            resets: Vec::new(),
+            resets: VecDeque::new(),
             begun: false,
             acknowledged: false,
             partial: false,
@@ -424,11 +424,16 @@ impl Connection {
     /// Ignores further frames on this stream. Also used for streams that were never opened here.
     #[cold]
     pub(crate) fn ignore_from_now(&mut self, stream: u32) {
-        if self.resets.len() == RESETS_KEPT {
-            // Forget the oldest reset; a late frame on it is then an error.
-            self.resets.remove(0);
+        if self.role == Role::Client {
+            return;
         }
-        self.resets.push(stream);
+        // All open streams may be reset at once, and as many more as the peer's budget allows.
+        let kept = self.settings.streams_max.saturating_add(self.settings.budgets.resets).clamp(1, RESETS_KEPT_MAX);
+        if self.resets.len() >= kept as usize {
+            // Forget the oldest reset; a late frame on it is then an error.
+            self.resets.pop_front();
+        }
+        self.resets.push_back(stream);
     }
 
     /// Handles a header block on a closed stream. It may have been in flight when the stream ended; it is decoded in
@@ -443,7 +448,9 @@ impl Connection {
     /// Returns the fault of a frame on a closed stream; `Ok` if the peer may not have received our reset yet.
     #[cold]
     pub(crate) fn check_closed(&self, stream: u32) -> Result<(), ConnectionError> {
-        if self.resets.contains(&stream) {
+        // RFC 9113 §5.1: frames may be in flight to a stream that we reset. A client may have cancelled any number of its own streams, so
+        // it remembers none of them and ignores late frames on all.
+        if self.role == Role::Client || self.resets.contains(&stream) {
             return Ok(());
         }
         // RFC 9113 §5.1.1: a skipped stream may not be opened any more; §5.1: an ended stream accepts no frames.
@@ -462,7 +469,7 @@ impl Connection {
         self.inbound = InputState::Over;
         self.partial = false;
         self.streams.clear();
-        self.resets = Vec::new();
+        self.resets = VecDeque::new();
     }
 
     pub(crate) fn is_over(&self) -> bool {

@@ -131,6 +131,22 @@ fn frames_in_flight_to_a_reset_stream_are_ignored() {
     assert_eq!(peer.take(), "> 0 WINDOW_UPDATE 27001", "the reset of stream 1 is still remembered");
 }
 
+// §5.1 closed: all open streams may be reset at once, and frames to each of them may be in flight.
+#[test]
+fn frames_in_flight_to_many_reset_streams_are_ignored() {
+    let streams = || (0..1000).map(|at| at * 2 + 1);
+    let mut peer = Peer::connected(Settings { streams_max: 1000, ..Settings::default() });
+    streams().for_each(|stream| peer.feed(&post(stream)));
+    streams().for_each(|stream| peer.reset(stream));
+    peer.take();
+    for stream in streams() {
+        peer.feed(&[data(stream, 0, b"x"), headers(stream, END_STREAM, &[("x", "y")])].concat());
+        assert_eq!(peer.take(), "", "{stream}");
+    }
+    peer.feed(&get(2001));
+    assert_eq!(peer.take(), "< 2001 GET / host=a.test");
+}
+
 // §5.1.2: streams beyond the limit are refused as unprocessed; a stream counts until both sides have ended it.
 #[test]
 fn streams_beyond_the_limit_are_refused() {
