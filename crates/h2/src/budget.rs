@@ -30,7 +30,8 @@ pub struct Budgets {
     pub empty_data: u32,
     /// Number of such frames that each second adds; 10.
     pub empty_data_a_second: u32,
-    /// CONTINUATION frames of one header block; 8 (CVE-2024-27316 and similar).
+    /// CONTINUATION frames of one header block; 8, or as many as the longest permitted block needs if these are more
+    /// (CVE-2024-27316 and similar).
     pub continuations: u8,
     /// Entries of one SETTINGS frame; 64. Fewer than a dozen settings are defined.
     pub settings_entries: u16,

@@ -25,10 +25,6 @@ use crate::stream::{Local, Remote, RequestKind, STREAM_MAX};
 #[cfg(test)]
 const _: () = assert!(size_of::<Client>() <= 512);
 
-/// Upper bound on open streams. With more, unread streams could exhaust the shared connection window (see
-/// `Settings::client`).
-const STREAMS_MAX: usize = 4096;
-
 /// Number of streams that may be opened before the server's SETTINGS arrive. RFC 9113 §6.5.2 recommends at least this
 /// limit.
 const STREAMS_EARLY: usize = 100;
@@ -112,7 +108,9 @@ impl Client {
     /// Number of streams that may be opened now.
     #[must_use]
     pub fn room(&self) -> usize {
-        let max = match (self.connection.peer.streams_max as usize).min(STREAMS_MAX) {
+        // With more, the unread content of some streams could keep the others from receiving any.
+        let max = self.connection.settings.streams_in_window();
+        let max = match max.min(self.connection.peer.streams_max as usize) {
             _ if self.is_last() => 0,
             max if self.has_settings => max,
             // A guess, or the limit of an earlier connection.

@@ -93,7 +93,7 @@ struct Joined {
     stream: u32,
     end_stream: bool,
     self_dependent: bool,
-    continuations: u8,
+    continuations: u32,
     bytes: Vec<u8>,
 }
 
@@ -357,9 +357,8 @@ impl Connection {
         }
         let Some(fragment) = rest[HEADER_LEN..].get(..frame.len) else { return Ok(InputStep::Wait) };
         joined.continuations += 1;
-        // One frame more than the limit, so that a head slightly above it still gets an error response.
-        let too_long = joined.bytes.len() + fragment.len() > self.settings.head_bytes_max as usize + PAYLOAD_MAX;
-        if joined.continuations > self.settings.budgets.continuations || too_long {
+        let too_long = joined.bytes.len() + fragment.len() > self.settings.block_bytes_max();
+        if joined.continuations > self.settings.continuations_max() || too_long {
             return Err(ConnectionError::CALM);
         }
         *at += HEADER_LEN + frame.len;

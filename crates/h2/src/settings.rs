@@ -3,6 +3,7 @@
 use crate::budget::Budgets;
 use crate::connection::Role;
 use crate::error::ConnectionError;
+use crate::frame::PAYLOAD_MAX;
 use crate::hpack::{TABLE_BYTES_DEFAULT, TABLE_BYTES_MAX};
 use crate::window::{WINDOW_DEFAULT, WINDOW_MAX};
 
@@ -91,6 +92,22 @@ impl Settings {
     /// The bound on the peer's table: the value that is announced is also the decoder's size.
     pub(crate) fn decoder_table_bytes(&self) -> u32 {
         self.header_table_bytes.min(TABLE_BYTES_MAX)
+    }
+
+    /// Number of encoded bytes of a header block: the longest head or trailer section, and one frame more, so that one slightly above its
+    /// limit still gets an error response.
+    pub(crate) fn block_bytes_max(&self) -> usize {
+        self.head_bytes_max.max(self.trailers_bytes_max) as usize + PAYLOAD_MAX
+    }
+
+    /// Number of CONTINUATION frames of one header block: the budget, or as many as the longest block needs.
+    pub(crate) fn continuations_max(&self) -> u32 {
+        u32::from(self.budgets.continuations).max((self.block_bytes_max() / PAYLOAD_MAX) as u32 + 1)
+    }
+
+    /// Number of streams whose unread content fits the connection's window together, at least 1.
+    pub(crate) fn streams_in_window(&self) -> usize {
+        (self.connection_window / self.stream_window.max(1)).max(1) as usize
     }
 
     /// Returns our SETTINGS entries, and the number of them that are used.

@@ -240,6 +240,10 @@ fn continuations() {
     peer.feed(&frame(0x1, END_STREAM, 1, &block(GET_FIELDS)));
     let most = block(&[("x", &"y".repeat(16_000))]);
     assert_eq!(until_broken(&mut peer, 100, |_| continuation(1, 0, &most)), Some(3));
+    // A larger head may have the frames that it needs, and no more.
+    let mut peer = Peer::connected(Settings { head_bytes_max: 160 * 1024, ..Settings::default() });
+    peer.feed(&frame(0x1, END_STREAM, 1, &block(GET_FIELDS)));
+    assert_eq!(until_broken(&mut peer, 100, |_| continuation(1, 0, b"")), Some(12));
 }
 
 // A frame of thousands of settings.

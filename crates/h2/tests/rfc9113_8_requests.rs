@@ -202,6 +202,20 @@ fn content_length() {
     ]);
 }
 
+// §4.3, §6.10: a head of any permitted size is joined from its frames.
+#[test]
+fn large_heads() {
+    let value = "x".repeat(150_000);
+    for head_bytes_max in [160 * 1024, 64 << 20] {
+        let mut peer = Peer::connected(Settings { head_bytes_max, ..Settings::default() });
+        peer.feed(&headers(1, END_STREAM, &with(GET_FIELDS, &[("x-large", &value)])));
+        assert_eq!(peer.take(), format!("< 1 GET / host=a.test x-large={value}"));
+    }
+    let mut peer = Peer::connected(Settings { trailers_bytes_max: 160 * 1024, ..Settings::default() });
+    peer.feed(&[post(1), headers(1, END_STREAM, &[("x-large", &value)])].concat());
+    assert!(peer.take().ends_with(&format!("< 1 trailers x-large={value}")));
+}
+
 // §8.1: trailers end a request; they hold no pseudo-field and no connection-specific field.
 #[test]
 fn trailers() {

@@ -254,11 +254,33 @@ fn trailers_out() {
 // responses.
 #[test]
 fn unread_streams_leave_window_for_others() {
-    let settings = Settings::client();
+    let own = Settings::client();
     let mut upstream = UpstreamPeer::connected(&[(3, u32::MAX)]);
-    assert!(upstream.client.room() as u64 * u64::from(settings.stream_window) <= u64::from(settings.connection_window));
+    assert!(upstream.client.room() as u64 * u64::from(own.stream_window) <= u64::from(own.connection_window));
     assert!(upstream.client.room() > 1000, "as many as servers allow");
     upstream.open(&request("GET", "/", &[("host", "b.test")]), Framing::Empty).unwrap();
+    // The windows of a distant upstream are larger.
+    for (stream_window, connection_window, want) in
+        [(4 << 20, 1 << 30, 256), (1 << 30, 1 << 30, 1), (1 << 30, 65_535, 1), (0, 1 << 30, 4096)]
+    {
+        let own = Settings { stream_window, connection_window, ..Settings::client() };
+        upstream.client = Client::new(Rc::new(own));
+        upstream.feed(&[settings(&[(3, 4096)]), settings_ack()].concat());
+        assert_eq!(upstream.client.room(), want, "{stream_window}, {connection_window}");
+    }
+}
+
+// §4.3, §6.10: a head of any permitted size is joined from its frames.
+#[test]
+fn large_response_heads() {
+    let value = "x".repeat(900_000);
+    let mut upstream = UpstreamPeer::with_request("GET");
+    upstream.client = Client::new(Rc::new(Settings { head_bytes_max: 1 << 20, ..Settings::client() }));
+    upstream.feed(&[settings(&[]), settings_ack()].concat());
+    upstream.open(&request("GET", "/", &[("host", "b.test")]), Framing::Empty).unwrap();
+    upstream.take();
+    upstream.feed(&status(1, END_STREAM, &[("x-large", &value)]));
+    assert_eq!(upstream.take(), format!("< 1 200 x-large={value}"));
 }
 
 // §8.1, §8.3.2: exactly one status, first, of three digits; interim responses; content of the declared length;
