@@ -105,7 +105,7 @@ impl Client {
         self.has_settings.then_some(self.connection.peer.streams_max as usize)
     }
 
-    /// Number of streams that may be opened now.
+    /// Number of streams that may be opened now: at most as many as the server allows, and as many as fit the connection's window.
     #[must_use]
     pub fn room(&self) -> usize {
         // With more, the unread content of some streams could keep the others from receiving any.
@@ -213,7 +213,8 @@ impl Client {
                 Ok(InputStep::Wait) => return ClientHandled { consumed: at, event: None },
                 // RFC 9218 §7.1: only a client may send PRIORITY_UPDATE.
                 Ok(InputStep::IdleStreamPriority(..)) => return self.fail(ConnectionError::PROTOCOL, input, out),
-                Ok(InputStep::Done | InputStep::Pong(_)) => None,
+                // `ShortEnd` is an event of the server's role.
+                Ok(InputStep::Done | InputStep::Pong(_) | InputStep::ShortEnd(_)) => None,
                 Ok(InputStep::Block(block)) => match self.handle_block(&block, head, out) {
                     Ok(event) => event,
                     Err(fault) => return self.fail(fault, input, out),

@@ -132,6 +132,8 @@ pub(crate) enum InputStep<'a> {
         range: Range<usize>,
     },
     End(u32),
+    /// The request's content has ended before its declared length, after the response has begun.
+    ShortEnd(u32),
     /// The stream is over and removed from the table.
     Reset(u32, ErrorCode),
     /// The peer acknowledged a PING of ours.

@@ -169,6 +169,7 @@ impl Server {
                 },
                 Ok(InputStep::Data { stream, range }) => Some(Event::Data { stream: StreamId(stream), range }),
                 Ok(InputStep::End(stream)) => Some(Event::End { stream: StreamId(stream) }),
+                Ok(InputStep::ShortEnd(stream)) => Some(short_end(StreamId(stream))),
                 Ok(InputStep::Reset(stream, _)) => Some(Event::Reset { stream: StreamId(stream) }),
                 Ok(InputStep::Pong(payload)) => {
                     // The acknowledgement shows that the peer has received the first GOAWAY.
@@ -364,4 +365,10 @@ impl Server {
             self.early.push((stream, priority));
         }
     }
+}
+
+/// The fault of a request's content that has ended before its declared length.
+#[cold]
+fn short_end(stream: StreamId) -> Event {
+    Event::Fault { stream: Some(stream), fault: StatusCode::BAD_REQUEST }
 }

@@ -4,6 +4,7 @@
 mod peer;
 
 use causeway_h2::Settings;
+use causeway_message::{FieldMap, Framing, StatusCode, StreamId};
 use peer::*;
 
 type Fields<'a> = &'a [(&'a str, &'a str)];
@@ -200,6 +201,40 @@ fn content_length() {
         ("too large", sized(0, "18446744073709551616"), refused),
         ("twice", headers(1, 0, &with(POST_FIELDS, &[("content-length", "5"), ("content-length", "5")])), refused),
     ]);
+}
+
+// §8.1, §8.1.1: a client may stop its upload when the response begins, which it still reads. Then only the content is malformed.
+#[test]
+fn content_below_its_length_after_the_response_has_begun() {
+    let upload = headers(1, 0, &with(POST_FIELDS, &[("content-length", "5")]));
+    for end in [data(1, END_STREAM, b""), data(1, END_STREAM, b"hell"), headers(1, END_STREAM, &[("x", "y")])] {
+        let mut peer = Peer::connected(Settings::default());
+        peer.feed(&upload);
+        peer.send_head(1, &[], 413, Framing::Sized(4));
+        peer.take();
+        peer.feed(&end);
+        let lines = peer.take();
+        assert_eq!(lines.lines().last(), Some("< 1 fault 400"), "{lines}");
+        assert!(!lines.contains("RST_STREAM"), "{lines}");
+        peer.send(1, b"long");
+        peer.finish(1);
+        assert_eq!((peer.take().as_str(), peer.server.streams()), ("> 1 DATA long END", 0));
+        // After a complete response.
+        let mut peer = Peer::connected(Settings::default());
+        peer.feed(&upload);
+        peer.answer(1, 413, "");
+        peer.take();
+        peer.feed(&[&end[..], &get(3)].concat());
+        let lines = peer.take();
+        assert!(lines.ends_with("< 1 fault 400\n< 3 GET / host=a.test") && !lines.contains("RST_STREAM"), "{lines}");
+    }
+    // Before it the request is refused.
+    let mut peer = Peer::connected(Settings::default());
+    peer.feed(&upload);
+    peer.server.send_interim(StreamId(1), StatusCode::EARLY_HINTS, &FieldMap::new(), &mut peer.out);
+    peer.take();
+    peer.feed(&data(1, END_STREAM, b""));
+    assert_eq!(peer.take(), "> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset");
 }
 
 // §4.3, §6.10: a head of any permitted size is joined from its frames.

@@ -50,7 +50,8 @@ pub enum ServerEvent<F> {
         /// The exchange that is over.
         stream: StreamId,
     },
-    /// A request that is not served, because of a violation or a limit. One error response may be sent on its stream.
+    /// A request that is not served, because of a violation or a limit. One error response may be sent on its stream. If its response is
+    /// already under way on a stream of its own, only its content has failed, and the response continues.
     Fault {
         /// The exchange to respond on: an open one, or one opened only for the error response. `None` if no response is possible: the
         /// peer has closed the connection, its first bytes are of no known protocol, or a response is already under way.

@@ -569,6 +569,29 @@ fn a_response_below_its_length_resets_the_stream() {
     assert_eq!(client.get("/fixed").text(), "fixed");
 }
 
+/// RFC 9113 §8.1: a client may stop its upload once the response has begun, as curl does, and still reads the response.
+#[test]
+fn an_upload_that_ends_early_cuts_no_response() {
+    let server = TestServer::start(|_| ());
+    let mut client = server.http2();
+    let PendingResponse { response, mut content } =
+        client.send_request("POST", "/bytes/500000", Some(&RequestBody::sized(bytes(100))));
+    let mut body = client.wait(response).unwrap().into_body();
+    content.send_data("".into(), true).unwrap();
+    let received = client.wait(async {
+        let mut received = 0;
+        while let Some(piece) = body.data().await {
+            let piece = piece.expect("the stream is not reset");
+            received += piece.len();
+            body.flow_control().release_capacity(piece.len()).unwrap();
+        }
+        received
+    });
+    assert_eq!(received, 500_000);
+    assert_eq!(server.probe.outcome("/bytes/500000").ending, Ending::Complete);
+    assert_eq!(client.get("/fixed").text(), "fixed");
+}
+
 /// RFC 9113 §10.5: windows bound the bytes that a handler does not read; the blocks that hold them have a corresponding bound.
 #[test]
 fn unread_small_chunks_pin_no_blocks() {

@@ -2,7 +2,7 @@
 
 use causeway_message::WriteList;
 
-use super::{Connection, InputState, InputStep};
+use super::{Connection, InputState, InputStep, Role};
 use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{self, FrameHeader, HEADER_LEN, flag};
 use crate::stream::{Local, Remote};
@@ -166,14 +166,16 @@ impl Connection {
     pub(crate) fn end_remote(&mut self, id: u32, out: &mut WriteList) -> Result<InputStep<'static>, ConnectionError> {
         let Some(stream) = self.streams.get_mut(id) else { return Ok(InputStep::Done) };
         // RFC 9113 §8.1.1: less content than declared.
-        if matches!(stream.remote, Remote::Open(Some(1..))) {
+        let is_short = matches!(stream.remote, Remote::Open(Some(1..)));
+        // A client may stop its upload when the response begins, such as a refusal. It still reads that response.
+        if is_short && (self.role == Role::Client || stream.local == Local::HeadPending) {
             return self.reset_for(id, ErrorCode::Protocol, out);
         }
         stream.remote = Remote::Done;
         if stream.local == Local::Finished {
             self.forget(id, out);
         }
-        Ok(InputStep::End(id))
+        Ok(if is_short { InputStep::ShortEnd(id) } else { InputStep::End(id) })
     }
 
     /// Releases bytes that the owner has read, at most those passed to it. The bytes of a stream that is over were

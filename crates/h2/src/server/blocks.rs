@@ -2,7 +2,7 @@
 
 use causeway_message::{Head, StreamId, WriteList};
 
-use super::{Life, Server};
+use super::{Life, Server, short_end};
 use crate::connection::{HeaderBlock, InputStep};
 use crate::error::{ConnectionError, ErrorCode};
 use crate::event::Event;
@@ -182,6 +182,7 @@ impl Server {
         Ok(match step {
             InputStep::End(_) if head.fields().is_empty() => Some(Event::End { stream }),
             InputStep::End(_) => Some(Event::Trailers { stream }),
+            InputStep::ShortEnd(_) => Some(short_end(stream)),
             InputStep::Reset(..) => Some(Event::Reset { stream }),
             _ => None,
         })
