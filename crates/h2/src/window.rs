@@ -59,7 +59,8 @@ impl Receive {
     #[inline]
     pub(crate) fn take(&mut self, bytes: usize, slack: u32) -> Result<(), ConnectionError> {
         let left = i64::from(self.left) - bytes as i64;
-        if left < -i64::from(slack) {
+        // RFC 9113 §6.9: a frame without content is permitted even if no window is left.
+        if bytes > 0 && left < -i64::from(slack) {
             return Err(ConnectionError::FLOW_CONTROL);
         }
         self.left = left as i32;
@@ -114,6 +115,7 @@ mod tests {
         assert_eq!((receive.announce(100, STREAM_STEP_MAX), receive.left()), (25, 25));
         assert_eq!(receive.take(35, 10), Ok(()));
         assert_eq!(receive.take(1, 10), Err(ConnectionError::FLOW_CONTROL));
+        assert_eq!((receive.left(), receive.take(0, 0)), (-10, Ok(())), "no content");
         // A large window.
         let mut receive = Receive::new(1 << 20);
         receive.add_read(STREAM_STEP_MAX - 1);

@@ -60,6 +60,17 @@ fn a_smaller_window_applies_once_acknowledged() {
     assert!(begin(true).contains("RST_STREAM FLOW_CONTROL_ERROR"));
 }
 
+// §6.9: a frame without content is permitted even if the window is negative.
+#[test]
+fn an_end_without_content_needs_no_window() {
+    let mut peer = Peer::new(small());
+    peer.reads = false;
+    peer.feed(&[PREFACE, &settings(&[]), &post(1), &data(1, 0, &[b'x'; 16_000]), &settings_ack()].concat());
+    peer.take();
+    peer.feed(&data(1, END_STREAM, b""));
+    assert_eq!(peer.take(), "< 1 end");
+}
+
 // §5.2: bytes that were read are announced in steps of a quarter of a window, at most 128 KiB for a stream, for the stream and for the connection.
 #[test]
 fn window_updates_follow_a_quarter_of_a_window_of_content() {

@@ -324,7 +324,7 @@ impl Default for Protocols {
 pub struct Http2 {
     /// Concurrent streams of a peer, SETTINGS_MAX_CONCURRENT_STREAMS; default 128, at most 4096.
     pub streams_max: u32,
-    /// Unread bytes of one request's body, SETTINGS_INITIAL_WINDOW_SIZE; default 1 MiB, at most 2^31-1. Limits an
+    /// Unread bytes of one request's body, SETTINGS_INITIAL_WINDOW_SIZE; default 1 MiB, 1 to 2^31-1. Limits an
     /// upload to this many bytes per round trip.
     pub stream_window_bytes: u32,
     /// Unread bytes of all bodies of a connection; default 2 MiB, at least 64 KiB - 1, at most 2^31-1. Bounds the
@@ -344,7 +344,8 @@ impl Http2 {
         const TABLE_MAX: u32 = (1 << 16) - 1;
         let settings = [
             ("streams_max", self.streams_max, 1..=4096),
-            ("stream_window_bytes", self.stream_window_bytes, 0..=WINDOW_MAX),
+            // Without a window no upload could begin.
+            ("stream_window_bytes", self.stream_window_bytes, 1..=WINDOW_MAX),
             ("connection_window_bytes", self.connection_window_bytes, (1 << 16) - 1..=WINDOW_MAX),
             ("header_table_bytes", self.header_table_bytes, 0..=TABLE_MAX),
             ("encoder_table_bytes", self.encoder_table_bytes, 0..=TABLE_MAX),

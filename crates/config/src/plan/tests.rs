@@ -279,12 +279,16 @@ fn fields_of_a_server() {
             format!("{place}.protocols[1]: found 'spdy', expected h1, h2, h2c or h3"),
         ),
         (
-            json!({ "http2": { "streams_max": 4096, "stream_window_bytes": 0, "header_table_bytes": 65535 } }),
+            json!({ "http2": { "streams_max": 4096, "stream_window_bytes": 1, "header_table_bytes": 65535 } }),
             String::new(),
         ),
         (
             json!({ "http2": { "encoder_table_bytes": 65536 } }),
             format!("{place}.http2.encoder_table_bytes: found '65536', expected a number from 0 to 65535"),
+        ),
+        (
+            json!({ "http2": { "stream_window_bytes": 0 } }),
+            format!("{place}.http2.stream_window_bytes: found '0', expected a number from 1 to 2147483647"),
         ),
         (
             json!({ "http2": { "streams_max": 0 } }),

@@ -20,7 +20,7 @@ fn errors_of_invalid_settings() {
     refused(listen().http2(http2(0, 1)), "streams_max: found 0, expected a number from 1 to 4096");
     refused(
         listen().http2(http2(1, u32::MAX)),
-        "stream_window_bytes: found 4294967295, expected a number from 0 to 2147483647",
+        "stream_window_bytes: found 4294967295, expected a number from 1 to 2147483647",
     );
     refused(listen().workers(0), "workers: found 0, expected one at least");
     let none = Protocols { http1: false, http2: true, http2_clear: false, http2_upgrade: true };
