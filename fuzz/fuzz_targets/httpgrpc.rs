@@ -78,6 +78,7 @@ macro_rules! stream {
                         StreamPart::Head => heads.set(heads.get() + 1),
                         StreamPart::Chunk(chunk) => content.push(chunk),
                         StreamPart::Trailers => content.push(Chunk::from_static(b"trailers")),
+                        StreamPart::More => {}
                     }
                 }
             }

@@ -22,8 +22,8 @@ pub(crate) use request::{field as request_field, method as take_method, target a
 pub use response::Response;
 pub(crate) use response::{field as response_field, status as take_status};
 
-/// Bytes that one call of [`Decoder::push`] decompresses before it yields; they take less than about 100 µs.
-const TURN_BYTES_MAX: usize = 64 * 1024;
+/// Bytes that a decoder decompresses before it yields; they take less than about 100 µs.
+pub(crate) const TURN_BYTES_MAX: usize = 64 * 1024;
 
 /// The progress of a decoder with its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

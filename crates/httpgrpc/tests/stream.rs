@@ -51,6 +51,7 @@ macro_rules! reader {
                             out.push_str("\ntrailers");
                             write_fields(decoder.trailers(), &mut out);
                         }
+                        StreamPart::More => {}
                     }
                 }
                 drop(chunk);
@@ -93,6 +94,14 @@ fn trailers(all: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
+fn gzip(frame: Vec<u8>) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(&frame[5..]).unwrap();
+    let mut out = framed(&encoder.finish().unwrap());
+    out[0] = 1;
+    out
+}
+
 #[test]
 fn an_exchange_at_every_cut() {
     let messages = [
@@ -123,13 +132,6 @@ fn an_exchange_at_every_cut() {
 
 #[test]
 fn frames_may_be_compressed_one_by_one() {
-    let gzip = |frame: Vec<u8>| {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(&frame[5..]).unwrap();
-        let mut out = framed(&encoder.finish().unwrap());
-        out[0] = 1;
-        out
-    };
     let long = "long ".repeat(50_000);
     let messages = [gzip(request(&[])), chunk("plain "), gzip(chunk(&long))].concat();
     for size in [1, 7, 1000, 32 * 1024] {
@@ -187,6 +189,32 @@ fn malformed_streams() {
     // RFC 9110 §8.6: a response to HEAD, or 304.
     let to_head = response(StatusCode::OK, &[("Content-Length", "3")]);
     assert_eq!(responses(&to_head, 1, Encoding::Identity).as_deref(), Ok("200 Content-Length=3\n"));
+}
+
+// A frame with an unknown part is skipped. A small one may inflate to megabytes, so the decoder yields meanwhile.
+#[test]
+fn a_skipped_frame_that_inflates_yields() {
+    let future = gzip(framed(&field(9, &vec![0; 4_000_000])));
+    assert!(future.len() < 6000, "the bomb is small");
+    let bytes = [request(&[]), future.repeat(2), chunk("ab"), trailers(&[])].concat();
+    for size in [bytes.len(), 16] {
+        let (mut decoder, lender) = (RequestStreamDecoder::new(Limits::default()), Lender::default());
+        decoder.begin(Encoding::Gzip);
+        let (mut yields, mut others, mut calls) = (0, Vec::new(), 0);
+        for some in bytes.chunks(size) {
+            let mut chunk = lender.chunk(some);
+            while let Some(part) = decoder.next(&mut chunk, &mut || lender.take()).unwrap() {
+                calls += 1;
+                match part {
+                    StreamPart::More => yields += 1,
+                    other => others.push(other),
+                }
+            }
+        }
+        assert!((100..=125).contains(&yields), "{yields} of {calls}");
+        assert_eq!(others, [StreamPart::Head, StreamPart::Chunk(Chunk::from_static(b"ab")), StreamPart::Trailers]);
+        assert_eq!(decoder.finish(), Ok(()));
+    }
 }
 
 #[test]

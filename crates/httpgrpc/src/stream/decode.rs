@@ -4,7 +4,7 @@ use causeway_message::{Chunk, FieldMap, Head, ResponseHead, is_host_port, names}
 
 use super::{TRAILERS_HEADERS, part, request_field, response_field};
 use crate::body::Blocks;
-use crate::decode::{take_method, take_status, take_target, target_form};
+use crate::decode::{TURN_BYTES_MAX, take_method, take_status, take_target, target_form};
 use crate::fault::DecodeError;
 use crate::fields::{self, Room};
 use crate::limits::Limits;
@@ -28,6 +28,8 @@ pub enum StreamPart {
     Chunk(Chunk),
     /// Trailers, in [`StreamDecoder::trailers`]; the last part.
     Trailers,
+    /// No part: the decoder yields after decompressing much. Call it again with the rest of the chunk, which may be empty.
+    More,
 }
 
 /// Decodes the frames of a client.
@@ -54,6 +56,8 @@ pub struct StreamDecoder<H> {
     walk: Walk,
     // Message bytes that are not parsed yet.
     piece: Chunk,
+    // Bytes that were decompressed since the decoder yielded.
+    inflated: usize,
     frame: FrameParser<H>,
 }
 
@@ -88,6 +92,7 @@ impl<H: Opening> StreamDecoder<H> {
             messages: Messages::new(limits.message_bytes_max),
             walk: Walk::new(),
             piece: Chunk::default(),
+            inflated: 0,
             frame: FrameParser {
                 limits,
                 stage: Stage::Head,
@@ -123,6 +128,7 @@ impl<H: Opening> StreamDecoder<H> {
     pub fn begin(&mut self, encoding: Encoding) {
         self.messages.begin(encoding);
         self.piece = Chunk::default();
+        self.inflated = 0;
         self.frame.clear();
     }
 
@@ -132,7 +138,8 @@ impl<H: Opening> StreamDecoder<H> {
     }
 
     /// Consumes bytes of the chunk until a part is complete; `None` if the chunk ends first. One call decompresses at
-    /// most one block that contains content.
+    /// most one block that contains content. A small frame may inflate to megabytes of unknown fields, which are no part, so the decoder
+    /// yields with [`StreamPart::More`] after each 64 KiB.
     ///
     /// # Errors
     /// The fault of the call. The call has then failed, and the decoder must be cleared.
@@ -148,6 +155,10 @@ impl<H: Opening> StreamDecoder<H> {
                     self.frame.count(content.len())?;
                     return Ok(Some(StreamPart::Chunk(content)));
                 }
+                if self.inflated >= TURN_BYTES_MAX {
+                    self.inflated = 0;
+                    return Ok(Some(StreamPart::More));
+                }
             }
             match self.messages.next(input, blocks)? {
                 None => return Ok(None),
@@ -155,7 +166,11 @@ impl<H: Opening> StreamDecoder<H> {
                     self.walk.begin(bytes_max, longer);
                     self.frame.has_part = false;
                 }
-                Some(Piece::Bytes(piece) | Piece::Inflated(piece)) => self.piece = piece,
+                Some(Piece::Bytes(piece)) => self.piece = piece,
+                Some(Piece::Inflated(piece)) => {
+                    self.inflated += piece.len();
+                    self.piece = piece;
+                }
                 Some(Piece::End) => {
                     // A head or trailers are reported when their frame is complete, content at once.
                     self.walk.end()?;

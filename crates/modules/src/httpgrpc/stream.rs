@@ -114,6 +114,11 @@ impl UnframedRequest {
         loop {
             match self.decoder.next(&mut self.rest, &mut || self.worker.take_block()) {
                 Err(fault) => return Poll::Ready(Err(ReceiveError::Decode(fault))),
+                // The decoder has used its share of this poll: yield to other tasks.
+                Ok(Some(StreamPart::More)) => {
+                    task.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 Ok(Some(part)) => return Poll::Ready(Ok(Some(part))),
                 // Replace the empty chunk, which would keep its block from returning to the pool.
                 Ok(None) => self.rest = Chunk::default(),
@@ -142,7 +147,9 @@ impl BodyStream for UnframedRequest {
             }
             Ok(Some(StreamPart::Trailers)) => Some(Ok(Frame::Trailers(Box::new(self.decoder.trailers().clone())))),
             Ok(None) => None,
-            Ok(Some(StreamPart::Head)) | Err(ReceiveError::Decode(_)) => Some(Err(BodyError::Malformed)),
+            Ok(Some(StreamPart::Head | StreamPart::More)) | Err(ReceiveError::Decode(_)) => {
+                Some(Err(BodyError::Malformed))
+            }
             Err(ReceiveError::Body(fault)) => Some(Err(fault)),
             Err(ReceiveError::Deadline) => Some(Err(BodyError::TimedOut)),
         })

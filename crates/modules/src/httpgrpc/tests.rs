@@ -1,4 +1,5 @@
 use std::cell::RefCell;
+use std::io::Write as _;
 use std::time::Duration;
 
 use causeway_httpgrpc::stream::{ResponseStreamDecoder, StreamPart, encode_chunk, encode_request_head};
@@ -417,6 +418,31 @@ fn streamed(answer: &TestResponse) -> (u16, Option<u64>, String) {
     }
     decoder.finish().unwrap();
     (decoder.head().status().as_u16(), decoder.head().fields().content_length().unwrap(), content)
+}
+
+/// Returns a compressed frame whose unknown part inflates to 4 MB. A receiver skips it.
+fn skipped_frame() -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(b"\x4a\x80\x92\xf4\x01").unwrap();
+    encoder.write_all(&vec![0; 4_000_000]).unwrap();
+    let message = encoder.finish().unwrap();
+    let mut frame = vec![1];
+    frame.extend_from_slice(&(message.len() as u32).to_be_bytes());
+    frame.extend_from_slice(&message);
+    frame
+}
+
+// crates/httpgrpc/proto: frames of an unknown part are skipped. The decoder yields while it decompresses them, and the call continues.
+#[test]
+fn skipped_frames_of_a_stream() {
+    let mut echo = kit_with(json!({ "stream": true }), json!([{ "handler": "echo" }]), &Value::Null);
+    let (mut head, mut scratch, mut content) = (Vec::new(), Vec::new(), Vec::new());
+    encode_request_head(&self::head("POST", "/s", &[]), &mut scratch, &mut head).unwrap();
+    encode_chunk(3, &mut content).unwrap();
+    content.extend_from_slice(b"one");
+    let all = [skipped_frame(), head, skipped_frame(), content, skipped_frame()].concat();
+    let answer = echo.send(&call_to(STREAM_PATH).field("grpc-encoding", "gzip").content(all));
+    assert_eq!(streamed(&answer), (200, None, "one".to_owned()));
 }
 
 // crates/httpgrpc/proto: frames of a head and content, in both directions; a 5xx is an ordinary response.

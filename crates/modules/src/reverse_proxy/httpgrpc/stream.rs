@@ -120,6 +120,11 @@ impl UnframedResponse {
     fn poll_part(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Result<Option<StreamPart>, GrpcError>> {
         loop {
             match self.decoder.next(&mut self.rest, &mut || self.worker.take_block())? {
+                // The decoder has used its share of this poll: yield to other tasks.
+                Some(StreamPart::More) => {
+                    task.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 Some(part) => return Poll::Ready(Ok(Some(part))),
                 // Replace the empty chunk, which would keep its block from returning to the pool.
                 None => self.rest = Chunk::default(),
@@ -157,7 +162,9 @@ impl BodyTransform for UnframedResponse {
             }
             Ok(Some(StreamPart::Trailers)) => Some(Ok(Frame::Trailers(Box::new(self.decoder.trailers().clone())))),
             Ok(None) => None,
-            Ok(Some(StreamPart::Head)) | Err(GrpcError::Decode(_)) => Some(Err(BodyError::Malformed)),
+            Ok(Some(StreamPart::Head | StreamPart::More)) | Err(GrpcError::Decode(_)) => {
+                Some(Err(BodyError::Malformed))
+            }
             Err(GrpcError::Broken(fault)) => Some(Err(fault)),
             Err(GrpcError::Status(_) | GrpcError::Late) => Some(Err(BodyError::PeerGone)),
         })

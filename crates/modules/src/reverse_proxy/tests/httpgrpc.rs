@@ -1,5 +1,6 @@
 //! The transport httpgrpc: the request that the upstream receives, and the handling of its messages.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use causeway_httpgrpc::stream::{
@@ -440,6 +441,36 @@ fn names_without_addresses() {
     answer(&call, 200, &[], "");
     drop(call);
     assert_eq!(pending.finish(&mut kit).status, 200);
+}
+
+/// Returns a compressed frame whose unknown part inflates to 4 MB. A receiver skips it.
+fn skipped_frame() -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(b"\x4a\x80\x92\xf4\x01").unwrap();
+    encoder.write_all(&vec![0; 4_000_000]).unwrap();
+    let message = encoder.finish().unwrap();
+    let mut frame = vec![1];
+    frame.extend_from_slice(&(message.len() as u32).to_be_bytes());
+    frame.extend_from_slice(&message);
+    frame
+}
+
+// crates/httpgrpc/proto: frames of an unknown part are skipped. The decoder yields while it decompresses them, and the call continues.
+#[test]
+fn skipped_frames_of_a_stream() {
+    let mut kit = grpc(json!({ "stream": true, "max_message_size": 100 }));
+    let request = Request::new("POST", "/s").field("Content-Length", "150").content("x".repeat(150));
+    let (mut head, mut scratch, mut content) = (Vec::new(), Vec::new(), Vec::new());
+    encode_response_head(StatusCode::OK, &fields(&[]), &mut scratch, &mut head).unwrap();
+    encode_chunk(3, &mut content).unwrap();
+    content.extend_from_slice(b"one");
+    let all = [skipped_frame(), head, skipped_frame(), content, skipped_frame()].concat();
+    let answered = exchange(&mut kit, &request, |call| {
+        call.answer(200, &[("Content-Type", "application/grpc"), ("grpc-encoding", "gzip")], None);
+        call.send(&all);
+        call.trail(fields(&[("grpc-status", "0")]));
+    });
+    assert_eq!((answered.status, answered.text()), (200, "one"));
 }
 
 // crates/httpgrpc/proto: content that exceeds a message is sent in frames; a server without the service is remembered.
