@@ -141,8 +141,8 @@ fn control_frames() {
     }
 }
 
-// A download may last without end, whatever the frames' size and the steps of its reader. Go's client announces each read of 4 KiB
-// or more, for the stream and for the connection.
+// A download may last without end, with frames and announcements of any size. Go's client announces each read of 4 KiB or more, for the
+// stream and for the connection.
 #[test]
 fn window_updates_of_a_long_download() {
     for (frame_len, step) in [(16_384, 16_384), (16_384, 4096), (65_536, 4096)] {
