@@ -96,8 +96,15 @@ struct FileStamp {
 
 impl FileStamp {
     fn of(metadata: &Metadata) -> Self {
-        let is_fresh = metadata.modified().is_ok_and(|at| at.elapsed().is_ok_and(|since| since < TIMES_ARE_COARSE));
-        Self { device: metadata.dev(), inode: metadata.ino(), version: FileVersion::of(metadata), is_fresh }
+        let identity = Self { device: metadata.dev(), inode: metadata.ino(), ..Self::default() };
+        identity.with_version(FileVersion::of(metadata), SystemTime::now())
+    }
+
+    /// Returns the stamp of this version of the file.
+    fn with_version(self, version: FileVersion, now: SystemTime) -> Self {
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos().cast_signed());
+        let is_fresh = (0..TIMES_ARE_COARSE.as_nanos().cast_signed()).contains(&(now - version.modified));
+        Self { version, is_fresh, ..self }
     }
 
     /// Caddy's entity tag: modification time in nanoseconds and length in bytes, both in base 36. `None` for a time of
@@ -281,7 +288,7 @@ fn open(path: &[u8], stamp: &mut FileStamp) -> Result<Option<DiskContent>, DiskL
     let mut file = OpenFile::new(file).map_err(|error| not_opened(path, &error))?;
     // Each try reads the file and then checks that it was not written to during the read.
     for _ in 0..READS_MAX {
-        stamp.version = file.opened();
+        *stamp = stamp.with_version(file.opened(), SystemTime::now());
         let len = stamp.version.len;
         if len > SMALL_MAX {
             break;
@@ -295,7 +302,7 @@ fn open(path: &[u8], stamp: &mut FileStamp) -> Result<Option<DiskContent>, DiskL
         }
         file = file.renewed().map_err(|error| not_opened(path, &error))?;
     }
-    stamp.version = file.opened();
+    *stamp = stamp.with_version(file.opened(), SystemTime::now());
     // A file that changes all the time is sent from the descriptor; the response is cut short if the file changes
     // during it.
     Ok(Some(DiskContent::Large(Arc::new(file))))
@@ -368,6 +375,21 @@ mod tests {
             let path = b"/srv/x";
             assert_eq!((status(not_seen(path, &error)), status(not_opened(path, &error))), (seen, opened), "{error}");
         }
+    }
+
+    // A file that was rewritten while it was read: a further write may leave the same times as that one, so that the
+    // content that is read next proves nothing for later requests.
+    #[test]
+    fn a_version_of_just_now_is_fresh() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let version = |before: Duration| FileVersion {
+            modified: 1_700_000_000_000_000_000 - before.as_nanos().cast_signed(),
+            ..FileVersion::default()
+        };
+        let old = FileStamp::default().with_version(version(Duration::from_secs(60)), now);
+        assert!(!old.is_fresh);
+        assert!(old.with_version(version(Duration::from_millis(1)), now).is_fresh);
+        assert!(!old.with_version(version(TIMES_ARE_COARSE), now).is_fresh);
     }
 
     // Caddy, fileserver: the tag is the time in nanoseconds in base 36, a dash, and the length in base 36.
