@@ -1,5 +1,6 @@
 //! The answers of DNS, shared by all workers: one lookup at a time for each question.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -44,7 +45,10 @@ struct State {
     /// When the last lookup failed, if it did.
     failed_at: Option<Instant>,
     is_looking: bool,
-    waiting: Vec<Waker>,
+    /// The requests that wait, by their tickets.
+    waiting: BTreeMap<u64, Waker>,
+    /// The ticket of the next request that waits.
+    next_ticket: u64,
     /// The number of lookups that are over.
     rounds: u64,
 }
@@ -104,10 +108,12 @@ impl Answer {
             _ if has_waited || state.waiting.len() >= WAITING_MAX => return Freshness::Failed,
             _ => {}
         }
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
         let looking = Looking {
             answer: Arc::clone(self),
             round: state.rounds,
-            waker: None,
+            ticket,
             end: Sleep::until(Rc::clone(worker), now + WAIT_MAX),
         };
         let begins = !std::mem::replace(&mut state.is_looking, true);
@@ -182,7 +188,7 @@ impl Drop for Round {
         let waiting = std::mem::take(&mut state.waiting);
         // A waker may run code that takes the lock.
         drop(state);
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.into_values().for_each(Waker::wake);
     }
 }
 
@@ -191,8 +197,8 @@ pub(in super::super) struct Looking {
     answer: Arc<Answer>,
     /// The lookup that is waited for.
     round: u64,
-    /// The waker in the list of the answer.
-    waker: Option<Waker>,
+    /// Its place among the requests that wait.
+    ticket: u64,
     end: Sleep,
 }
 
@@ -201,17 +207,22 @@ impl Future for Looking {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<bool> {
         let this = &mut *self;
-        {
+        let _before = {
             let mut state = locked(&this.answer.state);
             if state.rounds > this.round {
                 return Poll::Ready(false);
             }
-            if this.waker.as_ref().is_none_or(|known| !known.will_wake(task.waker())) {
-                state.waiting.push(task.waker().clone());
-                this.waker = Some(task.waker().clone());
-            }
-        }
+            state.waiting.insert(this.ticket, task.waker().clone())
+        };
         Pin::new(&mut this.end).poll(task).map(|()| true)
+    }
+}
+
+impl Drop for Looking {
+    /// Gives the place to another request: this one has its answer, or was cancelled.
+    fn drop(&mut self) {
+        // A waker may run code that takes the lock, so it is dropped without it.
+        let _waker = locked(&self.answer.state).waiting.remove(&self.ticket);
     }
 }
 

@@ -100,7 +100,8 @@ impl Sets {
             Freshness::Fresh(records, until) => {
                 let mut made = set.made.borrow_mut();
                 if !Arc::ptr_eq(&made.records, &records) {
-                    let upstreams = self.make(cx, &set.port, &records, &made.upstreams, dynamic, plan)?;
+                    let answer = (&*set.port, &*records, &**shown);
+                    let upstreams = self.make(cx, answer, &made.upstreams, dynamic, plan)?;
                     (made.records, made.upstreams) = (records, upstreams);
                 }
                 made.fresh_until = Some(until);
@@ -142,17 +143,18 @@ impl Sets {
         })
     }
 
-    /// Makes the upstreams of an answer. Those that were there before are kept, with their connections.
+    /// Makes the upstreams of an answer, which is given with the port and the name of its source. Those that were there
+    /// before are kept, with their connections. A record that is no address is left out; it is an error if none is left.
     fn make(
         &self,
         cx: &Context,
-        port: &str,
-        records: &[DnsRecord],
+        (port, records, shown): (&str, &[DnsRecord], &str),
         before: &[Rc<FoundBackend>],
         dynamic: &DynamicUpstreams,
         plan: &ReverseProxyPlan,
     ) -> Result<Rc<[Rc<FoundBackend>]>, Fault> {
         let mut upstreams: Vec<Rc<FoundBackend>> = Vec::with_capacity(records.len());
+        let mut unusable = None;
         for record in records {
             let dial = match record {
                 DnsRecord::Address(ip) if ip.is_ipv6() => format!("[{ip}]:{port}"),
@@ -160,14 +162,20 @@ impl Sets {
                 DnsRecord::Service { target, port } => format!("{target}:{port}"),
             };
             let same = before.iter().chain(&upstreams).find(|upstream| *upstream.facts.dial == *dial);
-            let upstream = match same {
-                Some(same) => Rc::clone(same),
-                None => Rc::new(
-                    FoundBackend::new(&dial, plan, &dynamic.metrics, cx.worker())
-                        .map_err(|expected| not_an_address(&dial, &expected))?,
-                ),
-            };
-            upstreams.push(upstream);
+            match same {
+                Some(same) => upstreams.push(Rc::clone(same)),
+                None => match FoundBackend::new(&dial, plan, &dynamic.metrics, cx.worker()) {
+                    Ok(new) => upstreams.push(Rc::new(new)),
+                    Err(expected) => unusable = Some((dial, expected)),
+                },
+            }
+        }
+        if let Some((dial, expected)) = unusable {
+            if upstreams.is_empty() {
+                return Err(not_an_address(&dial, &expected));
+            }
+            let left_out = records.len() - upstreams.len();
+            tracing::warn!(source = shown, dial, %expected, left_out, "leaving out looked-up upstreams without an address");
         }
         let now = cx.worker().now();
         for gone in before.iter().filter(|old| !upstreams.iter().any(|new| Rc::ptr_eq(old, new))) {

@@ -91,6 +91,18 @@ fn services() {
     assert_eq!(get(&mut kit), Ok("b.test.:81".to_owned()));
 }
 
+// A record that gives no address, here by a space, is left out; the request fails only if no other is there. Caddy
+// fails the requests for which it selects such an upstream.
+#[test]
+fn records_that_are_no_addresses() {
+    let mut kit = of(json!({ "source": "srv", "name": "a.test", "refresh": "10s" }));
+    kit.worker().records("a.test", Ok(vec![service("b b.test.", 81), service("c.test.", 82), service("", 0)]));
+    assert_eq!([get(&mut kit), get(&mut kit)], [(); 2].map(|()| Ok("c.test.:82".to_owned())));
+    kit.worker().records("a.test", Ok(vec![service("b b.test.", 81)]));
+    kit.worker().advance(Duration::from_secs(10));
+    assert_eq!(get(&mut kit), Err(500));
+}
+
 // Caddy: a failed lookup is a failure of its requests; with `grace_period` the last answer is used for so long.
 #[test]
 fn failures_and_grace() {
@@ -183,6 +195,30 @@ fn requests_share_one_lookup() {
         assert_eq!(&*kit.worker().take_call().expect("a call").address, "10.0.0.1:80");
         pending.cancel(&mut kit);
     }
+}
+
+// At most 1024 requests wait for one lookup. One that its client has cancelled leaves its place to another.
+#[test]
+fn cancelled_requests_do_not_wait() {
+    let mut kit = of(json!({ "source": "a", "name": "a.test" }));
+    kit.worker().records("a.test", Ok(vec![address(1)]));
+    kit.worker().queue_jobs(1);
+    let wait = |kit: &mut Kit| {
+        let pending = kit.send_pending(&Request::get("/")).expect_err("it waits");
+        pending.poll(kit).expect_err("it waits")
+    };
+    for _ in 0..1024 {
+        wait(&mut kit).cancel(&mut kit);
+    }
+    let waiting: Vec<_> = (0..1024).map(|_| wait(&mut kit)).collect();
+    assert_eq!(kit.send(&Request::get("/")).status, 503, "all places are taken");
+    waiting.into_iter().for_each(|pending| pending.cancel(&mut kit));
+    let waiting = wait(&mut kit);
+    kit.worker().run_jobs();
+    kit.worker().drive_spawned();
+    let pending = waiting.poll(&mut kit).expect_err("the call is under way");
+    assert_eq!(&*kit.worker().take_call().expect("a call").address, "10.0.0.1:80");
+    pending.cancel(&mut kit);
 }
 
 // A resolver that hangs holds no request for longer than 15 s, and one that is overloaded none at all.
