@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use causeway_message::{Chunk, FieldMap, Method};
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::{
-    Body, BodyError, BodyStream, Build, BuildError, CallError, Context, Frame, IncomingBody, Matcher,
+    Body, BodyError, BodyStream, Build, BuildError, CallError, Context, Frame, IncomingBody, Matcher, Stop,
 };
 use serde_json::Value;
 
@@ -68,7 +68,15 @@ impl Condition {
 
     /// Returns whether all matchers match. A matcher that would have to wait, or that fails, does not.
     fn holds(&self, cx: &mut Context) -> bool {
-        self.matchers.iter().all(|matcher| matcher.matches(cx).is_ok_and(|matched| matched))
+        self.matchers.iter().all(|matcher| match matcher.matches(cx) {
+            Ok(matched) => matched,
+            Err(Stop::Wait(_)) => {
+                // The exchange has room for one wait, and the next one is for the upstream.
+                cx.cancel_wait();
+                false
+            }
+            Err(_) => false,
+        })
     }
 }
 
@@ -267,6 +275,8 @@ impl BodyStream for Reader {
             }
             Some(Ok(Frame::Trailers(trailers))) => {
                 kept.trailers = Some(trailers.clone());
+                // They are the last frame, and an attempt may fail before it polls for the end.
+                kept.is_at_end = true;
                 self.has_trailers = false;
             }
             None => kept.is_at_end = true,

@@ -370,3 +370,45 @@ fn transport_errors() {
     assert_eq!(self::text(&call).len(), long.len());
     assert_eq!(after_answer(&mut kit, call, pending, 503, &[("X-A", "1")]).err().unwrap().values("X-A").count(), 1);
 }
+
+// Caddy, `lb_retry_match` with `file`: a matcher that would have to wait does not hold, and the next set counts. The
+// request waits for its upstream alone.
+#[test]
+fn conditions_that_would_wait() {
+    let matching = json!([{ "file": { "root": "/" } }, { "method": ["DELETE"] }]);
+    let mut kit = three(json!({ "retries": 1, "retry_match": matching }));
+    for (method, is_again) in [("DELETE", true), ("GET", false)] {
+        let (call, pending) = start_call(&mut kit, &Request::new(method, "/").content("again"));
+        assert_eq!(text(&call), "again");
+        let next = fail_attempt(&mut kit, call, pending, CallError::Closed);
+        assert_eq!(next.is_ok(), is_again, "{method}");
+        if let Ok((call, pending)) = next {
+            assert_eq!(text(&call), "again");
+            pending.cancel(&mut kit);
+        }
+    }
+}
+
+// RFC 9110 §6.5: trailers end the content. An attempt may fail before it polls for the end, and the next one sends them
+// too.
+#[test]
+fn trailers_are_sent_again() {
+    let mut kit = three(json!({ "retries": 1, "retry_match": [{ "method": ["POST"] }] }));
+    let request = Request::new("POST", "/").content("again").trailer("X-T", "1");
+    let (first, pending) = start_call(&mut kit, &request);
+    let frames = |call: &FakeCall, count: usize| {
+        let Some(Body::Stream(mut body)) = call.take_body() else { panic!("a stream") };
+        let mut task = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut frame = || match body.poll_frame(&mut task) {
+            std::task::Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => String::from_utf8_lossy(chunk.as_slice()).into(),
+            std::task::Poll::Ready(Some(Ok(Frame::Trailers(trailers)))) => format!("{} trailer", trailers.len()),
+            std::task::Poll::Ready(None) => "end".to_owned(),
+            other => panic!("{other:?}"),
+        };
+        (0..count).map(|_| frame()).collect::<Vec<_>>()
+    };
+    assert_eq!(frames(&first, 2), ["again", "1 trailer"]);
+    let (second, pending) = fail_attempt(&mut kit, first, pending, CallError::Closed).unwrap();
+    assert_eq!(frames(&second, 3), ["again", "1 trailer", "end"]);
+    pending.cancel(&mut kit);
+}
