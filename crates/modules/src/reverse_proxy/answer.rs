@@ -2,13 +2,14 @@
 
 use std::rc::Rc;
 
-use causeway_message::{FieldMap, NameRef, StatusCode, names};
+use causeway_message::{FieldMap, FieldName, NameRef, StatusCode, names};
 use causeway_pipeline::{Body, BodyStream as _, Call, Context, Fault, Finish, Response, Step};
 
 use super::exchange::PendingCall;
 use super::health::CallEnd;
 use super::switch::{put_back, tunnel};
-use super::{Local, bad_gateway, request};
+use super::request::{self, NAMED_MAX};
+use super::{Local, bad_gateway};
 
 /// Most fields of a response: a field map holds at most 65 535.
 const FIELDS_MAX: usize = 60_000;
@@ -56,8 +57,10 @@ fn pass(cx: &mut Context, local: &Local, call: Call, status: StatusCode) -> Step
     let put = match changes {
         None => put_fields(cx, &call, |name| is_kept(name, status)),
         Some(headers) => {
-            strip(call.head_mut().fields_mut(), status);
-            headers.apply_to_answer(cx, &call, status).and_then(|()| put_fields(cx, &call, |_| true))
+            let stripped = strip(call.head_mut().fields_mut(), status);
+            stripped
+                .and_then(|()| headers.apply_to_answer(cx, &call, status))
+                .and_then(|()| put_fields(cx, &call, |_| true))
         }
     };
     if let Err(fault) = put {
@@ -80,7 +83,7 @@ fn is_kept(name: NameRef<'_>, status: StatusCode) -> bool {
 pub(super) fn put_fields(cx: &mut Context, call: &Call, keep: impl Fn(NameRef<'_>) -> bool) -> Result<(), Fault> {
     let head = call.head();
     let theirs = head.fields();
-    let named = ConnectionOptions::of(theirs);
+    let named = ConnectionOptions::of(theirs)?;
     let ours = cx.response_mut().fields_mut();
     // The appends below panic when the map is full, so the total is checked first.
     if theirs.len() + ours.len() > FIELDS_MAX {
@@ -104,31 +107,37 @@ pub(super) fn put_copied(cx: &mut Context, call: &Call, wants: impl Fn(NameRef<'
 }
 
 /// Removes the fields that belong to the upstream's connection.
-pub(super) fn strip(fields: &mut FieldMap, status: StatusCode) {
-    if ConnectionOptions::of(fields).0.is_some() {
-        // Copied first: the names are in a field that is removed.
-        let connection: Vec<Vec<u8>> = fields.list(names::CONNECTION).map(<[u8]>::to_vec).collect();
-        let is_named =
-            |name: NameRef<'_>| connection.iter().any(|named| named.eq_ignore_ascii_case(name.as_str().as_bytes()));
-        fields.retain(|name, _| name == NameRef::Known(names::UPGRADE) || !is_named(name));
-    }
-    fields.retain(|name, _| is_kept(name, status));
+pub(super) fn strip(fields: &mut FieldMap, status: StatusCode) -> Result<(), Fault> {
+    let named = ConnectionOptions::of(fields)?;
+    fields.retain(|name, _| is_kept(name, status) && !named.holds(name));
+    Ok(())
 }
 
-/// The fields that `Connection` names; `None` if it contains only `keep-alive` and `close`.
-struct ConnectionOptions<'f>(Option<&'f FieldMap>);
+/// The fields that `Connection` names; none if it contains only `keep-alive` and `close`.
+struct ConnectionOptions(Vec<FieldName>);
 
-impl<'f> ConnectionOptions<'f> {
-    fn of(fields: &'f FieldMap) -> Self {
+impl ConnectionOptions {
+    /// Copies the names. An upstream that names more of them than [`NAMED_MAX`] is at fault: each field of its response
+    /// is compared with each name.
+    fn of(fields: &FieldMap) -> Result<Self, Fault> {
         let is_usual =
             |option: &[u8]| option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"close");
-        let names_some = fields.contains(names::CONNECTION) && !fields.list(names::CONNECTION).all(is_usual);
-        Self(names_some.then_some(fields))
+        if !fields.contains(names::CONNECTION) || fields.list(names::CONNECTION).all(is_usual) {
+            return Ok(Self(Vec::new()));
+        }
+        if fields.list(names::CONNECTION).nth(NAMED_MAX).is_some() {
+            let words = "in Connection of the upstream's response";
+            return Err(bad_gateway(format!(
+                "found more than {NAMED_MAX} names {words}, expected at most {NAMED_MAX}"
+            )));
+        }
+        let options = fields.list(names::CONNECTION);
+        let options = options.filter_map(|name| FieldName::parse(std::str::from_utf8(name).ok()?));
+        // Upgrade is kept for the response that opens a tunnel; other responses filter it separately.
+        Ok(Self(options.filter(|name| name.as_ref() != NameRef::Known(names::UPGRADE)).collect()))
     }
 
     fn holds(&self, name: NameRef<'_>) -> bool {
-        // Upgrade is kept for the response that opens a tunnel; other responses filter it separately.
-        name != NameRef::Known(names::UPGRADE)
-            && self.0.is_some_and(|fields| fields.has_token(names::CONNECTION, name.as_str()))
+        self.0.iter().any(|named| named.as_ref() == name)
     }
 }

@@ -21,8 +21,9 @@ const OF_CONNECTION: [KnownName; 7] = [
     names::TRANSFER_ENCODING,
 ];
 
-/// Most fields that `Connection` may name. Each costs a search of the whole head, and legitimate heads name few.
-const NAMED_MAX: usize = 100;
+/// Most fields that `Connection` of a request or response may name. Each costs a search of the whole head, and
+/// legitimate heads name few.
+pub(super) const NAMED_MAX: usize = 100;
 
 const TRAILERS: FieldValue<'static> = FieldValue::from_static("trailers");
 

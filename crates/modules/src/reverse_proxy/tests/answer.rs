@@ -43,6 +43,32 @@ fn fields_of_the_response() {
     }
 }
 
+// RFC 9110 §7.6.1: fields that Connection names are not forwarded. Each name is compared with each field, so there are at
+// most 100 of them, as in requests; an interim response with more is dropped.
+#[test]
+fn names_in_connection_have_a_bound() {
+    let named = |count: usize| (0..count).map(|number| format!("x-{number}")).collect::<Vec<_>>().join(", ");
+    for options in [json!({}), json!({ "headers": { "response": { "set": { "X-A": ["a"] } } } })] {
+        let mut kit = kit(options);
+        for (count, status, seen) in [(100, 200, 1), (101, 502, 0)] {
+            let fields = [("Connection", &*named(count)), ("X-0", "0"), ("X-99", "99"), ("X-B", "b")];
+            let (call, pending) = start_call(&mut kit, &Request::get("/"));
+            let mut interim = FieldMap::new();
+            for (name, value) in fields {
+                interim.append(NameRef::parse(name.as_bytes()).unwrap(), FieldValue::parse(value.as_bytes()).unwrap());
+            }
+            call.engine.put_interim(StatusCode::new(103).unwrap(), interim);
+            let pending = pending.poll(&mut kit).expect_err("the answer is not there");
+            call.answer(200, &fields, Some(0));
+            call.end();
+            let answer = pending.finish(&mut kit);
+            let interims: Vec<_> = answer.interims.iter().map(|(_, fields)| fields.len()).collect();
+            assert_eq!((answer.status, answer.values("X-B").count(), interims), (status, seen, vec![1; seen]), "{count}");
+            assert_eq!(answer.values("X-0").count() + answer.values("X-99").count(), 0);
+        }
+    }
+}
+
 // RFC 9110 §15.5.22: a 426 has Upgrade. The field of other responses concerns the upstream's connection (§7.8).
 #[test]
 fn upgrade_of_a_426() {
