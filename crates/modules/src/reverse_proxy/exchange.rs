@@ -316,8 +316,9 @@ fn take_content(
             return Err(bad_gateway("another handler has taken the request's content".to_owned()));
         }
         (Switch::None, _) => (Body::Empty, None),
-        // The content of the tunnel, in case the upstream switches.
-        (Switch::Upgrade, Some(body)) => (Body::tunnel(Chunk::default(), body), None),
+        // The content of the tunnel, in case the upstream switches. It is the client's, also if a handler has replaced
+        // the content that the request does not have.
+        (Switch::Upgrade, Some(_)) => (Body::tunnel(Chunk::default(), cx.tunnel_reader()), None),
         (Switch::Upgrade, None) => return Err(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
     })
 }
@@ -469,8 +470,10 @@ fn push_interim(cx: &mut Context, status: StatusCode, mut fields: FieldMap) {
     if matches!(status.as_u16(), 100 | 101) {
         return;
     }
-    super::answer::strip(&mut fields, status);
-    cx.push_interim(status, fields);
+    // One that names too many fields of its connection is dropped: the client can do without.
+    if super::answer::strip(&mut fields, status).is_ok() {
+        cx.push_interim(status, fields);
+    }
 }
 
 #[cold]

@@ -5,7 +5,7 @@ use causeway_pipeline::{Body, BodyError, Frame, ShutdownPhase, Worker as _};
 use causeway_testkit::{FakeCall, Kit, Pending, Request};
 use serde_json::{Value, json};
 
-use super::{kit, registry, start_call};
+use super::{kit, proxy, registry, start_call};
 
 fn websocket() -> Request {
     Request::get("/chat")
@@ -133,6 +133,22 @@ fn an_upgrade_after_content() {
     let Err(pending) = kit.send_pending(&broken) else { panic!("it waits for the content") };
     pending.context().mailbox().fail(BodyError::Malformed);
     assert_eq!(pending.finish(&mut kit).status, 400);
+}
+
+// `request_body` with `set` replaces content, and a WebSocket's request has none (RFC 6455 §4.1): as in Caddy, the tunnel
+// has the client's bytes.
+#[test]
+fn a_replaced_body_is_none_of_the_tunnel() {
+    let replace = json!({ "handler": "request_body", "set": "replaced" });
+    let mut kit = Kit::new(&registry(), &json!([{ "handle": [replace, proxy(json!({}))] }]));
+    for request in [websocket(), extended_connect("websocket")] {
+        let (call, pending) = start_call(&mut kit, &request);
+        let mut outbound = call.take_body().expect("the outbound content");
+        call.switch(&[("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", "a")]);
+        pending.context().mailbox().push(Frame::Chunk(b"to the upstream".to_vec().into()));
+        assert_eq!(next(&mut outbound), b"to the upstream");
+        pending.cancel(&mut kit);
+    }
 }
 
 // h2c smuggling: a protocol that concerns one hop is not forwarded. Nor is an Upgrade with content that is not held.
