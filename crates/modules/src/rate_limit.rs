@@ -8,7 +8,6 @@ mod shared;
 mod zone;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_message::{StatusCode, names};
@@ -21,7 +20,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use zone::{Limit, Zone};
+use zone::{Limit, LimitedZone};
 
 /// Names the zone whose limit a refused request exceeds.
 const EXCEEDED: &str = "http.rate_limit.exceeded.name";
@@ -89,8 +88,7 @@ struct RateLimit {
 struct ZoneLimit {
     name: Box<str>,
     key: Template,
-    limit: Limit,
-    zone: Arc<Zone>,
+    zone: LimitedZone,
     log: LogLimit,
 }
 
@@ -123,7 +121,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
             .push(build.at(format!("rate_limits.{name}"), |build| ZoneLimit::read(name, zone, redis.as_ref(), build))?);
     }
     // As the plugin: the strictest first.
-    zones.sort_by(|one, two| one.limit.rate().total_cmp(&two.limit.rate()));
+    zones.sort_by(|one, two| one.zone.limit().rate().total_cmp(&two.zone.limit().rate()));
     if written.rate_limits.values().all(|zone| zone.matchers.is_empty()) {
         let exceeded = build.slot(EXCEEDED);
         let RateLimitConfig { jitter, log_key, .. } = written;
@@ -165,9 +163,9 @@ impl ZoneLimit {
             return build.at("window", |build| Err(build.refuse(format!("{window:?}"), expected)));
         }
         let key = build.template(&written.key);
-        let zone = Zone::of(name, redis, limit.window());
+        let zone = LimitedZone::of(name, redis, limit);
         let zone = zone.map_err(|error| build.refuse("redis", format!("a thread and TLS for it: {error}")))?;
-        Ok(Self { name: name.into(), key, limit, zone, log: LogLimit::new() })
+        Ok(Self { name: name.into(), key, zone, log: LogLimit::new() })
     }
 }
 
@@ -224,7 +222,7 @@ impl Handler for RateLimit {
     fn enter(&self, cx: &mut Context) -> Step {
         let now = cx.worker().now();
         for limit in &self.zones {
-            let taken = cx.rendered(&limit.key, |_, key| limit.zone.take(key, limit.limit, now));
+            let taken = cx.rendered(&limit.key, |_, key| limit.zone.take(key, now));
             if let Err(wait) = taken {
                 return self.refuse(cx, limit, wait);
             }

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -39,10 +39,6 @@ impl Limit {
         Some(Self { events: events.min(SHARD_BYTES_MAX / 2 / size_of::<Instant>()), window })
     }
 
-    pub(super) fn window(&self) -> Duration {
-        self.window
-    }
-
     /// Events per second.
     pub(super) fn rate(&self) -> f64 {
         self.events as f64 / self.window.as_secs_f64()
@@ -53,8 +49,51 @@ pub(super) struct Zone {
     /// Keyed with random numbers, so that clients cannot choose keys that collide.
     hasher: RandomState,
     shards: [Mutex<Shard>; SHARDS],
+    /// The limits of the handlers that count for it, of all plans that exist.
+    limits: Mutex<Vec<Limit>>,
+    /// The greatest window of `limits` in nanoseconds, and the most events.
+    window_max: AtomicU64,
+    events_max: AtomicUsize,
     /// `None`: this server counts for itself.
     shared: Option<SharedZone>,
+}
+
+/// A zone with a limit of its events. Several handlers may have different limits of one zone; while they exist, it keeps
+/// the events that any of them needs.
+pub(super) struct LimitedZone {
+    zone: Arc<Zone>,
+    limit: Limit,
+}
+
+impl LimitedZone {
+    /// Returns the [zone](Zone::of) of this name, with this limit.
+    ///
+    /// # Errors
+    /// As [`Zone::of`].
+    pub(super) fn of(name: &str, redis: Option<&RedisServer>, limit: Limit) -> io::Result<Self> {
+        let zone = Zone::of(name, redis, limit.window)?;
+        zone.change_limits(|limits| limits.push(limit));
+        Ok(Self { zone, limit })
+    }
+
+    pub(super) fn limit(&self) -> Limit {
+        self.limit
+    }
+
+    /// As [`Zone::take`].
+    pub(super) fn take(&self, key: &[u8], now: Instant) -> Result<(), Duration> {
+        self.zone.take(key, self.limit, now)
+    }
+}
+
+impl Drop for LimitedZone {
+    fn drop(&mut self) {
+        self.zone.change_limits(|limits| {
+            if let Some(at) = limits.iter().position(|limit| *limit == self.limit) {
+                limits.swap_remove(at);
+            }
+        });
+    }
 }
 
 /// The exchange of a zone with Redis.
@@ -83,8 +122,6 @@ struct Shard {
 #[derive(Default)]
 struct Events {
     times: VecDeque<Instant>,
-    /// The window of the limit that counted last.
-    window: Duration,
     /// `Some` in a zone in Redis.
     shared: Option<Box<SharedEvents>>,
 }
@@ -110,7 +147,7 @@ impl Zone {
     ///
     /// # Errors
     /// The exchange with Redis cannot be opened. That it cannot be reached is no error.
-    pub(super) fn of(name: &str, redis: Option<&RedisServer>, window: Duration) -> io::Result<Arc<Self>> {
+    fn of(name: &str, redis: Option<&RedisServer>, window: Duration) -> io::Result<Arc<Self>> {
         let id = ZoneId { name: name.to_owned(), shared: redis.map(|redis| (redis.clone(), window)) };
         let mut zones = lock(&ZONES);
         if let Some(zone) = zones.get(&id).and_then(Weak::upgrade) {
@@ -131,7 +168,30 @@ impl Zone {
     }
 
     fn new(shared: Option<SharedZone>) -> Self {
-        Self { hasher: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()), shared }
+        Self {
+            hasher: RandomState::new(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+            limits: Mutex::default(),
+            window_max: AtomicU64::new(0),
+            events_max: AtomicUsize::new(0),
+            shared,
+        }
+    }
+
+    fn change_limits(&self, change: impl FnOnce(&mut Vec<Limit>)) {
+        let mut limits = lock(&self.limits);
+        change(&mut limits);
+        let window = limits.iter().map(|limit| limit.window).max().unwrap_or_default();
+        // More than 500 years are as good as 500.
+        self.window_max.store(u64::try_from(window.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.events_max.store(limits.iter().map(|limit| limit.events).max().unwrap_or_default(), Ordering::Relaxed);
+    }
+
+    /// The events that are kept for this limit and those of the other handlers.
+    fn kept(&self, limit: Limit) -> Limit {
+        let window = Duration::from_nanos(self.window_max.load(Ordering::Relaxed));
+        let events = self.events_max.load(Ordering::Relaxed);
+        Limit { events: limit.events.max(events), window: limit.window.max(window) }
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
@@ -140,10 +200,11 @@ impl Zone {
 
     /// Counts an event of this key. If the limit is reached, the event is not counted, and the error is the time until
     /// the next one is allowed. Allocates only while a key's events become more.
-    pub(super) fn take(&self, key: &[u8], limit: Limit, now: Instant) -> Result<(), Duration> {
+    fn take(&self, key: &[u8], limit: Limit, now: Instant) -> Result<(), Duration> {
         let hash = self.hasher.hash_one(key);
-        let Some(shared) = &self.shared else { return self.shard(hash).take(hash, None, limit, now) };
-        let taken = self.shard(hash).take(hash, Some(key), limit, now);
+        let limits = (limit, self.kept(limit));
+        let Some(shared) = &self.shared else { return self.shard(hash).take(hash, None, limits, now) };
+        let taken = self.shard(hash).take(hash, Some(key), limits, now);
         shared.exchange.announce();
         taken
     }
@@ -189,10 +250,16 @@ impl CountedKeys for Zone {
 }
 
 impl Shard {
-    /// `key` is for a zone in Redis.
-    fn take(&mut self, hash: u64, key: Option<&[u8]>, limit: Limit, now: Instant) -> Result<(), Duration> {
+    /// `key` is for a zone in Redis. `kept` are the events that are kept, at least those of `limit`.
+    fn take(
+        &mut self,
+        hash: u64,
+        key: Option<&[u8]>,
+        (limit, kept): (Limit, Limit),
+        now: Instant,
+    ) -> Result<(), Duration> {
         if self.keys.len() >= self.sweep_at.max(KEYS_SWEPT) && !self.keys.contains_key(&hash) {
-            self.sweep(now);
+            self.sweep(kept.window, now);
         }
         let events = self.keys.entry(hash).or_insert_with(|| {
             let shared = key.map(|key| Box::new(SharedEvents::new(key)));
@@ -200,8 +267,7 @@ impl Shard {
             self.bytes += events.bytes();
             events
         });
-        events.window = limit.window;
-        events.expire(now);
+        events.expire(kept.window, now);
         let refused = events.excess(limit, now);
         // Also for a refused request: the next counts from Redis may allow the next request.
         if let Some(shared) = &mut events.shared
@@ -213,22 +279,26 @@ impl Shard {
             return Err(events.wait(excess, limit, now));
         }
         let before = events.bytes();
+        // A limit is about as many of the latest events as it allows.
+        while events.times.len() >= kept.events {
+            events.times.pop_front();
+        }
         events.times.push_back(now);
         self.bytes += events.bytes() - before;
         if self.bytes > SHARD_BYTES_MAX {
-            self.shrink(hash, now);
+            self.shrink(hash, kept.window, now);
         }
         Ok(())
     }
 
     /// Removes expired keys.
-    fn sweep(&mut self, now: Instant) {
+    fn sweep(&mut self, window: Duration, now: Instant) {
         let bytes = &mut self.bytes;
         self.keys.retain(|_, events| {
             let before = events.bytes();
-            events.expire(now);
-            let is_kept = !events.times.is_empty()
-                || events.shared.as_ref().is_some_and(|shared| shared.is_recent(events.window, now));
+            events.expire(window, now);
+            let is_kept =
+                !events.times.is_empty() || events.shared.as_ref().is_some_and(|shared| shared.is_recent(window, now));
             if !is_kept {
                 *bytes -= before;
             }
@@ -241,8 +311,8 @@ impl Shard {
 
     /// Drops events until three quarters of the memory suffice: expired ones, then those of keys other than `hash`.
     #[cold]
-    fn shrink(&mut self, hash: u64, now: Instant) {
-        self.sweep(now);
+    fn shrink(&mut self, hash: u64, window: Duration, now: Instant) {
+        self.sweep(window, now);
         let target = SHARD_BYTES_MAX / 4 * 3;
         let bytes = &mut self.bytes;
         self.keys.retain(|key, events| {
@@ -265,7 +335,7 @@ impl Shard {
         let count = self.queued.len().min(max);
         for hash in self.queued.drain(..count) {
             let Some(events) = self.keys.get_mut(&hash) else { continue };
-            events.expire(now);
+            events.expire(window, now);
             let in_window = events.times.len();
             news.extend(events.shared.as_mut().map(|shared| shared.news(hash, window, in_window)));
         }
@@ -275,24 +345,29 @@ impl Shard {
 
 impl Events {
     /// Drops events that have left the window.
-    fn expire(&mut self, now: Instant) {
-        while self.times.front().is_some_and(|time| now.saturating_duration_since(*time) >= self.window) {
+    fn expire(&mut self, window: Duration, now: Instant) {
+        while self.times.front().is_some_and(|time| now.saturating_duration_since(*time) >= window) {
             self.times.pop_front();
         }
+    }
+
+    /// The number of events that have left a window.
+    fn gone(&self, window: Duration, now: Instant) -> usize {
+        self.times.partition_point(|time| now.saturating_duration_since(*time) >= window)
     }
 
     /// If the limit is reached, the number of events that have to leave the window beside one.
     fn excess(&self, limit: Limit, now: Instant) -> Option<usize> {
         let others = self.shared.as_ref().map_or(0, |shared| shared.others(limit.window, now));
         // After a reload with a lower limit there may be more events than it allows.
-        (self.times.len() + others).checked_sub(limit.events)
+        (self.times.len() - self.gone(limit.window, now) + others).checked_sub(limit.events)
     }
 
     /// The time until an event is allowed.
     fn wait(&self, excess: usize, limit: Limit, now: Instant) -> Duration {
         match &self.shared {
             Some(shared) if shared.others(limit.window, now) > 0 => self.wait_for_all(shared, limit, now),
-            _ => (self.times[excess] + limit.window).saturating_duration_since(now),
+            _ => (self.times[self.gone(limit.window, now) + excess] + limit.window).saturating_duration_since(now),
         }
     }
 
@@ -301,8 +376,7 @@ impl Events {
     fn wait_for_all(&self, shared: &SharedEvents, limit: Limit, now: Instant) -> Duration {
         let is_free = |wait: Duration| {
             let at = now + wait;
-            let gone = self.times.partition_point(|time| at.saturating_duration_since(*time) >= limit.window);
-            self.times.len() - gone + shared.others(limit.window, at) < limit.events
+            self.times.len() - self.gone(limit.window, at) + shared.others(limit.window, at) < limit.events
         };
         // After two windows no event is left.
         let (mut refused, mut free) = (Duration::ZERO, 2 * limit.window);
@@ -363,6 +437,28 @@ mod tests {
         assert_eq!(zone.take(b"a", limit(2, 2 * SECOND), start + 4 * SECOND), Ok(()), "one event is left of 2 s");
     }
 
+    // Handlers that name one zone share its events, each with a limit of its own: a short window drops none that a longer
+    // one needs, and a limit of many events does not make the zone keep all of a long window.
+    #[test]
+    fn several_limits_of_one_zone() {
+        let start = Instant::now();
+        let of = |events, window| LimitedZone::of("several", None, limit(events, window)).unwrap();
+        let (long, short) = (of(3, 100 * SECOND), of(2, SECOND));
+        let take = |zone: &LimitedZone, at: u32| zone.take(b"a", start + at * SECOND);
+        assert_eq!([take(&short, 0), take(&short, 0)], [Ok(()); 2]);
+        assert_eq!(take(&short, 0), Err(SECOND));
+        assert_eq!([take(&short, 10), take(&short, 10), take(&short, 20)], [Ok(()); 3]);
+        assert_eq!(take(&long, 30), Err(80 * SECOND), "of the latest three the first was at 10 s");
+        let kept = |shard: &Mutex<Shard>| lock(shard).keys.values().map(|events| events.times.len()).sum::<usize>();
+        assert_eq!(long.zone.shards.iter().map(kept).sum::<usize>(), 3);
+        // A plan that is gone needs nothing.
+        drop(short);
+        let short = of(2, SECOND);
+        drop(long);
+        assert_eq!([take(&short, 40), take(&short, 40)], [Ok(()); 2]);
+        assert_eq!(short.zone.kept(limit(1, SECOND)), limit(2, SECOND));
+    }
+
     #[test]
     fn limits_need_both_numbers() {
         for (events, window) in [(0, SECOND), (-1, SECOND), (1, Duration::ZERO)] {
@@ -378,7 +474,7 @@ mod tests {
         let limit = limit(3, SECOND);
         for key in 0..200_000 {
             let now = start + Duration::from_micros(key);
-            assert_eq!(shard.take(key, None, limit, now), Ok(()));
+            assert_eq!(shard.take(key, None, (limit, limit), now), Ok(()));
             assert!(shard.bytes <= SHARD_BYTES_MAX, "{}", shard.bytes);
             if key % 10_000 == 0 {
                 assert_eq!(shard.bytes, shard.keys.values().map(Events::bytes).sum::<usize>());
@@ -389,9 +485,9 @@ mod tests {
         // Only a new key leads to a sweep.
         let new = 200_000;
         for _ in 0..3 {
-            assert_eq!(shard.take(new, None, limit, now), Ok(()));
+            assert_eq!(shard.take(new, None, (limit, limit), now), Ok(()));
         }
-        assert!(shard.take(new, None, limit, now).is_err());
+        assert!(shard.take(new, None, (limit, limit), now).is_err());
         assert_eq!(shard.keys.len(), 1, "the others have expired");
         assert_eq!(shard.bytes, shard.keys.values().map(Events::bytes).sum::<usize>());
     }
@@ -470,7 +566,8 @@ mod tests {
         let (mut shard, start) = (Shard::default(), Instant::now());
         for key in 0..100_000 {
             let now = start + Duration::from_micros(key);
-            assert_eq!(shard.take(key, Some(&key.to_ne_bytes()), limit(3, SECOND), now), Ok(()));
+            let limits = (limit(3, SECOND), limit(3, SECOND));
+            assert_eq!(shard.take(key, Some(&key.to_ne_bytes()), limits, now), Ok(()));
             assert!(shard.bytes <= SHARD_BYTES_MAX && shard.queued.len() == shard.keys.len(), "{}", shard.bytes);
         }
         assert_eq!(shard.bytes, shard.keys.values().map(Events::bytes).sum::<usize>());
