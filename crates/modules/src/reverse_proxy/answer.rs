@@ -7,8 +7,8 @@ use causeway_pipeline::{Body, BodyStream as _, Call, Context, Fault, Finish, Res
 
 use super::exchange::PendingCall;
 use super::health::CallEnd;
-use super::switch::{put_back, tunnel};
 use super::request::{self, NAMED_MAX};
+use super::switch::{put_back, tunnel};
 use super::{Local, bad_gateway};
 
 /// Most fields of a response: a field map holds at most 65 535.

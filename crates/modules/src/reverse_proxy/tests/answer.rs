@@ -63,7 +63,11 @@ fn names_in_connection_have_a_bound() {
             call.end();
             let answer = pending.finish(&mut kit);
             let interims: Vec<_> = answer.interims.iter().map(|(_, fields)| fields.len()).collect();
-            assert_eq!((answer.status, answer.values("X-B").count(), interims), (status, seen, vec![1; seen]), "{count}");
+            assert_eq!(
+                (answer.status, answer.values("X-B").count(), interims),
+                (status, seen, vec![1; seen]),
+                "{count}"
+            );
             assert_eq!(answer.values("X-0").count() + answer.values("X-99").count(), 0);
         }
     }
