@@ -61,7 +61,8 @@ use status::{Forwarded, Handled, ResponseUse};
 use store::{CONTENT_WAIT_MAX, CacheKey, FetchGuard, FetchTurn, Found};
 pub use store::{Lookup, Usage};
 use stored::{
-    FIELDS_MAX, Privacy, StoredFields, StoredResponse, StoringRules, assess, is_cacheable_by_default, varies_by_server,
+    FIELDS_MAX, Privacy, StoredFields, StoredResponse, StoringRules, age_value, assess, is_cacheable_by_default,
+    varies_by_server,
 };
 use tiers::Tiers;
 use vary::Vary;
@@ -526,10 +527,12 @@ impl CacheRules {
         let wall = cx.worker().wall();
         let fields = stale.fields.updated(&fetch.base, cx.response().fields(), wall);
         let times = (fetch.sent, now, wall);
+        // RFC 9111 §4.2.3, §4.3.4: the age of the validation is that of the 304, which may come from a cache too.
+        let age = age_value(cx.response().fields());
         let key = self.tiers.store.key(&fetch.key);
         let may_store = |privacy| {
             let is_bounded = fields.whole.len() <= FIELDS_MAX;
-            assess(&fields.whole, stale.status, privacy, &self.storing, times).filter(|_| is_bounded)
+            assess(&fields.whole, stale.status, privacy, &self.storing, times, age).filter(|_| is_bounded)
         };
         let Some((freshness, directives)) = may_store(fetch.privacy) else {
             // Not even as the response to another request, so the old one must not be used either.
@@ -547,17 +550,17 @@ impl CacheRules {
     fn record(&self, cx: &Context, fetch: Fetch, status: StatusCode, body: &Body, now: Instant) -> Option<Recording> {
         let wall = cx.worker().wall();
         let fields = cx.response().fields();
-        let times = (fetch.sent, now, wall);
+        let (times, age) = ((fetch.sent, now, wall), age_value(fields));
         let can_be_stored = !matches!(body, Body::Tunnel(_))
             && body.len().is_none_or(|len| len <= self.storing.body_bytes_max)
             && !varies_by_server(fields, &fetch.request, cx.head().fields())
             // An error for a range is none for the whole.
             && (status == StatusCode::OK || !fetch.request.contains(names::RANGE));
-        let assessed = assess(fields, status, fetch.privacy, &self.storing, times).filter(|_| can_be_stored);
+        let assessed = assess(fields, status, fetch.privacy, &self.storing, times, age).filter(|_| can_be_stored);
         let Some((freshness, directives)) = assessed else {
             let anyone = Privacy::default();
             if fetch.guard.is_some()
-                && (!can_be_stored || assess(fields, status, anyone, &self.storing, times).is_none())
+                && (!can_be_stored || assess(fields, status, anyone, &self.storing, times, age).is_none())
             {
                 self.tiers.store.pause_coalescing(self.tiers.store.key(&fetch.key), now);
             }

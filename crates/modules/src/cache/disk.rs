@@ -17,13 +17,14 @@ use causeway_pipeline::LogLimit;
 use sha2::{Digest as _, Sha256};
 
 use super::file::{self, ReadFile};
+use super::store::VARIANTS_MAX;
 use super::stored::StoredResponse;
 
 /// Responses that wait to be written; further ones stay in memory only.
 const WRITES_MAX: usize = 256;
 /// The content of these, in bytes: it stays in memory although the store may have dropped it.
 const WRITES_BYTES_MAX: usize = 64 << 20;
-/// Files of one key that are read for a lookup.
+/// Files of one key that are read for a lookup, the latest ones.
 const FILES_READ_MAX: usize = 16;
 /// The bytes that a file takes on the disk in addition to its own, for the bound.
 const FILE_BYTES: u64 = 4096;
@@ -109,11 +110,19 @@ impl DiskState {
         self.writes.retain(|write| !removes(write));
         self.in_progress.take_if(|write| removes(write));
     }
+
+    /// Removes a file, if there is one.
+    fn drop_file(&mut self, id: FileId) {
+        if self.index.remove(id) {
+            self.removals.push(id);
+        }
+    }
 }
 
 /// The files of the folder. The oldest are removed first, those that were read since last are spared once.
 #[derive(Debug, Default)]
 struct Index {
+    /// The files of each key, the oldest first; at most [`VARIANTS_MAX`].
     keys: HashMap<u128, Vec<IndexedFile>>,
     order: VecDeque<FileId>,
     bytes: u64,
@@ -128,19 +137,23 @@ struct IndexedFile {
 }
 
 impl Index {
-    fn insert(&mut self, id: FileId, bytes: u64) {
+    /// Adds a file, the latest of its key. Returns the key's oldest one if it has too many, which is then removed.
+    fn insert(&mut self, id: FileId, bytes: u64) -> Option<FileId> {
         self.remove(id);
-        self.keys.entry(id.key).or_default().push(IndexedFile { vary: id.vary, bytes, used: false });
+        let files = self.keys.entry(id.key).or_default();
+        files.push(IndexedFile { vary: id.vary, bytes, used: false });
+        let oldest = (files.len() > VARIANTS_MAX).then(|| FileId { vary: files[0].vary, ..id });
         self.order.push_back(id);
         self.bytes += bytes;
         self.files += 1;
+        oldest.filter(|oldest| self.remove(*oldest))
     }
 
     /// Returns whether the file was in the index. Its place in the order stays until its turn.
     fn remove(&mut self, id: FileId) -> bool {
         let Some(files) = self.keys.get_mut(&id.key) else { return false };
         let Some(at) = files.iter().position(|file| file.vary == id.vary) else { return false };
-        self.bytes -= files.swap_remove(at).bytes;
+        self.bytes -= files.remove(at).bytes;
         self.files -= 1;
         if files.is_empty() {
             self.keys.remove(&id.key);
@@ -246,16 +259,31 @@ impl Disk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a response for its file. Beyond the queue's bound it stays in memory only.
-    pub(super) fn write(&self, key: &[u8], stored: &Arc<StoredResponse>, now: Instant, wall: SystemTime) {
+    /// Queues a response for its file, and removes the files of those that it has replaced in memory: they must not come
+    /// back (RFC 9111 §4). Beyond the queue's bound it stays in memory only.
+    pub(super) fn write(
+        &self,
+        key: &[u8],
+        stored: &Arc<StoredResponse>,
+        replaced: &[Arc<StoredResponse>],
+        now: Instant,
+        wall: SystemTime,
+    ) {
         let id = FileId { key: digest(key), vary: vary_digest(stored) };
+        // Most often there is one, with the same file.
+        let others = replaced.iter().filter(|old| old.vary.parts() != stored.vary.parts());
+        let others: Vec<FileId> = others.map(|old| FileId { vary: vary_digest(old), ..id }).collect();
         let mut state = self.state();
+        state.give_up(|write| write.id == id || others.contains(&write.id));
+        others.into_iter().for_each(|other| state.drop_file(other));
         let bytes = stored.body.len() + state.writes.iter().map(|write| write.stored.body.len()).sum::<usize>();
         if state.writes.len() < WRITES_MAX && (bytes <= WRITES_BYTES_MAX || state.writes.is_empty()) {
             let (key, stored) = (key.into(), Arc::clone(stored));
             state.writes.push_back(Arc::new(PendingWrite { id, key, stored, now, wall }));
-            self.changed.notify_one();
+        } else {
+            state.drop_file(id);
         }
+        self.changed.notify_one();
     }
 
     /// Returns the files of a key, for [`read`](Self::read); `None` if there are no files.
@@ -267,7 +295,8 @@ impl Disk {
             file.used = true;
             self.folder.join(FileId { key: digest, vary: file.vary }.name())
         };
-        Some(files.iter_mut().take(FILES_READ_MAX).map(path).collect())
+        let older = files.len().saturating_sub(FILES_READ_MAX);
+        Some(files[older..].iter_mut().map(path).collect())
     }
 
     /// Reads files; a file that is damaged or missing is removed from the index. Blocks.
@@ -300,11 +329,7 @@ impl Disk {
 
     fn drop_files(&self, ids: impl IntoIterator<Item = FileId>) {
         let mut state = self.state();
-        for id in ids {
-            if state.index.remove(id) {
-                state.removals.push(id);
-            }
-        }
+        ids.into_iter().for_each(|id| state.drop_file(id));
         self.changed.notify_one();
     }
 
@@ -356,12 +381,14 @@ impl Disk {
         }
     }
 
-    /// Writes a file, and removes others if the folder is full.
+    /// Writes a file, and removes others if the folder is full. One that is larger than the folder replaces its
+    /// predecessor too, by none.
     fn write_file(&self, write: &PendingWrite) -> io::Result<()> {
         let PendingWrite { id, key, stored, now, wall } = write;
         let head = file::write(key, stored, *now, *wall);
         let bytes = (head.len() + stored.body.len()) as u64 + FILE_BYTES;
         if bytes > self.bytes_max {
+            self.drop_files([*id]);
             return Ok(());
         }
         let mut file = create(&self.temporary)?;
@@ -381,7 +408,8 @@ impl Disk {
         }
         // A removal of the file that this one has replaced is done.
         state.removals.retain(|removed| removed != id);
-        state.index.insert(*id, bytes);
+        let oldest = state.index.insert(*id, bytes);
+        state.removals.extend(oldest);
         let removed = state.index.shrink(self.bytes_max, self.files_max);
         state.removals.extend(removed);
         Ok(())
@@ -408,7 +436,8 @@ impl Disk {
             let is_newer =
                 state.index.keys.get(&id.key).is_some_and(|files| files.iter().any(|file| file.vary == id.vary));
             if !is_newer {
-                state.index.insert(id, bytes);
+                let oldest = state.index.insert(id, bytes);
+                state.removals.extend(oldest);
             }
         }
         let removed = state.index.shrink(self.bytes_max, self.files_max);
@@ -460,6 +489,8 @@ fn run(disk: &Disk) {
             DiskWork::Write(write) => {
                 if let Err(error) = disk.write_file(&write) {
                     disk.report("writing a response", &error);
+                    // The file that it would have replaced is outdated.
+                    disk.drop_files([write.id]);
                 }
                 // Also after an error, so that the response is not held until the next write.
                 disk.state().in_progress = None;

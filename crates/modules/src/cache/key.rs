@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use causeway_message::{FieldName, KnownName, NameRef, Scheme};
+use causeway_message::{FieldName, KnownName, NameRef, Scheme, names};
 use causeway_pipeline::{Build, BuildError, Context, Template};
 use serde::Deserialize;
 
@@ -44,6 +44,27 @@ pub(super) struct KeyRules {
 enum UriRules {
     Parts { scheme: bool, host: bool, query: bool },
     Template(Template),
+}
+
+/// Fields of proxies from which some applications make the URIs in their responses, or choose the response. They are part
+/// of each key: a client's value must not reach other clients, and those behind a proxy that sets them share responses.
+const FORWARDING: [KnownName; 4] =
+    [names::FORWARDED, names::X_FORWARDED_HOST, names::X_FORWARDED_PORT, names::X_FORWARDED_PROTO];
+const FORWARDING_UNREGISTERED: [&str; 7] = [
+    "X-Forwarded-Prefix",
+    "X-Forwarded-Scheme",
+    "X-Forwarded-Server",
+    "X-Forwarded-Ssl",
+    "X-Host",
+    "X-HTTP-Host-Override",
+    "X-Original-Host",
+];
+
+fn is_forwarding(name: NameRef<'_>) -> bool {
+    match name {
+        NameRef::Known(name) => FORWARDING.contains(&name),
+        NameRef::Other(name) => FORWARDING_UNREGISTERED.iter().any(|field| name.eq_ignore_ascii_case(field)),
+    }
 }
 
 impl KeyRules {
@@ -92,7 +113,7 @@ impl KeyRules {
             out.push(b'\n');
             cx.head().fields().write_joined(name.as_ref(), out);
         }
-        self.end(out);
+        self.end(cx, out);
     }
 
     /// Writes the key of another URI on the same host, as `path?query`; false if keys are not made of these parts
@@ -108,11 +129,17 @@ impl KeyRules {
             None => (uri, None),
         };
         self.parts(cx, path, query, out);
-        self.end(out);
+        self.end(cx, out);
         true
     }
 
-    fn end(&self, out: &mut Vec<u8>) {
+    fn end(&self, cx: &Context, out: &mut Vec<u8>) {
+        for (name, value) in cx.head().fields().iter().filter(|(name, _)| is_forwarding(*name)) {
+            out.push(b'\n');
+            out.extend(name.as_str().bytes().map(|byte| byte.to_ascii_lowercase()));
+            out.push(b':');
+            out.extend_from_slice(value);
+        }
         // No field value contains a zero byte.
         out.extend_from_slice(b"\n\0");
         out.extend_from_slice(self.handler.as_bytes());

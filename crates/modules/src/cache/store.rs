@@ -28,7 +28,7 @@ const SHARDS: usize = 64;
 /// Estimated memory of a key in bytes, in addition to its text.
 const SLOT_BYTES: usize = 160;
 /// Responses that a key may have, by the request fields that Vary names; a further one replaces the oldest.
-const VARIANTS_MAX: usize = 64;
+pub(super) const VARIANTS_MAX: usize = 64;
 /// How long the requests of a key do not wait for each other after a response that was not storable.
 const COALESCING_PAUSE: Duration = Duration::from_secs(10);
 /// Responses that are being received may have `bytes_max / RECEIVING_DIVISOR` bytes, beside the stored ones.
@@ -134,7 +134,7 @@ impl Store {
         let Some(slot) = shard.slot_mut(key) else { return Found::Nothing };
         slot.used = true;
         let matching = slot.variants.iter().filter(|stored| stored.vary.matches(request, scratch));
-        match matching.max_by_key(|stored| stored.freshness.received) {
+        match matching.max_by(|one, other| one.freshness.cmp_generated(&other.freshness)) {
             Some(stored) => Found::Match(Arc::clone(stored)),
             None if slot.variants.is_empty() => Found::Nothing,
             None => Found::Other,
@@ -151,9 +151,15 @@ impl Store {
         self.shard(key.hash).removals.contain(key.hash, epoch)
     }
 
-    /// Stores a response in place of those that answer the same request; returns false if responses of the key may have
-    /// been removed since `epoch`, or if it is too large.
-    pub(super) fn put(&self, key: CacheKey<'_>, request: &FieldMap, stored: Arc<StoredResponse>, epoch: u64) -> bool {
+    /// Stores a response in place of those that answer the same request, and returns these; `None` if responses of the key
+    /// may have been removed since `epoch`, or if it is too large.
+    pub(super) fn put(
+        &self,
+        key: CacheKey<'_>,
+        request: &FieldMap,
+        stored: Arc<StoredResponse>,
+        epoch: u64,
+    ) -> Option<Vec<Arc<StoredResponse>>> {
         let mut scratch = Vec::new();
         self.insert(key, stored, epoch, |old, _| match old.vary.matches(request, &mut scratch) {
             true => Replacement::Replaced,
@@ -162,33 +168,35 @@ impl Store {
     }
 
     /// As [`put`](Self::put), for a response that was read from a file: in place of an older one with the same request
-    /// fields.
+    /// fields. Returns whether it is stored.
     pub(super) fn put_read(&self, key: CacheKey<'_>, stored: Arc<StoredResponse>, epoch: u64) -> bool {
-        self.insert(key, stored, epoch, |old, new| match old.vary.parts() == new.vary.parts() {
-            true if old.freshness.received > new.freshness.received => Replacement::Newer,
+        let replaced = self.insert(key, stored, epoch, |old, new| match old.vary.parts() == new.vary.parts() {
+            true if old.freshness.cmp_generated(&new.freshness).is_gt() => Replacement::Newer,
             true => Replacement::Replaced,
             false => Replacement::Other,
-        })
+        });
+        replaced.is_some()
     }
 
     /// Stores a response in place of those for which `compare` returns [`Replacement::Replaced`], and drops other keys
-    /// until it fits.
+    /// until it fits. Returns those that it replaces; `None` if it is not stored.
     fn insert(
         &self,
         key: CacheKey<'_>,
         stored: Arc<StoredResponse>,
         epoch: u64,
         mut compare: impl FnMut(&StoredResponse, &StoredResponse) -> Replacement,
-    ) -> bool {
+    ) -> Option<Vec<Arc<StoredResponse>>> {
         let bytes = stored.bytes();
         let slot_bytes = SLOT_BYTES + key.text.len();
         if bytes + slot_bytes > self.bytes_max {
-            return false;
+            return None;
         }
+        let mut replaced = Vec::new();
         {
             let mut shard = self.shard(key.hash);
             if shard.removals.contain(key.hash, epoch) {
-                return false;
+                return None;
             }
             let slot = shard.slot_or_insert(key, slot_bytes, &self.bytes);
             slot.coalescing_paused_until = None;
@@ -197,10 +205,14 @@ impl Store {
             variants.retain(|old| {
                 let replacement = compare(old, &stored);
                 has_newer |= replacement == Replacement::Newer;
-                replacement != Replacement::Replaced
+                let is_replaced = replacement == Replacement::Replaced;
+                if is_replaced {
+                    replaced.push(Arc::clone(old));
+                }
+                !is_replaced
             });
             if has_newer {
-                return false;
+                return None;
             }
             if variants.len() == VARIANTS_MAX {
                 variants.remove(0);
@@ -212,7 +224,7 @@ impl Store {
             self.bytes.fetch_sub(before, Ordering::Relaxed);
         }
         self.shrink(key);
-        true
+        Some(replaced)
     }
 
     /// Records that the response to this key was not storable, so that its requests do not wait for each other.

@@ -1,11 +1,12 @@
 //! A stored response, and the rules for storing and reusing one (RFC 9111 §3 and §4).
 
+use std::cmp::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_message::{Chunk, FieldMap, FieldName, FieldValue, KnownName, NameRef, StatusCode, names};
 
 use super::directives::{ResponseDirectives, seconds};
-use super::vary::Vary;
+use super::vary::{self, Vary};
 use crate::conditional;
 
 /// Estimated memory of a stored response in bytes, in addition to its fields and its content.
@@ -67,6 +68,13 @@ pub(super) struct Freshness {
 impl Freshness {
     pub(super) fn age(&self, now: Instant) -> Duration {
         self.initial_age + now.saturating_duration_since(self.received)
+    }
+
+    /// Compares the times at which the origin has generated two responses. One that was read from its file is received
+    /// then, and has the age of its first time.
+    pub(super) fn cmp_generated(&self, other: &Self) -> Ordering {
+        // As `received - initial_age`, which may be a time that the clock cannot show.
+        (self.received + other.initial_age).cmp(&(other.received + self.initial_age))
     }
 
     /// Returns how long the response has been stale; `None` while it is fresh.
@@ -159,13 +167,15 @@ pub(super) struct Privacy {
 }
 
 /// Decides whether a response may be stored, and how long it is fresh (RFC 9111 §3, §4.2.1); `None`: it may not. `sent`
-/// and `received` are the times of the request and of the response's head, `wall` is the time of day at `received`.
+/// and `received` are the times of the request and of the response's head, `wall` is the time of day at `received`. `age`
+/// is the [`age_value`] of the response; that of a stored one is not among its fields.
 pub(super) fn assess(
     fields: &FieldMap,
     status: StatusCode,
     privacy: Privacy,
     rules: &StoringRules,
     (sent, received, wall): (Instant, Instant, SystemTime),
+    age: Duration,
 ) -> Option<(Freshness, ResponseDirectives)> {
     let directives = ResponseDirectives::of(fields);
     let code = status.as_u16();
@@ -183,8 +193,7 @@ pub(super) fn assess(
         // One client's cookie is not for others: RFC 9111 §7.3 leaves the choice to the cache.
         || fields.contains(names::SET_COOKIE)
         || privacy.is_authorized && !directives.allows_authorization()
-        // RFC 9111 §4.1: `*` matches no request; nor can a name that is none.
-        || fields.list(names::VARY).any(|name| NameRef::parse(name).is_none_or(|name| name.as_str() == "*"))
+        || !vary::is_storable(fields)
     {
         return None;
     }
@@ -204,11 +213,15 @@ pub(super) fn assess(
     }
     // RFC 9111 §4.2.3.
     let apparent = date.map_or(0, |date| wall.saturating_sub(date));
-    let age = fields.get(names::AGE).map_or(0, |value| seconds(first_of(value)));
-    let corrected = Duration::from_secs(age) + received.saturating_duration_since(sent);
+    let corrected = age + received.saturating_duration_since(sent);
     let initial_age = corrected.max(Duration::from_secs(apparent));
     let is_implied = explicit.is_none() && !directives.public;
     Some((Freshness { received, initial_age, lifetime, is_implied }, directives))
+}
+
+/// Returns the value of Age; zero without one, or with one that is not valid (RFC 9111 §5.1).
+pub(super) fn age_value(fields: &FieldMap) -> Duration {
+    Duration::from_secs(fields.get(names::AGE).map_or(0, |value| seconds(first_of(value))))
 }
 
 /// Returns the explicit lifetime (RFC 9111 §4.2.1): s-maxage, max-age, or Expires.

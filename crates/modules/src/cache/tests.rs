@@ -242,6 +242,9 @@ fn storing_and_using() {
     }
     check(("", "Cache-Control: no-store, must-understand, max-age=10"), 0, "", true);
     check(("", &format!("{day} | Vary: *")), 0, "", false);
+    let names = |count: usize| (0..count).map(|number| format!("X-{number}")).collect::<Vec<_>>().join(", ");
+    check(("", &format!("{day} | Vary: {}", names(32))), 0, "", true);
+    check(("", &format!("{day} | Vary: {} | Vary: A", names(32))), 0, "", false);
     check(("", &format!("{day} | Set-Cookie: a=b")), 0, "", false);
     // §3.5: requests with credentials.
     let credentials = "Authorization: Basic YTpi";
@@ -430,6 +433,22 @@ fn validation() {
     assert_eq!(bench.seen()[0].field("If-None-Match"), Some("\"b\""));
 }
 
+// RFC 9111 §4.2.3, §4.3.4: a 304 from another cache has an age, which counts as that of any response.
+#[test]
+fn the_age_of_a_validation() {
+    let mut bench = bench(json!({}));
+    let reply = |fields: &str| reply(&format!("Cache-Control: max-age=60 | ETag: \"a\" | {fields}"), "one");
+    bench.replies([reply("Age: 10"), reply("Age: 55").status(304)]);
+    assert_eq!(bench.get("").text(), "one");
+    bench.pass(50);
+    assert_eq!(bench.get("").field("Age"), Some("55"));
+    bench.pass(4);
+    assert_eq!((bench.get("").field("Age"), bench.seen().len()), (Some("59"), 2));
+    bench.pass(1);
+    bench.get("");
+    assert_eq!(bench.seen().len(), 1, "it is stale after 60 s");
+}
+
 // RFC 9111 §7.3: a cookie in a validation's response is for the client whose request was forwarded, and for no other.
 #[test]
 fn cookies_of_a_validation() {
@@ -573,7 +592,8 @@ fn invalidation_of_a_response_in_progress() {
     assert_eq!(bench.seen().len(), 3);
 }
 
-// RFC 9111 §2: the key is the URI: host, scheme and query are parts of it, and the request's other fields are not.
+// RFC 9111 §2: the key is the URI: host, scheme and query are parts of it, and the request's other fields are not (but
+// for those of `fields_of_proxies_are_part_of_the_key`).
 #[test]
 fn keys() {
     let host = |target: &str, host: &str| Request::get(target).without("Host").field("Host", host);
@@ -587,7 +607,7 @@ fn keys() {
         (host("/a?b", "one.example"), host("/a?c", "one.example"), false),
         (host("/a", "one.example"), host("/A", "one.example"), false),
         (host("/a", "one.example"), host("/%61", "one.example"), false),
-        (host("/a", "one.example"), host("/a", "one.example").field("X-Forwarded-Host", "x"), true),
+        (host("/a", "one.example"), host("/a", "one.example").field("X-Forwarded-For", "x"), true),
     ];
     for (number, (one, two, is_same)) in cases.iter().enumerate() {
         let mut bench = bench(json!({}));
@@ -875,6 +895,37 @@ fn a_fetch_that_takes_too_long() {
     assert_eq!((bench.seen().len(), bench.kit.worker().now()), (3, begun));
 }
 
+// Cache poisoning: an application may make links from fields of proxies, so that their values are part of the key. A
+// request that changes the resource removes the responses to requests with its own values.
+#[test]
+fn fields_of_proxies_are_part_of_the_key() {
+    for field in [
+        "Forwarded: host=evil.test",
+        "x-forwarded-host: evil.test",
+        "X-Forwarded-Port: 1",
+        "X-Forwarded-Proto: http",
+        "X-Forwarded-Prefix: /evil",
+        "X-Forwarded-Scheme: http",
+        "X-Forwarded-Server: evil.test",
+        "X-Forwarded-Ssl: off",
+        "X-Host: evil.test",
+        "X-HTTP-Host-Override: evil.test",
+        "X-Original-Host: evil.test",
+    ] {
+        let mut bench = bench(json!({}));
+        bench.replies([reply("Cache-Control: max-age=60", "evil"), reply("Cache-Control: max-age=60", "good")]);
+        assert_eq!(bench.get(field).text(), "evil");
+        assert_eq!(bench.get("").text(), "good", "{field}");
+        assert_eq!(bench.get(&format!("{field} | {field}")).text(), "good", "{field}");
+        assert_eq!((bench.get(field).text(), bench.seen().len()), ("evil", 3), "{field}");
+        let (name, value) = field.split_once(": ").unwrap();
+        bench.replies([reply("", "")]);
+        bench.send(&Request::new("POST", "/").field(name, value));
+        bench.replies([reply("", "new")]);
+        assert_eq!((bench.get(field).text(), bench.get("").text()), ("new", "good"), "{field}");
+    }
+}
+
 // The operator's defaults and exceptions.
 #[test]
 fn settings() {
@@ -897,6 +948,7 @@ fn settings() {
     assert!(hits(json!({}), "", "Connection: close, Keep-Alive, TE", 0));
     // RFC 9110 §7.6.1: a proxy removes such a field, so that the origin's response is one to a request without it.
     assert!(!hits(json!({}), "", "Connection: close, Accept", 0));
+    assert!(hits(json!({}), "", "X-Forwarded-Proto: https | X-Forwarded-Port: 443", 0));
     // A response to another method, or about another URI, in applications with such fields.
     assert!(!hits(json!({}), "", "x-http-method-override: PUT", 0));
     assert!(!hits(json!({}), "", "X-Original-URL: /b", 0));
@@ -1030,6 +1082,55 @@ fn a_folder_has_bounds() {
         }
         assert_eq!(folder.files().len(), 3);
         drop(bench);
+    }
+}
+
+// RFC 9111 §4: a response that another one has replaced is never used again, also if the other one has another file, or
+// none.
+#[test]
+fn replaced_responses_have_no_files() {
+    let folder = CacheFolder::new("replaced");
+    let mut bench = folder.bench(json!({ "directory_size": 20_000 }));
+    let cached = "Cache-Control: max-age=60";
+    bench.replies([
+        reply(&format!("{cached} | Vary: Accept-Language"), "one"),
+        reply(cached, "two"),
+        reply(cached, &"x".repeat(20_000)),
+        reply(cached, "four"),
+        reply(cached, "five"),
+    ]);
+    bench.get("");
+    assert_eq!(folder.files().len(), 1);
+    bench.get("Cache-Control: no-cache");
+    assert_eq!(folder.files().len(), 1, "of the second response alone");
+    bench.get("Cache-Control: no-cache");
+    assert_eq!(folder.files().len(), 0, "the third is too large");
+    bench.get("Cache-Control: no-cache");
+    let [file] = &folder.files()[..] else { panic!("one file") };
+    // A file cannot replace a folder.
+    std::fs::remove_file(file).unwrap();
+    std::fs::create_dir(file).unwrap();
+    bench.get("Cache-Control: no-cache");
+    folder.settle();
+    assert_eq!((folder.disks()[0].usage().0, bench.seen().len()), (0, 5));
+}
+
+// A key has at most 64 files, and a lookup reads the latest 16.
+#[test]
+fn files_of_one_key_have_a_bound() {
+    let folder = CacheFolder::new("variants");
+    let mut bench = folder.bench(json!({}));
+    bench.replies([reply("Cache-Control: max-age=60 | Vary: Accept-Language", "content")]);
+    for number in 0..70 {
+        bench.get(&format!("Accept-Language: {number}"));
+        folder.settle();
+    }
+    assert_eq!(folder.files().len(), 64);
+    // The same folder, with another memory.
+    let mut other = folder.bench(json!({}));
+    other.replies([reply("Cache-Control: no-store", "other")]);
+    for (number, want) in [(69, "content"), (54, "content"), (53, "other"), (0, "other")] {
+        assert_eq!(other.get(&format!("Accept-Language: {number}")).text(), want, "{number}");
     }
 }
 

@@ -26,10 +26,10 @@ impl Tiers {
         epoch: u64,
         worker: &dyn Worker,
     ) {
-        if self.store.put(key, request, Arc::clone(stored), epoch)
+        if let Some(replaced) = self.store.put(key, request, Arc::clone(stored), epoch)
             && let Some(disk) = &self.disk
         {
-            disk.write(key.text(), stored, worker.now(), worker.wall());
+            disk.write(key.text(), stored, &replaced, worker.now(), worker.wall());
             // A removal between the two steps did not find the file.
             if self.store.is_removed_since(key, epoch) {
                 disk.remove(key.text());

@@ -12,8 +12,18 @@ pub(super) struct Vary {
     values: Box<[u8]>,
 }
 
+/// Names in a Vary whose response is stored. A lookup reads each of them for each response of the key, with a lock.
+const NAMES_MAX: usize = 32;
+
 /// No field value contains it (RFC 9110 §5.5).
 const END: u8 = b'\n';
+
+/// Returns whether a response with this Vary can be stored.
+pub(super) fn is_storable(response: &FieldMap) -> bool {
+    // RFC 9111 §4.1: `*` matches no request; nor can a name that is none.
+    response.list(names::VARY).all(|name| NameRef::parse(name).is_some_and(|name| name.as_str() != "*"))
+        && response.list(names::VARY).nth(NAMES_MAX).is_none()
+}
 
 impl Vary {
     /// Reads the response's Vary and copies the request's values.

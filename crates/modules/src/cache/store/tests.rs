@@ -144,7 +144,7 @@ fn removals_during_a_fetch() {
     let store = Store::new(1 << 20);
     let put = |key: &str, epoch| {
         let stored = stored(10, Vary::default(), Instant::now());
-        store.put(store.key(key.as_bytes()), &FieldMap::new(), stored, epoch)
+        store.put(store.key(key.as_bytes()), &FieldMap::new(), stored, epoch).is_some()
     };
     let epoch = || store.epoch(store.key(b"a"));
     let before = epoch();
@@ -222,7 +222,7 @@ fn an_older_file_replaces_no_newer_response() {
     let (store, now) = (Store::new(1 << 20), Instant::now());
     let key = store.key(b"k");
     let later = now + Duration::from_secs(1);
-    assert!(store.put(key, &FieldMap::new(), stored(2, Vary::default(), later), 0));
+    assert!(store.put(key, &FieldMap::new(), stored(2, Vary::default(), later), 0).is_some());
     assert!(!store.put_read(key, stored(1, Vary::default(), now), 0));
     let find = || match store.find(key, &FieldMap::new(), &mut Vec::new()) {
         Found::Match(stored) => stored.body.len(),
@@ -233,6 +233,32 @@ fn an_older_file_replaces_no_newer_response() {
     assert!(store.put_read(key, stored(3, Vary::default(), later), 0));
     assert_eq!((find(), store.usage().responses), (3, 1));
     check(&store);
+}
+
+// RFC 9111 §4, §4.2.3: of several responses the latest counts, by the time of its generation. That of a file has an age,
+// also if it is read later than another was received.
+#[test]
+fn the_age_of_a_file_counts() {
+    let (store, now) = (Store::new(1 << 20), Instant::now());
+    let key = store.key(b"k");
+    let of_file = |bytes, vary: Vary, age| {
+        let mut stored = stored(bytes, vary, now + Duration::from_secs(1));
+        Arc::get_mut(&mut stored).unwrap().freshness.initial_age = Duration::from_secs(age);
+        stored
+    };
+    let mut vary = FieldMap::new();
+    vary.append(names::VARY, FieldValue::from_static("Accept"));
+    let vary = || Vary::of(&vary, &FieldMap::new());
+    let find = || match store.find(key, &FieldMap::new(), &mut Vec::new()) {
+        Found::Match(stored) => stored.body.len(),
+        other => panic!("found {other:?}"),
+    };
+    store.put(key, &FieldMap::new(), stored(1, Vary::default(), now), 0);
+    assert!(!store.put_read(key, of_file(2, Vary::default(), 10), 0));
+    assert!(store.put_read(key, of_file(3, vary(), 10), 0));
+    assert_eq!((find(), store.usage().responses), (1, 2));
+    assert!(store.put_read(key, of_file(4, vary(), 0), 0));
+    assert_eq!((find(), store.usage().responses), (4, 2));
 }
 
 #[test]
