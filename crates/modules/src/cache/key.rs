@@ -47,7 +47,7 @@ enum UriRules {
 }
 
 /// Fields of proxies from which some applications make the URIs in their responses, or choose the response. They are part
-/// of each key: a client's value must not reach other clients, and those behind a proxy that sets them share responses.
+/// of each key: a client's value must not reach other clients, and the clients of one proxy share responses.
 const FORWARDING: [KnownName; 4] =
     [names::FORWARDED, names::X_FORWARDED_HOST, names::X_FORWARDED_PORT, names::X_FORWARDED_PROTO];
 const FORWARDING_UNREGISTERED: [&str; 7] = [
