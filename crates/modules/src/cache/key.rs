@@ -48,8 +48,7 @@ enum UriRules {
 
 /// Fields of proxies from which some applications make the URIs in their responses, or choose the response. They are part
 /// of each key: a client's value must not reach other clients, and the clients of one proxy share responses.
-const FORWARDING: [KnownName; 4] =
-    [names::FORWARDED, names::X_FORWARDED_HOST, names::X_FORWARDED_PORT, names::X_FORWARDED_PROTO];
+const FORWARDING: [KnownName; 3] = [names::X_FORWARDED_HOST, names::X_FORWARDED_PORT, names::X_FORWARDED_PROTO];
 const FORWARDING_UNREGISTERED: [&str; 7] = [
     "X-Forwarded-Prefix",
     "X-Forwarded-Scheme",
@@ -65,6 +64,17 @@ fn is_forwarding(name: NameRef<'_>) -> bool {
         NameRef::Known(name) => FORWARDING.contains(&name),
         NameRef::Other(name) => FORWARDING_UNREGISTERED.iter().any(|field| name.eq_ignore_ascii_case(field)),
     }
+}
+
+/// Returns the pairs of Forwarded (RFC 7239 §4) that count as the fields above do: not those of addresses, which are as
+/// many as there are clients.
+fn forwarded_pairs(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_address = |pair: &[u8]| {
+        let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
+        name.eq_ignore_ascii_case(b"for") || name.eq_ignore_ascii_case(b"by")
+    };
+    let pairs = value.split(|byte| matches!(byte, b',' | b';')).map(<[u8]>::trim_ascii);
+    pairs.filter(move |pair| !pair.is_empty() && !is_address(pair))
 }
 
 impl KeyRules {
@@ -134,7 +144,12 @@ impl KeyRules {
     }
 
     fn end(&self, cx: &Context, out: &mut Vec<u8>) {
-        for (name, value) in cx.head().fields().iter().filter(|(name, _)| is_forwarding(*name)) {
+        let fields = cx.head().fields();
+        for pair in fields.get_all(names::FORWARDED).flat_map(forwarded_pairs) {
+            out.extend_from_slice(b"\nforwarded:");
+            out.extend_from_slice(pair);
+        }
+        for (name, value) in fields.iter().filter(|(name, _)| is_forwarding(*name)) {
             out.push(b'\n');
             out.extend(name.as_str().bytes().map(|byte| byte.to_ascii_lowercase()));
             out.push(b':');

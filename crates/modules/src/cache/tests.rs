@@ -948,6 +948,11 @@ fn settings() {
     assert!(hits(json!({}), "", "Connection: close, Keep-Alive, TE", 0));
     // RFC 9110 §7.6.1: a proxy removes such a field, so that the origin's response is one to a request without it.
     assert!(!hits(json!({}), "", "Connection: close, Accept", 0));
+    let mut one = bench(json!({}));
+    one.replies([reply("", "x")]);
+    one.get("Forwarded: For=192.0.2.1;by=_a;host=a.test;proto=https, for=192.0.2.2");
+    one.get("Forwarded: by=_b; host=a.test; proto=https, for=\"[2001:db8::1]\"");
+    assert_eq!(one.seen().len(), 1, "addresses are as many as clients");
     assert!(hits(json!({}), "", "X-Forwarded-Proto: https | X-Forwarded-Port: 443", 0));
     // A response to another method, or about another URI, in applications with such fields.
     assert!(!hits(json!({}), "", "x-http-method-override: PUT", 0));
