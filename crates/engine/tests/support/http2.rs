@@ -1,6 +1,5 @@
 //! A blocking HTTP/2 client over the `h2` crate, with any number of concurrent streams.
 
-use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -35,7 +34,7 @@ impl RequestBody {
 pub(crate) struct Http2 {
     runtime: Runtime,
     requests: SendRequest<Bytes>,
-    pings: RefCell<PingPong>,
+    pings: PingPong,
     /// Receives the connection's result.
     ended: oneshot::Receiver<Result<(), h2::Error>>,
 }
@@ -71,7 +70,7 @@ impl Http2 {
         let (requests, pings, ended) = runtime.block_on(async {
             let stream = stream.await;
             let (requests, mut connection) = builder.handshake(stream).await.expect("the preface is sent");
-            let pings = RefCell::new(connection.ping_pong().expect("the first call returns it"));
+            let pings = connection.ping_pong().expect("the first call returns it");
             let (end, ended) = oneshot::channel();
             tokio::spawn(async move { drop(end.send(connection.await)) });
             (requests, pings, ended)
@@ -88,14 +87,16 @@ impl Http2 {
     /// Polls the connection until the server has received all that was sent before, and then for 20 ms. Without effect on a
     /// connection that has ended.
     #[track_caller]
-    pub(crate) fn settle(&self) {
-        self.wait(async {
+    pub(crate) fn settle(&mut self) {
+        let Self { runtime, pings, .. } = self;
+        let round_trips = async {
             // The first PING may be sent before frames that were queued before it.
             for _ in 0..2 {
-                let _ = self.pings.borrow_mut().ping(Ping::opaque()).await;
+                let _ = pings.ping(Ping::opaque()).await;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
-        });
+        };
+        runtime.block_on(async { tokio::time::timeout(PATIENCE, round_trips).await }).expect("it does not hang");
     }
 
     /// Sends a head. With `has_body` the content stays open, otherwise the head ends the stream.
