@@ -1,6 +1,6 @@
 //! Medians and their uncertainty.
 
-use causal::statistics::NORMAL;
+use causal::statistics::NORMAL_QUANTILE;
 
 /// Returns the median; NaN without samples.
 pub fn median(samples: &[f64]) -> f64 {
@@ -46,7 +46,7 @@ pub fn centre(samples: &[f64]) -> (f64, [f64; 2]) {
     let count = samples.len() as f64;
     let (ranks, error) = (count * (count + 1.0) / 4.0, (count * (count + 1.0) * (2.0 * count + 1.0) / 24.0).sqrt());
     // Normal approximation: the number of means outside each bound of the interval.
-    let outside = (ranks - NORMAL * error).max(0.0) as usize;
+    let outside = (ranks - NORMAL_QUANTILE * error).max(0.0) as usize;
     match means.len().checked_sub(1 + outside) {
         Some(last) => (median(&means), [means[outside], means[last]]),
         None => (f64::NAN, [f64::NAN; 2]),

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::sync::{Mutex as StdMutex, RwLock as StdRwLock, mpsc as std_mpsc};
 use std::time::{Duration, Instant};
 
-use causal::policy::{Recorder, Rule};
+use causal::policy::Recorder;
 use progress::sync::{Condvar, Mutex, RwLock, mpsc};
 use progress::{ENTRIES_MAX, Point, Span, Stamp, Visit, stage};
 
@@ -120,7 +120,7 @@ impl<'a> HookCase<'a> {
     /// Returns the duration of `turns` turns.
     fn time(&mut self, turns: u64) -> Duration {
         if self.way == HookMode::Recording {
-            RECORDER.open(Rule::Record);
+            RECORDER.open_recorded();
             progress::attend(progress::Attention::Everything);
         }
         // The window opens before the clock starts, so its cost is not measured.

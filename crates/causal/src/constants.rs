@@ -103,12 +103,7 @@ pub(crate) const SCREENED_WHOLE_MAX: usize = 12;
 /// Unit: windows. Calibration: chosen.
 pub(crate) const SCREENED_WINDOWS_FIRST: usize = 8;
 
-/// Fraction of an analysis's time limit for the replays without a change.
-///
-/// Unit: 1. Calibration: chosen.
-pub(crate) const LOOK_PART_UTILISATION: f64 = 0.1;
-
-/// Fraction of that limit by which the first estimate of all targets ends.
+/// Fraction of an analysis's time limit by which the first estimate of all targets ends.
 ///
 /// Unit: 1. Calibration: chosen.
 pub(crate) const LOOK_PART_FIRST: f64 = 0.35;

@@ -27,9 +27,9 @@ pub use screen::{Crew, Question, Screen, ScreenResult, Usual};
 
 use crate::constants::{
     ALLOWANCE_HOOKS, CANDIDATES_ALIKE_FLOOR, CANDIDATES_GAIN_ALIKE, CANDIDATES_OFFERED_MAX, CANDIDATES_SHARE_ALIKE,
-    LOOK_PART_BEST, LOOK_PART_FIRST, LOOK_PART_OTHERS, LOOK_PART_UTILISATION, NORMAL_QUANTILE, PRECISE_HALF_WIDTH,
-    PRECISE_TARGETS, PROGRESS_POINTS_MAX, REPLAY_UNFAITHFUL, SCREENED_TARGETS_MAX, SCREENED_WHOLE_MAX,
-    SCREENED_WINDOWS_FIRST, SEQUENCE_OBSERVATIONS_MIN,
+    LOOK_PART_BEST, LOOK_PART_FIRST, LOOK_PART_OTHERS, NORMAL_QUANTILE, PRECISE_HALF_WIDTH, PRECISE_TARGETS,
+    PROGRESS_POINTS_MAX, REPLAY_UNFAITHFUL, SCREENED_TARGETS_MAX, SCREENED_WHOLE_MAX, SCREENED_WINDOWS_FIRST,
+    SEQUENCE_OBSERVATIONS_MIN,
 };
 use crate::load::{Habit, ProbeBlock, Verdict, judge, limit};
 use crate::own;
@@ -38,7 +38,7 @@ use crate::profiler::Modes;
 use crate::replay::Pace;
 use crate::report::{Load, LoadKind, Mode, OtherCurve, Perturbation, Progress, Report, Speech, Stack, TargetReport};
 use crate::sample::Lost;
-use crate::statistics::{FALSE_DISCOVERIES, Ratio, believed, sequence_half_width};
+use crate::statistics::{FALSE_DISCOVERIES, Ratio, Stream, believed, sequence_half_width};
 use crate::target::{Target, Weights};
 use curve::{Curve, Error};
 use screen::ReplayMemory;
@@ -248,14 +248,11 @@ impl<N: Naming> Analyst<N> {
         let names = progress::points();
         let points = points(&names, &evidence.recordings, &self.request.progress);
         let usual = Usual::of(&evidence.recordings, evidence.hook);
-        // Without questions: only the replay without a change, for the utilisation.
-        let utilisation = Screen::ask(&evidence.recordings, &usual, &[], &[], Pace::Closed, effort.crew, |windows| {
-            watch.is_within(LOOK_PART_UTILISATION, windows)
-        });
+        let utilisation = utilisation(&evidence.recordings);
         let has_load = evidence.recordings.iter().any(|one| one.has_load);
         let habit = evidence.recordings.iter().fold(Habit::default(), |all, one| all.and(one.habit));
         let probes = probes(evidence, points.first().filter(|_| has_load));
-        let verdict = judge(&probes, utilisation.busiest.mean(), habit);
+        let verdict = judge(&probes, utilisation, habit);
 
         let mut spans: Vec<u32> = evidence.recordings.iter().flat_map(|one| one.calls.iter().copied()).collect();
         // A window lists each span once; unite them.
@@ -310,9 +307,9 @@ impl<N: Naming> Analyst<N> {
             progress: progress(&names, &points, evidence, &screened.baseline, &bare),
             load: Load {
                 kind: verdict.kind,
-                limit: limit(&verdict, habit, evidence.peer.as_ref(), utilisation.busiest.mean()),
+                limit: limit(&verdict, habit, evidence.peer.as_ref(), utilisation),
                 elasticity: verdict.elasticity,
-                utilisation: bare_utilisation(utilisation.busiest.mean(), &evidence.recordings, follows),
+                utilisation: bare_utilisation(utilisation, &evidence.recordings, follows),
             },
             perturbation: self.perturbation(evidence),
             reasons: unknown,
@@ -572,6 +569,13 @@ fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
 /// Returns the ratio's mean; 1 without any window.
 fn left(ratio: &Ratio) -> f64 {
     ratio.estimate().map_or(1.0, |ratio| ratio.mean)
+}
+
+/// Returns the fraction of the time that the busiest thread was not blocked, as recorded: the mean over all windows.
+fn utilisation(recordings: &[Arc<Recording>]) -> f64 {
+    let mut windows = Stream::default();
+    recordings.iter().filter(|one| !one.packed.threads.is_empty()).for_each(|one| windows.push(one.busiest));
+    windows.mean()
 }
 
 /// Returns the fraction of the time that the busiest thread would not be blocked without hooks. It would be idle in

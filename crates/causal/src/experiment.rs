@@ -11,7 +11,7 @@ mod dice;
 mod purse;
 
 pub use dice::Dice;
-pub use purse::Purse;
+use purse::Purse;
 
 use crate::constants::{
     BUDGET_COUNTED, CONFIRMED_IN_TURN, CONFIRMED_TARGETS_MAX, COST_CHECK, DELAY_GROWTH_MARGIN, LOG_FILL_MAX, MS,
@@ -141,6 +141,8 @@ pub struct ExperimentPlan {
     load_is_known: bool,
     /// Minimum length of a load probe's windows.
     probe_min: u64,
+    /// At the last rates, the budget allows no further probe.
+    probes_given_up: bool,
     confirms: bool,
     candidates: Vec<Candidate>,
     block: Option<WindowBlock>,
@@ -175,6 +177,7 @@ impl ExperimentPlan {
             has_load: false,
             load_is_known: false,
             probe_min: PROBE_LENGTHS[0],
+            probes_given_up: false,
             confirms: settings.modes != Modes::Screen,
             candidates: Vec::new(),
             block: None,
@@ -191,12 +194,6 @@ impl ExperimentPlan {
             rest: 0,
             settings,
         }
-    }
-
-    /// Returns the state of the budget.
-    #[must_use]
-    pub fn purse(&self) -> &Purse {
-        &self.purse
     }
 
     /// Returns the estimated time of hooks so far, nanoseconds.
@@ -238,6 +235,8 @@ impl ExperimentPlan {
             busy: mean(was.busy, tempo.busy),
         });
         self.has_load |= has_load;
+        // At the new rates the budget may suffice.
+        self.probes_given_up = false;
         self.records += u32::from(tempo.hits > 0.0);
         self.windows += 1;
         self.pay_hooks((length as f64 * tempo.recording) as u64);
@@ -424,8 +423,9 @@ impl ExperimentPlan {
     }
 
     fn set_given_up(&mut self, subject: Subject) {
-        if let Subject::Candidate(at) = subject {
-            self.candidates[at].given_up = true;
+        match subject {
+            Subject::Load => self.probes_given_up = true,
+            Subject::Candidate(at) => self.candidates[at].given_up = true,
         }
     }
 
@@ -477,7 +477,9 @@ impl ExperimentPlan {
 
     /// Chooses the subject and the speed-up of the next block.
     fn choose(&mut self) -> Option<(Subject, f64)> {
+        // A probe that cannot run must not take the turn of the targets.
         let probes = self.has_load
+            && !self.probes_given_up
             && self.settings.budget > 0.0
             && (self.probes < PROBE_BLOCKS[0] || !self.load_is_known && self.probes < PROBE_BLOCKS[1]);
         // Two probes first, then in proportion: the kind of load decides which gains count.

@@ -31,7 +31,7 @@ pub use units::{Unit, outcome};
 
 /// Stamps made later than this after the window's begin are empty, nanoseconds.
 pub const WINDOW_MAX: u64 = UNIT << SENT_BITS;
-/// Accounts with their own entries in `runnable` and `blocked`; later accounts count as runnable all the time.
+/// Accounts with their own entries in `runnable`; later accounts count as runnable all the time.
 const ACCOUNTS_MAX: usize = 1024;
 
 /// Resolution of a stamp's times, nanoseconds.
@@ -109,8 +109,6 @@ pub struct Ledger {
     weights: [AtomicU32; KINDS_MAX],
     /// By account: the fraction of its unblocked time in which the thread has a processor or waits for one.
     runnable: [AtomicU32; ACCOUNTS_MAX],
-    /// By account: the time for which the thread was blocked or paused in the window.
-    blocked: [AtomicU64; ACCOUNTS_MAX],
 }
 
 /// A stamp's contents: the time from the window's begin at which it was made, and its maker's delay.
@@ -147,7 +145,6 @@ impl Ledger {
             hook: AtomicU64::new(0),
             weights: [const { AtomicU32::new(0) }; KINDS_MAX],
             runnable: [const { AtomicU32::new(ONE as u32) }; ACCOUNTS_MAX],
-            blocked: [const { AtomicU64::new(0) }; ACCOUNTS_MAX],
         }
     }
 
@@ -168,9 +165,13 @@ impl Ledger {
         for counter in [&self.largest, &self.calls, &self.ahead, &self.held, &self.slept, &self.dropped] {
             counter.store(0, Relaxed);
         }
-        self.blocked.iter().for_each(|blocked| blocked.store(0, Relaxed));
         self.began.store(now, Relaxed);
         self.window.store(window, Relaxed);
+    }
+
+    /// Forgets the usual gap of an earlier profile, whose clients may have been others. Call it when a profile begins.
+    pub fn forget_usual_gap(&self) {
+        self.usual_gap.store(0, Relaxed);
     }
 
     /// Sets the time that a hook takes, nanoseconds. It is not counted as time of a target.
@@ -220,16 +221,6 @@ impl Ledger {
 
     fn since(&self, now: u64) -> u64 {
         now.saturating_sub(self.began())
-    }
-
-    /// Returns the time in the window until `now` in which the thread was neither blocked nor paused.
-    #[must_use]
-    pub fn busy(&self, account: &Account, now: u64) -> u64 {
-        let blocked = self.blocked.get(account.number() as usize).map_or(0, |blocked| blocked.load(Relaxed));
-        let since = account.blocked_since.load(Relaxed);
-        // The thread may be blocked now, and since before the window.
-        let still = if since == 0 { 0 } else { now.saturating_sub(since.max(self.began())) };
-        self.since(now).saturating_sub(blocked + still)
     }
 
     /// Enters a thread into the window at its first hook there. It existed when the window began, so its delay starts
@@ -296,10 +287,10 @@ impl Ledger {
     #[must_use]
     pub fn owed(&self, account: &Account, urgency: Urgency, now: u64) -> u64 {
         let debt = self.total(now).saturating_sub(account.delay.load(Relaxed));
-        let excess = u64::try_from(account.excess.load(Relaxed)).unwrap_or(0);
+        let excess = account.excess.load(Relaxed);
         let paid = debt.min(excess);
         account.delay.fetch_add(paid, Relaxed);
-        account.excess.store((excess - paid) as i64, Relaxed);
+        account.excess.store(excess - paid, Relaxed);
         // A smaller debt is kept: the overshoot of a sleep is large compared with it.
         let least = if urgency == Urgency::Awaited { DEBT_URGENT } else { DEBT_QUANTUM };
         if debt - paid < least { 0 } else { debt - paid }
@@ -310,21 +301,14 @@ impl Ledger {
     pub fn paid(&self, account: &Account, owed: u64, since: u64, now: u64) {
         let slept = now.saturating_sub(since);
         account.delay.fetch_add(owed.min(slept), Relaxed);
-        account.excess.fetch_add(slept.saturating_sub(owed) as i64, Relaxed);
+        account.excess.fetch_add(slept.saturating_sub(owed), Relaxed);
         account.mark.store(now, Relaxed);
         self.slept.fetch_add(slept, Relaxed);
-        self.was_blocked(account, slept);
-    }
-
-    fn was_blocked(&self, account: &Account, time: u64) {
-        if let Some(blocked) = self.blocked.get(account.number() as usize) {
-            blocked.fetch_add(time, Relaxed);
-        }
     }
 
     /// Returns clock time minus the thread's virtual time: its delay and the excess of its sleeps.
     fn delay(account: &Account) -> u64 {
-        account.delay.load(Relaxed) + u64::try_from(account.excess.load(Relaxed)).unwrap_or(0)
+        account.delay.load(Relaxed) + account.excess.load(Relaxed)
     }
 
     fn set_delay(&self, account: &Account, delay: u64, now: u64) {
@@ -336,7 +320,7 @@ impl Ledger {
         // The part above G must not raise G, so it goes into the excess.
         let counted = delay.min(self.total(now));
         account.delay.store(counted, Relaxed);
-        account.excess.store((delay - counted) as i64, Relaxed);
+        account.excess.store(delay - counted, Relaxed);
     }
 
     /// Returns the thread's virtual time, plus an offset: never 0, and below [`Self::start`] before the window's begin.
@@ -411,7 +395,6 @@ impl Ledger {
         let blocked = blocked.min(self.since(now));
         self.credit(account, now - blocked);
         account.mark.store(now, Relaxed);
-        self.was_blocked(account, blocked);
         blocked
     }
 
@@ -435,7 +418,6 @@ impl Ledger {
         }
         let blocked = now.saturating_sub(since);
         account.mark.store(now, Relaxed);
-        self.was_blocked(account, blocked);
         let delay = Self::delay(account);
         self.set_delay(account, delay.max(self.total(now)).min(delay + blocked), now);
         // `caused` needs the begin of the wait, to tell which messages arrived during it.

@@ -19,14 +19,13 @@ use progress::{Account, Lock, Log, Point, Policy, Sharing, Span, Stamp};
 use crate::constants::PAUSE_PIECE_MAX;
 use crate::ledger::{Experiment, Ledger, Spent, Unit, Urgency, outcome};
 use crate::outcome::WindowOutcome;
-use crate::target::Weights;
 use crate::trace::{self, Event, Thread, Trace};
 use crate::{clock, kinds, machine, sample};
 pub use costs::{Costs, Stretch, Toll};
 
 /// The purpose of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+enum Rule {
     /// No window is open.
     Rest,
     /// Record all events, for screening.
@@ -71,24 +70,24 @@ impl Recorder {
         }
     }
 
-    /// Opens a window. The window before the last one must have been read, because the new one overwrites its half of
-    /// the logs. With [`Rule::Pause`] the window is a control: nothing is made faster.
-    pub fn open(&self, rule: Rule) {
-        self.open_as(rule, &Experiment { weights: Some(&Weights::default()), speedup: 0.0 });
+    /// Opens a window that is recorded. The window before the last one must have been read, because the new one
+    /// overwrites its half of the logs.
+    pub fn open_recorded(&self) {
+        self.open(Rule::Record, None);
     }
 
-    /// Opens a window with pauses for `experiment`.
+    /// Opens a window with pauses for `experiment`. See [`Self::open_recorded`].
     pub fn open_experiment(&self, experiment: &Experiment<'_>) {
-        self.open_as(Rule::Pause, experiment);
+        self.open(Rule::Pause, Some(experiment));
     }
 
-    fn open_as(&self, rule: Rule, experiment: &Experiment<'_>) {
+    fn open(&self, rule: Rule, experiment: Option<&Experiment<'_>>) {
         let count = self.count.fetch_add(1, Relaxed) + 1;
         // Wall time is adjusted now and then: take its offset anew for each window.
         self.unix_offset.store(clock::unix_offset(), Relaxed);
         let now = clock::now();
         let window = (count << COUNT_SHIFT | rule as u32) & WINDOW_MASK;
-        if rule == Rule::Pause {
+        if let Some(experiment) = experiment {
             self.ledger.open(window, experiment, now);
         }
         self.began.store(now, Relaxed);
@@ -113,10 +112,12 @@ impl Recorder {
         let (began, ended) = (self.began.load(Relaxed), self.ended.load(Relaxed));
         let window = (self.count.load(Relaxed) << COUNT_SHIFT | Rule::Pause as u32) & WINDOW_MASK;
         let (spent, time) = (self.ledger.spent(ended), ended.saturating_sub(began));
-        let (mut units, mut events) = (Vec::new(), Vec::new());
-        let mut busiest = 0;
+        let (mut units, mut events, mut until) = (Vec::new(), Vec::new(), u64::MAX);
         for account in progress::accounts() {
-            whole(account.log(), window >> COUNT_SHIFT, &mut events);
+            if whole(account.log(), window >> COUNT_SHIFT, &mut events) {
+                // A full log lacks the rest of the window, so the window ends here for all threads.
+                until = until.min(events.last().map_or(until, |&(at, _)| at));
+            }
             for &(at, event) in &events {
                 match event {
                     Event::Hit { point } => units.push(Unit { at, point, began: None }),
@@ -127,13 +128,10 @@ impl Recorder {
                     _ => {}
                 }
             }
-            // Without a hook in the window, the thread's busy time is unknown.
-            if account.window.load(Relaxed) == window {
-                busiest = self.ledger.busy(account, ended).max(busiest);
-            }
         }
-        let busiest = (busiest as f64 / time.max(1) as f64).min(1.0);
-        (WindowOutcome { busiest, ..outcome(&units, time, spent.delayed) }, spent)
+        // The events have virtual times, and `outcome` leaves out those after the window's end.
+        let time = time.min(until.saturating_sub(Ledger::start()) + spent.delayed);
+        (outcome(&units, time, spent.delayed), spent)
     }
 
     /// Returns the number of entries of the open window in its fullest log.
@@ -602,6 +600,32 @@ mod tests {
         numbers.sort_unstable();
         assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
         assert_eq!((u64::from(last) + 1) << SERIAL_BITS, Stamp::VALUE_MAX + 1, "a stamp holds each number");
+    }
+
+    /// Without the units after a log became full, the count would seem to stop there, and the rate would be too low.
+    #[test]
+    fn a_window_with_pauses_ends_where_a_log_is_full() {
+        let recorder = Recorder::new();
+        // A number that no other test's window has.
+        recorder.count.store(1 << 16, Relaxed);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                progress::on_each_thread();
+                let account = progress::current().expect("just registered");
+                recorder
+                    .open_experiment(&Experiment { weights: Some(&crate::target::Weights::default()), speedup: 0.0 });
+                let (window, _) = recorder.window();
+                let units = (1..).map(|unit| Ledger::start() + 10 * unit);
+                for at in units.take_while(|_| !account.log().is_full(window >> COUNT_SHIFT)) {
+                    recorder.write(account, window, at, Event::Hit { point: 3 });
+                }
+                std::thread::sleep(Duration::from_millis(20));
+                recorder.close();
+            });
+        });
+        let point = recorder.outcome().0.point(3);
+        assert_eq!(point.hits, progress::ENTRIES_MAX as u64 - 1);
+        assert!((point.ns_per_unit / 10.0 - 1.0).abs() < 1e-3, "{point:?}");
     }
 
     /// The second entry of a call holds its span: without it, the call would be attributed to another one.

@@ -67,10 +67,10 @@ impl Replay {
     #[must_use]
     pub fn next(self, trace: &Trace, lag: Option<f64>, cold: &Cold) -> Self {
         let script = script::write(trace, lag, cold, self.script);
-        let mut totals = recorded(&script);
+        let totals = recorded(&script);
         let paces = [Pace::Closed, Pace::Open];
         let measures = totals.measures();
-        let measured = paces.map(|pace| totals.outcome(&measures, pace, script.busiest));
+        let measured = paces.map(|pace| totals.outcome(&measures, pace));
         let followers = paces.map(|pace| Followers::new(&script, pace));
         Self { script, followers, measures, measured }
     }
@@ -97,7 +97,7 @@ impl Replay {
     fn play(&self, change: &Change<'_>, pace: Pace) -> WindowOutcome {
         let mut world = World::new(&self.script, &self.followers[pace as usize], change, pace);
         world.run();
-        let mut outcome = world.totals.outcome(&self.measures, pace, self.script.busiest);
+        let mut outcome = world.totals.outcome(&self.measures, pace);
         for (point, pulls) in outcome.points.iter_mut().zip(&world.pulls) {
             // Weight each thread by its units: threads that make most of the progress count most.
             let (worked, passed) =
@@ -634,14 +634,14 @@ impl Totals {
         self.tallies.iter().map(|tallies| Measure::choose(tallies)).collect()
     }
 
-    fn outcome(&mut self, measures: &[Measure], pace: Pace, busiest: f64) -> WindowOutcome {
-        let of_point = self.tallies.iter().zip(&self.times).zip(&mut self.latencies).zip(measures);
+    fn outcome(&self, measures: &[Measure], pace: Pace) -> WindowOutcome {
+        let of_point = self.tallies.iter().zip(&self.times).zip(&self.latencies).zip(measures);
         let points = of_point
             .map(|(((tallies, times), latencies), measure)| {
                 PointOutcome::new(times.len() as u64, measure.at(pace).apply(tallies, times, self.backlog), latencies)
             })
             .collect();
-        WindowOutcome { points, busiest }
+        WindowOutcome { points }
     }
 }
 

@@ -118,7 +118,6 @@ static RUNS: AtomicBool = AtomicBool::new(false);
 /// dropped.
 #[derive(Debug)]
 pub struct Sampler {
-    rate: Rate,
     steps: Vec<u64>,
     frames: Vec<usize>,
 }
@@ -137,7 +136,7 @@ impl Sampler {
             return Err(SampleError::Running);
         }
         // From here on, dropping `sampler` undoes the steps so far.
-        let mut sampler = Self { rate, steps: Vec::new(), frames: Vec::new() };
+        let mut sampler = Self { steps: Vec::new(), frames: Vec::new() };
         signal::install()?;
         rules::load();
         signal::open(rate);
@@ -185,11 +184,6 @@ impl Sampler {
     /// Returns the number of missing samples and threads since the start.
     pub fn lost(&self) -> Lost {
         signal::lost()
-    }
-
-    /// Returns the clock of the timers.
-    pub fn rate(&self) -> Rate {
-        self.rate
     }
 }
 

@@ -1,7 +1,7 @@
 //! Statistics of noisy measurements: quantiles, intervals of ratios, intervals valid at every look, and control of
 //! false discoveries.
 
-pub use crate::constants::{CONFIDENCE, FALSE_DISCOVERIES, NORMAL_QUANTILE, NORMAL_QUANTILE as NORMAL};
+pub use crate::constants::{CONFIDENCE, FALSE_DISCOVERIES, NORMAL_QUANTILE};
 use crate::constants::{SEQUENCE_OBSERVATIONS_MIN, SEQUENCE_TIGHTEST_AT};
 
 /// A mean with its standard error and the degrees of freedom of that error.

@@ -1,6 +1,6 @@
 //! Threads that begin and end during a recorded window, one after another with the same account.
 
-use causal::policy::{Recorder, Rule};
+use causal::policy::Recorder;
 use causal::trace::{Event, Thread, Trace};
 use progress::sync::mpsc::channel;
 use progress::{Attention, attend, install, thread};
@@ -11,7 +11,7 @@ static RECORDER: Recorder = Recorder::new();
 fn a_thread_has_no_kind_before_its_begin_and_after_its_end() {
     assert!(install(&RECORDER).is_ok(), "the first policy of the process");
     attend(Attention::Everything);
-    RECORDER.open(Rule::Record);
+    RECORDER.open_recorded();
     let (sender, receiver) = channel();
     let live = |name: &str| {
         let sender = sender.clone();

@@ -83,7 +83,6 @@ fn all_threads_but_the_target_are_paused() {
     // Speed-up 0: no thread has pending delay.
     assert_eq!(nothing, Spent::default());
     assert!(hits(&control) > 0, "{control:?}");
-    assert!(control.busiest > 0.0 && control.busiest <= 1.0, "{control:?}");
     // The target ran, and half of that time was inserted as delay into the other threads.
     assert!(spent.delayed > 0, "{spent:?}");
     assert!(hits(&came) > 0, "{came:?}");

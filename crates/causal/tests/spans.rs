@@ -1,7 +1,7 @@
 //! A window records the spans that were open on a thread before the window opened.
 
 use causal::kinds::{NodeStep, kinds};
-use causal::policy::{Recorder, Rule};
+use causal::policy::Recorder;
 use causal::trace::{Event, Trace};
 use progress::{Attention, Span, attend, install};
 
@@ -21,7 +21,7 @@ fn spans(kind: u32) -> Vec<u32> {
 
 /// Runs `work` in a window, and returns this thread's kinds in it, as spans.
 fn window(work: impl FnOnce()) -> Vec<Vec<u32>> {
-    RECORDER.open(Rule::Record);
+    RECORDER.open_recorded();
     attend(Attention::Everything);
     work();
     RECORDER.close();

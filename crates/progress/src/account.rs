@@ -2,7 +2,7 @@
 //! profiler's thread reads concurrently.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::hooks;
@@ -35,7 +35,7 @@ pub struct Account {
     /// Policy: the delay that the thread has slept or was credited with, nanoseconds.
     pub delay: AtomicU64,
     /// Policy: how far sleeps overshot the requested delay, nanoseconds.
-    pub excess: AtomicI64,
+    pub excess: AtomicU64,
     /// Policy: when the thread blocked; 0 while it runs.
     pub blocked_since: AtomicU64,
     /// Policy: virtual time of the message that the thread processes.

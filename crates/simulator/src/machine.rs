@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use causal::experiment::Dice;
 use progress::Stamp;
 
 use crate::observer::{Observer, Visit};
 use crate::program::{Arrivals, ClientModel, Program, TaskStep};
-use crate::random::{SplitMix64, Time};
+use crate::random::{Time, stream};
 
 /// From the wakeup of a thread to its first instruction.
 const WAKE: Time = Time::About(8_000);
@@ -79,9 +80,9 @@ enum Wait {
 struct TaskState {
     /// Index of the current step.
     at: usize,
-    random: SplitMix64,
+    random: Dice,
     /// The client's own stream, so that its draws do not depend on the program's.
-    client: SplitMix64,
+    client: Dice,
     /// Arrival times of unread requests.
     inbox: VecDeque<u64>,
     wait: Wait,
@@ -117,7 +118,7 @@ struct ThreadState {
     cause: u64,
     /// The stamps of the threads that met it at a barrier.
     met: Vec<Stamp>,
-    random: SplitMix64,
+    random: Dice,
 }
 
 /// A running program.
@@ -144,8 +145,8 @@ impl<'a> Machine<'a> {
     pub(crate) fn new(program: &'a Program, seed: u64, cut: f64) -> Self {
         let tasks = program.tasks.iter().enumerate().map(|(number, _)| TaskState {
             at: 0,
-            random: SplitMix64::new(seed, number as u64),
-            client: SplitMix64::new(seed, 1000 + number as u64),
+            random: stream(seed, number as u64),
+            client: stream(seed, 1000 + number as u64),
             inbox: VecDeque::new(),
             wait: Wait::Nothing,
             held: false,
@@ -167,7 +168,7 @@ impl<'a> Machine<'a> {
             has_paid: false,
             cause: 0,
             met: Vec::new(),
-            random: SplitMix64::new(seed, 2000 + number as u64),
+            random: stream(seed, 2000 + number as u64),
         });
         // All slots are free at the start, and carry no stamp.
         let queue = |&room: &usize| Queue { permits: vec![TaskMessage::default(); room].into(), ..Queue::default() };

@@ -1,6 +1,7 @@
 //! The observer of a running program: records a trace, as the profiler's policy does, or computes pauses with the
 //! profiler's ledger.
 
+use causal::experiment::Dice;
 use causal::ledger::{Experiment, Ledger, Spent, Unit, Urgency, outcome};
 use causal::outcome::{PointOutcome, WindowOutcome};
 use causal::trace::{Event, Thread, Trace};
@@ -8,7 +9,7 @@ use progress::{Account, Sharing, Stamp};
 
 use crate::machine::START;
 use crate::program::Program;
-use crate::random::SplitMix64;
+use crate::random::stream;
 
 /// Range by which a sleep overshoots, nanoseconds.
 const OVERSHOOT: (f64, f64) = (40_000.0, 90_000.0);
@@ -49,7 +50,7 @@ pub(crate) struct Observer {
     units: Vec<Unit>,
     /// The ground truth of each unit: its end, its point, and its latency.
     progress: Vec<(u64, u32, u64)>,
-    random: SplitMix64,
+    random: Dice,
 }
 
 impl Observer {
@@ -75,7 +76,7 @@ impl Observer {
             events: vec![Vec::new(); threads],
             units: Vec::new(),
             progress: Vec::new(),
-            random: SplitMix64::new(seed, 9999),
+            random: stream(seed, 9999),
         }
     }
 
@@ -89,14 +90,14 @@ impl Observer {
         let points = self.progress.iter().map(|progress| progress.1 + 1).max().unwrap_or(0);
         let point = |point| {
             let of = || self.progress.iter().filter(move |progress| progress.1 == point);
-            let mut times: Vec<f64> = of().map(|progress| progress.2 as f64).collect();
+            let times: Vec<f64> = of().map(|progress| progress.2 as f64).collect();
             // The least-squares slope of the count over time, whose weights fall to 0 at both ends: units that end in
             // bursts do not make it jump.
             let slope = |at: u64| 6.0 * (at - began) as f64 * (began + span - at) as f64 / (span as f64).powi(3);
             let rate: f64 = of().map(|progress| slope(progress.0)).sum();
-            PointOutcome::new(times.len() as u64, if rate > 0.0 { 1.0 / rate } else { 0.0 }, &mut times)
+            PointOutcome::new(times.len() as u64, if rate > 0.0 { 1.0 / rate } else { 0.0 }, &times)
         };
-        WindowOutcome { points: (0..points).map(point).collect(), busiest: 0.0 }
+        WindowOutcome { points: (0..points).map(point).collect() }
     }
 
     fn open(&mut self, mode: Mode, now: u64) {
@@ -209,7 +210,7 @@ impl Observer {
             return None;
         }
         self.pauses[thread] = Some((owed, now, self.window));
-        Some(owed as f64 + OVERSHOOT.0 + self.random.unit() * (OVERSHOOT.1 - OVERSHOOT.0))
+        Some(owed as f64 + OVERSHOOT.0 + self.random.part() * (OVERSHOOT.1 - OVERSHOOT.0))
     }
 
     pub(crate) fn pause_ended(&mut self, thread: usize, now: u64) -> bool {

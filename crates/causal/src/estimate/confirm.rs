@@ -27,13 +27,51 @@ pub struct ConfirmBlock {
     pub samples: f64,
     /// By point: the sums without the speed-up, and with it.
     pub sums: Vec<[Progressed; 2]>,
+    /// Number of blocks of four windows in it: more than one after [`ConfirmBlock::keep`].
+    pub blocks: u32,
 }
+
+/// Blocks of one target and speed-up that are kept apart. From so many on, neighbours are joined: a jackknife over
+/// groups of equal size is as valid, and a long profile does not fill the memory.
+const BLOCKS_APART_MAX: usize = 128;
 
 impl ConfirmBlock {
     /// Makes a block without windows.
     #[must_use]
     pub fn new(name: &str, speedup: f64, samples: f64) -> Self {
-        Self { name: name.to_owned(), speedup, samples, sums: Vec::new() }
+        Self { name: name.to_owned(), speedup, samples, sums: Vec::new(), blocks: 1 }
+    }
+
+    /// Adds this complete block to all blocks, which have at most [`BLOCKS_APART_MAX`] of its target and speed-up.
+    pub fn keep(self, all: &mut Vec<Self>) {
+        let is_alike = |other: &Self| other.name == self.name && other.speedup == self.speedup;
+        // Once blocks were joined, later ones fill a group of the same size.
+        let most = all.iter().filter(|other| is_alike(other)).map(|other| other.blocks).max().unwrap_or(1);
+        if let Some(last) = all.iter_mut().rev().find(|other| is_alike(other)).filter(|last| last.blocks < most) {
+            return last.join(&self);
+        }
+        if all.iter().filter(|other| is_alike(other)).count() >= BLOCKS_APART_MAX {
+            let (alike, mut others): (Vec<Self>, Vec<Self>) = std::mem::take(all).into_iter().partition(is_alike);
+            // All have the same size here, as the last one is full.
+            for pair in alike.chunks(2) {
+                let mut group = pair[0].clone();
+                pair[1..].iter().for_each(|other| group.join(other));
+                others.push(group);
+            }
+            *all = others;
+        }
+        all.push(self);
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.sums.resize(self.sums.len().max(other.sums.len()), <[Progressed; 2]>::default());
+        for (sums, more) in self.sums.iter_mut().flatten().zip(other.sums.iter().flatten()) {
+            sums.units += more.units;
+            sums.time += more.time;
+        }
+        let (mine, theirs) = (f64::from(self.blocks), f64::from(other.blocks));
+        self.samples = (self.samples * mine + other.samples * theirs) / (mine + theirs);
+        self.blocks += other.blocks;
     }
 
     /// Adds a window of `virtual_time` nanoseconds, not counting its delays. `points` is the number of progress points.
@@ -94,7 +132,7 @@ mod tests {
     use crate::target::KindShare;
 
     fn outcome(hits: u64, ns_per_unit: f64) -> WindowOutcome {
-        WindowOutcome { points: vec![PointOutcome { hits, ns_per_unit, ..PointOutcome::default() }], busiest: 1.0 }
+        WindowOutcome { points: vec![PointOutcome { hits, ns_per_unit, ..PointOutcome::default() }] }
     }
 
     #[test]
@@ -113,6 +151,34 @@ mod tests {
         assert!((estimate.mean - 0.907).abs() < 0.002 && estimate.error < 0.01, "{estimate:?}");
         assert_eq!(ratio(&all, 1), None, "no such point");
         assert_eq!(ratio(&[], 0), None);
+    }
+
+    /// The memory of a profile of hours is bounded, and its result stays the same.
+    #[test]
+    fn many_blocks_are_joined() {
+        let (mut all, mut apart) = (Vec::new(), Vec::new());
+        for number in 0..1000_u32 {
+            for speedup in [0.25, 0.5] {
+                let mut block = ConfirmBlock::new("a", speedup, 0.1);
+                let noise = f64::from(number * 7919 % 101) - 50.0;
+                block.add(&outcome(100, 1000.0 + noise), 0.0, false, 1);
+                block.add(&outcome(100, 900.0 - noise), 0.0, true, 1);
+                if speedup == 0.5 {
+                    apart.push(block.clone());
+                }
+                block.keep(&mut all);
+            }
+            let of = |speedup| all.iter().filter(move |block: &&ConfirmBlock| block.speedup == speedup);
+            assert!(of(0.25).count() <= BLOCKS_APART_MAX && of(0.5).count() <= BLOCKS_APART_MAX, "{number}");
+            assert_eq!(of(0.5).map(|block| block.blocks).sum::<u32>(), number + 1);
+        }
+        let joined: Vec<&ConfirmBlock> = all.iter().filter(|block| block.speedup == 0.5).collect();
+        // All groups but the last have the same size.
+        assert!(joined.windows(2).all(|pair| pair[0].blocks == joined[0].blocks), "{joined:?}");
+        assert!(joined.iter().all(|block| (block.samples - 0.1).abs() < 1e-12));
+        let (joined, apart) = (ratio(&joined, 0).unwrap(), ratio(&apart.iter().collect::<Vec<_>>(), 0).unwrap());
+        assert!((joined.mean - apart.mean).abs() < 1e-4, "{joined:?} {apart:?}");
+        assert!(joined.error < 3.0 * apart.error && apart.error < 3.0 * joined.error, "{joined:?} {apart:?}");
     }
 
     /// A window without progress adds its time, too.

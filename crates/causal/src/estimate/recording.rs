@@ -1,9 +1,10 @@
 //! Recorded windows, kept to be replayed later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::constants::POLL_MAX;
 use crate::experiment::Dice;
 use crate::load::Habit;
 use crate::trace::{Event, Hooks, Packed, Thread, Trace};
@@ -23,8 +24,10 @@ pub struct Recording {
     pub kinds: BTreeMap<u32, f64>,
     /// The sum of `kinds`.
     pub busy: f64,
-    /// Additional time of hooks, nanoseconds.
+    /// Time of hooks, which `kinds` and `busy` leave out, nanoseconds.
     pub hooks: f64,
+    /// Fraction of the time, from 0 to 1, that its busiest thread was not blocked; 0 without threads.
+    pub busiest: f64,
     /// Number of hooks with a time.
     pub hook_count: u64,
     /// Processor time to read the window, divided by the number of processors, nanoseconds; 0 if unknown.
@@ -54,11 +57,13 @@ impl Recording {
         let mut kinds = BTreeMap::new();
         let (mut hits, mut calls, mut has_load, mut changes) = (Vec::new(), Vec::new(), false, 0);
         let mut lags: Vec<u64> = Vec::new();
-        let (mut hooks, mut hook_count) = (0.0, 0);
+        let (mut hooks, mut hook_count, mut busiest) = (0.0, 0, 0.0_f64);
+        let sent = sent_times(trace);
         let mut packed = Packed::of(trace);
         for (thread, head) in trace.threads.iter().zip(&mut packed.threads) {
             let (own, hooked) = time_by_kind(thread, &trace.span, Hooks::new(trace.hook));
             let wall: f64 = own.values().sum();
+            busiest = busiest.max(wall + hooked.taken + poll_time(thread, &sent) as f64);
             // In the rest of its unblocked time, the thread was in a wait that no hook reports.
             if let Some(runnable_time) = runnable_time(thread.number)
                 && wall > 0.0
@@ -97,6 +102,7 @@ impl Recording {
             kinds,
             busy,
             hooks,
+            busiest: (busiest / length.max(1) as f64).min(1.0),
             hook_count,
             reading: 0,
             hits,
@@ -144,6 +150,52 @@ fn wake_ups(thread: &Thread) -> impl Iterator<Item = u64> {
         }
         None
     })
+}
+
+/// Returns the times at which messages were sent in a window with an event loop; nothing without one.
+fn sent_times(trace: &Trace) -> HashMap<u64, u64> {
+    let has_loop = trace.threads.iter().any(|thread| thread.is_worker);
+    let events = trace.threads.iter().filter(|_| has_loop).flat_map(|thread| &thread.events);
+    let sent = |&(at, event): &(u64, Event)| match event {
+        Event::Sent { message } => Some((message, at)),
+        _ => None,
+    };
+    events.filter_map(sent).collect()
+}
+
+/// Returns the time for which an event loop was blocked only to poll the kernel: its next message was there before. As
+/// in a replay, that is work.
+fn poll_time(thread: &Thread, sent: &HashMap<u64, u64>) -> u64 {
+    let (mut since, mut block, mut polled) = (None, None, 0);
+    if !thread.is_worker {
+        return 0;
+    }
+    for &(at, event) in &thread.events {
+        let ready = match event {
+            Event::BlockBegan => {
+                since = Some(at);
+                None
+            }
+            Event::BlockEnded => {
+                block = since.take().map(|since| since..at);
+                continue;
+            }
+            Event::Kind(_) => continue,
+            // An arrival at the time of its own event has no recorded time: it ended the block.
+            Event::Arrived { at: came, .. } => Some(came).filter(|&came| came != at),
+            Event::Answered { at: came, .. } => Some(came),
+            Event::Took { message, blocked: 0 } => sent.get(&message).copied(),
+            _ => None,
+        };
+        // Only the first event after the block shows what ended it.
+        if let (Some(block), Some(ready)) = (block.take(), ready)
+            && ready < block.start
+            && block.end - block.start < POLL_MAX
+        {
+            polled += block.end - block.start;
+        }
+    }
+    polled
 }
 
 /// Returns the unblocked time of a thread by kind of work, without the time of hooks; and that time.
@@ -282,7 +334,31 @@ mod tests {
         assert_eq!((recording.hits(2), recording.hits(0), recording.hits(7)), (1, 0, 0));
         assert_eq!((recording.calls.as_slice(), recording.has_load, recording.events_max), (&[9][..], true, 4));
         let nothing = Recording::new(&Trace::default(), |_| None);
-        assert_eq!((nothing.busy, nothing.length, nothing.has_load), (0.0, 0, false));
+        assert_eq!((nothing.busy, nothing.busiest, nothing.length, nothing.has_load), (0.0, 0.0, 0, false));
+    }
+
+    /// A poll for a message that was there before is work, like the time of hooks. A sleep is not, however short.
+    #[test]
+    fn the_busiest_thread_works_while_it_polls() {
+        let block = |from| [(from, Event::BlockBegan), (from + 10, Event::BlockEnded)];
+        let took = |at, message| (at, Event::Took { message, blocked: 0 });
+        let sender = vec![(1005, Event::Sent { message: 1 }), (1006, Event::BlockBegan)];
+        let cases = [
+            ("a request before the poll", (1030, Event::Arrived { connection: 1, at: 1015 }), 1.0),
+            ("a request during the block", (1030, Event::Arrived { connection: 1, at: 1025 }), 0.9),
+            ("a request at an unknown time", (1030, Event::Arrived { connection: 1, at: 1030 }), 0.9),
+            ("a message before the poll", took(1030, 1), 1.0),
+            ("a message of unknown time", took(1030, 7), 0.9),
+            ("a unit", (1030, Event::Hit { point: 0 }), 0.9),
+        ];
+        for (case, event, want) in cases {
+            let mut events: Vec<(u64, Event)> = block(1020).into();
+            events.extend([(1030, Event::Kind(2)), event]);
+            let threads = vec![Thread { is_worker: true, ..thread(&events) }, thread(&sender)];
+            let trace = Trace { span: 1000..1100, hook: 1.0, threads, ..Trace::default() };
+            let busiest = Recording::new(&trace, |_| None).busiest;
+            assert!((busiest - want).abs() < 1e-9, "{case}: {busiest}");
+        }
     }
 
     /// Only an arrival during the sleep ended it, and of these the first one. An arrival at the time of its own event

@@ -69,8 +69,6 @@ pub struct Screen {
     pub fidelity: ScreenResult,
     /// A replay without hooks relative to one with them, by point: the slow-down by the profiler.
     pub bare: Vec<ScreenResult>,
-    /// Utilisation of the busiest thread.
-    pub busiest: Stream,
     /// Number of windows replayed.
     pub windows: usize,
 }
@@ -198,7 +196,6 @@ impl Screen {
         for (bare, other) in self.bare.iter_mut().zip(&other.bare) {
             bare.merge(other);
         }
-        self.busiest.merge(&other.busiest);
         self.windows += other.windows;
     }
 
@@ -215,9 +212,6 @@ impl Screen {
         own::rest();
         let replay = desk.replay(recording, usual);
         let before = replay.run(&Weights::default(), 0.0, pace);
-        if !recording.packed.threads.is_empty() {
-            self.busiest.push(before.busiest);
-        }
         if let Some(&first) = points.first() {
             // The replay with hooks is compared with the recording, which contains them.
             let again = if recording.packed.hook > 0.0 { &replay.run_as_recorded(pace) } else { &before };

@@ -37,7 +37,6 @@ fn several_threads_find_the_result_of_one() {
             let ratio = answer[0].time.estimate().unwrap();
             assert!((ratio.mean - want).abs() < 1e-3, "{threads} threads: {ratio:?}");
         }
-        assert!((screen.busiest.mean() - 1.0).abs() < 0.01, "{threads} threads");
     }
 }
 

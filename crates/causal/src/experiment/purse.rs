@@ -3,29 +3,30 @@
 /// A budget that accrues with time. Hooks and the profiler's own threads are paid when they occur, also beyond it; a
 /// pause begins only if its expected cost fits into the rest.
 #[derive(Clone, Debug)]
-pub struct Purse {
+pub(super) struct Purse {
     budget: f64,
     began: u64,
-    spent: u64,
+    /// All time spent, nanoseconds.
+    pub(super) spent: u64,
 }
 
 impl Purse {
     /// Makes an empty budget that accrues at `budget` of the time from now on.
     #[must_use]
-    pub fn new(budget: f64, now: u64) -> Self {
+    pub(super) fn new(budget: f64, now: u64) -> Self {
         Self { budget, began: now, spent: 0 }
     }
 
     /// Returns the time that may be spent now, nanoseconds.
     #[must_use]
-    pub fn left(&self, now: u64) -> u64 {
+    pub(super) fn left(&self, now: u64) -> u64 {
         let filled = self.budget * now.saturating_sub(self.began) as f64;
         (filled as u64).saturating_sub(self.spent)
     }
 
     /// Returns the time until `needed` may be spent, nanoseconds; `u64::MAX` without a budget.
     #[must_use]
-    pub fn until(&self, now: u64, needed: u64) -> u64 {
+    pub(super) fn until(&self, now: u64, needed: u64) -> u64 {
         let missing = needed.saturating_sub(self.left(now));
         if missing == 0 {
             0
@@ -37,13 +38,7 @@ impl Purse {
     }
 
     /// Spends this much, nanoseconds. May exceed the budget.
-    pub fn pay(&mut self, spent: u64) {
+    pub(super) fn pay(&mut self, spent: u64) {
         self.spent += spent;
-    }
-
-    /// Returns all time spent, nanoseconds.
-    #[must_use]
-    pub fn spent(&self) -> u64 {
-        self.spent
     }
 }

@@ -89,7 +89,7 @@ fn run(
         now - opened
     };
     drive(&mut plan, began, |_, _| (), recorded, pause);
-    run.paid = plan.purse().spent();
+    run.paid = plan.purse.spent;
     assert!(run.spent <= run.paid);
     run
 }
@@ -346,7 +346,7 @@ fn a_block_waits_for_work_of_the_profiler_itself() {
     assert!(paused.len() >= 16 && last > 20_000 * MS, "{} until {last}", paused.len());
     // The plan pays for hooks in windows, and for the tracking of spans since the first recorded window.
     let hooks = 0.002 * 29e9 + 0.02 * (recording + windows) as f64;
-    assert!(plan.hooks() as f64 > hooks && plan.purse().spent() >= spent + own + plan.hooks());
+    assert!(plan.hooks() as f64 > hooks && plan.purse.spent >= spent + own + plan.hooks());
 }
 
 /// In an idle program, windows do not follow each other endlessly.
@@ -356,4 +356,23 @@ fn an_idle_program_is_recorded_occasionally() {
     let idle = run(settings(1, Modes::Screen, 0.03), idle, false, &[], |_, _| 0.0);
     assert!(idle.records.len() < 200, "{}", idle.records.len());
     assert!(idle.records.last().is_some_and(|&(at, _)| at > 20_000_000_000));
+}
+
+/// A probe costs a fifth of its window, so a small budget may allow no probe, but windows for targets with a small share.
+#[test]
+fn targets_are_confirmed_if_probes_are_unaffordable() {
+    let targets = [("a", 0.02)];
+    for (budget, duration) in [(0.0015, 30_000), (0.009, 5_000)] {
+        let windows = |has_load| {
+            let settings = ExperimentSettings { duration: duration * MS, ..settings(1, Modes::Both, budget) };
+            let tempo = Tempo { recording: 0.0, keeping: 0.0, ..SERVER };
+            let run = run(settings, tempo, has_load, &targets, |pause, _| match pause.subject {
+                Subject::Load => PROBE,
+                Subject::Candidate(at) => pause.speedup * targets[at].1,
+            });
+            run.pauses.iter().filter(|pause| pause.subject != Subject::Load).count()
+        };
+        let (without, with) = (windows(false), windows(true));
+        assert!(with >= 4, "{budget} of {duration} ms: {with} windows, {without} without a load");
+    }
 }

@@ -164,10 +164,8 @@ fn an_idle_loop_has_no_debt() {
     let account = thread(&ledger, 0, 0);
     ledger.block_began(&account, T0 + 100 * US);
     pause(&ledger, 300 * US);
-    assert_eq!(ledger.busy(&account, T0 + 400 * US), 100 * US);
     ledger.block_ended(&account, T0 + 400 * US);
     assert_eq!(delay(&account), 300 * US);
-    assert_eq!(ledger.busy(&account, T0 + 500 * US), 200 * US);
     // A thread that was idle before the window began counts as idle since the begin.
     let account = Account::new(1, "idle");
     account.blocked_since.store(1, Relaxed);
@@ -353,7 +351,7 @@ fn units_of_a_window_are_counted_in_virtual_time() {
     let point = came.point(1);
     assert_eq!((came.point(0).hits, point.hits, point.timed), (0, 1800, 1800));
     assert!((point.ns_per_unit / 50_000.0 - 1.0).abs() < 1e-4, "{}", point.ns_per_unit);
-    assert_eq!((point.latency_mean, point.latency_p99), (20_000.0, 20_000.0));
+    assert_eq!(point.latency_mean, 20_000.0);
     units.clear();
     assert_eq!(outcome(&units, 100, 200), WindowOutcome::default());
 }

@@ -24,10 +24,10 @@ pub fn outcome(units: &[Unit], time: u64, delayed: u64) -> WindowOutcome {
     let point = |point| {
         let of = || counted().filter(move |unit| unit.point == point);
         let rate: f64 = of().map(|unit| weight(unit.at.saturating_sub(BEFORE) as f64, virtual_time as f64)).sum();
-        let mut times: Vec<f64> = of().filter_map(|unit| Some(unit.at.saturating_sub(unit.began?) as f64)).collect();
-        PointOutcome::new(of().count() as u64, if rate > 0.0 { 1.0 / rate } else { 0.0 }, &mut times)
+        let times: Vec<f64> = of().filter_map(|unit| Some(unit.at.saturating_sub(unit.began?) as f64)).collect();
+        PointOutcome::new(of().count() as u64, if rate > 0.0 { 1.0 / rate } else { 0.0 }, &times)
     };
-    WindowOutcome { points: (0..points).map(point).collect(), busiest: 0.0 }
+    WindowOutcome { points: (0..points).map(point).collect() }
 }
 
 /// Returns the contribution to the rate of one unit at `at` in a window: its weight in the slope of the straight line

@@ -398,7 +398,7 @@ impl<P: Program> Controller<'_, P> {
                 for (kind, count) in kinds {
                     *within[at].1.entry(kind).or_insert(0) += count;
                 }
-                self.evidence.blocks.push(block);
+                block.keep(&mut self.evidence.blocks);
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::ledger::{Experiment, Spent};
 use crate::outcome::WindowOutcome;
 use crate::own;
 use crate::peers::Peers;
-use crate::policy::{Costs, Recorder, Rule, Stretch, Toll};
+use crate::policy::{Costs, Recorder, Stretch, Toll};
 use crate::profiler::controller::Program;
 use crate::profiler::{StartError, StopRequest};
 use crate::report::Stack;
@@ -73,6 +73,7 @@ impl Live {
         let sampler = Sampler::start(rate).map_err(StartError::Sampler)?;
         let thinker = Thinker::start(request, rate.period()).map_err(StartError::Thread)?;
         attend(Attention::Spans);
+        RECORDER.ledger().forget_usual_gap();
         let costs = Costs::measure();
         Ok(Self {
             stop: Arc::default(),
@@ -134,7 +135,7 @@ impl Program for Live {
         self.waited.extend(self.begun.iter().map(|one| (one.tid, waited(one.tid))));
         // Hooks call the policy before the window opens: a thread joins the window at its first hook in it.
         attend(Attention::Everything);
-        RECORDER.open(Rule::Record);
+        RECORDER.open_recorded();
     }
 
     fn entries(&self) -> usize {

@@ -256,7 +256,7 @@ impl Program for Simulated {
             ..PointOutcome::default()
         };
         self.budget_history.push((sim.now, sim.spent));
-        (WindowOutcome { points, busiest: 1.0 }, Spent { delayed: sim.spent as u64, ..Spent::default() })
+        (WindowOutcome { points }, Spent { delayed: sim.spent as u64, ..Spent::default() })
     }
 
     fn samples(&mut self, seen: &mut dyn FnMut(u32)) {

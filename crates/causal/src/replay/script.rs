@@ -109,7 +109,6 @@ pub(super) struct Job {
 /// A window, ready to be replayed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Script {
-    pub(super) duration: f64,
     pub(super) is_worker: Vec<bool>,
     /// By thread: the fraction of its unblocked time in which it had a processor or waited for one.
     pub(super) runnable: Vec<f64>,
@@ -129,8 +128,6 @@ pub(super) struct Script {
     pub(super) lock_lag: f64,
     /// The work to wake a thread, if not recorded individually.
     pub(super) wake: Option<Work>,
-    /// Fraction of the time that the busiest thread was not blocked.
-    pub(super) busiest: f64,
     /// Number of messages, or free places in bounded channels, from before the window that threads took in it.
     pub(super) backlog: usize,
 }
@@ -299,8 +296,6 @@ struct Hand {
     is_from_sleep: bool,
     /// Whether it looked at the kernel's ready events for the job.
     has_looked: bool,
-    /// The time for which it was blocked so far.
-    idle: u64,
 }
 
 /// Converts a trace, reusing the memory of another script. `lag` is the usual wakeup latency from other windows. It is
@@ -335,11 +330,7 @@ pub(super) fn write(trace: &Trace, lag: Option<f64>, cold: &Cold, memory: Script
         slept_for: vec![false; marks.count as usize],
         slept_at: HashSet::new(),
         woken_at: HashSet::new(),
-        script: Script {
-            duration: (trace.span.end - trace.span.start) as f64,
-            marks: marks.count,
-            ..memory.emptied(events)
-        },
+        script: Script { marks: marks.count, ..memory.emptied(events) },
         trace,
         marks,
         locks: Numbers::default(),
@@ -397,16 +388,13 @@ impl Writer<'_> {
             looked: thread.kind,
             is_from_sleep: false,
             has_looked: false,
-            idle: 0,
         };
         self.script.is_worker.push(thread.is_worker);
         self.script.runnable.push(thread.runnable.clamp(0.0, 1.0));
         for &(at, event) in &thread.events {
             self.event(&mut hand, at, event);
         }
-        if let Some(since) = hand.blocked {
-            hand.idle += self.trace.span.end.saturating_sub(since);
-        } else {
+        if hand.blocked.is_none() {
             hand.account(self.trace.span.end, 0);
         }
         self.settle(&mut hand);
@@ -417,8 +405,6 @@ impl Writer<'_> {
             hand.push(ScriptStep::Unlock(lock, sharing));
         }
         self.end_job(&mut hand, usize::MAX);
-        let busy = 1.0 - hand.idle as f64 / self.script.duration.max(1.0);
-        self.script.busiest = self.script.busiest.max(busy);
     }
 
     fn event(&mut self, hand: &mut Hand, at: u64, event: Event) {
@@ -427,7 +413,6 @@ impl Writer<'_> {
             _ => 0,
         };
         // The blocked time is the end of the stretch up to `at`: it is no work.
-        hand.idle += blocked;
         if hand.blocked.is_none() {
             hand.account(at, blocked);
         }
@@ -449,7 +434,6 @@ impl Writer<'_> {
             }
             Event::BlockEnded => {
                 let since = hand.blocked.take().unwrap_or(hand.at);
-                hand.idle += at.saturating_sub(since);
                 (hand.at, hand.looked) = (at, hand.kind);
                 if hand.is_worker {
                     self.end_job(hand, usize::MAX);
@@ -663,7 +647,6 @@ impl Writer<'_> {
         {
             // It did not sleep: it polled the kernel for ready events. That is work, too.
             hand.work.insert(0, Work { kind: hand.looked, time: (up - since) as f64, hooks: 0.0, otherwise: 0.0 });
-            hand.idle -= hand.idle.min(up - since);
             hand.has_looked = true;
         }
         if !hand.is_worker || blocked > 0 {

@@ -144,7 +144,6 @@ fn a_turn_ends_with_messages_of_the_loop_to_itself() {
     let (was, is) = (replay.measured(Pace::Open).point(0), replay.run(&target(), 0.0, Pace::Open).point(0));
     near(was.latency_mean / 140e3, 1.0);
     near(is.latency_mean / was.latency_mean, 1.0);
-    near(is.latency_p99 / was.latency_p99, 1.0);
 }
 
 // Polling the kernel takes 10 us before each request, which had arrived before: the loop did not sleep.
@@ -165,7 +164,6 @@ fn receiving_available_events_is_work() {
         ]);
     }
     let replay = Replay::new(&trace(60_000 * US, vec![thread(0, true, events)]), None, &Cold::default());
-    near(replay.measured(Pace::Closed).busiest, 1.0);
     let [was, is] =
         [replay.measured(Pace::Closed), &replay.run_as_recorded(Pace::Closed)].map(|of| of.point(0).ns_per_unit);
     near(is / was, 1.0);

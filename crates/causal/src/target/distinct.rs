@@ -28,10 +28,17 @@ fn is_foreign(name: &str) -> bool {
 /// Whether it is the profiler's own code, whose time is absent without a profile.
 pub(super) fn is_ours(name: &str) -> bool {
     let rooms = ["policy", "ledger", "clock", "kinds", "trace", "sample"];
-    let rest = name.strip_prefix("causal::").or_else(|| name.strip_prefix("crates/causal/src/"));
+    let rest = name.strip_prefix("causal::").or_else(|| in_crate(name, "crates/causal/src/", "causeway-causal/src/"));
     name.starts_with("progress::") && !name.contains("::tests::")
-        || name.starts_with("crates/progress/src/")
+        || in_crate(name, "crates/progress/src/", "causeway-progress/src/").is_some()
         || rest.is_some_and(|rest| rooms.iter().any(|room| rest.starts_with(room)) && !rest.contains("tests"))
+}
+
+/// Returns the part of a line's name after the crate's folder, which is `inside` the repository (this one, or a copy of
+/// it that a program depends on) or that of the `published` package.
+fn in_crate<'a>(name: &'a str, inside: &str, published: &str) -> Option<&'a str> {
+    let in_repository = || name.split_once(inside).filter(|(before, _)| before.is_empty() || before.ends_with('/'));
+    name.strip_prefix(published).or_else(|| Some(in_repository()?.1))
 }
 
 /// Keeps one of each group of duplicates, and every target for which `keep` returns true. `times` are the samples of
@@ -113,6 +120,10 @@ mod tests {
         assert!(is_ours("causal::policy::Recorder::set_kind"));
         assert!(is_ours("progress::hooks::ask"));
         assert!(is_ours("crates/causal/src/policy.rs:320"));
+        assert!(is_ours("causeway/crates/causal/src/policy.rs:320"), "a dependency from git");
+        assert!(is_ours("causeway-causal/src/ledger.rs:20"), "a dependency from an archive");
+        assert!(is_ours("causeway-progress/src/hooks.rs:20") && is_ours("causeway/crates/progress/src/hooks.rs:20"));
+        assert!(!is_ours("causeway-causal/src/replay.rs:20") && !is_ours("mycrates/causal/src/policy.rs:1"));
         assert!(!is_ours("causeway_engine::drive::turn"));
         assert!(!is_ours("causal::target::tests::busy"));
     }
