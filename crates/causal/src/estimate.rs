@@ -143,7 +143,7 @@ impl Evidence {
     }
 }
 
-/// The results of a look at the evidence.
+/// The results of an analysis of the evidence.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// The report.
@@ -156,18 +156,18 @@ pub struct Finding {
     pub verdict: Verdict,
     /// The main point, whose curves are the targets'.
     pub point: Option<u32>,
-    /// Whether the intervals of the best targets are narrow, or certainly no target has a gain; valid at every look.
+    /// Whether the intervals of the best targets are narrow, or certainly no target has a gain; valid at every analysis.
     pub is_precise: bool,
 }
 
-/// The time and thoroughness of a look.
+/// The time and thoroughness of an analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Time limit. For the last look, when a caller waits for it: wall time; otherwise processor time of the replaying
+    /// Time limit. For the last analysis, when a caller waits for it: wall time; otherwise processor time of the replaying
     /// threads, as these get little of a busy processor. At least two windows are replayed, unless the result is no
     /// longer needed.
     pub time: Duration,
-    /// Whether it is the last look: with curves of all targets, and stacks.
+    /// Whether it is the last one: with curves of all targets, and stacks.
     pub is_final: bool,
     /// The threads that replay windows.
     pub crew: Crew,
@@ -181,7 +181,7 @@ pub struct Analyst<N> {
     is_superfluous: Arc<AtomicBool>,
 }
 
-/// The time limit of a look.
+/// The time limit of an analysis.
 struct Watch {
     began: Instant,
     /// Nanoseconds.
@@ -209,7 +209,7 @@ struct TargetResults<'a> {
     gain: f64,
 }
 
-/// The parts of a look that are common to all targets.
+/// The parts of an analysis that are common to all targets.
 #[derive(Clone, Copy)]
 struct Ground<'a> {
     targets: &'a [Target],
@@ -234,7 +234,7 @@ impl<N: Naming> Analyst<N> {
         &mut self.naming
     }
 
-    /// Uses `is_superfluous`: when it is set, the current look ends soon, because its results are no longer needed.
+    /// Uses `is_superfluous`: when it is set, the current analysis ends soon, because its results are no longer needed.
     #[must_use]
     pub fn ending_by(mut self, is_superfluous: Arc<AtomicBool>) -> Self {
         self.is_superfluous = is_superfluous;
@@ -409,7 +409,7 @@ impl<N: Naming> Analyst<N> {
             let screen = Screen::ask(recordings, usual, &ask, points, pace, effort.crew, |windows| {
                 watch.is_within(part, windows)
             });
-            // Use the ratios with the most windows: those of the first group, or of the first look.
+            // Use the ratios with the most windows: those of the first group, or of the first estimate.
             if group == 0 && screen.windows >= first.windows {
                 (fidelity, bare) = (screen.fidelity, screen.bare);
             }
@@ -420,7 +420,7 @@ impl<N: Naming> Analyst<N> {
                 if screen.windows < first.windows
                     && let Some(place) = speedups.iter().position(|&speedup| speedup == common)
                 {
-                    // For this speed-up the first look had more windows.
+                    // For this speed-up the first estimate had more windows.
                     rows[place] = std::mem::take(&mut answers[at].1[0]);
                 }
                 answers[at] = (speedups.clone(), rows);
@@ -661,7 +661,7 @@ fn doubt(cases: &mut [TargetResults<'_>], common: f64, load: LoadKind) {
     }
 }
 
-/// Returns whether the best results are precise enough to stop. Valid at any look.
+/// Returns whether the best results are precise enough to stop. Valid at any analysis.
 fn is_precise(cases: &[TargetResults<'_>], common: f64, load: LoadKind, windows: usize, targets: usize) -> bool {
     if targets == 0 || (windows as u64) < SEQUENCE_OBSERVATIONS_MIN {
         return false;

@@ -21,6 +21,21 @@ use crate::constants::{
 };
 use crate::profiler::Modes;
 
+/// The first recording begins at a random time up to this one, nanoseconds.
+const START_SPREAD: u64 = 20 * MS;
+/// Maximum rest before the plan is asked again while no step is due, nanoseconds.
+const STEP_REST_MAX: u64 = 20 * MS;
+/// A recording that was due during a block begins at a random time up to this one after it, nanoseconds.
+const RECORD_SPREAD: u64 = 50 * MS;
+/// Maximum wait of a block for the budget of its next window, nanoseconds; a block that must wait longer ends.
+const WINDOW_WAIT_MAX: u64 = 500 * MS;
+/// One part of so many of the remaining budget is kept back when a block is judged affordable: for costs that grow.
+const KEPT_BACK: u64 = 10;
+/// A block waits for the budget of its usual length for at most one part of so many of the run; else it is short.
+const LONG_BLOCK_WAIT: u64 = 20;
+/// A recording takes at most one part of so many of the run, so that a short run has several.
+const RECORDS_MIN: u64 = 8;
+
 /// The next step of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RunStep {
@@ -168,7 +183,7 @@ impl ExperimentPlan {
     pub fn new(settings: ExperimentSettings, now: u64) -> Self {
         let mut dice = Dice::new(settings.seed);
         // A random start, so that runs do not begin in step with the program.
-        let first = now + dice.below(20 * MS);
+        let first = now + dice.below(START_SPREAD);
         Self {
             dice,
             purse: Purse::new(settings.budget * BUDGET_COUNTED, now),
@@ -276,7 +291,7 @@ impl ExperimentPlan {
         self.tempo.map_or(0, |tempo| (length as f64 * tempo.recording) as u64)
     }
 
-    /// Takes the delay of a window with pauses, without its hooks, and schedules the pause after it.
+    /// Takes the delay of a window with pauses, without its hooks, and schedules the rest after it.
     pub fn paused(&mut self, now: u64, pause: &Pause, lasted: u64, spent: u64) {
         self.pay_hooks(self.heard(lasted));
         self.purse.pay(spent);
@@ -310,7 +325,7 @@ impl ExperimentPlan {
                 if self.record_due <= now {
                     // A recording that was due during the block starts at a random time after it. No other block starts
                     // before.
-                    self.rest += self.dice.below(50 * MS);
+                    self.rest += self.dice.below(RECORD_SPREAD);
                 }
             }
         }
@@ -373,7 +388,8 @@ impl ExperimentPlan {
         if let Some(step) = self.go_on(now) {
             return step;
         }
-        // A recording has precedence over a new block. Its next one is due later, so that blocks get their turn.
+        // A due recording comes before a new block. After it the next recording is due only after a gap, in which
+        // blocks run.
         if now >= self.record_due {
             // A window cut short by the end of the run may be too short to be of use.
             let length = self.record_length().min(left);
@@ -384,7 +400,7 @@ impl ExperimentPlan {
         {
             return step;
         }
-        RunStep::Rest((self.record_due - now).min(left).min(20 * MS))
+        RunStep::Rest((self.record_due - now).min(left).min(STEP_REST_MAX))
     }
 
     /// Returns whether the window must end because of its delay so far.
@@ -411,7 +427,7 @@ impl ExperimentPlan {
             // The estimate was lower when the block began, or the budget has paid for other costs. Wait a little, or
             // drop the block.
             let wait = self.purse.until(now, needed * left + hooks);
-            if wait > 500 * MS {
+            if wait > WINDOW_WAIT_MAX {
                 // `begin_block` checks whether another one is affordable.
                 self.block = None;
                 return None;
@@ -448,13 +464,16 @@ impl ExperimentPlan {
         // Budget that accrues during the block is not counted on.
         let budget = self.purse.left(now);
         if self.cost_of_block(subject, speedup, length) > budget {
-            let rest = self.purse.left(self.ends).saturating_sub(self.purse.left(self.ends) / 10);
+            let rest = self.purse.left(self.ends);
+            let rest = rest - rest / KEPT_BACK;
             if self.cost_of_block(subject, speedup, least) > rest {
                 self.set_given_up(subject);
                 return false;
             }
             // Several short blocks early are better than one long block late.
-            if self.purse.until(now, self.cost_of_block(subject, speedup, length)) < self.settings.duration / 20 {
+            if self.purse.until(now, self.cost_of_block(subject, speedup, length))
+                < self.settings.duration / LONG_BLOCK_WAIT
+            {
                 return false;
             }
             length = least;
@@ -532,7 +551,7 @@ impl ExperimentPlan {
             .min(self.settings.bytes_max / tempo.bytes.max(1e-12));
         (wanted.min(fits) as u64)
             .clamp(RECORD_LENGTHS[0] / 2, RECORD_LENGTHS[2])
-            .min((self.settings.duration / 8).max(RECORD_LENGTHS[0] / 2))
+            .min((self.settings.duration / RECORDS_MIN).max(RECORD_LENGTHS[0] / 2))
     }
 }
 

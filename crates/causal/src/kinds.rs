@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_nest_and_events_replace_each_other() {
+    fn spans_nest_and_sites_replace_each_other() {
         let worker = of_thread(&Account::new(0, "worker-7"));
         assert_eq!(worker, of_thread(&Account::new(1, "worker-12")));
         let (a, b) = (Span::named("kinds a"), Span::named("kinds b"));

@@ -63,13 +63,14 @@ pub struct Spent {
     pub delayed: u64,
     /// Total time for which outside messages were held, nanoseconds.
     pub held: u64,
-    /// Total virtual time by which threads went on before their cause had arrived, nanoseconds. They pay it later, but
-    /// the order at locks and in queues may be wrong by that much.
+    /// Total virtual time by which threads ran ahead of the message that caused their work, nanoseconds. They sleep for
+    /// it later; until then the order at locks and in queues may be wrong by that much.
     pub ahead: u64,
     /// Total sleep of all threads, nanoseconds.
     pub slept: u64,
-    /// Number of messages that would have needed a hold longer than [`HOLD_MAX`].
-    pub dropped: u64,
+    /// Number of messages that passed at once, because they would have needed a hold longer than the maximum. With
+    /// `ahead` and `slept` only for simulations and tests; no report has it.
+    pub forgiven: u64,
 }
 
 /// Whether other threads wait for the thread's next action.
@@ -99,7 +100,7 @@ pub struct Ledger {
     ahead: AtomicU64,
     held: AtomicU64,
     slept: AtomicU64,
-    dropped: AtomicU64,
+    forgiven: AtomicU64,
     /// Running mean of the time from an answer to the next request on its connection, from loops that were idle when it
     /// arrived.
     usual_gap: AtomicU64,
@@ -140,7 +141,7 @@ impl Ledger {
             ahead: AtomicU64::new(0),
             held: AtomicU64::new(0),
             slept: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
+            forgiven: AtomicU64::new(0),
             usual_gap: AtomicU64::new(0),
             hook: AtomicU64::new(0),
             weights: [const { AtomicU32::new(0) }; KINDS_MAX],
@@ -162,7 +163,7 @@ impl Ledger {
         self.whom.store(whom, Relaxed);
         self.speedup.store(fixed(speedup), Relaxed);
         self.probe.store(if experiment.weights.is_none() { fixed(PROBE) } else { 0 }, Relaxed);
-        for counter in [&self.largest, &self.calls, &self.ahead, &self.held, &self.slept, &self.dropped] {
+        for counter in [&self.largest, &self.calls, &self.ahead, &self.held, &self.slept, &self.forgiven] {
             counter.store(0, Relaxed);
         }
         self.began.store(now, Relaxed);
@@ -209,7 +210,7 @@ impl Ledger {
             held: self.held.load(Relaxed),
             ahead: self.ahead.load(Relaxed),
             slept: self.slept.load(Relaxed),
-            dropped: self.dropped.load(Relaxed),
+            forgiven: self.forgiven.load(Relaxed),
         }
     }
 
@@ -231,7 +232,7 @@ impl Ledger {
         account.delay.store(0, Relaxed);
         account.excess.store(0, Relaxed);
         account.cause.store(0, Relaxed);
-        account.stamps.store(JOINED, Relaxed);
+        account.activity.store(JOINED, Relaxed);
         // A block that is older than the window counts from the window's begin.
         if account.blocked_since.load(Relaxed) != 0 {
             account.blocked_since.store(self.began(), Relaxed);
@@ -255,8 +256,8 @@ impl Ledger {
         if account.blocked_since.load(Relaxed) != 0 || !self.knows(account) {
             return;
         }
-        if account.stamps.load(Relaxed) == JOINED {
-            account.stamps.store(WORKING, Relaxed);
+        if account.activity.load(Relaxed) == JOINED {
+            account.activity.store(WORKING, Relaxed);
         }
         let ran = now.saturating_sub(account.mark.load(Relaxed)).saturating_sub(self.hook.load(Relaxed));
         // Never move `mark` back: the time before it is already credited.
@@ -362,7 +363,7 @@ impl Ledger {
 
     /// Records that the thread took a message at `now`, after it was blocked for `blocked`.
     pub fn received(&self, account: &Account, window: u32, stamp: Stamp, blocked: u64, now: u64) {
-        let joined = account.stamps.load(Relaxed) == JOINED;
+        let joined = account.activity.load(Relaxed) == JOINED;
         let blocked = self.unblocked(account, blocked, now);
         let delay = Self::delay(account);
         let total = self.total(now);
@@ -399,7 +400,7 @@ impl Ledger {
     }
 
     fn begin_job(&self, account: &Account, cause: u64) {
-        account.stamps.store(WORKING, Relaxed);
+        account.activity.store(WORKING, Relaxed);
         account.cause.store(cause, Relaxed);
     }
 
@@ -421,7 +422,7 @@ impl Ledger {
         let delay = Self::delay(account);
         self.set_delay(account, delay.max(self.total(now)).min(delay + blocked), now);
         // `caused` needs the begin of the wait, to tell which messages arrived during it.
-        account.stamps.store(since.max(WORKING + 1), Relaxed);
+        account.activity.store(since.max(WORKING + 1), Relaxed);
         account.cause.store(0, Relaxed);
     }
 
@@ -501,7 +502,7 @@ impl Ledger {
     fn guess(&self, account: &Account, window: u32, stamp: Stamp, now: u64) -> u64 {
         let Some(reading) = Self::reading(stamp, window) else { return now };
         let usual = self.usual_gap.load(Relaxed);
-        if account.stamps.load(Relaxed) > WORKING {
+        if account.activity.load(Relaxed) > WORKING {
             let gap = self.since(now).saturating_sub(reading.sent);
             // Running mean of about the last 16 gaps.
             self.usual_gap.store(if usual == 0 { gap } else { (15 * usual + gap) / 16 }, Relaxed);
@@ -515,13 +516,13 @@ impl Ledger {
         if self.early(delay, arrived, now) > self.hold_max() {
             // Forgive it. Otherwise the thread would sleep for the time that the message was not held, and stop all its
             // connections.
-            self.dropped.fetch_add(1, Relaxed);
+            self.forgiven.fetch_add(1, Relaxed);
             delay = delay.max(Self::delay(account));
         }
         // An idle loop woken by the message started a little later. That wakeup is the program's own time, and no
         // pause. A held message had been looked at before the loop became idle, so its arrival is earlier than
         // `waited_since`.
-        let waited_since = account.stamps.load(Relaxed);
+        let waited_since = account.activity.load(Relaxed);
         let is_woken = waited_since > WORKING && arrived >= waited_since;
         let latest = delay + if is_woken { 0 } else { now.saturating_sub(arrived) };
         if latest < Self::delay(account) {
@@ -573,7 +574,7 @@ impl Ledger {
     /// Records that a sleep is over, for which the thread itself was blocked for `blocked`. The timer is a clock
     /// outside, which was not paused: the thread still has to sleep for the pauses during the sleep.
     pub fn woke(&self, account: &Account, window: u32, timer: Stamp, blocked: u64, now: u64) {
-        let woken = account.stamps.load(Relaxed) > WORKING;
+        let woken = account.activity.load(Relaxed) > WORKING;
         self.unblocked(account, blocked, now);
         let set = Self::reading(timer, window).map_or(0, |reading| reading.delay);
         // A loop woken by the timer was waiting for it; a busy loop looked at the timer some time after it was due.
@@ -594,8 +595,8 @@ impl Ledger {
     }
 }
 
-/// The thread's state, kept in the account's cell `stamps`, as pausing windows number no stamps. JOINED: it did nothing
-/// yet in the window; WORKING: it works. Any larger value: it was just woken, and has waited since that time.
+/// Values of an account's cell `activity`. JOINED: the thread did nothing yet in the window; WORKING: it works. Any
+/// larger value: it was just woken, and has waited since that time.
 const JOINED: u64 = 1;
 const WORKING: u64 = 2;
 

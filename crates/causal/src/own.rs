@@ -64,7 +64,7 @@ pub(crate) fn let_go_on() {
 }
 
 /// Blocks the calling thread while a window is open. The profiler's computing threads call it between two replays or
-/// samples. Looking up names for the first time takes longer than that, without a call in between.
+/// samples. The first look-up of names (a tenth of a second) does not pause.
 pub(crate) fn rest() {
     if RESTS.load(Acquire) {
         let changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);

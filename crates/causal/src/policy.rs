@@ -101,8 +101,8 @@ impl Recorder {
         self.window.store(Rule::Rest as u32, Relaxed);
     }
 
-    /// Returns the rules of windows with pauses: for the cost so far of the open window, and to set each thread's share
-    /// of a processor.
+    /// Returns the rules of windows with pauses: for the cost so far of the open window, and to set each thread's
+    /// runnable fraction.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
@@ -320,8 +320,8 @@ fn restore_timers(slack: Option<u64>) {
 /// before. With more than [`sample::THREADS_MAX`] accounts, of which a report says that their threads are missing, two
 /// may give the same numbers, and a replay may then link the wrong events.
 fn fresh(account: &Account) -> u64 {
-    let serial = account.stamps.load(Relaxed) + 1;
-    account.stamps.store(serial, Relaxed);
+    let serial = account.messages.load(Relaxed) + 1;
+    account.messages.store(serial, Relaxed);
     let number = u64::from(account.number()) % sample::THREADS_MAX as u64;
     number << SERIAL_BITS | serial & ((1 << SERIAL_BITS) - 1)
 }

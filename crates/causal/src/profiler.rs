@@ -317,11 +317,11 @@ pub struct Status {
     pub elapsed: Duration,
     /// Planned length of the measurement.
     pub duration: Duration,
-    /// The results so far; updated about once a second.
+    /// The results so far; updated at most once a second, usually every few seconds (see `LOOK_REST`).
     pub report: Arc<Report>,
 }
 
-/// A profile of this process, running or finished. Dropping it stops the profile at the end of the current window.
+/// A profile of this process, running or finished. Dropping it stops the profile within milliseconds.
 #[derive(Debug)]
 pub struct Profiler {
     shared: Arc<ProfileState>,
@@ -353,7 +353,7 @@ impl Profiler {
     pub fn status(&self) -> Status {
         let standing = self.shared.standing();
         let elapsed = match standing.phase {
-            // Reports are about a second apart, so take the time from the clock.
+            // Reports are seconds apart, so take the time from the clock.
             Phase::Screening | Phase::Confirming => self.shared.began.elapsed().min(self.duration),
             Phase::Analysing | Phase::Finished => standing.elapsed,
         };
@@ -382,7 +382,7 @@ impl Profiler {
                 // The profiler's thread panicked: return the last results.
                 let mut report = Report::clone(&self.shared.standing().report);
                 let text = "the profiler itself failed; this report dates from shortly before the failure".to_owned();
-                report.reasons.push(Reason { target: String::new(), code: ReasonCode::Stopped, text });
+                report.reasons.push(Reason { target: String::new(), code: ReasonCode::Failed, text });
                 report
             }
         }

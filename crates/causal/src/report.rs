@@ -263,7 +263,8 @@ pub struct Perturbation {
     pub budget: f64,
     /// Fraction of the time taken by pauses and holds.
     pub paused: f64,
-    /// Fraction of the time taken by hooks: the number of events times the cost of one.
+    /// Fraction of the time taken by hooks, in windows and between them: relative to the threads' busy time, or to the
+    /// time of one thread if that is more.
     pub recording: f64,
     /// Fraction of all processors' time used by the profiler's own threads.
     #[serde(default)]
@@ -310,14 +311,17 @@ pub enum ReasonCode {
     Disagreement,
     /// An unchanged replay does not take the recorded time.
     Fidelity,
-    /// The interval is wider than it should be.
+    /// The interval is wider than it should be, or the probes do not show the kind of load.
     Imprecise,
-    /// The program changed during the measurement (a reload, threads that ended).
+    /// The program or its load changed during the measurement: a reload, another rate in the second half, or a share
+    /// that differs in the windows with pauses.
     Changed,
     /// There is no symbol table, or no line table.
     NoSymbols,
     /// The profile was stopped early.
     Stopped,
+    /// The profiler itself failed: the report is an earlier one.
+    Failed,
     /// There are more threads, samples, kinds of work or progress points than are kept or distinguished.
     TooMany,
 }

@@ -160,7 +160,8 @@ impl Sampler {
 
     /// Attaches a timer to each thread except the caller. Returns an error if any thread got none.
     fn look_round(&mut self) -> Option<io::Error> {
-        // The profiler's own thread is not part of the program.
+        // The profiler's own thread has no account, so it is never sampled. At the start the caller is a thread of the
+        // program, which gets its timer at the first refresh.
         let own = progress::current().map(Account::number);
         let others = accounts().into_iter().filter(|account| Some(account.number()) != own);
         others.fold(None, |refusal, account| signal::attend(account).err().or(refusal))

@@ -40,9 +40,10 @@ pub struct Account {
     pub blocked_since: AtomicU64,
     /// Policy: virtual time of the message that the thread processes.
     pub cause: AtomicU64,
-    /// Policy: number of stamps issued from this account, over all its threads; in a window with pauses, the thread's
-    /// activity in that window.
-    pub stamps: AtomicU64,
+    /// Policy: number of messages numbered in recorded windows, over all threads that had the account.
+    pub messages: AtomicU64,
+    /// Policy: in a window with pauses, whether the thread works, or since when it waited.
+    pub activity: AtomicU64,
 }
 
 impl Account {

@@ -56,7 +56,7 @@
 //! ```
 //!
 //! - `account`: the state of each thread; `log`: the entries that a thread writes for the profiler.
-//! - `span`, `point`, `stamp`: measured sections, progress counters, and the timestamp that a message carries.
+//! - `span`, `point`, `stamp`: measured sections, progress counters, and the value that a message carries.
 //! - `open`: the open spans and synchronisation sites of a thread; `site`: synchronisation sites as spans;
 //!   `standstill`: a blocked thread.
 //! - `hooks`: the policy and the functions that reach it.

@@ -51,7 +51,7 @@ pub struct Confirmed {
     /// How far effects preceded their causes in virtual time, summed over all threads, nanoseconds.
     pub ahead: u64,
     /// Messages that were let through because their hold would have been too long.
-    pub dropped: u64,
+    pub forgiven: u64,
 }
 
 /// Runs the program with its target faster by `speedup`, and measures `time` nanoseconds after `warm_up`.
@@ -128,7 +128,7 @@ pub fn confirm(program: &Program, seed: u64, experiment: &Experiment<'_>, plan: 
             confirmed.delayed += spent.delayed;
             confirmed.held += spent.held;
             confirmed.ahead += spent.ahead;
-            confirmed.dropped += spent.dropped;
+            confirmed.forgiven += spent.forgiven;
             (outcome, units)
         };
         // ABBA order: a drift of the program affects controls and experiments alike.

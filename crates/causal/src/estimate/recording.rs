@@ -308,8 +308,7 @@ mod tests {
     }
 
     /// One hook is taken off each stretch of work, and none while the thread is blocked; the excess over a short
-    /// stretch is taken off the next one. A thread that had its processor all the time also has it all the time without
-    /// hooks.
+    /// stretch is taken off the next one. A thread that was runnable all the time is so without hooks, too.
     #[test]
     fn hooks_are_not_counted_as_work() {
         let events = [(1030, Event::Kind(2)), (1032, Event::BlockBegan), (1052, Event::BlockEnded)];

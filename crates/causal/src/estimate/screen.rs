@@ -147,7 +147,7 @@ impl Screen {
             let mut screen = Self { answers: vec![none.clone(); questions.len()], bare: none, ..Self::default() };
             let mut desk = ReplayMemory::default();
             loop {
-                // Threads take the windows in order, so that the ones replayed are always a prefix: a random sample.
+                // Threads take the windows in order, so that the ones replayed are nearly a prefix: a random sample.
                 let number = next.fetch_add(1, Relaxed);
                 match recordings.get(number) {
                     Some(recording) if go_on(number) => {

@@ -311,7 +311,7 @@ fn an_estimate_ends_at_its_time_limit_or_when_superfluous() {
     };
     assert!(!watch(true, 0).is_within(1.0, 2));
     assert!(watch(true, 0).is_within(1.0, 1));
-    // Processor time of this thread before the look does not count.
+    // Processor time of this thread before the analysis does not count.
     own::tell();
     assert!(watch(false, 300).is_within(1.0, 2));
     assert!(!watch(false, 300).is_within(0.5, 2));

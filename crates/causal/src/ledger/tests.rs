@@ -216,7 +216,7 @@ fn messages_with_too_long_a_hold_pass_and_their_debt_is_waived() {
         assert_eq!(ledger.hold(WINDOW, old, now - waited, now).is_none(), is_forgiven, "{why}");
         ledger.arrived(&account, WINDOW, old, now - waited, now);
         assert_eq!(delay(&account), if is_forgiven { paused } else { waited }, "{why}");
-        assert_eq!(ledger.spent(now).dropped, u64::from(is_forgiven), "{why}");
+        assert_eq!(ledger.spent(now).forgiven, u64::from(is_forgiven), "{why}");
         // A unit begins when the message arrived, in the virtual time of the thread that handles it.
         let began = Ledger::start() + 10 * HOLD_MAX - waited - if is_forgiven { paused } else { 0 };
         assert_eq!(ledger.visit_began(&account, now), began, "{why}");

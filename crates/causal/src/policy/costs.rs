@@ -25,8 +25,8 @@ pub struct Costs {
 
 impl Costs {
     /// Measures both costs in a loop: `heard` on an account that belongs to no thread, `kept` on the calling thread,
-    /// while spans are tracked. Multiplies both by 2.5, because in a real program other data occupies the caches.
-    /// Takes under a millisecond.
+    /// while spans are tracked. Multiplies both by `HOOK_COST_REAL`, because in a real program other data occupies
+    /// the caches. Takes under a millisecond.
     #[must_use]
     pub fn measure() -> Self {
         /// Spans entered and left in one run of the loop.

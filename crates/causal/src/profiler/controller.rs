@@ -31,6 +31,9 @@ const MEMORY_ONE: usize = MEMORY / 128;
 const ENTRIES_ONE: usize = ENTRIES_MAX / 4;
 /// The threads that replay windows while others are measured: one, at the lowest priority.
 const MEANWHILE: Crew = Crew { threads: 1, nice: 19 };
+/// The niceness of the analysis thread, and of the threads that replay windows for the final analysis: below the
+/// program's.
+pub(super) const NICENESS: i32 = 5;
 /// Bound on the replaying threads of the final analysis.
 const THREADS_MAX: usize = 4;
 
@@ -208,14 +211,14 @@ impl<P: Program> Controller<'_, P> {
         let evidence = self.evidence();
         // Measuring is over, so the final analysis may use more threads, at a lower niceness than before.
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
-        let crew = Crew { threads, nice: 5 };
+        let crew = Crew { threads, nice: NICENESS };
         let report = match self.program.conclude(evidence, Effort { time, is_final: true, crew }) {
             Some(finding) => finding.report,
             None => {
                 // The profiler's analysis panicked: the last report is better than none.
                 let mut report = self.finding.take()?.report;
                 let text = "the profiler itself failed; this report dates from shortly before the failure".to_owned();
-                report.reasons.push(Reason { target: String::new(), code: ReasonCode::Stopped, text });
+                report.reasons.push(Reason { target: String::new(), code: ReasonCode::Failed, text });
                 report
             }
         };

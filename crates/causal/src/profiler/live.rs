@@ -15,7 +15,7 @@ use crate::outcome::WindowOutcome;
 use crate::own;
 use crate::peers::Peers;
 use crate::policy::{Costs, Recorder, Stretch, Toll};
-use crate::profiler::controller::Program;
+use crate::profiler::controller::{NICENESS, Program};
 use crate::profiler::{StartError, StopRequest};
 use crate::report::Stack;
 use crate::sample::{Lost, Rate, Sample, Sampler, cpu_time};
@@ -28,9 +28,6 @@ static RECORDER: Recorder = Recorder::new();
 
 /// Time after a window's end for hooks in progress to write their entries.
 const GRACE: Duration = Duration::from_millis(1);
-/// The niceness of the analysis thread, below the program's; threads that replay windows during measurements have a
-/// higher one.
-const NICENESS: i32 = 5;
 /// Bound on the frames of a batch of samples.
 const FRAMES_MAX: usize = 1 << 18;
 
@@ -116,6 +113,13 @@ impl Drop for Live {
     }
 }
 
+/// The calls around a recorded window, in order:
+/// 1. `record`: `end_quiet` measures the gap before it and suspends the analysis; the times in the run queue are read;
+///    hooks are attended, then the window opens.
+/// 2. `recorded`: the window closes, hooks are no longer attended, and the totals of threads are read (`seen`).
+/// 3. The analysis resumes, and hooks in progress get [`GRACE`] to write their entries.
+/// 4. `Recorder::take` reads the window, and the hooks' cost is measured from the totals.
+/// 5. The totals are read again: the next gap begins.
 impl Program for Live {
     fn now(&self) -> u64 {
         clock::now()
@@ -164,7 +168,7 @@ impl Program for Live {
             heard.processor += (self.costs.kept * recording.changes as f64) as u64;
             self.toll.heard(heard, recording.hook_count as f64);
         }
-        // The time to read the window belongs to neither stretch.
+        // The time to read the window belongs neither to the window nor to the gap after it.
         self.begun = seen();
         self.runnable.clear();
         self.runnable.extend(recording.packed.threads.iter().map(|thread| (thread.number, thread.runnable)));

@@ -33,7 +33,7 @@ struct Sum {
 }
 
 impl Cold {
-    /// Computes the extra times from the first ones of many windows. Threads without an event loop do not count.
+    /// Computes the extra times from the first windows, up to `COLD_EVENTS_MAX` events. Threads without an event loop do not count.
     pub fn of(traces: impl Iterator<Item: Borrow<Trace>>) -> Self {
         let mut sorts: BTreeMap<(u64, u32), Times> = BTreeMap::new();
         let (mut events, mut times, mut script) = (0, Vec::new(), Script::default());

@@ -19,9 +19,9 @@ pub(super) enum ScriptStep {
     Work(u32, u32),
     /// Sets a mark.
     Mark(u32),
-    /// The work to wake the threads that sleep for the step before, done only if one does: a range of [`Script::work`].
-    /// The range is empty if none slept when recorded. If one did and the cost of waking was not recorded, there is no
-    /// such step: the cost is part of the thread's work.
+    /// The work to wake the threads that sleep for the step before: a range of [`Script::work`], done only if one
+    /// sleeps. Empty if none slept when recorded; then the usual cost counts. If one slept and the cost was not
+    /// recorded, it is part of the thread's work, and there is no such step.
     Wake(u32, u32),
     /// Waits until the cause is ready.
     Await(Cause),
@@ -60,7 +60,7 @@ pub(super) struct Work {
 /// The mark that is set when the window begins.
 pub(super) const BEGIN: u32 = 0;
 
-/// No visit.
+/// No visit, job, chain or span.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// The reason for the time of a step or job.
@@ -255,8 +255,8 @@ struct Writer<'a> {
     woken_at: HashSet<u32>,
     /// By mark: the job that sets it.
     setters: Vec<u32>,
-    /// By job: the arrival time of its message, for the order in which chains are assigned.
-    came: Vec<u64>,
+    /// By job: the time at which it began, for the order in which chains are assigned.
+    job_began: Vec<u64>,
 }
 
 /// The state of the thread whose events are being converted.
@@ -272,7 +272,7 @@ struct Hand {
     steps: Vec<ScriptStep>,
     cause: Cause,
     /// The time at which the job began, and at which its cause was ready.
-    came: u64,
+    job_began: u64,
     ready: u64,
     chain: Option<u32>,
     /// Whether the job's cause is not known yet, except that the thread woke.
@@ -344,7 +344,7 @@ pub(super) fn write(trace: &Trace, lag: Option<f64>, cold: &Cold, memory: Script
         lags: Vec::new(),
         lock_lags: Vec::new(),
         wakes: Vec::new(),
-        came: Vec::new(),
+        job_began: Vec::new(),
     };
     for number in 0..trace.threads.len() {
         writer.thread(number);
@@ -374,7 +374,7 @@ impl Writer<'_> {
             work: Vec::new(),
             steps: Vec::new(),
             cause: Cause { when: When::At(0.0), lag: -1.0 },
-            came: start,
+            job_began: start,
             ready: start,
             chain: None,
             is_anonymous: true,
@@ -438,7 +438,7 @@ impl Writer<'_> {
                 if hand.is_worker {
                     self.end_job(hand, usize::MAX);
                     hand.cause = Cause { when: When::At(self.since(at)), lag: -1.0 };
-                    (hand.came, hand.ready) = (at, at);
+                    (hand.job_began, hand.ready) = (at, at);
                     hand.is_anonymous = true;
                     // A shorter block was only a poll of the kernel.
                     hand.is_from_sleep = at.saturating_sub(since) >= POLL_MAX;
@@ -670,7 +670,7 @@ impl Writer<'_> {
             hand.is_from_sleep = ready >= since && (ready < up || up.saturating_sub(since) >= POLL_MAX);
         }
         (hand.cause, hand.chain, hand.is_anonymous) = (cause, chain, false);
-        (hand.came, hand.ready) = (at, ready.unwrap_or(at));
+        (hand.job_began, hand.ready) = (at, ready.unwrap_or(at));
     }
 
     /// Ends the job after its first `own` steps; the remaining steps belong to the next job.
@@ -689,7 +689,7 @@ impl Writer<'_> {
             let steps = from..self.script.steps.len() as u32;
             let Hand { thread, cause, is_from_sleep, has_looked, .. } = *hand;
             self.script.jobs.push(Job { thread, cause, steps, chain, is_own: false, is_from_sleep, has_looked });
-            self.came.push(hand.came);
+            self.job_began.push(hand.job_began);
             (hand.is_from_sleep, hand.has_looked) = (false, false);
         }
         hand.steps = rest;
@@ -706,8 +706,8 @@ impl Writer<'_> {
             }
         }
         // A job belongs to the chain of its cause. Causes come before their effects, hence the order.
-        let mut order: Vec<usize> = (0..self.came.len()).collect();
-        order.sort_unstable_by_key(|&job| self.came[job]);
+        let mut order: Vec<usize> = (0..self.job_began.len()).collect();
+        order.sort_unstable_by_key(|&job| self.job_began[job]);
         for job in order {
             if self.script.jobs[job].chain != NONE {
                 continue;

@@ -169,8 +169,8 @@ fn estimate(hits: u64, all: u64, around: Option<f64>) -> (f64, f64) {
         _ => own,
     };
     if hits == 0 && part == 0.0 {
-        // Never in it, and no surroundings that count: none, or too many samples to lean. The error is 0, although
-        // Jeffreys' rule would give 3 % for 0 of 20: most kinds of work lack most targets.
+        // Never in it, and no surroundings that count: none, none of their samples in it, or too many samples to lean.
+        // The error is 0, although Jeffreys' rule would give 3 % for 0 of 20: most kinds of work lack most targets.
         return (0.0, 0.0);
     }
     // Half a sample more in, and half a one out (Jeffreys): 0 or all of a few samples is no certainty.

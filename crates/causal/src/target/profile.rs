@@ -129,8 +129,8 @@ impl Profile {
         // The profiler's own code, then duplicates.
         targets.retain(|target| is_wanted(target) || !distinct::is_ours(callee(&target.name)));
         distinct::retain(&mut targets, &kinds.times(), is_wanted);
-        // Folding needs each target's candidate again, and the samples of every function.
 
+        // Folding needs each target's candidate again, and the samples of every function.
         let by_name: HashMap<(&str, TargetKind), usize> =
             chosen.iter().map(|&at| ((names[at].as_str(), kind(&candidates[at])), at)).collect();
         let of_function: HashMap<u32, u64> = candidates
@@ -178,9 +178,7 @@ impl Profile {
         for node in self.tree.nodes.iter().filter(|node| node.own > 0) {
             // Up to the root, whose parent is itself.
             let (mut frames, mut at) = (Vec::new(), node);
-            while self.tree.nodes[at.parent as usize].what != at.what
-                || !std::ptr::eq(&self.tree.nodes[at.parent as usize], at)
-            {
+            while !std::ptr::eq(&self.tree.nodes[at.parent as usize], at) {
                 frames.extend(
                     self.symbols.places(self.tree.addresses[at.what as usize]).iter().map(|place| place.function),
                 );

@@ -260,7 +260,7 @@ mod tests {
             let is_running = self.0.load(Ordering::Relaxed);
             ProfileSnapshot {
                 is_running,
-                phase: "recording".into(),
+                phase: "screening".into(),
                 elapsed: Duration::from_secs(1),
                 report,
                 ..ProfileSnapshot::default()
@@ -297,7 +297,7 @@ mod tests {
         let again = runner.start(&ProfileOptions::default()).unwrap_err();
         assert_eq!(again.status_and_error(), (409, "a profile is running already; POST /causal/stop ends it"));
         let seen = runner.snapshot();
-        assert!(seen.is_running && seen.phase == "recording");
+        assert!(seen.is_running && seen.phase == "screening");
         assert_eq!(seen.report.unwrap().program, "so far");
         runner.stop(None).unwrap();
         let seen = runner.snapshot();
