@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use causal::experiment::Dice;
+use causal::experiment::SeededRandom;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
@@ -147,8 +147,8 @@ struct LoadGenerator {
     client: ClientLoad,
     connections: Vec<LoadConnection>,
     /// Random numbers for the choice of paths, and for the gaps of an open loop.
-    paths: Dice,
-    gaps: Dice,
+    paths: SeededRandom,
+    gaps: SeededRandom,
     /// Requests to send: their time and connection.
     due: BinaryHeap<Reverse<(Instant, usize)>>,
     /// For an open loop: due requests without a connection, and connections without a request.
@@ -199,8 +199,8 @@ impl LoadGenerator {
             poll,
             client,
             connections,
-            paths: Dice::new(1),
-            gaps: Dice::new(0),
+            paths: SeededRandom::new(1),
+            gaps: SeededRandom::new(0),
             due,
             backlog: VecDeque::new(),
             free,
@@ -235,13 +235,13 @@ impl LoadGenerator {
                 // A new number restarts the arrivals with that seed.
                 match self.shared.crowd.swap(0, Relaxed) {
                     0 => {}
-                    crowd => (self.gaps, next) = (Dice::new(crowd), now),
+                    crowd => (self.gaps, next) = (SeededRandom::new(crowd), now),
                 }
                 while next <= now {
                     ensure!(self.backlog.len() < BACKLOG_MAX, "the server is {BACKLOG_MAX} requests behind");
                     self.backlog.push_back(next);
                     // Exponential gaps, as of many independent clients.
-                    next += Duration::from_secs_f64(-(1.0 - self.gaps.part()).ln() / rate);
+                    next += Duration::from_secs_f64(-(1.0 - self.gaps.fraction()).ln() / rate);
                 }
                 while let (Some(&due), Some(&index)) = (self.backlog.front(), self.free.last()) {
                     self.ask(index, due)?;
@@ -263,7 +263,7 @@ impl LoadGenerator {
     fn ask(&mut self, index: usize, due: Instant) -> Result<()> {
         // Draw a path by its weight.
         let whole: u32 = self.client.paths.iter().map(|(_, weight)| weight).sum();
-        let mut drawn = (self.paths.part() * f64::from(whole)) as u32;
+        let mut drawn = (self.paths.fraction() * f64::from(whole)) as u32;
         let path = self.client.paths.iter().position(|&(_, weight)| {
             let is_it = drawn < weight;
             drawn = drawn.saturating_sub(weight);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use causal::report::Mode;
+use causal::report::GainSource;
 
 use super::Results;
 use super::cases::Quantity;
@@ -123,8 +123,8 @@ fn table(rows: &[VerdictRow]) -> String {
             row.covered.0,
             row.covered.1,
             match row.mode {
-                Some(Mode::Screened) => "replay",
-                Some(Mode::Confirmed) => "pauses",
+                Some(GainSource::Screened) => "replay",
+                Some(GainSource::Confirmed) => "pauses",
                 None => "–",
             },
             answer(row.confirmed),
@@ -288,7 +288,7 @@ mod tests {
             share: Some(0.5),
             truth,
             answer: answer.map(|gain| PredictedGain { gain, low: gain - 0.01, high: gain + 0.01 }),
-            mode: answer.map(|_| Mode::Screened),
+            mode: answer.map(|_| GainSource::Screened),
             confirmed: None,
             coz: coz.map(|gain| CozResult { speedup: 50, gain: Some(gain), why: None, half: 0.01 }),
             covered: (usize::from(answer.is_some()), 1),

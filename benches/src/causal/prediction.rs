@@ -1,7 +1,7 @@
 //! The profiler's predictions.
 
 use anyhow::{Context, Result, bail};
-use causal::report::{self, CurvePoint, Mode, Report, TargetReport};
+use causal::report::{self, CurvePoint, GainSource, Report, TargetReport};
 use causal::target::TargetKind;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -93,7 +93,7 @@ impl Prediction {
         case: &CausalCase,
         quantity: Quantity,
         speedup: u32,
-    ) -> Result<(PredictedGain, Mode, Option<PredictedGain>), String> {
+    ) -> Result<(PredictedGain, GainSource, Option<PredictedGain>), String> {
         let Some(report) = &self.report else {
             return Err(self.why.clone().unwrap_or_default());
         };

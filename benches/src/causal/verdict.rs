@@ -2,7 +2,7 @@
 //! Coverage is judged over all intervals: of three 95 % intervals for one truth, at least one misses it by chance in
 //! every seventh case.
 
-use causal::report::Mode;
+use causal::report::GainSource;
 use serde::{Deserialize, Serialize};
 
 use super::cases::{CausalCase, Quantity};
@@ -33,7 +33,7 @@ pub struct VerdictRow {
     /// The prediction of the first profiler run.
     pub answer: Option<PredictedGain>,
     /// The method of that prediction.
-    pub mode: Option<Mode>,
+    pub mode: Option<GainSource>,
     /// The result of pauses, if the prediction is not from pauses.
     pub confirmed: Option<PredictedGain>,
     /// Coz's result, if it was run.
@@ -116,7 +116,7 @@ mod tests {
             share: 0.6,
             curve: vec![point],
             latency: Vec::new(),
-            mode: Mode::Screened,
+            mode: GainSource::Screened,
             samples: 100,
             confirmed: Vec::new(),
             others: Vec::new(),

@@ -41,7 +41,7 @@ pub const FALSE_DISCOVERIES: f64 = 0.05;
 /// many observations.
 ///
 /// Unit: observations. Calibration: derived for 49 observations, a number that is chosen.
-pub(crate) const SEQUENCE_TIGHTEST_AT: f64 = 6.0;
+pub(crate) const SEQUENCE_MIXTURE_RHO: f64 = 6.0;
 
 /// Minimum observations for an interval that is valid at every look: with fewer, the variance is too uncertain.
 ///
@@ -106,17 +106,17 @@ pub(crate) const SCREENED_WINDOWS_FIRST: usize = 8;
 /// Fraction of an analysis's time limit by which the first estimate of all targets ends.
 ///
 /// Unit: 1. Calibration: chosen.
-pub(crate) const LOOK_PART_FIRST: f64 = 0.35;
+pub(crate) const ANALYSIS_PART_FIRST: f64 = 0.35;
 
 /// Fraction of that limit by which the curves of the best group end.
 ///
 /// Unit: 1. Calibration: chosen.
-pub(crate) const LOOK_PART_BEST: f64 = 0.85;
+pub(crate) const ANALYSIS_PART_BEST: f64 = 0.85;
 
 /// Fraction of that limit after which no further group begins.
 ///
 /// Unit: 1. Calibration: chosen.
-pub(crate) const LOOK_PART_OTHERS: f64 = 0.9;
+pub(crate) const ANALYSIS_PART_OTHERS: f64 = 0.9;
 
 /// Number of best targets whose intervals decide whether a profile is precise; during the measurement only these
 /// get whole curves.
@@ -313,25 +313,25 @@ pub(crate) const PEER_SATURATED: f64 = 0.9;
 /// Unit: 1. Calibration: chosen.
 pub(crate) const PEER_BUSY: f64 = 0.6;
 
-/// Minimum number of observations for a habit of the clients.
+/// Minimum number of observations for the behaviour of the clients.
 ///
 /// Unit: observations. Calibration: chosen.
-pub(crate) const HABIT_POINTS_MIN: f64 = 200.0;
+pub(crate) const CLIENTS_POINTS_MIN: f64 = 200.0;
 
-/// Maximum half-width of a habit's slope, at two standard errors.
+/// Maximum half-width of that behaviour's slope, at two standard errors.
 ///
 /// Unit: 1. Calibration: chosen.
-pub(crate) const HABIT_HALF_WIDTH_MAX: f64 = 0.25;
+pub(crate) const CLIENTS_HALF_WIDTH_MAX: f64 = 0.25;
 
 /// Maximum number of stretches of time per arrival.
 ///
 /// Unit: stretches. Calibration: chosen.
-pub(crate) const HABIT_STRETCHES_MAX: u64 = 20;
+pub(crate) const CLIENTS_STRETCHES_MAX: u64 = 20;
 
 /// Minimum fraction of arrivals in windows with a fixed set of connections, each with one request in flight.
 ///
 /// Unit: 1. Calibration: chosen.
-pub(crate) const HABIT_FIXED_MIN: f64 = 0.9;
+pub(crate) const CLIENTS_FIXED_MIN: f64 = 0.9;
 
 // Pauses and holds.
 
@@ -631,33 +631,33 @@ pub(crate) const SAMPLES_DRAINED_EVERY: u64 = 50 * MS;
 /// Shortest time from the result of an analysis to the next analysis.
 ///
 /// Unit: ns. Calibration: chosen.
-pub(crate) const LOOK_INTERVAL_MIN: u64 = 1000 * MS;
+pub(crate) const ANALYSIS_INTERVAL_MIN: u64 = 1000 * MS;
 
 /// The next analysis starts once the last one's processor time is 1 / this of the time since its start, because it
 /// counts against the profile's budget.
 ///
 /// Unit: 1. Calibration: chosen.
-pub(crate) const LOOK_REST: u64 = 180;
+pub(crate) const ANALYSIS_REST: u64 = 180;
 
 /// Processor time of an analysis during the measurement.
 ///
 /// Unit: duration. Calibration: chosen.
-pub(crate) const LOOK_TIME: Duration = Duration::from_millis(50);
+pub(crate) const ANALYSIS_TIME: Duration = Duration::from_millis(50);
 
-/// [`LOOK_REST`] if the findings decide when the profile ends.
+/// [`ANALYSIS_REST`] if the findings decide when the profile ends.
 ///
 /// Unit: 1. Calibration: chosen.
-pub(crate) const LOOK_REST_DECIDING: u64 = 120;
+pub(crate) const ANALYSIS_REST_DECIDING: u64 = 120;
 
-/// [`LOOK_TIME`] if the findings decide when the profile ends.
+/// [`ANALYSIS_TIME`] if the findings decide when the profile ends.
 ///
 /// Unit: duration. Calibration: chosen.
-pub(crate) const LOOK_TIME_DECIDING: Duration = Duration::from_millis(1500);
+pub(crate) const ANALYSIS_TIME_DECIDING: Duration = Duration::from_millis(1500);
 
 /// Bounds of the last analysis's time, which is a quarter of the measured time.
 ///
 /// Unit: duration. Calibration: chosen.
-pub(crate) const LOOK_TIMES_LAST: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
+pub(crate) const ANALYSIS_TIMES_LAST: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
 
 // Notes and sentences of the report.
 

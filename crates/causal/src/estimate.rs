@@ -21,30 +21,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-pub use confirm::{ConfirmBlock, Kinds, Progressed};
+pub use confirm::{ConfirmBlock, Progressed, SamplesByKind};
 pub use recording::{Recording, Recordings};
-pub use screen::{Crew, Question, Screen, ScreenResult, Usual};
+pub use screen::{ReplayThreads, Scenario, Screen, ScreenResult, WindowDefaults};
 
 use crate::constants::{
-    ALLOWANCE_HOOKS, CANDIDATES_ALIKE_FLOOR, CANDIDATES_GAIN_ALIKE, CANDIDATES_OFFERED_MAX, CANDIDATES_SHARE_ALIKE,
-    LOOK_PART_BEST, LOOK_PART_FIRST, LOOK_PART_OTHERS, NORMAL_QUANTILE, PRECISE_HALF_WIDTH, PRECISE_TARGETS,
-    PROGRESS_POINTS_MAX, REPLAY_UNFAITHFUL, SCREENED_TARGETS_MAX, SCREENED_WHOLE_MAX, SCREENED_WINDOWS_FIRST,
-    SEQUENCE_OBSERVATIONS_MIN,
+    ALLOWANCE_HOOKS, ANALYSIS_PART_BEST, ANALYSIS_PART_FIRST, ANALYSIS_PART_OTHERS, CANDIDATES_ALIKE_FLOOR,
+    CANDIDATES_GAIN_ALIKE, CANDIDATES_OFFERED_MAX, CANDIDATES_SHARE_ALIKE, NORMAL_QUANTILE, PRECISE_HALF_WIDTH,
+    PRECISE_TARGETS, PROGRESS_POINTS_MAX, REPLAY_UNFAITHFUL, SCREENED_TARGETS_MAX, SCREENED_WHOLE_MAX,
+    SCREENED_WINDOWS_FIRST, SEQUENCE_OBSERVATIONS_MIN,
 };
-use crate::load::{Habit, ProbeBlock, Verdict, judge, limit};
+use crate::load::{ClientBehaviour, LoadVerdict, ProbeBlock, judge, limit};
 use crate::own;
 use crate::peers::PeerProcess;
 use crate::profiler::Modes;
-use crate::replay::Pace;
-use crate::report::{Load, LoadKind, Mode, OtherCurve, Perturbation, Progress, Report, Speech, Stack, TargetReport};
+use crate::replay::LoadModel;
+use crate::report::{
+    GainSource, Load, LoadKind, OtherCurve, Perturbation, Progress, Report, Speech, Stack, TargetReport,
+};
 use crate::sample::Lost;
-use crate::statistics::{FALSE_DISCOVERIES, Ratio, Stream, believed, sequence_half_width};
+use crate::statistics::{FALSE_DISCOVERIES, Ratio, Stream, benjamini_hochberg, sequence_half_width};
 use crate::target::{Target, Weights};
-use curve::{Curve, Error};
+use curve::{Curve, CurveErrors};
 use screen::ReplayMemory;
 
 /// The source of names; [`crate::target::Profile`] in a real profile.
-pub trait Naming {
+pub trait TargetSource {
     /// Sets the spans of outside calls.
     fn upstreams(&mut self, spans: &[u32]);
     /// Returns the number of samples.
@@ -123,9 +125,9 @@ pub struct Evidence {
     /// Total delay by pauses, nanoseconds.
     pub spent: u64,
     /// Samples by kind of work: of the whole run, and in the windows of each confirmed target.
-    pub kinds: Kinds,
+    pub kinds: SamplesByKind,
     /// See `kinds`.
-    pub kinds_within: Vec<(String, Kinds)>,
+    pub kinds_within: Vec<(String, SamplesByKind)>,
     /// Missing samples and threads.
     pub lost: Lost,
     /// Targets without windows, because the budget is too small.
@@ -153,24 +155,25 @@ pub struct Finding {
     /// Names of the targets to confirm, the best first.
     pub candidates: Vec<String>,
     /// The kind of load.
-    pub verdict: Verdict,
+    pub verdict: LoadVerdict,
     /// The main point, whose curves are the targets'.
     pub point: Option<u32>,
-    /// Whether the intervals of the best targets are narrow, or certainly no target has a gain; valid at every analysis.
+    /// Whether the intervals of the best targets are narrow, or certainly no target has a gain; valid at every
+    /// analysis.
     pub is_precise: bool,
 }
 
 /// The time and thoroughness of an analysis.
 #[derive(Clone, Copy, Debug)]
-pub struct Effort {
-    /// Time limit. For the last analysis, when a caller waits for it: wall time; otherwise processor time of the replaying
-    /// threads, as these get little of a busy processor. At least two windows are replayed, unless the result is no
-    /// longer needed.
+pub struct AnalysisLimits {
+    /// Time limit. For the last analysis, when a caller waits for it: wall time; otherwise processor time of the
+    /// replaying threads, as these get little of a busy processor. At least two windows are replayed, unless the result
+    /// is no longer needed.
     pub time: Duration,
     /// Whether it is the last one: with curves of all targets, and stacks.
     pub is_final: bool,
     /// The threads that replay windows.
-    pub crew: Crew,
+    pub crew: ReplayThreads,
 }
 
 /// Computes the results from the evidence.
@@ -182,15 +185,15 @@ pub struct Analyst<N> {
 }
 
 /// The time limit of an analysis.
-struct Watch {
+struct TimeLimit {
     began: Instant,
     /// Nanoseconds.
     worked: AtomicU64,
-    effort: Effort,
+    effort: AnalysisLimits,
     is_superfluous: Arc<AtomicBool>,
 }
 
-impl Watch {
+impl TimeLimit {
     /// Returns whether less than `part` of the time is used, or fewer than two windows are replayed. Called by the
     /// replaying threads.
     fn is_within(&self, part: f64, windows: usize) -> bool {
@@ -211,7 +214,7 @@ struct TargetResults<'a> {
 
 /// The parts of an analysis that are common to all targets.
 #[derive(Clone, Copy)]
-struct Ground<'a> {
+struct TargetContext<'a> {
     targets: &'a [Target],
     evidence: &'a Evidence,
     /// Names of progress points, and the numbers of those with curves.
@@ -223,7 +226,7 @@ struct Ground<'a> {
     bare: f64,
 }
 
-impl<N: Naming> Analyst<N> {
+impl<N: TargetSource> Analyst<N> {
     /// Makes an analyst for a request.
     pub fn new(request: ProfileRequest, naming: N) -> Self {
         Self { request, naming, is_superfluous: Arc::default() }
@@ -242,17 +245,17 @@ impl<N: Naming> Analyst<N> {
     }
 
     /// Computes the results from all evidence so far.
-    pub fn look(&mut self, evidence: &Evidence, effort: Effort) -> Finding {
+    pub fn analyse(&mut self, evidence: &Evidence, effort: AnalysisLimits) -> Finding {
         let is_superfluous = Arc::clone(&self.is_superfluous);
-        let watch = Watch { began: Instant::now(), worked: AtomicU64::new(0), effort, is_superfluous };
+        let watch = TimeLimit { began: Instant::now(), worked: AtomicU64::new(0), effort, is_superfluous };
         let names = progress::points();
         let points = points(&names, &evidence.recordings, &self.request.progress);
-        let usual = Usual::of(&evidence.recordings, evidence.hook);
+        let usual = WindowDefaults::of(&evidence.recordings, evidence.hook);
         let utilisation = utilisation(&evidence.recordings);
         let has_load = evidence.recordings.iter().any(|one| one.has_load);
-        let habit = evidence.recordings.iter().fold(Habit::default(), |all, one| all.and(one.habit));
+        let clients = evidence.recordings.iter().fold(ClientBehaviour::default(), |all, one| all.and(one.clients));
         let probes = probes(evidence, points.first().filter(|_| has_load));
-        let verdict = judge(&probes, utilisation, habit);
+        let verdict = judge(&probes, utilisation, clients);
 
         let mut spans: Vec<u32> = evidence.recordings.iter().flat_map(|one| one.calls.iter().copied()).collect();
         // A window lists each span once; unite them.
@@ -271,14 +274,14 @@ impl<N: Naming> Analyst<N> {
         }
 
         let screened = self.screen(evidence, &usual, &targets, &points, &verdict, &watch);
-        let common = common(&self.request.speedups);
+        let common = common_speedup(&self.request.speedups);
         let mut cases: Vec<TargetResults<'_>> = targets
             .iter()
             .zip(&screened.answers)
             .map(|(target, (speedups, answers))| {
                 let samples = sampling_error(&target.weights, &evidence.recordings);
                 let curve = |(place, bare): (usize, &ScreenResult)| {
-                    let error = |of: fn(&ScreenResult) -> &Ratio, follows| Error {
+                    let error = |of: fn(&ScreenResult) -> &Ratio, follows| CurveErrors {
                         samples,
                         misfit: misfit(of(&screened.fidelity)),
                         hooks: misfit(of(bare)),
@@ -293,21 +296,22 @@ impl<N: Naming> Analyst<N> {
                 TargetResults { target, curves, gain }
             })
             .collect();
-        doubt(&mut cases, common, verdict.kind);
+        widen_insignificant(&mut cases, common, verdict.kind);
         cases.sort_by(|a, b| b.gain.total_cmp(&a.gain).then(b.target.share.total_cmp(&a.target.share)));
         let is_precise = is_precise(&cases, common, verdict.kind, evidence.recordings.len(), targets.len());
         let candidates = self.candidates(&cases);
 
         let (follows, _) = verdict.follows();
         // A load that follows only in part is slowed by hooks only in part, too.
-        let left_of = |bare: &ScreenResult| [1.0 - follows * (1.0 - left(&bare.time)), left(&bare.latency)];
+        let left_of =
+            |bare: &ScreenResult| [1.0 - follows * (1.0 - ratio_or_one(&bare.time)), ratio_or_one(&bare.latency)];
         let bare: Vec<[f64; 2]> = screened.bare.iter().map(left_of).collect();
         let mut report = Report {
             seconds: evidence.elapsed as f64 / 1e9,
             progress: progress(&names, &points, evidence, &screened.baseline, &bare),
             load: Load {
                 kind: verdict.kind,
-                limit: limit(&verdict, habit, evidence.peer.as_ref(), utilisation),
+                limit: limit(&verdict, clients, evidence.peer.as_ref(), utilisation),
                 elasticity: verdict.elasticity,
                 utilisation: bare_utilisation(utilisation, &evidence.recordings, follows),
             },
@@ -320,7 +324,7 @@ impl<N: Naming> Analyst<N> {
         let fidelity = *screened.fidelity.counted(verdict.kind);
         let is_faithful = misfit(&fidelity) < REPLAY_UNFAITHFUL;
         let bare = bare.first().map_or(1.0, |&[time, _]| time);
-        let ground = Ground { targets: &targets, evidence, names: &names, points: &points, is_faithful, bare };
+        let ground = TargetContext { targets: &targets, evidence, names: &names, points: &points, is_faithful, bare };
         for case in &cases {
             let target = self.target(case, &ground, &mut report);
             report.targets.push(target);
@@ -355,14 +359,14 @@ impl<N: Naming> Analyst<N> {
     fn screen(
         &self,
         evidence: &Evidence,
-        usual: &Usual,
+        usual: &WindowDefaults,
         targets: &[Target],
         points: &[u32],
-        verdict: &Verdict,
-        watch: &Watch,
+        verdict: &LoadVerdict,
+        watch: &TimeLimit,
     ) -> Screened {
-        let (recordings, pace, effort) = (&evidence.recordings, verdict.pace(), watch.effort);
-        let common = common(&self.request.speedups);
+        let (recordings, model, effort) = (&evidence.recordings, verdict.load_model(), watch.effort);
+        let common = common_speedup(&self.request.speedups);
         // A function and its only caller have equal weights: replay them once.
         let mut distinct: Vec<usize> = Vec::new();
         let mut same: Vec<usize> = Vec::new();
@@ -374,15 +378,15 @@ impl<N: Naming> Analyst<N> {
                 distinct.push(at);
             }
         }
-        let first: Vec<Question<'_>> =
-            distinct.iter().map(|&at| Question { weights: &targets[at].weights, speedup: common }).collect();
+        let first: Vec<Scenario<'_>> =
+            distinct.iter().map(|&at| Scenario { weights: &targets[at].weights, speedup: common }).collect();
         let enough = if effort.is_final { SCREENED_WINDOWS_FIRST * 2 } else { SCREENED_WINDOWS_FIRST };
-        let first = Screen::ask(recordings, usual, &first, points, pace, effort.crew, |windows| {
-            windows < enough && watch.is_within(LOOK_PART_FIRST, windows)
+        let first = Screen::replay_all(recordings, usual, &first, points, model, effort.crew, |windows| {
+            windows < enough && watch.is_within(ANALYSIS_PART_FIRST, windows)
         });
 
         let gain = |at: usize| {
-            let answer = first.answers[at].first().copied().unwrap_or_default();
+            let answer = first.results[at].first().copied().unwrap_or_default();
             answer.counted(verdict.kind).estimate().map_or(0.0, |ratio| 1.0 - ratio.mean)
         };
         let mut order: Vec<usize> = (0..distinct.len()).collect();
@@ -390,30 +394,30 @@ impl<N: Naming> Analyst<N> {
         order.sort_by(|&a, &b| gain(b).abs().total_cmp(&gain(a).abs()));
         let (mut fidelity, mut bare) = (first.fidelity, first.bare);
         let mut answers: Vec<(Vec<f64>, Vec<Vec<ScreenResult>>)> =
-            first.answers.into_iter().map(|answers| (vec![common], vec![answers])).collect();
+            first.results.into_iter().map(|answers| (vec![common], vec![answers])).collect();
         let whole = if effort.is_final { SCREENED_WHOLE_MAX } else { PRECISE_TARGETS };
         let groups = order.chunks(whole).enumerate();
         for (group, members) in groups {
             if points.is_empty()
-                || group > 0 && (!effort.is_final || !watch.is_within(LOOK_PART_OTHERS, SCREENED_WINDOWS_FIRST))
+                || group > 0 && (!effort.is_final || !watch.is_within(ANALYSIS_PART_OTHERS, SCREENED_WINDOWS_FIRST))
             {
                 break;
             }
-            let ask: Vec<Question<'_>> = members
+            let ask: Vec<Scenario<'_>> = members
                 .iter()
                 .flat_map(|&at| self.request.speedups.iter().map(move |&speedup| (at, speedup)))
-                .map(|(at, speedup)| Question { weights: &targets[distinct[at]].weights, speedup })
+                .map(|(at, speedup)| Scenario { weights: &targets[distinct[at]].weights, speedup })
                 .collect();
             // Leave some time for the other groups.
-            let part = if group == 0 { LOOK_PART_BEST } else { 1.0 };
-            let screen = Screen::ask(recordings, usual, &ask, points, pace, effort.crew, |windows| {
+            let part = if group == 0 { ANALYSIS_PART_BEST } else { 1.0 };
+            let screen = Screen::replay_all(recordings, usual, &ask, points, model, effort.crew, |windows| {
                 watch.is_within(part, windows)
             });
             // Use the ratios with the most windows: those of the first group, or of the first estimate.
             if group == 0 && screen.windows >= first.windows {
                 (fidelity, bare) = (screen.fidelity, screen.bare);
             }
-            let mut rows = screen.answers.into_iter();
+            let mut rows = screen.results.into_iter();
             for &at in members {
                 let speedups = &self.request.speedups;
                 let mut rows: Vec<_> = rows.by_ref().take(speedups.len()).collect();
@@ -459,8 +463,8 @@ impl<N: Naming> Analyst<N> {
         }
     }
 
-    fn target(&self, case: &TargetResults<'_>, ground: &Ground<'_>, report: &mut Report) -> TargetReport {
-        let (target, Ground { targets, evidence, names, points, is_faithful, bare }) = (case.target, *ground);
+    fn target(&self, case: &TargetResults<'_>, ground: &TargetContext<'_>, report: &mut Report) -> TargetReport {
+        let (target, TargetContext { targets, evidence, names, points, is_faithful, bare }) = (case.target, *ground);
         // Blocks of a function are also those of its only caller.
         let same: Vec<&str> =
             targets.iter().filter(|one| is_same(&one.weights, &target.weights)).map(|one| one.name.as_str()).collect();
@@ -490,7 +494,7 @@ impl<N: Naming> Analyst<N> {
             share: target.share,
             curve: if from_pauses { confirmed.clone() } else { screened },
             latency,
-            mode: if from_pauses { Mode::Confirmed } else { Mode::Screened },
+            mode: if from_pauses { GainSource::Confirmed } else { GainSource::Screened },
             samples: target.samples,
             confirmed,
             others: others.collect(),
@@ -553,12 +557,12 @@ fn probes(evidence: &Evidence, point: Option<&u32>) -> Vec<ProbeBlock> {
 /// Returns the recorded mean time of a unit, by point.
 fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
     let mut sums = vec![(0.0, 0.0); points.len()];
-    let mut desk = ReplayMemory::default();
+    let mut memory = ReplayMemory::default();
     for recording in recordings.iter().take(SCREENED_WINDOWS_FIRST * 2) {
         own::rest();
-        let replay = desk.replay(recording, &Usual::default());
+        let replay = memory.replay(recording, &WindowDefaults::default());
         for (&point, (sum, count)) in points.iter().zip(&mut sums) {
-            let point = replay.measured(Pace::Closed).point(point);
+            let point = replay.measured(LoadModel::Closed).point(point);
             *sum += point.latency_mean * point.timed as f64;
             *count += point.timed as f64;
         }
@@ -567,7 +571,7 @@ fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
 }
 
 /// Returns the ratio's mean; 1 without any window.
-fn left(ratio: &Ratio) -> f64 {
+fn ratio_or_one(ratio: &Ratio) -> f64 {
     ratio.estimate().map_or(1.0, |ratio| ratio.mean)
 }
 
@@ -617,7 +621,7 @@ fn progress(
 }
 
 /// Returns the speed-up at which targets are compared: the one nearest to 0.5.
-fn common(speedups: &[f64]) -> f64 {
+fn common_speedup(speedups: &[f64]) -> f64 {
     speedups.iter().copied().min_by(|a, b| (a - 0.5).abs().total_cmp(&(b - 0.5).abs())).unwrap_or(0.5)
 }
 
@@ -651,10 +655,10 @@ fn misfit(fidelity: &Ratio) -> f64 {
 }
 
 /// Widens the intervals of effects that are not significant among all targets and points.
-fn doubt(cases: &mut [TargetResults<'_>], common: f64, load: LoadKind) {
+fn widen_insignificant(cases: &mut [TargetResults<'_>], common: f64, load: LoadKind) {
     let mut curves: Vec<&mut Curve> = cases.iter_mut().flat_map(|case| &mut case.curves).collect();
     let probabilities: Vec<f64> = curves.iter().map(|curve| curve.at(common, load).1).collect();
-    for (curve, believed) in curves.iter_mut().zip(believed(&probabilities, FALSE_DISCOVERIES)) {
+    for (curve, believed) in curves.iter_mut().zip(benjamini_hochberg(&probabilities, FALSE_DISCOVERIES)) {
         if !believed {
             curve.include_nothing();
         }

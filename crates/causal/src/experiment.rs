@@ -5,13 +5,13 @@
 //! BAAB, so that a drift during the block affects both equally. In a load probe the controls are twice as long. All
 //! times and orders are randomised, so that they cannot synchronise with the program.
 //!
-//! - `purse`: the budget, which accrues with time; `dice`: seeded random numbers.
+//! - `budget`: the time that may be lost, which accrues with time; `random`: seeded random numbers.
 
-mod dice;
-mod purse;
+mod budget;
+mod random;
 
-pub use dice::Dice;
-use purse::Purse;
+use budget::TimeBudget;
+pub use random::SeededRandom;
 
 use crate::constants::{
     BUDGET_COUNTED, CONFIRMED_IN_TURN, CONFIRMED_TARGETS_MAX, COST_CHECK, DELAY_GROWTH_MARGIN, LOG_FILL_MAX, MS,
@@ -77,7 +77,7 @@ pub enum Subject {
 
 /// The program's rates, from recorded windows. Rates are per nanosecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Tempo {
+pub struct ProgramRates {
     /// Entries in the log that fills fastest; a maximum.
     pub entries: f64,
     /// Bytes of memory for a recording; a maximum.
@@ -88,18 +88,18 @@ pub struct Tempo {
     pub latency: f64,
     /// Time of hooks while a window is open, as a fraction of the threads' busy time, or of one thread's time if that
     /// is more.
-    pub recording: f64,
+    pub hook_time: f64,
     /// Time to read a window, as a fraction of its length: processor time divided by the number of processors.
     pub reading: f64,
-    /// Time to track spans between windows, as a fraction like `recording`.
-    pub keeping: f64,
+    /// Time to track spans between windows, as a fraction like `hook_time`.
+    pub span_tracking: f64,
     /// Mean number of busy threads.
     pub busy: f64,
 }
 
 /// A target to confirm by pauses.
 #[derive(Clone, Debug, PartialEq)]
-struct Candidate {
+struct ConfirmTarget {
     name: String,
     /// Growth of delays at a speed-up of 1, as a fraction of wall time.
     growth: f64,
@@ -148,10 +148,10 @@ pub struct ExperimentSettings {
 /// The plan of a run: returns the next step, and receives its result.
 pub struct ExperimentPlan {
     settings: ExperimentSettings,
-    dice: Dice,
-    purse: Purse,
+    random: SeededRandom,
+    budget: TimeBudget,
     ends: u64,
-    tempo: Option<Tempo>,
+    rates: Option<ProgramRates>,
     has_load: bool,
     load_is_known: bool,
     /// Minimum length of a load probe's windows.
@@ -159,7 +159,7 @@ pub struct ExperimentPlan {
     /// At the last rates, the budget allows no further probe.
     probes_given_up: bool,
     confirms: bool,
-    candidates: Vec<Candidate>,
+    candidates: Vec<ConfirmTarget>,
     block: Option<WindowBlock>,
     blocks: u32,
     probes: u32,
@@ -181,14 +181,14 @@ impl ExperimentPlan {
     /// Makes a plan for a run that begins now.
     #[must_use]
     pub fn new(settings: ExperimentSettings, now: u64) -> Self {
-        let mut dice = Dice::new(settings.seed);
+        let mut random = SeededRandom::new(settings.seed);
         // A random start, so that runs do not begin in step with the program.
-        let first = now + dice.below(START_SPREAD);
+        let first = now + random.below(START_SPREAD);
         Self {
-            dice,
-            purse: Purse::new(settings.budget * BUDGET_COUNTED, now),
+            random,
+            budget: TimeBudget::new(settings.budget * BUDGET_COUNTED, now),
             ends: now + settings.duration,
-            tempo: None,
+            rates: None,
             has_load: false,
             load_is_known: false,
             probe_min: PROBE_LENGTHS[0],
@@ -235,26 +235,26 @@ impl ExperimentPlan {
     }
 
     /// Takes the rates of a recorded window, and whether the program has a load from outside.
-    pub fn recorded(&mut self, now: u64, length: u64, tempo: Tempo, has_load: bool) {
-        let was = self.tempo.unwrap_or(tempo);
+    pub fn recorded(&mut self, now: u64, length: u64, rates: ProgramRates, has_load: bool) {
+        let was = self.rates.unwrap_or(rates);
         // Maxima decay slowly; all other rates are exponential means.
         let mean = |was: f64, is: f64| was + (is - was) * RATE_SMOOTHING;
-        self.tempo = Some(Tempo {
-            entries: tempo.entries.max(was.entries * RATE_MAX_DECAY),
-            bytes: tempo.bytes.max(was.bytes * RATE_MAX_DECAY),
-            hits: mean(was.hits, tempo.hits),
-            latency: mean(was.latency, tempo.latency),
-            recording: mean(was.recording, tempo.recording),
-            reading: mean(was.reading, tempo.reading),
-            keeping: mean(was.keeping, tempo.keeping),
-            busy: mean(was.busy, tempo.busy),
+        self.rates = Some(ProgramRates {
+            entries: rates.entries.max(was.entries * RATE_MAX_DECAY),
+            bytes: rates.bytes.max(was.bytes * RATE_MAX_DECAY),
+            hits: mean(was.hits, rates.hits),
+            latency: mean(was.latency, rates.latency),
+            hook_time: mean(was.hook_time, rates.hook_time),
+            reading: mean(was.reading, rates.reading),
+            span_tracking: mean(was.span_tracking, rates.span_tracking),
+            busy: mean(was.busy, rates.busy),
         });
         self.has_load |= has_load;
         // At the new rates the budget may suffice.
         self.probes_given_up = false;
-        self.records += u32::from(tempo.hits > 0.0);
+        self.records += u32::from(rates.hits > 0.0);
         self.windows += 1;
-        self.pay_hooks((length as f64 * tempo.recording) as u64);
+        self.pay_hooks((length as f64 * rates.hook_time) as u64);
         // Confirming needs few recordings; leave the time to windows with pauses.
         let usual = RECORDING_DUTY_MAX[usize::from(self.settings.modes == Modes::Confirm)];
         let part = if self.settings.budget > 0.0 {
@@ -263,41 +263,41 @@ impl ExperimentPlan {
             RECORDING_FREE
         };
         // The fraction of time in windows at which recording costs `part`.
-        let duty = (part / (tempo.recording + tempo.reading).max(1e-9)).min(usual);
+        let duty = (part / (rates.hook_time + rates.reading).max(1e-9)).min(usual);
         let mut gap = length as f64 * (1.0 / duty - 1.0);
         if self.records >= RECORDED_EARLY || self.windows >= RECORDED_EARLY_MAX {
             // Record no more windows than can be kept: reading them costs processor time, too.
-            gap = gap.max(self.settings.duration as f64 * length as f64 * tempo.bytes / self.settings.bytes_all);
+            gap = gap.max(self.settings.duration as f64 * length as f64 * rates.bytes / self.settings.bytes_all);
         }
         // A random gap with that mean.
-        self.record_due = now + (gap * (0.5 + self.dice.part())) as u64;
+        self.record_due = now + (gap * (0.5 + self.random.fraction())) as u64;
     }
 
     fn pay_hooks(&mut self, time: u64) {
         self.hooks += time;
-        self.purse.pay(time);
+        self.budget.spend(time);
     }
 
     /// Pays for the tracking of spans since the last call, and for `own`: the time of the profiler's own threads since
     /// then, divided by the number of processors, nanoseconds.
     pub fn passed(&mut self, now: u64, own: u64) {
         let kept = (now - std::mem::replace(&mut self.kept_until, now)) as f64;
-        self.pay_hooks((kept * self.tempo.map_or(0.0, |tempo| tempo.keeping)) as u64);
-        self.purse.pay(own);
+        self.pay_hooks((kept * self.rates.map_or(0.0, |rates| rates.span_tracking)) as u64);
+        self.budget.spend(own);
     }
 
     /// Returns the expected time of hooks in a window of that length.
-    fn heard(&self, length: u64) -> u64 {
-        self.tempo.map_or(0, |tempo| (length as f64 * tempo.recording) as u64)
+    fn hook_time(&self, length: u64) -> u64 {
+        self.rates.map_or(0, |rates| (length as f64 * rates.hook_time) as u64)
     }
 
     /// Takes the delay of a window with pauses, without its hooks, and schedules the rest after it.
     pub fn paused(&mut self, now: u64, pause: &Pause, lasted: u64, spent: u64) {
-        self.pay_hooks(self.heard(lasted));
-        self.purse.pay(spent);
+        self.pay_hooks(self.hook_time(lasted));
+        self.budget.spend(spent);
         self.pausing += lasted;
         self.delayed += spent;
-        self.rest = WINDOW_SETTLE + self.dice.below(WINDOW_SETTLE);
+        self.rest = WINDOW_SETTLE + self.random.below(WINDOW_SETTLE);
         match pause.subject {
             Subject::Load => {
                 self.probed += spent;
@@ -325,7 +325,7 @@ impl ExperimentPlan {
                 if self.record_due <= now {
                     // A recording that was due during the block starts at a random time after it. No other block starts
                     // before.
-                    self.rest += self.dice.below(RECORD_SPREAD);
+                    self.rest += self.random.below(RECORD_SPREAD);
                 }
             }
         }
@@ -357,11 +357,11 @@ impl ExperimentPlan {
     /// `CONFIRMED_TARGETS_MAX` that the budget allows get windows.
     pub fn confirm<'a>(&mut self, targets: impl Iterator<Item = (&'a str, f64)>) {
         self.candidates.iter_mut().for_each(|one| one.wanted = false);
-        let busy = self.tempo.map_or(1.0, |tempo| tempo.busy).max(1.0);
+        let busy = self.rates.map_or(1.0, |rates| rates.busy).max(1.0);
         for (rank, (name, share)) in targets.enumerate() {
             match self.candidates.iter_mut().find(|one| one.name == name) {
                 Some(known) => (known.wanted, known.rank) = (true, rank),
-                None => self.candidates.push(Candidate {
+                None => self.candidates.push(ConfirmTarget {
                     name: name.to_owned(),
                     // At a speed-up of 1, a target that takes all of a thread's time makes delays grow as fast as wall
                     // time.
@@ -419,14 +419,14 @@ impl ExperimentPlan {
         let windows = block.done..block.treated.len();
         // Divide the budget evenly between the remaining windows with the speed-up.
         let left = block.treated[block.done..].iter().filter(|&&treated| treated).count() as u64;
-        let hooks = self.heard(windows.map(|at| block.window(at)).sum());
-        let limit = self.purse.left(now).saturating_sub(hooks) / left.max(1);
+        let hooks = self.hook_time(windows.map(|at| block.window(at)).sum());
+        let limit = self.budget.available(now).saturating_sub(hooks) / left.max(1);
         let (subject, speedup, length, number) = (block.subject, block.speedup, block.window(block.done), block.number);
         let needed = self.cost(subject, speedup, block.length);
         if treated && needed > limit {
             // The estimate was lower when the block began, or the budget has paid for other costs. Wait a little, or
             // drop the block.
-            let wait = self.purse.until(now, needed * left + hooks);
+            let wait = self.budget.time_until(now, needed * left + hooks);
             if wait > WINDOW_WAIT_MAX {
                 // `begin_block` checks whether another one is affordable.
                 self.block = None;
@@ -447,7 +447,7 @@ impl ExperimentPlan {
 
     /// Begins a block if there is one to run and the budget is there.
     fn begin_block(&mut self, now: u64) -> bool {
-        let Some(tempo) = self.tempo else { return false };
+        let Some(rates) = self.rates else { return false };
         let elapsed = self.settings.duration - (self.ends - now);
         // Leave time for recordings, and for the program to run undisturbed.
         if self.pausing as f64 > PAUSED_TIME_MAX * elapsed as f64 {
@@ -459,19 +459,19 @@ impl ExperimentPlan {
             Subject::Load => [self.probe_min, self.probe_min, PROBE_LENGTHS[1]],
             Subject::Candidate(_) => [PAUSE_LENGTH_MIN, PAUSE_LENGTHS[0], PAUSE_LENGTHS[1]],
         };
-        let wanted = (WINDOW_UNITS / tempo.hits.max(1e-12)).max(WINDOW_LATENCIES * tempo.latency);
+        let wanted = (WINDOW_UNITS / rates.hits.max(1e-12)).max(WINDOW_LATENCIES * rates.latency);
         let mut length = wanted.clamp(shortest as f64, longest as f64) as u64;
         // Budget that accrues during the block is not counted on.
-        let budget = self.purse.left(now);
+        let budget = self.budget.available(now);
         if self.cost_of_block(subject, speedup, length) > budget {
-            let rest = self.purse.left(self.ends);
+            let rest = self.budget.available(self.ends);
             let rest = rest - rest / KEPT_BACK;
             if self.cost_of_block(subject, speedup, least) > rest {
                 self.set_given_up(subject);
                 return false;
             }
             // Several short blocks early are better than one long block late.
-            if self.purse.until(now, self.cost_of_block(subject, speedup, length))
+            if self.budget.time_until(now, self.cost_of_block(subject, speedup, length))
                 < self.settings.duration / LONG_BLOCK_WAIT
             {
                 return false;
@@ -486,7 +486,7 @@ impl ExperimentPlan {
         if self.ends.saturating_sub(now) < length_of_block(subject, length) + rests {
             return false;
         }
-        let first = self.dice.below(2) == 0;
+        let first = self.random.below(2) == 0;
         self.blocks += 1;
         // ABBA or BAAB.
         let treated = [first, !first, !first, first];
@@ -525,7 +525,7 @@ impl ExperimentPlan {
 
     /// Returns the cost of a block: the delay of two windows, and the hooks in all four.
     fn cost_of_block(&self, subject: Subject, speedup: f64, length: u64) -> u64 {
-        2 * self.cost(subject, speedup, length) + self.heard(length_of_block(subject, length))
+        2 * self.cost(subject, speedup, length) + self.hook_time(length_of_block(subject, length))
     }
 
     /// Returns the expected delay of a window, plus the excess over its limit before that is noticed.
@@ -542,13 +542,13 @@ impl ExperimentPlan {
     }
 
     fn record_length(&self) -> u64 {
-        let Some(tempo) = self.tempo else { return RECORD_LENGTHS[0] };
-        let wanted = (WINDOW_UNITS / tempo.hits.max(1e-12))
-            .max(WINDOW_LATENCIES * tempo.latency)
+        let Some(rates) = self.rates else { return RECORD_LENGTHS[0] };
+        let wanted = (WINDOW_UNITS / rates.hits.max(1e-12))
+            .max(WINDOW_LATENCIES * rates.latency)
             .clamp(RECORD_LENGTHS[1] as f64, RECORD_LENGTHS[2] as f64);
         // Leave room, as the rates vary: a full log would cut the window short.
-        let fits = (LOG_FILL_MAX * self.settings.entries_max / tempo.entries.max(1e-12))
-            .min(self.settings.bytes_max / tempo.bytes.max(1e-12));
+        let fits = (LOG_FILL_MAX * self.settings.entries_max / rates.entries.max(1e-12))
+            .min(self.settings.bytes_max / rates.bytes.max(1e-12));
         (wanted.min(fits) as u64)
             .clamp(RECORD_LENGTHS[0] / 2, RECORD_LENGTHS[2])
             .min((self.settings.duration / RECORDS_MIN).max(RECORD_LENGTHS[0] / 2))

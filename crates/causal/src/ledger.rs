@@ -30,21 +30,21 @@ use crate::target::Weights;
 pub use units::{Unit, outcome};
 
 /// Stamps made later than this after the window's begin are empty, nanoseconds.
-pub const WINDOW_MAX: u64 = UNIT << SENT_BITS;
+pub const STAMP_TIME_MAX: u64 = STAMP_RESOLUTION << SENT_BITS;
 /// Accounts with their own entries in `runnable`; later accounts count as runnable all the time.
 const ACCOUNTS_MAX: usize = 1024;
 
 /// Resolution of a stamp's times, nanoseconds.
-const UNIT: u64 = 512;
+const STAMP_RESOLUTION: u64 = 512;
 /// Bits of a stamp for its time and for its delay. One more bit marks a call of the target.
 const SENT_BITS: u32 = 20;
 const DELAY_BITS: u32 = 19;
 /// In `calls`, the bits below hold the start of the calls, the bits above their number.
 const CALLS_SHIFT: u32 = 40;
 /// Offset of the virtual times in the records, nanoseconds. Times before the window's begin stay above 0.
-const BEFORE: u64 = 1 << 38;
+const VIRTUAL_OFFSET: u64 = 1 << 38;
 /// Fixed-point representation of 1.0.
-const ONE: f64 = (1_u32 << 30) as f64;
+const FIXED_ONE: f64 = (1_u32 << 30) as f64;
 
 /// The settings of one window.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ pub struct Experiment<'a> {
 
 /// The cost of a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct WindowCost {
     /// G at the window's end, nanoseconds: wall time minus virtual time.
     pub delayed: u64,
     /// Total time for which outside messages were held, nanoseconds.
@@ -93,7 +93,7 @@ pub struct Ledger {
     /// Fraction of wall time by which virtual time is slowed for all threads; 0 except in a load probe.
     probe: AtomicU32,
     /// Number of the span, plus 1, whose calls are the target; 0 if none are.
-    whom: AtomicU32,
+    target_call_span: AtomicU32,
     speedup: AtomicU32,
     /// Number of the target's unanswered calls, and the time since there are any: G grows with it.
     calls: AtomicU64,
@@ -114,7 +114,7 @@ pub struct Ledger {
 
 /// A stamp's contents: the time from the window's begin at which it was made, and its maker's delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Reading {
+struct StampContents {
     sent: u64,
     delay: u64,
     is_target: bool,
@@ -135,7 +135,7 @@ impl Ledger {
             began: AtomicU64::new(0),
             largest: AtomicU64::new(0),
             probe: AtomicU32::new(0),
-            whom: AtomicU32::new(0),
+            target_call_span: AtomicU32::new(0),
             speedup: AtomicU32::new(0),
             calls: AtomicU64::new(0),
             ahead: AtomicU64::new(0),
@@ -145,7 +145,7 @@ impl Ledger {
             usual_gap: AtomicU64::new(0),
             hook: AtomicU64::new(0),
             weights: [const { AtomicU32::new(0) }; KINDS_MAX],
-            runnable: [const { AtomicU32::new(ONE as u32) }; ACCOUNTS_MAX],
+            runnable: [const { AtomicU32::new(FIXED_ONE as u32) }; ACCOUNTS_MAX],
         }
     }
 
@@ -160,7 +160,7 @@ impl Ledger {
         }
         // Plus 1, so that 0 stands for "no span".
         let whom = experiment.weights.and_then(|weights| weights.calls).map_or(0, |span| span + 1);
-        self.whom.store(whom, Relaxed);
+        self.target_call_span.store(whom, Relaxed);
         self.speedup.store(fixed(speedup), Relaxed);
         self.probe.store(if experiment.weights.is_none() { fixed(PROBE) } else { 0 }, Relaxed);
         for counter in [&self.largest, &self.calls, &self.ahead, &self.held, &self.slept, &self.forgiven] {
@@ -204,8 +204,8 @@ impl Ledger {
 
     /// Returns the cost of the window until `now`.
     #[must_use]
-    pub fn spent(&self, now: u64) -> Spent {
-        Spent {
+    pub fn spent(&self, now: u64) -> WindowCost {
+        WindowCost {
             delayed: self.total(now),
             held: self.held.load(Relaxed),
             ahead: self.ahead.load(Relaxed),
@@ -327,13 +327,13 @@ impl Ledger {
     /// Returns the thread's virtual time, plus an offset: never 0, and below [`Self::start`] before the window's begin.
     #[must_use]
     pub fn virtual_time(&self, account: &Account, now: u64) -> u64 {
-        (BEFORE + self.since(now)).saturating_sub(Self::delay(account))
+        (VIRTUAL_OFFSET + self.since(now)).saturating_sub(Self::delay(account))
     }
 
     /// Returns the virtual time at which the window begins.
     #[must_use]
     pub const fn start() -> u64 {
-        BEFORE
+        VIRTUAL_OFFSET
     }
 
     /// Returns the stamp for a message that the thread sends, or a timer that it sets.
@@ -344,8 +344,8 @@ impl Ledger {
     }
 
     fn stamped(&self, account: &Account, window: u32, now: u64, is_target: bool) -> Stamp {
-        let sent = (self.since(now) + UNIT / 2) / UNIT;
-        let delay = ((Self::delay(account) + UNIT / 2) / UNIT).min((1 << DELAY_BITS) - 1);
+        let sent = (self.since(now) + STAMP_RESOLUTION / 2) / STAMP_RESOLUTION;
+        let delay = ((Self::delay(account) + STAMP_RESOLUTION / 2) / STAMP_RESOLUTION).min((1 << DELAY_BITS) - 1);
         // The time does not fit into a stamp. An empty one is like a message from before the window.
         if sent >= 1 << SENT_BITS {
             return Stamp::default();
@@ -353,10 +353,10 @@ impl Ledger {
         Stamp::new(window, sent << (DELAY_BITS + 1) | delay << 1 | u64::from(is_target))
     }
 
-    fn reading(stamp: Stamp, window: u32) -> Option<Reading> {
-        stamp.value(window).map(|value| Reading {
-            sent: (value >> (DELAY_BITS + 1)) * UNIT,
-            delay: (value >> 1 & ((1 << DELAY_BITS) - 1)) * UNIT,
+    fn reading(stamp: Stamp, window: u32) -> Option<StampContents> {
+        stamp.value(window).map(|value| StampContents {
+            sent: (value >> (DELAY_BITS + 1)) * STAMP_RESOLUTION,
+            delay: (value >> 1 & ((1 << DELAY_BITS) - 1)) * STAMP_RESOLUTION,
             is_target: value & 1 == 1,
         })
     }
@@ -367,7 +367,7 @@ impl Ledger {
         let blocked = self.unblocked(account, blocked, now);
         let delay = Self::delay(account);
         let total = self.total(now);
-        let latest = |reading: Reading| reading.delay + self.since(now).saturating_sub(reading.sent);
+        let latest = |reading: StampContents| reading.delay + self.since(now).saturating_sub(reading.sent);
         let delay = match Self::reading(stamp, window) {
             // The thread's state before its first hook is unknown: it goes on at the sender's virtual time.
             Some(reading) if joined => reading.delay,
@@ -385,7 +385,7 @@ impl Ledger {
         self.set_delay(account, delay, now);
         // On an event loop, a unit begins with its message, not with the thread's work on it.
         let cause = match Self::reading(stamp, window) {
-            Some(reading) if account.is_worker() => (BEFORE + reading.sent).saturating_sub(reading.delay),
+            Some(reading) if account.is_worker() => (VIRTUAL_OFFSET + reading.sent).saturating_sub(reading.delay),
             _ => 0,
         };
         self.begin_job(account, cause);
@@ -446,8 +446,9 @@ impl Ledger {
     pub fn unlocked(&self, account: &Account, window: u32, was: Stamp, sharing: Sharing, now: u64) -> Stamp {
         // Readers release in any order, but the next writer follows the last one in virtual time.
         let mine = self.sent(account, window, now);
-        let released =
-            |stamp| Self::reading(stamp, window).map(|reading| (BEFORE + reading.sent).saturating_sub(reading.delay));
+        let released = |stamp| {
+            Self::reading(stamp, window).map(|reading| (VIRTUAL_OFFSET + reading.sent).saturating_sub(reading.delay))
+        };
         if sharing == Sharing::Shared && released(was) > released(mine) { was } else { mine }
     }
 
@@ -530,7 +531,7 @@ impl Ledger {
         }
         // `since` is 0 for an arrival before the window, so subtract the time before it, too.
         let before = self.began().saturating_sub(arrived);
-        self.begin_job(account, (BEFORE + self.since(arrived)).saturating_sub(before + delay));
+        self.begin_job(account, (VIRTUAL_OFFSET + self.since(arrived)).saturating_sub(before + delay));
     }
 
     /// Returns the stamp for a call to an outside service. While a call of the target is unanswered, G grows by the
@@ -538,7 +539,7 @@ impl Ledger {
     #[must_use]
     pub fn called(&self, account: &Account, window: u32, whom: u32, now: u64) -> Stamp {
         self.credit(account, now);
-        let is_target = self.whom.load(Relaxed) == whom + 1 && self.knows(account);
+        let is_target = self.target_call_span.load(Relaxed) == whom + 1 && self.knows(account);
         let stamp = self.stamped(account, window, now, is_target);
         // Without a stamp the answer would not be counted, and G would grow until the window's end.
         if is_target && stamp != Stamp::default() {
@@ -601,7 +602,7 @@ const JOINED: u64 = 1;
 const WORKING: u64 = 2;
 
 fn fixed(part: f64) -> u32 {
-    (part.clamp(0.0, 1.0) * ONE).round() as u32
+    (part.clamp(0.0, 1.0) * FIXED_ONE).round() as u32
 }
 
 /// Returns the fraction `fixed` of `time`, rounded to the nearest nanosecond.

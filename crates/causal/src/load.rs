@@ -4,19 +4,19 @@
 //! loop, a fifth less is done; with an open loop, as much as before, only later. The fraction of the pause that the
 //! rate gives up is the load's elasticity.
 //!
-//! - `habit`: evidence without probes, from the clients' behaviour.
+//! - `clients`: evidence without probes, from the clients' behaviour.
 
-mod habit;
+mod clients;
 
 use crate::constants::{
     LOAD_ELASTICITIES, LOAD_FORCED_MAX, LOAD_HALF_WIDTH_ENOUGH, LOAD_HALF_WIDTH_MAX, LOAD_IDLE_MIN, PEER_BUSY,
     PEER_SATURATED, PROBE, PROBE_BLOCKS_MIN, PROBE_PENDING_MAX, PROBE_PENDING_MUCH, PROBE_PRIOR_FREEDOM,
 };
 use crate::peers::PeerProcess;
-use crate::replay::Pace;
+use crate::replay::LoadModel;
 use crate::report::{Limit, LoadKind};
 use crate::statistics::jackknife;
-pub use habit::Habit;
+pub use clients::ClientBehaviour;
 
 /// One block of probes: two windows with the pause and two longer controls without.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -46,7 +46,7 @@ impl ProbeBlock {
     }
 
     /// Returns the paused fraction of the time, and the rate as a fraction of the control's.
-    fn came_to(&self) -> (f64, f64) {
+    fn pause_and_rate(&self) -> (f64, f64) {
         (self.pauses / self.paused[1], (self.paused[0] / self.paused[1]) / (self.control[0] / self.control[1]))
     }
 
@@ -63,14 +63,14 @@ impl ProbeBlock {
     }
 
     fn elasticity(&self) -> Option<f64> {
-        let ((pause, left), pending) = (self.came_to(), self.pending());
+        let ((pause, left), pending) = (self.pause_and_rate(), self.pending());
         let elasticity = ((1.0 - left) / pause - pending) / (1.0 - pending);
         (elasticity.is_finite() && pause > PROBE / 4.0 && pending < PROBE_PENDING_MAX).then_some(elasticity)
     }
 
     /// Returns the standard error of the elasticity with Poisson arrivals.
     fn error_by_chance(&self) -> f64 {
-        let (pause, left) = self.came_to();
+        let (pause, left) = self.pause_and_rate();
         // Relative to the units expected without any loss. Without any unit, count one: it might have come.
         let would = self.control[0] * self.paused[1] / self.control[1];
         (left.max(1.0 / would) / would + left * left / self.control[0]).sqrt() / pause / (1.0 - self.pending())
@@ -79,7 +79,7 @@ impl ProbeBlock {
 
 /// The result about the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Verdict {
+pub struct LoadVerdict {
     /// Its kind.
     pub kind: LoadKind,
     /// The fraction of a pause that the rate of progress gives up, from 0 to 1; `None` if it is unknown.
@@ -89,20 +89,20 @@ pub struct Verdict {
     /// Number of blocks of probes that it is based on; 0 if it is not based on probes.
     pub blocks: usize,
     /// Whether further probes should be longer.
-    pub wants_longer: bool,
+    pub needs_longer_probes: bool,
 }
 
-impl Verdict {
+impl LoadVerdict {
     /// Returns whether further probes would not change the result.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.half_width < LOAD_HALF_WIDTH_ENOUGH
     }
 
-    /// Returns the pace for replays.
+    /// Returns the load model for replays.
     #[must_use]
-    pub fn pace(&self) -> Pace {
-        if self.kind == LoadKind::Limited { Pace::Open } else { Pace::Closed }
+    pub fn load_model(&self) -> LoadModel {
+        if self.kind == LoadKind::Limited { LoadModel::Open } else { LoadModel::Closed }
     }
 
     /// Returns the fraction of a closed load's gain that this load would have, and the half-width of its interval.
@@ -119,14 +119,19 @@ impl Verdict {
 /// machine is recognised by its processor time; one on another machine looks like one with a fixed rate. `utilisation`
 /// is that of the program's busiest thread: if that thread has no time left, the program sets the rate itself.
 #[must_use]
-pub fn limit(verdict: &Verdict, habit: Habit, peer: Option<&PeerProcess>, utilisation: f64) -> Option<Limit> {
+pub fn limit(
+    verdict: &LoadVerdict,
+    clients: ClientBehaviour,
+    peer: Option<&PeerProcess>,
+    utilisation: f64,
+) -> Option<Limit> {
     let is_at_limit = |peer: &PeerProcess| {
-        is_saturated(peer) || peer.busy >= PEER_BUSY && habit.is_fixed() && verdict.kind == LoadKind::Limited
+        is_saturated(peer) || peer.busy >= PEER_BUSY && clients.is_fixed() && verdict.kind == LoadKind::Limited
     };
     let is_generator = utilisation < 1.0 - LOAD_IDLE_MIN && peer.is_some_and(is_at_limit);
     match verdict.kind {
         LoadKind::Closed => None,
-        LoadKind::Limited | LoadKind::Mixed => Some(if is_generator { Limit::Generator } else { Limit::Pace }),
+        LoadKind::Limited | LoadKind::Mixed => Some(if is_generator { Limit::Generator } else { Limit::FixedRate }),
     }
 }
 
@@ -136,21 +141,21 @@ pub fn is_saturated(peer: &PeerProcess) -> bool {
     peer.busy >= PEER_SATURATED
 }
 
-/// Judges the load by its probes, or by its clients' habit if there are too few. `utilisation` is that of the program's
-/// busiest thread.
+/// Judges the load by its probes, or by its clients' behaviour if there are too few. `utilisation` is that of the
+/// program's busiest thread.
 ///
 /// An open-loop load gives up part of the pause, too, if the pause takes more than the program's reserve. This forced
 /// part is subtracted.
 #[must_use]
-pub fn judge(blocks: &[ProbeBlock], utilisation: f64, habit: Habit) -> Verdict {
-    // A habit is weak evidence: only a clear one counts.
-    let by_habit = habit.elasticity().filter(|_| utilisation < 1.0 - LOAD_IDLE_MIN);
-    let wants_longer = !blocks.is_empty() && ProbeBlock::sum(&mut blocks.iter()).pending() > PROBE_PENDING_MUCH;
-    let (kind, half_width) = match by_habit {
+pub fn judge(blocks: &[ProbeBlock], utilisation: f64, clients: ClientBehaviour) -> LoadVerdict {
+    // The clients' behaviour is weak evidence: only a clear one counts.
+    let by_clients = clients.elasticity().filter(|_| utilisation < 1.0 - LOAD_IDLE_MIN);
+    let needs_longer_probes = !blocks.is_empty() && ProbeBlock::sum(&mut blocks.iter()).pending() > PROBE_PENDING_MUCH;
+    let (kind, half_width) = match by_clients {
         Some(elasticity) if elasticity < LOAD_ELASTICITIES[0] => (LoadKind::Limited, LOAD_HALF_WIDTH_ENOUGH),
         _ => (LoadKind::Closed, f64::INFINITY),
     };
-    let unknown = Verdict { kind, elasticity: by_habit, half_width, blocks: 0, wants_longer };
+    let unknown = LoadVerdict { kind, elasticity: by_clients, half_width, blocks: 0, needs_longer_probes };
     // Probes that were too short do not count beside longer ones.
     let blocks: Vec<ProbeBlock> = blocks.iter().filter(|block| block.pending() < PROBE_PENDING_MAX).copied().collect();
     if blocks.len() < PROBE_BLOCKS_MIN {
@@ -181,46 +186,47 @@ pub fn judge(blocks: &[ProbeBlock], utilisation: f64, habit: Habit) -> Verdict {
         value if value < LOAD_ELASTICITIES[1] => LoadKind::Mixed,
         _ => LoadKind::Closed,
     };
-    Verdict { kind, elasticity: Some(value.clamp(0.0, 1.0)), half_width, blocks: blocks.len(), wants_longer }
+    LoadVerdict { kind, elasticity: Some(value.clamp(0.0, 1.0)), half_width, blocks: blocks.len(), needs_longer_probes }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Dice;
+    use crate::experiment::SeededRandom;
 
-    /// The kernel's accounting has precedence over habits, and neither changes the result of probes.
+    /// The kernel's accounting has precedence over the behaviour of clients, and neither changes the result of probes.
     #[test]
     fn a_saturated_generator_limits_the_load() {
-        let verdict = |kind| Verdict { kind, elasticity: Some(0.0), half_width: 0.1, blocks: 4, wants_longer: false };
+        let verdict =
+            |kind| LoadVerdict { kind, elasticity: Some(0.0), half_width: 0.1, blocks: 4, needs_longer_probes: false };
         let peer = |busy| PeerProcess { name: "wrk".into(), process: 7, busy };
         for (kind, peer, utilisation, want) in [
             (LoadKind::Limited, Some(peer(0.98)), 0.5, Some(Limit::Generator)),
             (LoadKind::Mixed, Some(peer(0.98)), 0.5, Some(Limit::Generator)),
-            (LoadKind::Limited, Some(peer(0.4)), 0.5, Some(Limit::Pace)),
-            (LoadKind::Limited, Some(peer(0.7)), 0.5, Some(Limit::Pace)),
-            (LoadKind::Limited, None, 0.5, Some(Limit::Pace)),
-            (LoadKind::Limited, Some(peer(0.98)), 0.97, Some(Limit::Pace)),
+            (LoadKind::Limited, Some(peer(0.4)), 0.5, Some(Limit::FixedRate)),
+            (LoadKind::Limited, Some(peer(0.7)), 0.5, Some(Limit::FixedRate)),
+            (LoadKind::Limited, None, 0.5, Some(Limit::FixedRate)),
+            (LoadKind::Limited, Some(peer(0.98)), 0.97, Some(Limit::FixedRate)),
             (LoadKind::Closed, Some(peer(0.98)), 0.5, None),
         ] {
-            let got = limit(&verdict(kind), Habit::default(), peer.as_ref(), utilisation);
+            let got = limit(&verdict(kind), ClientBehaviour::default(), peer.as_ref(), utilisation);
             assert_eq!(got, want, "{kind:?}, {peer:?}, {utilisation}");
         }
-        let fixed = Habit::of_fixed_connections();
+        let fixed = ClientBehaviour::of_fixed_connections();
         for (kind, busy, want) in [
             (LoadKind::Limited, 0.7, Limit::Generator),
-            (LoadKind::Mixed, 0.7, Limit::Pace),
-            (LoadKind::Limited, 0.5, Limit::Pace),
+            (LoadKind::Mixed, 0.7, Limit::FixedRate),
+            (LoadKind::Limited, 0.5, Limit::FixedRate),
         ] {
             assert_eq!(limit(&verdict(kind), fixed, Some(&peer(busy)), 0.5), Some(want), "{kind:?}, {busy}");
         }
     }
 
     fn blocks(seed: u64, count: usize, elasticity: f64, noise: f64) -> Vec<ProbeBlock> {
-        let mut dice = Dice::new(seed);
+        let mut random = SeededRandom::new(seed);
         (0..count)
             .map(|_| {
-                let mut units = |rate: f64| 2000.0 * rate * (1.0 + noise * dice.normal());
+                let mut units = |rate: f64| 2000.0 * rate * (1.0 + noise * random.normal());
                 ProbeBlock {
                     control: [units(1.0), 2e8],
                     paused: [units(1.0 - PROBE * elasticity), 2e8],
@@ -241,7 +247,7 @@ mod tests {
             (0.1, LoadKind::Limited),
         ] {
             for seed in 0..100 {
-                let verdict = judge(&blocks(seed, 8, elasticity, 0.005), 0.6, Habit::default());
+                let verdict = judge(&blocks(seed, 8, elasticity, 0.005), 0.6, ClientBehaviour::default());
                 assert_eq!(verdict.kind, kind, "{elasticity} with seed {seed}: {verdict:?}");
                 assert!(verdict.is_known(), "{verdict:?}");
             }
@@ -259,8 +265,8 @@ mod tests {
             for (count, least) in [(4, 500), (6, 900), (12, 970)] {
                 let (mut judged, mut misjudged) = (0, 0);
                 for seed in 0..1000 {
-                    let mut dice = Dice::new(seed);
-                    let mut came = |units: f64| units + units.sqrt() * dice.normal();
+                    let mut random = SeededRandom::new(seed);
+                    let mut came = |units: f64| units + units.sqrt() * random.normal();
                     let block = |_| ProbeBlock {
                         control: [came(500.0), 2e8],
                         paused: [came(250.0 * (1.0 - PROBE * elasticity)), 1e8],
@@ -268,7 +274,7 @@ mod tests {
                         held: 0.0,
                     };
                     let blocks: Vec<_> = (0..count).map(block).collect();
-                    let verdict = judge(&blocks, 0.6, Habit::default());
+                    let verdict = judge(&blocks, 0.6, ClientBehaviour::default());
                     judged += u32::from(verdict.blocks > 0 && verdict.kind == right);
                     misjudged += u32::from(verdict.blocks > 0 && verdict.kind == wrong);
                 }
@@ -296,8 +302,8 @@ mod tests {
         };
         for (part, is_judged) in [(0.0, true), (0.2, true), (0.5, true), (0.69, true), (0.71, false), (1.0, false)] {
             for (elasticity, kind) in [(0.0, LoadKind::Limited), (1.0, LoadKind::Closed)] {
-                let verdict = judge(&[block(part, elasticity); 6], 0.5, Habit::default());
-                assert_eq!(verdict.wants_longer, part > PROBE_PENDING_MUCH, "{part}: {verdict:?}");
+                let verdict = judge(&[block(part, elasticity); 6], 0.5, ClientBehaviour::default());
+                assert_eq!(verdict.needs_longer_probes, part > PROBE_PENDING_MUCH, "{part}: {verdict:?}");
                 if is_judged {
                     assert_eq!((verdict.kind, verdict.is_known()), (kind, true), "{part}, {elasticity}: {verdict:?}");
                     assert!(verdict.elasticity.is_some_and(|judged| (judged - elasticity).abs() < 1e-6), "{verdict:?}");
@@ -322,7 +328,7 @@ mod tests {
             held: held * PROBE * 50_000.0,
         };
         let blocks = [[of(0.5, 40_000.0); 6], [of(0.255, 47_000.0); 6]].concat();
-        let verdict = judge(&blocks, 0.5, Habit::default());
+        let verdict = judge(&blocks, 0.5, ClientBehaviour::default());
         assert_eq!((verdict.kind, verdict.blocks), (LoadKind::Limited, 6), "{verdict:?}");
     }
 
@@ -330,7 +336,7 @@ mod tests {
     #[test]
     fn few_consistent_blocks_are_not_sufficient() {
         for count in 2..8 {
-            let verdict = judge(&blocks(1, count, 0.8, 0.0), 0.6, Habit::default());
+            let verdict = judge(&blocks(1, count, 0.8, 0.0), 0.6, ClientBehaviour::default());
             assert_eq!((verdict.kind, verdict.is_known()), (LoadKind::Closed, count >= 4), "{verdict:?}");
         }
     }
@@ -339,17 +345,17 @@ mod tests {
     #[test]
     fn a_saturated_open_load_is_not_mistaken_for_a_closed_one() {
         let forced: f64 = (1.0 - (1.0 - PROBE) / 0.96) / PROBE;
-        assert_eq!(judge(&blocks(1, 12, forced, 0.002), 0.96, Habit::default()).kind, LoadKind::Limited);
-        assert_eq!(judge(&blocks(1, 12, 1.0, 0.002), 0.96, Habit::default()).kind, LoadKind::Closed);
+        assert_eq!(judge(&blocks(1, 12, forced, 0.002), 0.96, ClientBehaviour::default()).kind, LoadKind::Limited);
+        assert_eq!(judge(&blocks(1, 12, 1.0, 0.002), 0.96, ClientBehaviour::default()).kind, LoadKind::Closed);
         // Without any reserve the program sets the rate with any load.
-        assert_eq!(judge(&blocks(1, 12, 1.0, 0.002), 1.0, Habit::default()).kind, LoadKind::Closed);
+        assert_eq!(judge(&blocks(1, 12, 1.0, 0.002), 1.0, ClientBehaviour::default()).kind, LoadKind::Closed);
     }
 
     /// Three units in all: none in the windows with the pause may be chance.
     #[test]
     fn few_units_give_no_verdict() {
         let none = ProbeBlock { control: [1.0, 2e8], paused: [0.0, 1e8], pauses: 2e7, held: 0.0 };
-        let verdict = judge(&[none; 6], 0.1, Habit::default());
+        let verdict = judge(&[none; 6], 0.1, ClientBehaviour::default());
         assert_eq!((verdict.kind, verdict.is_known(), verdict.blocks), (LoadKind::Closed, false, 0), "{verdict:?}");
     }
 
@@ -358,9 +364,13 @@ mod tests {
         let quiet = ProbeBlock { paused: [0.0, 1e8], control: [0.0, 2e8], pauses: 2e7, held: 0.0 };
         let one = [vec![ProbeBlock { control: [3.0, 2e8], paused: [2.0, 1e8], ..quiet }], vec![quiet; 3]].concat();
         for blocks in [vec![], vec![ProbeBlock::default(); 5], blocks(3, 1, 0.0, 0.0), vec![quiet; 5], one] {
-            let verdict = judge(&blocks, 0.5, Habit::default());
+            let verdict = judge(&blocks, 0.5, ClientBehaviour::default());
             assert_eq!((verdict.kind, verdict.is_known()), (LoadKind::Closed, false), "{verdict:?}");
         }
-        assert_eq!(judge(&blocks(3, 4, 0.0, 0.3), 0.5, Habit::default()).kind, LoadKind::Closed, "noise is no verdict");
+        assert_eq!(
+            judge(&blocks(3, 4, 0.0, 0.3), 0.5, ClientBehaviour::default()).kind,
+            LoadKind::Closed,
+            "noise is no verdict"
+        );
     }
 }

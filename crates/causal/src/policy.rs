@@ -1,9 +1,9 @@
 //! The action of each hook while a window is open: tracks the thread's kind of work, and records its events or pauses
 //! it.
 //!
-//! A window's number contains its rule: the two lowest bits are the [`Rule`], and the next one selects the half of the
-//! logs that is written. So a hook needs one load to know its action, and data of another window is recognised by its
-//! number.
+//! A window's number contains its purpose: the two lowest bits are the [`WindowPurpose`], and the next one selects the
+//! half of the logs that is written. So a hook needs one load to know its action, and data of another window is
+//! recognised by its number.
 
 mod costs;
 
@@ -17,24 +17,24 @@ use std::time::Duration;
 use progress::{Account, Lock, Log, Point, Policy, Sharing, Span, Stamp};
 
 use crate::constants::PAUSE_PIECE_MAX;
-use crate::ledger::{Experiment, Ledger, Spent, Unit, Urgency, outcome};
+use crate::ledger::{Experiment, Ledger, Unit, Urgency, WindowCost, outcome};
 use crate::outcome::WindowOutcome;
 use crate::trace::{self, Event, Thread, Trace};
 use crate::{clock, kinds, machine, sample};
-pub use costs::{Costs, Stretch, Toll};
+pub use costs::{HookCostEstimator, HookCosts, WorkDone};
 
 /// The purpose of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rule {
+enum WindowPurpose {
     /// No window is open.
-    Rest,
+    None,
     /// Record all events, for screening.
     Record,
     /// Pause threads, for confirming.
     Pause,
 }
 
-/// Bits of a window's number below its count: those of the rule.
+/// Bits of a window's number below its count: those of the purpose.
 const COUNT_SHIFT: u32 = 2;
 /// Bits of a window's number that fit into a stamp.
 const WINDOW_MASK: u32 = (1 << 24) - 1;
@@ -45,7 +45,7 @@ const SERIAL_BITS: u32 = 26;
 /// The policy that the profiler installs; one per process.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    /// The number of the open window, including its rule; 0 before the first.
+    /// The number of the open window, including its purpose; 0 before the first.
     window: AtomicU32,
     count: AtomicU32,
     /// The times at which the last window began and ended, by [`clock::now`].
@@ -73,20 +73,20 @@ impl Recorder {
     /// Opens a window that is recorded. The window before the last one must have been read, because the new one
     /// overwrites its half of the logs.
     pub fn open_recorded(&self) {
-        self.open(Rule::Record, None);
+        self.open(WindowPurpose::Record, None);
     }
 
     /// Opens a window with pauses for `experiment`. See [`Self::open_recorded`].
     pub fn open_experiment(&self, experiment: &Experiment<'_>) {
-        self.open(Rule::Pause, Some(experiment));
+        self.open(WindowPurpose::Pause, Some(experiment));
     }
 
-    fn open(&self, rule: Rule, experiment: Option<&Experiment<'_>>) {
+    fn open(&self, purpose: WindowPurpose, experiment: Option<&Experiment<'_>>) {
         let count = self.count.fetch_add(1, Relaxed) + 1;
         // Wall time is adjusted now and then: take its offset anew for each window.
         self.unix_offset.store(clock::unix_offset(), Relaxed);
         let now = clock::now();
-        let window = (count << COUNT_SHIFT | rule as u32) & WINDOW_MASK;
+        let window = (count << COUNT_SHIFT | purpose as u32) & WINDOW_MASK;
         if let Some(experiment) = experiment {
             self.ledger.open(window, experiment, now);
         }
@@ -98,7 +98,7 @@ impl Recorder {
     /// Ends the window.
     pub fn close(&self) {
         self.ended.store(clock::now(), Relaxed);
-        self.window.store(Rule::Rest as u32, Relaxed);
+        self.window.store(WindowPurpose::None as u32, Relaxed);
     }
 
     /// Returns the rules of windows with pauses: for the cost so far of the open window, and to set each thread's
@@ -108,13 +108,13 @@ impl Recorder {
     }
 
     /// Returns the outcome, in virtual time, and the cost of the last window with pauses. It must be closed.
-    pub fn outcome(&self) -> (WindowOutcome, Spent) {
+    pub fn outcome(&self) -> (WindowOutcome, WindowCost) {
         let (began, ended) = (self.began.load(Relaxed), self.ended.load(Relaxed));
-        let window = (self.count.load(Relaxed) << COUNT_SHIFT | Rule::Pause as u32) & WINDOW_MASK;
+        let window = (self.count.load(Relaxed) << COUNT_SHIFT | WindowPurpose::Pause as u32) & WINDOW_MASK;
         let (spent, time) = (self.ledger.spent(ended), ended.saturating_sub(began));
         let (mut units, mut events, mut until) = (Vec::new(), Vec::new(), u64::MAX);
         for account in progress::accounts() {
-            if whole(account.log(), window >> COUNT_SHIFT, &mut events) {
+            if read_log(account.log(), window >> COUNT_SHIFT, &mut events) {
                 // A full log lacks the rest of the window, so the window ends here for all threads.
                 until = until.min(events.last().map_or(until, |&(at, _)| at));
             }
@@ -151,7 +151,7 @@ impl Recorder {
         let mut memory = std::mem::take(&mut trace.threads).into_iter().map(|thread| thread.events);
         for account in progress::accounts().into_iter().filter(|account| account.log().read(window).len() > 0) {
             let mut events = memory.next().unwrap_or_default();
-            if whole(account.log(), window, &mut events) {
+            if read_log(account.log(), window, &mut events) {
                 // A full log lacks the rest of the window, so the window ends here for all threads.
                 ended = ended.min(events.last().map_or(ended, |&(at, _)| at));
             }
@@ -171,14 +171,14 @@ impl Recorder {
         *trace = Trace { span: began..ended, hook, wake_up: machine::wake_up(), threads };
     }
 
-    fn window(&self) -> (u32, Rule) {
+    fn window(&self) -> (u32, WindowPurpose) {
         let window = self.window.load(Acquire);
-        let rule = match window & ((1 << COUNT_SHIFT) - 1) {
-            1 => Rule::Record,
-            2 => Rule::Pause,
-            _ => Rule::Rest,
+        let purpose = match window & ((1 << COUNT_SHIFT) - 1) {
+            1 => WindowPurpose::Record,
+            2 => WindowPurpose::Pause,
+            _ => WindowPurpose::None,
         };
-        (window, rule)
+        (window, purpose)
     }
 
     fn write(&self, account: &Account, window: u32, now: u64, event: Event) {
@@ -193,7 +193,7 @@ impl Recorder {
     }
 
     fn record(&self, account: &Account, event: impl FnOnce(u32, u64) -> Event) {
-        if let (window, Rule::Record) = self.window() {
+        if let (window, WindowPurpose::Record) = self.window() {
             self.record_in(account, window, |now| event(window, now));
         }
     }
@@ -210,7 +210,7 @@ impl Recorder {
 
     /// Calls `rule` if a window with pauses is open; else returns `None`.
     fn pausing<T>(&self, account: &Account, rule: impl FnOnce(&Ledger, u32, u64) -> T) -> Option<T> {
-        let (window, Rule::Pause) = self.window() else { return None };
+        let (window, WindowPurpose::Pause) = self.window() else { return None };
         self.join(account, window);
         Some(rule(&self.ledger, window, clock::now()))
     }
@@ -224,7 +224,7 @@ impl Recorder {
     }
 
     /// In a window with pauses: has the thread pay its debt, then returns the result of `rule`.
-    fn paid<T>(&self, account: &Account, urgency: Urgency, rule: impl FnOnce(&Ledger, u32, u64) -> T) -> Option<T> {
+    fn pay_then<T>(&self, account: &Account, urgency: Urgency, rule: impl FnOnce(&Ledger, u32, u64) -> T) -> Option<T> {
         // Credit first: the thread's own work on the target raises G, and lowers its debt.
         let owed = self.pausing(account, |ledger, window, now| {
             ledger.credit(account, now);
@@ -264,25 +264,25 @@ impl Recorder {
         };
         // Between windows the kind is not needed: a thread finds it when it joins the next one.
         match self.window() {
-            (window, Rule::Record) => self.record_in(account, window, |_| event(set())),
-            (window, Rule::Pause) => {
+            (window, WindowPurpose::Record) => self.record_in(account, window, |_| event(set())),
+            (window, WindowPurpose::Pause) => {
                 self.join(account, window);
                 // The time until now belongs to the kind before.
                 self.ledger.credit(account, clock::now());
                 set();
             }
-            (_, Rule::Rest) => {}
+            (_, WindowPurpose::None) => {}
         }
         before
     }
 
     /// Converts the arrival time of an outside message to the profiler's clock; 0 (unknown) stays 0.
-    fn known(&self, unix: u64, now: u64) -> u64 {
-        if unix == 0 { 0 } else { self.ours(unix, now) }
+    fn to_clock_or_unknown(&self, unix: u64, now: u64) -> u64 {
+        if unix == 0 { 0 } else { self.to_clock(unix, now) }
     }
 
     /// Converts an arrival time to the profiler's clock; unknown is `now`.
-    fn ours(&self, unix: u64, now: u64) -> u64 {
+    fn to_clock(&self, unix: u64, now: u64) -> u64 {
         match unix {
             0 => now,
             unix => unix.saturating_sub(self.unix_offset.load(Relaxed)).min(now),
@@ -292,7 +292,7 @@ impl Recorder {
 
 /// Fills `events` with the events of a window in a log. Returns whether the log is full; its last event is then left
 /// out, as it may lack its second entry.
-fn whole(log: &Log, window: u32, events: &mut Vec<(u64, Event)>) -> bool {
+fn read_log(log: &Log, window: u32, events: &mut Vec<(u64, Event)>) -> bool {
     events.clear();
     let entries = log.read(window);
     events.reserve(entries.len());
@@ -319,7 +319,7 @@ fn restore_timers(slack: Option<u64>) {
 /// Returns a number for a message of the thread's that is unique in the window, even if another thread had the account
 /// before. With more than [`sample::THREADS_MAX`] accounts, of which a report says that their threads are missing, two
 /// may give the same numbers, and a replay may then link the wrong events.
-fn fresh(account: &Account) -> u64 {
+fn next_message_number(account: &Account) -> u64 {
     let serial = account.messages.load(Relaxed) + 1;
     account.messages.store(serial, Relaxed);
     let number = u64::from(account.number()) % sample::THREADS_MAX as u64;
@@ -339,9 +339,9 @@ fn find_kind(account: &Account) -> u32 {
 }
 
 /// Returns the stamp's number in the window, or gives it one: for a connection that is written to repeatedly.
-fn lasting(stamp: &mut Stamp, account: &Account, window: u32) -> u64 {
+fn window_number(stamp: &mut Stamp, account: &Account, window: u32) -> u64 {
     stamp.value(window).unwrap_or_else(|| {
-        let number = fresh(account);
+        let number = next_message_number(account);
         *stamp = Stamp::new(window, number);
         number
     })
@@ -350,7 +350,7 @@ fn lasting(stamp: &mut Stamp, account: &Account, window: u32) -> u64 {
 fn lock_number(lock: &Lock, account: &Account, window: u32) -> u64 {
     let was = lock.stamp();
     was.value(window).unwrap_or_else(|| {
-        let mine = Stamp::new(window, fresh(account));
+        let mine = Stamp::new(window, next_message_number(account));
         lock.replace(was, mine).value(window).unwrap_or_default()
     })
 }
@@ -360,12 +360,12 @@ impl Policy for Recorder {
         account.blocked_since.store(0, Relaxed);
         match self.window() {
             // It did nothing until now. The account may be that of an ended thread.
-            (window, Rule::Record) => self.record_in(account, window, |_| Event::BlockEnded),
-            (window, Rule::Pause) => {
+            (window, WindowPurpose::Record) => self.record_in(account, window, |_| Event::BlockEnded),
+            (window, WindowPurpose::Pause) => {
                 self.ledger.begin(account, window, clock::now());
                 find_kind(account);
             }
-            (_, Rule::Rest) => {}
+            (_, WindowPurpose::None) => {}
         }
         sample::thread_began(account);
     }
@@ -392,13 +392,13 @@ impl Policy for Recorder {
 
     fn before_send(&self, account: &'static Account, stamp: &mut Stamp) {
         if let Some(paid) =
-            self.paid(account, Urgency::Awaited, |ledger, window, now| ledger.sent(account, window, now))
+            self.pay_then(account, Urgency::Awaited, |ledger, window, now| ledger.sent(account, window, now))
         {
             *stamp = paid;
             return;
         }
         self.record(account, |window, _| {
-            let message = fresh(account);
+            let message = next_message_number(account);
             *stamp = Stamp::new(window, message);
             Event::Sent { message }
         });
@@ -434,7 +434,7 @@ impl Policy for Recorder {
     }
 
     fn before_lock(&self, account: &'static Account) {
-        self.paid(account, Urgency::Awaited, |_, _, _| ());
+        self.pay_then(account, Urgency::Awaited, |_, _, _| ());
     }
 
     fn lock_acquired(&self, account: &'static Account, lock: &Lock, sharing: Sharing, blocked: Duration) {
@@ -464,7 +464,7 @@ impl Policy for Recorder {
             }
         };
         let paused =
-            if contended { self.paid(account, Urgency::Awaited, give_up) } else { self.pausing(account, give_up) };
+            if contended { self.pay_then(account, Urgency::Awaited, give_up) } else { self.pausing(account, give_up) };
         if paused.is_none() {
             self.record(account, |window, _| Event::Unlocked { lock: lock_number(lock, account, window), sharing });
         }
@@ -472,42 +472,43 @@ impl Policy for Recorder {
 
     fn written(&self, account: &'static Account, connection: &mut Stamp) {
         if let Some(paid) =
-            self.paid(account, Urgency::Unawaited, |ledger, window, now| ledger.sent(account, window, now))
+            self.pay_then(account, Urgency::Unawaited, |ledger, window, now| ledger.sent(account, window, now))
         {
             *connection = paid;
             return;
         }
-        self.record(account, |window, _| Event::Written { connection: lasting(connection, account, window) });
+        self.record(account, |window, _| Event::Written { connection: window_number(connection, account, window) });
     }
 
     fn hold(&self, account: &'static Account, connection: Stamp, arrived: u64) -> Option<Duration> {
-        let wait =
-            self.pausing(account, |ledger, window, now| ledger.hold(window, connection, self.known(arrived, now), now));
+        let wait = self.pausing(account, |ledger, window, now| {
+            ledger.hold(window, connection, self.to_clock_or_unknown(arrived, now), now)
+        });
         wait.flatten().map(Duration::from_nanos)
     }
 
     fn arrived(&self, account: &'static Account, connection: &mut Stamp, arrived: u64) {
         let paused = self.pausing(account, |ledger, window, now| {
-            ledger.arrived(account, window, *connection, self.known(arrived, now), now);
+            ledger.arrived(account, window, *connection, self.to_clock_or_unknown(arrived, now), now);
         });
         if paused.is_none() {
             self.record(account, |window, now| Event::Arrived {
-                connection: lasting(connection, account, window),
-                at: self.ours(arrived, now),
+                connection: window_number(connection, account, window),
+                at: self.to_clock(arrived, now),
             });
         }
     }
 
     fn called(&self, account: &'static Account, call: &mut Stamp, whom: Span) {
-        if let Some(paid) =
-            self.paid(account, Urgency::Unawaited, |ledger, window, now| ledger.called(account, window, whom.id(), now))
+        if let Some(paid) = self
+            .pay_then(account, Urgency::Unawaited, |ledger, window, now| ledger.called(account, window, whom.id(), now))
         {
             *call = paid;
             return;
         }
         self.record(account, |window, _| {
             // A fresh number for each event of the call, so that it is paired with its own part of the answer.
-            let (number, is_first) = (fresh(account), call.value(window).is_none());
+            let (number, is_first) = (next_message_number(account), call.value(window).is_none());
             *call = Stamp::new(window, number);
             Event::Called { call: number, whom: whom.id(), is_first }
         });
@@ -515,25 +516,25 @@ impl Policy for Recorder {
 
     fn answered(&self, account: &'static Account, call: Stamp, arrived: u64) {
         let paused = self.pausing(account, |ledger, window, now| {
-            ledger.answered(account, window, call, self.ours(arrived, now), now);
+            ledger.answered(account, window, call, self.to_clock(arrived, now), now);
         });
         if paused.is_none() {
             self.record(account, |window, now| Event::Answered {
                 call: call.value(window).unwrap_or(0),
-                at: self.ours(arrived, now),
+                at: self.to_clock(arrived, now),
             });
         }
     }
 
     fn sleep_began(&self, account: &'static Account, timer: &mut Stamp) {
         if let Some(paid) =
-            self.paid(account, Urgency::Unawaited, |ledger, window, now| ledger.sent(account, window, now))
+            self.pay_then(account, Urgency::Unawaited, |ledger, window, now| ledger.sent(account, window, now))
         {
             *timer = paid;
             return;
         }
         self.record(account, |window, _| {
-            let number = fresh(account);
+            let number = next_message_number(account);
             *timer = Stamp::new(window, number);
             Event::SleepBegan { timer: number }
         });
@@ -565,7 +566,7 @@ impl Policy for Recorder {
         });
         if paused.is_none() {
             self.record(account, |window, _| {
-                let number = fresh(account);
+                let number = next_message_number(account);
                 *visit = Stamp::new(window, number);
                 Event::VisitBegan { visit: number }
             });
@@ -596,7 +597,7 @@ mod tests {
     #[test]
     fn messages_of_all_sampled_threads_differ() {
         let last = sample::THREADS_MAX as u32 - 1;
-        let mut numbers = [0, 1, 4096, last].map(|number| fresh(&Account::new(number, "")));
+        let mut numbers = [0, 1, 4096, last].map(|number| next_message_number(&Account::new(number, "")));
         numbers.sort_unstable();
         assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
         assert_eq!((u64::from(last) + 1) << SERIAL_BITS, Stamp::VALUE_MAX + 1, "a stamp holds each number");
@@ -636,7 +637,7 @@ mod tests {
         recorder.write(&account, 0, 1, Event::BlockBegan);
         recorder.write(&account, 0, 2, called(2));
         let mut events = Vec::new();
-        assert!(!whole(account.log(), 0, &mut events));
+        assert!(!read_log(account.log(), 0, &mut events));
         assert_eq!(events, [(1, Event::BlockBegan), (2, called(2))]);
         for at in 3.. {
             recorder.write(&account, 0, at, called(at));
@@ -644,7 +645,7 @@ mod tests {
                 break;
             }
         }
-        assert!(whole(account.log(), 0, &mut events));
+        assert!(read_log(account.log(), 0, &mut events));
         assert!(events[1..].iter().all(|&(at, event)| event == called(at)));
         assert_eq!(events.len(), progress::ENTRIES_MAX / 2);
     }

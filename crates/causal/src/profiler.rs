@@ -317,7 +317,7 @@ pub struct Status {
     pub elapsed: Duration,
     /// Planned length of the measurement.
     pub duration: Duration,
-    /// The results so far; updated at most once a second, usually every few seconds (see `LOOK_REST`).
+    /// The results so far; updated at most once a second, usually every few seconds (see `ANALYSIS_REST`).
     pub report: Arc<Report>,
 }
 

@@ -30,13 +30,13 @@ use crate::constants::SPIN;
 use crate::outcome::{PointOutcome, WindowOutcome};
 use crate::target::Weights;
 use crate::trace::Trace;
-pub use cold::Cold;
-pub(crate) use script::usual_lag;
-use script::{BEGIN, Cause, Job, Link, NONE, Script, ScriptStep, When, Work};
+pub use cold::ColdCosts;
+pub(crate) use script::median_wakeup_latency;
+use script::{Cause, EdgeKind, Job, NONE, ReadyTime, Script, ScriptStep, WINDOW_BEGIN, Work};
 
-/// The pace of messages from outside.
+/// When messages from outside arrive (a closed or an open workload model).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum LoadModel {
     /// They follow from the program's answers: clients wait for them.
     Closed,
     /// They arrive at the recorded times.
@@ -47,61 +47,62 @@ pub enum Pace {
 #[derive(Debug, Default)]
 pub struct Replay {
     script: Script,
-    /// By pace.
-    followers: [Followers; 2],
+    /// By load model.
+    jobs_by_mark: [JobsByMark; 2],
     /// By point.
-    measures: Vec<Measure>,
-    /// By pace.
+    selections: Vec<UnitSelection>,
+    /// By load model.
     measured: [WindowOutcome; 2],
 }
 
 impl Replay {
-    /// Reads a trace. Takes a few hundred nanoseconds per event. `lag` is the usual wakeup latency, nanoseconds, from
+    /// Reads a trace. Takes a few hundred nanoseconds per event. `wakeup_latency` is the usual one, nanoseconds, from
     /// other windows: for a window in which hardly any thread slept. `cold` is from many windows.
     #[must_use]
-    pub fn new(trace: &Trace, lag: Option<f64>, cold: &Cold) -> Self {
-        Self::default().next(trace, lag, cold)
+    pub fn new(trace: &Trace, wakeup_latency: Option<f64>, cold: &ColdCosts) -> Self {
+        Self::default().next(trace, wakeup_latency, cold)
     }
 
     /// Reads a trace as [`Replay::new`] does, reusing the memory of `self`.
     #[must_use]
-    pub fn next(self, trace: &Trace, lag: Option<f64>, cold: &Cold) -> Self {
-        let script = script::write(trace, lag, cold, self.script);
+    pub fn next(self, trace: &Trace, wakeup_latency: Option<f64>, cold: &ColdCosts) -> Self {
+        let script = script::convert(trace, wakeup_latency, cold, self.script);
         let totals = recorded(&script);
-        let paces = [Pace::Closed, Pace::Open];
-        let measures = totals.measures();
-        let measured = paces.map(|pace| totals.outcome(&measures, pace));
-        let followers = paces.map(|pace| Followers::new(&script, pace));
-        Self { script, followers, measures, measured }
+        let models = [LoadModel::Closed, LoadModel::Open];
+        let selections = totals.selections();
+        let measured = models.map(|model| totals.outcome(&selections, model));
+        let jobs_by_mark = models.map(|model| JobsByMark::new(&script, model));
+        Self { script, jobs_by_mark, selections, measured }
     }
 
-    /// Returns the window's outcome as recorded, computed in the way of a replay at that pace.
+    /// Returns the window's outcome as recorded, computed in the way of a replay with that load model.
     #[must_use]
-    pub fn measured(&self, pace: Pace) -> &WindowOutcome {
-        &self.measured[pace as usize]
+    pub fn measured(&self, model: LoadModel) -> &WindowOutcome {
+        &self.measured[model as usize]
     }
 
     /// Replays the window with `speedup` (0 to 1) of the target's time saved. Deterministic.
     #[must_use]
-    pub fn run(&self, weights: &Weights, speedup: f64, pace: Pace) -> WindowOutcome {
-        self.play(&Change { weights, speedup, hooks: 0.0 }, pace)
+    pub fn run(&self, weights: &Weights, speedup: f64, model: LoadModel) -> WindowOutcome {
+        self.play(&Change { weights, speedup, hooks: 0.0 }, model)
     }
 
     /// Replays the window unchanged, with the recorded time of hooks. An exact replay would return the outcome of
     /// [`Replay::measured`].
     #[must_use]
-    pub fn run_as_recorded(&self, pace: Pace) -> WindowOutcome {
-        self.play(&Change { weights: &Weights::default(), speedup: 0.0, hooks: 1.0 }, pace)
+    pub fn run_as_recorded(&self, model: LoadModel) -> WindowOutcome {
+        self.play(&Change { weights: &Weights::default(), speedup: 0.0, hooks: 1.0 }, model)
     }
 
-    fn play(&self, change: &Change<'_>, pace: Pace) -> WindowOutcome {
-        let mut world = World::new(&self.script, &self.followers[pace as usize], change, pace);
-        world.run();
-        let mut outcome = world.totals.outcome(&self.measures, pace);
-        for (point, pulls) in outcome.points.iter_mut().zip(&world.pulls) {
+    fn play(&self, change: &Change<'_>, model: LoadModel) -> WindowOutcome {
+        let mut simulation = Simulation::new(&self.script, &self.jobs_by_mark[model as usize], change, model);
+        simulation.run();
+        let mut outcome = simulation.totals.outcome(&self.selections, model);
+        for (point, thread_progress) in outcome.points.iter_mut().zip(&simulation.thread_progress) {
             // Weight each thread by its units: threads that make most of the progress count most.
-            let (worked, passed) =
-                pulls.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.hits * one.worked, sum.1 + one.hits * one.until));
+            let (worked, passed) = thread_progress
+                .iter()
+                .fold((0.0, 0.0), |sum, one| (sum.0 + one.hits * one.worked, sum.1 + one.hits * one.until));
             point.waiting = if passed > 0.0 { (1.0 - worked / passed).clamp(0.0, 1.0) } else { 0.0 };
         }
         outcome
@@ -120,18 +121,20 @@ struct Change<'a> {
 
 /// The jobs started by each mark.
 #[derive(Debug, Default)]
-struct Followers {
+struct JobsByMark {
     jobs: Vec<u32>,
     /// By mark: the index in `jobs` of its first one.
     starts: Vec<u32>,
 }
 
-impl Followers {
-    fn new(script: &Script, pace: Pace) -> Self {
+impl JobsByMark {
+    fn new(script: &Script, model: LoadModel) -> Self {
         let mut pairs: Vec<_> = (0..)
             .zip(&script.jobs)
             .filter_map(|(number, job)| match job.cause.when {
-                When::After { mark, link, .. } if !(pace == Pace::Open && matches!(link, Link::Clients(_))) => {
+                ReadyTime::After { mark, edge, .. }
+                    if !(model == LoadModel::Open && matches!(edge, EdgeKind::Clients(_))) =>
+                {
                     Some((mark, number))
                 }
                 _ => None,
@@ -158,11 +161,11 @@ struct Due {
     at: f64,
     /// Order of insertion, which breaks ties.
     order: u64,
-    what: What,
+    event: DueEvent,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum What {
+enum DueEvent {
     /// A job arrives at its thread.
     Ready(u32),
     /// A thread continues.
@@ -201,7 +204,7 @@ struct Waiter {
     thread: u32,
     sharing: Sharing,
     /// Its wakeup latency if it sleeps.
-    lag: f64,
+    wakeup_latency: f64,
     /// The time until which it spins: if the lock is released before, it has no latency.
     spins_until: f64,
 }
@@ -220,13 +223,13 @@ impl Lock {
 }
 
 /// The state of a thread in the replay.
-struct Player {
+struct ReplayThread {
     job: u32,
     /// Its next step. At the end of the job the thread takes the next job.
     step: u32,
     is_busy: bool,
     /// Whether its job begins after sleep and did not when recorded, or the reverse.
-    is_otherwise: bool,
+    sleep_differs: bool,
     /// The time that it has worked.
     worked: f64,
     /// Whether its last step wakes a sleeping thread.
@@ -242,7 +245,7 @@ struct Player {
 
 /// The units of progress of one connection or thread.
 #[derive(Clone, Copy)]
-struct Tally {
+struct ChainProgress {
     hits: u64,
     last: f64,
 }
@@ -250,54 +253,54 @@ struct Tally {
 /// One thread's contribution to a point: the number of its units, and at the last of them the time that it has worked,
 /// and the time.
 #[derive(Clone, Copy, Default)]
-struct Pull {
+struct ThreadProgress {
     hits: f64,
     worked: f64,
     until: f64,
 }
 
-struct World<'a> {
+struct Simulation<'a> {
     script: &'a Script,
     change: &'a Change<'a>,
-    pace: Pace,
+    model: LoadModel,
     now: f64,
     due: BinaryHeap<Due>,
     order: u64,
-    players: Vec<Player>,
+    threads: Vec<ReplayThread>,
     marks: Vec<f64>,
-    followers: &'a Followers,
+    jobs_by_mark: &'a JobsByMark,
     /// By mark: the threads that wait for it.
     awaiting: Vec<Vec<u32>>,
     locks: Vec<Lock>,
     visits: Vec<f64>,
     /// By point, then by thread.
-    pulls: Vec<Vec<Pull>>,
-    totals: Totals,
+    thread_progress: Vec<Vec<ThreadProgress>>,
+    totals: ProgressTotals,
 }
 
 /// The time of a mark that is not set.
 const NOT_YET: f64 = f64::INFINITY;
 
-impl<'a> World<'a> {
-    fn new(script: &'a Script, followers: &'a Followers, change: &'a Change<'a>, pace: Pace) -> Self {
+impl<'a> Simulation<'a> {
+    fn new(script: &'a Script, jobs_by_mark: &'a JobsByMark, change: &'a Change<'a>, model: LoadModel) -> Self {
         let threads = script.is_worker.len();
         let mut locks: Vec<Lock> = std::iter::repeat_with(Lock::default).take(script.locks as usize).collect();
         // Locks held at the window's begin are released by their recorded unlocks.
         for &(lock, sharing) in &script.held {
             locks[lock as usize].take(sharing);
         }
-        let mut world = Self {
+        let mut simulation = Self {
             script,
             change,
-            pace,
+            model,
             now: 0.0,
             due: BinaryHeap::new(),
             order: 0,
-            players: std::iter::repeat_with(|| Player {
+            threads: std::iter::repeat_with(|| ReplayThread {
                 job: NONE,
                 step: 0,
                 is_busy: false,
-                is_otherwise: false,
+                sleep_differs: false,
                 worked: 0.0,
                 wakes: false,
                 came: 0.0,
@@ -308,87 +311,87 @@ impl<'a> World<'a> {
             .take(threads)
             .collect(),
             marks: vec![NOT_YET; script.marks as usize],
-            followers,
+            jobs_by_mark,
             awaiting: vec![Vec::new(); script.marks as usize],
             locks,
             visits: vec![0.0; script.visits as usize],
-            pulls: vec![vec![Pull::default(); threads]; script.points as usize],
-            totals: Totals::new(script),
+            thread_progress: vec![vec![ThreadProgress::default(); threads]; script.points as usize],
+            totals: ProgressTotals::new(script),
         };
         for (number, job) in (0..).zip(&script.jobs) {
             let at = match job.cause.when {
-                When::At(at) | When::After { link: Link::Clients(at), .. }
-                    if pace == Pace::Open || matches!(job.cause.when, When::At(_)) =>
+                ReadyTime::At(at) | ReadyTime::After { edge: EdgeKind::Clients(at), .. }
+                    if model == LoadModel::Open || matches!(job.cause.when, ReadyTime::At(_)) =>
                 {
                     at
                 }
                 _ => continue,
             };
-            world.push(at, What::Ready(number));
+            simulation.push(at, DueEvent::Ready(number));
         }
         // Starts the jobs that follow from the window's begin.
-        world.set(BEGIN);
-        world
+        simulation.set_mark(WINDOW_BEGIN);
+        simulation
     }
 
-    fn push(&mut self, at: f64, what: What) {
+    fn push(&mut self, at: f64, event: DueEvent) {
         self.order += 1;
-        self.due.push(Due { at, order: self.order, what });
+        self.due.push(Due { at, order: self.order, event });
     }
 
     fn run(&mut self) {
         while let Some(due) = self.due.pop() {
             // Simulated time never goes back.
             self.now = self.now.max(due.at);
-            match due.what {
-                What::Ready(job) => {
+            match due.event {
+                DueEvent::Ready(job) => {
                     let Job { thread, cause, .. } = self.script.jobs[job as usize];
-                    let player = &mut self.players[thread as usize];
-                    if !player.is_busy {
+                    let state = &mut self.threads[thread as usize];
+                    if !state.is_busy {
                         // A thread that was idle needs its wakeup latency.
-                        let up = due.at + self.lag(cause);
-                        self.players[thread as usize].looked = up;
+                        let up = due.at + self.wakeup_latency(cause);
+                        self.threads[thread as usize].looked = up;
                         // A job that is ready at the window's begin was recorded on a thread that was at work, not
                         // asleep.
                         self.begin(thread, job, due.at, due.at > 0.0);
-                        self.push(up, What::Go(thread));
-                    } else if due.at <= player.looked {
+                        self.push(up, DueEvent::Go(thread));
+                    } else if due.at <= state.looked {
                         // The thread had not looked yet when the job arrived: it belongs to the current turn.
-                        player.turn.push_back((job, due.at));
+                        state.turn.push_back((job, due.at));
                     } else {
-                        player.unseen.push_back((job, due.at));
+                        state.unseen.push_back((job, due.at));
                     }
                 }
-                What::Go(thread) => self.go(thread),
-                What::Try(thread, lock) => self.try_again(thread, lock),
+                DueEvent::Go(thread) => self.run_thread(thread),
+                DueEvent::Try(thread, lock) => self.try_again(thread, lock),
             }
         }
     }
 
     fn begin(&mut self, thread: u32, job: u32, came: f64, is_from_sleep: bool) {
         let Job { ref steps, is_from_sleep: was_from_sleep, .. } = self.script.jobs[job as usize];
-        let player = &mut self.players[thread as usize];
-        (player.job, player.step, player.came, player.is_busy) = (job, steps.start, came, true);
-        player.is_otherwise = is_from_sleep != was_from_sleep;
+        let state = &mut self.threads[thread as usize];
+        (state.job, state.step, state.came, state.is_busy) = (job, steps.start, came, true);
+        state.sleep_differs = is_from_sleep != was_from_sleep;
     }
 
-    fn lag(&self, cause: Cause) -> f64 {
+    fn wakeup_latency(&self, cause: Cause) -> f64 {
         match cause.when {
             // Without a known cause, the event at this time is the one that woke the thread.
-            When::At(_) => cause.lag.max(0.0),
-            When::After { .. } if cause.lag >= 0.0 => cause.lag,
-            When::After { .. } => self.script.lag,
+            ReadyTime::At(_) => cause.wakeup_latency.max(0.0),
+            ReadyTime::After { .. } if cause.wakeup_latency >= 0.0 => cause.wakeup_latency,
+            ReadyTime::After { .. } => self.script.wakeup_latency,
         }
     }
 
     /// Returns the time at which a cause is ready; [`NOT_YET`] if its mark is not set.
-    fn ready(&self, when: When) -> f64 {
+    fn ready(&self, when: ReadyTime) -> f64 {
         match when {
-            When::At(at) => at,
-            When::After { link: Link::Clients(at), .. } if self.pace == Pace::Open => at,
-            When::After { mark, gap, link } => {
+            ReadyTime::At(at) => at,
+            ReadyTime::After { edge: EdgeKind::Clients(at), .. } if self.model == LoadModel::Open => at,
+            ReadyTime::After { mark, gap, edge } => {
                 // Only calls of the target get faster; the time of clients stays as recorded.
-                let faster = matches!(link, Link::Callee(whom) if self.change.weights.calls == Some(whom));
+                let faster = matches!(edge, EdgeKind::Callee(whom) if self.change.weights.calls == Some(whom));
                 self.marks[mark as usize] + if faster { gap * (1.0 - self.change.speedup) } else { gap }
             }
         }
@@ -398,62 +401,63 @@ impl<'a> World<'a> {
         let &Change { weights, speedup, hooks } = self.change;
         // The rest of its time is a wait that no hook reports, which a speed-up does not shorten.
         let faster = speedup * self.script.runnable[thread as usize];
-        let is_otherwise = self.players[thread as usize].is_otherwise;
+        let sleep_differs = self.threads[thread as usize].sleep_differs;
         let cost = |work: &Work| {
-            let time = if is_otherwise { work.time + work.otherwise } else { work.time };
+            let time = if sleep_differs { work.time + work.sleep_change } else { work.time };
             time * (1.0 - faster * weights.part(work.kind)) + work.hooks * hooks
         };
         work.iter().map(cost).sum()
     }
 
     /// Runs the thread's steps up to one that takes time.
-    fn go(&mut self, thread: u32) {
+    fn run_thread(&mut self, thread: u32) {
         let index = thread as usize;
         loop {
-            let player = &self.players[index];
-            let job = &self.script.jobs[player.job as usize];
-            if player.step == job.steps.end {
-                let player = &mut self.players[index];
+            let state = &self.threads[index];
+            let job = &self.script.jobs[state.job as usize];
+            if state.step == job.steps.end {
+                let state = &mut self.threads[index];
                 // The turn is over: look, and take all jobs that have arrived since the last look.
-                if player.turn.is_empty() {
-                    std::mem::swap(&mut player.turn, &mut player.unseen);
-                    player.looked = self.now;
+                if state.turn.is_empty() {
+                    std::mem::swap(&mut state.turn, &mut state.unseen);
+                    state.looked = self.now;
                 }
-                match player.turn.pop_front() {
+                match state.turn.pop_front() {
                     Some((job, came)) => {
                         self.begin(thread, job, came, false);
                         continue;
                     }
-                    None => return self.players[index].is_busy = false,
+                    None => return self.threads[index].is_busy = false,
                 }
             }
-            let step = self.script.steps[player.step as usize];
+            let step = self.script.steps[state.step as usize];
             let chain = job.chain;
             // A lock or a wait that does not succeed returns without advancing, and is tried again later.
             match step {
-                ScriptStep::Lock(lock, sharing, lag) => {
+                ScriptStep::Lock(lock, sharing, wakeup_latency) => {
                     if !self.locks[lock as usize].take(sharing) {
-                        let lag = if lag >= 0.0 { lag } else { self.script.lock_lag };
-                        let waiter = Waiter { thread, sharing, lag, spins_until: self.now + SPIN };
+                        let wakeup_latency =
+                            if wakeup_latency >= 0.0 { wakeup_latency } else { self.script.lock_wakeup_latency };
+                        let waiter = Waiter { thread, sharing, wakeup_latency, spins_until: self.now + SPIN };
                         return self.locks[lock as usize].waiting.push_back(waiter);
                     }
                 }
                 ScriptStep::Await(cause) => {
                     let ready = self.ready(cause.when);
                     if ready == NOT_YET {
-                        if let When::After { mark, .. } = cause.when {
-                            // `set` continues the thread when the mark is set.
+                        if let ReadyTime::After { mark, .. } = cause.when {
+                            // `set_mark` continues the thread when the mark is set.
                             self.awaiting[mark as usize].push(thread);
                         }
                         return;
                     }
                     if ready > self.now {
-                        self.players[index].step += 1;
-                        self.players[index].came = ready;
-                        let lag = self.lag(cause);
-                        return self.push(ready + lag, What::Go(thread));
+                        self.threads[index].step += 1;
+                        self.threads[index].came = ready;
+                        let wakeup_latency = self.wakeup_latency(cause);
+                        return self.push(ready + wakeup_latency, DueEvent::Go(thread));
                     }
-                    self.players[index].came = ready;
+                    self.threads[index].came = ready;
                 }
                 ScriptStep::Work(from, to) => {
                     if !self.work(thread, &self.script.work[from as usize..to as usize]) {
@@ -467,21 +471,21 @@ impl<'a> World<'a> {
                         self.script.wake.as_slice()
                     };
                     // Without a sleeping thread, waking costs nothing.
-                    if std::mem::take(&mut self.players[index].wakes) && !self.work(thread, work) {
+                    if std::mem::take(&mut self.threads[index].wakes) && !self.work(thread, work) {
                         return;
                     }
                 }
                 ScriptStep::Wait(time) => {
-                    if !self.pass(thread, time) {
+                    if !self.advance(thread, time) {
                         return;
                     }
                 }
-                ScriptStep::Mark(mark) => self.players[index].wakes = self.set(mark),
-                ScriptStep::Unlock(lock, sharing) => self.players[index].wakes = self.unlock(lock, sharing),
+                ScriptStep::Mark(mark) => self.threads[index].wakes = self.set_mark(mark),
+                ScriptStep::Unlock(lock, sharing) => self.threads[index].wakes = self.unlock(lock, sharing),
                 ScriptStep::Hit { point, .. } => self.hit(point, chain, thread),
                 ScriptStep::VisitBegan { visit, .. } => {
                     // On an event loop a unit begins at the arrival of its message.
-                    let began = if self.script.is_worker[index] { self.players[index].came } else { self.now };
+                    let began = if self.script.is_worker[index] { self.threads[index].came } else { self.now };
                     self.visits[visit as usize] = began;
                 }
                 ScriptStep::VisitEnded { visit, point, .. } => {
@@ -491,67 +495,68 @@ impl<'a> World<'a> {
                     self.hit(point, chain, thread);
                 }
             }
-            self.players[index].step += 1;
+            self.threads[index].step += 1;
         }
     }
 
     fn hit(&mut self, point: u32, chain: u32, thread: u32) {
-        let pull = &mut self.pulls[point as usize][thread as usize];
-        *pull = Pull { hits: pull.hits + 1.0, worked: self.players[thread as usize].worked, until: self.now };
+        let progress = &mut self.thread_progress[point as usize][thread as usize];
+        *progress =
+            ThreadProgress { hits: progress.hits + 1.0, worked: self.threads[thread as usize].worked, until: self.now };
         self.totals.hit(point, chain, self.now);
     }
 
-    /// Does the work of the thread's step. Returns whether the thread continues at once, as [`pass`](Self::pass).
+    /// Does the work of the thread's step. Returns whether the thread continues at once, as [`advance`](Self::advance).
     fn work(&mut self, thread: u32, work: &[Work]) -> bool {
         if work.is_empty() {
             return true;
         }
         let cost = self.cost(thread, work);
-        self.players[thread as usize].worked += cost;
-        self.pass(thread, cost)
+        self.threads[thread as usize].worked += cost;
+        self.advance(thread, cost)
     }
 
     /// Takes `time` for the thread's step. If no event is due before its end, advances the clock and returns true: the
     /// thread continues at once. Otherwise schedules the thread's next step.
-    fn pass(&mut self, thread: u32, time: f64) -> bool {
+    fn advance(&mut self, thread: u32, time: f64) -> bool {
         let at = self.now.max(self.now + time);
         // Avoids a push and a pop for most steps.
         let is_next = self.due.peek().is_none_or(|due| due.at > at);
         if is_next {
             self.now = at;
         } else {
-            self.players[thread as usize].step += 1;
-            self.push(at, What::Go(thread));
+            self.threads[thread as usize].step += 1;
+            self.push(at, DueEvent::Go(thread));
         }
         is_next
     }
 
     /// Sets a mark. Returns whether this wakes a sleeping thread.
-    fn set(&mut self, mark: u32) -> bool {
+    fn set_mark(&mut self, mark: u32) -> bool {
         let mut wakes = false;
         self.marks[mark as usize] = self.now;
-        for &job in self.followers.of(mark) {
-            let Job { thread, cause, is_own, .. } = self.script.jobs[job as usize];
-            let is_program = matches!(cause.when, When::After { link: Link::Program, .. });
-            wakes |= is_program && !self.players[thread as usize].is_busy;
+        for &job in self.jobs_by_mark.of(mark) {
+            let Job { thread, cause, is_from_own_thread, .. } = self.script.jobs[job as usize];
+            let is_program = matches!(cause.when, ReadyTime::After { edge: EdgeKind::Program, .. });
+            wakes |= is_program && !self.threads[thread as usize].is_busy;
             // A message to itself is handled in this turn, without another look.
-            if is_own {
-                self.players[thread as usize].turn.push_back((job, self.now));
+            if is_from_own_thread {
+                self.threads[thread as usize].turn.push_back((job, self.now));
             } else {
-                self.push(self.ready(cause.when), What::Ready(job));
+                self.push(self.ready(cause.when), DueEvent::Ready(job));
             }
         }
         for thread in std::mem::take(&mut self.awaiting[mark as usize]) {
             // The time at which the wait ends is known now.
-            let player = &self.players[thread as usize];
-            if let ScriptStep::Await(cause) = self.script.steps[player.step as usize] {
+            let state = &self.threads[thread as usize];
+            if let ScriptStep::Await(cause) = self.script.steps[state.step as usize] {
                 let ready = self.ready(cause.when);
-                self.players[thread as usize].step += 1;
-                self.players[thread as usize].came = ready;
-                self.push(ready + self.lag(cause), What::Go(thread));
+                self.threads[thread as usize].step += 1;
+                self.threads[thread as usize].came = ready;
+                self.push(ready + self.wakeup_latency(cause), DueEvent::Go(thread));
                 // If a thread blocks for several messages (a barrier's), only the last one wakes it. The others have
-                // lag 0.
-                wakes |= cause.lag != 0.0;
+                // latency 0.
+                wakes |= cause.wakeup_latency != 0.0;
             }
         }
         wakes
@@ -574,14 +579,14 @@ impl<'a> World<'a> {
         if lock.exclusive || lock.woken {
             return false;
         }
-        let Some(&Waiter { thread, sharing, lag, spins_until }) = lock.waiting.front() else { return false };
+        let Some(&Waiter { thread, sharing, wakeup_latency, spins_until }) = lock.waiting.front() else { return false };
         if sharing == Sharing::Exclusive && lock.shared > 0 {
             return false;
         }
         // One waiter at a time tries, so that a release does not wake a whole crowd.
         lock.woken = true;
         let sleeps = self.now >= spins_until;
-        self.push(if sleeps { self.now + lag } else { self.now }, What::Try(thread, number));
+        self.push(if sleeps { self.now + wakeup_latency } else { self.now }, DueEvent::Try(thread, number));
         sleeps
     }
 
@@ -594,17 +599,17 @@ impl<'a> World<'a> {
             lock.waiting[0].spins_until = self.now + SPIN;
         } else {
             lock.waiting.pop_front();
-            self.players[thread as usize].step += 1;
+            self.threads[thread as usize].step += 1;
             self.wake(number);
-            self.go(thread);
+            self.run_thread(thread);
         }
     }
 }
 
 /// The progress so far.
-struct Totals {
+struct ProgressTotals {
     /// By point, then by chain.
-    tallies: Vec<Vec<Tally>>,
+    tallies: Vec<Vec<ChainProgress>>,
     /// By point: the times of its units.
     times: Vec<Vec<f64>>,
     latencies: Vec<Vec<f64>>,
@@ -612,9 +617,9 @@ struct Totals {
     backlog: usize,
 }
 
-impl Totals {
+impl ProgressTotals {
     fn new(script: &Script) -> Self {
-        let tally = Tally { hits: 0, last: 0.0 };
+        let tally = ChainProgress { hits: 0, last: 0.0 };
         Self {
             tallies: vec![vec![tally; script.chains as usize]; script.points as usize],
             times: vec![Vec::new(); script.points as usize],
@@ -630,15 +635,19 @@ impl Totals {
         self.times[point as usize].push(at);
     }
 
-    fn measures(&self) -> Vec<Measure> {
-        self.tallies.iter().map(|tallies| Measure::choose(tallies)).collect()
+    fn selections(&self) -> Vec<UnitSelection> {
+        self.tallies.iter().map(|tallies| UnitSelection::choose(tallies)).collect()
     }
 
-    fn outcome(&self, measures: &[Measure], pace: Pace) -> WindowOutcome {
-        let of_point = self.tallies.iter().zip(&self.times).zip(&self.latencies).zip(measures);
+    fn outcome(&self, selections: &[UnitSelection], model: LoadModel) -> WindowOutcome {
+        let of_point = self.tallies.iter().zip(&self.times).zip(&self.latencies).zip(selections);
         let points = of_point
-            .map(|(((tallies, times), latencies), measure)| {
-                PointOutcome::new(times.len() as u64, measure.at(pace).apply(tallies, times, self.backlog), latencies)
+            .map(|(((tallies, times), latencies), selection)| {
+                PointOutcome::new(
+                    times.len() as u64,
+                    selection.at(model).apply(tallies, times, self.backlog),
+                    latencies,
+                )
             })
             .collect();
         WindowOutcome { points }
@@ -647,34 +656,34 @@ impl Totals {
 
 /// The way to compute a point's time per unit from the units of its chains.
 #[derive(Clone, Copy, Debug)]
-enum Measure {
+enum UnitSelection {
     /// Chains have many units: use the time between units until the first chain has run out of them. The rest is
     /// distorted by the window's end, which a replay does not move. And if parallel chains now run one after the other,
-    /// because one of them never releases a lock, the first one's pace is the pace of all.
+    /// because one of them never releases a lock, the first one's speed is the speed of all.
     Chains,
     /// Most units are their chain's only one: use the time between all units.
     Pooled,
 }
 
-impl Measure {
+impl UnitSelection {
     /// Chooses the measure from the window as recorded.
-    fn choose(tallies: &[Tally]) -> Self {
+    fn choose(tallies: &[ChainProgress]) -> Self {
         let hits: u64 = tallies.iter().map(|tally| tally.hits).sum();
         // The units whose chain had one before.
         let repeated: u64 = tallies.iter().map(|tally| tally.hits.saturating_sub(1)).sum();
         if repeated * 2 > hits { Self::Chains } else { Self::Pooled }
     }
 
-    /// Returns the measure to use at `pace`. With [`Pace::Open`], chains do not run out, and a connection's last use
-    /// marks no end of progress: the more connections there are, the more of them are idle.
-    fn at(self, pace: Pace) -> Self {
-        if pace == Pace::Open { Self::Pooled } else { self }
+    /// Returns the selection to use with `model`. With [`LoadModel::Open`], chains do not run out, and a connection's
+    /// last use marks no end of progress: the more connections there are, the more of them are idle.
+    fn at(self, model: LoadModel) -> Self {
+        if model == LoadModel::Open { Self::Pooled } else { self }
     }
 
     /// Returns the time per unit. `times` are those of all units, ascending. Skips the first `backlog` units, up to
     /// half of all: they were made from messages queued before the window, so a faster thread handles them at once and
     /// then waits for new ones. Where a unit takes several messages, this skips a few units too many.
-    fn apply(self, tallies: &[Tally], times: &[f64], backlog: usize) -> f64 {
+    fn apply(self, tallies: &[ChainProgress], times: &[f64], backlog: usize) -> f64 {
         let until = match self {
             Self::Chains => {
                 // Skip chains with less than half of the mean number of units.
@@ -695,8 +704,8 @@ impl Measure {
 }
 
 /// Returns the progress as recorded.
-fn recorded(script: &Script) -> Totals {
-    let mut totals = Totals::new(script);
+fn recorded(script: &Script) -> ProgressTotals {
+    let mut totals = ProgressTotals::new(script);
     let mut visits = vec![0.0; script.visits as usize];
     let steps = || {
         let of = |job: &Job| job.steps.start as usize..job.steps.end as usize;

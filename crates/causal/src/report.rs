@@ -57,9 +57,9 @@ pub struct Report {
 
 /// The quantity that a gain is a fraction of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measure {
+pub enum Quantity {
     /// The time per unit of progress: less of it means more units.
-    Pace,
+    TimePerUnit,
     /// The time from a unit's begin to its end.
     Latency,
 }
@@ -67,7 +67,7 @@ pub enum Measure {
 impl Report {
     /// Returns the curve that counts with this load.
     #[must_use]
-    pub fn counted<'a>(&self, target: &'a TargetReport) -> (Measure, &'a [CurvePoint]) {
+    pub fn counted<'a>(&self, target: &'a TargetReport) -> (Quantity, &'a [CurvePoint]) {
         target.counted(self.load.kind)
     }
 }
@@ -95,11 +95,11 @@ impl Report {
 }
 
 impl TargetReport {
-    fn counted(&self, load: LoadKind) -> (Measure, &[CurvePoint]) {
+    fn counted(&self, load: LoadKind) -> (Quantity, &[CurvePoint]) {
         let measure = load.counted(!self.latency.is_empty());
         match measure {
-            Measure::Latency => (measure, &self.latency),
-            Measure::Pace => (measure, &self.curve),
+            Quantity::Latency => (measure, &self.latency),
+            Quantity::TimePerUnit => (measure, &self.curve),
         }
     }
 
@@ -146,7 +146,7 @@ pub struct TargetReport {
     #[serde(default)]
     pub latency: Vec<CurvePoint>,
     /// The mode that found the curve.
-    pub mode: Mode,
+    pub mode: GainSource,
     /// Number of samples that contain it.
     pub samples: u64,
     /// The gains found by pauses, if it was confirmed: the alternative to the curve.
@@ -190,7 +190,7 @@ pub struct CurvePoint {
 /// The mode that found a target's gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum GainSource {
     /// Replay of recorded windows.
     Screened,
     /// Pauses.
@@ -241,8 +241,8 @@ pub enum LoadKind {
 impl LoadKind {
     /// Returns the quantity whose gain counts: with an open-loop load only the time from begin to end can get shorter.
     /// Without a latency, as at a point that has only hits, it is the time per unit with any load.
-    pub(crate) fn counted(self, has_latency: bool) -> Measure {
-        if self == Self::Limited && has_latency { Measure::Latency } else { Measure::Pace }
+    pub(crate) fn counted(self, has_latency: bool) -> Quantity {
+        if self == Self::Limited && has_latency { Quantity::Latency } else { Quantity::TimePerUnit }
     }
 }
 
@@ -251,7 +251,8 @@ impl LoadKind {
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
     /// A fixed rate, or requests that arrive independently.
-    Pace,
+    #[serde(rename = "pace")]
+    FixedRate,
     /// Most likely the load generator, which sends as fast as it can.
     Generator,
 }

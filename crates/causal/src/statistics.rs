@@ -2,7 +2,7 @@
 //! false discoveries.
 
 pub use crate::constants::{CONFIDENCE, FALSE_DISCOVERIES, NORMAL_QUANTILE};
-use crate::constants::{SEQUENCE_OBSERVATIONS_MIN, SEQUENCE_TIGHTEST_AT};
+use crate::constants::{SEQUENCE_MIXTURE_RHO, SEQUENCE_OBSERVATIONS_MIN};
 
 /// A mean with its standard error and the degrees of freedom of that error.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -208,8 +208,8 @@ pub fn sequence_half_width(variance: f64, count: u64) -> f64 {
     }
     let (n, alpha) = (count as f64, 1.0 - CONFIDENCE);
     // The normal mixture boundary for known variance, divided by n for the mean.
-    let boundary = ((n + SEQUENCE_TIGHTEST_AT)
-        * ((n + SEQUENCE_TIGHTEST_AT) / (SEQUENCE_TIGHTEST_AT * alpha * alpha)).ln())
+    let boundary = ((n + SEQUENCE_MIXTURE_RHO)
+        * ((n + SEQUENCE_MIXTURE_RHO) / (SEQUENCE_MIXTURE_RHO * alpha * alpha)).ln())
     .sqrt()
         / n;
     boundary * variance.sqrt() * t_quantile(n - 1.0) / NORMAL_QUANTILE
@@ -218,7 +218,7 @@ pub fn sequence_half_width(variance: f64, count: u64) -> f64 {
 /// Returns which findings to accept by their probabilities, so that at most `part` of the accepted ones are false on
 /// average (Benjamini & Hochberg, 1995).
 #[must_use]
-pub fn believed(probabilities: &[f64], part: f64) -> Vec<bool> {
+pub fn benjamini_hochberg(probabilities: &[f64], part: f64) -> Vec<bool> {
     let mut order: Vec<f64> = probabilities.to_vec();
     order.sort_by(f64::total_cmp);
     let count = order.len() as f64;

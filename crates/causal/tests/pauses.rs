@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use causal::kinds::{NodeStep, kinds};
-use causal::ledger::{Experiment, Spent};
+use causal::ledger::{Experiment, WindowCost};
 use causal::outcome::WindowOutcome;
 use causal::policy::Recorder;
 use causal::target::{KindShare, Weights};
@@ -36,7 +36,7 @@ fn weights(span: Span) -> Weights {
     Weights { parts: (0..kinds.len()).map(part).collect(), calls: None }
 }
 
-fn window(experiment: &Experiment<'_>) -> (WindowOutcome, Spent) {
+fn window(experiment: &Experiment<'_>) -> (WindowOutcome, WindowCost) {
     RECORDER.open_experiment(experiment);
     std::thread::sleep(Duration::from_millis(100));
     RECORDER.close();
@@ -81,7 +81,7 @@ fn all_threads_but_the_target_are_paused() {
 
     let hits = |outcome: &WindowOutcome| outcome.point(point.id()).hits;
     // Speed-up 0: no thread has pending delay.
-    assert_eq!(nothing, Spent::default());
+    assert_eq!(nothing, WindowCost::default());
     assert!(hits(&control) > 0, "{control:?}");
     // The target ran, and half of that time was inserted as delay into the other threads.
     assert!(spent.delayed > 0, "{spent:?}");

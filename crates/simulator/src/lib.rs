@@ -17,7 +17,7 @@ mod random;
 
 use causal::ledger::Experiment;
 use causal::outcome::WindowOutcome;
-use causal::replay::{Cold, Pace, Replay};
+use causal::replay::{ColdCosts, LoadModel, Replay};
 use causal::target::{KindShare, Weights};
 use causal::trace::Trace;
 use machine::Machine;
@@ -97,8 +97,13 @@ pub fn record(program: &Program, seed: u64, plan: WindowPlan) -> Vec<Trace> {
 
 /// Screening: replays each recorded window unchanged, and with the target faster.
 #[must_use]
-pub fn screen(traces: &[Trace], weights: &Weights, speedup: f64, pace: Pace) -> Vec<(WindowOutcome, WindowOutcome)> {
-    let cold = Cold::of(traces.iter());
+pub fn screen(
+    traces: &[Trace],
+    weights: &Weights,
+    speedup: f64,
+    pace: LoadModel,
+) -> Vec<(WindowOutcome, WindowOutcome)> {
+    let cold = ColdCosts::of(traces.iter());
     let pair = |trace: &Trace| {
         let replay = Replay::new(trace, None, &cold);
         (replay.run(weights, 0.0, pace), replay.run(weights, speedup, pace))

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use causal::experiment::Dice;
+use causal::experiment::SeededRandom;
 use progress::Stamp;
 
 use crate::observer::{Observer, Visit};
@@ -80,9 +80,9 @@ enum Wait {
 struct TaskState {
     /// Index of the current step.
     at: usize,
-    random: Dice,
+    random: SeededRandom,
     /// The client's own stream, so that its draws do not depend on the program's.
-    client: Dice,
+    client: SeededRandom,
     /// Arrival times of unread requests.
     inbox: VecDeque<u64>,
     wait: Wait,
@@ -118,7 +118,7 @@ struct ThreadState {
     cause: u64,
     /// The stamps of the threads that met it at a barrier.
     met: Vec<Stamp>,
-    random: Dice,
+    random: SeededRandom,
 }
 
 /// A running program.

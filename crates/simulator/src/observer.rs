@@ -1,8 +1,8 @@
 //! The observer of a running program: records a trace, as the profiler's policy does, or computes pauses with the
 //! profiler's ledger.
 
-use causal::experiment::Dice;
-use causal::ledger::{Experiment, Ledger, Spent, Unit, Urgency, outcome};
+use causal::experiment::SeededRandom;
+use causal::ledger::{Experiment, Ledger, Unit, Urgency, WindowCost, outcome};
 use causal::outcome::{PointOutcome, WindowOutcome};
 use causal::trace::{Event, Thread, Trace};
 use progress::{Account, Sharing, Stamp};
@@ -50,7 +50,7 @@ pub(crate) struct Observer {
     units: Vec<Unit>,
     /// The ground truth of each unit: its end, its point, and its latency.
     progress: Vec<(u64, u32, u64)>,
-    random: Dice,
+    random: SeededRandom,
 }
 
 impl Observer {
@@ -136,7 +136,7 @@ impl Observer {
         self.ledger.open(self.window, experiment, now);
     }
 
-    pub(crate) fn paused(&mut self, now: u64) -> (WindowOutcome, Spent, u64) {
+    pub(crate) fn paused(&mut self, now: u64) -> (WindowOutcome, WindowCost, u64) {
         let spent = self.ledger.spent(now);
         let outcome = outcome(&self.units, now - self.began, spent.delayed);
         let hits = self.progress.len() as u64;
@@ -210,7 +210,7 @@ impl Observer {
             return None;
         }
         self.pauses[thread] = Some((owed, now, self.window));
-        Some(owed as f64 + OVERSHOOT.0 + self.random.part() * (OVERSHOOT.1 - OVERSHOOT.0))
+        Some(owed as f64 + OVERSHOOT.0 + self.random.fraction() * (OVERSHOOT.1 - OVERSHOOT.0))
     }
 
     pub(crate) fn pause_ended(&mut self, thread: usize, now: u64) -> bool {

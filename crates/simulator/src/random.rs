@@ -1,11 +1,11 @@
 //! Random durations from a seed.
 
-use causal::experiment::Dice;
+use causal::experiment::SeededRandom;
 
 /// A generator for one stream of a seed. Streams are independent.
 #[must_use]
-pub(crate) fn stream(seed: u64, stream: u64) -> Dice {
-    let mut mixed = Dice::new(seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03));
+pub(crate) fn stream(seed: u64, stream: u64) -> SeededRandom {
+    let mut mixed = SeededRandom::new(seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03));
     // The first number depends on few bits of the seed.
     mixed.bits();
     mixed
@@ -24,8 +24,8 @@ pub enum Time {
 
 impl Time {
     /// Draws one duration, nanoseconds.
-    pub fn draw(self, random: &mut Dice) -> f64 {
-        let unit = random.part();
+    pub fn draw(self, random: &mut SeededRandom) -> f64 {
+        let unit = random.fraction();
         match self {
             Self::Fixed(time) => time as f64,
             Self::About(mean) => mean as f64 * (0.5 + unit),

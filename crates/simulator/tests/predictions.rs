@@ -6,9 +6,9 @@
 //! known to be worse, [`KNOWN`] has the larger bound.
 
 use causal::ledger::Experiment;
-use causal::load::{Habit, ProbeBlock, judge};
-use causal::replay::Pace;
-use causal::report::{LoadKind, Mode};
+use causal::load::{ClientBehaviour, ProbeBlock, judge};
+use causal::replay::LoadModel;
+use causal::report::{GainSource, LoadKind};
 use causeway_simulator::{
     WindowPlan, cases, cases::Case, confirm, latency_saved, record, saved, screen, truth, weights,
 };
@@ -37,7 +37,7 @@ fn seeds(usual: u64) -> u64 {
 fn row(case: &Case, speedup: f64, seeds: u64) -> PredictionRow {
     let record_plan = WindowPlan { warm_up: 30 * MS, window: 100 * MS, rest: 10 * MS, windows: 2 };
     let pause_plan = WindowPlan { window: 150 * MS, windows: 1, ..record_plan };
-    let pace = if case.is_open { Pace::Open } else { Pace::Closed };
+    let pace = if case.is_open { LoadModel::Open } else { LoadModel::Closed };
     let program = &case.program;
     let mut row = PredictionRow::default();
     for seed in 1..=seeds {
@@ -60,87 +60,92 @@ fn row(case: &Case, speedup: f64, seeds: u64) -> PredictionRow {
 }
 
 /// A mode's known error for a case: the allowed points at 25, 50 and 100 % (0: the usual bound), and the reason.
-struct KnownError(Mode, &'static str, [f64; 3], &'static str);
+struct KnownError(GainSource, &'static str, [f64; 3], &'static str);
 
 const KNOWN: &[KnownError] = &[
     // An open load sets the rate: with the pauses of confirming each unit of load takes less virtual time. The profiler detects
     // an open load by its load probe, and does not confirm.
-    KnownError(Mode::Confirmed, "open, 10 k/s", [3.5, 9.0, 19.0], "confirming assumes a closed load"),
-    KnownError(Mode::Confirmed, "open, 16 k/s", [8.0, 17.0, 33.0], "confirming assumes a closed load"),
+    KnownError(GainSource::Confirmed, "open, 10 k/s", [3.5, 9.0, 19.0], "confirming assumes a closed load"),
+    KnownError(GainSource::Confirmed, "open, 16 k/s", [8.0, 17.0, 33.0], "confirming assumes a closed load"),
     // A sleep overshoots by about 65 µs, which is long compared with this lock, so threads arrive at it in another
     // order. B's error is always too small a gain, never too large; `ahead` shows it.
     KnownError(
-        Mode::Confirmed,
+        GainSource::Confirmed,
         "lock, 4 threads, target inside",
         [3.0, 6.5, 9.5],
         "pauses change the order at a lock held for 20 µs",
     ),
     KnownError(
-        Mode::Confirmed,
+        GainSource::Confirmed,
         "lock, 8 threads, target inside",
         [6.5, 10.0, 13.0],
         "pauses change the order at a lock held for 20 µs",
     ),
     KnownError(
-        Mode::Confirmed,
+        GainSource::Confirmed,
         "lock, 4 threads, target outside",
         [0.0, 0.0, 3.5],
         "pauses change the order at a lock held for 20 µs",
     ),
     KnownError(
-        Mode::Confirmed,
+        GainSource::Confirmed,
         "lock, 8 threads, target outside",
         [0.0, 0.0, 2.8],
         "pauses change the order at a lock held for 20 µs",
     ),
     // Paused nearly all of the time: the loop keeps a hundredth of the wall time.
     KnownError(
-        Mode::Confirmed,
+        GainSource::Confirmed,
         "an independent burner",
         [0.0, 0.0, 2.8],
         "confirming pauses all threads while a thread that never idles runs",
     ),
     KnownError(
-        Mode::Confirmed,
+        GainSource::Confirmed,
         "lock of 1 ms, 8 threads, target inside",
         [0.0, 0.0, 4.5],
         "a pause inside the lock makes the waiting threads sleep",
     ),
     KnownError(
-        Mode::Screened,
+        GainSource::Screened,
         "lock, 8 threads, target inside",
         [0.0, 0.0, 6.5],
         "the replay models roughly whether a waiter still spins",
     ),
     // The faster stage has to be woken for every unit, and B pauses for many units at once.
     KnownError(
-        Mode::Confirmed,
+        GainSource::Confirmed,
         "pipeline, even stages",
         [0.0, 3.5, 4.5],
         "a pause is longer than a unit, so fewer are woken",
     ),
     // The arrival times of requests are estimated from how long clients usually take.
-    KnownError(Mode::Confirmed, "4, arrivals not known", [0.0, 0.0, 4.5], "arrivals are estimated"),
-    KnownError(Mode::Confirmed, "8, arrivals not known", [2.5, 3.5, 9.0], "arrivals are estimated"),
+    KnownError(GainSource::Confirmed, "4, arrivals not known", [0.0, 0.0, 4.5], "arrivals are estimated"),
+    KnownError(GainSource::Confirmed, "8, arrivals not known", [2.5, 3.5, 9.0], "arrivals are estimated"),
     // At 100 % the whole wall time of a call is delay: every other thread is paused throughout it.
-    KnownError(Mode::Confirmed, "an upstream, 4", [0.0, 0.0, 20.0], "pauses cannot try an upstream that takes no time"),
     KnownError(
-        Mode::Confirmed,
+        GainSource::Confirmed,
+        "an upstream, 4",
+        [0.0, 0.0, 20.0],
+        "pauses cannot try an upstream that takes no time",
+    ),
+    KnownError(
+        GainSource::Confirmed,
         "an upstream of a loop",
         [0.0, 0.0, 24.0],
         "pauses cannot try an upstream that takes no time",
     ),
     KnownError(
-        Mode::Confirmed,
+        GainSource::Confirmed,
         "an upstream, 32",
         [0.0, 0.0, 100.0],
         "pauses cannot try an upstream that takes no time",
     ),
     // A loop's timers are not held: the whole loop sleeps off their delay.
-    KnownError(Mode::Confirmed, "handlers that sleep", [0.0, 0.0, 4.5], "pauses do not hold timers"),
+    KnownError(GainSource::Confirmed, "handlers that sleep", [0.0, 0.0, 4.5], "pauses do not hold timers"),
 ];
 
-fn allowed(mode: Mode, case: &Case, speedup: f64, truth: f64) -> f64 {
+fn allowed(mode: GainSource, case: &Case, speedup: f64, truth: f64) -> f64 {
     let usual = f64::max(2.0, truth.abs() / 10.0);
     let column = [0.25, 0.5, 1.0].iter().position(|&column| column == speedup).expect("a speed-up of the table");
     let known = KNOWN.iter().find(|KnownError(of, name, ..)| *of == mode && case.name.contains(name));
@@ -176,7 +181,7 @@ fn check(speedup: f64) {
             row.slow_down,
             row.ahead
         );
-        for (mode, predicted) in [(Mode::Screened, row.screened), (Mode::Confirmed, row.confirmed)] {
+        for (mode, predicted) in [(GainSource::Screened, row.screened), (GainSource::Confirmed, row.confirmed)] {
             let allowed = allowed(mode, &case, speedup, row.truth);
             if predicted.is_nan() || (predicted - row.truth).abs() > allowed {
                 wrong.push(format!(
@@ -216,7 +221,7 @@ fn false_alarms() {
     let mut alarms = [0, 0];
     for seed in 1..=runs {
         let weights = weights(&program, seed, 30 * MS);
-        let screened = screen(&record(&program, seed, plan), &weights, 0.5, Pace::Closed);
+        let screened = screen(&record(&program, seed, plan), &weights, 0.5, LoadModel::Closed);
         let confirmed = confirm(&program, seed, &Experiment { weights: Some(&weights), speedup: 0.5 }, plan).pairs;
         for (mode, pairs) in [screened, confirmed].iter().enumerate() {
             let ratios: Vec<f64> =
@@ -257,7 +262,7 @@ fn a_probe_distinguishes_a_closed_load_from_an_open_one() {
             }
         };
         let blocks: Vec<ProbeBlock> = (1..=12).map(block).collect();
-        let verdict = judge(&blocks, 0.5, Habit::default());
+        let verdict = judge(&blocks, 0.5, ClientBehaviour::default());
         println!("{name}: {verdict:?}");
         assert_eq!((verdict.kind, verdict.blocks), (kind, 12), "{name}: {verdict:?}");
     }

@@ -108,15 +108,15 @@ pub(super) fn ratio(blocks: &[&ConfirmBlock], point: u32) -> Option<Estimate> {
 
 /// Number of samples by kind of work: of the whole run, or of the windows of one target. Shows whether these were like
 /// the run.
-pub type Kinds = BTreeMap<u32, u64>;
+pub type SamplesByKind = BTreeMap<u32, u64>;
 
 /// Returns the target's share in the whole run relative to that in its windows, with the standard error of the
 /// logarithm; `None` with fewer than [`PHASE_SAMPLES_MIN`] samples of
 /// the target in its windows.
 #[must_use]
-pub(super) fn phase(weights: &Weights, whole: &Kinds, within: &Kinds) -> Option<(f64, f64)> {
+pub(super) fn phase(weights: &Weights, whole: &SamplesByKind, within: &SamplesByKind) -> Option<(f64, f64)> {
     // The target's expected number of samples, by the kinds of work that were sampled.
-    let share = |kinds: &Kinds| {
+    let share = |kinds: &SamplesByKind| {
         let count: u64 = kinds.values().sum();
         let target: f64 = kinds.iter().map(|(&kind, &count)| weights.part(kind) * count as f64).sum();
         (target / count as f64, target)
@@ -195,10 +195,10 @@ mod tests {
     fn windows_are_compared_with_the_run() {
         let part = |part| KindShare { part, error: 0.0 };
         let weights = Weights { parts: vec![part(0.0), part(1.0), part(0.5)], calls: None };
-        let whole = Kinds::from([(1, 100), (2, 200), (3, 200)]);
-        let (factor, error) = phase(&weights, &whole, &Kinds::from([(1, 80), (2, 80), (3, 40)])).unwrap();
+        let whole = SamplesByKind::from([(1, 100), (2, 200), (3, 200)]);
+        let (factor, error) = phase(&weights, &whole, &SamplesByKind::from([(1, 80), (2, 80), (3, 40)])).unwrap();
         assert!((factor - 0.4 / 0.6).abs() < 1e-12 && error < 0.1, "{factor} {error}");
-        assert_eq!(phase(&weights, &whole, &Kinds::from([(1, 40)])), None);
-        assert_eq!(phase(&weights, &Kinds::new(), &Kinds::new()), None);
+        assert_eq!(phase(&weights, &whole, &SamplesByKind::from([(1, 40)])), None);
+        assert_eq!(phase(&weights, &SamplesByKind::new(), &SamplesByKind::new()), None);
     }
 }

@@ -4,12 +4,12 @@ use crate::constants::{
     ALLOWANCE_ANY, ALLOWANCE_HOOKS, ALLOWANCE_PAUSES, ALLOWANCE_WAITING, ALLOWANCE_WORK, NORMAL_QUANTILE,
 };
 use crate::estimate::{ConfirmBlock, ScreenResult, confirm};
-use crate::report::{CurvePoint, LoadKind, Measure};
+use crate::report::{CurvePoint, LoadKind, Quantity};
 use crate::statistics::{Estimate, Ratio};
 
 /// Errors of a curve besides the variation between windows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Error {
+pub(super) struct CurveErrors {
     /// Relative standard error of the target's time.
     pub(super) samples: f64,
     /// Relative error of the replay.
@@ -24,13 +24,13 @@ pub(super) struct Error {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Curve {
     speedups: Vec<f64>,
-    time: Vec<Point>,
-    latency: Vec<Point>,
+    time: Vec<CurveValue>,
+    latency: Vec<CurveValue>,
 }
 
 /// A gain and its sources of error.
 #[derive(Clone, Copy, Debug)]
-struct Point {
+struct CurveValue {
     shown: CurvePoint,
     /// The ratio whose complement is the gain; `None` without any window.
     ratio: Option<Estimate>,
@@ -47,7 +47,7 @@ impl Curve {
     pub(super) fn new(
         speedups: &[f64],
         share: f64,
-        errors: &[Error; 2],
+        errors: &[CurveErrors; 2],
         answer: impl Fn(usize) -> ScreenResult,
     ) -> Self {
         let answers: Vec<ScreenResult> = (0..speedups.len()).map(answer).collect();
@@ -84,10 +84,10 @@ impl Curve {
     }
 
     /// Returns the point of the curve that counts with such a load, if there are windows.
-    fn counted(&self, speedup: f64, load: LoadKind) -> Option<(&Point, Estimate)> {
+    fn counted(&self, speedup: f64, load: LoadKind) -> Option<(&CurveValue, Estimate)> {
         let line = match load.counted(self.latency.iter().any(|point| point.ratio.is_some())) {
-            Measure::Latency => &self.latency,
-            Measure::Pace => &self.time,
+            Quantity::Latency => &self.latency,
+            Quantity::TimePerUnit => &self.time,
         };
         let point = line.get(self.speedups.iter().position(|&one| one == speedup)?)?;
         Some((point, point.ratio?))
@@ -102,11 +102,11 @@ impl Curve {
     }
 }
 
-fn shown(line: &[Point]) -> Vec<CurvePoint> {
+fn shown(line: &[CurveValue]) -> Vec<CurvePoint> {
     line.iter().filter(|point| point.ratio.is_some()).map(|point| point.shown).collect()
 }
 
-fn line(speedups: &[f64], ratios: &[Ratio], waiting: &[f64], share: f64, error: &Error) -> Vec<Point> {
+fn line(speedups: &[f64], ratios: &[Ratio], waiting: &[f64], share: f64, error: &CurveErrors) -> Vec<CurveValue> {
     let estimates: Vec<Option<Estimate>> = ratios.iter().map(Ratio::estimate).collect();
     let gain = |at: usize| estimates[at].map_or(0.0, |ratio| 1.0 - ratio.mean);
     // The change of the gain per change of the target's time: the slope of the curve, as more time is like more
@@ -130,7 +130,7 @@ fn line(speedups: &[f64], ratios: &[Ratio], waiting: &[f64], share: f64, error: 
             let half = ratio.half_width().hypot(NORMAL_QUANTILE * others).hypot(gain(at) * load);
             interval(speedup, gain(at) * follows, half, share)
         });
-        Point { shown, ratio: estimates[at], windows: ratios[at].count(), samples, others }
+        CurveValue { shown, ratio: estimates[at], windows: ratios[at].count(), samples, others }
     };
     (0..speedups.len()).map(point).collect()
 }
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use crate::estimate::Progressed;
 
-    const SURE: Error = Error { samples: 0.0, misfit: 0.0, hooks: 0.0, follows: (1.0, 0.0) };
+    const SURE: CurveErrors = CurveErrors { samples: 0.0, misfit: 0.0, hooks: 0.0, follows: (1.0, 0.0) };
 
     /// Blocks with a speed-up of 0.5 that all have a gain of 0.1.
     fn blocks(samples: f64) -> Vec<ConfirmBlock> {
@@ -250,28 +250,28 @@ mod tests {
             ("nothing", SURE, SURE, (0.04, instrument(0.04)), (0.2, instrument(0.2))),
             (
                 "the replay",
-                Error { misfit: 0.02, ..SURE },
-                Error { misfit: 0.5, ..SURE },
+                CurveErrors { misfit: 0.02, ..SURE },
+                CurveErrors { misfit: 0.5, ..SURE },
                 (0.04, instrument(0.04).hypot(0.02 * 0.04)),
                 (0.2, instrument(0.2).hypot(0.5 * 0.2)),
             ),
             (
                 "the hooks",
-                Error { hooks: 0.3, ..SURE },
+                CurveErrors { hooks: 0.3, ..SURE },
                 SURE,
                 (0.04, instrument(0.04).hypot(0.3 * ALLOWANCE_HOOKS * 0.04)),
                 (0.2, instrument(0.2)),
             ),
             (
                 "the samples",
-                Error { samples: 0.1, ..SURE },
-                Error { samples: 0.1, ..SURE },
+                CurveErrors { samples: 0.1, ..SURE },
+                CurveErrors { samples: 0.1, ..SURE },
                 (0.04, instrument(0.04).hypot(NORMAL_QUANTILE * 0.1 * 0.04)),
                 (0.2, instrument(0.2).hypot(NORMAL_QUANTILE * 0.1 * 0.2)),
             ),
             (
                 "the load",
-                Error { follows: (0.5, 0.4), ..SURE },
+                CurveErrors { follows: (0.5, 0.4), ..SURE },
                 SURE,
                 (0.02, instrument(0.04).hypot(0.04 * 0.4).hypot(0.04 * 0.25)),
                 (0.2, instrument(0.2)),

@@ -7,7 +7,7 @@ use crate::constants::{
 };
 use crate::estimate::Evidence;
 use crate::kinds::{self, KINDS_MAX};
-use crate::load::{Verdict, is_saturated};
+use crate::load::{LoadVerdict, is_saturated};
 use crate::peers::PeerProcess;
 use crate::profiler::Modes;
 use crate::report::{CurvePoint, Limit, Load, LoadKind, Reason, ReasonCode, Report};
@@ -20,7 +20,7 @@ pub(super) struct ReasonFacts<'a> {
     pub(super) targets: &'a [Target],
     pub(super) samples: u64,
     pub(super) shortcoming: Option<&'static str>,
-    pub(super) verdict: &'a Verdict,
+    pub(super) verdict: &'a LoadVerdict,
     pub(super) has_load: bool,
     /// Error of the replay in the time that counts: per unit, or from begin to end.
     pub(super) fidelity: Ratio,
@@ -381,7 +381,7 @@ fn targets(report: &mut Report, seen: &ReasonFacts<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Mode, TargetReport};
+    use crate::report::{GainSource, TargetReport};
     use crate::target::{TargetKind, Weights};
 
     fn target(name: &str) -> Target {
@@ -519,7 +519,7 @@ mod tests {
                 samples: 1000,
                 curve,
                 latency,
-                mode: Mode::Screened,
+                mode: GainSource::Screened,
                 confirmed: Vec::new(),
                 others: Vec::new(),
                 folded: None,
@@ -530,7 +530,13 @@ mod tests {
                 targets: &[],
                 samples: 1000,
                 shortcoming: None,
-                verdict: &Verdict { kind, elasticity: None, half_width: 0.0, blocks: 0, wants_longer: false },
+                verdict: &LoadVerdict {
+                    kind,
+                    elasticity: None,
+                    half_width: 0.0,
+                    blocks: 0,
+                    needs_longer_probes: false,
+                },
                 has_load: true,
                 fidelity: Ratio::default(),
                 points: 1,

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::constants::POLL_MAX;
-use crate::experiment::Dice;
-use crate::load::Habit;
+use crate::experiment::SeededRandom;
+use crate::load::ClientBehaviour;
 use crate::trace::{Event, Hooks, Packed, Thread, Trace};
 
 /// A recorded window, with the facts that are computed at once.
@@ -39,14 +39,14 @@ pub struct Recording {
     /// Whether any bytes arrived from outside.
     pub has_load: bool,
     /// The behaviour of the clients.
-    pub habit: Habit,
+    pub clients: ClientBehaviour,
     /// Wakeup latencies of sleeping event loops, nanoseconds, from arrival times recorded by the kernel. At most 64 of
     /// them.
-    pub lags: Vec<u64>,
+    pub wakeup_latencies: Vec<u64>,
 }
 
-/// Maximum number of lags kept per window.
-const LAGS_MAX: usize = 64;
+/// Maximum number of wakeup latencies kept per window.
+const WAKEUP_LATENCIES_MAX: usize = 64;
 
 impl Recording {
     /// Reads a trace. `runnable_time` returns the time for which an account's thread had a processor in the window or was
@@ -56,7 +56,7 @@ impl Recording {
         let length = trace.span.end.saturating_sub(trace.span.start);
         let mut kinds = BTreeMap::new();
         let (mut hits, mut calls, mut has_load, mut changes) = (Vec::new(), Vec::new(), false, 0);
-        let mut lags: Vec<u64> = Vec::new();
+        let mut wakeup_latencies: Vec<u64> = Vec::new();
         let (mut hooks, mut hook_count, mut busiest) = (0.0, 0, 0.0_f64);
         let sent = sent_times(trace);
         let mut packed = Packed::of(trace);
@@ -73,7 +73,7 @@ impl Recording {
             }
             hooks += hooked.taken;
             hook_count += hooked.count;
-            lags.extend(wake_ups(thread).take(LAGS_MAX - lags.len()));
+            wakeup_latencies.extend(wake_ups(thread).take(WAKEUP_LATENCIES_MAX - wakeup_latencies.len()));
             for (kind, time) in own {
                 *kinds.entry(kind).or_insert(0.0) += time * head.runnable;
             }
@@ -93,7 +93,7 @@ impl Recording {
             }
         }
         let events_max = trace.threads.iter().map(|thread| thread.events.len()).max().unwrap_or(0);
-        let (busy, habit) = (kinds.values().sum(), Habit::of(trace));
+        let (busy, clients) = (kinds.values().sum(), ClientBehaviour::of(trace));
         Self {
             packed,
             length,
@@ -108,8 +108,8 @@ impl Recording {
             hits,
             calls,
             has_load,
-            habit,
-            lags,
+            clients,
+            wakeup_latencies,
         }
     }
 
@@ -123,7 +123,7 @@ impl Recording {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let sums = self.kinds.len() * size_of::<(u32, f64)>() + size_of_val(self.hits.as_slice());
-        size_of::<Self>() + self.packed.bytes() + sums + size_of_val(self.lags.as_slice())
+        size_of::<Self>() + self.packed.bytes() + sums + size_of_val(self.wakeup_latencies.as_slice())
     }
 
     /// Returns the units of progress at a point.
@@ -234,7 +234,7 @@ fn time_by_kind(thread: &Thread, span: &Range<u64>, mut hooks: Hooks) -> (BTreeM
 pub struct Recordings {
     bytes_max: usize,
     bytes: usize,
-    dice: Dice,
+    random: SeededRandom,
     /// Each with the random number that it drew, ascending: those with the smallest numbers are kept. So any prefix is
     /// a random sample, too.
     kept: Vec<(u64, Arc<Recording>)>,
@@ -244,12 +244,12 @@ impl Recordings {
     /// Makes an empty sample.
     #[must_use]
     pub fn new(bytes_max: usize, seed: u64) -> Self {
-        Self { bytes_max, bytes: 0, dice: Dice::new(seed), kept: Vec::new() }
+        Self { bytes_max, bytes: 0, random: SeededRandom::new(seed), kept: Vec::new() }
     }
 
     /// Adds a window. To stay within the memory limit, drops those with the largest numbers, possibly the new one.
     pub fn push(&mut self, recording: Recording) {
-        let drawn = self.dice.bits();
+        let drawn = self.random.bits();
         self.bytes += recording.bytes();
         let at = self.kept.partition_point(|&(other, _)| other < drawn);
         self.kept.insert(at, (drawn, Arc::new(recording)));
@@ -378,7 +378,7 @@ mod tests {
         events.extend(slept(1090, 1095));
         events.push(arrived(1096, 1090));
         let trace = Trace { span: 1000..1100, threads: vec![thread(&events)], ..Trace::default() };
-        assert_eq!(Recording::new(&trace, |_| None).lags, [7, 5]);
+        assert_eq!(Recording::new(&trace, |_| None).wakeup_latencies, [7, 5]);
     }
 
     /// Each window has an equal chance to be kept, the first as well as the last, and memory is bounded.

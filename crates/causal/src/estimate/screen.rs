@@ -7,15 +7,15 @@ use crate::constants::WAKEUPS_MIN;
 use crate::estimate::Recording;
 use crate::outcome::PointOutcome;
 use crate::own;
-use crate::replay::{Cold, Pace, Replay, usual_lag};
-use crate::report::{LoadKind, Measure};
+use crate::replay::{ColdCosts, LoadModel, Replay, median_wakeup_latency};
+use crate::report::{LoadKind, Quantity};
 use crate::statistics::{Ratio, Stream};
 use crate::target::Weights;
 use crate::trace::Trace;
 
 /// A question to all windows: one target at one speed-up.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct Scenario<'a> {
     /// The target's fraction of each kind of work.
     pub weights: &'a Weights,
     /// The fraction of the target's time to save.
@@ -54,17 +54,17 @@ impl ScreenResult {
     #[must_use]
     pub fn counted(&self, load: LoadKind) -> &Ratio {
         match load.counted(self.latency.count() > 0) {
-            Measure::Latency => &self.latency,
-            Measure::Pace => &self.time,
+            Quantity::Latency => &self.latency,
+            Quantity::TimePerUnit => &self.time,
         }
     }
 }
 
-/// The answers of all windows.
+/// The results of all windows.
 #[derive(Clone, Debug, Default)]
 pub struct Screen {
     /// By question, then by the index of the point.
-    pub answers: Vec<Vec<ScreenResult>>,
+    pub results: Vec<Vec<ScreenResult>>,
     /// An unchanged replay relative to the recorded window, at the first point: the error of replays.
     pub fidelity: ScreenResult,
     /// A replay without hooks relative to one with them, by point: the slow-down by the profiler.
@@ -75,35 +75,37 @@ pub struct Screen {
 
 /// Facts from all windows together, which a single window may lack.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Usual {
+pub struct WindowDefaults {
     /// Wakeup latency of event loops, nanoseconds, for windows in which they were hardly idle. `None` if no loop slept
     /// in any window; then the machine's assumption is used.
-    pub lag: Option<f64>,
+    pub wakeup_latency: Option<f64>,
     /// The extra cost of their work after sleep.
-    pub cold: Cold,
+    pub cold: ColdCosts,
     /// Time of a hook, nanoseconds, if known better than when the windows were recorded.
     pub hook: Option<f64>,
 }
 
-impl Usual {
+impl WindowDefaults {
     /// Computes the facts. Takes some tens of milliseconds at most: it reads the first few thousand jobs, and sorts all
-    /// lags.
+    /// latencies.
     #[must_use]
     pub fn of(recordings: &[Arc<Recording>], hook: Option<f64>) -> Self {
-        let lags = recordings.iter().flat_map(|recording| &recording.lags);
-        let lag = usual_lag(&mut lags.map(|&lag| lag as f64).collect::<Vec<_>>());
+        let wakeup_latencies = recordings.iter().flat_map(|recording| &recording.wakeup_latencies);
+        let wakeup_latency = median_wakeup_latency(
+            &mut wakeup_latencies.map(|&wakeup_latency| wakeup_latency as f64).collect::<Vec<_>>(),
+        );
         let traces = recordings.iter().filter(|one| one.has_loop()).map(|one| {
             own::rest();
             let trace = one.packed.unpacked();
             Trace { hook: hook.unwrap_or(trace.hook), ..trace }
         });
-        Self { lag, cold: Cold::of(traces), hook }
+        Self { wakeup_latency, cold: ColdCosts::of(traces), hook }
     }
 }
 
 /// The threads that replay.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Crew {
+pub struct ReplayThreads {
     /// Number of threads besides the caller; 0 if the caller itself replays.
     pub threads: usize,
     /// Their nice value, from 0 to 19.
@@ -120,38 +122,39 @@ pub(super) struct ReplayMemory {
 
 impl ReplayMemory {
     /// Unpacks and reads a window; as [`Replay::new`].
-    pub(super) fn replay(&mut self, recording: &Recording, usual: &Usual) -> &Replay {
+    pub(super) fn replay(&mut self, recording: &Recording, usual: &WindowDefaults) -> &Replay {
         recording.packed.unpack(&mut self.trace);
         self.trace.hook = usual.hook.unwrap_or(self.trace.hook);
-        // A window with enough lags of its own uses those.
-        let lag = usual.lag.filter(|_| recording.lags.len() < WAKEUPS_MIN);
-        self.replay = std::mem::take(&mut self.replay).next(&self.trace, lag, &usual.cold);
+        // A window with enough wakeup latencies of its own uses those.
+        let wakeup_latency = usual.wakeup_latency.filter(|_| recording.wakeup_latencies.len() < WAKEUPS_MIN);
+        self.replay = std::mem::take(&mut self.replay).next(&self.trace, wakeup_latency, &usual.cold);
         &self.replay
     }
 }
 
 impl Screen {
-    /// Replays the windows in their order, until there are no more or `go_on` returns false for the number of a window.
-    pub fn ask(
+    /// Replays the windows in their order, until there are no more or `should_continue` returns false for the next
+    /// window's index.
+    pub fn replay_all(
         recordings: &[Arc<Recording>],
-        usual: &Usual,
-        questions: &[Question<'_>],
+        usual: &WindowDefaults,
+        questions: &[Scenario<'_>],
         points: &[u32],
-        pace: Pace,
-        crew: Crew,
-        go_on: impl Fn(usize) -> bool + Sync,
+        model: LoadModel,
+        crew: ReplayThreads,
+        should_continue: impl Fn(usize) -> bool + Sync,
     ) -> Self {
         let next = AtomicUsize::new(0);
         let work = || {
             let none = vec![ScreenResult::default(); points.len()];
-            let mut screen = Self { answers: vec![none.clone(); questions.len()], bare: none, ..Self::default() };
-            let mut desk = ReplayMemory::default();
+            let mut screen = Self { results: vec![none.clone(); questions.len()], bare: none, ..Self::default() };
+            let mut memory = ReplayMemory::default();
             loop {
                 // Threads take the windows in order, so that the ones replayed are nearly a prefix: a random sample.
                 let number = next.fetch_add(1, Relaxed);
                 match recordings.get(number) {
-                    Some(recording) if go_on(number) => {
-                        screen.ask_one(recording, usual, questions, points, pace, &mut desk);
+                    Some(recording) if should_continue(number) => {
+                        screen.replay_window(recording, usual, questions, points, model, &mut memory);
                     }
                     _ => break,
                 }
@@ -189,7 +192,7 @@ impl Screen {
         if self.windows == 0 {
             return *self = other;
         }
-        for (answer, other) in self.answers.iter_mut().flatten().zip(other.answers.iter().flatten()) {
+        for (answer, other) in self.results.iter_mut().flatten().zip(other.results.iter().flatten()) {
             answer.merge(other);
         }
         self.fidelity.merge(&other.fidelity);
@@ -199,36 +202,36 @@ impl Screen {
         self.windows += other.windows;
     }
 
-    fn ask_one(
+    fn replay_window(
         &mut self,
         recording: &Recording,
-        usual: &Usual,
-        questions: &[Question<'_>],
+        usual: &WindowDefaults,
+        questions: &[Scenario<'_>],
         points: &[u32],
-        pace: Pace,
-        desk: &mut ReplayMemory,
+        model: LoadModel,
+        memory: &mut ReplayMemory,
     ) {
         self.windows += 1;
         own::rest();
-        let replay = desk.replay(recording, usual);
-        let before = replay.run(&Weights::default(), 0.0, pace);
+        let replay = memory.replay(recording, usual);
+        let before = replay.run(&Weights::default(), 0.0, model);
         if let Some(&first) = points.first() {
             // The replay with hooks is compared with the recording, which contains them.
-            let again = if recording.packed.hook > 0.0 { &replay.run_as_recorded(pace) } else { &before };
-            self.fidelity.push(replay.measured(pace).point(first), again.point(first));
+            let again = if recording.packed.hook > 0.0 { &replay.run_as_recorded(model) } else { &before };
+            self.fidelity.push(replay.measured(model).point(first), again.point(first));
             for (&point, bare) in points.iter().zip(&mut self.bare) {
                 bare.push(again.point(point), before.point(point));
             }
         }
-        for (question, answers) in questions.iter().zip(&mut self.answers) {
+        for (question, results) in questions.iter().zip(&mut self.results) {
             own::rest();
             // Without time of the target in the window, the result is that without a change.
             let after = if concerns(recording, question.weights) {
-                &replay.run(question.weights, question.speedup, pace)
+                &replay.run(question.weights, question.speedup, model)
             } else {
                 &before
             };
-            for (&point, answer) in points.iter().zip(answers) {
+            for (&point, answer) in points.iter().zip(results) {
                 answer.push(before.point(point), after.point(point));
             }
         }

@@ -25,15 +25,23 @@ fn several_threads_find_the_result_of_one() {
     let point = progress::Point::named("estimate crew").id();
     let recordings: Vec<_> = (0..9).map(|_| recording(point)).collect();
     let hot = weights(1.0, 0.0, 0.0);
-    let questions = [Question { weights: &hot, speedup: 0.5 }, Question { weights: &hot, speedup: 1.0 }];
+    let questions = [Scenario { weights: &hot, speedup: 0.5 }, Scenario { weights: &hot, speedup: 1.0 }];
     let ask = |threads| {
-        let crew = Crew { threads, nice: 1 };
-        Screen::ask(&recordings, &Usual::default(), &questions, &[point], Pace::Closed, crew, |windows| windows < 7)
+        let crew = ReplayThreads { threads, nice: 1 };
+        Screen::replay_all(
+            &recordings,
+            &WindowDefaults::default(),
+            &questions,
+            &[point],
+            LoadModel::Closed,
+            crew,
+            |windows| windows < 7,
+        )
     };
     for threads in [0, 1, 3, 20] {
         let screen = ask(threads);
-        assert_eq!((screen.windows, screen.answers.len()), (7, 2), "{threads} threads");
-        for (answer, want) in screen.answers.iter().zip([0.85, 0.7]) {
+        assert_eq!((screen.windows, screen.results.len()), (7, 2), "{threads} threads");
+        for (answer, want) in screen.results.iter().zip([0.85, 0.7]) {
             let ratio = answer[0].time.estimate().unwrap();
             assert!((ratio.mean - want).abs() < 1e-3, "{threads} threads: {ratio:?}");
         }
@@ -72,36 +80,40 @@ fn loops(point: u32) -> [Arc<Recording>; 2] {
 /// other window.
 #[test]
 fn windows_share_wakeup_latencies() {
-    let point = progress::Point::named("estimate lags").id();
+    let point = progress::Point::named("estimate wakeup_latencies").id();
     let [busy, idle] = loops(point);
-    assert_eq!((busy.lags.len(), Usual::of(std::slice::from_ref(&busy), None).lag), (0, None));
-    assert_eq!(Usual::of(&[busy.clone(), idle.clone()], None).lag, Some(20_000.0));
+    assert_eq!(
+        (busy.wakeup_latencies.len(), WindowDefaults::of(std::slice::from_ref(&busy), None).wakeup_latency),
+        (0, None)
+    );
+    assert_eq!(WindowDefaults::of(&[busy.clone(), idle.clone()], None).wakeup_latency, Some(20_000.0));
     let hot = weights(1.0, 0.0, 0.0);
-    let questions = [Question { weights: &hot, speedup: 1.0 }];
+    let questions = [Scenario { weights: &hot, speedup: 1.0 }];
     // Replays only the first window.
     let left = |recordings: &[Arc<Recording>]| {
-        let pace = Pace::Closed;
-        let screen = Screen::ask(
+        let pace = LoadModel::Closed;
+        let screen = Screen::replay_all(
             recordings,
-            &Usual::of(recordings, None),
+            &WindowDefaults::of(recordings, None),
             &questions,
             &[point],
             pace,
-            Crew::default(),
+            ReplayThreads::default(),
             |windows| windows < 1,
         );
-        screen.answers[0][0].time.estimate().unwrap().mean
+        screen.results[0][0].time.estimate().unwrap().mean
     };
     let (alone, shared) = (left(std::slice::from_ref(&busy)), left(&[busy, idle]));
     assert!((alone - 110.0 / 200.0).abs() < 0.01 && (shared - 130.0 / 200.0).abs() < 0.01, "{alone}, {shared}");
 }
 
-/// With few lags, each may be of a loop that waited for a processor: the result is at most the time of a wakeup.
+/// With few latencies, each may be of a loop that waited for a processor: the result is at most the time of a wakeup.
 #[test]
 fn few_lags_are_limited_to_the_time_of_a_wakeup() {
-    let few = |lags: &[u64]| {
+    let few = |wakeup_latencies: &[u64]| {
         let empty = Recording::new(&Trace { span: 0..10_000_000, ..Trace::default() }, |_| None);
-        Usual::of(&[Arc::new(Recording { lags: lags.to_vec(), ..empty })], None).lag
+        WindowDefaults::of(&[Arc::new(Recording { wakeup_latencies: wakeup_latencies.to_vec(), ..empty })], None)
+            .wakeup_latency
     };
     assert_eq!(few(&[]), None);
     assert_eq!(few(&[8_000, 10_000, 500_000]), Some(10_000.0));
@@ -123,24 +135,32 @@ fn hooks_count_toward_no_gain() {
         })
         .collect();
     let hot = weights(1.0, 0.0, 0.0);
-    let questions = [Question { weights: &hot, speedup: 0.5 }];
-    let pace = Pace::Closed;
-    let screen =
-        Screen::ask(&recordings, &Usual::default(), &questions, &[point, other], pace, Crew::default(), |_| true);
+    let questions = [Scenario { weights: &hot, speedup: 0.5 }];
+    let pace = LoadModel::Closed;
+    let screen = Screen::replay_all(
+        &recordings,
+        &WindowDefaults::default(),
+        &questions,
+        &[point, other],
+        pace,
+        ReplayThreads::default(),
+        |_| true,
+    );
     let near = |ratio: &Ratio, want: f64| {
         let mean = ratio.estimate().unwrap().mean;
         assert!((mean - want).abs() < 1e-3, "{mean} instead of {want}");
     };
-    near(&screen.answers[0][0].time, 1.0 - 12.5 / 90.0);
+    near(&screen.results[0][0].time, 1.0 - 12.5 / 90.0);
     near(&screen.fidelity.time, 1.0);
     near(&screen.bare[0].time, 0.9);
     near(&screen.bare[1].time, 0.95);
-    assert!(screen.answers[0][0].waiting.mean() < 1e-3, "it never waits");
+    assert!(screen.results[0][0].waiting.mean() < 1e-3, "it never waits");
     // If the whole run shows that a hook took twice as long as assumed in the windows, 80 µs remain, 20 of them the
     // target's.
-    let known = Usual { hook: Some(10_000.0), ..Usual::default() };
-    let screen = Screen::ask(&recordings, &known, &questions, &[point], pace, Crew::default(), |_| true);
-    near(&screen.answers[0][0].time, 1.0 - 10.0 / 80.0);
+    let known = WindowDefaults { hook: Some(10_000.0), ..WindowDefaults::default() };
+    let screen =
+        Screen::replay_all(&recordings, &known, &questions, &[point], pace, ReplayThreads::default(), |_| true);
+    near(&screen.results[0][0].time, 1.0 - 10.0 / 80.0);
     near(&screen.fidelity.time, 1.0);
     near(&screen.bare[0].time, 0.8);
     // The reported progress is that without hooks.
@@ -219,9 +239,9 @@ fn points_are_chosen() {
 
 #[test]
 fn speedups_are_compared_near_a_half() {
-    assert_eq!(common(&[0.05, 0.4, 0.5, 1.0]), 0.5);
-    assert_eq!(common(&[0.25, 1.0]), 0.25);
-    assert_eq!(common(&[]), 0.5);
+    assert_eq!(common_speedup(&[0.05, 0.4, 0.5, 1.0]), 0.5);
+    assert_eq!(common_speedup(&[0.25, 1.0]), 0.25);
+    assert_eq!(common_speedup(&[]), 0.5);
 }
 
 /// An event loop with units of 40 µs, one every 100 µs.
@@ -241,8 +261,16 @@ fn a_replay_is_compared_with_both_times() {
     let thread = Thread { number: 0, is_worker: true, runnable: 1.0, kind: 1, events };
     let recording =
         Arc::new(Recording::new(&Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None));
-    let (pace, crew) = (Pace::Open, Crew::default());
-    let screen = Screen::ask(&[recording.clone(), recording], &Usual::default(), &[], &[point], pace, crew, |_| true);
+    let (pace, crew) = (LoadModel::Open, ReplayThreads::default());
+    let screen = Screen::replay_all(
+        &[recording.clone(), recording],
+        &WindowDefaults::default(),
+        &[],
+        &[point],
+        pace,
+        crew,
+        |_| true,
+    );
     let ScreenResult { time, latency, .. } = screen.fidelity;
     assert_eq!((time.count(), latency.count()), (2, 2));
     assert!(misfit(&time) < 1e-3 && misfit(&latency) < 1e-3, "{time:?} {latency:?}");
@@ -287,14 +315,14 @@ fn significance_is_decided_per_point() {
             (0..9).for_each(|window| answer.time.push(1.0, 1.0 - gain + 0.009 * f64::from(window % 3 - 1)));
             answer
         };
-        let sure = Error { samples: 0.0, misfit: 0.0, hooks: 0.0, follows: (1.0, 0.0) };
+        let sure = CurveErrors { samples: 0.0, misfit: 0.0, hooks: 0.0, follows: (1.0, 0.0) };
         Curve::new(&[0.5], 0.3, &[sure; 2], of)
     };
     let case = |gains: [f64; 2]| TargetResults { target: &target, curves: gains.map(curve).into(), gain: gains[0] };
     let is_effect = |curve: &Curve| curve.gains()[0].low > 0.0;
     let mut cases = [case([0.2, 0.008]), case([0.0, 0.0]), case([0.0, 0.0]), case([0.0, 0.2])];
     assert!(is_effect(&cases[0].curves[1]), "alone it would be believed");
-    doubt(&mut cases, 0.5, LoadKind::Closed);
+    widen_insignificant(&mut cases, 0.5, LoadKind::Closed);
     let shown: Vec<Vec<bool>> = cases.iter().map(|case| case.curves.iter().map(is_effect).collect()).collect();
     assert_eq!(shown, [[true, false], [false, false], [false, false], [false, true]]);
 }
@@ -305,9 +333,9 @@ fn significance_is_decided_per_point() {
 fn an_estimate_ends_at_its_time_limit_or_when_superfluous() {
     let is_superfluous = Arc::new(AtomicBool::new(false));
     let watch = |is_final, worked: u64| {
-        let effort = Effort { time: Duration::from_millis(500), is_final, crew: Crew::default() };
+        let effort = AnalysisLimits { time: Duration::from_millis(500), is_final, crew: ReplayThreads::default() };
         let began = Instant::now() - Duration::from_secs(1);
-        Watch { began, worked: AtomicU64::new(worked * 1_000_000), effort, is_superfluous: is_superfluous.clone() }
+        TimeLimit { began, worked: AtomicU64::new(worked * 1_000_000), effort, is_superfluous: is_superfluous.clone() }
     };
     assert!(!watch(true, 0).is_within(1.0, 2));
     assert!(watch(true, 0).is_within(1.0, 1));
@@ -323,7 +351,7 @@ fn an_estimate_ends_at_its_time_limit_or_when_superfluous() {
 /// Names one function, which takes all work of kind 1.
 struct OneFunction;
 
-impl Naming for OneFunction {
+impl TargetSource for OneFunction {
     fn upstreams(&mut self, _: &[u32]) {}
 
     fn samples(&self) -> u64 {
@@ -375,12 +403,12 @@ fn targets_are_ordered_by_the_gain_that_counts() {
         modes: Modes::Both,
         budget: 0.03,
     };
-    let effort = Effort { time: Duration::from_secs(600), is_final: false, crew: Crew::default() };
-    let watch = Watch { began: Instant::now(), worked: AtomicU64::new(0), effort, is_superfluous: Arc::default() };
+    let effort = AnalysisLimits { time: Duration::from_secs(600), is_final: false, crew: ReplayThreads::default() };
+    let watch = TimeLimit { began: Instant::now(), worked: AtomicU64::new(0), effort, is_superfluous: Arc::default() };
     let analyst = Analyst::new(request, OneFunction);
     for kind in [LoadKind::Closed, LoadKind::Limited] {
-        let verdict = Verdict { kind, elasticity: None, half_width: 0.0, blocks: 0, wants_longer: false };
-        let screened = analyst.screen(&evidence, &Usual::default(), &targets, &[point], &verdict, &watch);
+        let verdict = LoadVerdict { kind, elasticity: None, half_width: 0.0, blocks: 0, needs_longer_probes: false };
+        let screened = analyst.screen(&evidence, &WindowDefaults::default(), &targets, &[point], &verdict, &watch);
         let speedups: Vec<usize> = screened.answers.iter().map(|(speedups, _)| speedups.len()).collect();
         assert_eq!(speedups, [1, 3, 3, 3, 3, 3], "{kind:?}");
     }
@@ -404,8 +432,8 @@ fn a_disagreement_names_the_result_that_the_curve_shows() {
         ..Evidence::default()
     };
     for (modes, shown, mode, gain) in [
-        (Modes::Both, "the result of the replay", Mode::Screened, 0.15),
-        (Modes::Confirm, "the result of pauses", Mode::Confirmed, 0.4),
+        (Modes::Both, "the result of the replay", GainSource::Screened, 0.15),
+        (Modes::Confirm, "the result of pauses", GainSource::Confirmed, 0.4),
     ] {
         let request = ProfileRequest {
             program: "test".into(),
@@ -417,8 +445,8 @@ fn a_disagreement_names_the_result_that_the_curve_shows() {
             modes,
             budget: 0.03,
         };
-        let effort = Effort { time: Duration::from_secs(10), is_final: true, crew: Crew::default() };
-        let report = Analyst::new(request, OneFunction).look(&evidence, effort).report;
+        let effort = AnalysisLimits { time: Duration::from_secs(10), is_final: true, crew: ReplayThreads::default() };
+        let report = Analyst::new(request, OneFunction).analyse(&evidence, effort).report;
         let found = report.reasons.iter().find(|reason| reason.code == crate::report::ReasonCode::Disagreement);
         assert!(found.is_some_and(|reason| reason.text.contains(shown)), "{modes:?}: {:?}", report.reasons);
         let target = &report.targets[0];

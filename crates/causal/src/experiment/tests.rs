@@ -55,7 +55,7 @@ fn drive(
 /// within the budget.
 fn run(
     settings: ExperimentSettings,
-    tempo: Tempo,
+    rates: ProgramRates,
     has_load: bool,
     targets: &[(&str, f64)],
     growth: impl Fn(&Pause, u64) -> f64,
@@ -66,7 +66,7 @@ fn run(
     let recorded = |plan: &mut ExperimentPlan, now, length| {
         run.records.push((now - length, length));
         run.recorded += length;
-        plan.recorded(now, length, tempo, has_load);
+        plan.recorded(now, length, rates, has_load);
         plan.confirm(targets.iter().copied());
     };
     let pause = |plan: &mut ExperimentPlan, opened, window: Pause| {
@@ -89,19 +89,19 @@ fn run(
         now - opened
     };
     drive(&mut plan, began, |_, _| (), recorded, pause);
-    run.paid = plan.purse.spent;
+    run.paid = plan.budget.spent;
     assert!(run.spent <= run.paid);
     run
 }
 
-const SERVER: Tempo = Tempo {
+const SERVER: ProgramRates = ProgramRates {
     entries: 1e-4,
     bytes: 1e-2,
     hits: 2e-5,
     latency: 1e6,
-    recording: 0.02,
+    hook_time: 0.02,
     reading: 0.0,
-    keeping: 0.002,
+    span_tracking: 0.002,
     busy: 1.0,
 };
 
@@ -110,16 +110,16 @@ const SERVER: Tempo = Tempo {
 fn the_loss_never_exceeds_the_budget() {
     for seed in 0..300 {
         let budget = [0.005, 0.02, 0.03, 0.05][seed as usize % 4];
-        let mut dice = Dice::new(seed);
-        let (usual, wild) = (dice.part(), dice.part());
-        let targets = [("a", dice.part()), ("b", 0.001), ("c", 1.0)];
-        let lot = std::cell::RefCell::new(dice);
+        let mut random = SeededRandom::new(seed);
+        let (usual, wild) = (random.fraction(), random.fraction());
+        let targets = [("a", random.fraction()), ("b", 0.001), ("c", 1.0)];
+        let lot = std::cell::RefCell::new(random);
         let run = run(settings(seed, Modes::Both, budget), SERVER, seed % 3 > 0, &targets, |pause, _| {
-            let mut dice = lot.borrow_mut();
+            let mut random = lot.borrow_mut();
             match pause.subject {
                 Subject::Load => PROBE,
-                _ if dice.part() < 0.01 * wild => pause.speedup,
-                _ => pause.speedup * usual * 2.0 * dice.part(),
+                _ if random.fraction() < 0.01 * wild => pause.speedup,
+                _ => pause.speedup * usual * 2.0 * random.fraction(),
             }
         });
         assert!(run.records.len() > 20, "{seed}: {}", run.records.len());
@@ -172,9 +172,9 @@ fn recording_costs_at_most_its_share() {
         (0.001, 0.001, 1e-6, 1e-5),
     ];
     for (recording, reading, entries, bytes) in cases {
-        let tempo = Tempo { recording, reading, entries, bytes, ..SERVER };
+        let rates = ProgramRates { hook_time: recording, reading, entries, bytes, ..SERVER };
         for seed in 0..20 {
-            let run = run(settings(seed, Modes::Screen, 0.0), tempo, true, &[("a", 0.5)], |_, _| 1.0);
+            let run = run(settings(seed, Modes::Screen, 0.0), rates, true, &[("a", 0.5)], |_, _| 1.0);
             let part = run.recorded as f64 / 30e9 * (recording + reading);
             assert!(part <= RECORDING_FREE * 1.3, "{recording}, {reading}: {part}");
             assert!(run.pauses.is_empty(), "no budget, no probes");
@@ -195,7 +195,7 @@ fn recording_costs_at_most_its_share() {
 /// With slow units, or few of them, windows are longer.
 #[test]
 fn the_window_length_depends_on_the_rate_of_progress() {
-    let slow = Tempo { hits: 1e-8, bytes: 1e-3, ..SERVER };
+    let slow = ProgramRates { hits: 1e-8, bytes: 1e-3, ..SERVER };
     let far = run(settings(1, Modes::Both, 0.05), slow, true, &[("a", 0.1)], |pause, _| 0.1 * pause.speedup);
     assert!(
         far.records[1..].iter().filter(|(_, length)| *length == RECORD_LENGTHS[2]).count() + 2 >= far.records.len()
@@ -214,9 +214,10 @@ fn the_window_length_depends_on_the_rate_of_progress() {
 #[test]
 fn the_control_of_a_probe_is_longer() {
     for (hits, length) in [(2e-5, PROBE_LENGTHS[0]), (1e-8, PROBE_LENGTHS[1])] {
-        let run = run(settings(1, Modes::Both, 0.05), Tempo { hits, ..SERVER }, true, &[("a", 0.1)], |pause, _| {
-            if pause.subject == Subject::Load { PROBE } else { 0.1 * pause.speedup }
-        });
+        let run =
+            run(settings(1, Modes::Both, 0.05), ProgramRates { hits, ..SERVER }, true, &[("a", 0.1)], |pause, _| {
+                if pause.subject == Subject::Load { PROBE } else { 0.1 * pause.speedup }
+            });
         let of = |is_probe| run.pauses.iter().filter(move |one| (one.subject == Subject::Load) == is_probe);
         assert!(of(true).count() >= 16 && of(false).count() >= 16, "{:?}", run.pauses);
         for one in of(true) {
@@ -282,7 +283,7 @@ fn the_most_promising_target_is_confirmed_first() {
     let targets = [("all of it", 1.0), ("a", 0.3), ("b", 0.2), ("c", 0.1), ("d", 0.1)];
     let mut short = settings(2, Modes::Both, 0.02);
     short.duration = 10_000 * MS;
-    let run = run(short, Tempo { busy: 4.0, ..SERVER }, false, &targets, |pause, _| pause.speedup * 0.2);
+    let run = run(short, ProgramRates { busy: 4.0, ..SERVER }, false, &targets, |pause, _| pause.speedup * 0.2);
     let blocks: Vec<_> = run.pauses.chunk_by(|a, b| a.block == b.block).filter(|block| block.len() == 4).collect();
     assert!(blocks.len() >= 4, "{}", blocks.len());
     let first = blocks[0][0].subject;
@@ -346,27 +347,28 @@ fn a_block_waits_for_work_of_the_profiler_itself() {
     assert!(paused.len() >= 16 && last > 20_000 * MS, "{} until {last}", paused.len());
     // The plan pays for hooks in windows, and for the tracking of spans since the first recorded window.
     let hooks = 0.002 * 29e9 + 0.02 * (recording + windows) as f64;
-    assert!(plan.hooks() as f64 > hooks && plan.purse.spent >= spent + own + plan.hooks());
+    assert!(plan.hooks() as f64 > hooks && plan.budget.spent >= spent + own + plan.hooks());
 }
 
 /// In an idle program, windows do not follow each other endlessly.
 #[test]
 fn an_idle_program_is_recorded_occasionally() {
-    let idle = Tempo { hits: 0.0, entries: 0.0, bytes: 1e-3, recording: 0.0, keeping: 0.0, ..SERVER };
+    let idle = ProgramRates { hits: 0.0, entries: 0.0, bytes: 1e-3, hook_time: 0.0, span_tracking: 0.0, ..SERVER };
     let idle = run(settings(1, Modes::Screen, 0.03), idle, false, &[], |_, _| 0.0);
     assert!(idle.records.len() < 200, "{}", idle.records.len());
     assert!(idle.records.last().is_some_and(|&(at, _)| at > 20_000_000_000));
 }
 
-/// A probe costs a fifth of its window, so a small budget may allow no probe, but windows for targets with a small share.
+/// A probe costs a fifth of its window, so a small budget may allow no probe, but windows for targets with a small
+/// share.
 #[test]
 fn targets_are_confirmed_if_probes_are_unaffordable() {
     let targets = [("a", 0.02)];
     for (budget, duration) in [(0.0015, 30_000), (0.009, 5_000)] {
         let windows = |has_load| {
             let settings = ExperimentSettings { duration: duration * MS, ..settings(1, Modes::Both, budget) };
-            let tempo = Tempo { recording: 0.0, keeping: 0.0, ..SERVER };
-            let run = run(settings, tempo, has_load, &targets, |pause, _| match pause.subject {
+            let rates = ProgramRates { hook_time: 0.0, span_tracking: 0.0, ..SERVER };
+            let run = run(settings, rates, has_load, &targets, |pause, _| match pause.subject {
                 Subject::Load => PROBE,
                 Subject::Candidate(at) => pause.speedup * targets[at].1,
             });

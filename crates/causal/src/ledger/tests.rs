@@ -30,7 +30,7 @@ fn pause(ledger: &Ledger, until: u64) {
 #[track_caller]
 fn near(got: u64, want: u64) {
     // Stamps round times to about half a microsecond.
-    assert!(got.abs_diff(want) <= UNIT, "{got} instead of {want}");
+    assert!(got.abs_diff(want) <= STAMP_RESOLUTION, "{got} instead of {want}");
 }
 
 fn delay(account: &Account) -> u64 {
@@ -99,7 +99,7 @@ fn oversleep_is_deducted_from_the_next_pause() {
     ledger.paid(&account, owed, T0 + 300 * US, T0 + 670 * US);
     assert_eq!(ledger.total(T0 + 670 * US), 300 * US);
     assert_eq!(ledger.virtual_time(&account, T0 + 670 * US), Ledger::start() + 300 * US);
-    assert_eq!(ledger.spent(T0 + 670 * US), Spent { delayed: 300 * US, slept: 370 * US, ..Spent::default() });
+    assert_eq!(ledger.spent(T0 + 670 * US), WindowCost { delayed: 300 * US, slept: 370 * US, ..WindowCost::default() });
     let other = thread(&ledger, 98, 1);
     ledger.credit(&other, T0 + 360 * US);
     assert_eq!(ledger.owed(&account, Urgency::Awaited, T0 + 670 * US), 0);
@@ -125,7 +125,7 @@ fn waiting_for_a_message_pays_debt() {
         from.delay.store(sender, Relaxed);
         let stamp = ledger.sent(&from, WINDOW, T0 + 990 * US);
         ledger.received(&to, WINDOW, stamp, blocked, T0 + 1000 * US);
-        assert!(delay(&to).abs_diff(want) <= UNIT, "{why}");
+        assert!(delay(&to).abs_diff(want) <= STAMP_RESOLUTION, "{why}");
     }
 }
 
@@ -143,7 +143,7 @@ fn a_debt_travels_with_a_message() {
     ledger.received(&to, WINDOW, stamp, 0, T0 + 540 * US);
     near(delay(&to), 40 * US);
     near(ledger.spent(T0 + 540 * US).ahead, 260 * US);
-    assert!(ledger.virtual_time(&to, T0 + 540 * US) + UNIT >= ledger.virtual_time(&from, T0 + 500 * US));
+    assert!(ledger.virtual_time(&to, T0 + 540 * US) + STAMP_RESOLUTION >= ledger.virtual_time(&from, T0 + 500 * US));
 }
 
 #[test]
@@ -335,10 +335,10 @@ fn a_load_probe_pauses_all_threads_for_a_fifth() {
 fn an_overlong_window_adds_no_stamps() {
     let ledger = opened(1.0);
     let account = thread(&ledger, 0, 0);
-    assert_ne!(ledger.sent(&account, WINDOW, T0 + WINDOW_MAX - UNIT), Stamp::default());
-    assert_eq!(ledger.sent(&account, WINDOW, T0 + WINDOW_MAX), Stamp::default());
-    assert_eq!(ledger.called(&account, WINDOW, 7, T0 + WINDOW_MAX), Stamp::default());
-    assert_eq!(ledger.total(T0 + 2 * WINDOW_MAX), 0);
+    assert_ne!(ledger.sent(&account, WINDOW, T0 + STAMP_TIME_MAX - STAMP_RESOLUTION), Stamp::default());
+    assert_eq!(ledger.sent(&account, WINDOW, T0 + STAMP_TIME_MAX), Stamp::default());
+    assert_eq!(ledger.called(&account, WINDOW, 7, T0 + STAMP_TIME_MAX), Stamp::default());
+    assert_eq!(ledger.total(T0 + 2 * STAMP_TIME_MAX), 0);
 }
 
 // p is virtual time per unit: here from the slope of the count, without the units beyond the window's end.

@@ -1,6 +1,6 @@
 //! Computes a window's outcome from its units of progress in virtual time.
 
-use super::BEFORE;
+use super::VIRTUAL_OFFSET;
 use crate::outcome::{PointOutcome, WindowOutcome};
 
 /// One unit of progress in a window.
@@ -19,11 +19,12 @@ pub struct Unit {
 #[must_use]
 pub fn outcome(units: &[Unit], time: u64, delayed: u64) -> WindowOutcome {
     let virtual_time = time.saturating_sub(delayed);
-    let counted = || units.iter().filter(move |unit| unit.at <= BEFORE + virtual_time);
+    let counted = || units.iter().filter(move |unit| unit.at <= VIRTUAL_OFFSET + virtual_time);
     let points = counted().map(|unit| unit.point + 1).max().unwrap_or(0);
     let point = |point| {
         let of = || counted().filter(move |unit| unit.point == point);
-        let rate: f64 = of().map(|unit| weight(unit.at.saturating_sub(BEFORE) as f64, virtual_time as f64)).sum();
+        let rate: f64 =
+            of().map(|unit| weight(unit.at.saturating_sub(VIRTUAL_OFFSET) as f64, virtual_time as f64)).sum();
         let times: Vec<f64> = of().filter_map(|unit| Some(unit.at.saturating_sub(unit.began?) as f64)).collect();
         PointOutcome::new(of().count() as u64, if rate > 0.0 { 1.0 / rate } else { 0.0 }, &times)
     };

@@ -7,17 +7,18 @@ use std::time::Duration;
 use progress::ENTRIES_MAX;
 
 use crate::constants::{
-    CONFIRMED_SPEEDUPS, COST_CHECK, LOG_CHECK, LOOK_INTERVAL_MIN, LOOK_REST, LOOK_REST_DECIDING, LOOK_TIME,
-    LOOK_TIME_DECIDING, LOOK_TIMES_LAST, SAMPLES_DRAINED_EVERY,
+    ANALYSIS_INTERVAL_MIN, ANALYSIS_REST, ANALYSIS_REST_DECIDING, ANALYSIS_TIME, ANALYSIS_TIME_DECIDING,
+    ANALYSIS_TIMES_LAST, CONFIRMED_SPEEDUPS, COST_CHECK, LOG_CHECK, SAMPLES_DRAINED_EVERY,
 };
 use crate::estimate::{
-    ConfirmBlock, Crew, Effort, Evidence, Finding, Kinds, ProfileRequest, Recording, Recordings, sampling_error,
+    AnalysisLimits, ConfirmBlock, Evidence, Finding, ProfileRequest, Recording, Recordings, ReplayThreads,
+    SamplesByKind, sampling_error,
 };
-use crate::experiment::{ExperimentPlan, ExperimentSettings, Pause, RunStep, Subject, Tempo};
-use crate::ledger::Spent;
+use crate::experiment::{ExperimentPlan, ExperimentSettings, Pause, ProgramRates, RunStep, Subject};
+use crate::ledger::WindowCost;
 use crate::load::ProbeBlock;
 use crate::outcome::WindowOutcome;
-use crate::policy::Costs;
+use crate::policy::HookCosts;
 use crate::profiler::Phase;
 use crate::report::{LoadKind, Reason, ReasonCode, Report};
 use crate::sample::Lost;
@@ -30,7 +31,7 @@ const MEMORY_ONE: usize = MEMORY / 128;
 /// Entries in one log that end a window early: the first windows have no estimate of the program's event rate.
 const ENTRIES_ONE: usize = ENTRIES_MAX / 4;
 /// The threads that replay windows while others are measured: one, at the lowest priority.
-const MEANWHILE: Crew = Crew { threads: 1, nice: 19 };
+const MEANWHILE: ReplayThreads = ReplayThreads { threads: 1, nice: 19 };
 /// The niceness of the analysis thread, and of the threads that replay windows for the final analysis: below the
 /// program's.
 pub(super) const NICENESS: i32 = 5;
@@ -56,23 +57,23 @@ pub(super) trait Program {
     /// The delay that the open window has inserted so far, nanoseconds.
     fn spent(&self) -> u64;
     /// Closes the window with pauses. Returns its outcome and its cost.
-    fn paused(&mut self) -> (WindowOutcome, Spent);
+    fn paused(&mut self) -> (WindowOutcome, WindowCost);
     /// Takes all new samples, and calls `seen` with the kind of each.
     fn samples(&mut self, seen: &mut dyn FnMut(u32));
     /// The samples and threads that the sampler has missed so far.
     fn lost(&self) -> Lost;
     /// The cost of hooks, as measured so far.
-    fn costs(&self) -> Costs;
+    fn costs(&self) -> HookCosts;
     /// The cost of one hook in recorded windows, nanoseconds, if it is known better than at the time of recording.
     fn hook(&self) -> Option<f64>;
     /// Processor time of the profiler's own threads so far: nanoseconds, divided by the number of processors.
     fn own(&self) -> u64;
     /// Starts an analysis of the evidence on another thread; does nothing while one runs.
-    fn think(&mut self, evidence: Evidence, effort: Effort);
+    fn think(&mut self, evidence: Evidence, effort: AnalysisLimits);
     /// The result of that analysis, once.
     fn thought(&mut self) -> Option<Finding>;
     /// Performs the final analysis of the evidence.
-    fn conclude(&mut self, evidence: Evidence, effort: Effort) -> Option<Finding>;
+    fn conclude(&mut self, evidence: Evidence, effort: AnalysisLimits) -> Option<Finding>;
 }
 
 /// The parameters of one profile.
@@ -113,8 +114,8 @@ impl RunParameters {
             evidence: Evidence::default(),
             finding: None,
             open: None,
-            looked: (began, 0),
-            look_due: began + LOOK_INTERVAL_MIN,
+            analysed: (began, 0),
+            analysis_due: began + ANALYSIS_INTERVAL_MIN,
             program,
             publish,
         };
@@ -135,8 +136,8 @@ struct Controller<'a, P> {
     open: Option<Open>,
     /// When the last analysis began, and the profiler's own processor time at that moment; then, the earliest time of
     /// the next one.
-    looked: (u64, u64),
-    look_due: u64,
+    analysed: (u64, u64),
+    analysis_due: u64,
 }
 
 /// A block of windows in progress.
@@ -149,12 +150,12 @@ struct Open {
 /// The subject of a block, with the sums of its windows.
 enum Of {
     Load(ProbeBlock, Vec<[f64; 2]>),
-    Target { block: ConfirmBlock, targets: Arc<Vec<Target>>, at: usize, kinds: Kinds },
+    Target { block: ConfirmBlock, targets: Arc<Vec<Target>>, at: usize, kinds: SamplesByKind },
 }
 
 impl Of {
     /// The count of its windows' samples by kind.
-    fn kinds(&mut self) -> Option<&mut Kinds> {
+    fn kinds(&mut self) -> Option<&mut SamplesByKind> {
         match self {
             Self::Load(..) => None,
             Self::Target { kinds, .. } => Some(kinds),
@@ -164,12 +165,16 @@ impl Of {
 
 impl<P: Program> Controller<'_, P> {
     fn measure(&mut self, until_precise: bool) {
-        let (look_time, look_rest) =
-            if until_precise { (LOOK_TIME_DECIDING, LOOK_REST_DECIDING) } else { (LOOK_TIME, LOOK_REST) };
+        let (analysis_time, analysis_rest) = if until_precise {
+            (ANALYSIS_TIME_DECIDING, ANALYSIS_REST_DECIDING)
+        } else {
+            (ANALYSIS_TIME, ANALYSIS_REST)
+        };
         loop {
             if let Some(finding) = self.program.thought() {
-                let took = self.program.own() - self.looked.1;
-                self.look_due = (self.program.now() + LOOK_INTERVAL_MIN).max(self.looked.0 + look_rest * took);
+                let took = self.program.own() - self.analysed.1;
+                self.analysis_due =
+                    (self.program.now() + ANALYSIS_INTERVAL_MIN).max(self.analysed.0 + analysis_rest * took);
                 self.adopt(finding);
             }
             // Only an analysis can show that the intervals are narrow enough.
@@ -178,11 +183,11 @@ impl<P: Program> Controller<'_, P> {
                 break;
             }
             let now = self.program.now();
-            if now >= self.look_due {
+            if now >= self.analysis_due {
                 // No further analysis until this one's result has set the time of the next.
-                (self.looked, self.look_due) = ((now, self.program.own()), u64::MAX);
+                (self.analysed, self.analysis_due) = ((now, self.program.own()), u64::MAX);
                 let evidence = self.evidence();
-                self.program.think(evidence, Effort { time: look_time, is_final: false, crew: MEANWHILE });
+                self.program.think(evidence, AnalysisLimits { time: analysis_time, is_final: false, crew: MEANWHILE });
             }
             self.pay();
             match self.plan.next(now) {
@@ -207,12 +212,12 @@ impl<P: Program> Controller<'_, P> {
         self.pay();
         self.sample(None);
         let time = (self.program.now() - self.began) / 4;
-        let time = Duration::from_nanos(time).clamp(LOOK_TIMES_LAST[0], LOOK_TIMES_LAST[1]);
+        let time = Duration::from_nanos(time).clamp(ANALYSIS_TIMES_LAST[0], ANALYSIS_TIMES_LAST[1]);
         let evidence = self.evidence();
         // Measuring is over, so the final analysis may use more threads, at a lower niceness than before.
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
-        let crew = Crew { threads, nice: NICENESS };
-        let report = match self.program.conclude(evidence, Effort { time, is_final: true, crew }) {
+        let crew = ReplayThreads { threads, nice: NICENESS };
+        let report = match self.program.conclude(evidence, AnalysisLimits { time, is_final: true, crew }) {
             Some(finding) => finding.report,
             None => {
                 // The profiler's analysis panicked: the last report is better than none.
@@ -240,7 +245,7 @@ impl<P: Program> Controller<'_, P> {
         }
     }
 
-    fn sample(&mut self, mut within: Option<&mut Kinds>) {
+    fn sample(&mut self, mut within: Option<&mut SamplesByKind>) {
         let all = &mut self.evidence.kinds;
         self.program.samples(&mut |kind| {
             *all.entry(kind).or_insert(0) += 1;
@@ -263,18 +268,18 @@ impl<P: Program> Controller<'_, P> {
         let point = self.point(&recording);
         let latency = self.finding.as_ref().and_then(|finding| finding.report.progress.first());
         // The plan sizes later windows, and the gaps between them, by these rates.
-        let tempo = Tempo {
+        let rates = ProgramRates {
             // Half of the events have a second entry.
             entries: recording.events_max as f64 * 1.5 * per,
             bytes: recording.bytes() as f64 * per,
             hits: point.map_or(0.0, |point| recording.hits(point) as f64 * per),
             latency: latency.map_or(0.0, |progress| progress.baseline_ns),
-            recording: recording.hook_count as f64 * costs.heard / busy,
+            hook_time: recording.hook_count as f64 * costs.in_window / busy,
             reading: recording.reading as f64 * per,
-            keeping: recording.changes as f64 * costs.kept / busy,
+            span_tracking: recording.changes as f64 * costs.between_windows / busy,
             busy: recording.busy * per,
         };
-        self.plan.recorded(now, length, tempo, recording.has_load);
+        self.plan.recorded(now, length, rates, recording.has_load);
         self.evidence.recorded.0 += 1;
         self.evidence.recorded.1 += length;
         // Rates of the first and the second half of the run show whether the program changed.
@@ -359,13 +364,18 @@ impl<P: Program> Controller<'_, P> {
                 let name = self.plan.candidate(number);
                 let at = targets.iter().position(|target| target.name == name)?;
                 let samples = sampling_error(&targets[at].weights, &self.recordings.all());
-                Of::Target { block: ConfirmBlock::new(name, pause.speedup, samples), targets, at, kinds: Kinds::new() }
+                Of::Target {
+                    block: ConfirmBlock::new(name, pause.speedup, samples),
+                    targets,
+                    at,
+                    kinds: SamplesByKind::new(),
+                }
             }
         };
         Some(Open { number: pause.block, windows: 0, of })
     }
 
-    fn count(&mut self, open: &mut Open, pause: &Pause, outcome: &WindowOutcome, lasted: u64, spent: Spent) {
+    fn count(&mut self, open: &mut Open, pause: &Pause, outcome: &WindowOutcome, lasted: u64, spent: WindowCost) {
         let points = progress::points().len().max(outcome.points.len());
         match &mut open.of {
             Of::Load(block, units) => {
@@ -395,7 +405,7 @@ impl<P: Program> Controller<'_, P> {
             Of::Target { block, kinds, .. } => {
                 let within = &mut self.evidence.kinds_within;
                 let at = within.iter().position(|(name, _)| *name == block.name).unwrap_or_else(|| {
-                    within.push((block.name.clone(), Kinds::new()));
+                    within.push((block.name.clone(), SamplesByKind::new()));
                     within.len() - 1
                 });
                 for (kind, count) in kinds {
@@ -423,7 +433,7 @@ impl<P: Program> Controller<'_, P> {
         let is_limited = finding.verdict.kind == LoadKind::Limited;
         // Under an open load pauses cannot confirm a gain in throughput.
         self.plan.load_known(finding.verdict.is_known(), !is_limited);
-        if finding.verdict.wants_longer {
+        if finding.verdict.needs_longer_probes {
             self.plan.probe_longer();
         }
         (self.publish)(Phase::Screening, Some(finding.report.clone()));

@@ -9,12 +9,12 @@ use std::time::Duration;
 use progress::{Account, Attention, ENTRIES_MAX, accounts, attend};
 
 use crate::clock;
-use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, ProfileRequest, Recording};
-use crate::ledger::{Experiment, Spent};
+use crate::estimate::{AnalysisLimits, Analyst, Evidence, Finding, ProfileRequest, Recording, TargetSource};
+use crate::ledger::{Experiment, WindowCost};
 use crate::outcome::WindowOutcome;
 use crate::own;
 use crate::peers::Peers;
-use crate::policy::{Costs, Recorder, Stretch, Toll};
+use crate::policy::{HookCostEstimator, HookCosts, Recorder, WorkDone};
 use crate::profiler::controller::{NICENESS, Program};
 use crate::profiler::{StartError, StopRequest};
 use crate::report::Stack;
@@ -54,12 +54,12 @@ pub(super) struct Live {
     begun: Vec<ThreadTotals>,
     /// Each thread's time in the run queue at the window's start, by thread id, nanoseconds.
     waited: Vec<(i32, u64)>,
-    toll: Toll,
+    hook_cost: HookCostEstimator,
     /// The part of its unblocked time for which each thread had or waited for a processor, in the last recorded window.
     runnable: Vec<(u32, f64)>,
     /// The trace of the last window, kept for its allocations.
     trace: Trace,
-    costs: Costs,
+    costs: HookCosts,
     /// Processor time of the profiler's threads before this profile.
     taken: u64,
 }
@@ -71,7 +71,7 @@ impl Live {
         let thinker = Thinker::start(request, rate.period()).map_err(StartError::Thread)?;
         attend(Attention::Spans);
         RECORDER.ledger().forget_usual_gap();
-        let costs = Costs::measure();
+        let costs = HookCosts::measure();
         Ok(Self {
             stop: Arc::default(),
             sampler: Some(sampler),
@@ -79,7 +79,7 @@ impl Live {
             thinker: Some(thinker),
             begun: seen(),
             waited: Vec::new(),
-            toll: Toll::new(costs.heard),
+            hook_cost: HookCostEstimator::new(costs.in_window),
             runnable: Vec::new(),
             trace: Trace::default(),
             costs,
@@ -155,7 +155,7 @@ impl Program for Live {
         own::let_go_on();
         // Hooks that began before the window's end may still write.
         std::thread::sleep(GRACE);
-        let hook = self.toll.hook();
+        let hook = self.hook_cost.cost();
         // A full log lost events: its hooks cannot be counted.
         let is_whole = RECORDER.entries() < ENTRIES_MAX;
         RECORDER.take(hook, &mut self.trace);
@@ -165,8 +165,8 @@ impl Program for Live {
         if let Some(mut heard) = since(&began, &self.begun).filter(|_| is_whole) {
             // The cost of spans between windows is part of a unit's time without a window, so both sides must include
             // it.
-            heard.processor += (self.costs.kept * recording.changes as f64) as u64;
-            self.toll.heard(heard, recording.hook_count as f64);
+            heard.processor += (self.costs.between_windows * recording.changes as f64) as u64;
+            self.hook_cost.add_window(heard, recording.hook_count as f64);
         }
         // The time to read the window belongs neither to the window nor to the gap after it.
         self.begun = seen();
@@ -183,7 +183,7 @@ impl Program for Live {
             RECORDER.ledger().set_runnable(account, known.map_or(1.0, |&(_, part)| part));
         }
         attend(Attention::Everything);
-        RECORDER.ledger().set_hook(self.toll.hook() as u64);
+        RECORDER.ledger().set_hook(self.hook_cost.cost() as u64);
         RECORDER.open_experiment(&Experiment { weights, speedup });
     }
 
@@ -191,7 +191,7 @@ impl Program for Live {
         RECORDER.ledger().spent(clock::now()).delayed
     }
 
-    fn paused(&mut self) -> (WindowOutcome, Spent) {
+    fn paused(&mut self) -> (WindowOutcome, WindowCost) {
         close();
         own::let_go_on();
         std::thread::sleep(GRACE);
@@ -218,12 +218,12 @@ impl Program for Live {
         self.sampler.as_ref().map_or_else(Lost::default, Sampler::lost)
     }
 
-    fn costs(&self) -> Costs {
-        Costs { heard: self.toll.hook(), ..self.costs }
+    fn costs(&self) -> HookCosts {
+        HookCosts { in_window: self.hook_cost.cost(), ..self.costs }
     }
 
     fn hook(&self) -> Option<f64> {
-        self.toll.told()
+        self.hook_cost.measured_cost()
     }
 
     fn own(&self) -> u64 {
@@ -231,12 +231,12 @@ impl Program for Live {
         own::taken() - self.taken
     }
 
-    fn think(&mut self, evidence: Evidence, effort: Effort) {
+    fn think(&mut self, evidence: Evidence, effort: AnalysisLimits) {
         self.hand_over();
         if let Some(thinker) = &mut self.thinker
             && !thinker.is_busy
         {
-            thinker.is_busy = thinker.ask.send(AnalysisRequest::Look(Box::new(evidence), effort)).is_ok();
+            thinker.is_busy = thinker.ask.send(AnalysisRequest::Analyse(Box::new(evidence), effort)).is_ok();
         }
     }
 
@@ -247,7 +247,7 @@ impl Program for Live {
         Some(finding)
     }
 
-    fn conclude(&mut self, evidence: Evidence, effort: Effort) -> Option<Finding> {
+    fn conclude(&mut self, evidence: Evidence, effort: AnalysisLimits) -> Option<Finding> {
         // Measuring is over: the program runs without hooks during the analysis.
         self.let_go();
         self.hand_over();
@@ -258,7 +258,7 @@ impl Program for Live {
             drop(found.recv());
             is_superfluous.store(false, Relaxed);
         }
-        ask.send(AnalysisRequest::Look(Box::new(evidence), effort)).ok()?;
+        ask.send(AnalysisRequest::Analyse(Box::new(evidence), effort)).ok()?;
         let finding = found.recv().ok();
         // Ends the thread, which frees its symbols and samples.
         drop(ask);
@@ -272,7 +272,7 @@ impl Live {
     fn end_quiet(&mut self) {
         own::let_rest();
         let now = seen();
-        self.toll.quiet(since(&self.begun, &now).unwrap_or_default());
+        self.hook_cost.add_between(since(&self.begun, &now).unwrap_or_default());
         self.begun = now;
     }
 
@@ -307,7 +307,7 @@ struct Thinker {
 
 enum AnalysisRequest {
     Samples(Batch),
-    Look(Box<Evidence>, Effort),
+    Analyse(Box<Evidence>, AnalysisLimits),
 }
 
 impl Thinker {
@@ -328,13 +328,13 @@ impl Thinker {
                         own::rest();
                         analyst.naming().add(sample);
                     }),
-                    AnalysisRequest::Look(mut evidence, effort) => {
+                    AnalysisRequest::Analyse(mut evidence, effort) => {
                         // Without outside load there is no client process to look for.
                         if evidence.recordings.iter().any(|one| one.has_load) {
                             own::rest();
                             evidence.peer = peers.look();
                         }
-                        let finding = analyst.look(&evidence, effort);
+                        let finding = analyst.analyse(&evidence, effort);
                         // Before the result is sent: a profile that starts after it must not be charged for this time.
                         own::tell();
                         if tell.send(finding).is_err() {
@@ -378,7 +378,7 @@ impl Batch {
     }
 }
 
-impl Naming for Profile {
+impl TargetSource for Profile {
     fn upstreams(&mut self, spans: &[u32]) {
         Self::upstreams(self, spans);
     }
@@ -440,10 +440,10 @@ fn seen() -> Vec<ThreadTotals> {
 }
 
 /// The sum over all threads between two moments; `None` if a thread began or ended between them.
-fn since(then: &[ThreadTotals], now: &[ThreadTotals]) -> Option<Stretch> {
+fn since(then: &[ThreadTotals], now: &[ThreadTotals]) -> Option<WorkDone> {
     let pairs = || then.iter().zip(now);
     let are_same = then.len() == now.len() && pairs().all(|(then, now)| then.tid == now.tid);
-    are_same.then(|| Stretch {
+    are_same.then(|| WorkDone {
         processor: pairs().map(|(then, now)| now.had.saturating_sub(then.had)).sum(),
         hits: pairs().map(|(then, now)| now.hits.saturating_sub(then.hits)).sum(),
     })

@@ -5,17 +5,17 @@ use std::sync::Mutex as StdMutex;
 use super::controller::{Program, RunParameters};
 use super::*;
 use crate::constants::BUDGET_COUNTED;
-use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording};
-use crate::experiment::Dice;
-use crate::ledger::{PROBE, Spent};
+use crate::estimate::{AnalysisLimits, Analyst, Evidence, Finding, Recording, TargetSource};
+use crate::experiment::SeededRandom;
+use crate::ledger::{PROBE, WindowCost};
 use crate::outcome::{PointOutcome, WindowOutcome};
-use crate::policy::Costs;
-use crate::report::{LoadKind, Mode, Stack, TargetReport};
+use crate::policy::HookCosts;
+use crate::report::{GainSource, LoadKind, Stack, TargetReport};
 use crate::sample::Lost;
 use crate::target::{KindShare, Target, TargetKind, Weights};
 use crate::trace::{Event, Thread, Trace};
 
-/// Kinds of work: the hot one, and the rest.
+/// SamplesByKind of work: the hot one, and the rest.
 const HOT: u32 = 1;
 const REST: u32 = 2;
 
@@ -41,7 +41,7 @@ struct Sim {
     spent: f64,
     slept: u64,
     lost: Lost,
-    dice: Dice,
+    random: SeededRandom,
     stop_at: u64,
     named: Vec<&'static str>,
 }
@@ -62,7 +62,7 @@ impl Sim {
             spent: 0.0,
             slept: 0,
             lost: Lost::default(),
-            dice: Dice::new(seed),
+            random: SeededRandom::new(seed),
             stop_at: u64::MAX,
             named: vec!["hot", "half of the rest", "nothing"],
         }
@@ -97,7 +97,7 @@ impl Sim {
                 events.push((at as u64, Event::Arrived { connection: 1 << 20 | connection, at: arrived as u64 }));
                 events.push((at as u64, Event::VisitBegan { visit }));
             }
-            let varies = 0.9 + 0.2 * self.dice.part();
+            let varies = 0.9 + 0.2 * self.random.fraction();
             for (kind, cost) in [(HOT, self.unit[0]), (REST, self.unit[1])] {
                 events.push((at as u64, Event::Kind(kind)));
                 at += cost * varies + self.hook;
@@ -143,7 +143,7 @@ struct Names {
     samples: u64,
 }
 
-impl Naming for Names {
+impl TargetSource for Names {
     fn upstreams(&mut self, _: &[u32]) {}
 
     fn samples(&self) -> u64 {
@@ -240,13 +240,13 @@ impl Program for Simulated {
         self.sim.spent as u64
     }
 
-    fn paused(&mut self) -> (WindowOutcome, Spent) {
+    fn paused(&mut self) -> (WindowOutcome, WindowCost) {
         let sim = &mut self.sim;
         let (_, gain) = sim.pausing.take().unwrap();
         let wall = (sim.now - sim.opened) as f64;
         let follows = if sim.load == Some(LoadKind::Limited) { 0.0 } else { 1.0 };
         let time = wall - sim.spent * follows;
-        let noise = 1.0 + 0.01 * sim.dice.normal();
+        let noise = 1.0 + 0.01 * sim.random.normal();
         let unit = sim.pace() * (1.0 - gain) + 2.0 * sim.hook;
         let hits = if sim.now > sim.until { 0.0 } else { time / unit * noise };
         let mut points = vec![PointOutcome::default(); sim.point as usize + 1];
@@ -256,13 +256,13 @@ impl Program for Simulated {
             ..PointOutcome::default()
         };
         self.budget_history.push((sim.now, sim.spent));
-        (WindowOutcome { points }, Spent { delayed: sim.spent as u64, ..Spent::default() })
+        (WindowOutcome { points }, WindowCost { delayed: sim.spent as u64, ..WindowCost::default() })
     }
 
     fn samples(&mut self, seen: &mut dyn FnMut(u32)) {
         let count = std::mem::take(&mut self.sim.slept) / 4_000_000;
         for _ in 0..count {
-            let is_hot = self.sim.dice.part() * self.sim.cost() < self.sim.unit[0];
+            let is_hot = self.sim.random.fraction() * self.sim.cost() < self.sim.unit[0];
             seen(if is_hot { HOT } else { REST });
             self.analyst.naming().samples += 1;
         }
@@ -280,26 +280,26 @@ impl Program for Simulated {
         0
     }
 
-    fn costs(&self) -> Costs {
-        Costs { heard: 25.0, kept: 2.5 }
+    fn costs(&self) -> HookCosts {
+        HookCosts { in_window: 25.0, between_windows: 2.5 }
     }
 
     fn hook(&self) -> Option<f64> {
         None
     }
 
-    fn think(&mut self, evidence: Evidence, effort: Effort) {
+    fn think(&mut self, evidence: Evidence, effort: AnalysisLimits) {
         // More time for an unoptimised build.
-        let effort = Effort { time: effort.time * 10, ..effort };
-        self.finding = Some(self.analyst.look(&evidence, effort));
+        let effort = AnalysisLimits { time: effort.time * 10, ..effort };
+        self.finding = Some(self.analyst.analyse(&evidence, effort));
     }
 
     fn thought(&mut self) -> Option<Finding> {
         self.finding.take()
     }
 
-    fn conclude(&mut self, evidence: Evidence, effort: Effort) -> Option<Finding> {
-        Some(self.analyst.look(&evidence, effort))
+    fn conclude(&mut self, evidence: Evidence, effort: AnalysisLimits) -> Option<Finding> {
+        Some(self.analyst.analyse(&evidence, effort))
     }
 }
 
@@ -366,7 +366,7 @@ fn screening_and_confirming_find_the_true_gains() {
         let ranks: Vec<&str> = report.targets.iter().map(|target| target.name.as_str()).collect();
         assert_eq!(ranks, ["half of the rest", "hot", "nothing"]);
         for target in &report.targets[..2] {
-            assert_eq!(target.mode, Mode::Screened);
+            assert_eq!(target.mode, GainSource::Screened);
             assert!(!target.confirmed.is_empty(), "{target:?}");
             let share = if target.name == "hot" { 0.3 } else { 0.35 };
             for point in &target.confirmed {
@@ -430,7 +430,7 @@ fn a_disagreement_is_reported() {
     let report = profile(Sim { bias: 0.1, ..Sim::new(2) }, &seconds(12));
     assert!(codes(&report).contains(&("hot", ReasonCode::Disagreement)), "{:?}", report.reasons);
     let hot = target(&report, "hot");
-    assert_eq!(hot.mode, Mode::Screened);
+    assert_eq!(hot.mode, GainSource::Screened);
     assert!(hot.curve.len() > hot.confirmed.len() && !hot.confirmed.is_empty());
 }
 
@@ -438,10 +438,10 @@ fn a_disagreement_is_reported() {
 fn each_mode_uses_only_its_windows() {
     let screen = profile(Sim::new(1), &seconds(6).mode(Modes::Screen));
     assert_eq!(screen.perturbation.windows[1], 0);
-    assert!(screen.targets.iter().all(|target| target.confirmed.is_empty() && target.mode == Mode::Screened));
+    assert!(screen.targets.iter().all(|target| target.confirmed.is_empty() && target.mode == GainSource::Screened));
     let confirm = profile(Sim::new(1), &seconds(12).mode(Modes::Confirm).target("hot"));
     assert_eq!(confirm.targets.len(), 1, "only what was asked for");
-    assert_eq!(confirm.targets[0].mode, Mode::Confirmed);
+    assert_eq!(confirm.targets[0].mode, GainSource::Confirmed);
     assert!(confirm.perturbation.windows[1] > confirm.perturbation.windows[0]);
 }
 

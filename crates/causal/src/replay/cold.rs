@@ -18,35 +18,36 @@ use crate::trace::Trace;
 
 /// By kind of work: the extra time after sleep, nanoseconds. Zero for kinds not listed.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Cold(BTreeMap<u32, f64>);
+pub struct ColdCosts(BTreeMap<u32, f64>);
 
 /// The times of one kind of work in one group of jobs: those not begun after sleep, and those begun after sleep.
 type Times = [Vec<f64>; 2];
 
 /// The differences of one kind, weighted by the number of jobs.
 #[derive(Default)]
-struct Sum {
+struct KindDifference {
     differences: f64,
     /// Squares of the errors.
     errors: f64,
     jobs: f64,
 }
 
-impl Cold {
-    /// Computes the extra times from the first windows, up to `COLD_EVENTS_MAX` events. Threads without an event loop do not count.
+impl ColdCosts {
+    /// Computes the extra times from the first windows, up to `COLD_EVENTS_MAX` events. Threads without an event loop
+    /// do not count.
     pub fn of(traces: impl Iterator<Item: Borrow<Trace>>) -> Self {
-        let mut sorts: BTreeMap<(u64, u32), Times> = BTreeMap::new();
+        let mut groups: BTreeMap<(u64, u32), Times> = BTreeMap::new();
         let (mut events, mut times, mut script) = (0, Vec::new(), Script::default());
         for trace in traces {
             let trace: &Trace = trace.borrow();
             // Without cold costs, as these are only found here.
-            script = script::write(trace, None, &Self::default(), script);
+            script = script::convert(trace, None, &Self::default(), script);
             let Script { jobs, steps, work, is_worker, .. } = &script;
             for job in jobs.iter().filter(|job| is_worker[job.thread as usize]) {
-                let sort = sort_of(job, steps, work);
+                let group = group_of(job, steps, work);
                 add_up(job, steps, work, &mut times);
                 for &(kind, time) in &times {
-                    sorts.entry((sort, kind)).or_default()[usize::from(job.is_from_sleep)].push(time);
+                    groups.entry((group, kind)).or_default()[usize::from(job.is_from_sleep)].push(time);
                 }
             }
             events += trace.threads.iter().map(|thread| thread.events.len()).sum::<usize>();
@@ -54,8 +55,8 @@ impl Cold {
                 break;
             }
         }
-        let mut sums: BTreeMap<u32, Sum> = BTreeMap::new();
-        for ((_, kind), times) in sorts {
+        let mut sums: BTreeMap<u32, KindDifference> = BTreeMap::new();
+        for ((_, kind), times) in groups {
             let jobs = times[0].len().min(times[1].len());
             if jobs >= COLD_JOBS_MIN {
                 let [without, with] = times.map(median);
@@ -67,7 +68,7 @@ impl Cold {
             }
         }
         // Keep only significant costs. A negative difference is noise: work is not faster after sleep.
-        let certain = |(kind, sum): (u32, Sum)| {
+        let certain = |(kind, sum): (u32, KindDifference)| {
             let is_certain = sum.differences > COLD_ERRORS_MIN * sum.errors.sqrt();
             is_certain.then(|| (kind, (sum.differences / sum.jobs).min(COLD_EXTRA_MAX)))
         };
@@ -90,7 +91,7 @@ impl Cold {
                 let time = times.iter().find(|(kind, _)| *kind == work.kind).map_or(0.0, |&(_, time)| time);
                 if let Some(extra) = self.0.get(&work.kind).filter(|_| time > 0.0) {
                     // At most double the work, or remove all of it.
-                    work.otherwise = sign * work.time * (extra / time).min(1.0);
+                    work.sleep_change = sign * work.time * (extra / time).min(1.0);
                 }
             }
         }
@@ -100,7 +101,7 @@ impl Cold {
 /// Returns the ranges of [`Script::work`] that a job does, one per step that is work, without the look at the kernel
 /// that began it.
 fn work_of(job: &Job, steps: &[ScriptStep]) -> impl Iterator<Item = Range<usize>> {
-    let mut looked = usize::from(job.has_looked);
+    let mut looked = usize::from(job.has_polled);
     steps_of(job, steps).iter().filter_map(move |step| match *step {
         ScriptStep::Work(from, to) => Some((from as usize + std::mem::take(&mut looked)).min(to as usize)..to as usize),
         _ => None,
@@ -123,7 +124,7 @@ fn add_up(job: &Job, steps: &[ScriptStep], work: &[Work], times: &mut Vec<(u32, 
 }
 
 /// Returns a hash of a job's steps: jobs with the same kinds of work between the same other steps are one group.
-fn sort_of(job: &Job, steps: &[ScriptStep], work: &[Work]) -> u64 {
+fn group_of(job: &Job, steps: &[ScriptStep], work: &[Work]) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut ranges = work_of(job, steps);
     for step in steps_of(job, steps) {

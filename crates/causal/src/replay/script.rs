@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use progress::Sharing;
 
-use super::Cold;
+use super::ColdCosts;
 use crate::constants::{POLL_MAX, SPIN, TAKEN_TOGETHER_MAX, WAKE_COST_MIN, WAKEUP_VIRTUAL, WAKEUPS_MIN};
 use crate::trace::{Event, Hooks, Trace};
 
@@ -54,11 +54,11 @@ pub(super) struct Work {
     /// Additional time of hooks.
     pub(super) hooks: f64,
     /// Change of `time`, positive or negative, if its job begins after sleep and was recorded without, or the reverse.
-    pub(super) otherwise: f64,
+    pub(super) sleep_change: f64,
 }
 
 /// The mark that is set when the window begins.
-pub(super) const BEGIN: u32 = 0;
+pub(super) const WINDOW_BEGIN: u32 = 0;
 
 /// No visit, job, chain or span.
 pub(super) const NONE: u32 = u32::MAX;
@@ -66,22 +66,22 @@ pub(super) const NONE: u32 = u32::MAX;
 /// The reason for the time of a step or job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cause {
-    pub(super) when: When,
+    pub(super) when: ReadyTime,
     /// Wakeup latency of the thread that was blocked for it; negative if none was.
-    pub(super) lag: f64,
+    pub(super) wakeup_latency: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum When {
+pub(super) enum ReadyTime {
     /// At this time of the window: no event in the window is the cause.
     At(f64),
     /// `gap` after a mark.
-    After { mark: u32, gap: f64, link: Link },
+    After { mark: u32, gap: f64, edge: EdgeKind },
 }
 
 /// The connection between a mark and its effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Link {
+pub(super) enum EdgeKind {
     /// Within the program.
     Program,
     /// A client, including the network both ways. Contains the recorded arrival time in the window.
@@ -99,11 +99,11 @@ pub(super) struct Job {
     /// The chain whose progress it makes: the connection or thread that started it.
     pub(super) chain: u32,
     /// Whether its own thread sent the message that caused it.
-    pub(super) is_own: bool,
+    pub(super) is_from_own_thread: bool,
     /// Whether the thread, an event loop, slept before it.
     pub(super) is_from_sleep: bool,
     /// Whether its first work is a look at the kernel's ready events.
-    pub(super) has_looked: bool,
+    pub(super) has_polled: bool,
 }
 
 /// A window, ready to be replayed.
@@ -123,9 +123,9 @@ pub(super) struct Script {
     /// Locks that were held when the window began.
     pub(super) held: Vec<(u32, Sharing)>,
     /// Wakeup latency of a thread, if not known individually.
-    pub(super) lag: f64,
+    pub(super) wakeup_latency: f64,
     /// Wakeup latency of a thread that sleeps for a lock, if not known individually.
-    pub(super) lock_lag: f64,
+    pub(super) lock_wakeup_latency: f64,
     /// The work to wake a thread, if not recorded individually.
     pub(super) wake: Option<Work>,
     /// Number of messages, or free places in bounded channels, from before the window that threads took in it.
@@ -148,14 +148,14 @@ impl Script {
 /// The marks of a trace, by their origin.
 #[derive(Default)]
 struct Marks {
-    known: HashMap<(Of, u64), (u32, u64)>,
+    known: HashMap<(MarkOrigin, u64), (u32, u64)>,
     /// By connection: the writes, in order of time.
     writes: HashMap<u64, Vec<(u64, u32)>>,
     count: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Of {
+enum MarkOrigin {
     Message,
     Call,
     Timer,
@@ -164,12 +164,12 @@ enum Of {
 impl Marks {
     fn find(trace: &Trace) -> Self {
         // Marks are numbered before any thread is read, as an effect may be read before its cause.
-        let mut marks = Self { count: BEGIN + 1, ..Self::default() };
+        let mut marks = Self { count: WINDOW_BEGIN + 1, ..Self::default() };
         for &(at, event) in trace.threads.iter().flat_map(|thread| &thread.events) {
             let key = match event {
-                Event::Sent { message } => (Of::Message, message),
-                Event::Called { call, .. } => (Of::Call, call),
-                Event::SleepBegan { timer } => (Of::Timer, timer),
+                Event::Sent { message } => (MarkOrigin::Message, message),
+                Event::Called { call, .. } => (MarkOrigin::Call, call),
+                Event::SleepBegan { timer } => (MarkOrigin::Timer, timer),
                 Event::Written { connection } => {
                     marks.writes.entry(connection).or_default().push((at, marks.count));
                     marks.count += 1;
@@ -230,7 +230,7 @@ impl Numbers {
 /// By lock: the times of its releases.
 type Releases = HashMap<u64, Vec<u64>>;
 
-struct Writer<'a> {
+struct TraceConverter<'a> {
     script: Script,
     trace: &'a Trace,
     marks: Marks,
@@ -238,15 +238,15 @@ struct Writer<'a> {
     visits: Numbers,
     chains: Numbers,
     releases: Releases,
-    whoms: HashMap<u64, u32>,
+    callees: HashMap<u64, u32>,
     /// Calls sent before the window. Their first event in the window is that the answer has arrived.
     outstanding: HashSet<u64>,
     /// Visits whose begin was recorded.
     begun: HashSet<u64>,
     /// Usual time from a write to the client's next request, as measured by idle threads.
     usual_gap: u64,
-    lags: Vec<f64>,
-    lock_lags: Vec<f64>,
+    wakeup_latencies: Vec<f64>,
+    lock_wakeup_latencies: Vec<f64>,
     wakes: Vec<Work>,
     /// By mark: whether a thread slept for it.
     slept_for: Vec<bool>,
@@ -260,7 +260,7 @@ struct Writer<'a> {
 }
 
 /// The state of the thread whose events are being converted.
-struct Hand {
+struct ThreadConverter {
     thread: u32,
     is_worker: bool,
     kind: u32,
@@ -278,7 +278,7 @@ struct Hand {
     /// Whether the job's cause is not known yet, except that the thread woke.
     is_anonymous: bool,
     /// Number of steps that certainly belong to the job: all except the work after the last step of another type.
-    own: usize,
+    certain_steps: usize,
     /// Waits explained by one block (a barrier's): its begin and end, the step that became ready last, and when that
     /// was.
     group: Option<(u64, u64, usize, u64)>,
@@ -291,25 +291,25 @@ struct Hand {
     /// A block that has ended and is not explained yet.
     unexplained: Option<(u64, u64)>,
     /// Its kind of work when that block ended.
-    looked: u32,
+    kind_at_wakeup: u32,
     /// Whether it slept before the job began.
     is_from_sleep: bool,
     /// Whether it looked at the kernel's ready events for the job.
-    has_looked: bool,
+    has_polled: bool,
 }
 
-/// Converts a trace, reusing the memory of another script. `lag` is the usual wakeup latency from other windows. It is
+/// Converts a trace, reusing the memory of another script. `wakeup_latency` is the usual one from other windows. It is
 /// preferred to the latency measured in this window, which is preferred to the assumption for the machine.
-pub(super) fn write(trace: &Trace, lag: Option<f64>, cold: &Cold, memory: Script) -> Script {
+pub(super) fn convert(trace: &Trace, wakeup_latency: Option<f64>, cold: &ColdCosts, memory: Script) -> Script {
     let marks = Marks::find(trace);
     let mut releases = Releases::new();
-    let (mut whoms, mut asked, mut outstanding) = (HashMap::new(), HashMap::new(), HashSet::new());
+    let (mut callees, mut asked, mut outstanding) = (HashMap::new(), HashMap::new(), HashSet::new());
     let mut begun = HashSet::new();
     for &(at, event) in trace.threads.iter().flat_map(|thread| &thread.events) {
         match event {
             Event::Unlocked { lock, .. } => releases.entry(lock).or_default().push(at),
             Event::Called { call, whom, is_first } => {
-                whoms.insert(call, whom);
+                callees.insert(call, whom);
                 if is_first {
                     asked.insert(call, at);
                 }
@@ -325,7 +325,7 @@ pub(super) fn write(trace: &Trace, lag: Option<f64>, cold: &Cold, memory: Script
     releases.values_mut().for_each(|times| times.sort_unstable());
     let events = trace.threads.iter().map(|thread| thread.events.len()).sum();
     let usual_gap = marks.usual_gap(trace);
-    let mut writer = Writer {
+    let mut converter = TraceConverter {
         setters: vec![NONE; marks.count as usize],
         slept_for: vec![false; marks.count as usize],
         slept_at: HashSet::new(),
@@ -337,24 +337,24 @@ pub(super) fn write(trace: &Trace, lag: Option<f64>, cold: &Cold, memory: Script
         visits: Numbers::default(),
         chains: Numbers::default(),
         releases,
-        whoms,
+        callees,
         outstanding,
         begun,
         usual_gap,
-        lags: Vec::new(),
-        lock_lags: Vec::new(),
+        wakeup_latencies: Vec::new(),
+        lock_wakeup_latencies: Vec::new(),
         wakes: Vec::new(),
         job_began: Vec::new(),
     };
     for number in 0..trace.threads.len() {
-        writer.thread(number);
+        converter.thread(number);
     }
-    let mut script = writer.finish(lag);
+    let mut script = converter.finish(wakeup_latency);
     cold.apply(&mut script);
     script
 }
 
-impl Writer<'_> {
+impl TraceConverter<'_> {
     fn since(&self, at: u64) -> f64 {
         at.saturating_sub(self.trace.span.start) as f64
     }
@@ -365,7 +365,7 @@ impl Writer<'_> {
         // A thread whose first event is the end of a block was blocked before. Any other one was at work.
         let first = thread.events.iter().find(|(_, event)| !matches!(event, Event::Kind(_)));
         let blocked = matches!(first, Some((_, Event::BlockEnded))).then_some(start);
-        let mut hand = Hand {
+        let mut state = ThreadConverter {
             thread: number as u32,
             is_worker: thread.is_worker,
             kind: thread.kind,
@@ -373,191 +373,193 @@ impl Writer<'_> {
             hooks: Hooks::new(self.trace.hook),
             work: Vec::new(),
             steps: Vec::new(),
-            cause: Cause { when: When::At(0.0), lag: -1.0 },
+            cause: Cause { when: ReadyTime::At(0.0), wakeup_latency: -1.0 },
             job_began: start,
             ready: start,
             chain: None,
             is_anonymous: true,
-            own: 0,
+            certain_steps: 0,
             group: None,
             held: Vec::new(),
             wake: None,
             is_waking: false,
             blocked,
             unexplained: None,
-            looked: thread.kind,
+            kind_at_wakeup: thread.kind,
             is_from_sleep: false,
-            has_looked: false,
+            has_polled: false,
         };
         self.script.is_worker.push(thread.is_worker);
         self.script.runnable.push(thread.runnable.clamp(0.0, 1.0));
         for &(at, event) in &thread.events {
-            self.event(&mut hand, at, event);
+            self.event(&mut state, at, event);
         }
-        if hand.blocked.is_none() {
-            hand.account(self.trace.span.end, 0);
+        if state.blocked.is_none() {
+            state.account(self.trace.span.end, 0);
         }
-        self.settle(&mut hand);
+        self.flush_work(&mut state);
         // Release locks that were held at the window's end. In a replay, threads may come to them later and would wait
         // forever.
-        for (lock, sharing) in std::mem::take(&mut hand.held) {
+        for (lock, sharing) in std::mem::take(&mut state.held) {
             let lock = self.locks.of(lock);
-            hand.push(ScriptStep::Unlock(lock, sharing));
+            state.push(ScriptStep::Unlock(lock, sharing));
         }
-        self.end_job(&mut hand, usize::MAX);
+        self.end_job(&mut state, usize::MAX);
     }
 
-    fn event(&mut self, hand: &mut Hand, at: u64, event: Event) {
+    fn event(&mut self, state: &mut ThreadConverter, at: u64, event: Event) {
         let blocked = match event {
             Event::Took { blocked, .. } | Event::Locked { blocked, .. } | Event::SleepEnded { blocked, .. } => blocked,
             _ => 0,
         };
         // The blocked time is the end of the stretch up to `at`: it is no work.
-        if hand.blocked.is_none() {
-            hand.account(at, blocked);
+        if state.blocked.is_none() {
+            state.account(at, blocked);
         }
         // The work since the last event was a wakeup, which ends with this event.
-        if std::mem::take(&mut hand.is_waking) {
-            self.woke(hand);
+        if std::mem::take(&mut state.is_waking) {
+            self.woke(state);
         }
         match event {
-            Event::Kind(kind) => hand.kind = kind,
+            Event::Kind(kind) => state.kind = kind,
             Event::Waking(kind) => {
-                self.settle(hand);
-                (hand.kind, hand.is_waking) = (kind, true);
+                self.flush_work(state);
+                (state.kind, state.is_waking) = (kind, true);
             }
             Event::BlockBegan => {
-                self.settle(hand);
+                self.flush_work(state);
                 // Steps up to here are the job's; work after the block belongs to the next one.
-                hand.own = hand.steps.len();
-                hand.blocked = Some(at);
+                state.certain_steps = state.steps.len();
+                state.blocked = Some(at);
             }
             Event::BlockEnded => {
-                let since = hand.blocked.take().unwrap_or(hand.at);
-                (hand.at, hand.looked) = (at, hand.kind);
-                if hand.is_worker {
-                    self.end_job(hand, usize::MAX);
-                    hand.cause = Cause { when: When::At(self.since(at)), lag: -1.0 };
-                    (hand.job_began, hand.ready) = (at, at);
-                    hand.is_anonymous = true;
+                let since = state.blocked.take().unwrap_or(state.at);
+                (state.at, state.kind_at_wakeup) = (at, state.kind);
+                if state.is_worker {
+                    self.end_job(state, usize::MAX);
+                    state.cause = Cause { when: ReadyTime::At(self.since(at)), wakeup_latency: -1.0 };
+                    (state.job_began, state.ready) = (at, at);
+                    state.is_anonymous = true;
                     // A shorter block was only a poll of the kernel.
-                    hand.is_from_sleep = at.saturating_sub(since) >= POLL_MAX;
+                    state.is_from_sleep = at.saturating_sub(since) >= POLL_MAX;
                 }
-                hand.unexplained = Some((since, at));
+                state.unexplained = Some((since, at));
             }
             Event::Sent { message } => {
-                self.mark(hand, self.marks.known[&(Of::Message, message)].0);
-                hand.push_wake();
+                self.mark(state, self.marks.known[&(MarkOrigin::Message, message)].0);
+                state.push_wake();
             }
             // Its mark would be set too late: the call was sent before the window.
             Event::Called { call, .. } if self.outstanding.contains(&call) => {}
-            Event::Called { call, .. } => self.mark(hand, self.marks.known[&(Of::Call, call)].0),
-            Event::SleepBegan { timer } => self.mark(hand, self.marks.known[&(Of::Timer, timer)].0),
+            Event::Called { call, .. } => self.mark(state, self.marks.known[&(MarkOrigin::Call, call)].0),
+            Event::SleepBegan { timer } => self.mark(state, self.marks.known[&(MarkOrigin::Timer, timer)].0),
             Event::Written { connection } => {
                 if let Some((mark, _)) = self.marks.write_before(connection, at) {
-                    self.mark(hand, mark);
+                    self.mark(state, mark);
                 }
             }
             Event::Took { message, .. } => {
-                let sent = self.marks.known.get(&(Of::Message, message)).copied();
+                let sent = self.marks.known.get(&(MarkOrigin::Message, message)).copied();
                 let (when, ready) = match sent {
                     // The receiver may have read the clock a little before the sender did, so the gap is 0.
-                    Some((mark, sent)) => (When::After { mark, gap: 0.0, link: Link::Program }, Some(sent)),
+                    Some((mark, sent)) => (ReadyTime::After { mark, gap: 0.0, edge: EdgeKind::Program }, Some(sent)),
                     // It was there before the window, so a faster thread takes it sooner.
-                    None if message == 0 && blocked == 0 && hand.unexplained.is_none() => {
-                        let ready = if hand.is_worker {
-                            hand.ready
+                    None if message == 0 && blocked == 0 && state.unexplained.is_none() => {
+                        let ready = if state.is_worker {
+                            state.ready
                         } else {
                             self.script.backlog += 1;
                             self.trace.span.start
                         };
-                        (When::At(self.since(ready)), Some(ready))
+                        (ReadyTime::At(self.since(ready)), Some(ready))
                     }
-                    None => (When::At(self.since(at)), None),
+                    None => (ReadyTime::At(self.since(at)), None),
                 };
-                self.caused(hand, when, at, blocked, ready, None);
+                self.caused(state, when, at, blocked, ready, None);
             }
             Event::Arrived { connection, at: came } => {
                 // Even numbers for connections; `finish` uses odd ones for threads.
                 let chain = Some(self.chains.of(connection << 1));
-                let came = self.arrival(hand, connection, came, at);
+                let came = self.arrival(state, connection, came, at);
                 let when = match self.marks.write_before(connection, came) {
-                    Some((mark, written)) => {
-                        When::After { mark, gap: (came - written) as f64, link: Link::Clients(self.since(came)) }
-                    }
-                    None => When::At(self.since(came)),
+                    Some((mark, written)) => ReadyTime::After {
+                        mark,
+                        gap: (came - written) as f64,
+                        edge: EdgeKind::Clients(self.since(came)),
+                    },
+                    None => ReadyTime::At(self.since(came)),
                 };
-                self.caused(hand, when, at, 0, Some(came), chain);
+                self.caused(state, when, at, 0, Some(came), chain);
             }
             Event::Answered { call, at: came } => {
-                let link = Link::Callee(self.whoms.get(&call).copied().unwrap_or(NONE));
-                let when = match self.marks.known.get(&(Of::Call, call)) {
+                let edge = EdgeKind::Callee(self.callees.get(&call).copied().unwrap_or(NONE));
+                let when = match self.marks.known.get(&(MarkOrigin::Call, call)) {
                     Some(_) if self.outstanding.contains(&call) => {
-                        When::After { mark: BEGIN, gap: self.since(came), link }
+                        ReadyTime::After { mark: WINDOW_BEGIN, gap: self.since(came), edge }
                     }
-                    Some(&(mark, called)) => When::After { mark, gap: came.saturating_sub(called) as f64, link },
-                    None => When::At(self.since(came)),
+                    Some(&(mark, called)) => ReadyTime::After { mark, gap: came.saturating_sub(called) as f64, edge },
+                    None => ReadyTime::At(self.since(came)),
                 };
-                self.caused(hand, when, at, 0, Some(came), None);
+                self.caused(state, when, at, 0, Some(came), None);
             }
             Event::SleepEnded { timer, .. } => {
-                let when = match self.marks.known.get(&(Of::Timer, timer)) {
+                let when = match self.marks.known.get(&(MarkOrigin::Timer, timer)) {
                     Some(&(mark, began)) => {
-                        When::After { mark, gap: at.saturating_sub(began) as f64, link: Link::Program }
+                        ReadyTime::After { mark, gap: at.saturating_sub(began) as f64, edge: EdgeKind::Program }
                     }
-                    None => When::At(self.since(at)),
+                    None => ReadyTime::At(self.since(at)),
                 };
-                self.caused(hand, when, at, blocked, Some(at), None);
+                self.caused(state, when, at, blocked, Some(at), None);
             }
             Event::Locked { lock, sharing, .. } => {
-                self.settle(hand);
-                let lag = self.lock_lag(lock, at, blocked).unwrap_or(-1.0);
-                hand.held.push((lock, sharing));
+                self.flush_work(state);
+                let wakeup_latency = self.lock_wakeup_latency(lock, at, blocked).unwrap_or(-1.0);
+                state.held.push((lock, sharing));
                 let lock = self.locks.of(lock);
                 // A thread blocked for longer than the spin time has slept.
                 if blocked as f64 > SPIN {
                     self.slept_at.insert(lock);
                 }
-                hand.push(ScriptStep::Lock(lock, sharing, lag));
+                state.push(ScriptStep::Lock(lock, sharing, wakeup_latency));
             }
             Event::Unlocked { lock: number, sharing } => {
-                self.settle(hand);
+                self.flush_work(state);
                 let lock = self.locks.of(number);
-                match hand.held.iter().rposition(|held| *held == (number, sharing)) {
-                    Some(at) => drop(hand.held.remove(at)),
+                match state.held.iter().rposition(|held| *held == (number, sharing)) {
+                    Some(at) => drop(state.held.remove(at)),
                     // Its acquisition was not recorded: it was held when the window began.
                     None => self.script.held.push((lock, sharing)),
                 }
-                hand.push(ScriptStep::Unlock(lock, sharing));
-                hand.push_wake();
+                state.push(ScriptStep::Unlock(lock, sharing));
+                state.push_wake();
             }
             Event::Hit { point } => {
-                self.settle(hand);
+                self.flush_work(state);
                 self.reached(point);
-                hand.push(ScriptStep::Hit { point, at: self.since(at) });
+                state.push(ScriptStep::Hit { point, at: self.since(at) });
             }
             Event::VisitBegan { visit } => {
-                self.settle(hand);
+                self.flush_work(state);
                 // On an event loop a unit begins at the arrival of its message.
-                let at = self.since(if hand.is_worker { hand.ready } else { at });
-                hand.push(ScriptStep::VisitBegan { visit: self.visits.of(visit), at });
+                let at = self.since(if state.is_worker { state.ready } else { at });
+                state.push(ScriptStep::VisitBegan { visit: self.visits.of(visit), at });
             }
             Event::VisitEnded { visit, point } => {
-                self.settle(hand);
+                self.flush_work(state);
                 self.reached(point);
                 let visit = if self.begun.contains(&visit) { self.visits.of(visit) } else { NONE };
-                hand.push(ScriptStep::VisitEnded { visit, point, at: self.since(at) });
+                state.push(ScriptStep::VisitEnded { visit, point, at: self.since(at) });
             }
         }
     }
 
     /// Estimates the arrival time of a message on a connection, if it was recorded without one. An idle thread was
     /// woken by the message. A busy thread may have looked late, so the estimate is the usual gap.
-    fn arrival(&self, hand: &Hand, connection: u64, came: u64, now: u64) -> u64 {
+    fn arrival(&self, state: &ThreadConverter, connection: u64, came: u64, now: u64) -> u64 {
         if came != now {
             return came;
         }
-        match (hand.unexplained, self.marks.write_before(connection, now)) {
+        match (state.unexplained, self.marks.write_before(connection, now)) {
             (Some((_, up)), _) => up,
             (None, Some((_, written))) => now.min(written + self.usual_gap),
             (None, None) => now,
@@ -570,7 +572,7 @@ impl Writer<'_> {
 
     /// Returns the wakeup latency of a thread that slept for a lock. `None` if the lock was released more than once
     /// since: other threads overtook it.
-    fn lock_lag(&mut self, lock: u64, at: u64, blocked: u64) -> Option<f64> {
+    fn lock_wakeup_latency(&mut self, lock: u64, at: u64, blocked: u64) -> Option<f64> {
         let times = self.releases.get(&lock).filter(|_| blocked > 0)?;
         let (since, until) = (at.saturating_sub(blocked), times.partition_point(|&time| time <= at));
         let released = times[until.checked_sub(1)?];
@@ -578,131 +580,150 @@ impl Writer<'_> {
         if released < since || until > 1 && times[until - 2] >= since {
             return None;
         }
-        let lag = (at - released) as f64;
-        self.lock_lags.push(lag);
-        Some(lag)
+        let wakeup_latency = (at - released) as f64;
+        self.lock_wakeup_latencies.push(wakeup_latency);
+        Some(wakeup_latency)
     }
 
     /// Converts the work so far to a step, after a step for the wait before it.
-    fn settle(&mut self, hand: &mut Hand) {
-        if let Some((since, at)) = hand.unexplained.take()
-            && !hand.is_worker
+    fn flush_work(&mut self, state: &mut ThreadConverter) {
+        if let Some((since, at)) = state.unexplained.take()
+            && !state.is_worker
         {
-            hand.steps.push(ScriptStep::Wait((at - since) as f64));
+            state.steps.push(ScriptStep::Wait((at - since) as f64));
         }
-        self.work(hand);
+        self.work(state);
     }
 
     /// Records the thread's last work as the cost of waking a thread, if it is long enough.
-    fn woke(&mut self, hand: &mut Hand) {
-        let (Some(step), [work]) = (hand.wake.take(), &hand.work[..]) else { return };
+    fn woke(&mut self, state: &mut ThreadConverter) {
+        let (Some(step), [work]) = (state.wake.take(), &state.work[..]) else { return };
         let work = *work;
         if work.time < WAKE_COST_MIN {
             return;
         }
         // The wakeup follows the step that caused it.
-        if let ScriptStep::Unlock(lock, _) = hand.steps[step - 1] {
+        if let ScriptStep::Unlock(lock, _) = state.steps[step - 1] {
             self.woken_at.insert(lock);
         }
         let from = self.script.work.len() as u32;
         self.script.work.push(work);
-        hand.work.clear();
-        hand.steps[step] = ScriptStep::Wake(from, from + 1);
+        state.work.clear();
+        state.steps[step] = ScriptStep::Wake(from, from + 1);
         self.wakes.push(work);
     }
 
-    fn work(&mut self, hand: &mut Hand) {
-        if !hand.work.is_empty() {
+    fn work(&mut self, state: &mut ThreadConverter) {
+        if !state.work.is_empty() {
             let from = self.script.work.len() as u32;
-            self.script.work.append(&mut hand.work);
-            hand.steps.push(ScriptStep::Work(from, self.script.work.len() as u32));
+            self.script.work.append(&mut state.work);
+            state.steps.push(ScriptStep::Work(from, self.script.work.len() as u32));
         }
     }
 
-    fn mark(&mut self, hand: &mut Hand, mark: u32) {
-        self.settle(hand);
+    fn mark(&mut self, state: &mut ThreadConverter, mark: u32) {
+        self.flush_work(state);
         // The job that sets the mark becomes known when the job ends.
-        hand.push(ScriptStep::Mark(mark));
+        state.push(ScriptStep::Mark(mark));
     }
 
     /// Makes `when` the cause of the thread's further work; its message was ready to be taken at `ready`.
-    fn caused(&mut self, hand: &mut Hand, when: When, at: u64, blocked: u64, ready: Option<u64>, chain: Option<u32>) {
+    fn caused(
+        &mut self,
+        state: &mut ThreadConverter,
+        when: ReadyTime,
+        at: u64,
+        blocked: u64,
+        ready: Option<u64>,
+        chain: Option<u32>,
+    ) {
         // The thread was blocked until `up`, and its message was there at `ready`.
-        let stood = hand.unexplained.take().or((blocked > 0).then(|| (at.saturating_sub(blocked), at)));
+        let stood = state.unexplained.take().or((blocked > 0).then(|| (at.saturating_sub(blocked), at)));
         // The latency is known only if the message arrived during the block.
-        let lag = match (stood, ready) {
+        let wakeup_latency = match (stood, ready) {
             (Some((since, up)), Some(ready)) if (since..=up).contains(&ready) => (up - ready) as f64,
             _ => -1.0,
         };
-        let mut cause = Cause { when, lag };
-        if lag >= 0.0 {
-            self.lags.push(lag);
+        let mut cause = Cause { when, wakeup_latency };
+        if wakeup_latency >= 0.0 {
+            self.wakeup_latencies.push(wakeup_latency);
         }
-        if let (When::After { mark, .. }, Some(_)) = (when, stood) {
+        if let (ReadyTime::After { mark, .. }, Some(_)) = (when, stood) {
             self.slept_for[mark as usize] = true;
         }
-        if let (true, Some((since, up)), Some(ready)) = (hand.is_worker && blocked == 0, stood, ready)
+        if let (true, Some((since, up)), Some(ready)) = (state.is_worker && blocked == 0, stood, ready)
             && ready < since
             && up - since < POLL_MAX
         {
             // It did not sleep: it polled the kernel for ready events. That is work, too.
-            hand.work.insert(0, Work { kind: hand.looked, time: (up - since) as f64, hooks: 0.0, otherwise: 0.0 });
-            hand.has_looked = true;
+            state.work.insert(
+                0,
+                Work { kind: state.kind_at_wakeup, time: (up - since) as f64, hooks: 0.0, sleep_change: 0.0 },
+            );
+            state.has_polled = true;
         }
-        if !hand.is_worker || blocked > 0 {
-            hand.join_group(stood, at, ready, &mut cause);
+        if !state.is_worker || blocked > 0 {
+            state.join_group(stood, at, ready, &mut cause);
             // Work recorded after a block that ended at `up` comes after the wait; other work before it.
-            let behind = hand.work.split_off(if stood.is_some() && blocked == 0 { 0 } else { hand.work.len() });
-            self.work(hand);
-            hand.steps.push(ScriptStep::Await(cause));
-            if let Some(group) = hand.group.as_mut().filter(|group| group.2 == NO_STEP) {
-                group.2 = hand.steps.len() - 1;
+            let behind = state.work.split_off(if stood.is_some() && blocked == 0 { 0 } else { state.work.len() });
+            self.work(state);
+            state.steps.push(ScriptStep::Await(cause));
+            if let Some(group) = state.group.as_mut().filter(|group| group.2 == NO_STEP) {
+                group.2 = state.steps.len() - 1;
             }
-            hand.work = behind;
+            state.work = behind;
             return;
         }
-        self.work(hand);
-        if !(hand.is_anonymous && hand.own == 0) {
+        self.work(state);
+        if !(state.is_anonymous && state.certain_steps == 0) {
             // Work after the job's last step of another type belongs to the next job: it reads the next message.
-            self.end_job(hand, if hand.own == 0 { usize::MAX } else { hand.own });
+            self.end_job(state, if state.certain_steps == 0 { usize::MAX } else { state.certain_steps });
         } else if let (Some((since, up)), Some(ready)) = (stood, ready) {
             // Without a known arrival time, the message arrived when the thread woke.
-            hand.is_from_sleep = ready >= since && (ready < up || up.saturating_sub(since) >= POLL_MAX);
+            state.is_from_sleep = ready >= since && (ready < up || up.saturating_sub(since) >= POLL_MAX);
         }
-        (hand.cause, hand.chain, hand.is_anonymous) = (cause, chain, false);
-        (hand.job_began, hand.ready) = (at, ready.unwrap_or(at));
+        (state.cause, state.chain, state.is_anonymous) = (cause, chain, false);
+        (state.job_began, state.ready) = (at, ready.unwrap_or(at));
     }
 
     /// Ends the job after its first `own` steps; the remaining steps belong to the next job.
-    fn end_job(&mut self, hand: &mut Hand, own: usize) {
-        let rest = hand.steps.split_off(own.min(hand.steps.len()));
-        let chain = hand.chain.take().unwrap_or(NONE);
-        if !hand.steps.is_empty() {
+    fn end_job(&mut self, state: &mut ThreadConverter, own: usize) {
+        let rest = state.steps.split_off(own.min(state.steps.len()));
+        let chain = state.chain.take().unwrap_or(NONE);
+        if !state.steps.is_empty() {
             let from = self.script.steps.len() as u32;
             let job = self.script.jobs.len() as u32;
-            for step in &hand.steps {
+            for step in &state.steps {
                 if let ScriptStep::Mark(mark) = step {
                     self.setters[*mark as usize] = job;
                 }
             }
-            self.script.steps.append(&mut hand.steps);
+            self.script.steps.append(&mut state.steps);
             let steps = from..self.script.steps.len() as u32;
-            let Hand { thread, cause, is_from_sleep, has_looked, .. } = *hand;
-            self.script.jobs.push(Job { thread, cause, steps, chain, is_own: false, is_from_sleep, has_looked });
-            self.job_began.push(hand.job_began);
-            (hand.is_from_sleep, hand.has_looked) = (false, false);
+            let ThreadConverter { thread, cause, is_from_sleep, has_polled, .. } = *state;
+            self.script.jobs.push(Job {
+                thread,
+                cause,
+                steps,
+                chain,
+                is_from_own_thread: false,
+                is_from_sleep,
+                has_polled,
+            });
+            self.job_began.push(state.job_began);
+            (state.is_from_sleep, state.has_polled) = (false, false);
         }
-        hand.steps = rest;
-        hand.own = 0;
-        hand.wake = None;
+        state.steps = rest;
+        state.certain_steps = 0;
+        state.wake = None;
     }
 
-    fn finish(mut self, lag: Option<f64>) -> Script {
+    fn finish(mut self, wakeup_latency: Option<f64>) -> Script {
         for job in 0..self.script.jobs.len() {
-            if let When::After { mark, gap: 0.0, link: Link::Program } = self.script.jobs[job].cause.when {
+            if let ReadyTime::After { mark, gap: 0.0, edge: EdgeKind::Program } = self.script.jobs[job].cause.when {
                 let setter = self.script.jobs.get(self.setters[mark as usize] as usize).map(|setter| setter.thread);
                 // A job is its thread's own if the same thread sets its mark.
-                self.script.jobs[job].is_own = setter == Some(self.script.jobs[job].thread);
+                self.script.jobs[job].is_from_own_thread = setter == Some(self.script.jobs[job].thread);
             }
         }
         // A job belongs to the chain of its cause. Causes come before their effects, hence the order.
@@ -714,28 +735,28 @@ impl Writer<'_> {
             }
             // Follow the cause: the job that set the mark determines the chain.
             let inherited = match self.script.jobs[job].cause.when {
-                When::After { mark, .. } => match self.setters[mark as usize] {
+                ReadyTime::After { mark, .. } => match self.setters[mark as usize] {
                     NONE => NONE,
                     setter => self.script.jobs[setter as usize].chain,
                 },
-                When::At(_) => NONE,
+                ReadyTime::At(_) => NONE,
             };
             self.script.jobs[job].chain = match inherited {
                 NONE => self.chains.of(u64::from(self.script.jobs[job].thread) << 1 | 1),
                 chain => chain,
             };
         }
-        let own = usual_lag(&mut self.lags).unwrap_or(self.trace.wake_up);
-        self.script.lag = lag.unwrap_or(own);
-        self.script.lock_lag = usual_lag(&mut self.lock_lags).unwrap_or(own);
+        let own = median_wakeup_latency(&mut self.wakeup_latencies).unwrap_or(self.trace.wake_up);
+        self.script.wakeup_latency = wakeup_latency.unwrap_or(own);
+        self.script.lock_wakeup_latency = median_wakeup_latency(&mut self.lock_wakeup_latencies).unwrap_or(own);
         // A wakeup that happened but whose cost was not recorded is part of the thread's work: drop its `Wake` step.
         for at in 1..self.script.steps.len() {
-            let is_told = match self.script.steps[at - 1] {
+            let is_complete = match self.script.steps[at - 1] {
                 ScriptStep::Mark(mark) => !self.slept_for[mark as usize],
                 ScriptStep::Unlock(lock, _) => !self.slept_at.contains(&lock) || self.woken_at.contains(&lock),
                 _ => true,
             };
-            if !is_told && self.script.steps[at] == ScriptStep::Wake(0, 0) {
+            if !is_complete && self.script.steps[at] == ScriptStep::Wake(0, 0) {
                 self.script.steps[at] = ScriptStep::Work(0, 0);
             }
         }
@@ -749,17 +770,17 @@ impl Writer<'_> {
     }
 }
 
-/// Returns the median; `None` for an empty slice. Sorts `lags`.
-pub(crate) fn usual_lag(lags: &mut [f64]) -> Option<f64> {
-    lags.sort_unstable_by(f64::total_cmp);
-    let median = *lags.get(lags.len() / 2)?;
-    Some(if lags.len() < WAKEUPS_MIN { median.min(WAKEUP_VIRTUAL) } else { median })
+/// Returns the median; `None` for an empty slice. Sorts `wakeup_latencies`.
+pub(crate) fn median_wakeup_latency(wakeup_latencies: &mut [f64]) -> Option<f64> {
+    wakeup_latencies.sort_unstable_by(f64::total_cmp);
+    let median = *wakeup_latencies.get(wakeup_latencies.len() / 2)?;
+    Some(if wakeup_latencies.len() < WAKEUPS_MIN { median.min(WAKEUP_VIRTUAL) } else { median })
 }
 
 /// The last wait of a group, before its step is pushed.
 const NO_STEP: usize = usize::MAX;
 
-impl Hand {
+impl ThreadConverter {
     /// Handles messages for which a thread was blocked together: it was blocked for the last of them, so only that one
     /// has a latency.
     fn join_group(&mut self, stood: Option<(u64, u64)>, at: u64, ready: Option<u64>, cause: &mut Cause) {
@@ -777,20 +798,20 @@ impl Hand {
             self.group = None;
             return;
         }
-        cause.lag = 0.0;
+        cause.wakeup_latency = 0.0;
         if ready > last {
             // This one arrived later, so it is the message that ended the block.
             if let ScriptStep::Await(earlier) = &mut self.steps[step] {
-                earlier.lag = 0.0;
+                earlier.wakeup_latency = 0.0;
             }
-            cause.lag = (up - ready) as f64;
+            cause.wakeup_latency = (up - ready) as f64;
             self.group = Some((since, up, NO_STEP, ready));
         }
     }
 
     fn push(&mut self, step: ScriptStep) {
         self.steps.push(step);
-        self.own = self.steps.len();
+        self.certain_steps = self.steps.len();
         self.wake = None;
     }
 
@@ -813,7 +834,7 @@ impl Hand {
                     last.time += time;
                     last.hooks += hooks;
                 }
-                _ => self.work.push(Work { kind: self.kind, time, hooks, otherwise: 0.0 }),
+                _ => self.work.push(Work { kind: self.kind, time, hooks, sleep_change: 0.0 }),
             }
         }
         self.at = at;

@@ -21,7 +21,7 @@ fn trace(until: u64, threads: Vec<Thread>) -> Trace {
 }
 
 #[track_caller]
-fn gain(replay: &Replay, weights: &Weights, speedup: f64, pace: Pace) -> f64 {
+fn gain(replay: &Replay, weights: &Weights, speedup: f64, pace: LoadModel) -> f64 {
     let of = |speedup| replay.run(weights, speedup, pace).point(0).ns_per_unit;
     1.0 - of(speedup) / of(0.0)
 }
@@ -62,11 +62,12 @@ fn event_loop(clients: u64, away: u64, service: u64, target: u64, until: u64) ->
 // S = 1 - p(v)/p(0): a loop that never waits saves the target's share.
 #[test]
 fn a_saturated_loop_gains_the_share_of_the_target() {
-    let replay = Replay::new(&event_loop(32, 20 * US, 50 * US, 20 * US, 100_000 * US), None, &Cold::default());
+    let replay = Replay::new(&event_loop(32, 20 * US, 50 * US, 20 * US, 100_000 * US), None, &ColdCosts::default());
     for speedup in [0.25, 0.5, 1.0] {
-        near(gain(&replay, &target(), speedup, Pace::Closed), 0.4 * speedup);
+        near(gain(&replay, &target(), speedup, LoadModel::Closed), 0.4 * speedup);
     }
-    let (was, is) = (replay.measured(Pace::Closed).point(0), replay.run(&target(), 0.0, Pace::Closed).point(0));
+    let (was, is) =
+        (replay.measured(LoadModel::Closed).point(0), replay.run(&target(), 0.0, LoadModel::Closed).point(0));
     assert_eq!(was.hits, is.hits);
     near(is.ns_per_unit / was.ns_per_unit, 1.0);
     near(is.latency_mean / was.latency_mean, 1.0);
@@ -75,11 +76,11 @@ fn a_saturated_loop_gains_the_share_of_the_target() {
 /// A loop of 200 us per request, 120 of them the target's, with random arrivals at 2500 a second. Each client takes the
 /// connection freed last, so some connections are used only while many requests wait.
 fn crowd(seed: u64, until: u64) -> Trace {
-    let mut dice = crate::experiment::Dice::new(seed);
+    let mut random = crate::experiment::SeededRandom::new(seed);
     let (mut free, mut answered): (Vec<u64>, VecDeque<(u64, u64)>) = ((1..=64).rev().collect(), VecDeque::new());
     let (mut events, mut came, mut now) = (Vec::new(), 0, 0);
     while now < until {
-        came += (-(1.0 - dice.part()).ln() * 400e3) as u64;
+        came += (-(1.0 - random.fraction()).ln() * 400e3) as u64;
         while let Some((_, connection)) = answered.pop_front_if(|(at, _)| *at <= came) {
             free.push(connection);
         }
@@ -108,8 +109,8 @@ fn crowd(seed: u64, until: u64) -> Trace {
 fn faster_responses_do_not_speed_up_an_open_load() {
     let mut sum = 0.0;
     for seed in 0..200 {
-        let replay = Replay::new(&crowd(seed, 80_000 * US), None, &Cold::default());
-        sum += gain(&replay, &target(), 1.0, Pace::Open);
+        let replay = Replay::new(&crowd(seed, 80_000 * US), None, &ColdCosts::default());
+        sum += gain(&replay, &target(), 1.0, LoadModel::Open);
     }
     let mean = sum / 200.0;
     assert!(mean.abs() < 0.002, "{mean} instead of 0");
@@ -140,8 +141,8 @@ fn a_turn_ends_with_messages_of_the_loop_to_itself() {
             events.push((begun + 110 * US, Event::BlockBegan));
         }
     }
-    let replay = Replay::new(&trace(500_000 * US, vec![thread(0, true, events)]), None, &Cold::default());
-    let (was, is) = (replay.measured(Pace::Open).point(0), replay.run(&target(), 0.0, Pace::Open).point(0));
+    let replay = Replay::new(&trace(500_000 * US, vec![thread(0, true, events)]), None, &ColdCosts::default());
+    let (was, is) = (replay.measured(LoadModel::Open).point(0), replay.run(&target(), 0.0, LoadModel::Open).point(0));
     near(was.latency_mean / 140e3, 1.0);
     near(is.latency_mean / was.latency_mean, 1.0);
 }
@@ -163,11 +164,11 @@ fn receiving_available_events_is_work() {
             (at + 60 * US, Event::Hit { point: 0 }),
         ]);
     }
-    let replay = Replay::new(&trace(60_000 * US, vec![thread(0, true, events)]), None, &Cold::default());
-    let [was, is] =
-        [replay.measured(Pace::Closed), &replay.run_as_recorded(Pace::Closed)].map(|of| of.point(0).ns_per_unit);
+    let replay = Replay::new(&trace(60_000 * US, vec![thread(0, true, events)]), None, &ColdCosts::default());
+    let [was, is] = [replay.measured(LoadModel::Closed), &replay.run_as_recorded(LoadModel::Closed)]
+        .map(|of| of.point(0).ns_per_unit);
     near(is / was, 1.0);
-    near(gain(&replay, &target(), 1.0, Pace::Closed), 20.0 / 60.0);
+    near(gain(&replay, &target(), 1.0, LoadModel::Closed), 20.0 / 60.0);
 }
 
 /// Pairs of requests to a loop, the second one 30 us after the first. The first finds the loop asleep; the loop finds
@@ -204,17 +205,17 @@ fn pairs(other: impl Fn(u64) -> [u64; 2]) -> Trace {
 #[test]
 fn a_loop_that_sleeps_more_has_more_cold_caches() {
     let recorded = pairs(|_| [20, 10]);
-    let latencies = |cold: &Cold| {
+    let latencies = |cold: &ColdCosts| {
         let replay = Replay::new(&recorded, None, cold);
-        [0.0, 1.0].map(|speedup| replay.run(&target(), speedup, Pace::Open).point(0).latency_mean)
+        [0.0, 1.0].map(|speedup| replay.run(&target(), speedup, LoadModel::Open).point(0).latency_mean)
     };
-    assert_eq!(latencies(&Cold::default()), [(60e3 + 85e3) / 2.0, (20e3 + 15e3) / 2.0]);
-    let cold = Cold::of([&recorded].into_iter());
+    assert_eq!(latencies(&ColdCosts::default()), [(60e3 + 85e3) / 2.0, (20e3 + 15e3) / 2.0]);
+    let cold = ColdCosts::of([&recorded].into_iter());
     assert_eq!(latencies(&cold), [(60e3 + 85e3) / 2.0, (20e3 + 25e3) / 2.0]);
     // A result does not depend on the trace read before.
     let other = event_loop(32, 20 * US, 50 * US, 20 * US, 9_000 * US);
-    let in_order = Cold::of([&recorded, &other].into_iter());
-    assert!(in_order != Cold::default() && in_order == Cold::of([other, recorded].into_iter()));
+    let in_order = ColdCosts::of([&recorded, &other].into_iter());
+    assert!(in_order != ColdCosts::default() && in_order == ColdCosts::of([other, recorded].into_iter()));
 }
 
 // Work that varies at random has no cold cost, nor has work that is shorter after sleep, or a loop that never sleeps.
@@ -223,7 +224,7 @@ fn insignificant_differences_are_not_attributed_to_cold_caches() {
     let random = |seed: u64| 10 + seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 40;
     let never = event_loop(32, 20 * US, 50 * US, 20 * US, 9_000 * US);
     for recorded in [pairs(|pair| [random(2 * pair), random(2 * pair + 1)]), pairs(|_| [10, 20]), never] {
-        assert_eq!(Cold::of([&recorded].into_iter()), Cold::default());
+        assert_eq!(ColdCosts::of([&recorded].into_iter()), ColdCosts::default());
     }
 }
 
@@ -253,8 +254,8 @@ fn calls_from_before_the_window_complete_sooner() {
     ]);
     events.sort_by_key(|&(at, order, _)| (at, order));
     let events = events.into_iter().map(|(at, _, event)| (at, event)).collect();
-    let replay = Replay::new(&trace(21_000 * US, vec![thread(0, true, events)]), None, &Cold::default());
-    let of = |whom| gain(&replay, &Weights { calls: Some(whom), ..Weights::default() }, 0.5, Pace::Closed);
+    let replay = Replay::new(&trace(21_000 * US, vec![thread(0, true, events)]), None, &ColdCosts::default());
+    let of = |whom| gain(&replay, &Weights { calls: Some(whom), ..Weights::default() }, 0.5, LoadModel::Closed);
     // From 1010 to 20 115 us; from 510 to 2505 + 5 + 5047.5 + 10 000 us and the work then.
     near(of(7), 1.0 - (15_072.5 - 510.0) / (20_115.0 - 1_010.0));
     near(of(8), 0.0);
@@ -265,18 +266,18 @@ fn calls_from_before_the_window_complete_sooner() {
 #[test]
 fn the_time_of_hooks_is_deducted() {
     let recorded = event_loop(32, 20 * US, 50 * US, 20 * US, 100_000 * US);
-    let replay = Replay::new(&Trace { hook: 5_000.0, ..recorded.clone() }, None, &Cold::default());
-    near(gain(&replay, &target(), 0.5, Pace::Closed), 7.5 / 40.0);
+    let replay = Replay::new(&Trace { hook: 5_000.0, ..recorded.clone() }, None, &ColdCosts::default());
+    near(gain(&replay, &target(), 0.5, LoadModel::Closed), 7.5 / 40.0);
     let [was, with, without] = [
-        replay.measured(Pace::Closed),
-        &replay.run_as_recorded(Pace::Closed),
-        &replay.run(&target(), 0.0, Pace::Closed),
+        replay.measured(LoadModel::Closed),
+        &replay.run_as_recorded(LoadModel::Closed),
+        &replay.run(&target(), 0.0, LoadModel::Closed),
     ]
     .map(|outcome| outcome.point(0).ns_per_unit);
     near(with / was, 1.0);
     near(without / was, 0.8);
-    let long = Replay::new(&Trace { hook: 22_500.0, ..recorded }, None, &Cold::default());
-    near(long.run(&target(), 0.0, Pace::Closed).point(0).ns_per_unit / was, 0.1);
+    let long = Replay::new(&Trace { hook: 22_500.0, ..recorded }, None, &ColdCosts::default());
+    near(long.run(&target(), 0.0, LoadModel::Closed).point(0).ns_per_unit / was, 0.1);
 }
 
 // A loop that is never idle has no measured wakeup latency. When it is faster it is idle before each turn. Four clients
@@ -287,32 +288,35 @@ fn a_busy_loop_uses_the_latency_of_other_windows() {
     let machine = Trace { wake_up: 10_000.0, ..busy.clone() };
     // In this order: no latency known, the machine's, that of other windows, and that of other windows with another one
     // for the machine.
-    for (trace, lag, round) in [
+    for (trace, wakeup_latency, round) in [
         (&busy, None, 110.0),
         (&machine, None, 120.0),
         (&busy, Some(20_000.0), 130.0),
         (&machine, Some(20_000.0), 130.0),
     ] {
-        near(gain(&Replay::new(trace, lag, &Cold::default()), &target(), 1.0, Pace::Closed), 1.0 - round / 200.0);
+        near(
+            gain(&Replay::new(trace, wakeup_latency, &ColdCosts::default()), &target(), 1.0, LoadModel::Closed),
+            1.0 - round / 200.0,
+        );
     }
 }
 
 // One client: the saving is part of a cycle that includes the client's own time.
 #[test]
 fn waiting_for_a_client_hides_the_gain() {
-    let replay = Replay::new(&event_loop(1, 150 * US, 50 * US, 20 * US, 100_000 * US), None, &Cold::default());
-    near(gain(&replay, &target(), 0.5, Pace::Closed), 10.0 / 200.0);
-    let latency = |speedup| replay.run(&target(), speedup, Pace::Closed).point(0).latency_mean;
+    let replay = Replay::new(&event_loop(1, 150 * US, 50 * US, 20 * US, 100_000 * US), None, &ColdCosts::default());
+    near(gain(&replay, &target(), 0.5, LoadModel::Closed), 10.0 / 200.0);
+    let latency = |speedup| replay.run(&target(), speedup, LoadModel::Closed).point(0).latency_mean;
     near(1.0 - latency(0.5) / latency(0.0), 10.0 / 50.0);
-    near(replay.run(&target(), 0.5, Pace::Closed).point(0).waiting, 150.0 / 190.0);
+    near(replay.run(&target(), 0.5, LoadModel::Closed).point(0).waiting, 150.0 / 190.0);
 }
 
 // An open load sets its own rate: only the latency changes.
 #[test]
 fn an_open_load_gains_latency_only() {
-    let replay = Replay::new(&event_loop(2, 150 * US, 50 * US, 20 * US, 100_000 * US), None, &Cold::default());
-    near(gain(&replay, &target(), 0.5, Pace::Open), 0.0);
-    let latency = |speedup| replay.run(&target(), speedup, Pace::Open).point(0).latency_mean;
+    let replay = Replay::new(&event_loop(2, 150 * US, 50 * US, 20 * US, 100_000 * US), None, &ColdCosts::default());
+    near(gain(&replay, &target(), 0.5, LoadModel::Open), 0.0);
+    let latency = |speedup| replay.run(&target(), speedup, LoadModel::Open).point(0).latency_mean;
     near(1.0 - latency(0.5) / latency(0.0), 0.2);
 }
 
@@ -325,11 +329,11 @@ fn a_replay_does_not_depend_on_reused_memory() {
         saturated_lock(),
         Trace::default(),
     ];
-    let cold = Cold::of(traces.iter());
+    let cold = ColdCosts::of(traces.iter());
     let of = |trace| Replay::new(trace, Some(9e3), &cold);
     let windows_of = |replay: &Replay| {
-        let at = |speedup| [Pace::Closed, Pace::Open].map(|pace| replay.run(&target(), speedup, pace));
-        (replay.measured(Pace::Closed).clone(), at(0.0), at(0.5), replay.run_as_recorded(Pace::Closed))
+        let at = |speedup| [LoadModel::Closed, LoadModel::Open].map(|pace| replay.run(&target(), speedup, pace));
+        (replay.measured(LoadModel::Closed).clone(), at(0.0), at(0.5), replay.run_as_recorded(LoadModel::Closed))
     };
     for before in &traces {
         for trace in &traces {
@@ -361,13 +365,13 @@ fn saturated_lock() -> Trace {
 // A queue at a lock: while it is never free, only the work inside counts.
 #[test]
 fn inside_a_saturated_lock_and_outside() {
-    let replay = Replay::new(&saturated_lock(), None, &Cold::default());
-    near(gain(&replay, &target(), 0.25, Pace::Closed), 0.25);
+    let replay = Replay::new(&saturated_lock(), None, &ColdCosts::default());
+    near(gain(&replay, &target(), 0.25, LoadModel::Closed), 0.25);
     let outside = Weights {
         parts: vec![KindShare::default(), KindShare::default(), KindShare { part: 1.0, error: 0.0 }],
         calls: None,
     };
-    near(gain(&replay, &outside, 1.0, Pace::Closed), 0.0);
+    near(gain(&replay, &outside, 1.0, LoadModel::Closed), 0.0);
 }
 
 // A thread with no work outside a lock takes it again before the other thread is awake, until its own work is done.
@@ -389,9 +393,9 @@ fn a_thread_that_always_holds_a_lock_is_not_twice_as_fast() {
         ]);
     }
     let threads = (0..).zip(threads).map(|(number, events)| thread(number, false, events)).collect();
-    let replay = Replay::new(&trace(25_000 * US, threads), None, &Cold::default());
-    near(gain(&replay, &target(), 1.0, Pace::Closed), 0.2);
-    near(gain(&replay, &target(), 0.25, Pace::Closed), 0.0);
+    let replay = Replay::new(&trace(25_000 * US, threads), None, &ColdCosts::default());
+    near(gain(&replay, &target(), 1.0, LoadModel::Closed), 0.2);
+    near(gain(&replay, &target(), 0.25, LoadModel::Closed), 0.0);
 }
 
 // Two stages: the slow one sets the pace.
@@ -411,14 +415,14 @@ fn the_slowest_stage_limits_a_pipeline() {
     slow.sort_by_key(|&(at, _)| at);
     let mut both = vec![thread(0, false, fast), thread(1, false, slow)];
     (both[0].kind, both[1].kind) = (2, 1);
-    let replay = Replay::new(&trace(20_000 * US, both), None, &Cold::default());
+    let replay = Replay::new(&trace(20_000 * US, both), None, &ColdCosts::default());
     // An item takes 20 us then. Room takes 15 of these, and 10 of the first stage.
-    near(gain(&replay, &target(), 0.5, Pace::Closed), 1.0 - 25.0 / 40.0);
+    near(gain(&replay, &target(), 0.5, LoadModel::Closed), 1.0 - 25.0 / 40.0);
     let first = Weights {
         parts: vec![KindShare::default(), KindShare::default(), KindShare { part: 1.0, error: 0.0 }],
         calls: None,
     };
-    near(gain(&replay, &first, 1.0, Pace::Closed), 0.0);
+    near(gain(&replay, &first, 1.0, LoadModel::Closed), 0.0);
 }
 
 /// A thread that takes 100 us per unit, 10 of them (kind 0) to wake a quick thread, and sends to a slow one that takes
@@ -452,7 +456,7 @@ fn waking_replay() -> Replay {
     threads[2].retain(|&(at, _)| at <= until);
     let mut threads: Vec<_> = (0..).zip(threads).map(|(number, events)| thread(number, false, events)).collect();
     threads[2].kind = 3;
-    Replay::new(&trace(until, threads), None, &Cold::default())
+    Replay::new(&trace(until, threads), None, &ColdCosts::default())
 }
 
 // Waking a thread takes time, as long as that thread sleeps. A sender that is 60 us sooner still finds the quick thread
@@ -460,12 +464,12 @@ fn waking_replay() -> Replay {
 #[test]
 fn waking_a_sleeping_thread_takes_time() {
     let replay = waking_replay();
-    near(gain(&replay, &target(), 1.0, Pace::Closed), 0.6);
+    near(gain(&replay, &target(), 1.0, LoadModel::Closed), 0.6);
     let wake = Weights { parts: vec![KindShare { part: 1.0, error: 0.0 }], calls: None };
-    near(gain(&replay, &wake, 1.0, Pace::Closed), 0.1);
+    near(gain(&replay, &wake, 1.0, LoadModel::Closed), 0.1);
     let mut slow = Weights { parts: vec![KindShare::default(); 4], calls: None };
     slow.parts[3].part = 1.0;
-    near(gain(&replay, &slow, 0.5, Pace::Closed), -0.1);
+    near(gain(&replay, &slow, 0.5, LoadModel::Closed), -0.1);
 }
 
 // A sender that wakes by other means does not record the cost of waking: it is part of its work already, 10 of 100 us
@@ -491,11 +495,11 @@ fn unreported_wakeups_are_not_added() {
         quick.push((at + 86 * US, Event::Hit { point: 1 }));
     }
     let threads = vec![thread(0, false, sends), thread(1, false, quick), thread(2, false, other)];
-    let replay = Replay::new(&trace(50_000 * US, threads), None, &Cold::default());
-    let [was, is] =
-        [replay.measured(Pace::Closed), &replay.run_as_recorded(Pace::Closed)].map(|of| of.point(0).ns_per_unit);
+    let replay = Replay::new(&trace(50_000 * US, threads), None, &ColdCosts::default());
+    let [was, is] = [replay.measured(LoadModel::Closed), &replay.run_as_recorded(LoadModel::Closed)]
+        .map(|of| of.point(0).ns_per_unit);
     near(is / was, 1.0);
-    near(gain(&replay, &target(), 1.0, Pace::Closed), 0.5);
+    near(gain(&replay, &target(), 1.0, LoadModel::Closed), 0.5);
 }
 
 // A receiver that cannot keep up is no longer woken.
@@ -519,12 +523,12 @@ fn a_running_thread_is_not_woken() {
     let replay = Replay::new(
         &trace(50_000 * US, vec![thread(0, false, sends), thread(1, false, takes)]),
         None,
-        &Cold::default(),
+        &ColdCosts::default(),
     );
     // With 40 us less, 60 remain, and the receiver, which takes 50 and a latency of 5, sleeps each time.
-    near(gain(&replay, &target(), 0.5, Pace::Closed), 0.4);
+    near(gain(&replay, &target(), 0.5, LoadModel::Closed), 0.4);
     // 10 us per message, of which the receiver handles fewer than one in 50 us.
-    near(gain(&replay, &target(), 1.0, Pace::Closed), 0.9);
+    near(gain(&replay, &target(), 1.0, LoadModel::Closed), 0.9);
 }
 
 // The items in a bounded queue at the window's begin are there at once for a second stage that takes no time. Later it
@@ -544,9 +548,9 @@ fn a_full_queue_is_no_gain() {
     }
     let mut both = vec![thread(0, false, first), thread(1, false, second)];
     (both[0].kind, both[1].kind) = (2, 1);
-    let replay = Replay::new(&trace(20_000 * US, both), None, &Cold::default());
-    near(gain(&replay, &target(), 0.25, Pace::Closed), 0.25);
-    near(gain(&replay, &target(), 1.0, Pace::Closed), 0.5);
+    let replay = Replay::new(&trace(20_000 * US, both), None, &ColdCosts::default());
+    near(gain(&replay, &target(), 0.25, LoadModel::Closed), 0.25);
+    near(gain(&replay, &target(), 1.0, LoadModel::Closed), 0.5);
 }
 
 // Messages queued before the window need no wait: a consumer with more of them than fit into the window sets its own
@@ -565,9 +569,10 @@ fn an_earlier_backlog_is_processed_sooner() {
                 (at + 100 * US, Event::VisitEnded { visit: item + 1, point: 0 }),
             ]);
         }
-        let replay = Replay::new(&trace(50_000 * US, vec![thread(0, is_worker, events)]), None, &Cold::default());
-        near(gain(&replay, &target(), 0.5, Pace::Closed), 0.3);
-        let (was, is) = (replay.measured(Pace::Closed).point(0), replay.run(&target(), 0.0, Pace::Closed).point(0));
+        let replay = Replay::new(&trace(50_000 * US, vec![thread(0, is_worker, events)]), None, &ColdCosts::default());
+        near(gain(&replay, &target(), 0.5, LoadModel::Closed), 0.3);
+        let (was, is) =
+            (replay.measured(LoadModel::Closed).point(0), replay.run(&target(), 0.0, LoadModel::Closed).point(0));
         near(is.ns_per_unit / was.ns_per_unit, 1.0);
         near(is.latency_mean / was.latency_mean, 1.0);
     }
@@ -585,8 +590,8 @@ fn external_events_arrive_no_sooner() {
             (at, Event::Kind(1)),
         ]);
     }
-    let replay = Replay::new(&trace(50_000 * US, vec![thread(0, false, events)]), None, &Cold::default());
-    near(gain(&replay, &target(), 1.0, Pace::Closed), 0.0);
+    let replay = Replay::new(&trace(50_000 * US, vec![thread(0, false, events)]), None, &ColdCosts::default());
+    near(gain(&replay, &target(), 1.0, LoadModel::Closed), 0.0);
 }
 
 // An upstream is a target too: its time is cut, and this program's follows.
@@ -607,10 +612,10 @@ fn an_upstream_that_answers_sooner() {
             (at + 120 * US, Event::BlockBegan),
         ]);
     }
-    let replay = Replay::new(&trace(100_000 * US, vec![thread(0, true, events)]), None, &Cold::default());
+    let replay = Replay::new(&trace(100_000 * US, vec![thread(0, true, events)]), None, &ColdCosts::default());
     let upstream = Weights { parts: Vec::new(), calls: Some(7) };
-    near(gain(&replay, &upstream, 0.5, Pace::Closed), 0.25);
-    near(gain(&replay, &Weights { parts: Vec::new(), calls: Some(8) }, 0.5, Pace::Closed), 0.0);
+    near(gain(&replay, &upstream, 0.5, LoadModel::Closed), 0.25);
+    near(gain(&replay, &Weights { parts: Vec::new(), calls: Some(8) }, 0.5, LoadModel::Closed), 0.0);
 }
 
 // With events cut off by the window's end or missing from a full log, the replay still ends, with finite results.
@@ -633,8 +638,9 @@ fn inconsistent_windows_terminate() {
     ];
     for events in cases {
         for is_worker in [false, true] {
-            let replay = Replay::new(&trace(10, vec![thread(0, is_worker, events.clone())]), None, &Cold::default());
-            for pace in [Pace::Closed, Pace::Open] {
+            let replay =
+                Replay::new(&trace(10, vec![thread(0, is_worker, events.clone())]), None, &ColdCosts::default());
+            for pace in [LoadModel::Closed, LoadModel::Open] {
                 let outcome = replay.run(&target(), 1.0, pace);
                 assert!(outcome.points.iter().all(|point| point.ns_per_unit.is_finite()));
             }

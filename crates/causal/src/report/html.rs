@@ -19,7 +19,7 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
 
 /// A page that draws reports as they arrive.
 #[derive(Clone, Copy, Debug)]
-pub struct Live<'a> {
+pub struct LivePage<'a> {
     /// The page's title.
     pub title: &'a str,
     /// Markup above the report: the form's fields and buttons.
@@ -37,7 +37,7 @@ impl Report {
     }
 }
 
-impl Live<'_> {
+impl LivePage<'_> {
     /// The page; it may connect to its own origin.
     #[must_use]
     pub fn page(&self) -> String {
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_live_page() {
-        let page = Live { title: "Live", controls: "<p>controls</p>", script: "causal.draw;" }.page();
+        let page = LivePage { title: "LivePage", controls: "<p>controls</p>", script: "causal.draw;" }.page();
         assert!(page.contains("<p>controls</p>") && page.contains("causal.draw;</script>"));
         assert_eq!(carried(&page), "null");
         assert!(page.contains("connect-src 'self'") && report().to_html().contains("connect-src 'none'"));

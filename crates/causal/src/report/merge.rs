@@ -7,7 +7,9 @@ use std::collections::HashSet;
 
 use crate::constants::NORMAL_QUANTILE;
 
-use super::{CurvePoint, LoadKind, Measure, Mode, OtherCurve, Progress, Reason, ReasonCode, Report, TargetReport};
+use super::{
+    CurvePoint, GainSource, LoadKind, OtherCurve, Progress, Quantity, Reason, ReasonCode, Report, TargetReport,
+};
 
 impl Report {
     /// Merges reports; `None` without any. The originals are kept in `parts`. A merged interval includes the programs'
@@ -132,7 +134,7 @@ fn targets(reports: &[Report], weights: &[f64]) -> Vec<TargetReport> {
 
 fn merge_target(like: &TargetReport, reports: &[Report], weights: &[f64]) -> TargetReport {
     let found: Vec<Option<&TargetReport>> = reports.iter().map(|report| find(report, like)).collect();
-    let curves = |measure: Measure, of: &dyn Fn(&TargetReport) -> Vec<CurvePoint>| {
+    let curves = |measure: Quantity, of: &dyn Fn(&TargetReport) -> Vec<CurvePoint>| {
         let curves: Vec<Vec<CurvePoint>> = found.iter().map(|target| target.map(of).unwrap_or_default()).collect();
         merge_curves(measure, &curves, weights)
     };
@@ -150,27 +152,27 @@ fn merge_target(like: &TargetReport, reports: &[Report], weights: &[f64]) -> Tar
             })
             .collect();
         let weights = self::weights(&rates);
-        let of_each = |measure: Measure, pick: &dyn Fn(OtherCurve) -> Vec<CurvePoint>| {
+        let of_each = |measure: Quantity, pick: &dyn Fn(OtherCurve) -> Vec<CurvePoint>| {
             let curves: Vec<_> = found.iter().map(|it| it.and_then(of).map(pick).unwrap_or_default()).collect();
             merge_curves(measure, &curves, &weights)
         };
         others.push(OtherCurve {
             progress: other.progress.clone(),
-            curve: of_each(Measure::Pace, &|other| other.curve),
-            latency: of_each(Measure::Latency, &|other| other.latency),
+            curve: of_each(Quantity::TimePerUnit, &|other| other.curve),
+            latency: of_each(Quantity::Latency, &|other| other.latency),
         });
     }
     let share = mean(weights, found.iter().map(|target| target.map_or(0.0, |target| target.share)));
-    let is_confirmed = found.iter().flatten().all(|target| target.mode == Mode::Confirmed);
+    let is_confirmed = found.iter().flatten().all(|target| target.mode == GainSource::Confirmed);
     TargetReport {
         name: like.name.clone(),
         kind: like.kind,
         share,
-        curve: curves(Measure::Pace, &|target| target.curve.clone()),
-        latency: curves(Measure::Latency, &|target| target.latency.clone()),
-        mode: if is_confirmed { Mode::Confirmed } else { Mode::Screened },
+        curve: curves(Quantity::TimePerUnit, &|target| target.curve.clone()),
+        latency: curves(Quantity::Latency, &|target| target.latency.clone()),
+        mode: if is_confirmed { GainSource::Confirmed } else { GainSource::Screened },
         samples: found.iter().flatten().map(|target| target.samples).sum(),
-        confirmed: curves(Measure::Pace, &|target| target.confirmed.clone()),
+        confirmed: curves(Quantity::TimePerUnit, &|target| target.confirmed.clone()),
         others,
         // A target that is an answer for one program stays one.
         folded: if found.iter().flatten().all(|target| target.folded.is_some()) { like.folded.clone() } else { None },
@@ -178,7 +180,7 @@ fn merge_target(like: &TargetReport, reports: &[Report], weights: &[f64]) -> Tar
 }
 
 /// Merges point by point. A program without the curve has gain 0; a speed-up that one of the others lacks is left out.
-fn merge_curves(measure: Measure, curves: &[Vec<CurvePoint>], weights: &[f64]) -> Vec<CurvePoint> {
+fn merge_curves(measure: Quantity, curves: &[Vec<CurvePoint>], weights: &[f64]) -> Vec<CurvePoint> {
     let Some(first) = curves.iter().find(|curve| !curve.is_empty()) else { return Vec::new() };
     let merge = |speedup: f64| {
         let mut points = Vec::with_capacity(curves.len());
@@ -194,9 +196,9 @@ fn merge_curves(measure: Measure, curves: &[Vec<CurvePoint>], weights: &[f64]) -
     first.iter().filter_map(|point| merge(point.speedup)).collect()
 }
 
-fn merge_points(measure: Measure, speedup: f64, points: &[(CurvePoint, f64)]) -> CurvePoint {
+fn merge_points(measure: Quantity, speedup: f64, points: &[(CurvePoint, f64)]) -> CurvePoint {
     // Rates add up, gains do not. Near a gain of 1 the rate has no bound, so there gains are averaged.
-    let bounded = measure == Measure::Pace && points.iter().all(|(point, _)| point.gain < 0.95);
+    let bounded = measure == Quantity::TimePerUnit && points.iter().all(|(point, _)| point.gain < 0.95);
     let rate: f64 = points.iter().map(|(point, weight)| weight / (1.0 - point.gain)).sum();
     let average: f64 = points.iter().map(|(point, weight)| weight * point.gain).sum();
     let gain = if bounded && rate > 0.0 { 1.0 - 1.0 / rate } else { average };

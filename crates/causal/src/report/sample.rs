@@ -1,6 +1,6 @@
 //! A report for tests, with names and values that are hard to format.
 
-use super::{CurvePoint, Load, LoadKind, Mode, OtherCurve, Perturbation, Progress, Reason, ReasonCode, Report};
+use super::{CurvePoint, GainSource, Load, LoadKind, OtherCurve, Perturbation, Progress, Reason, ReasonCode, Report};
 use super::{Speech, Stack, TargetReport};
 use crate::target::TargetKind;
 
@@ -16,11 +16,11 @@ pub(super) fn curve(slope: f64, bend: f64, half: f64, share: f64) -> Vec<CurvePo
         .to_vec()
 }
 
-fn target(name: &str, kind: TargetKind, share: f64, curve: Vec<CurvePoint>, mode: Mode) -> TargetReport {
+fn target(name: &str, kind: TargetKind, share: f64, curve: Vec<CurvePoint>, mode: GainSource) -> TargetReport {
     let samples = (share * 7421.0) as u64;
     let confirmed = match mode {
-        Mode::Screened => Vec::new(),
-        Mode::Confirmed => curve.iter().filter(|point| [0.25, 0.5].contains(&point.speedup)).copied().collect(),
+        GainSource::Screened => Vec::new(),
+        GainSource::Confirmed => curve.iter().filter(|point| [0.25, 0.5].contains(&point.speedup)).copied().collect(),
     };
     let latency = curve.iter().map(|point| CurvePoint { gain: point.gain * 1.2, ..*point }).collect();
     TargetReport {
@@ -38,7 +38,7 @@ fn target(name: &str, kind: TargetKind, share: f64, curve: Vec<CurvePoint>, mode
 }
 
 pub(super) fn report() -> Report {
-    let mut write = target("tls write", TargetKind::Span, 0.11, curve(0.32, 1.0, 0.008, 0.11), Mode::Confirmed);
+    let mut write = target("tls write", TargetKind::Span, 0.11, curve(0.32, 1.0, 0.008, 0.11), GainSource::Confirmed);
     write.others = vec![OtherCurve {
         progress: "route /api/*".into(),
         curve: curve(0.11, 1.0, 0.012, 0.11),
@@ -51,11 +51,11 @@ pub(super) fn report() -> Report {
             TargetKind::Function,
             0.09,
             curve(0.08, 0.9, 0.006, 0.09),
-            Mode::Screened,
+            GainSource::Screened,
         ),
-        target("route /api/*", TargetKind::Span, 0.34, curve(0.002, 1.0, 0.005, 0.34), Mode::Screened),
-        target("src/encode.rs:112", TargetKind::Line, 0.03, curve(0.02, 1.0, 0.06, 0.03), Mode::Screened),
-        target("accept > Pool::take", TargetKind::Path, 0.02, curve(-0.04, 1.0, 0.006, 0.02), Mode::Confirmed),
+        target("route /api/*", TargetKind::Span, 0.34, curve(0.002, 1.0, 0.005, 0.34), GainSource::Screened),
+        target("src/encode.rs:112", TargetKind::Line, 0.03, curve(0.02, 1.0, 0.06, 0.03), GainSource::Screened),
+        target("accept > Pool::take", TargetKind::Path, 0.02, curve(-0.04, 1.0, 0.006, 0.02), GainSource::Confirmed),
     ];
     Report {
         program: "causeway".into(),

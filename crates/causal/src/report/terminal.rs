@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::words::{digits, percent, places};
-use super::{CurvePoint, Limit, LoadKind, Measure, Mode, Reason, Report, TargetReport, at};
+use super::{CurvePoint, GainSource, Limit, LoadKind, Quantity, Reason, Report, TargetReport, at};
 use crate::target::{FoldReason, TargetKind};
 
 /// The speed-ups that have a column.
@@ -30,7 +30,7 @@ impl TargetKind {
     }
 }
 
-impl Mode {
+impl GainSource {
     /// The mode as a word, as in the table.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -53,7 +53,7 @@ impl Report {
             out.push('\n');
         }
         self.write_folds(&mut out);
-        if self.shown().any(|target| self.counted(target).0 == Measure::Latency) {
+        if self.shown().any(|target| self.counted(target).0 == Quantity::Latency) {
             let _ = writeln!(out, "The gains are in latency: the time of {} from begin to end.", self.speech.unit);
         }
         out.push_str(&self.facts());

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CurvePoint, Limit, Measure, Report, TargetReport, at};
+use super::{CurvePoint, Limit, Quantity, Report, TargetReport, at};
 use crate::constants::{SENTENCE_GAIN_MIN, SENTENCE_NO_GAIN, SENTENCE_SHARE_MIN, SENTENCE_SPEEDUP};
 
 /// The words for a program in sentences: "this server answers more", "a request takes less time".
@@ -33,7 +33,7 @@ impl Speech {
 }
 
 /// Bound on the sentences of one kind.
-const SORT_MAX: usize = 3;
+const SENTENCES_MAX: usize = 3;
 
 impl Report {
     /// The sentences, largest gain first; never empty.
@@ -87,10 +87,10 @@ impl Report {
         let [first, then] = if more.is_empty() { [unknown, Vec::new()] } else { [Vec::new(), unknown] };
         let mut words = Vec::new();
         for mut sort in [more, first, less, none] {
-            sort.truncate(SORT_MAX);
+            sort.truncate(SENTENCES_MAX);
             words.append(&mut sort);
         }
-        if words.len() < SORT_MAX {
+        if words.len() < SENTENCES_MAX {
             words.extend(then);
         }
         if words.is_empty() {
@@ -111,12 +111,12 @@ impl Report {
     }
 
     /// The sentence about one target: its speed-up, and the effect.
-    fn change(&self, name: &str, measure: Measure, point: &CurvePoint) -> String {
+    fn change(&self, name: &str, measure: Quantity, point: &CurvePoint) -> String {
         let Speech { subject, verb, unit } = &self.speech;
         let faster = percent(point.speedup);
         let is_gain = point.gain >= 0.0;
         let (does, amount) = match measure {
-            Measure::Latency => {
+            Quantity::Latency => {
                 let does = if is_gain { "shorten" } else { "lengthen" };
                 let amount = amount(point.gain, point.low, point.high, "");
                 let load = match self.load.limit {
@@ -127,7 +127,7 @@ impl Report {
                     "Making {name} {faster} faster would {does} {unit} by {amount}; {load} would not send more."
                 );
             }
-            Measure::Pace => {
+            Quantity::TimePerUnit => {
                 let word = if is_gain { " more" } else { " less" };
                 let ends = [point.gain, point.low, point.high].map(more);
                 match ends {
@@ -145,12 +145,12 @@ impl Report {
     }
 
     /// The quantity of which a gain is a part.
-    fn saved(&self, measure: Measure) -> String {
+    fn saved(&self, measure: Quantity) -> String {
         match measure {
-            Measure::Pace => {
+            Quantity::TimePerUnit => {
                 format!("the time per unit of `{}`", self.progress.first().map_or("progress", |it| &it.name))
             }
-            Measure::Latency => format!("the time that {} takes", self.speech.unit),
+            Quantity::Latency => format!("the time that {} takes", self.speech.unit),
         }
     }
 }

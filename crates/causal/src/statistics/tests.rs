@@ -2,7 +2,7 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 use statrs::function::{beta::beta_reg, gamma};
 
 use super::*;
-use crate::experiment::Dice;
+use crate::experiment::SeededRandom;
 
 #[track_caller]
 fn close(got: f64, want: f64, by: f64) {
@@ -89,10 +89,10 @@ fn a_prior_error_is_combined_with_the_observed_one() {
 /// Merged results of several threads equal those of one.
 #[test]
 fn parts_are_combined() {
-    let mut dice = Dice::new(5);
+    let mut random = SeededRandom::new(5);
     let (mut whole, mut parts) = ((Stream::default(), Ratio::default()), [(Stream::default(), Ratio::default()); 3]);
     for at in 0..100 {
-        let (weight, value) = (1.0 + dice.part(), 1.0 + 0.1 * dice.normal());
+        let (weight, value) = (1.0 + random.fraction(), 1.0 + 0.1 * random.normal());
         for (stream, ratio) in [&mut whole, &mut parts[at % 2]] {
             stream.push(value);
             ratio.push(weight, value);
@@ -118,9 +118,9 @@ fn significant_results_match_the_paper() {
         0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590,
         1.0,
     ];
-    assert_eq!(believed(&probabilities, 0.05).iter().filter(|&&one| one).count(), 4);
-    assert_eq!(believed(&[0.06, 0.9], 0.05), [false, false]);
-    assert!(believed(&[], 0.05).is_empty());
+    assert_eq!(benjamini_hochberg(&probabilities, 0.05).iter().filter(|&&one| one).count(), 4);
+    assert_eq!(benjamini_hochberg(&[0.06, 0.9], 0.05), [false, false]);
+    assert!(benjamini_hochberg(&[], 0.05).is_empty());
 }
 
 /// Noisy windows of unequal length: the interval contains the truth in 95 of 100 runs, with few or many windows.
@@ -129,10 +129,10 @@ fn intervals_of_ratios_have_their_coverage() {
     for windows in [4, 12, 60] {
         let mut held = 0;
         for seed in 0..4000 {
-            let mut dice = Dice::new(seed);
+            let mut random = SeededRandom::new(seed);
             let mut ratio = Ratio::default();
             for _ in 0..windows {
-                ratio.push(0.8 + 0.4 * dice.part(), 0.93 + 0.02 * dice.normal());
+                ratio.push(0.8 + 0.4 * random.fraction(), 0.93 + 0.02 * random.normal());
             }
             let estimate = ratio.estimate().unwrap();
             held += u32::from((estimate.mean - 0.93).abs() <= estimate.half_width());
@@ -160,9 +160,10 @@ fn ratios_are_weighted_by_time() {
 fn the_jackknife_holds_for_ratios_of_counts() {
     let (mut held, mut sum) = (0, 0.0);
     for seed in 0..3000 {
-        let mut dice = Dice::new(seed);
-        let blocks: Vec<(f64, f64)> =
-            (0..16).map(|_| ((100.0 + 10.0 * dice.normal()).round(), (90.0 + 10.0 * dice.normal()).round())).collect();
+        let mut random = SeededRandom::new(seed);
+        let blocks: Vec<(f64, f64)> = (0..16)
+            .map(|_| ((100.0 + 10.0 * random.normal()).round(), (90.0 + 10.0 * random.normal()).round()))
+            .collect();
         let estimate = jackknife(&blocks, |blocks| {
             let (a, b) = blocks.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
             (b > 0.0).then_some(a / b)
@@ -190,10 +191,10 @@ fn an_interval_remains_valid_under_repeated_checks() {
         })
         .collect();
     for seed in 0..1500 {
-        let mut dice = Dice::new(seed);
+        let mut random = SeededRandom::new(seed);
         let (mut stream, mut out, mut plainly_out) = (Stream::default(), false, false);
         for _ in 0..300 {
-            stream.push(0.1 + 0.02 * dice.normal());
+            stream.push(0.1 + 0.02 * random.normal());
             let (off, deviation) = ((stream.mean() - 0.1).abs(), stream.variance().sqrt());
             let (always, once) = bounds[stream.count() as usize];
             out |= stream.count() > 1 && off > deviation * always;

@@ -2,9 +2,9 @@
 
 /// A random number generator (SplitMix64). Deterministic for a seed.
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct SeededRandom(u64);
 
-impl Dice {
+impl SeededRandom {
     /// Starts with a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
@@ -21,7 +21,7 @@ impl Dice {
     }
 
     /// Returns a number from 0 to below 1.
-    pub fn part(&mut self) -> f64 {
+    pub fn fraction(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
@@ -32,7 +32,7 @@ impl Dice {
 
     /// Returns a normally distributed number, with mean 0 and variance 1 (Box & Muller).
     pub fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.part()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.part()).cos()
+        let radius = (-2.0 * (1.0 - self.fraction()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.fraction()).cos()
     }
 }

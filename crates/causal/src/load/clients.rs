@@ -5,16 +5,16 @@
 //! arrivals does not change.
 //!
 //! A load generator at its limit shows the first sign, too: its clients wait for the generator instead of the program.
-//! Habits alone do not distinguish it from a generator with a fixed rate.
+//! The behaviour of clients alone does not distinguish it from a generator with a fixed rate.
 
 use std::collections::HashMap;
 
-use crate::constants::{HABIT_FIXED_MIN, HABIT_HALF_WIDTH_MAX, HABIT_POINTS_MIN, HABIT_STRETCHES_MAX};
+use crate::constants::{CLIENTS_FIXED_MIN, CLIENTS_HALF_WIDTH_MAX, CLIENTS_POINTS_MIN, CLIENTS_STRETCHES_MAX};
 use crate::trace::{Event, Trace};
 
-/// The clients' habits, as sums over windows.
+/// The clients' behaviour, as sums over windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Habit {
+pub struct ClientBehaviour {
     away: Slope,
     crowd: Slope,
     /// Arrivals in windows with a fixed set of connections that each have one request in flight at a time, and all
@@ -60,12 +60,12 @@ impl Slope {
     /// Returns the slope, if it is known well enough.
     fn known(self) -> Option<f64> {
         let half_width = 2.0 * self.noise.sqrt() / self.squares;
-        (self.count >= HABIT_POINTS_MIN && half_width < HABIT_HALF_WIDTH_MAX).then(|| self.products / self.squares)
+        (self.count >= CLIENTS_POINTS_MIN && half_width < CLIENTS_HALF_WIDTH_MAX).then(|| self.products / self.squares)
     }
 }
 
-impl Habit {
-    /// Reads the habits from the connections of a window.
+impl ClientBehaviour {
+    /// Reads the behaviour from the connections of a window.
     #[must_use]
     pub fn of(trace: &Trace) -> Self {
         let mut connections: HashMap<u64, Vec<(u64, bool)>> = HashMap::new();
@@ -76,7 +76,7 @@ impl Habit {
                 _ => {}
             }
         }
-        let mut habit = Self::default();
+        let mut clients = Self::default();
         let (mut moments, mut in_turns, mut away) = (Vec::new(), 0, (0.0, 0.0));
         // Number of connections with more than one arrival.
         let again = connections.values().filter(|all| all.iter().filter(|moment| moment.1).count() > 1).count();
@@ -90,7 +90,7 @@ impl Habit {
                 .filter(|[a, b, c]| a.1 && !b.1 && c.1)
                 .map(|[a, b, c]| ((b.0 - a.0) as f64, (c.0 - b.0) as f64))
                 .collect();
-            habit.away = habit.away.and(Slope::of(&pairs, 1.0));
+            clients.away = clients.away.and(Slope::of(&pairs, 1.0));
             away = pairs.iter().fold(away, |sum, pair| (sum.0 + pair.1, sum.1 + 1.0));
             moments.append(connection);
         }
@@ -98,11 +98,11 @@ impl Habit {
         if in_turns * 10 > moments.len() * 9 {
             moments.sort_unstable();
             let came = moments.iter().filter(|moment| moment.1).count() as f64;
-            habit.fixed[0] = if again * 10 >= connections.len() * 9 { came } else { 0.0 };
-            habit.crowd = crowd(&moments, connections.len() as f64, away.0 / f64::max(away.1, 1.0));
+            clients.fixed[0] = if again * 10 >= connections.len() * 9 { came } else { 0.0 };
+            clients.crowd = crowd(&moments, connections.len() as f64, away.0 / f64::max(away.1, 1.0));
         }
-        habit.fixed[1] = moments.iter().filter(|moment| moment.1).count() as f64;
-        habit
+        clients.fixed[1] = moments.iter().filter(|moment| moment.1).count() as f64;
+        clients
     }
 
     /// Adds the sums of both.
@@ -119,15 +119,15 @@ impl Habit {
     /// Returns whether the set of connections is fixed, each with one request in flight at a time.
     pub(super) fn is_fixed(self) -> bool {
         let [fixed, all] = self.fixed;
-        all >= HABIT_POINTS_MIN && fixed >= HABIT_FIXED_MIN * all
+        all >= CLIENTS_POINTS_MIN && fixed >= CLIENTS_FIXED_MIN * all
     }
 
     #[cfg(test)]
     pub(super) fn of_fixed_connections() -> Self {
-        Self { fixed: [2.0 * HABIT_POINTS_MIN; 2], ..Self::default() }
+        Self { fixed: [2.0 * CLIENTS_POINTS_MIN; 2], ..Self::default() }
     }
 
-    /// Returns the elasticity by the habits, from 0 to 1; the lower one of both. `None` if neither is known.
+    /// Returns the elasticity by the behaviour, from 0 to 1; the lower one of both. `None` if neither is known.
     pub(super) fn elasticity(self) -> Option<f64> {
         let away = self.away.known().map(|slope| 1.0 + slope);
         let of = [away, self.crowd.known()].into_iter().flatten();
@@ -146,7 +146,7 @@ fn crowd(moments: &[(u64, bool)], clients: f64, away: f64) -> Slope {
     // The mean time between two arrivals.
     let distance = (last - first) / arrivals.max(1);
     let stretch = distance.min(away as u64 / 4);
-    if stretch == 0 || stretch * HABIT_STRETCHES_MAX < distance {
+    if stretch == 0 || stretch * CLIENTS_STRETCHES_MAX < distance {
         return Slope::default();
     }
     let (mut waiting, mut points, mut end, mut at_begin, mut came) = (0.0_f64, Vec::new(), first + stretch, 0.0, 0.0);
@@ -174,44 +174,44 @@ fn crowd(moments: &[(u64, bool)], clients: f64, away: f64) -> Slope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Dice;
+    use crate::experiment::SeededRandom;
     use crate::trace::Thread;
 
     /// Simulates a server that takes 50 to 150 per request, one after the other. `next` returns a client's next arrival
     /// from the number of requests so far and the time of its last answer.
-    fn habit(clients: usize, mut next: impl FnMut(&mut Dice, u64, u64) -> u64) -> Option<f64> {
-        let mut dice = Dice::new(7);
+    fn behaviour(clients: usize, mut next: impl FnMut(&mut SeededRandom, u64, u64) -> u64) -> Option<f64> {
+        let mut random = SeededRandom::new(7);
         let mut due: Vec<u64> = (0..clients as u64).map(|client| client * 31).collect();
         let (mut now, mut events) = (0, Vec::new());
         for request in 0..4000 {
             let client = (0..clients).min_by_key(|&client| due[client]).unwrap();
             let came = due[client];
-            now = now.max(came) + 50 + dice.bits() % 100;
+            now = now.max(came) + 50 + random.bits() % 100;
             events.push((now, Event::Arrived { connection: client as u64 + 1, at: came }));
             events.push((now, Event::Written { connection: client as u64 + 1 }));
-            due[client] = next(&mut dice, request, now).max(now + 1);
+            due[client] = next(&mut random, request, now).max(now + 1);
         }
         let thread = Thread { events, ..Thread::default() };
-        Habit::of(&Trace { span: 0..now, threads: vec![thread], ..Trace::default() }).elasticity()
+        ClientBehaviour::of(&Trace { span: 0..now, threads: vec![thread], ..Trace::default() }).elasticity()
     }
 
     #[test]
     fn clients_that_wait_for_their_responses() {
         for clients in [1, 2, 4, 8, 16] {
             for away in [20, 100, 600, 2000] {
-                let random = habit(clients, |dice, _, answered| answered + away + dice.bits() % away);
+                let random = behaviour(clients, |random, _, answered| answered + away + random.bits() % away);
                 assert!(random.is_none_or(|elasticity| elasticity > 0.3), "{clients}, {away}: {random:?}");
-                let fixed = habit(clients, |_, _, answered| answered + away);
+                let fixed = behaviour(clients, |_, _, answered| answered + away);
                 assert!(fixed.is_none_or(|elasticity| elasticity > 0.3), "{clients}, {away}: {fixed:?}");
             }
         }
-        let away = habit(8, |dice, _, answered| answered + 600 + dice.bits() % 600);
+        let away = behaviour(8, |random, _, answered| answered + 600 + random.bits() % 600);
         assert!(away.is_some_and(|elasticity| elasticity > 0.6), "{away:?}");
     }
 
     #[test]
     fn clients_with_a_fixed_rate() {
-        let paced = habit(4, |_, request, _| (request / 4 + 1) * 700 + request % 4 * 31);
+        let paced = behaviour(4, |_, request, _| (request / 4 + 1) * 700 + request % 4 * 31);
         assert!(paced.is_some_and(|elasticity| elasticity < 0.3), "{paced:?}");
     }
 
@@ -219,8 +219,8 @@ mod tests {
     #[test]
     fn random_arrivals() {
         let mut at = 0;
-        let random = habit(16, |dice, _, _| {
-            at += (-(dice.bits() as f64 / u64::MAX as f64).max(1e-9).ln() * 200.0) as u64;
+        let random = behaviour(16, |random, _, _| {
+            at += (-(random.bits() as f64 / u64::MAX as f64).max(1e-9).ln() * 200.0) as u64;
             at + 1500
         });
         assert!(random.is_some_and(|elasticity| elasticity < 0.3), "{random:?}");
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn little_evidence_gives_no_result() {
-        assert_eq!(Habit::default().elasticity(), None);
-        assert_eq!(Habit::of(&Trace::default()).elasticity(), None);
+        assert_eq!(ClientBehaviour::default().elasticity(), None);
+        assert_eq!(ClientBehaviour::of(&Trace::default()).elasticity(), None);
     }
 }
