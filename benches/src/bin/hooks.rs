@@ -121,13 +121,13 @@ impl<'a> HookCase<'a> {
     fn time(&mut self, turns: u64) -> Duration {
         if self.way == HookMode::Recording {
             RECORDER.open_recorded();
-            progress::attend(progress::Attention::Everything);
+            progress::set_attention(progress::Attention::Everything);
         }
         // The window opens before the clock starts, so its cost is not measured.
         let began = Instant::now();
         (self.turns)(turns);
         let time = began.elapsed();
-        progress::attend(progress::Attention::Nothing);
+        progress::set_attention(progress::Attention::Nothing);
         RECORDER.close();
         time
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use causal::policy::Recorder;
 use causal::sample::{Rate, Sampler, cpu_time};
-use causal::target::Profile;
+use causal::target::SampleProfile;
 
 /// A third of the work, in a function of its own.
 #[inline(never)]
@@ -46,16 +46,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Spans are tracked while a policy is active.
     static RECORDER: Recorder = Recorder::new();
     progress::install(&RECORDER).map_err(|_| "another policy is installed")?;
-    progress::attend(progress::Attention::Everything);
+    progress::set_attention(progress::Attention::Everything);
     let end = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let worker = std::thread::Builder::new().name("worker-1".into());
         worker.spawn_scoped(scope, || {
-            progress::on_each_thread();
+            progress::register_thread();
             black_box(work(&end));
         })?;
         let rate = if has("--wall") { Rate::Wall } else { Rate::Cpu };
-        let (mut profile, began) = (Profile::new(rate.period()), Instant::now());
+        let (mut profile, began) = (SampleProfile::new(rate.period()), Instant::now());
         let sampler = Sampler::start(rate);
         let started = began.elapsed();
         let outcome = sampler.map(|mut sampler| {
@@ -81,7 +81,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "started in {started:.1?}; {} samples of {} ms, {lost:?}; {:?}, named in {named:.1?}",
             profile.samples(),
             used / 1_000_000,
-            profile.is_symbolic()
+            profile.symbols()
         );
         for target in targets {
             println!(

@@ -45,7 +45,7 @@ use crate::target::{Target, Weights};
 use curve::{Curve, CurveErrors};
 use screen::ReplayMemory;
 
-/// The source of names; [`crate::target::Profile`] in a real profile.
+/// The source of names; [`crate::target::SampleProfile`] in a real profile.
 pub trait TargetSource {
     /// Sets the spans of outside calls.
     fn upstreams(&mut self, spans: &[u32]);
@@ -197,7 +197,7 @@ impl TimeLimit {
     /// Returns whether less than `part` of the time is used, or fewer than two windows are replayed. Called by the
     /// replaying threads.
     fn is_within(&self, part: f64, windows: usize) -> bool {
-        let worked = own::tell();
+        let worked = own::charge_cpu_time();
         let worked = Duration::from_nanos(self.worked.fetch_add(worked, Relaxed) + worked);
         let spent = if self.effort.is_final { self.began.elapsed() } else { worked };
         !self.is_superfluous.load(Relaxed) && (windows < 2 || spent < self.effort.time.mul_f64(part))
@@ -262,7 +262,7 @@ impl<N: TargetSource> Analyst<N> {
         spans.sort_unstable();
         spans.dedup();
         self.naming.upstreams(&spans);
-        own::rest();
+        own::wait_while_suspended();
         // Half as many during the measurement: the processors belong to the program.
         let most = if effort.is_final { SCREENED_TARGETS_MAX } else { SCREENED_TARGETS_MAX / 2 };
         let mut targets = self.naming.targets(&self.request.targets, most);
@@ -559,7 +559,7 @@ fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
     let mut sums = vec![(0.0, 0.0); points.len()];
     let mut memory = ReplayMemory::default();
     for recording in recordings.iter().take(SCREENED_WINDOWS_FIRST * 2) {
-        own::rest();
+        own::wait_while_suspended();
         let replay = memory.replay(recording, &WindowDefaults::default());
         for (&point, (sum, count)) in points.iter().zip(&mut sums) {
             let point = replay.measured(LoadModel::Closed).point(point);

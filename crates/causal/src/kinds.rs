@@ -37,20 +37,20 @@ pub struct ContextKind {
     pub step: NodeStep,
 }
 
-struct Tree {
+struct KindTree {
     kinds: Vec<ContextKind>,
     known: HashMap<(u32, NodeStep), u32>,
 }
 
-fn tree<T>(work: impl FnOnce(&mut Tree) -> T) -> T {
-    static TREE: OnceLock<Mutex<Tree>> = OnceLock::new();
+fn tree<T>(work: impl FnOnce(&mut KindTree) -> T) -> T {
+    static TREE: OnceLock<Mutex<KindTree>> = OnceLock::new();
     let tree = TREE.get_or_init(|| {
-        Mutex::new(Tree { kinds: vec![ContextKind { parent: 0, step: NodeStep::Root }], known: HashMap::new() })
+        Mutex::new(KindTree { kinds: vec![ContextKind { parent: 0, step: NodeStep::Root }], known: HashMap::new() })
     });
     work(&mut tree.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-impl Tree {
+impl KindTree {
     fn child(&mut self, parent: u32, step: NodeStep) -> u32 {
         if let Some(&known) = self.known.get(&(parent, step.clone())) {
             return known;
@@ -84,16 +84,16 @@ pub fn of_thread(account: &Account) -> u32 {
 
 /// Returns the kind reached from the account's thread along `steps`, the outermost first.
 #[must_use]
-pub fn along(account: &Account, steps: impl Iterator<Item = progress::ContextStep>) -> u32 {
-    steps.fold(of_thread(account), after)
+pub fn along_steps(account: &Account, steps: impl Iterator<Item = progress::ContextStep>) -> u32 {
+    steps.fold(of_thread(account), after_step)
 }
 
 /// Returns the kind that `step` leads to from `kind`.
 #[must_use]
-pub fn after(kind: u32, step: progress::ContextStep) -> u32 {
+pub fn after_step(kind: u32, step: progress::ContextStep) -> u32 {
     match step {
-        progress::ContextStep::Span(span) => inside(kind, span),
-        progress::ContextStep::Site(site) => behind(kind, site),
+        progress::ContextStep::Span(span) => in_span(kind, span),
+        progress::ContextStep::Site(site) => after_site(kind, site),
     }
 }
 
@@ -118,7 +118,7 @@ fn place(kind: u32, step: u32) -> usize {
 /// Returns the kind of `span` entered within `kind`.
 #[inline]
 #[must_use]
-pub fn inside(kind: u32, span: Span) -> u32 {
+pub fn in_span(kind: u32, span: Span) -> u32 {
     // The lowest bit distinguishes spans from sites.
     cached(kind, span.id() << 1, |tree| tree.child(kind, NodeStep::Span(span.id())))
 }
@@ -127,7 +127,7 @@ pub fn inside(kind: u32, span: Span) -> u32 {
 /// `kind`.
 #[inline]
 #[must_use]
-pub fn behind(kind: u32, site: Span) -> u32 {
+pub fn after_site(kind: u32, site: Span) -> u32 {
     cached(kind, site.id() << 1 | 1, |tree| {
         let node = &tree.kinds[kind as usize];
         // Only the last site counts: otherwise each loop of a thread would make a longer path.
@@ -137,7 +137,7 @@ pub fn behind(kind: u32, site: Span) -> u32 {
 }
 
 #[inline]
-fn cached(kind: u32, step: u32, find: impl FnOnce(&mut Tree) -> u32) -> u32 {
+fn cached(kind: u32, step: u32, find: impl FnOnce(&mut KindTree) -> u32) -> u32 {
     RECENT.with_borrow_mut(|recent| {
         let slot = &mut recent[place(kind, step)];
         // Kind + 1, as an unused entry has 0 there.
@@ -168,11 +168,11 @@ mod tests {
         let worker = of_thread(&Account::new(0, "worker-7"));
         assert_eq!(worker, of_thread(&Account::new(1, "worker-12")));
         let (a, b) = (Span::named("kinds a"), Span::named("kinds b"));
-        let inner = inside(inside(worker, a), b);
-        assert_eq!(inner, inside(inside(worker, a), b));
-        assert_ne!(inner, inside(inside(worker, b), a));
-        let behind_a = behind(worker, a);
-        assert_eq!(behind(behind_a, b), behind(worker, b));
+        let inner = in_span(in_span(worker, a), b);
+        assert_eq!(inner, in_span(in_span(worker, a), b));
+        assert_ne!(inner, in_span(in_span(worker, b), a));
+        let behind_a = after_site(worker, a);
+        assert_eq!(after_site(behind_a, b), after_site(worker, b));
         assert_eq!(kinds()[behind_a as usize], ContextKind { parent: worker, step: NodeStep::Site(a.id()) });
         assert_eq!(kinds()[inner as usize].step, NodeStep::Span(b.id()));
     }

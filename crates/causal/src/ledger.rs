@@ -159,8 +159,8 @@ impl Ledger {
             weight.store(fixed(speedup * part), Relaxed);
         }
         // Plus 1, so that 0 stands for "no span".
-        let whom = experiment.weights.and_then(|weights| weights.calls).map_or(0, |span| span + 1);
-        self.target_call_span.store(whom, Relaxed);
+        let callee = experiment.weights.and_then(|weights| weights.calls).map_or(0, |span| span + 1);
+        self.target_call_span.store(callee, Relaxed);
         self.speedup.store(fixed(speedup), Relaxed);
         self.probe.store(if experiment.weights.is_none() { fixed(PROBE) } else { 0 }, Relaxed);
         for counter in [&self.largest, &self.calls, &self.ahead, &self.held, &self.slept, &self.forgiven] {
@@ -228,10 +228,10 @@ impl Ledger {
     /// at 0. It has to pay all pauses since then, unless this first hook reports that it was blocked.
     pub fn join(&self, account: &Account, window: u32) {
         account.window.store(window, Relaxed);
-        account.mark.store(self.began(), Relaxed);
+        account.credited_until.store(self.began(), Relaxed);
         account.delay.store(0, Relaxed);
         account.excess.store(0, Relaxed);
-        account.cause.store(0, Relaxed);
+        account.cause_time.store(0, Relaxed);
         account.activity.store(JOINED, Relaxed);
         // A block that is older than the window counts from the window's begin.
         if account.blocked_since.load(Relaxed) != 0 {
@@ -244,7 +244,7 @@ impl Ledger {
     pub fn begin(&self, account: &Account, window: u32, now: u64) {
         self.join(account, window);
         account.blocked_since.store(0, Relaxed);
-        account.mark.store(now, Relaxed);
+        account.credited_until.store(now, Relaxed);
         // Starting at G means no debt: the pauses so far were before the thread existed.
         account.delay.store(self.total(now), Relaxed);
     }
@@ -259,9 +259,9 @@ impl Ledger {
         if account.activity.load(Relaxed) == JOINED {
             account.activity.store(WORKING, Relaxed);
         }
-        let ran = now.saturating_sub(account.mark.load(Relaxed)).saturating_sub(self.hook.load(Relaxed));
-        // Never move `mark` back: the time before it is already credited.
-        account.mark.store(now.max(account.mark.load(Relaxed)), Relaxed);
+        let ran = now.saturating_sub(account.credited_until.load(Relaxed)).saturating_sub(self.hook.load(Relaxed));
+        // Never move `credited_until` back: the time before it is already credited.
+        account.credited_until.store(now.max(account.credited_until.load(Relaxed)), Relaxed);
         let kind = account.kind.load(Relaxed) as usize;
         let weight = self.weights.get(kind).map_or(0, |weight| weight.load(Relaxed));
         if weight == 0 {
@@ -303,7 +303,7 @@ impl Ledger {
         let slept = now.saturating_sub(since);
         account.delay.fetch_add(owed.min(slept), Relaxed);
         account.excess.fetch_add(slept.saturating_sub(owed), Relaxed);
-        account.mark.store(now, Relaxed);
+        account.credited_until.store(now, Relaxed);
         self.slept.fetch_add(slept, Relaxed);
     }
 
@@ -395,13 +395,13 @@ impl Ledger {
     fn unblocked(&self, account: &Account, blocked: u64, now: u64) -> u64 {
         let blocked = blocked.min(self.since(now));
         self.credit(account, now - blocked);
-        account.mark.store(now, Relaxed);
+        account.credited_until.store(now, Relaxed);
         blocked
     }
 
     fn begin_job(&self, account: &Account, cause: u64) {
         account.activity.store(WORKING, Relaxed);
-        account.cause.store(cause, Relaxed);
+        account.cause_time.store(cause, Relaxed);
     }
 
     /// Records that the thread blocks, for an event that is not known yet.
@@ -418,12 +418,12 @@ impl Ledger {
             return;
         }
         let blocked = now.saturating_sub(since);
-        account.mark.store(now, Relaxed);
+        account.credited_until.store(now, Relaxed);
         let delay = Self::delay(account);
         self.set_delay(account, delay.max(self.total(now)).min(delay + blocked), now);
         // `caused` needs the begin of the wait, to tell which messages arrived during it.
         account.activity.store(since.max(WORKING + 1), Relaxed);
-        account.cause.store(0, Relaxed);
+        account.cause_time.store(0, Relaxed);
     }
 
     /// Records that the thread took a lock at `now`, after it was blocked for `blocked`. `stamp` is the lock's.
@@ -537,9 +537,9 @@ impl Ledger {
     /// Returns the stamp for a call to an outside service. While a call of the target is unanswered, G grows by the
     /// time saved.
     #[must_use]
-    pub fn called(&self, account: &Account, window: u32, whom: u32, now: u64) -> Stamp {
+    pub fn called(&self, account: &Account, window: u32, callee: u32, now: u64) -> Stamp {
         self.credit(account, now);
-        let is_target = self.target_call_span.load(Relaxed) == whom + 1 && self.knows(account);
+        let is_target = self.target_call_span.load(Relaxed) == callee + 1 && self.knows(account);
         let stamp = self.stamped(account, window, now, is_target);
         // Without a stamp the answer would not be counted, and G would grow until the window's end.
         if is_target && stamp != Stamp::default() {
@@ -589,7 +589,7 @@ impl Ledger {
     /// Returns the virtual time at which a unit begins: that of the message that caused the thread's work, or now.
     #[must_use]
     pub fn visit_began(&self, account: &Account, now: u64) -> u64 {
-        match account.cause.load(Relaxed) {
+        match account.cause_time.load(Relaxed) {
             0 => self.virtual_time(account, now),
             cause => cause,
         }

@@ -168,7 +168,7 @@ impl Recorder {
         for thread in &mut threads {
             thread.events.retain(|&(at, _)| at <= ended);
         }
-        *trace = Trace { span: began..ended, hook, wake_up: machine::wake_up(), threads };
+        *trace = Trace { time: began..ended, hook, wake_up: machine::wake_up(), threads };
     }
 
     fn window(&self) -> (u32, WindowPurpose) {
@@ -333,7 +333,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 /// Finds the thread's kind of work from its open spans, when it joins a window.
 #[cold]
 fn find_kind(account: &Account) -> u32 {
-    let kind = progress::retell(kinds::of_thread(account), kinds::after);
+    let kind = progress::recompute_kinds(kinds::of_thread(account), kinds::after_step);
     account.kind.store(kind, Relaxed);
     kind
 }
@@ -377,7 +377,7 @@ impl Policy for Recorder {
 
     fn entered(&self, account: &'static Account, span: Span) -> u32 {
         let event = if span == Span::WAKE { Event::Waking } else { Event::Kind };
-        self.set_kind(account, event, |kind| kinds::inside(kind, span))
+        self.set_kind(account, event, |kind| kinds::in_span(kind, span))
     }
 
     fn left(&self, account: &'static Account, before: &AtomicU32) {
@@ -387,7 +387,7 @@ impl Policy for Recorder {
     }
 
     fn at(&self, account: &'static Account, site: Span) {
-        self.set_kind(account, Event::Kind, |kind| kinds::behind(kind, site));
+        self.set_kind(account, Event::Kind, |kind| kinds::after_site(kind, site));
     }
 
     fn before_send(&self, account: &'static Account, stamp: &mut Stamp) {
@@ -499,10 +499,10 @@ impl Policy for Recorder {
         }
     }
 
-    fn called(&self, account: &'static Account, call: &mut Stamp, whom: Span) {
-        if let Some(paid) = self
-            .pay_then(account, Urgency::Unawaited, |ledger, window, now| ledger.called(account, window, whom.id(), now))
-        {
+    fn called(&self, account: &'static Account, call: &mut Stamp, callee: Span) {
+        if let Some(paid) = self.pay_then(account, Urgency::Unawaited, |ledger, window, now| {
+            ledger.called(account, window, callee.id(), now)
+        }) {
             *call = paid;
             return;
         }
@@ -510,7 +510,7 @@ impl Policy for Recorder {
             // A fresh number for each event of the call, so that it is paired with its own part of the answer.
             let (number, is_first) = (next_message_number(account), call.value(window).is_none());
             *call = Stamp::new(window, number);
-            Event::Called { call: number, whom: whom.id(), is_first }
+            Event::Called { call: number, callee: callee.id(), is_first }
         });
     }
 
@@ -611,7 +611,7 @@ mod tests {
         recorder.count.store(1 << 16, Relaxed);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                progress::on_each_thread();
+                progress::register_thread();
                 let account = progress::current().expect("just registered");
                 recorder
                     .open_experiment(&Experiment { weights: Some(&crate::target::Weights::default()), speedup: 0.0 });
@@ -633,7 +633,7 @@ mod tests {
     #[test]
     fn a_full_log_ends_before_its_last_event() {
         let (recorder, account) = (Recorder::new(), Account::new(0, "full"));
-        let called = |call| Event::Called { call, whom: 7, is_first: true };
+        let called = |call| Event::Called { call, callee: 7, is_first: true };
         recorder.write(&account, 0, 1, Event::BlockBegan);
         recorder.write(&account, 0, 2, called(2));
         let mut events = Vec::new();

@@ -144,10 +144,10 @@ impl Builder {
     pub fn start(self) -> Result<Profiler, StartError> {
         let request = self.request()?;
         // Taken before anything is changed in the process, and held until the run is over.
-        let slot = ProfilePermit::take()?;
+        let permit = ProfilePermit::take()?;
         // Fails here, before any thread exists, if this process cannot be sampled.
         live::prepare()?;
-        let live = live::Live::start(self.rate, request.clone())?;
+        let live = live::ProcessUnderProfile::start(self.rate, request.clone())?;
         // Chance only has to differ between runs: windows must not fall in step with a periodic program.
         let seed = self.seed.unwrap_or_else(|| {
             u64::from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos())
@@ -157,7 +157,7 @@ impl Builder {
         let shared = Arc::new(ProfileState {
             stop: live.stop().clone(),
             began: Instant::now(),
-            standing: Mutex::new(Standing {
+            published: Mutex::new(PublishedState {
                 phase: Phase::Screening,
                 elapsed: Duration::ZERO,
                 report: Arc::new(request.report()),
@@ -168,9 +168,9 @@ impl Builder {
         let thread = std::thread::Builder::new()
             .name("causal".into())
             .spawn(move || {
-                // Drop order, also on panic: hooks off, then the slot for another profile, then the final phase.
+                // Drop order, also on panic: hooks off, then the permit for another profile, then the final phase.
                 let _finished = Finished(seen.clone());
-                let _slot = slot;
+                let _slot = permit;
                 let mut live = live;
                 let report = run.carry_out(&mut live, &mut |phase, report| seen.publish(phase, report));
                 drop(live);
@@ -351,13 +351,13 @@ impl Profiler {
     /// Returns the current status.
     #[must_use]
     pub fn status(&self) -> Status {
-        let standing = self.shared.standing();
-        let elapsed = match standing.phase {
+        let published = self.shared.published();
+        let elapsed = match published.phase {
             // Reports are seconds apart, so take the time from the clock.
             Phase::Screening | Phase::Confirming => self.shared.began.elapsed().min(self.duration),
-            Phase::Analysing | Phase::Finished => standing.elapsed,
+            Phase::Analysing | Phase::Finished => published.elapsed,
         };
-        Status { phase: standing.phase, elapsed, duration: self.duration, report: standing.report.clone() }
+        Status { phase: published.phase, elapsed, duration: self.duration, report: published.report.clone() }
     }
 
     /// Stops the measurement within milliseconds; the results so far are still reported.
@@ -369,7 +369,7 @@ impl Profiler {
     /// Returns whether the report is final, and another profile may start.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.shared.standing().phase == Phase::Finished
+        self.shared.published().phase == Phase::Finished
     }
 
     /// Waits for the end of the measurement and the results: a few seconds more than the duration.
@@ -380,7 +380,7 @@ impl Profiler {
             Some(Ok(report)) => report,
             _ => {
                 // The profiler's thread panicked: return the last results.
-                let mut report = Report::clone(&self.shared.standing().report);
+                let mut report = Report::clone(&self.shared.published().report);
                 let text = "the profiler itself failed; this report dates from shortly before the failure".to_owned();
                 report.reasons.push(Reason { target: String::new(), code: ReasonCode::Failed, text });
                 report
@@ -400,31 +400,31 @@ impl Drop for Profiler {
 struct ProfileState {
     stop: Arc<StopRequest>,
     began: Instant,
-    standing: Mutex<Standing>,
+    published: Mutex<PublishedState>,
 }
 
 #[derive(Debug)]
-struct Standing {
+struct PublishedState {
     phase: Phase,
     elapsed: Duration,
     report: Arc<Report>,
 }
 
 impl ProfileState {
-    fn standing(&self) -> std::sync::MutexGuard<'_, Standing> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn published(&self) -> std::sync::MutexGuard<'_, PublishedState> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn publish(&self, phase: Phase, report: Option<Report>) {
-        let mut standing = self.standing();
+        let mut published = self.published();
         // The elapsed time stops with the measurement.
-        if matches!(standing.phase, Phase::Screening | Phase::Confirming) {
-            standing.elapsed = self.began.elapsed();
+        if matches!(published.phase, Phase::Screening | Phase::Confirming) {
+            published.elapsed = self.began.elapsed();
         }
-        standing.phase = phase;
+        published.phase = phase;
         // A phase may change without news; the last report stays.
         if let Some(report) = report {
-            standing.report = Arc::new(report);
+            published.report = Arc::new(report);
         }
     }
 }
@@ -441,25 +441,25 @@ impl Drop for Finished {
 /// A request to stop the profile.
 #[derive(Debug, Default)]
 struct StopRequest {
-    wished: Mutex<bool>,
-    told: Condvar,
+    requested: Mutex<bool>,
+    notifier: Condvar,
 }
 
 impl StopRequest {
     fn stop(&self) {
-        *self.wished.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.told.notify_all();
+        *self.requested.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.notifier.notify_all();
     }
 
-    fn is_wished(&self) -> bool {
-        *self.wished.lock().unwrap_or_else(PoisonError::into_inner)
+    fn is_requested(&self) -> bool {
+        *self.requested.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sleeps for `length`, or until the request.
     fn sleep(&self, length: Duration) {
-        let wished = self.wished.lock().unwrap_or_else(PoisonError::into_inner);
+        let requested = self.requested.lock().unwrap_or_else(PoisonError::into_inner);
         // The predicate, because a condition variable may wake without a cause.
-        drop(self.told.wait_timeout_while(wished, length, |wished| !*wished));
+        drop(self.notifier.wait_timeout_while(requested, length, |requested| !*requested));
     }
 }
 

@@ -391,7 +391,7 @@ impl<'a> Simulation<'a> {
             ReadyTime::After { edge: EdgeKind::Clients(at), .. } if self.model == LoadModel::Open => at,
             ReadyTime::After { mark, gap, edge } => {
                 // Only calls of the target get faster; the time of clients stays as recorded.
-                let faster = matches!(edge, EdgeKind::Callee(whom) if self.change.weights.calls == Some(whom));
+                let faster = matches!(edge, EdgeKind::Callee(callee) if self.change.weights.calls == Some(callee));
                 self.marks[mark as usize] + if faster { gap * (1.0 - self.change.speedup) } else { gap }
             }
         }

@@ -142,7 +142,7 @@ impl Sampler {
         signal::open(rate);
         // Discard records that an earlier sampler left in the rings.
         sampler.drain(|_| {});
-        match sampler.look_round() {
+        match sampler.attach_timers() {
             // EAGAIN: too many timers. The threads that have one are sampled.
             Some(refusal) if !matches!(refusal.raw_os_error(), Some(libc::EAGAIN)) => {
                 Err(SampleError::Refused(refusal))
@@ -155,26 +155,26 @@ impl Sampler {
     /// changes.
     pub fn refresh(&mut self) {
         rules::load();
-        self.look_round();
+        self.attach_timers();
     }
 
     /// Attaches a timer to each thread except the caller. Returns an error if any thread got none.
-    fn look_round(&mut self) -> Option<io::Error> {
+    fn attach_timers(&mut self) -> Option<io::Error> {
         // The profiler's own thread has no account, so it is never sampled. At the start the caller is a thread of the
         // program, which gets its timer at the first refresh.
         let own = progress::current().map(Account::number);
         let others = accounts().into_iter().filter(|account| Some(account.number()) != own);
-        others.fold(None, |refusal, account| signal::attend(account).err().or(refusal))
+        others.fold(None, |refusal, account| signal::attach(account).err().or(refusal))
     }
 
     /// Calls `each` with all samples since the last call, thread by thread, oldest first.
     pub fn drain(&mut self, mut each: impl FnMut(&Sample<'_>)) {
         let accounts = accounts();
         for (account, ring) in signal::rings() {
-            while let Some(Record { is_told, at }) = ring.pop(&mut self.steps, &mut self.frames) {
+            while let Some(Record { has_kind, at }) = ring.pop(&mut self.steps, &mut self.frames) {
                 let steps = self.steps.iter().map(|&word| signal::decode(word));
                 let kind = match accounts.get(account as usize) {
-                    Some(account) if is_told => kinds::along(account, steps),
+                    Some(account) if has_kind => kinds::along_steps(account, steps),
                     _ => 0,
                 };
                 each(&Sample { account, kind, at, frames: &self.frames });
@@ -206,26 +206,26 @@ pub fn cpu_time(account: &Account) -> Option<u64> {
 pub fn thread_began(account: &'static Account) {
     if signal::is_open() {
         // An error is counted, and the next refresh tries again.
-        let _ = signal::attend(account);
+        let _ = signal::attach(account);
     }
 }
 
 /// For a policy's `thread_ended`: removes the thread's timer. Call it on the thread itself.
 pub fn thread_ended(account: &'static Account) {
-    signal::dismiss(account);
+    signal::detach(account);
 }
 
 /// For a policy's `before_block` on an event loop: prevents a [`Rate::Wall`] sampler from interrupting the wait. No
 /// effect otherwise.
 pub fn before_block() {
     if signal::is_wall() {
-        signal::hush();
+        signal::block_signal();
     }
 }
 
 /// After [`before_block`], on the same thread.
 pub fn after_block() {
-    signal::listen();
+    signal::unblock_signal();
 }
 
 /// Serialises tests that use the sampler: a process can have only one, and tests run concurrently.

@@ -21,7 +21,7 @@ use addr2line::gimli::{DwarfSections, EndianSlice, NativeEndian};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use crate::modules::{self, Module};
-use debug::Debug;
+use debug::DebugSource;
 
 pub use paths::Origin;
 
@@ -57,7 +57,7 @@ const ADDRESSES: usize = 32;
 /// Looks up names, and caches them.
 #[derive(Default)]
 pub struct Symbolizer {
-    modules: Vec<Loaded>,
+    modules: Vec<LoadedModule>,
     changes: Option<u64>,
     cache: HashMap<usize, Rc<[CodeLocation]>>,
     names: Vec<Rc<str>>,
@@ -68,10 +68,10 @@ pub struct Symbolizer {
     found: [u64; 3],
 }
 
-struct Loaded {
+struct LoadedModule {
     module: Module,
     /// `None` until first needed.
-    tables: Option<Tables>,
+    tables: Option<FileSymbols>,
 }
 
 /// Debug information about one place.
@@ -84,8 +84,8 @@ struct DebugInfo {
 
 /// The symbol information of one file.
 #[derive(Default)]
-struct Tables {
-    debug: Option<Debug>,
+struct FileSymbols {
+    debug: Option<DebugSource>,
     /// Functions of the symbol table: begin, end, mangled name; sorted by begin.
     symbols: Vec<(u64, u64, String)>,
     /// The compiler's working directories.
@@ -147,7 +147,7 @@ impl Symbolizer {
     /// Releases the memory that lookups touched in mapped files. Later lookups of new addresses touch it again.
     pub fn give_back(&self) {
         let debug = self.modules.iter().filter_map(|loaded| loaded.tables.as_ref()?.debug.as_ref());
-        debug.for_each(Debug::give_back);
+        debug.for_each(DebugSource::give_back);
     }
 
     fn find(&mut self, address: usize) -> Vec<CodeLocation> {
@@ -157,7 +157,8 @@ impl Symbolizer {
             return vec![CodeLocation { function, line: None, is_inlined: false, origin: Origin::System }];
         };
         let loaded = &mut self.modules[at];
-        let (module, tables) = (&loaded.module, loaded.tables.get_or_insert_with(|| Tables::read(&loaded.module.path)));
+        let (module, tables) =
+            (&loaded.module, loaded.tables.get_or_insert_with(|| FileSymbols::read(&loaded.module.path)));
         let (is_program, own) = (module.is_program, (address - module.bias) as u64);
         let origin = if is_program { Origin::Program } else { Origin::System };
         let mut found: Vec<DebugInfo> = Vec::new();
@@ -234,13 +235,13 @@ impl Symbolizer {
         }
         self.changes = Some(changes);
         for module in modules::list(|_, _| false) {
-            let known = |known: &Loaded| known.module.bias == module.bias && known.module.text == module.text;
+            let known = |known: &LoadedModule| known.module.bias == module.bias && known.module.text == module.text;
             if !self.modules.iter().any(known) {
                 // It replaces modules that were unloaded from these addresses.
                 self.modules.retain(|gone| {
                     gone.module.text.end <= module.text.start || module.text.end <= gone.module.text.start
                 });
-                self.modules.push(Loaded { module, tables: None });
+                self.modules.push(LoadedModule { module, tables: None });
             }
         }
     }
@@ -265,7 +266,7 @@ impl Symbolizer {
     }
 }
 
-impl Tables {
+impl FileSymbols {
     /// Reads a file's symbols. The result is empty if the file cannot be read, or is no file (the kernel's vDSO).
     fn read(path: &Path) -> Self {
         let Some(bytes) = std::fs::File::open(path).ok().and_then(|file| map(&file)) else { return Self::default() };
@@ -274,7 +275,8 @@ impl Tables {
         let has_debug = is_debug(".debug_info") || is_debug(".zdebug_info");
         let units = if has_debug { units(&file).unwrap_or_default() } else { Units::default() };
         let (symbols, is_small) = (symbols(&file), units.largest <= debug::UNIT_MAX);
-        let debug = if has_debug && is_small { Debug::read(path, bytes, units.is_split, units.largest) } else { None };
+        let debug =
+            if has_debug && is_small { DebugSource::read(path, bytes, units.is_split, units.largest) } else { None };
         Self { symbols, folders: units.folders, crates: units.crates, debug, is_too_large: !is_small }
     }
 

@@ -2,12 +2,12 @@
 //! theirs.
 //!
 //! - `profile`: from samples to targets.
-//! - `tree`: samples by stack; `candidates`: every named item in them; `parts`: from counts to fractions with errors.
+//! - `tree`: samples by stack; `items`: every named item in them; `parts`: from counts to fractions with errors.
 //! - `distinct`: merges targets with nearly equal time; `fold`: targets that are not a useful answer by themselves.
 
-mod candidates;
 mod distinct;
 mod fold;
+mod items;
 mod parts;
 mod profile;
 mod tree;
@@ -15,7 +15,7 @@ mod tree;
 use serde::{Deserialize, Serialize};
 
 pub use fold::{FoldReason, Folded};
-pub use profile::Profile;
+pub use profile::SampleProfile;
 
 pub use crate::symbols::Symbols;
 
@@ -57,7 +57,8 @@ pub struct Target {
 /// A target's fraction of the time of each kind of work ([`crate::kinds`]).
 #[derive(Clone, Debug, Default)]
 pub struct Weights {
-    /// Indexed by the kind's number; fractions from 0 to 1. Kinds beyond the end have none of their time in the target.
+    /// Indexed by the kind's number; fractions from 0 to 1. Kinds beyond the end have none of their time in the
+    /// target.
     pub parts: Vec<KindShare>,
     /// The span of outside calls whose whole time belongs to the target.
     pub calls: Option<u32>,

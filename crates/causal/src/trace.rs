@@ -9,7 +9,7 @@ mod packed;
 
 use progress::{Entry, Sharing};
 
-pub use packed::{Head, Packed};
+pub use packed::{Packed, PackedThread};
 
 /// An event of a thread. Numbers of messages, connections, calls, timers, locks and visits are unique in their window;
 /// 0 stands for one from before it. Times are nanoseconds of [`crate::clock`], durations nanoseconds.
@@ -36,10 +36,10 @@ pub enum Event {
     Written { connection: u64 },
     /// It handles bytes that arrived on a connection at `at`; the time of the event if that is unknown.
     Arrived { connection: u64, at: u64 },
-    /// It waits for an outside service, and the time until the answer belongs to the span `whom`. `is_first` marks the
-    /// call's first event in the window: the thread sends the call now, or sent it before the window and is about to
-    /// look for an answer. Otherwise it looks for the rest of an answer.
-    Called { call: u64, whom: u32, is_first: bool },
+    /// It waits for an outside service, and the time until the answer belongs to the span `callee`. `is_first` marks
+    /// the call's first event in the window: the thread sends the call now, or sent it before the window and is about
+    /// to look for an answer. Otherwise it looks for the rest of an answer.
+    Called { call: u64, callee: u32, is_first: bool },
     /// It handles the answer that arrived at `at`.
     Answered { call: u64, at: u64 },
     /// The thread, or a task on it, begins to sleep.
@@ -58,7 +58,7 @@ pub enum Event {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
     /// The times at which it began and ended.
-    pub span: std::ops::Range<u64>,
+    pub time: std::ops::Range<u64>,
     /// The time that a hook took, nanoseconds: part of each stretch of work between two hooks.
     pub hook: f64,
     /// The time to wake a thread when a processor is free, nanoseconds: an assumption for threads without measured
@@ -175,8 +175,8 @@ impl Event {
             }
             Self::Written { connection } => (tag::WRITTEN, connection, None),
             Self::Arrived { connection, at } => (tag::ARRIVED, connection, (at != now).then_some(at)),
-            Self::Called { call, whom, is_first } => {
-                (tag::CALLED, call, Some(u64::from(whom) | if is_first { FIRST_MORE } else { 0 }))
+            Self::Called { call, callee, is_first } => {
+                (tag::CALLED, call, Some(u64::from(callee) | if is_first { FIRST_MORE } else { 0 }))
             }
             Self::Answered { call, at } => (tag::ANSWERED, call, (at != now).then_some(at)),
             Self::SleepBegan { timer } => (tag::SLEEP_BEGAN, timer, None),
@@ -225,7 +225,7 @@ fn event(now: u64, word: u64, more: Option<u64>) -> Option<Event> {
         tag::UNLOCKED_SHARED => Event::Unlocked { lock: number, sharing: Sharing::Shared },
         tag::WRITTEN => Event::Written { connection: number },
         tag::ARRIVED => Event::Arrived { connection: number, at: more_or_now },
-        tag::CALLED => Event::Called { call: number, whom: more as u32, is_first: more & FIRST_MORE != 0 },
+        tag::CALLED => Event::Called { call: number, callee: more as u32, is_first: more & FIRST_MORE != 0 },
         tag::ANSWERED => Event::Answered { call: number, at: more_or_now },
         tag::SLEEP_BEGAN => Event::SleepBegan { timer: number },
         tag::SLEEP_ENDED => Event::SleepEnded { timer: number, blocked: more },
@@ -265,8 +265,8 @@ mod tests {
         Event::Unlocked { lock: 4, sharing: Sharing::Exclusive },
         Event::Written { connection: 5 },
         Event::Arrived { connection: 5, at: 77 },
-        Event::Called { call: 6, whom: u32::MAX, is_first: false },
-        Event::Called { call: 6, whom: 8, is_first: true },
+        Event::Called { call: 6, callee: u32::MAX, is_first: false },
+        Event::Called { call: 6, callee: 8, is_first: true },
         Event::Answered { call: 6, at: 1 },
         Event::SleepBegan { timer: 2 },
         Event::SleepEnded { timer: 2, blocked: 11 },

@@ -3,14 +3,14 @@
 use causal::policy::Recorder;
 use causal::trace::{Event, Thread, Trace};
 use progress::sync::mpsc::channel;
-use progress::{Attention, attend, install, thread};
+use progress::{Attention, install, set_attention, thread};
 
 static RECORDER: Recorder = Recorder::new();
 
 #[test]
 fn a_thread_has_no_kind_before_its_begin_and_after_its_end() {
     assert!(install(&RECORDER).is_ok(), "the first policy of the process");
-    attend(Attention::Everything);
+    set_attention(Attention::Everything);
     RECORDER.open_recorded();
     let (sender, receiver) = channel();
     let live = |name: &str| {
@@ -23,7 +23,7 @@ fn a_thread_has_no_kind_before_its_begin_and_after_its_end() {
     };
     let numbers = [live("first"), live("second")];
     RECORDER.close();
-    attend(Attention::Nothing);
+    set_attention(Attention::Nothing);
     drop(receiver);
 
     assert_eq!(numbers[0], numbers[1], "the second one has the account of the first");
@@ -32,7 +32,7 @@ fn a_thread_has_no_kind_before_its_begin_and_after_its_end() {
     // Into a trace that holds the data of another window.
     let left =
         Thread { number: 99, is_worker: true, runnable: 0.5, kind: 7, events: vec![(1, Event::BlockBegan); 9999] };
-    let mut again = Trace { span: 1..2, hook: 3.0, wake_up: 4.0, threads: vec![left; 9] };
+    let mut again = Trace { time: 1..2, hook: 3.0, wake_up: 4.0, threads: vec![left; 9] };
     RECORDER.take(0.0, &mut again);
     assert_eq!(again, trace);
     let account = trace.threads.iter().find(|thread| Some(thread.number) == numbers[0]).expect("it was recorded");

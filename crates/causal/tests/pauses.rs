@@ -10,7 +10,7 @@ use causal::outcome::WindowOutcome;
 use causal::policy::Recorder;
 use causal::target::{KindShare, Weights};
 use progress::sync::mpsc::sync_channel;
-use progress::{Account, Attention, Point, Policy, Span, Stamp, attend, install, thread};
+use progress::{Account, Attention, Point, Policy, Span, Stamp, install, set_attention, thread};
 
 static RECORDER: Recorder = Recorder::new();
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -48,7 +48,7 @@ fn window(experiment: &Experiment<'_>) -> (WindowOutcome, WindowCost) {
 #[test]
 fn all_threads_but_the_target_are_paused() {
     assert!(install(&RECORDER).is_ok(), "the first policy of the process");
-    attend(Attention::Everything);
+    set_attention(Attention::Everything);
     let (target, other, point) = (Span::named("target"), Span::named("other"), Point::named("item"));
     let (sender, receiver) = sync_channel::<u32>(4);
     let first = thread::spawn(move || {
@@ -77,7 +77,7 @@ fn all_threads_but_the_target_are_paused() {
     STOP.store(true, Relaxed);
     first.join().expect("the first thread ends well");
     second.join().expect("the second thread ends well");
-    attend(Attention::Nothing);
+    set_attention(Attention::Nothing);
 
     let hits = |outcome: &WindowOutcome| outcome.point(point.id()).hits;
     // Speed-up 0: no thread has pending delay.

@@ -3,7 +3,7 @@
 use causal::kinds::{NodeStep, kinds};
 use causal::policy::Recorder;
 use causal::trace::{Event, Trace};
-use progress::{Attention, Span, attend, install};
+use progress::{Attention, Span, install, set_attention};
 
 static RECORDER: Recorder = Recorder::new();
 
@@ -22,10 +22,10 @@ fn spans(kind: u32) -> Vec<u32> {
 /// Runs `work` in a window, and returns this thread's kinds in it, as spans.
 fn window(work: impl FnOnce()) -> Vec<Vec<u32>> {
     RECORDER.open_recorded();
-    attend(Attention::Everything);
+    set_attention(Attention::Everything);
     work();
     RECORDER.close();
-    attend(Attention::Spans);
+    set_attention(Attention::Spans);
     let mut trace = Trace::default();
     RECORDER.take(0.0, &mut trace);
     let events = trace.threads.into_iter().flat_map(|thread| thread.events);
@@ -41,7 +41,7 @@ fn window(work: impl FnOnce()) -> Vec<Vec<u32>> {
 #[test]
 fn spans_opened_before_a_window_count_in_it() {
     assert!(install(&RECORDER).is_ok(), "the first policy of the process");
-    attend(Attention::Spans);
+    set_attention(Attention::Spans);
     let [a, b, c] = ["a", "b", "c"].map(Span::named);
     let [one, two, three] = [a, b, c].map(Span::id);
     let outer = a.enter();

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
-use progress::is_heard;
+use progress::is_policy_called;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use socket2::{Socket, TcpKeepalive};
 use tokio::io::{AsyncWrite, Interest};
@@ -100,7 +100,7 @@ impl Transport for TcpStream {
             // request's user time.
             let room = bytes.len();
             let read = self.try_io(Interest::READABLE, || {
-                if is_heard() {
+                if is_policy_called() {
                     return arrival::receive(self.as_fd(), bytes);
                 }
                 Ok(Received::from(recv(&*self, &mut *bytes, RecvFlags::empty())?.0))

@@ -110,7 +110,7 @@ fn a_thousand_different_requests() {
 
     // No allocations while a profiler records, either.
     assert!(progress::install(&SCRIBE).is_ok());
-    progress::attend(progress::Attention::Everything);
+    progress::set_attention(progress::Attention::Everything);
     let hook_calls_before = SCRIBE.hook_calls();
     let mut round = || allocations_during(|| requests.iter().for_each(|request| exchange(&mut client, request)));
     // The first round creates the logs, and the pools' growth depends on timing.

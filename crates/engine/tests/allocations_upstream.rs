@@ -46,7 +46,7 @@ fn proxied_requests() {
     for (way, is_profiled) in rounds {
         if is_profiled {
             let _ = progress::install(&SCRIBE);
-            progress::attend(progress::Attention::Everything);
+            progress::set_attention(progress::Attention::Everything);
         }
         let target = format!("/{way}/{port}");
         let mut client = proxy.client();
@@ -87,7 +87,7 @@ fn proxied_requests() {
         }
     });
     assert!(SCRIBE.hook_calls() > 1000);
-    progress::attend(progress::Attention::Nothing);
+    progress::set_attention(progress::Attention::Nothing);
     let target = format!("/forward/{port}/fixed");
     let mut wire = causeway_testkit::http2::Wire::connect(proxy.address(), &[]).unwrap();
     let mut stream = 1;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::hooks;
 use crate::log::Log;
-use crate::open::{self, Open};
+use crate::span_stack::{self, SpanStack};
 
 /// A thread's account. Never freed: the registry reuses it for a later thread.
 ///
@@ -23,7 +23,7 @@ pub struct Account {
     is_worker: AtomicBool,
     log: OnceLock<Log>,
     /// Whether the thread is blocked in a primitive of this crate.
-    pub(crate) stands: AtomicBool,
+    pub(crate) is_blocked: AtomicBool,
     /// Units of progress counted while a profile ran; only the owning thread writes it.
     hits: AtomicU64,
     /// Policy: the thread's current kind of work; 0 if unknown.
@@ -31,7 +31,7 @@ pub struct Account {
     /// Policy: the window to which the other cells belong.
     pub window: AtomicU32,
     /// Policy: when the thread's time was last credited, nanoseconds.
-    pub mark: AtomicU64,
+    pub credited_until: AtomicU64,
     /// Policy: the delay that the thread has slept or was credited with, nanoseconds.
     pub delay: AtomicU64,
     /// Policy: how far sleeps overshot the requested delay, nanoseconds.
@@ -39,7 +39,7 @@ pub struct Account {
     /// Policy: when the thread blocked; 0 while it runs.
     pub blocked_since: AtomicU64,
     /// Policy: virtual time of the message that the thread processes.
-    pub cause: AtomicU64,
+    pub cause_time: AtomicU64,
     /// Policy: number of messages numbered in recorded windows, over all threads that had the account.
     pub messages: AtomicU64,
     /// Policy: in a window with pauses, whether the thread works, or since when it waited.
@@ -85,8 +85,8 @@ impl Account {
 
     /// Whether the thread is blocked in [`crate::sync`] or [`crate::thread`]: it then does no kind of work.
     #[inline]
-    pub fn stands_still(&self) -> bool {
-        self.stands.load(Relaxed)
+    pub fn is_in_wait(&self) -> bool {
+        self.is_blocked.load(Relaxed)
     }
 
     /// Units of progress that the account's threads completed while a profile ran, at any
@@ -118,13 +118,13 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry { all: Vec::new(), free: 
 thread_local! {
     /// `const` and without a destructor, so that a signal handler may read it.
     static CURRENT: Cell<Option<&'static Account>> = const { Cell::new(None) };
-    static LEAVE: Leave = const { Leave };
+    static RELEASE: AccountRelease = const { AccountRelease };
 }
 
 /// Returns the account to the registry when its thread ends.
-struct Leave;
+struct AccountRelease;
 
-impl Drop for Leave {
+impl Drop for AccountRelease {
     fn drop(&mut self) {
         if let Some(account) = CURRENT.take() {
             hooks::thread_ended(account);
@@ -132,8 +132,8 @@ impl Drop for Leave {
             account.tid.store(0, Relaxed);
             account.kind.store(0, Relaxed);
             account.set_worker(false);
-            account.stands.store(false, Relaxed);
-            open::here(Open::clear);
+            account.is_blocked.store(false, Relaxed);
+            span_stack::here(SpanStack::clear);
             registry(|registry| registry.free.push(account));
         }
     }
@@ -150,14 +150,14 @@ pub fn current() -> Option<&'static Account> {
 }
 
 /// This thread's account; registers the thread first if needed. `None` during the thread's exit.
-pub(crate) fn enrol() -> Option<&'static Account> {
+pub(crate) fn register() -> Option<&'static Account> {
     current().or_else(first)
 }
 
 #[cold]
 fn first() -> Option<&'static Account> {
     // Fails once thread-locals are being destroyed: an account taken now would never be returned.
-    LEAVE.try_with(|_| ()).ok()?;
+    RELEASE.try_with(|_| ()).ok()?;
     let account = registry(|registry| {
         registry.free.pop().unwrap_or_else(|| {
             let account: &'static Account = Box::leak(Box::new(Account {
@@ -213,6 +213,6 @@ pub fn accounts() -> Vec<&'static Account> {
 /// Registers this thread, so that the profiler samples it from the start. Threads from [`crate::thread`] register
 /// themselves, and any other thread registers at its first hook while a profile runs. Meant for a runtime's "on thread
 /// start" callback.
-pub fn on_each_thread() {
-    enrol();
+pub fn register_thread() {
+    register();
 }

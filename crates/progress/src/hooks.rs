@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::account::{self, Account};
-use crate::open;
 use crate::point::Point;
 use crate::span::Span;
+use crate::span_stack;
 use crate::stamp::{Lock, Sharing, Stamp};
 
 static POLICY: OnceLock<&'static dyn Policy> = OnceLock::new();
@@ -43,8 +43,8 @@ pub trait Policy: Sync {
     /// A span began. Returns the thread's previous kind of work.
     fn entered(&self, account: &'static Account, span: Span) -> u32;
     /// A span ended: the thread returns to the kind of work in `before`, which [`entered`](Self::entered) returned or
-    /// [`retell`](crate::retell) stored. If other spans were opened inside it and are still open, `entered` is called
-    /// for each of them again.
+    /// [`recompute_kinds`](crate::recompute_kinds) stored. If other spans were opened inside it and are still open,
+    /// `entered` is called for each of them again.
     fn left(&self, account: &'static Account, before: &AtomicU32);
     /// The thread passed a synchronisation site. Its work until the next site is a kind of work of its own.
     fn at(&self, account: &'static Account, site: Span);
@@ -70,8 +70,8 @@ pub trait Policy: Sync {
     fn hold(&self, account: &'static Account, connection: Stamp, arrived: u64) -> Option<Duration>;
     /// The thread starts to process input that arrived on a connection at `arrived`.
     fn arrived(&self, account: &'static Account, connection: &mut Stamp, arrived: u64);
-    /// A request to an upstream was sent; the time until its answer arrives belongs to the span `whom`.
-    fn called(&self, account: &'static Account, call: &mut Stamp, whom: Span);
+    /// A request to an upstream was sent; the time until its answer arrives belongs to the span `callee`.
+    fn called(&self, account: &'static Account, call: &mut Stamp, callee: Span);
     /// The thread starts to process the upstream's answer, which arrived at `arrived`.
     fn answered(&self, account: &'static Account, call: Stamp, arrived: u64);
     /// The thread, or a task on it, started a timer.
@@ -87,7 +87,7 @@ pub trait Policy: Sync {
     fn visit_ended(&self, account: &'static Account, visit: Stamp, point: Point);
 }
 
-/// Installs the policy for the life of the process. It stays inactive until [`attend`] enables it.
+/// Installs the policy for the life of the process. It stays inactive until [`set_attention`] enables it.
 ///
 /// # Errors
 /// Returns the given policy if one is installed already.
@@ -96,7 +96,7 @@ pub fn install(policy: &'static dyn Policy) -> Result<(), &'static dyn Policy> {
 }
 
 /// Sets how much is reported from now on. Does nothing while no policy is installed.
-pub fn attend(attention: Attention) {
+pub fn set_attention(attention: Attention) {
     // Without a policy no hook may become active.
     let attention = if POLICY.get().is_some() { attention } else { Attention::Nothing };
     ATTENTION.store(attention as u8, Ordering::SeqCst);
@@ -111,14 +111,14 @@ pub fn is_active() -> bool {
 
 /// Whether every hook calls the policy. One load.
 #[inline]
-pub fn is_heard() -> bool {
+pub fn is_policy_called() -> bool {
     ATTENTION.load(Ordering::Relaxed) == Attention::Everything as u8
 }
 
 /// Registers this thread as one that runs an event loop, which processes events in order of arrival. Works without a
 /// policy.
 pub fn worker_began() {
-    if let Some(account) = account::enrol() {
+    if let Some(account) = account::register() {
         account.set_worker(true);
     }
 }
@@ -138,8 +138,8 @@ pub(crate) fn thread_ended(account: &'static Account) {
 /// Calls the policy. Out of line, so that an inactive hook is one load and one branch.
 #[cold]
 #[inline(never)]
-fn ask<T>(hook: impl FnOnce(&'static dyn Policy, &'static Account) -> T) -> Option<T> {
-    Some(hook(*POLICY.get()?, account::enrol()?))
+fn call_policy<T>(hook: impl FnOnce(&'static dyn Policy, &'static Account) -> T) -> Option<T> {
+    Some(hook(*POLICY.get()?, account::register()?))
 }
 
 /// Opens a span. The path without a policy call is inlined, because programs open spans often.
@@ -147,34 +147,37 @@ fn ask<T>(hook: impl FnOnce(&'static dyn Policy, &'static Account) -> T) -> Opti
 pub(crate) fn entered(span: Span) -> Option<NonZeroU32> {
     match ATTENTION.load(Ordering::Relaxed) {
         NOTHING => None,
-        SPANS => open::here(|open| open.push(span)),
-        _ => ask(|policy, account| open::here(|open| open.open(span, |span| policy.entered(account, span)))).flatten(),
+        SPANS => span_stack::here(|open| open.push(span)),
+        _ => call_policy(|policy, account| {
+            span_stack::here(|open| open.open(span, |span| policy.entered(account, span)))
+        })
+        .flatten(),
     }
 }
 
 #[inline]
 pub(crate) fn left(token: NonZeroU32) {
-    if is_heard() {
-        ask(|policy, account| {
-            open::here(|open| {
+    if is_policy_called() {
+        call_policy(|policy, account| {
+            span_stack::here(|open| {
                 open.close(token, |before| policy.left(account, before), |span| policy.entered(account, span));
             });
         });
     } else {
-        open::here(|open| open.pop(token));
+        span_stack::here(|open| open.pop(token));
     }
 }
 
 /// The thread passed a synchronisation site; see [`Policy::at`].
 #[inline]
 pub fn at(site: Span) {
-    if is_heard() {
-        ask(|policy, account| {
+    if is_policy_called() {
+        call_policy(|policy, account| {
             policy.at(account, site);
-            open::here(|open| open.meet(site));
+            span_stack::here(|open| open.set_site(site));
         });
     } else if is_active() {
-        open::here(|open| open.meet(site));
+        span_stack::here(|open| open.set_site(site));
     }
 }
 
@@ -189,7 +192,7 @@ pub fn before_block() {
     if is_active() {
         // Remembered, so that `after_block` reaches the policy even after the profile.
         WAITS.set(true);
-        ask(Policy::before_block);
+        call_policy(Policy::before_block);
     }
 }
 
@@ -198,7 +201,7 @@ pub fn before_block() {
 #[inline]
 pub fn after_block() {
     if WAITS.replace(false) || is_active() {
-        ask(Policy::after_block);
+        call_policy(Policy::after_block);
     }
 }
 
@@ -208,11 +211,11 @@ pub(crate) fn done(tell: impl FnOnce(&'static dyn Policy, &'static Account)) {
     match ATTENTION.load(Ordering::Relaxed) {
         NOTHING => {}
         SPANS => {
-            if let Some(account) = account::enrol() {
+            if let Some(account) = account::register() {
                 account.count_hit();
             }
         }
-        _ => drop(ask(|policy, account| {
+        _ => drop(call_policy(|policy, account| {
             account.count_hit();
             tell(policy, account);
         })),
@@ -220,16 +223,16 @@ pub(crate) fn done(tell: impl FnOnce(&'static dyn Policy, &'static Account)) {
 }
 
 pub(crate) fn visit_began(visit: &mut Stamp) {
-    ask(|policy, account| policy.visit_began(account, visit));
+    call_policy(|policy, account| policy.visit_began(account, visit));
 }
 
-/// See [`Policy::hold`]; `None` unless [`is_heard`].
+/// See [`Policy::hold`]; `None` unless [`is_policy_called`].
 #[inline]
 pub fn hold(connection: Stamp, arrived: u64) -> Option<Duration> {
-    if !is_heard() {
+    if !is_policy_called() {
         return None;
     }
-    ask(|policy, account| policy.hold(account, connection, arrived)).flatten()
+    call_policy(|policy, account| policy.hold(account, connection, arrived)).flatten()
 }
 
 macro_rules! hooks {
@@ -237,8 +240,8 @@ macro_rules! hooks {
         $(#[$doc])*
         #[inline]
         pub fn $name($($arg: $kind),*) {
-            if is_heard() {
-                ask(|policy, account| policy.$name(account, $($arg),*));
+            if is_policy_called() {
+                call_policy(|policy, account| policy.$name(account, $($arg),*));
             }
         }
     )*};
@@ -262,8 +265,8 @@ hooks! {
     /// When the thread starts to process bytes that arrived on a connection. `arrived` is when the kernel received
     /// them, in nanoseconds since the Unix epoch; 0 if unknown.
     arrived(connection: &mut Stamp, arrived: u64);
-    /// When a request is sent to an upstream: the time until [`answered`] belongs to the span `whom`.
-    called(call: &mut Stamp, whom: Span);
+    /// When a request is sent to an upstream: the time until [`answered`] belongs to the span `callee`.
+    called(call: &mut Stamp, callee: Span);
     /// When the thread starts to process an upstream's answer; `arrived` as in [`arrived`](fn@arrived).
     answered(call: Stamp, arrived: u64);
     /// When a task starts a timer, or a thread is about to sleep.

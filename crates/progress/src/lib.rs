@@ -57,31 +57,31 @@
 //!
 //! - `account`: the state of each thread; `log`: the entries that a thread writes for the profiler.
 //! - `span`, `point`, `stamp`: measured sections, progress counters, and the value that a message carries.
-//! - `open`: the open spans and synchronisation sites of a thread; `site`: synchronisation sites as spans;
-//!   `standstill`: a blocked thread.
+//! - `span_stack`: the open spans and synchronisation sites of a thread; `site`: synchronisation sites as spans;
+//!   `blocked`: a blocked thread.
 //! - `hooks`: the policy and the functions that reach it.
 //! - [`sync`], [`thread`]: std's modules, with hooks.
 
 mod account;
+mod blocked;
 mod hooks;
 mod log;
-mod open;
 mod point;
 mod site;
 mod span;
+mod span_stack;
 mod stamp;
-mod standstill;
 pub mod sync;
 pub mod thread;
 
-pub use account::{Account, accounts, current, on_each_thread};
+pub use account::{Account, accounts, current, register_thread};
 pub use hooks::{
-    Attention, Policy, after_block, after_receive, answered, arrived, at, attend, before_block, before_lock,
-    before_send, before_unlock, called, hold, install, is_active, is_heard, lock_acquired, sleep_began, sleep_ended,
-    worker_began, written,
+    Attention, Policy, after_block, after_receive, answered, arrived, at, before_block, before_lock, before_send,
+    before_unlock, called, hold, install, is_active, is_policy_called, lock_acquired, set_attention, sleep_began,
+    sleep_ended, worker_began, written,
 };
 pub use log::{ENTRIES_MAX, Entry, Log};
-pub use open::{ContextStep, retell, steps};
 pub use point::{Point, Visit, points};
 pub use span::{Entered, Span, spans, stage};
+pub use span_stack::{ContextStep, recompute_kinds, steps};
 pub use stamp::{Lock, Sharing, Stamp};

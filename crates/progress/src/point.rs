@@ -48,7 +48,7 @@ impl Point {
     /// Begins a unit; [`end`](Self::end) ends the oldest open one. Takes a lock while a window is open.
     #[inline]
     pub fn begin(self) {
-        if hooks::is_heard() {
+        if hooks::is_policy_called() {
             let visit = Visit::begin();
             table(|points| {
                 if points.open.len() <= self.0 as usize {
@@ -102,7 +102,7 @@ impl Visit {
     #[must_use]
     pub fn begin() -> Self {
         let mut visit = Self::default();
-        if hooks::is_heard() {
+        if hooks::is_policy_called() {
             hooks::visit_began(&mut visit.0);
         }
         visit

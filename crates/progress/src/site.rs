@@ -7,7 +7,7 @@ use crate::span::Span;
 
 /// The operation at a synchronisation site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum SyncOp {
     Lock,
     Read,
     Write,
@@ -24,7 +24,7 @@ pub(crate) enum Deed {
 }
 
 // The words below are the first word of a site's name in reports: `lock src/main.rs:12`.
-impl Deed {
+impl SyncOp {
     fn word(self) -> &'static str {
         match self {
             Self::Lock => "lock",
@@ -60,9 +60,9 @@ struct SiteSlot {
 static KNOWN: [SiteSlot; SLOTS] = [const { SiteSlot { key: AtomicU64::new(0), span: AtomicU32::new(0) } }; SLOTS];
 
 /// Returns the span of an operation at a source location.
-pub(crate) fn span(deed: Deed, place: &'static Location<'static>) -> Span {
+pub(crate) fn span(op: SyncOp, place: &'static Location<'static>) -> Span {
     // A user-space address leaves the upper 8 bits free.
-    let key = (std::ptr::from_ref(place) as u64) << 8 | deed as u64;
+    let key = (std::ptr::from_ref(place) as u64) << 8 | op as u64;
     let first = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     for probe in 0..PROBES as u64 {
         let slot = &KNOWN[(first + probe) as usize % SLOTS];
@@ -75,7 +75,7 @@ pub(crate) fn span(deed: Deed, place: &'static Location<'static>) -> Span {
             return match slot.span.load(Ordering::Relaxed) {
                 // Threads may race here; they store equal ids.
                 0 => {
-                    let span = Span::at(deed.word(), place);
+                    let span = Span::at(op.word(), place);
                     slot.span.store(span.id() + 1, Ordering::Relaxed);
                     span
                 }
@@ -83,7 +83,7 @@ pub(crate) fn span(deed: Deed, place: &'static Location<'static>) -> Span {
             };
         }
     }
-    Span::at(deed.word(), place)
+    Span::at(op.word(), place)
 }
 
 #[cfg(test)]
@@ -98,9 +98,9 @@ mod tests {
     #[test]
     fn a_place_has_a_span_for_each_operation() {
         let place = here();
-        let lock = span(Deed::Lock, place);
-        assert_eq!(lock, span(Deed::Lock, place));
-        assert_ne!(lock, span(Deed::Send, place));
+        let lock = span(SyncOp::Lock, place);
+        assert_eq!(lock, span(SyncOp::Lock, place));
+        assert_ne!(lock, span(SyncOp::Send, place));
         assert_eq!(lock, Span::at("lock", place));
         assert_eq!(crate::spans()[lock.id() as usize], format!("lock {}:{}", file!(), place.line()));
     }
@@ -112,7 +112,7 @@ mod tests {
             (0..2 * SLOTS).map(|_| &*Box::leak(Box::new(*Location::caller()))).collect();
         let want = Span::at("park", places[0]);
         for place in places {
-            assert_eq!(span(Deed::Park, place), want);
+            assert_eq!(span(SyncOp::Park, place), want);
         }
     }
 }

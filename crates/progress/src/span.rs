@@ -63,10 +63,10 @@ impl Span {
         Self(names(|names| names.named(name)))
     }
 
-    /// Returns the span of a source location, named after it: `lock src/main.rs:12`. `what` is the first word.
+    /// Returns the span of a source location, named after it: `lock src/main.rs:12`. `operation` is the first word.
     #[must_use]
-    pub fn at(what: &str, place: &Location<'_>) -> Self {
-        Self::named(&format!("{what} {}:{}", place.file(), place.line()))
+    pub fn at(operation: &str, place: &Location<'_>) -> Self {
+        Self::named(&format!("{operation} {}:{}", place.file(), place.line()))
     }
 
     /// The span of an id from [`Self::id`].

@@ -70,9 +70,9 @@ impl Lock {
 
 /// A stamp left for the next reader, where no message carries one.
 #[derive(Debug, Default)]
-pub(crate) struct Note(AtomicU64);
+pub(crate) struct StampCell(AtomicU64);
 
-impl Note {
+impl StampCell {
     pub(crate) const fn new() -> Self {
         Self(AtomicU64::new(0))
     }

@@ -30,45 +30,45 @@ pub use std::thread::{AccessError, LocalKey, Result, ThreadId, available_paralle
 
 pub use scope::{Scope, ScopedJoinHandle, scope};
 
-use crate::account::on_each_thread;
+use crate::account::register_thread;
+use crate::blocked::BlockedScope;
 use crate::hooks;
-use crate::site::{self, Deed};
+use crate::site::{self, SyncOp};
 use crate::span::wake_if;
-use crate::stamp::{Note, Stamp};
-use crate::standstill::Standstill;
+use crate::stamp::{Stamp, StampCell};
 
 /// The stamps that other threads read about a thread.
 #[derive(Debug, Default)]
-struct Notes {
+struct ThreadStamps {
     /// The stamp of the last thread that unparked it.
-    unparked: Note,
+    unparked: StampCell,
     /// Whether it is parked; set only while a profile runs.
     is_parked: AtomicBool,
     /// Its own stamp, left at its end.
-    ended: Note,
+    ended: StampCell,
 }
 
-impl Notes {
+impl ThreadStamps {
     /// Parks the calling thread, which owns these notes. Returns for how long it was blocked.
     fn parked(&self, park: impl FnOnce()) -> Duration {
         self.is_parked.store(true, Relaxed);
-        let standstill = Standstill::begin();
+        let scope = BlockedScope::begin();
         park();
-        let blocked = standstill.end();
+        let blocked = scope.end();
         self.is_parked.store(false, Relaxed);
         blocked
     }
 }
 
 thread_local! {
-    static HERE: OnceCell<Arc<Notes>> = const { OnceCell::new() };
+    static HERE: OnceCell<Arc<ThreadStamps>> = const { OnceCell::new() };
 }
 
 /// [`std::thread::Thread`]: a handle to a thread, with its stamps.
 #[derive(Clone, Debug)]
 pub struct Thread {
     inner: std::thread::Thread,
-    notes: Arc<Notes>,
+    notes: Arc<ThreadStamps>,
 }
 
 impl Thread {
@@ -81,7 +81,7 @@ impl Thread {
         let mut stamp = Stamp::default();
         hooks::before_send(&mut stamp);
         self.notes.unparked.leave(stamp);
-        hooks::at(site::span(Deed::Unpark, Location::caller()));
+        hooks::at(site::span(SyncOp::Unpark, Location::caller()));
         // The swap lets one caller per park pay for the wakeup.
         let is_parked = self.notes.is_parked.load(Relaxed) && self.notes.is_parked.swap(false, Relaxed);
         wake_if(is_parked, || self.inner.unpark());
@@ -107,7 +107,7 @@ pub fn current() -> Thread {
 }
 
 /// The notes of the calling thread; during its exit an unused default.
-fn here() -> Arc<Notes> {
+fn here() -> Arc<ThreadStamps> {
     HERE.try_with(|notes| Arc::clone(notes.get_or_init(Arc::default))).unwrap_or_default()
 }
 
@@ -120,7 +120,7 @@ pub fn park() {
     let notes = here();
     let blocked = notes.parked(std::thread::park);
     hooks::after_receive(notes.unparked.take(), blocked);
-    hooks::at(site::span(Deed::Park, Location::caller()));
+    hooks::at(site::span(SyncOp::Park, Location::caller()));
 }
 
 /// [`park`]s for at most `timeout`.
@@ -139,7 +139,7 @@ pub fn park_timeout(timeout: Duration) {
     } else {
         hooks::sleep_ended(timer, blocked);
     }
-    hooks::at(site::span(Deed::Park, Location::caller()));
+    hooks::at(site::span(SyncOp::Park, Location::caller()));
 }
 
 /// Sleeps for at least `duration`.
@@ -150,11 +150,11 @@ pub fn sleep(duration: Duration) {
     }
     let mut timer = Stamp::default();
     hooks::sleep_began(&mut timer);
-    let standstill = Standstill::begin();
+    let scope = BlockedScope::begin();
     std::thread::sleep(duration);
-    let blocked = standstill.end();
+    let blocked = scope.end();
     hooks::sleep_ended(timer, blocked);
-    hooks::at(site::span(Deed::Sleep, Location::caller()));
+    hooks::at(site::span(SyncOp::Sleep, Location::caller()));
 }
 
 /// Spawns a thread.
@@ -202,7 +202,7 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let (notes, work) = told(work, Location::caller());
+        let (notes, work) = instrumented(work, Location::caller());
         let inner = self.0.spawn(work)?;
         let thread = Thread { inner: inner.thread().clone(), notes };
         Ok(JoinHandle { inner, thread })
@@ -227,12 +227,12 @@ impl Builder {
 }
 
 /// Wraps `work` so that it reports its begin and its end. The parent's side of the spawn is reported at once.
-fn told<F, T>(work: F, place: &'static Location<'static>) -> (Arc<Notes>, impl FnOnce() -> T)
+fn instrumented<F, T>(work: F, place: &'static Location<'static>) -> (Arc<ThreadStamps>, impl FnOnce() -> T)
 where
     F: FnOnce() -> T,
 {
     /// Leaves the stamp of the thread's end, also if the work panics.
-    struct EndStamp(Arc<Notes>);
+    struct EndStamp(Arc<ThreadStamps>);
     impl Drop for EndStamp {
         fn drop(&mut self) {
             let mut stamp = Stamp::default();
@@ -241,15 +241,15 @@ where
         }
     }
 
-    let notes = Arc::<Notes>::default();
+    let notes = Arc::<ThreadStamps>::default();
     let theirs = Arc::clone(&notes);
     let mut stamp = Stamp::default();
     if hooks::is_active() {
         hooks::before_send(&mut stamp);
-        hooks::at(site::span(Deed::Spawn, place));
+        hooks::at(site::span(SyncOp::Spawn, place));
     }
     let work = move || {
-        on_each_thread();
+        register_thread();
         hooks::after_receive(stamp, Duration::ZERO);
         let _end = EndStamp(Arc::clone(&theirs));
         // `current` and `park` on the new thread must find the notes that its parent's handle refers to.
@@ -292,7 +292,7 @@ impl<T> JoinHandle<T> {
 }
 
 fn joined<T>(
-    notes: &Notes,
+    notes: &ThreadStamps,
     is_finished: bool,
     place: &'static Location<'static>,
     join: impl FnOnce() -> Result<T>,
@@ -300,11 +300,11 @@ fn joined<T>(
     if !hooks::is_active() {
         return join();
     }
-    let standstill = Standstill::begin();
+    let scope = BlockedScope::begin();
     let result = join();
-    let blocked = standstill.end();
+    let blocked = scope.end();
     // If the work was finished before, the join waited only for the system's part of the exit.
     hooks::after_receive(notes.ended.read(), if is_finished { Duration::ZERO } else { blocked });
-    hooks::at(site::span(Deed::Join, place));
+    hooks::at(site::span(SyncOp::Join, place));
     result
 }

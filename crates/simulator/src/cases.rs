@@ -141,7 +141,7 @@ pub fn upstream(clients: usize) -> Program {
         TaskStep::Await,
         TaskStep::Begin,
         work(OTHER, Time::Random(10 * US), false),
-        TaskStep::Call { whom: 9, time: Time::Random(300 * US), is_target: true },
+        TaskStep::Call { callee: 9, time: Time::Random(300 * US), is_target: true },
         work(OTHER, Time::Random(10 * US), false),
         TaskStep::Write,
         TaskStep::End(0),

@@ -73,7 +73,7 @@ pub fn weights(program: &Program, seed: u64, time: u64) -> Weights {
     machine.run_until(time);
     let part = |&(all, target): &(f64, f64)| KindShare { part: if all > 0.0 { target / all } else { 0.0 }, error: 0.0 };
     let calls = program.tasks.iter().flat_map(|task| &task.steps).find_map(|step| match step {
-        TaskStep::Call { whom, is_target: true, .. } => Some(*whom),
+        TaskStep::Call { callee, is_target: true, .. } => Some(*callee),
         _ => None,
     });
     Weights { parts: machine.kinds.iter().map(part).collect(), calls }

@@ -503,11 +503,11 @@ impl<'a> Machine<'a> {
                 }
                 self.next(thread, task)
             }
-            TaskStep::Call { whom, time, is_target } => {
+            TaskStep::Call { callee, time, is_target } => {
                 if !self.pay(thread, false) {
                     return false;
                 }
-                self.tasks[task].outside = self.observer.called(thread, whom, self.now);
+                self.tasks[task].outside = self.observer.called(thread, callee, self.now);
                 let time = time.draw(&mut self.tasks[task].random);
                 // In the true run the upstream itself is faster.
                 self.after(if is_target { time * (1.0 - self.cut) } else { time }, Happening::Ready(task));

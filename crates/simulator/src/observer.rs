@@ -125,7 +125,7 @@ impl Observer {
             },
             events: std::mem::take(events),
         };
-        let trace = Trace { span: self.began..now, threads: threads.map(thread).collect(), ..Trace::default() };
+        let trace = Trace { time: self.began..now, threads: threads.map(thread).collect(), ..Trace::default() };
         self.rest();
         trace
     }
@@ -330,15 +330,15 @@ impl Observer {
         }
     }
 
-    pub(crate) fn called(&mut self, thread: usize, whom: u32, now: u64) -> Stamp {
+    pub(crate) fn called(&mut self, thread: usize, callee: u32, now: u64) -> Stamp {
         match self.mode {
             Mode::Rest => Stamp::default(),
             Mode::Record => {
                 let call = self.fresh();
-                self.write(thread, now, Event::Called { call, whom, is_first: true });
+                self.write(thread, now, Event::Called { call, callee, is_first: true });
                 Stamp::new(self.window, call)
             }
-            Mode::Pause => self.ledger.called(self.join(thread), self.window, whom, now),
+            Mode::Pause => self.ledger.called(self.join(thread), self.window, callee, now),
         }
     }
 

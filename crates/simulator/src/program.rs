@@ -33,7 +33,7 @@ pub enum TaskStep {
     /// Calls an upstream, and waits for its answer.
     Call {
         /// The span of the call.
-        whom: u32,
+        callee: u32,
         /// How long the upstream takes.
         time: Time,
         /// Whether the upstream is the target.

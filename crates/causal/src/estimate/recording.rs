@@ -53,7 +53,7 @@ impl Recording {
     /// waiting for one; `None` if unknown.
     #[must_use]
     pub fn new(trace: &Trace, runnable_time: impl Fn(u32) -> Option<u64>) -> Self {
-        let length = trace.span.end.saturating_sub(trace.span.start);
+        let length = trace.time.end.saturating_sub(trace.time.start);
         let mut kinds = BTreeMap::new();
         let (mut hits, mut calls, mut has_load, mut changes) = (Vec::new(), Vec::new(), false, 0);
         let mut wakeup_latencies: Vec<u64> = Vec::new();
@@ -61,7 +61,7 @@ impl Recording {
         let sent = sent_times(trace);
         let mut packed = Packed::of(trace);
         for (thread, head) in trace.threads.iter().zip(&mut packed.threads) {
-            let (own, hooked) = time_by_kind(thread, &trace.span, Hooks::new(trace.hook));
+            let (own, hooked) = time_by_kind(thread, &trace.time, Hooks::new(trace.hook));
             let wall: f64 = own.values().sum();
             busiest = busiest.max(wall + hooked.taken + poll_time(thread, &sent) as f64);
             // In the rest of its unblocked time, the thread was in a wait that no hook reports.
@@ -86,7 +86,7 @@ impl Recording {
                         }
                         hits[point as usize] += 1;
                     }
-                    Event::Called { whom, .. } if !calls.contains(&whom) => calls.push(whom),
+                    Event::Called { callee, .. } if !calls.contains(&callee) => calls.push(callee),
                     Event::Arrived { .. } => has_load = true,
                     _ => {}
                 }
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn hooks_are_not_counted_as_work() {
         let events = [(1030, Event::Kind(2)), (1032, Event::BlockBegan), (1052, Event::BlockEnded)];
-        let trace = Trace { span: 1000..1100, hook: 5.0, threads: vec![thread(&events)], ..Trace::default() };
+        let trace = Trace { time: 1000..1100, hook: 5.0, threads: vec![thread(&events)], ..Trace::default() };
         let recording = Recording::new(&trace, |_| Some(80));
         assert_eq!(recording.kinds, BTreeMap::from([(1, 25.0), (2, 40.0)]));
         assert_eq!((recording.busy, recording.packed.threads[0].runnable), (65.0, 1.0));
@@ -323,11 +323,11 @@ mod tests {
     fn the_facts_of_a_recording() {
         let events = [
             (1010, Event::Arrived { connection: 1, at: 1005 }),
-            (1020, Event::Called { call: 2, whom: 9, is_first: true }),
+            (1020, Event::Called { call: 2, callee: 9, is_first: true }),
             (1030, Event::Hit { point: 2 }),
             (1050, Event::BlockBegan),
         ];
-        let trace = Trace { span: 1000..1100, threads: vec![thread(&events)], ..Trace::default() };
+        let trace = Trace { time: 1000..1100, threads: vec![thread(&events)], ..Trace::default() };
         let recording = Recording::new(&trace, |_| Some(40));
         assert_eq!((recording.busy, recording.packed.threads[0].runnable), (40.0, 0.8));
         assert_eq!((recording.hits(2), recording.hits(0), recording.hits(7)), (1, 0, 0));
@@ -354,7 +354,7 @@ mod tests {
             let mut events: Vec<(u64, Event)> = block(1020).into();
             events.extend([(1030, Event::Kind(2)), event]);
             let threads = vec![Thread { is_worker: true, ..thread(&events) }, thread(&sender)];
-            let trace = Trace { span: 1000..1100, hook: 1.0, threads, ..Trace::default() };
+            let trace = Trace { time: 1000..1100, hook: 1.0, threads, ..Trace::default() };
             let busiest = Recording::new(&trace, |_| None).busiest;
             assert!((busiest - want).abs() < 1e-9, "{case}: {busiest}");
         }
@@ -377,7 +377,7 @@ mod tests {
         events.extend([(1081, Event::Hit { point: 0 }), arrived(1082, 1075)]);
         events.extend(slept(1090, 1095));
         events.push(arrived(1096, 1090));
-        let trace = Trace { span: 1000..1100, threads: vec![thread(&events)], ..Trace::default() };
+        let trace = Trace { time: 1000..1100, threads: vec![thread(&events)], ..Trace::default() };
         assert_eq!(Recording::new(&trace, |_| None).wakeup_latencies, [7, 5]);
     }
 
@@ -389,11 +389,11 @@ mod tests {
             let one = Recording::new(&Trace::default(), |_| None).bytes();
             let mut recordings = Recordings::new(20 * one, seed);
             for at in 0..100 {
-                recordings.push(Recording::new(&Trace { span: at..at, ..Trace::default() }, |_| None));
+                recordings.push(Recording::new(&Trace { time: at..at, ..Trace::default() }, |_| None));
             }
             let all = recordings.all();
             assert_eq!(all.len(), 20);
-            all.iter().for_each(|one| kept[one.packed.span.start as usize] += 1);
+            all.iter().for_each(|one| kept[one.packed.time.start as usize] += 1);
         }
         // Expected: 80 each, with a standard deviation of 8.
         assert!(kept.iter().all(|&count| (45..=115).contains(&count)), "{kept:?}");

@@ -95,7 +95,7 @@ impl WindowDefaults {
             &mut wakeup_latencies.map(|&wakeup_latency| wakeup_latency as f64).collect::<Vec<_>>(),
         );
         let traces = recordings.iter().filter(|one| one.has_loop()).map(|one| {
-            own::rest();
+            own::wait_while_suspended();
             let trace = one.packed.unpacked();
             Trace { hook: hook.unwrap_or(trace.hook), ..trace }
         });
@@ -159,7 +159,7 @@ impl Screen {
                     _ => break,
                 }
             }
-            own::tell();
+            own::charge_cpu_time();
             screen
         };
         if crew.threads == 0 {
@@ -212,7 +212,7 @@ impl Screen {
         memory: &mut ReplayMemory,
     ) {
         self.windows += 1;
-        own::rest();
+        own::wait_while_suspended();
         let replay = memory.replay(recording, usual);
         let before = replay.run(&Weights::default(), 0.0, model);
         if let Some(&first) = points.first() {
@@ -224,7 +224,7 @@ impl Screen {
             }
         }
         for (question, results) in questions.iter().zip(&mut self.results) {
-            own::rest();
+            own::wait_while_suspended();
             // Without time of the target in the window, the result is that without a change.
             let after = if concerns(recording, question.weights) {
                 &replay.run(question.weights, question.speedup, model)

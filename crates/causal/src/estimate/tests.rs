@@ -11,7 +11,7 @@ fn recording(point: u32) -> Arc<Recording> {
         events.push(((unit + 1) * 100_000, Event::Hit { point }));
     }
     let thread = Thread { number: 0, is_worker: false, runnable: 1.0, kind: 1, events };
-    Arc::new(Recording::new(&Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None))
+    Arc::new(Recording::new(&Trace { time: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None))
 }
 
 fn weights(one: f64, two: f64, error: f64) -> Weights {
@@ -72,7 +72,7 @@ fn loops(point: u32) -> [Arc<Recording>; 2] {
     }
     [busy, idle].map(|events| {
         let thread = Thread { number: 0, is_worker: true, runnable: 1.0, kind: 2, events };
-        Arc::new(Recording::new(&Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None))
+        Arc::new(Recording::new(&Trace { time: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None))
     })
 }
 
@@ -111,7 +111,7 @@ fn windows_share_wakeup_latencies() {
 #[test]
 fn few_lags_are_limited_to_the_time_of_a_wakeup() {
     let few = |wakeup_latencies: &[u64]| {
-        let empty = Recording::new(&Trace { span: 0..10_000_000, ..Trace::default() }, |_| None);
+        let empty = Recording::new(&Trace { time: 0..10_000_000, ..Trace::default() }, |_| None);
         WindowDefaults::of(&[Arc::new(Recording { wakeup_latencies: wakeup_latencies.to_vec(), ..empty })], None)
             .wakeup_latency
     };
@@ -260,7 +260,7 @@ fn a_replay_is_compared_with_both_times() {
     }
     let thread = Thread { number: 0, is_worker: true, runnable: 1.0, kind: 1, events };
     let recording =
-        Arc::new(Recording::new(&Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None));
+        Arc::new(Recording::new(&Trace { time: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None));
     let (pace, crew) = (LoadModel::Open, ReplayThreads::default());
     let screen = Screen::replay_all(
         &[recording.clone(), recording],
@@ -340,7 +340,7 @@ fn an_estimate_ends_at_its_time_limit_or_when_superfluous() {
     assert!(!watch(true, 0).is_within(1.0, 2));
     assert!(watch(true, 0).is_within(1.0, 1));
     // Processor time of this thread before the analysis does not count.
-    own::tell();
+    own::charge_cpu_time();
     assert!(watch(false, 300).is_within(1.0, 2));
     assert!(!watch(false, 300).is_within(0.5, 2));
     assert!(!watch(false, 500).is_within(1.0, 2));

@@ -192,7 +192,7 @@ mod tests {
             due[client] = next(&mut random, request, now).max(now + 1);
         }
         let thread = Thread { events, ..Thread::default() };
-        ClientBehaviour::of(&Trace { span: 0..now, threads: vec![thread], ..Trace::default() }).elasticity()
+        ClientBehaviour::of(&Trace { time: 0..now, threads: vec![thread], ..Trace::default() }).elasticity()
     }
 
     #[test]

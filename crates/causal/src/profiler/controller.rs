@@ -47,17 +47,17 @@ pub(super) trait Program {
     /// Whether a stop is requested.
     fn is_stopped(&self) -> bool;
     /// Opens a window that is recorded.
-    fn record(&mut self);
+    fn open_recorded(&mut self);
     /// The number of entries in the fullest log of the open window.
     fn entries(&self) -> usize;
     /// Closes the recorded window.
-    fn recorded(&mut self) -> Recording;
+    fn close_recorded(&mut self) -> Recording;
     /// Opens a window with pauses for a target; without `weights` for a load probe.
-    fn pause(&mut self, weights: Option<&Weights>, speedup: f64);
+    fn open_paused(&mut self, weights: Option<&Weights>, speedup: f64);
     /// The delay that the open window has inserted so far, nanoseconds.
-    fn spent(&self) -> u64;
+    fn delay_so_far(&self) -> u64;
     /// Closes the window with pauses. Returns its outcome and its cost.
-    fn paused(&mut self) -> (WindowOutcome, WindowCost);
+    fn close_paused(&mut self) -> (WindowOutcome, WindowCost);
     /// Takes all new samples, and calls `seen` with the kind of each.
     fn samples(&mut self, seen: &mut dyn FnMut(u32));
     /// The samples and threads that the sampler has missed so far.
@@ -65,13 +65,13 @@ pub(super) trait Program {
     /// The cost of hooks, as measured so far.
     fn costs(&self) -> HookCosts;
     /// The cost of one hook in recorded windows, nanoseconds, if it is known better than at the time of recording.
-    fn hook(&self) -> Option<f64>;
+    fn hook_cost(&self) -> Option<f64>;
     /// Processor time of the profiler's own threads so far: nanoseconds, divided by the number of processors.
-    fn own(&self) -> u64;
+    fn own_cpu_time(&self) -> u64;
     /// Starts an analysis of the evidence on another thread; does nothing while one runs.
-    fn think(&mut self, evidence: Evidence, effort: AnalysisLimits);
+    fn start_analysis(&mut self, evidence: Evidence, effort: AnalysisLimits);
     /// The result of that analysis, once.
-    fn thought(&mut self) -> Option<Finding>;
+    fn take_finding(&mut self) -> Option<Finding>;
     /// Performs the final analysis of the evidence.
     fn conclude(&mut self, evidence: Evidence, effort: AnalysisLimits) -> Option<Finding>;
 }
@@ -133,7 +133,7 @@ struct Controller<'a, P> {
     recordings: Recordings,
     evidence: Evidence,
     finding: Option<Finding>,
-    open: Option<Open>,
+    open: Option<OpenBlock>,
     /// When the last analysis began, and the profiler's own processor time at that moment; then, the earliest time of
     /// the next one.
     analysed: (u64, u64),
@@ -141,19 +141,19 @@ struct Controller<'a, P> {
 }
 
 /// A block of windows in progress.
-struct Open {
+struct OpenBlock {
     number: u32,
     windows: u32,
-    of: Of,
+    of: BlockSums,
 }
 
 /// The subject of a block, with the sums of its windows.
-enum Of {
+enum BlockSums {
     Load(ProbeBlock, Vec<[f64; 2]>),
     Target { block: ConfirmBlock, targets: Arc<Vec<Target>>, at: usize, kinds: SamplesByKind },
 }
 
-impl Of {
+impl BlockSums {
     /// The count of its windows' samples by kind.
     fn kinds(&mut self) -> Option<&mut SamplesByKind> {
         match self {
@@ -171,8 +171,8 @@ impl<P: Program> Controller<'_, P> {
             (ANALYSIS_TIME, ANALYSIS_REST)
         };
         loop {
-            if let Some(finding) = self.program.thought() {
-                let took = self.program.own() - self.analysed.1;
+            if let Some(finding) = self.program.take_finding() {
+                let took = self.program.own_cpu_time() - self.analysed.1;
                 self.analysis_due =
                     (self.program.now() + ANALYSIS_INTERVAL_MIN).max(self.analysed.0 + analysis_rest * took);
                 self.adopt(finding);
@@ -185,9 +185,10 @@ impl<P: Program> Controller<'_, P> {
             let now = self.program.now();
             if now >= self.analysis_due {
                 // No further analysis until this one's result has set the time of the next.
-                (self.analysed, self.analysis_due) = ((now, self.program.own()), u64::MAX);
+                (self.analysed, self.analysis_due) = ((now, self.program.own_cpu_time()), u64::MAX);
                 let evidence = self.evidence();
-                self.program.think(evidence, AnalysisLimits { time: analysis_time, is_final: false, crew: MEANWHILE });
+                self.program
+                    .start_analysis(evidence, AnalysisLimits { time: analysis_time, is_final: false, crew: MEANWHILE });
             }
             self.pay();
             match self.plan.next(now) {
@@ -203,7 +204,7 @@ impl<P: Program> Controller<'_, P> {
 
     /// Charges the budget for the continuous costs: spans, and the profiler's own threads.
     fn pay(&mut self) {
-        let own = self.program.own();
+        let own = self.program.own_cpu_time();
         self.plan.passed(self.program.now(), own - std::mem::replace(&mut self.evidence.own, own));
     }
 
@@ -256,9 +257,9 @@ impl<P: Program> Controller<'_, P> {
     }
 
     fn record(&mut self, length: u64) {
-        self.program.record();
+        self.program.open_recorded();
         self.pass(length, LOG_CHECK, |program| program.entries() > ENTRIES_ONE);
-        let recording = self.program.recorded();
+        let recording = self.program.close_recorded();
         let now = self.program.now();
         let (length, per) = (recording.length, 1.0 / recording.length.max(1) as f64);
         let costs = self.program.costs();
@@ -314,11 +315,11 @@ impl<P: Program> Controller<'_, P> {
         let opened = self.program.now();
         let speedup = if pause.treated { pause.speedup } else { 0.0 };
         match &open.of {
-            Of::Target { targets, at, .. } => self.program.pause(Some(&targets[*at].weights), speedup),
+            BlockSums::Target { targets, at, .. } => self.program.open_paused(Some(&targets[*at].weights), speedup),
             // A probe's treated window pauses every thread, without a target that gains.
-            Of::Load(..) if pause.treated => self.program.pause(None, speedup),
+            BlockSums::Load(..) if pause.treated => self.program.open_paused(None, speedup),
             // A probe's control: the machinery runs, and inserts no delay.
-            Of::Load(..) => self.program.pause(Some(&Weights::default()), 0.0),
+            BlockSums::Load(..) => self.program.open_paused(Some(&Weights::default()), 0.0),
         }
         let mut is_aborted = false;
         let mut drain_due = opened + SAMPLES_DRAINED_EVERY;
@@ -332,14 +333,14 @@ impl<P: Program> Controller<'_, P> {
                 drain_due += SAMPLES_DRAINED_EVERY;
                 self.sample(open.of.kinds());
             }
-            if pause.treated && ExperimentPlan::is_too_dear(pause, self.program.spent()) {
+            if pause.treated && ExperimentPlan::is_too_dear(pause, self.program.delay_so_far()) {
                 is_aborted = true;
                 break;
             }
         }
         // Measured before the window is closed: the cost of closing would count for more in short windows.
         let lasted = self.program.now() - opened;
-        let (outcome, spent) = self.program.paused();
+        let (outcome, spent) = self.program.close_paused();
         // `spent.held` is part of this delay.
         self.plan.paused(self.program.now(), pause, lasted, spent.delayed);
         self.evidence.paused += 1;
@@ -356,15 +357,15 @@ impl<P: Program> Controller<'_, P> {
         (self.publish)(Phase::Screening, None);
     }
 
-    fn begin(&self, pause: &Pause) -> Option<Open> {
+    fn begin(&self, pause: &Pause) -> Option<OpenBlock> {
         let of = match pause.subject {
-            Subject::Load => Of::Load(ProbeBlock::default(), Vec::new()),
+            Subject::Load => BlockSums::Load(ProbeBlock::default(), Vec::new()),
             Subject::Candidate(number) => {
                 let targets = self.finding.as_ref()?.targets.clone();
                 let name = self.plan.candidate(number);
                 let at = targets.iter().position(|target| target.name == name)?;
                 let samples = sampling_error(&targets[at].weights, &self.recordings.all());
-                Of::Target {
+                BlockSums::Target {
                     block: ConfirmBlock::new(name, pause.speedup, samples),
                     targets,
                     at,
@@ -372,13 +373,13 @@ impl<P: Program> Controller<'_, P> {
                 }
             }
         };
-        Some(Open { number: pause.block, windows: 0, of })
+        Some(OpenBlock { number: pause.block, windows: 0, of })
     }
 
-    fn count(&mut self, open: &mut Open, pause: &Pause, outcome: &WindowOutcome, lasted: u64, spent: WindowCost) {
+    fn count(&mut self, open: &mut OpenBlock, pause: &Pause, outcome: &WindowOutcome, lasted: u64, spent: WindowCost) {
         let points = progress::points().len().max(outcome.points.len());
         match &mut open.of {
-            Of::Load(block, units) => {
+            BlockSums::Load(block, units) => {
                 units.resize(points.max(units.len()), [0.0; 2]);
                 for (point, sums) in (0..).zip(units) {
                     sums[usize::from(pause.treated)] += outcome.point(point).hits as f64;
@@ -391,7 +392,7 @@ impl<P: Program> Controller<'_, P> {
                     block.control[1] += lasted as f64;
                 }
             }
-            Of::Target { block, .. } => {
+            BlockSums::Target { block, .. } => {
                 // The window's length in virtual time.
                 block.add(outcome, lasted.saturating_sub(spent.delayed) as f64, pause.treated, points);
             }
@@ -399,10 +400,10 @@ impl<P: Program> Controller<'_, P> {
         self.sample(open.of.kinds());
     }
 
-    fn close(&mut self, of: Of) {
+    fn close(&mut self, of: BlockSums) {
         match of {
-            Of::Load(block, units) => self.evidence.probes.push((block, units)),
-            Of::Target { block, kinds, .. } => {
+            BlockSums::Load(block, units) => self.evidence.probes.push((block, units)),
+            BlockSums::Target { block, kinds, .. } => {
                 let within = &mut self.evidence.kinds_within;
                 let at = within.iter().position(|(name, _)| *name == block.name).unwrap_or_else(|| {
                     within.push((block.name.clone(), SamplesByKind::new()));
@@ -420,7 +421,7 @@ impl<P: Program> Controller<'_, P> {
     fn evidence(&mut self) -> Evidence {
         self.evidence.elapsed = self.program.now() - self.began;
         self.evidence.hooks = self.plan.hooks();
-        self.evidence.hook = self.program.hook();
+        self.evidence.hook = self.program.hook_cost();
         self.evidence.lost = self.program.lost();
         self.evidence.unaffordable = self.plan.unaffordable().map(str::to_owned).collect();
         Evidence { recordings: self.recordings.all(), ..self.evidence.clone() }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use progress::{Account, Attention, ENTRIES_MAX, accounts, attend};
+use progress::{Account, Attention, ENTRIES_MAX, accounts, set_attention};
 
 use crate::clock;
 use crate::estimate::{AnalysisLimits, Analyst, Evidence, Finding, ProfileRequest, Recording, TargetSource};
@@ -20,7 +20,7 @@ use crate::profiler::{StartError, StopRequest};
 use crate::report::Stack;
 use crate::sample::{Lost, Rate, Sample, Sampler, cpu_time};
 use crate::symbols::Symbols;
-use crate::target::{Profile, Target, Weights};
+use crate::target::{SampleProfile, Target, Weights};
 use crate::trace::Trace;
 
 /// Installed once, for the life of the process.
@@ -41,17 +41,17 @@ pub(super) fn prepare() -> Result<(), StartError> {
 /// Ends the open window.
 fn close() {
     RECORDER.close();
-    attend(Attention::Spans);
+    set_attention(Attention::Spans);
 }
 
 /// This process under profile. While it lives, spans are tracked; while a window is open, every hook calls the policy.
-pub(super) struct Live {
+pub(super) struct ProcessUnderProfile {
     stop: Arc<StopRequest>,
     sampler: Option<Sampler>,
     batch: Batch,
-    thinker: Option<Thinker>,
+    analysis: Option<AnalysisThread>,
     /// Each thread's totals at the start of the current stretch: of a window, or of the time between two.
-    begun: Vec<ThreadTotals>,
+    totals_at_begin: Vec<ThreadTotals>,
     /// Each thread's time in the run queue at the window's start, by thread id, nanoseconds.
     waited: Vec<(i32, u64)>,
     hook_cost: HookCostEstimator,
@@ -64,28 +64,28 @@ pub(super) struct Live {
     taken: u64,
 }
 
-impl Live {
+impl ProcessUnderProfile {
     pub(super) fn start(rate: Rate, request: ProfileRequest) -> Result<Self, StartError> {
-        progress::on_each_thread();
+        progress::register_thread();
         let sampler = Sampler::start(rate).map_err(StartError::Sampler)?;
-        let thinker = Thinker::start(request, rate.period()).map_err(StartError::Thread)?;
-        attend(Attention::Spans);
+        let analysis = AnalysisThread::start(request, rate.period()).map_err(StartError::Thread)?;
+        set_attention(Attention::Spans);
         RECORDER.ledger().forget_usual_gap();
         let costs = HookCosts::measure();
         Ok(Self {
             stop: Arc::default(),
             sampler: Some(sampler),
             batch: Batch::default(),
-            thinker: Some(thinker),
-            begun: seen(),
+            analysis: Some(analysis),
+            totals_at_begin: thread_totals(),
             waited: Vec::new(),
             hook_cost: HookCostEstimator::new(costs.in_window),
             runnable: Vec::new(),
             trace: Trace::default(),
             costs,
             taken: {
-                own::tell();
-                own::taken()
+                own::charge_cpu_time();
+                own::cpu_time_charged()
             },
         })
     }
@@ -94,10 +94,10 @@ impl Live {
         &self.stop
     }
 
-    fn let_go(&mut self) {
+    fn stop_profiling(&mut self) {
         RECORDER.close();
-        attend(Attention::Nothing);
-        own::let_go_on();
+        set_attention(Attention::Nothing);
+        own::resume_analysis();
         self.sampler = None;
         self.trace = Trace::default();
         // The logs are megabytes for each thread: their memory goes back to the system.
@@ -107,20 +107,21 @@ impl Live {
     }
 }
 
-impl Drop for Live {
+impl Drop for ProcessUnderProfile {
     fn drop(&mut self) {
-        self.let_go();
+        self.stop_profiling();
     }
 }
 
 /// The calls around a recorded window, in order:
-/// 1. `record`: `end_quiet` measures the gap before it and suspends the analysis; the times in the run queue are read;
-///    hooks are attended, then the window opens.
-/// 2. `recorded`: the window closes, hooks are no longer attended, and the totals of threads are read (`seen`).
+/// 1. `open_recorded`: `end_gap` measures the gap before it and suspends the analysis; the times in the run queue are
+///    read; every hook calls the policy, then the window opens.
+/// 2. `close_recorded`: the window closes, hooks no longer call the policy, and the totals of threads are read
+///    (`thread_totals`).
 /// 3. The analysis resumes, and hooks in progress get [`GRACE`] to write their entries.
 /// 4. `Recorder::take` reads the window, and the hooks' cost is measured from the totals.
 /// 5. The totals are read again: the next gap begins.
-impl Program for Live {
+impl Program for ProcessUnderProfile {
     fn now(&self) -> u64 {
         clock::now()
     }
@@ -130,15 +131,15 @@ impl Program for Live {
     }
 
     fn is_stopped(&self) -> bool {
-        self.stop.is_wished()
+        self.stop.is_requested()
     }
 
-    fn record(&mut self) {
-        self.end_quiet();
+    fn open_recorded(&mut self) {
+        self.end_gap();
         self.waited.clear();
-        self.waited.extend(self.begun.iter().map(|one| (one.tid, waited(one.tid))));
+        self.waited.extend(self.totals_at_begin.iter().map(|one| (one.tid, run_queue_time(one.tid))));
         // Hooks call the policy before the window opens: a thread joins the window at its first hook in it.
-        attend(Attention::Everything);
+        set_attention(Attention::Everything);
         RECORDER.open_recorded();
     }
 
@@ -146,13 +147,13 @@ impl Program for Live {
         RECORDER.entries()
     }
 
-    fn recorded(&mut self) -> Recording {
-        own::tell();
+    fn close_recorded(&mut self) -> Recording {
+        own::charge_cpu_time();
         close();
-        let began = std::mem::replace(&mut self.begun, seen());
+        let began = std::mem::replace(&mut self.totals_at_begin, thread_totals());
         let runnable_times: Vec<(u32, u64)> =
-            self.begun.iter().filter_map(|now| self.runnable_time(&began, now)).collect();
-        own::let_go_on();
+            self.totals_at_begin.iter().filter_map(|now| self.runnable_time(&began, now)).collect();
+        own::resume_analysis();
         // Hooks that began before the window's end may still write.
         std::thread::sleep(GRACE);
         let hook = self.hook_cost.cost();
@@ -162,41 +163,41 @@ impl Program for Live {
         // A thread that began during the window has no earlier total, and so no entry.
         let of_account = |number| runnable_times.iter().find(|&&(one, _)| one == number).map(|&(_, time)| time);
         let mut recording = Recording::new(&self.trace, of_account);
-        if let Some(mut heard) = since(&began, &self.begun).filter(|_| is_whole) {
+        if let Some(mut heard) = work_between(&began, &self.totals_at_begin).filter(|_| is_whole) {
             // The cost of spans between windows is part of a unit's time without a window, so both sides must include
             // it.
             heard.processor += (self.costs.between_windows * recording.changes as f64) as u64;
             self.hook_cost.add_window(heard, recording.hook_count as f64);
         }
         // The time to read the window belongs neither to the window nor to the gap after it.
-        self.begun = seen();
+        self.totals_at_begin = thread_totals();
         self.runnable.clear();
         self.runnable.extend(recording.packed.threads.iter().map(|thread| (thread.number, thread.runnable)));
-        recording.reading = own::by_processor(own::tell());
+        recording.reading = own::by_processor(own::charge_cpu_time());
         recording
     }
 
-    fn pause(&mut self, weights: Option<&Weights>, speedup: f64) {
-        self.end_quiet();
+    fn open_paused(&mut self, weights: Option<&Weights>, speedup: f64) {
+        self.end_gap();
         for account in accounts() {
             let known = self.runnable.iter().find(|&&(number, _)| number == account.number());
             RECORDER.ledger().set_runnable(account, known.map_or(1.0, |&(_, part)| part));
         }
-        attend(Attention::Everything);
+        set_attention(Attention::Everything);
         RECORDER.ledger().set_hook(self.hook_cost.cost() as u64);
         RECORDER.open_experiment(&Experiment { weights, speedup });
     }
 
-    fn spent(&self) -> u64 {
+    fn delay_so_far(&self) -> u64 {
         RECORDER.ledger().spent(clock::now()).delayed
     }
 
-    fn paused(&mut self) -> (WindowOutcome, WindowCost) {
+    fn close_paused(&mut self) -> (WindowOutcome, WindowCost) {
         close();
-        own::let_go_on();
+        own::resume_analysis();
         std::thread::sleep(GRACE);
         let outcome = RECORDER.outcome();
-        self.begun = seen();
+        self.totals_at_begin = thread_totals();
         outcome
     }
 
@@ -222,58 +223,58 @@ impl Program for Live {
         HookCosts { in_window: self.hook_cost.cost(), ..self.costs }
     }
 
-    fn hook(&self) -> Option<f64> {
+    fn hook_cost(&self) -> Option<f64> {
         self.hook_cost.measured_cost()
     }
 
-    fn own(&self) -> u64 {
-        own::tell();
-        own::taken() - self.taken
+    fn own_cpu_time(&self) -> u64 {
+        own::charge_cpu_time();
+        own::cpu_time_charged() - self.taken
     }
 
-    fn think(&mut self, evidence: Evidence, effort: AnalysisLimits) {
+    fn start_analysis(&mut self, evidence: Evidence, effort: AnalysisLimits) {
         self.hand_over();
-        if let Some(thinker) = &mut self.thinker
-            && !thinker.is_busy
+        if let Some(analysis) = &mut self.analysis
+            && !analysis.is_busy
         {
-            thinker.is_busy = thinker.ask.send(AnalysisRequest::Analyse(Box::new(evidence), effort)).is_ok();
+            analysis.is_busy = analysis.requests.send(AnalysisRequest::Analyse(Box::new(evidence), effort)).is_ok();
         }
     }
 
-    fn thought(&mut self) -> Option<Finding> {
-        let thinker = self.thinker.as_mut()?;
-        let finding = thinker.found.try_recv().ok()?;
-        thinker.is_busy = false;
+    fn take_finding(&mut self) -> Option<Finding> {
+        let analysis = self.analysis.as_mut()?;
+        let finding = analysis.findings.try_recv().ok()?;
+        analysis.is_busy = false;
         Some(finding)
     }
 
     fn conclude(&mut self, evidence: Evidence, effort: AnalysisLimits) -> Option<Finding> {
         // Measuring is over: the program runs without hooks during the analysis.
-        self.let_go();
+        self.stop_profiling();
         self.hand_over();
-        let Thinker { ask, found, is_busy, is_superfluous, thread } = self.thinker.take()?;
+        let AnalysisThread { requests, findings, is_busy, is_cancelled, thread } = self.analysis.take()?;
         if is_busy {
             // An analysis in progress is cut short: its result is not used.
-            is_superfluous.store(true, Relaxed);
-            drop(found.recv());
-            is_superfluous.store(false, Relaxed);
+            is_cancelled.store(true, Relaxed);
+            drop(findings.recv());
+            is_cancelled.store(false, Relaxed);
         }
-        ask.send(AnalysisRequest::Analyse(Box::new(evidence), effort)).ok()?;
-        let finding = found.recv().ok();
+        requests.send(AnalysisRequest::Analyse(Box::new(evidence), effort)).ok()?;
+        let finding = findings.recv().ok();
         // Ends the thread, which frees its symbols and samples.
-        drop(ask);
+        drop(requests);
         let _ = thread.join();
         finding
     }
 }
 
-impl Live {
+impl ProcessUnderProfile {
     /// Ends the stretch between two windows, and suspends the profiler's other threads for the window that follows.
-    fn end_quiet(&mut self) {
-        own::let_rest();
-        let now = seen();
-        self.hook_cost.add_between(since(&self.begun, &now).unwrap_or_default());
-        self.begun = now;
+    fn end_gap(&mut self) {
+        own::suspend_analysis();
+        let now = thread_totals();
+        self.hook_cost.add_between(work_between(&self.totals_at_begin, &now).unwrap_or_default());
+        self.totals_at_begin = now;
     }
 
     /// How long a thread has had a processor or waited for one since `then`, by its account; `None` for another thread.
@@ -284,24 +285,24 @@ impl Live {
     fn runnable_time(&self, then: &[ThreadTotals], now: &ThreadTotals) -> Option<(u32, u64)> {
         let then = then.iter().find(|one| one.tid == now.tid && one.number == now.number)?;
         let (_, before) = self.waited.iter().find(|&&(tid, _)| tid == now.tid)?;
-        Some((now.number, now.had.saturating_sub(then.had) + waited(now.tid).saturating_sub(*before)))
+        Some((now.number, now.cpu_time.saturating_sub(then.cpu_time) + run_queue_time(now.tid).saturating_sub(*before)))
     }
 
     fn hand_over(&mut self) {
-        if let Some(thinker) = &self.thinker {
+        if let Some(analysis) = &self.analysis {
             // Fails only if the analysis thread has ended: the samples are then not needed.
-            let _ = thinker.ask.send(AnalysisRequest::Samples(std::mem::take(&mut self.batch)));
+            let _ = analysis.requests.send(AnalysisRequest::Samples(std::mem::take(&mut self.batch)));
         }
     }
 }
 
 /// The thread that analyses the evidence.
-struct Thinker {
-    ask: Sender<AnalysisRequest>,
-    found: Receiver<Finding>,
+struct AnalysisThread {
+    requests: Sender<AnalysisRequest>,
+    findings: Receiver<Finding>,
     is_busy: bool,
     /// Set when the result of the analysis in progress is not needed.
-    is_superfluous: Arc<AtomicBool>,
+    is_cancelled: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
@@ -310,53 +311,53 @@ enum AnalysisRequest {
     Analyse(Box<Evidence>, AnalysisLimits),
 }
 
-impl Thinker {
+impl AnalysisThread {
     /// Starts the thread. Each sample stands for `period` nanoseconds.
     fn start(request: ProfileRequest, period: u64) -> std::io::Result<Self> {
-        let (ask, asked) = channel();
-        let (tell, found) = channel();
-        let is_superfluous = Arc::<AtomicBool>::default();
-        let theirs = Arc::clone(&is_superfluous);
+        let (requests, received) = channel();
+        let (results, findings) = channel();
+        let is_cancelled = Arc::<AtomicBool>::default();
+        let theirs = Arc::clone(&is_cancelled);
         let thread = std::thread::Builder::new().name("causal-analysis".into()).spawn(move || {
             // Best effort: the analysis is correct at any priority.
             let _ = rustix::process::setpriority_process(None, NICENESS);
             let mut peers = Peers::default();
-            let mut analyst = Analyst::new(request, Profile::new(period)).ending_by(theirs);
-            for ask in asked {
-                match ask {
+            let mut analyst = Analyst::new(request, SampleProfile::new(period)).ending_by(theirs);
+            for request in received {
+                match request {
                     AnalysisRequest::Samples(batch) => batch.each(|sample| {
-                        own::rest();
+                        own::wait_while_suspended();
                         analyst.naming().add(sample);
                     }),
                     AnalysisRequest::Analyse(mut evidence, effort) => {
                         // Without outside load there is no client process to look for.
                         if evidence.recordings.iter().any(|one| one.has_load) {
-                            own::rest();
+                            own::wait_while_suspended();
                             evidence.peer = peers.look();
                         }
                         let finding = analyst.analyse(&evidence, effort);
                         // Before the result is sent: a profile that starts after it must not be charged for this time.
-                        own::tell();
-                        if tell.send(finding).is_err() {
+                        own::charge_cpu_time();
+                        if results.send(finding).is_err() {
                             break;
                         }
                     }
                 }
-                own::tell();
+                own::charge_cpu_time();
             }
         })?;
-        Ok(Self { ask, found, is_busy: false, is_superfluous, thread })
+        Ok(Self { requests, findings, is_busy: false, is_cancelled, thread })
     }
 }
 
 /// Samples on their way to the analysis thread: frames in one vector, heads that index it.
 #[derive(Default)]
 struct Batch {
-    heads: Vec<Head>,
+    heads: Vec<SampleHead>,
     frames: Vec<usize>,
 }
 
-struct Head {
+struct SampleHead {
     account: u32,
     kind: u32,
     at: u64,
@@ -368,17 +369,17 @@ impl Batch {
         let begin = self.frames.len();
         self.frames.extend_from_slice(sample.frames);
         let Sample { account, kind, at, .. } = *sample;
-        self.heads.push(Head { account, kind, at, frames: begin..self.frames.len() });
+        self.heads.push(SampleHead { account, kind, at, frames: begin..self.frames.len() });
     }
 
     fn each(self, mut seen: impl FnMut(&Sample<'_>)) {
-        for Head { account, kind, at, frames } in self.heads {
+        for SampleHead { account, kind, at, frames } in self.heads {
             seen(&Sample { account, kind, at, frames: &self.frames[frames] });
         }
     }
 }
 
-impl TargetSource for Profile {
+impl TargetSource for SampleProfile {
     fn upstreams(&mut self, spans: &[u32]) {
         Self::upstreams(self, spans);
     }
@@ -388,7 +389,7 @@ impl TargetSource for Profile {
     }
 
     fn shortcoming(&self) -> Option<&'static str> {
-        match self.is_symbolic() {
+        match self.symbols() {
             Symbols::Lines => None,
             Symbols::Functions => Some(
                 "the program has no line table: the report has functions, but no lines or inlined frames; build with \
@@ -422,17 +423,17 @@ struct ThreadTotals {
     number: u32,
     tid: i32,
     /// Processor time so far, nanoseconds.
-    had: u64,
+    cpu_time: u64,
     hits: u64,
 }
 
 /// The totals of all live threads.
-fn seen() -> Vec<ThreadTotals> {
+fn thread_totals() -> Vec<ThreadTotals> {
     let of_account = |account: &Account| {
         Some(ThreadTotals {
             number: account.number(),
             tid: account.tid()?,
-            had: cpu_time(account)?,
+            cpu_time: cpu_time(account)?,
             hits: account.hits(),
         })
     };
@@ -440,17 +441,17 @@ fn seen() -> Vec<ThreadTotals> {
 }
 
 /// The sum over all threads between two moments; `None` if a thread began or ended between them.
-fn since(then: &[ThreadTotals], now: &[ThreadTotals]) -> Option<WorkDone> {
+fn work_between(then: &[ThreadTotals], now: &[ThreadTotals]) -> Option<WorkDone> {
     let pairs = || then.iter().zip(now);
     let are_same = then.len() == now.len() && pairs().all(|(then, now)| then.tid == now.tid);
     are_same.then(|| WorkDone {
-        processor: pairs().map(|(then, now)| now.had.saturating_sub(then.had)).sum(),
+        processor: pairs().map(|(then, now)| now.cpu_time.saturating_sub(then.cpu_time)).sum(),
         hits: pairs().map(|(then, now)| now.hits.saturating_sub(then.hits)).sum(),
     })
 }
 
 /// A thread's time in the run queue so far, nanoseconds; 0 if the system does not report it.
-fn waited(tid: i32) -> u64 {
+fn run_queue_time(tid: i32) -> u64 {
     let statistics = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).unwrap_or_default();
     statistics.split_ascii_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0)
 }

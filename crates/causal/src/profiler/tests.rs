@@ -124,7 +124,7 @@ impl Sim {
             events.push((last, Event::BlockBegan));
         }
         let thread = Thread { number: 0, is_worker: self.load.is_some(), runnable: 1.0, kind: REST, events };
-        Trace { span: from..to, hook: self.hook, threads: vec![thread], ..Trace::default() }
+        Trace { time: from..to, hook: self.hook, threads: vec![thread], ..Trace::default() }
     }
 }
 
@@ -213,15 +213,15 @@ impl Program for Simulated {
         self.sim.now >= self.sim.stop_at
     }
 
-    fn record(&mut self) {
+    fn open_recorded(&mut self) {
         self.sim.opened = self.sim.now;
     }
 
-    fn recorded(&mut self) -> Recording {
+    fn close_recorded(&mut self) -> Recording {
         Recording::new(&self.sim.trace(), |_| None)
     }
 
-    fn pause(&mut self, weights: Option<&Weights>, speedup: f64) {
+    fn open_paused(&mut self, weights: Option<&Weights>, speedup: f64) {
         let sim = &mut self.sim;
         let ([hot, rest], cost) = (sim.unit, sim.cost());
         let share = |weights: &Weights| (weights.part(HOT) * hot + weights.part(REST) * rest) / cost;
@@ -236,11 +236,11 @@ impl Program for Simulated {
         });
     }
 
-    fn spent(&self) -> u64 {
+    fn delay_so_far(&self) -> u64 {
         self.sim.spent as u64
     }
 
-    fn paused(&mut self) -> (WindowOutcome, WindowCost) {
+    fn close_paused(&mut self) -> (WindowOutcome, WindowCost) {
         let sim = &mut self.sim;
         let (_, gain) = sim.pausing.take().unwrap();
         let wall = (sim.now - sim.opened) as f64;
@@ -276,7 +276,7 @@ impl Program for Simulated {
         0
     }
 
-    fn own(&self) -> u64 {
+    fn own_cpu_time(&self) -> u64 {
         0
     }
 
@@ -284,17 +284,17 @@ impl Program for Simulated {
         HookCosts { in_window: 25.0, between_windows: 2.5 }
     }
 
-    fn hook(&self) -> Option<f64> {
+    fn hook_cost(&self) -> Option<f64> {
         None
     }
 
-    fn think(&mut self, evidence: Evidence, effort: AnalysisLimits) {
+    fn start_analysis(&mut self, evidence: Evidence, effort: AnalysisLimits) {
         // More time for an unoptimised build.
         let effort = AnalysisLimits { time: effort.time * 10, ..effort };
         self.finding = Some(self.analyst.analyse(&evidence, effort));
     }
 
-    fn thought(&mut self) -> Option<Finding> {
+    fn take_finding(&mut self) -> Option<Finding> {
         self.finding.take()
     }
 

@@ -308,8 +308,8 @@ pub(super) fn convert(trace: &Trace, wakeup_latency: Option<f64>, cold: &ColdCos
     for &(at, event) in trace.threads.iter().flat_map(|thread| &thread.events) {
         match event {
             Event::Unlocked { lock, .. } => releases.entry(lock).or_default().push(at),
-            Event::Called { call, whom, is_first } => {
-                callees.insert(call, whom);
+            Event::Called { call, callee, is_first } => {
+                callees.insert(call, callee);
                 if is_first {
                     asked.insert(call, at);
                 }
@@ -356,12 +356,12 @@ pub(super) fn convert(trace: &Trace, wakeup_latency: Option<f64>, cold: &ColdCos
 
 impl TraceConverter<'_> {
     fn since(&self, at: u64) -> f64 {
-        at.saturating_sub(self.trace.span.start) as f64
+        at.saturating_sub(self.trace.time.start) as f64
     }
 
     fn thread(&mut self, number: usize) {
         let thread = &self.trace.threads[number];
-        let start = self.trace.span.start;
+        let start = self.trace.time.start;
         // A thread whose first event is the end of a block was blocked before. Any other one was at work.
         let first = thread.events.iter().find(|(_, event)| !matches!(event, Event::Kind(_)));
         let blocked = matches!(first, Some((_, Event::BlockEnded))).then_some(start);
@@ -395,7 +395,7 @@ impl TraceConverter<'_> {
             self.event(&mut state, at, event);
         }
         if state.blocked.is_none() {
-            state.account(self.trace.span.end, 0);
+            state.account(self.trace.time.end, 0);
         }
         self.flush_work(&mut state);
         // Release locks that were held at the window's end. In a replay, threads may come to them later and would wait
@@ -469,7 +469,7 @@ impl TraceConverter<'_> {
                             state.ready
                         } else {
                             self.script.backlog += 1;
-                            self.trace.span.start
+                            self.trace.time.start
                         };
                         (ReadyTime::At(self.since(ready)), Some(ready))
                     }

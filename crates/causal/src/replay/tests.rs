@@ -17,7 +17,7 @@ fn thread(number: u32, is_worker: bool, events: Vec<(u64, Event)>) -> Thread {
 }
 
 fn trace(until: u64, threads: Vec<Thread>) -> Trace {
-    Trace { span: 0..until, threads, ..Trace::default() }
+    Trace { time: 0..until, threads, ..Trace::default() }
 }
 
 #[track_caller]
@@ -236,7 +236,7 @@ fn calls_from_before_the_window_complete_sooner() {
     let mut answer = |call, called, came, is_first| {
         events.extend([
             (came * US, 1, Event::BlockEnded),
-            (called * US, 2, Event::Called { call, whom: 7, is_first }),
+            (called * US, 2, Event::Called { call, callee: 7, is_first }),
             ((came + 1) * US, 3, Event::Answered { call, at: came * US }),
             ((came + 10) * US, 5, Event::Hit { point: 0 }),
             ((came + 10) * US, 6, Event::BlockBegan),
@@ -255,7 +255,7 @@ fn calls_from_before_the_window_complete_sooner() {
     events.sort_by_key(|&(at, order, _)| (at, order));
     let events = events.into_iter().map(|(at, _, event)| (at, event)).collect();
     let replay = Replay::new(&trace(21_000 * US, vec![thread(0, true, events)]), None, &ColdCosts::default());
-    let of = |whom| gain(&replay, &Weights { calls: Some(whom), ..Weights::default() }, 0.5, LoadModel::Closed);
+    let of = |callee| gain(&replay, &Weights { calls: Some(callee), ..Weights::default() }, 0.5, LoadModel::Closed);
     // From 1010 to 20 115 us; from 510 to 2505 + 5 + 5047.5 + 10 000 us and the work then.
     near(of(7), 1.0 - (15_072.5 - 510.0) / (20_115.0 - 1_010.0));
     near(of(8), 0.0);
@@ -603,7 +603,7 @@ fn an_upstream_that_answers_sooner() {
         events.extend([
             (at, Event::BlockEnded),
             (at, Event::Arrived { connection: 1, at }),
-            (at + 10 * US, Event::Called { call: 100 + request, whom: 7, is_first: true }),
+            (at + 10 * US, Event::Called { call: 100 + request, callee: 7, is_first: true }),
             (at + 10 * US, Event::BlockBegan),
             (at + 110 * US, Event::BlockEnded),
             (at + 110 * US, Event::Answered { call: 100 + request, at: at + 110 * US }),

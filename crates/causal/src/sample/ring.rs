@@ -10,11 +10,11 @@ const WORDS: usize = 1 << 14;
 pub(super) const FRAMES_MAX: usize = 256;
 /// Bound on the kept steps of a context; as many as a thread can have.
 pub(super) const STEPS_MAX: usize = 32;
-/// Words before the steps and frames: the time; then a word with `IS_TOLD`, the number of steps, and the number of
+/// Words before the steps and frames: the time; then a word with `HAS_KIND`, the number of steps, and the number of
 /// frames.
 const HEADER: usize = 2;
 const HIGH: u32 = 32;
-const IS_TOLD: u64 = 1 << 63;
+const HAS_KIND: u64 = 1 << 63;
 
 /// The head of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) struct Record {
     /// Whether the steps identify the kind of work. False while the thread is blocked in one of the program's
     /// primitives, and for a thread that never reported its work: it is in no window, so its time must not count as
     /// that of threads in one.
-    pub(super) is_told: bool,
+    pub(super) has_kind: bool,
     pub(super) at: u64,
 }
 
@@ -69,15 +69,15 @@ impl Ring {
             return None;
         }
         let at = self.word(start).load(Ordering::Relaxed);
-        let what = self.word(start.wrapping_add(1)).load(Ordering::Relaxed);
-        let (first, depth) = (((what & !IS_TOLD) >> HIGH) as usize, what as u32 as usize);
+        let header = self.word(start.wrapping_add(1)).load(Ordering::Relaxed);
+        let (first, depth) = (((header & !HAS_KIND) >> HIGH) as usize, header as u32 as usize);
         let mut words = (HEADER..).map(|at| self.word(start.wrapping_add(at)).load(Ordering::Relaxed));
         steps.clear();
         steps.extend(words.by_ref().take(first));
         frames.clear();
         frames.extend(words.take(depth).map(|frame| frame as usize));
         self.read.store(start.wrapping_add(HEADER + first + depth), Ordering::Release);
-        Some(Record { is_told: what & IS_TOLD != 0, at })
+        Some(Record { has_kind: header & HAS_KIND != 0, at })
     }
 
     /// Samples lost because the ring was full.
@@ -118,11 +118,11 @@ impl Writing<'_> {
         self.frames < FRAMES_MAX
     }
 
-    pub(super) fn end(self, Record { is_told, at }: Record) {
+    pub(super) fn end(self, Record { has_kind, at }: Record) {
         let Self { ring, start, steps, frames } = self;
         ring.word(start).store(at, Ordering::Relaxed);
-        let what = if is_told { IS_TOLD } else { 0 } | (steps as u64) << HIGH | frames as u64;
-        ring.word(start.wrapping_add(1)).store(what, Ordering::Relaxed);
+        let header = if has_kind { HAS_KIND } else { 0 } | (steps as u64) << HIGH | frames as u64;
+        ring.word(start.wrapping_add(1)).store(header, Ordering::Relaxed);
         // Release: pairs with the Acquire in `pop`; a reader that sees the length sees the words.
         ring.written.store(start.wrapping_add(HEADER + steps + frames), Ordering::Release);
     }
@@ -138,7 +138,7 @@ mod tests {
         (0..depth).for_each(|frame| {
             writing.frame(at as usize * 1000 + frame);
         });
-        writing.end(Record { is_told: at.is_multiple_of(3), at });
+        writing.end(Record { has_kind: at.is_multiple_of(3), at });
         true
     }
 
@@ -148,7 +148,7 @@ mod tests {
         for at in 1..2000_u64 {
             let depth = at as usize % (FRAMES_MAX + 10);
             assert!(push(&ring, at, depth));
-            let want = Record { is_told: at.is_multiple_of(3), at };
+            let want = Record { has_kind: at.is_multiple_of(3), at };
             assert_eq!(ring.pop(&mut steps, &mut frames), Some(want));
             let all: Vec<_> = (0..(at % 40).min(STEPS_MAX as u64)).map(|step| at << 8 | step).collect();
             assert_eq!(steps, all);

@@ -19,7 +19,7 @@ use crate::modules::{self, Module};
 /// The register from which the caller's stack pointer is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Base {
+pub(super) enum CfaBase {
     /// No rule, or one of an unsupported form.
     Unknown,
     /// The stack pointer.
@@ -32,24 +32,24 @@ pub(super) enum Base {
 
 /// How to get from an address to its caller. Offsets are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rule {
+pub(super) struct UnwindRule {
     /// Offset from the base to the caller's stack pointer (the canonical frame address), from which the two other
     /// offsets count.
     pub(super) stack: i32,
-    /// Where the caller's frame pointer is saved, or [`Rule::KEPT`].
+    /// Where the caller's frame pointer is saved, or [`UnwindRule::KEPT`].
     pub(super) frame: i16,
-    /// Where the return address is saved, or [`Rule::KEPT`].
+    /// Where the return address is saved, or [`UnwindRule::KEPT`].
     pub(super) link: i16,
-    pub(super) base: Base,
+    pub(super) base: CfaBase,
 }
 
-impl Rule {
+impl UnwindRule {
     /// The value is still in its register.
     pub(super) const KEPT: i16 = i16::MIN;
     /// The rule of an address without one.
-    pub(super) const UNKNOWN: Self = Self { stack: 0, frame: Self::KEPT, link: Self::KEPT, base: Base::Unknown };
+    pub(super) const UNKNOWN: Self = Self { stack: 0, frame: Self::KEPT, link: Self::KEPT, base: CfaBase::Unknown };
     /// The rule of an outermost function.
-    const END: Self = Self { base: Base::End, ..Self::UNKNOWN };
+    const END: Self = Self { base: CfaBase::End, ..Self::UNKNOWN };
 }
 
 /// Bytes of code per entry of the coarse index, as a power of two.
@@ -57,16 +57,16 @@ const COARSE_SHIFT: u32 = 8;
 
 /// The rules of one module, each with the offset in the module's code from which it applies.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct UnwindTable {
     text: Range<usize>,
     starts: Box<[u32]>,
-    rules: Box<[Rule]>,
+    rules: Box<[UnwindRule]>,
     /// For each 256 bytes of code, the index of the rule that applies at their start; narrows the binary search.
     coarse: Box<[u32]>,
 }
 
-impl Table {
-    fn new(text: Range<usize>, mut rows: Vec<(u32, Rule)>) -> Self {
+impl UnwindTable {
+    fn new(text: Range<usize>, mut rows: Vec<(u32, UnwindRule)>) -> Self {
         // A function's end row may have the address of the next function's first row: the later row applies.
         rows.dedup_by(|later, earlier| {
             let same = later.0 == earlier.0;
@@ -97,7 +97,7 @@ impl Table {
         self.text.contains(&address) && bytes <= self.text.end - address
     }
 
-    fn find(&self, address: usize) -> Option<Rule> {
+    fn find(&self, address: usize) -> Option<UnwindRule> {
         let offset = address.wrapping_sub(self.text.start);
         let step = offset >> COARSE_SHIFT;
         // The rule lies between those at the start of this step and of the next one.
@@ -110,38 +110,38 @@ impl Table {
 
 /// The rules of all modules, sorted by address. Never freed: a handler may be reading them.
 #[derive(Debug, Default)]
-pub(super) struct Rules {
-    tables: Vec<&'static Table>,
+pub(super) struct UnwindRules {
+    tables: Vec<&'static UnwindTable>,
 }
 
-impl Rules {
+impl UnwindRules {
     /// The module that contains the address. Safe in a signal handler.
-    pub(super) fn module(&self, address: usize) -> Option<&'static Table> {
+    pub(super) fn module(&self, address: usize) -> Option<&'static UnwindTable> {
         let after = self.tables.partition_point(|table| table.text.start <= address);
         self.tables.get(after.checked_sub(1)?).copied().filter(|table| address < table.text.end)
     }
 
     /// The rule for the address; `None` outside of all known rules. Safe in a signal handler.
-    pub(super) fn find(&self, address: usize) -> Option<Rule> {
+    pub(super) fn find(&self, address: usize) -> Option<UnwindRule> {
         self.module(address)?.find(address)
     }
 
     #[cfg(test)]
     pub(super) fn of_text(text: Range<usize>) -> Self {
-        Self { tables: vec![Box::leak(Box::new(Table::new(text, Vec::new())))] }
+        Self { tables: vec![Box::leak(Box::new(UnwindTable::new(text, Vec::new())))] }
     }
 }
 
-static CURRENT: AtomicPtr<Rules> = AtomicPtr::new(std::ptr::null_mut());
+static CURRENT: AtomicPtr<UnwindRules> = AtomicPtr::new(std::ptr::null_mut());
 /// The value of [`modules::changes`] for which [`CURRENT`] was built.
 static CHANGES: AtomicU64 = AtomicU64::new(u64::MAX);
 /// The tables read so far, by the module's load bias.
-static READ: Mutex<Vec<(usize, &'static Table)>> = Mutex::new(Vec::new());
+static READ: Mutex<Vec<(usize, &'static UnwindTable)>> = Mutex::new(Vec::new());
 
 /// The rules as last loaded. Safe in a signal handler.
 #[expect(unsafe_code, reason = "a handler can take no lock, so what it reads is never freed")]
-pub(super) fn current() -> &'static Rules {
-    static NONE: Rules = Rules { tables: Vec::new() };
+pub(super) fn current() -> &'static UnwindRules {
+    static NONE: UnwindRules = UnwindRules { tables: Vec::new() };
     // SAFETY: the pointer is null, or from a box that `load` leaked.
     unsafe { CURRENT.load(Ordering::Acquire).as_ref() }.unwrap_or(&NONE)
 }
@@ -154,26 +154,26 @@ pub(super) fn load() {
     }
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
     let tables = tables(&mut read, |read| modules::list(|bias, text| find(read, bias, text).is_none()));
-    CURRENT.store(Box::into_raw(Box::new(Rules { tables })), Ordering::Release);
+    CURRENT.store(Box::into_raw(Box::new(UnwindRules { tables })), Ordering::Release);
     CHANGES.store(changes, Ordering::Relaxed);
 }
 
 /// A table with its module's load bias.
-type Known = (usize, &'static Table);
+type Known = (usize, &'static UnwindTable);
 
 /// The table of the module with this bias and code. The bias is not enough: the loader may reuse that of an unloaded
 /// module for another one.
-fn find(read: &[Known], bias: usize, text: &Range<usize>) -> Option<&'static Table> {
+fn find(read: &[Known], bias: usize, text: &Range<usize>) -> Option<&'static UnwindTable> {
     read.iter().find(|known| known.0 == bias && known.1.text == *text).map(|known| known.1)
 }
 
 /// The tables of all loaded modules, sorted by address. `list` returns the modules, with the unwind sections of those
 /// that are not in `read`; their rules are read and added to it.
-fn tables(read: &mut Vec<Known>, list: impl FnOnce(&[Known]) -> Vec<Module>) -> Vec<&'static Table> {
+fn tables(read: &mut Vec<Known>, list: impl FnOnce(&[Known]) -> Vec<Module>) -> Vec<&'static UnwindTable> {
     let mut tables = Vec::new();
     for module in list(read) {
         let table = find(read, module.bias, &module.text).unwrap_or_else(|| {
-            let table: &'static Table = Box::leak(Box::new(Table::new(module.text.clone(), rows(&module))));
+            let table: &'static UnwindTable = Box::leak(Box::new(UnwindTable::new(module.text.clone(), rows(&module))));
             read.push((module.bias, table));
             table
         });
@@ -193,7 +193,7 @@ const STACK_FRAME_LINK: [Register; 3] = [Register(7), Register(6), Register(16)]
 const STACK_FRAME_LINK: [Register; 3] = [Register(31), Register(29), Register(30)];
 
 /// All rules of a module, by offset. Unsupported ones are left out.
-fn rows(module: &Module) -> Vec<(u32, Rule)> {
+fn rows(module: &Module) -> Vec<(u32, UnwindRule)> {
     let Some((address, bytes)) = &module.unwind else { return Vec::new() };
     let section = EhFrame::new(bytes, NativeEndian);
     let bases = BaseAddresses::default().set_eh_frame(*address as u64);
@@ -218,7 +218,7 @@ fn rows(module: &Module) -> Vec<(u32, Rule)> {
         else {
             continue;
         };
-        let mut rows: Vec<(u32, Rule)> = Vec::new();
+        let mut rows: Vec<(u32, UnwindRule)> = Vec::new();
         // A row holds from its address to the next row's.
         if let Ok(mut table) = function.rows(&section, &bases, &mut context) {
             while let Ok(Some(row)) = table.next_row() {
@@ -227,10 +227,10 @@ fn rows(module: &Module) -> Vec<(u32, Rule)> {
                 // Other forms of rules (expressions) occur in few places, and are left to the frame pointer.
                 let base = match row.cfa() {
                     CfaRule::RegisterAndOffset { register, offset } if *register == stack => {
-                        Some((Base::Stack, *offset))
+                        Some((CfaBase::Stack, *offset))
                     }
                     CfaRule::RegisterAndOffset { register, offset } if *register == frame => {
-                        Some((Base::Frame, *offset))
+                        Some((CfaBase::Frame, *offset))
                     }
                     _ => None,
                 };
@@ -244,29 +244,29 @@ fn rows(module: &Module) -> Vec<(u32, Rule)> {
     for (start, end, rows) in functions {
         // A gap between functions must not extend the rule before it.
         if rows.first().is_none_or(|row| row.0 != start) {
-            all.push((start, Rule::UNKNOWN));
+            all.push((start, UnwindRule::UNKNOWN));
         }
         all.extend(rows);
-        all.push((end, Rule::UNKNOWN));
+        all.push((end, UnwindRule::UNKNOWN));
     }
     all
 }
 
-fn rule(base: Option<(Base, i64)>, frame: RegisterRule<usize>, link: RegisterRule<usize>) -> Rule {
+fn rule(base: Option<(CfaBase, i64)>, frame: RegisterRule<usize>, link: RegisterRule<usize>) -> UnwindRule {
     let saved = |rule: &RegisterRule<usize>| match rule {
         RegisterRule::Offset(offset) => i16::try_from(*offset).ok(),
-        RegisterRule::Undefined | RegisterRule::SameValue => Some(Rule::KEPT),
+        RegisterRule::Undefined | RegisterRule::SameValue => Some(UnwindRule::KEPT),
         _ => None,
     };
     // On x86-64 a thread's first function declares its return address as undefined.
     let is_first = matches!(link, RegisterRule::Undefined) && cfg!(target_arch = "x86_64");
     match (base, saved(&frame), saved(&link)) {
-        _ if is_first => Rule::END,
+        _ if is_first => UnwindRule::END,
         (Some((base, stack)), Some(frame), Some(link)) => match i32::try_from(stack) {
-            Ok(stack) => Rule { stack, frame, link, base },
-            Err(_) => Rule::UNKNOWN,
+            Ok(stack) => UnwindRule { stack, frame, link, base },
+            Err(_) => UnwindRule::UNKNOWN,
         },
-        _ => Rule::UNKNOWN,
+        _ => UnwindRule::UNKNOWN,
     }
 }
 
@@ -276,17 +276,17 @@ mod tests {
 
     #[test]
     fn a_table_finds_the_applicable_rule() {
-        let rule = |stack| Rule { stack, base: Base::Stack, ..Rule::UNKNOWN };
+        let rule = |stack| UnwindRule { stack, base: CfaBase::Stack, ..UnwindRule::UNKNOWN };
         // The last row at an offset applies; equal neighbours are merged.
         let rows = vec![
             (4, rule(1)),
-            (10, Rule::UNKNOWN),
+            (10, UnwindRule::UNKNOWN),
             (10, rule(2)),
             (300, rule(3)),
             (310, rule(3)),
-            (5000, Rule::UNKNOWN),
+            (5000, UnwindRule::UNKNOWN),
         ];
-        let table = Table::new(0x1000..0x4000, rows);
+        let table = UnwindTable::new(0x1000..0x4000, rows);
         assert_eq!(table.starts.len(), 4);
         let cases = [
             (0, None),
@@ -301,8 +301,8 @@ mod tests {
         for (offset, want) in cases {
             assert_eq!(table.find(0x1000 + offset).map(|rule| rule.stack), want, "{offset}");
         }
-        assert_eq!(table.find(0x1000 + 5000), Some(Rule::UNKNOWN));
-        assert_eq!(table.find(0x3fff), Some(Rule::UNKNOWN));
+        assert_eq!(table.find(0x1000 + 5000), Some(UnwindRule::UNKNOWN));
+        assert_eq!(table.find(0x3fff), Some(UnwindRule::UNKNOWN));
         assert_eq!(table.find(0xfff), None);
     }
 
@@ -329,13 +329,13 @@ mod tests {
     fn lookups_in_this_program_match_a_linear_search() {
         let module = modules::list(|_, _| true).swap_remove(0);
         let rows = rows(&module);
-        let table = Table::new(module.text.clone(), rows.clone());
+        let table = UnwindTable::new(module.text.clone(), rows.clone());
         let mut known = 0;
         for offset in (0..module.text.len()).step_by(97) {
             let after = rows.partition_point(|row| row.0 as usize <= offset);
             let want = after.checked_sub(1).map(|at| rows[at].1);
             assert_eq!(table.find(module.text.start + offset), want, "{offset:#x}");
-            known += usize::from(want.is_some_and(|rule| rule.base != Base::Unknown));
+            known += usize::from(want.is_some_and(|rule| rule.base != CfaBase::Unknown));
         }
         assert!(known * 97 > module.text.len() / 2, "{known} of {}", module.text.len() / 97);
     }

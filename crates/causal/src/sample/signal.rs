@@ -85,7 +85,7 @@ pub(super) fn close() {
 }
 
 /// Makes sure that the account's current thread has a timer, and deletes the timer of its previous thread.
-pub(super) fn attend(account: &Account) -> io::Result<()> {
+pub(super) fn attach(account: &Account) -> io::Result<()> {
     let tid = account.tid();
     timers(|timers| {
         let Some(slot) = timers.slot(account) else {
@@ -126,7 +126,7 @@ impl Timers {
 }
 
 /// Deletes the timer of an account whose thread ends.
-pub(super) fn dismiss(account: &Account) {
+pub(super) fn detach(account: &Account) {
     timers(|timers| {
         if let Some(timer) = timers.by_account.get_mut(account.number() as usize).and_then(Option::take) {
             timer.delete();
@@ -145,7 +145,7 @@ pub(super) fn rings() -> impl Iterator<Item = (u32, &'static Ring)> {
 
 #[expect(unsafe_code, reason = "a handler can take no lock, so the rings are never freed")]
 fn ring(slot: &'static AtomicPtr<Ring>) -> Option<&'static Ring> {
-    // SAFETY: the pointer is null, or from a box that `attend` leaked.
+    // SAFETY: the pointer is null, or from a box that `attach` leaked.
     unsafe { slot.load(Ordering::Acquire).as_ref() }
 }
 
@@ -265,8 +265,8 @@ fn take(context: &libc::ucontext_t) {
     });
     walk(registers, rules::current(), &account.stack(), |address| writing.frame(address));
     // A thread that has joined no window and has no open span has never reported its work: its kind is unknown.
-    let is_told = !account.stands_still() && (account.window.load(Ordering::Relaxed) != 0 || is_inside);
-    writing.end(Record { is_told, at: clock::now() });
+    let has_kind = !account.is_in_wait() && (account.window.load(Ordering::Relaxed) != 0 || is_inside);
+    writing.end(Record { has_kind, at: clock::now() });
 }
 
 /// A step as a word: the span's id, shifted by one, with the low bit set for a site.
@@ -338,7 +338,7 @@ fn code_at<const N: usize>(address: usize) -> [u8; N] {
 }
 
 thread_local! {
-    /// Whether this thread has SIGPROF blocked by [`hush`].
+    /// Whether this thread has SIGPROF blocked by [`block_signal`].
     static HUSHED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -356,7 +356,7 @@ fn profiling_signal() -> libc::sigset_t {
 
 /// Blocks SIGPROF on this thread.
 #[expect(unsafe_code, reason = "signals are the C library's")]
-pub(super) fn hush() {
+pub(super) fn block_signal() {
     let set = profiling_signal();
     // SAFETY: a valid set; the old mask is not requested.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
@@ -365,12 +365,12 @@ pub(super) fn hush() {
 
 /// Unblocks SIGPROF, and discards a pending one first: it would be a sample of the wait.
 #[expect(unsafe_code, reason = "signals are the C library's")]
-pub(super) fn listen() {
+pub(super) fn unblock_signal() {
     if HUSHED.replace(false) {
         let (set, none) = (profiling_signal(), libc::timespec { tv_sec: 0, tv_nsec: 0 });
         // SAFETY: a valid set and timeout; the signal's record is not requested.
         unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const none) };
-        // SAFETY: as in `hush`.
+        // SAFETY: as in `block_signal`.
         unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) };
     }
 }

@@ -24,7 +24,7 @@ fn until(why: &str, mut done: impl FnMut() -> bool) {
 fn burner<'scope>(scope: &'scope thread::Scope<'scope, '_>, end: &'scope AtomicBool) -> u32 {
     let (sender, receiver) = std::sync::mpsc::channel();
     scope.spawn(move || {
-        progress::on_each_thread();
+        progress::register_thread();
         sender.send(progress::current().unwrap().number()).unwrap();
         while !end.load(Ordering::Relaxed) {
             burn(10_000);
@@ -86,7 +86,7 @@ fn the_samples_add_up_to_the_time_worked() {
         let _ends = Ends(end);
         let (sender, receiver) = std::sync::mpsc::channel();
         scope.spawn(move || {
-            progress::on_each_thread();
+            progress::register_thread();
             sender.send(progress::current().unwrap().number()).unwrap();
             for turn in 0_u64.. {
                 if end.load(Ordering::Relaxed) {
@@ -181,7 +181,7 @@ fn a_hundred_threads_are_distinguished() {
         let _ends = Ends(&end);
         for _ in 0..100 {
             scope.spawn(|| {
-                progress::on_each_thread();
+                progress::register_thread();
                 let number = progress::current().unwrap().number();
                 ready.wait();
                 // All threads exist; each is busy in turn until it was sampled.
@@ -244,7 +244,7 @@ fn a_blocking_read_is_not_interrupted_and_errno_is_kept() {
         let (taken, end) = (&taken, &end);
         let _ends = Ends(end);
         scope.spawn(move || {
-            progress::on_each_thread();
+            progress::register_thread();
             let mut byte = 0_u8;
             // SAFETY: room for one byte; the end is closed after this thread has finished.
             let answer = unsafe { libc::read(reads, (&raw mut byte).cast(), 1) };
@@ -291,7 +291,7 @@ fn a_waiting_thread_is_not_sampled_by_wall_time() {
         let (sender, receiver) = std::sync::mpsc::channel();
         let (go, gone) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {
-            progress::on_each_thread();
+            progress::register_thread();
             sender.send(progress::current().unwrap().number()).unwrap();
             // A wait that the kernel restarts, then one that it does not.
             assert!(gone.recv().is_err());
@@ -316,7 +316,7 @@ fn a_masked_wait_is_not_interrupted() {
     thread::scope(|scope| {
         let _sampler = Sampler::start(Rate::Wall).unwrap();
         let waits = scope.spawn(|| {
-            progress::on_each_thread();
+            progress::register_thread();
             thread_began(progress::current().unwrap());
             let interrupted = wait_50_ms();
             before_block();
@@ -352,7 +352,7 @@ fn a_storm_of_signals_does_no_harm() {
         let _ends = Ends(end);
         for what in 0..3 {
             scope.spawn(move || {
-                progress::on_each_thread();
+                progress::register_thread();
                 let mut kept = Vec::new();
                 while !end.load(Ordering::Relaxed) {
                     match what {

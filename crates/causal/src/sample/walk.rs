@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::rules::{Base, Rule, Rules};
+use super::rules::{CfaBase, UnwindRule, UnwindRules};
 
 /// The registers from which the walk starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ const WORD: usize = size_of::<usize>();
 
 /// Calls `each` with the thread's code address and the return addresses of its callers, innermost first, until `each`
 /// returns false. Reads only within `stack`, the mapped range of the thread's own stack.
-pub(super) fn walk(mut at: Registers, rules: &Rules, stack: &Range<usize>, mut each: impl FnMut(usize) -> bool) {
+pub(super) fn walk(mut at: Registers, rules: &UnwindRules, stack: &Range<usize>, mut each: impl FnMut(usize) -> bool) {
     if !each(at.pc) || at.stack < stack.start {
         return;
     }
@@ -29,9 +29,9 @@ pub(super) fn walk(mut at: Registers, rules: &Rules, stack: &Range<usize>, mut e
     let mut look_up = at.pc;
     for is_innermost in std::iter::once(true).chain(std::iter::repeat(false)) {
         let found = rules.find(look_up);
-        let next = match found.unwrap_or(Rule::UNKNOWN) {
-            Rule { base: Base::End, .. } => None,
-            Rule { base: Base::Unknown, .. } => by_frame_pointer(at, &live),
+        let next = match found.unwrap_or(UnwindRule::UNKNOWN) {
+            UnwindRule { base: CfaBase::End, .. } => None,
+            UnwindRule { base: CfaBase::Unknown, .. } => by_frame_pointer(at, &live),
             rule => by_rule(at, rule, &live, is_innermost),
         };
         let Some(next) = next else { return };
@@ -54,15 +54,15 @@ fn by_frame_pointer(at: Registers, live: &Range<usize>) -> Option<Registers> {
 }
 
 /// By the compiler's unwind rule.
-fn by_rule(at: Registers, rule: Rule, live: &Range<usize>, is_innermost: bool) -> Option<Registers> {
-    let base = if rule.base == Base::Stack { at.stack } else { at.frame };
+fn by_rule(at: Registers, rule: UnwindRule, live: &Range<usize>, is_innermost: bool) -> Option<Registers> {
+    let base = if rule.base == CfaBase::Stack { at.stack } else { at.frame };
     let stack = base.checked_add_signed(rule.stack as isize)?;
     let saved = |offset: i16| read(stack.checked_add_signed(offset.into())?, live);
-    let frame = if rule.frame == Rule::KEPT { at.frame } else { saved(rule.frame)? };
+    let frame = if rule.frame == UnwindRule::KEPT { at.frame } else { saved(rule.frame)? };
     let pc = match rule.link {
         // Only the innermost frame can still have its return address in the link register.
-        Rule::KEPT if is_innermost => at.link,
-        Rule::KEPT => return None,
+        UnwindRule::KEPT if is_innermost => at.link,
+        UnwindRule::KEPT => return None,
         offset => saved(offset)?,
     };
     Some(Registers { pc: code(pc)?, stack, frame, link: 0 })
@@ -99,7 +99,7 @@ mod tests {
         words(base).into_iter().enumerate().for_each(|(at, word)| memory[at] = word);
         let registers = Registers { pc: 1, stack: base, frame: frame(base), link: 0 };
         let mut seen = Vec::new();
-        let rules = Rules::of_text(code - 100..code + 100);
+        let rules = UnwindRules::of_text(code - 100..code + 100);
         walk(registers, &rules, &(base..base + 16 * WORD), |address| {
             seen.push(address);
             true

@@ -22,7 +22,7 @@ const LARGE: u64 = 8 << 20;
 pub(super) const LINES: u64 = 4;
 
 /// The source of lines and inlined functions.
-pub(super) enum Debug {
+pub(super) enum DebugSource {
     /// All debug information is in the program's file.
     Whole(Box<Mapped>),
     /// Parts of it are in other files.
@@ -44,7 +44,7 @@ pub(super) struct Mapped {
 /// A function at an address, inlined or not: its mangled name, file and line.
 pub(super) type DebugFunction = (Option<String>, Option<String>, Option<u32>);
 
-impl Debug {
+impl DebugSource {
     /// Reads the debug information of the file, or of the files that it refers to.
     pub(super) fn read(path: &Path, map: Mmap, is_split: bool, largest: u64) -> Option<Self> {
         if is_split {

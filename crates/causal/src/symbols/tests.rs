@@ -71,7 +71,7 @@ fn the_symbol_table_is_used_without_line_tables() {
         }
         let mut symbols = Symbolizer::new();
         symbols.see_modules();
-        symbols.modules[0] = Loaded { module: module.clone(), tables: Some(Tables::read(&copy)) };
+        symbols.modules[0] = LoadedModule { module: module.clone(), tables: Some(FileSymbols::read(&copy)) };
         let places = symbols.places(address);
         let found = symbols.name(places.last().unwrap().function).to_owned();
         assert!(found.ends_with(name), "{flag}: {found}");

@@ -27,11 +27,11 @@ fn is_foreign(name: &str) -> bool {
 
 /// Whether it is the profiler's own code, whose time is absent without a profile.
 pub(super) fn is_ours(name: &str) -> bool {
-    let rooms = ["policy", "ledger", "clock", "kinds", "trace", "sample"];
+    let modules = ["policy", "ledger", "clock", "kinds", "trace", "sample"];
     let rest = name.strip_prefix("causal::").or_else(|| in_crate(name, "crates/causal/src/", "causeway-causal/src/"));
     name.starts_with("progress::") && !name.contains("::tests::")
         || in_crate(name, "crates/progress/src/", "causeway-progress/src/").is_some()
-        || rest.is_some_and(|rest| rooms.iter().any(|room| rest.starts_with(room)) && !rest.contains("tests"))
+        || rest.is_some_and(|rest| modules.iter().any(|module| rest.starts_with(module)) && !rest.contains("tests"))
 }
 
 /// Returns the part of a line's name after the crate's folder, which is `inside` the repository (this one, or a copy of
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn the_time_of_the_profiler_is_no_target() {
         assert!(is_ours("causal::policy::Recorder::set_kind"));
-        assert!(is_ours("progress::hooks::ask"));
+        assert!(is_ours("progress::hooks::call_policy"));
         assert!(is_ours("crates/causal/src/policy.rs:320"));
         assert!(is_ours("causeway/crates/causal/src/policy.rs:320"), "a dependency from git");
         assert!(is_ours("causeway-causal/src/ledger.rs:20"), "a dependency from an archive");

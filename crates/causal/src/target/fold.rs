@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::candidates::{Candidate, Key};
+use super::items::{CodeItem, CodeItemKey};
 use super::{Target, TargetKind};
 use crate::constants::{FOLD_INNER_SHARE_MIN, FOLD_SAME_TIME, FOLD_WRAPPER_MIN};
 use crate::symbols::Origin;
@@ -157,7 +157,7 @@ pub(super) fn is_runtime(name: &str) -> bool {
 
 /// The sample counts of one target.
 pub(super) struct TargetSamples<'a> {
-    pub(super) candidate: &'a Candidate,
+    pub(super) item: &'a CodeItem,
     /// The callee of a path's name; any other name unchanged.
     pub(super) callee: &'a str,
     /// Whether it has nearly all samples of its threads, or of their spans.
@@ -192,7 +192,7 @@ pub(super) fn fold(
             && let Some(into) = stands_for(targets, name)
             && into != targets[at].name
         {
-            let why = if seen.candidate.is_own { FoldReason::Caller } else { FoldReason::Callee };
+            let why = if seen.item.is_own { FoldReason::Caller } else { FoldReason::Callee };
             targets[at].folded = Some(Folded { why, into });
         }
     }
@@ -200,9 +200,7 @@ pub(super) fn fold(
     for at in (0..targets.len()).filter(|&at| !wanted[at]) {
         // A span is whole by its samples alone; a function only if it rarely ends a stack itself.
         let (is_whole, calls) = match &seen[at] {
-            Ok(Some(seen)) => {
-                (seen.is_whole && seen.candidate.is_own && seen.candidate.ends * 2 < seen.candidate.all, true)
-            }
+            Ok(Some(seen)) => (seen.is_whole && seen.item.is_own && seen.item.ends * 2 < seen.item.all, true),
             Ok(None) => continue,
             Err(is_whole) => (*is_whole, false),
         };
@@ -216,7 +214,7 @@ pub(super) fn fold(
         };
         // A hot loop also contains everything, but is the answer itself: it has the innermost own frame of most
         // samples.
-        let mostly_inner = calls && matches!(&seen[at], Ok(Some(seen)) if seen.candidate.own * 2 < seen.candidate.all);
+        let mostly_inner = calls && matches!(&seen[at], Ok(Some(seen)) if seen.item.own * 2 < seen.item.all);
         if is_whole && targets[at].folded.is_none() && (mostly_inner || targets.iter().any(is_inside)) {
             targets[at].folded = Some(Folded { why: FoldReason::Whole, into: String::new() });
         }
@@ -235,18 +233,16 @@ fn stands_for(targets: &[Target], name: &str) -> Option<String> {
 
 /// The rule for a library's frame that does not depend on other targets.
 fn alone(seen: &TargetSamples<'_>) -> Option<FoldReason> {
-    let TargetSamples { candidate, callee, is_whole, .. } = seen;
-    if candidate.is_own {
+    let TargetSamples { item, callee, is_whole, .. } = seen;
+    if item.is_own {
         return None;
     }
-    let wraps = candidate.inner as f64 >= FOLD_WRAPPER_MIN * candidate.all as f64;
+    let wraps = item.inner as f64 >= FOLD_WRAPPER_MIN * item.all as f64;
     if wraps {
         return Some(FoldReason::Wrapper);
     }
     // A line of a library is no target: the program's author does not change it.
-    if matches!(candidate.key, Key::Line(_))
-        || is_runtime(callee)
-        || candidate.origin == Origin::System && candidate.inner > 0
+    if matches!(item.key, CodeItemKey::Line(_)) || is_runtime(callee) || item.origin == Origin::System && item.inner > 0
     {
         return Some(FoldReason::Runtime);
     }

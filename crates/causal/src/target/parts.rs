@@ -7,14 +7,14 @@ use crate::constants::{KIND_PRIOR_SAMPLES, KIND_SAMPLES_FEW};
 use crate::kinds::{ContextKind, NodeStep};
 
 /// Numbers of samples by kind of work.
-pub(super) struct Kinds {
+pub(super) struct KindCounts {
     kinds: Vec<ContextKind>,
     /// Of each kind alone; then including the kinds below it.
     own: Vec<u64>,
     with_inner: Vec<u64>,
 }
 
-impl Kinds {
+impl KindCounts {
     pub(super) fn new(kinds: Vec<ContextKind>, sampled: impl Iterator<Item = (u32, u64)>) -> Self {
         let mut own = vec![0; kinds.len()];
         for (kind, samples) in sampled {
@@ -119,7 +119,7 @@ impl Kinds {
         (Weights { parts, calls: None }, all)
     }
 
-    /// The parts of a candidate with these numbers of samples by kind.
+    /// The parts of an item with these numbers of samples by kind.
     pub(super) fn of_samples(&self, hits: &[(u32, u64)]) -> Weights {
         let mut own = vec![0; self.kinds.len()];
         for (kind, samples) in hits {
@@ -212,7 +212,7 @@ mod tests {
             kind(2, NodeStep::Span(7)),
             kind(0, NodeStep::Thread("other".into())),
         ];
-        let kinds = Kinds::new(kinds, [(1, 100), (2, 50), (3, 50), (4, 0), (5, 100)].into_iter());
+        let kinds = KindCounts::new(kinds, [(1, 100), (2, 50), (3, 50), (4, 0), (5, 100)].into_iter());
         assert_eq!(kinds.all(), 300);
         assert_eq!(kinds.spans(), [(7, vec![2, 3, 4])]);
         let (weights, all) = kinds.of_span(&[2, 3, 4]);

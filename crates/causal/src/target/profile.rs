@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::candidates::{self, Candidate, Key};
-use super::parts::Kinds;
-use super::tree::Tree;
+use super::items::{self, CodeItem, CodeItemKey};
+use super::parts::KindCounts;
+use super::tree::StackTree;
 use super::{Target, TargetKind, Weights, distinct, fold};
 use crate::constants::{TARGET_SHARE_MIN, TARGET_THREAD_MIN, TARGET_WHOLE_MAX, TARGET_WHOLE_SHARE};
 use crate::kinds;
@@ -17,8 +17,8 @@ const STACKS_MAX: usize = 4096;
 const STACKS_TEXT_MAX: usize = 2 << 20;
 
 /// All samples as a tree of stacks. At most eight mebibytes, plus names.
-pub struct Profile {
-    tree: Tree,
+pub struct SampleProfile {
+    tree: StackTree,
     symbols: Symbolizer,
     upstreams: Vec<u32>,
     samples: u64,
@@ -26,16 +26,16 @@ pub struct Profile {
     period: u64,
 }
 
-impl Profile {
+impl SampleProfile {
     /// An empty profile whose samples stand for `period` nanoseconds each ([`crate::sample::Rate::period`]).
     #[must_use]
     pub fn new(period: u64) -> Self {
-        Self { tree: Tree::new(), symbols: Symbolizer::new(), upstreams: Vec::new(), samples: 0, period }
+        Self { tree: StackTree::new(), symbols: Symbolizer::new(), upstreams: Vec::new(), samples: 0, period }
     }
 
     #[cfg(test)]
     pub(super) fn bounded(nodes_max: usize, period: u64) -> Self {
-        Self { tree: Tree::bounded(nodes_max), ..Self::new(period) }
+        Self { tree: StackTree::bounded(nodes_max), ..Self::new(period) }
     }
 
     /// Adds a sample. Takes a microsecond or two.
@@ -52,7 +52,7 @@ impl Profile {
 
     /// How much debug information the program's file has.
     #[must_use]
-    pub fn is_symbolic(&self) -> Symbols {
+    pub fn symbols(&self) -> Symbols {
         self.symbols.symbols()
     }
 
@@ -68,23 +68,23 @@ impl Profile {
     /// The targets by share: at most `max` sampled ones, then for each name in `wanted` those with this name, or if
     /// there is none, up to `max` whose name contains it; all recorded spans, and all upstreams.
     ///
-    /// Of candidates with equal samples (a function and its only line) one is kept, and of those in all stacks of a
+    /// Of items with equal samples (a function and its only line) one is kept, and of those in all stacks of a
     /// thread a few, unless they are wanted.
     pub fn targets(&mut self, wanted: &[String], max: usize) -> Vec<Target> {
         let kinds = self.kinds();
         let all = kinds.all().max(1) as f64;
-        let mut candidates = candidates::all(&self.tree, &mut self.symbols);
-        candidates.retain(|candidate| candidate.all > 0);
-        let names: Vec<_> = candidates.iter().map(|candidate| self.name(candidate.key)).collect();
-        let share = |candidate: &Candidate| candidate.all as f64 / all;
+        let mut items = items::all(&self.tree, &mut self.symbols);
+        items.retain(|item| item.all > 0);
+        let names: Vec<_> = items.iter().map(|item| self.name(item.key)).collect();
+        let share = |item: &CodeItem| item.all as f64 / all;
 
-        let mut chosen: Vec<usize> = self.worthwhile(&candidates, &kinds, all, max);
+        let mut chosen: Vec<usize> = self.worthwhile(&items, &kinds, all, max);
         for name in wanted {
             let mut matches: Vec<_> = (0..names.len()).filter(|&at| names[at] == *name).collect();
             // An exact name wins; only without one do partial matches count.
             if matches.is_empty() {
                 matches = (0..names.len()).filter(|&at| names[at].contains(name.as_str())).collect();
-                matches.sort_by_key(|&at| std::cmp::Reverse(candidates[at].all));
+                matches.sort_by_key(|&at| std::cmp::Reverse(items[at].all));
                 matches.truncate(max.max(1));
             }
             chosen.extend(matches);
@@ -95,13 +95,13 @@ impl Profile {
         let mut targets: Vec<_> = chosen
             .iter()
             .map(|&at| {
-                let candidate = &candidates[at];
+                let item = &items[at];
                 Target {
                     name: names[at].clone(),
-                    kind: kind(candidate),
-                    share: share(candidate),
-                    samples: candidate.all,
-                    weights: kinds.of_samples(&candidate.kinds),
+                    kind: kind(item),
+                    share: share(item),
+                    samples: item.all,
+                    weights: kinds.of_samples(&item.kinds),
                     folded: None,
                 }
             })
@@ -130,25 +130,25 @@ impl Profile {
         targets.retain(|target| is_wanted(target) || !distinct::is_ours(callee(&target.name)));
         distinct::retain(&mut targets, &kinds.times(), is_wanted);
 
-        // Folding needs each target's candidate again, and the samples of every function.
+        // Folding needs each target's item again, and the samples of every function.
         let by_name: HashMap<(&str, TargetKind), usize> =
-            chosen.iter().map(|&at| ((names[at].as_str(), kind(&candidates[at])), at)).collect();
-        let of_function: HashMap<u32, u64> = candidates
+            chosen.iter().map(|&at| ((names[at].as_str(), kind(&items[at])), at)).collect();
+        let of_function: HashMap<u32, u64> = items
             .iter()
-            .filter_map(|it| if let Key::Function(name) = it.key { Some((name, it.all)) } else { None })
+            .filter_map(|it| if let CodeItemKey::Function(name) = it.key { Some((name, it.all)) } else { None })
             .collect();
         let seen: Vec<_> = targets
             .iter()
             .map(|target| match target.kind {
                 TargetKind::Span => Err(whole_spans.contains(&target.name)),
                 _ => Ok(by_name.get(&(target.name.as_str(), target.kind)).map(|&at| {
-                    let candidate = &candidates[at];
-                    let next = candidate.next.map(|(function, part)| {
-                        let whole = if candidate.is_own { candidate.all } else { of_function[&function] };
+                    let item = &items[at];
+                    let next = item.next.map(|(function, part)| {
+                        let whole = if item.is_own { item.all } else { of_function[&function] };
                         (self.symbols.name(function), part, whole)
                     });
-                    let is_whole = is_whole(&candidate.kinds, &kinds, &outermost);
-                    fold::TargetSamples { candidate, callee: callee(&names[at]), is_whole, next }
+                    let is_whole = is_whole(&item.kinds, &kinds, &outermost);
+                    fold::TargetSamples { item, callee: callee(&names[at]), is_whole, next }
                 })),
             })
             .collect();
@@ -160,8 +160,8 @@ impl Profile {
     /// The names of all functions, lines and paths in any stack, and of all recorded spans: every name that a target
     /// can have.
     pub fn names(&mut self) -> Vec<String> {
-        let candidates = candidates::all(&self.tree, &mut self.symbols);
-        let mut names: Vec<_> = candidates.iter().map(|candidate| self.name(candidate.key)).collect();
+        let items = items::all(&self.tree, &mut self.symbols);
+        let mut names: Vec<_> = items.iter().map(|item| self.name(item.key)).collect();
         let spans = progress::spans();
         let seen = self.kinds().spans().into_iter().map(|(span, _)| span).chain(self.upstreams.iter().copied());
         names.extend(seen.filter_map(|span| spans.get(span as usize).cloned()));
@@ -180,12 +180,12 @@ impl Profile {
             let (mut frames, mut at) = (Vec::new(), node);
             while !std::ptr::eq(&self.tree.nodes[at.parent as usize], at) {
                 frames.extend(
-                    self.symbols.places(self.tree.addresses[at.what as usize]).iter().map(|place| place.function),
+                    self.symbols.places(self.tree.addresses[at.key as usize]).iter().map(|place| place.function),
                 );
                 at = &self.tree.nodes[at.parent as usize];
             }
             frames.reverse();
-            *counts.entry((kinds.thread_name(at.what).to_owned(), frames)).or_default() += node.own;
+            *counts.entry((kinds.thread_name(at.key).to_owned(), frames)).or_default() += node.own;
         }
         let mut stacks: Vec<_> = counts
             .into_iter()
@@ -217,62 +217,64 @@ impl Profile {
         stacks
     }
 
-    fn kinds(&self) -> Kinds {
+    fn kinds(&self) -> KindCounts {
         let inclusive = self.tree.inclusive();
         let roots = (0..).zip(&self.tree.nodes).filter(|(at, node)| node.parent == *at);
-        Kinds::new(kinds::kinds(), roots.map(|(at, node)| (node.what, inclusive[at as usize])))
+        KindCounts::new(kinds::kinds(), roots.map(|(at, node)| (node.key, inclusive[at as usize])))
     }
 
-    fn name(&self, key: Key) -> String {
+    fn name(&self, key: CodeItemKey) -> String {
         match key {
-            Key::Function(name) | Key::Line(name) => self.symbols.name(name).to_owned(),
-            Key::Path(caller, callee) => format!("{} > {}", self.symbols.name(caller), self.symbols.name(callee)),
+            CodeItemKey::Function(name) | CodeItemKey::Line(name) => self.symbols.name(name).to_owned(),
+            CodeItemKey::Path(caller, callee) => {
+                format!("{} > {}", self.symbols.name(caller), self.symbols.name(callee))
+            }
         }
     }
 
-    /// Chooses candidates: the ones with most samples of each kind, one of each equal set, few of those in all stacks.
-    fn worthwhile(&self, candidates: &[Candidate], kinds: &Kinds, all: f64, max: usize) -> Vec<usize> {
-        let is_seen = |candidate: &Candidate| candidate.all as f64 >= TARGET_SHARE_MIN * all;
+    /// Chooses items: the ones with most samples of each kind, one of each equal set, few of those in all stacks.
+    fn worthwhile(&self, items: &[CodeItem], kinds: &KindCounts, all: f64, max: usize) -> Vec<usize> {
+        let is_seen = |item: &CodeItem| item.all as f64 >= TARGET_SHARE_MIN * all;
         let mut callers: HashMap<u32, u32> = HashMap::new();
-        for candidate in candidates.iter().filter(|candidate| is_seen(candidate)) {
-            if let Key::Path(_, callee) = candidate.key {
+        for item in items.iter().filter(|item| is_seen(item)) {
+            if let CodeItemKey::Path(_, callee) = item.key {
                 *callers.entry(callee).or_default() += 1;
             }
         }
-        let is_worthwhile = |candidate: &Candidate| match candidate.key {
-            Key::Path(_, callee) => callers.get(&callee).is_some_and(|&callers| callers > 1),
+        let is_worthwhile = |item: &CodeItem| match item.key {
+            CodeItemKey::Path(_, callee) => callers.get(&callee).is_some_and(|&callers| callers > 1),
             // A program's author cannot change a line of Rust's own libraries; its function is enough.
-            Key::Line(_) => matches!(candidate.origin, Origin::Program | Origin::Package),
-            Key::Function(_) => true,
+            CodeItemKey::Line(_) => matches!(item.origin, Origin::Program | Origin::Package),
+            CodeItemKey::Function(_) => true,
         };
-        // Prefer the program's own code, which its author can change; then the innermost candidate, which is most
+        // Prefer the program's own code, which its author can change; then the innermost item, which is most
         // specific.
         let rank = |at: &usize| {
-            let candidate = &candidates[*at];
-            let kind = match candidate.key {
-                Key::Function(_) => 0,
-                Key::Path(..) => 1,
-                Key::Line(_) => 2,
+            let item = &items[*at];
+            let kind = match item.key {
+                CodeItemKey::Function(_) => 0,
+                CodeItemKey::Path(..) => 1,
+                CodeItemKey::Line(_) => 2,
             };
-            let is_named = match candidate.key {
-                Key::Function(name) | Key::Path(_, name) => !self.symbols.name(name).starts_with('['),
-                Key::Line(_) => true,
+            let is_named = match item.key {
+                CodeItemKey::Function(name) | CodeItemKey::Path(_, name) => !self.symbols.name(name).starts_with('['),
+                CodeItemKey::Line(_) => true,
             };
-            (!is_named, kind, candidate.origin, std::cmp::Reverse(candidate.depth))
+            (!is_named, kind, item.origin, std::cmp::Reverse(item.depth))
         };
         let mut sets: HashMap<u64, usize> = HashMap::new();
-        for at in (0..candidates.len()).filter(|&at| is_seen(&candidates[at]) && is_worthwhile(&candidates[at])) {
-            sets.entry(candidates[at].set).and_modify(|best| *best = (*best).min_by_rank(at, rank)).or_insert(at);
+        for at in (0..items.len()).filter(|&at| is_seen(&items[at]) && is_worthwhile(&items[at])) {
+            sets.entry(items[at].set).and_modify(|best| *best = (*best).min_by_rank(at, rank)).or_insert(at);
         }
         let mut by_share: Vec<_> = sets.into_values().collect();
-        by_share.sort_by_key(|&at| (std::cmp::Reverse(candidates[at].all), rank(&at)));
+        by_share.sort_by_key(|&at| (std::cmp::Reverse(items[at].all), rank(&at)));
 
-        // By thread, the candidates in all of its stacks, from the one with the fewest samples.
+        // By thread, the items in all of its stacks, from the one with the fewest samples.
         let mut whole: HashMap<u32, Vec<usize>> = HashMap::new();
         for &at in by_share.iter().rev() {
-            if let Some(thread) = whole_of(&candidates[at].kinds, kinds) {
+            if let Some(thread) = whole_of(&items[at].kinds, kinds) {
                 // Library code in all stacks runs the program's code, and is never a target.
-                let thread = if candidates[at].origin == Origin::Program { thread } else { u32::MAX };
+                let thread = if items[at].origin == Origin::Program { thread } else { u32::MAX };
                 whole.entry(thread).or_default().push(at);
             }
         }
@@ -282,12 +284,12 @@ impl Profile {
             whole.iter().flat_map(|(&thread, all)| all.iter().skip(few(thread))).copied().collect();
         by_share.retain(|at| !superfluous.contains(at));
 
-        // Each kind has a quota, so that lines do not displace functions; the remaining candidates fill an unused
+        // Each kind has a quota, so that lines do not displace functions; the remaining items fill an unused
         // quota.
-        let of = |is_kind: fn(Key) -> bool| by_share.iter().copied().filter(move |&at| is_kind(candidates[at].key));
-        let functions = of(|key| matches!(key, Key::Function(_)));
-        let lines = of(|key| matches!(key, Key::Line(_)));
-        let paths = of(|key| matches!(key, Key::Path(..)));
+        let of = |is_kind: fn(CodeItemKey) -> bool| by_share.iter().copied().filter(move |&at| is_kind(items[at].key));
+        let functions = of(|key| matches!(key, CodeItemKey::Function(_)));
+        let lines = of(|key| matches!(key, CodeItemKey::Line(_)));
+        let paths = of(|key| matches!(key, CodeItemKey::Path(..)));
         let mut chosen: Vec<_> =
             functions.take(max.div_ceil(2)).chain(lines.take(max / 4)).chain(paths.take(max / 4)).collect();
         let rest: Vec<_> =
@@ -314,7 +316,7 @@ impl ByRank for usize {
 }
 
 /// The thread with most of the samples, if in every thread that has any the samples are nearly all of that thread's.
-fn whole_of(samples: &[(u32, u64)], kinds: &Kinds) -> Option<u32> {
+fn whole_of(samples: &[(u32, u64)], kinds: &KindCounts) -> Option<u32> {
     let mut by_thread: HashMap<u32, u64> = HashMap::new();
     for (kind, samples) in samples {
         *by_thread.entry(kinds.thread(*kind)).or_default() += samples;
@@ -326,7 +328,7 @@ fn whole_of(samples: &[(u32, u64)], kinds: &Kinds) -> Option<u32> {
 
 /// The samples by thread: outside of all spans, and inside. Threads with hardly any of them are left out: an admin
 /// API's connections, for example, run through the code that serves a site's.
-fn by_thread(samples: &[(u32, u64)], kinds: &Kinds) -> HashMap<u32, [u64; 2]> {
+fn by_thread(samples: &[(u32, u64)], kinds: &KindCounts) -> HashMap<u32, [u64; 2]> {
     let mut threads: HashMap<u32, [u64; 2]> = HashMap::new();
     for &(kind, samples) in samples {
         let inside = usize::from(kinds.outermost_span(kind).is_some());
@@ -340,7 +342,7 @@ fn by_thread(samples: &[(u32, u64)], kinds: &Kinds) -> HashMap<u32, [u64; 2]> {
 /// Whether the samples are nearly all of their threads', or nearly all of those inside spans (for an event loop that
 /// also idles or does other work). If one span has them nearly all, they may be one specific piece of work, and do not
 /// count.
-fn is_whole(samples: &[(u32, u64)], kinds: &Kinds, spans: &HashMap<u32, HashMap<u32, u64>>) -> bool {
+fn is_whole(samples: &[(u32, u64)], kinds: &KindCounts, spans: &HashMap<u32, HashMap<u32, u64>>) -> bool {
     let threads = by_thread(samples, kinds);
     let has_all = |(thread, [outside, inside]): (&u32, &[u64; 2])| {
         (outside + inside) as f64 >= TARGET_WHOLE_SHARE * kinds.of_thread(*thread) as f64
@@ -354,17 +356,17 @@ fn is_whole(samples: &[(u32, u64)], kinds: &Kinds, spans: &HashMap<u32, HashMap<
     !threads.is_empty() && (threads.iter().all(has_all) || threads.iter().all(has_all_spans))
 }
 
-fn kind(candidate: &Candidate) -> TargetKind {
-    match candidate.key {
-        Key::Function(_) if candidate.inlined >= candidate.all => TargetKind::Inlined,
-        Key::Function(_) => TargetKind::Function,
-        Key::Line(_) => TargetKind::Line,
-        Key::Path(..) => TargetKind::Path,
+fn kind(item: &CodeItem) -> TargetKind {
+    match item.key {
+        CodeItemKey::Function(_) if item.inlined >= item.all => TargetKind::Inlined,
+        CodeItemKey::Function(_) => TargetKind::Function,
+        CodeItemKey::Line(_) => TargetKind::Line,
+        CodeItemKey::Path(..) => TargetKind::Path,
     }
 }
 
-impl std::fmt::Debug for Profile {
+impl std::fmt::Debug for SampleProfile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Profile").field("samples", &self.samples).finish_non_exhaustive()
+        f.debug_struct("SampleProfile").field("samples", &self.samples).finish_non_exhaustive()
     }
 }

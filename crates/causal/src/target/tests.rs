@@ -27,7 +27,7 @@ fn cold_one() -> usize {
 /// The time of a sample, nanoseconds.
 const PERIOD: u64 = 4_000_000;
 
-fn add(profile: &mut Profile, kind: u32, frames: &[usize], times: u32) {
+fn add(profile: &mut SampleProfile, kind: u32, frames: &[usize], times: u32) {
     for _ in 0..times {
         profile.add(&Sample { account: 0, kind, at: 1, frames });
     }
@@ -44,11 +44,11 @@ fn names(targets: &[Target]) -> Vec<(TargetKind, &str)> {
 }
 
 /// A worker that is in a span for three quarters of its time, where it calls `hot_one`; outside it calls `cold_one`.
-fn profile() -> (Profile, u32, u32) {
+fn profile() -> (SampleProfile, u32, u32) {
     let worker = kinds::of_thread(&Account::new(0, "target-test-1"));
-    let inside = kinds::inside(worker, Span::named("target-test span"));
+    let inside = kinds::in_span(worker, Span::named("target-test span"));
     let ([hot, from_hot], [cold, from_cold]) = (outer(true), outer(false));
-    let mut profile = Profile::new(PERIOD);
+    let mut profile = SampleProfile::new(PERIOD);
     // The first address is the thread's current one; the others are return addresses.
     add(&mut profile, inside, &[hot - 1, from_hot], 60);
     add(&mut profile, inside, &[from_hot - 1], 15);
@@ -94,7 +94,7 @@ fn a_callee_with_two_callers_has_two_paths() {
     let worker = kinds::of_thread(&Account::new(0, "target-paths-1"));
     let [hot, from_hot] = outer(true);
     let cold = outer(false)[0];
-    let mut profile = Profile::new(PERIOD);
+    let mut profile = SampleProfile::new(PERIOD);
     add(&mut profile, worker, &[hot - 1, from_hot], 30);
     add(&mut profile, worker, &[hot - 1, cold], 50);
     add(&mut profile, worker, &[from_hot - 1], 20);
@@ -114,7 +114,7 @@ fn a_callee_with_two_callers_has_two_paths() {
 fn recursion_counts_once() {
     let worker = kinds::of_thread(&Account::new(0, "target-recursion-1"));
     let [hot, _] = outer(true);
-    let mut profile = Profile::new(PERIOD);
+    let mut profile = SampleProfile::new(PERIOD);
     add(&mut profile, worker, &[hot - 1, hot, hot, hot], 10);
     let targets = profile.targets(&[], 40);
     assert_eq!(find(&targets, "::hot_one", TargetKind::Function).share, 1.0);
@@ -123,7 +123,7 @@ fn recursion_counts_once() {
 
 #[test]
 fn upstreams_are_targets_without_samples() {
-    let mut profile = Profile::new(PERIOD);
+    let mut profile = SampleProfile::new(PERIOD);
     let span = Span::named("target-test upstream");
     profile.upstreams(&[span.id(), span.id()]);
     let targets = profile.targets(&[], 40);
@@ -147,7 +147,7 @@ fn stacks_are_merged_by_name_and_begin_with_the_thread() {
 fn stacks_beyond_the_bound_are_counted_at_known_frames() {
     let worker = kinds::of_thread(&Account::new(0, "target-bound-1"));
     let [hot, from_hot] = outer(true);
-    let mut profile = Profile::bounded(3, PERIOD);
+    let mut profile = SampleProfile::bounded(3, PERIOD);
     add(&mut profile, worker, &[hot - 1, from_hot], 10);
     for at in 0..1000 {
         add(&mut profile, worker, &[at, from_hot], 1);
@@ -180,13 +180,13 @@ fn the_function_that_does_the_work_is_found() {
     std::thread::scope(|scope| {
         let _ends = Ends(&end);
         scope.spawn(|| {
-            progress::on_each_thread();
+            progress::register_thread();
             while !end.load(Ordering::Relaxed) {
                 grind(10_000);
             }
         });
         let mut sampler = crate::sample::Sampler::start(crate::sample::Rate::Cpu).unwrap();
-        let mut profile = Profile::new(PERIOD);
+        let mut profile = SampleProfile::new(PERIOD);
         let began = std::time::Instant::now();
         while profile.samples() < 100 {
             assert!(began.elapsed().as_secs() < 20);
@@ -199,6 +199,6 @@ fn the_function_that_does_the_work_is_found() {
         assert!(grind.share > 0.5, "{:?}", names(&targets));
         let mut symbols = Symbolizer::new();
         symbols.places(outer(true)[0]);
-        assert_eq!(profile.is_symbolic(), symbols.symbols());
+        assert_eq!(profile.symbols(), symbols.symbols());
     });
 }

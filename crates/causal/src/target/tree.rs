@@ -11,20 +11,20 @@ use crate::sample::Sample;
 const NODES_MAX: usize = 1 << 17;
 
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct StackNode {
     /// Index of the caller's node; a root's own index.
     pub(super) parent: u32,
     /// Index of the address; for a root the kind of work.
-    pub(super) what: u32,
+    pub(super) key: u32,
     /// The samples whose stack ends here.
     pub(super) own: u64,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Tree {
+pub(super) struct StackTree {
     /// A caller's index is lower than its callees'.
-    pub(super) nodes: Vec<Node>,
-    /// Index by parent and `what`.
+    pub(super) nodes: Vec<StackNode>,
+    /// Index by parent and `key`.
     known: HashMap<(u32, u32), u32>,
     roots: HashMap<u32, u32>,
     pub(super) addresses: Vec<usize>,
@@ -32,7 +32,7 @@ pub(super) struct Tree {
     nodes_max: usize,
 }
 
-impl Tree {
+impl StackTree {
     pub(super) fn new() -> Self {
         Self { nodes_max: NODES_MAX, ..Self::default() }
     }
@@ -47,7 +47,7 @@ impl Tree {
             Some(&root) => root,
             None => {
                 let root = self.nodes.len() as u32;
-                self.nodes.push(Node { parent: root, what: sample.kind, own: 0 });
+                self.nodes.push(StackNode { parent: root, key: sample.kind, own: 0 });
                 self.roots.insert(sample.kind, root);
                 root
             }
@@ -63,7 +63,7 @@ impl Tree {
                     // Only with a node, so that addresses are bounded as nodes are.
                     let number = number.unwrap_or_else(|| self.number(address));
                     let new = self.nodes.len() as u32;
-                    self.nodes.push(Node { parent: at, what: number, own: 0 });
+                    self.nodes.push(StackNode { parent: at, key: number, own: 0 });
                     self.known.insert((at, number), new);
                     new
                 }
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_full_tree_keeps_no_new_addresses() {
-        let mut tree = Tree::bounded(3);
+        let mut tree = StackTree::bounded(3);
         for at in 1..1000 {
             tree.add(&Sample { account: 0, kind: 1, at: 1, frames: &[at * 16, 9] });
         }

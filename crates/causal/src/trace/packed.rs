@@ -13,13 +13,13 @@ use crate::varint::{put, take};
 #[derive(Clone, Debug, Default)]
 pub struct Packed {
     /// The times at which the window began and ended.
-    pub span: std::ops::Range<u64>,
+    pub time: std::ops::Range<u64>,
     /// The time that a hook took, nanoseconds.
     pub hook: f64,
     /// The time to wake a thread, nanoseconds.
     pub wake_up: f64,
     /// Its threads, without their events.
-    pub threads: Vec<Head>,
+    pub threads: Vec<PackedThread>,
     /// The events of all threads, thread by thread.
     bytes: Box<[u8]>,
 }
@@ -27,7 +27,7 @@ pub struct Packed {
 /// A thread of a packed trace. Fields have the meaning of the [`Thread`] fields of that name.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "as in a thread")]
-pub struct Head {
+pub struct PackedThread {
     pub number: u32,
     pub kind: u32,
     pub runnable: f64,
@@ -47,15 +47,15 @@ impl Packed {
         let mut bytes = Vec::new();
         let threads = trace.threads.iter().map(|thread| {
             // Each thread starts from scratch, so that threads unpack independently.
-            let mut last = Last::new(trace.span.start);
+            let mut last = DeltaState::new(trace.time.start);
             thread.events.iter().for_each(|&(at, event)| last.pack(at, event, &mut bytes));
             let Thread { number, is_worker, runnable, kind, .. } = *thread;
             let end = u32::try_from(bytes.len()).expect("less than 4 GiB");
-            Head { number, kind, runnable, is_worker, events: thread.events.len() as u32, end }
+            PackedThread { number, kind, runnable, is_worker, events: thread.events.len() as u32, end }
         });
         let threads = threads.collect();
-        let (span, hook, wake_up) = (trace.span.clone(), trace.hook, trace.wake_up);
-        Self { span, hook, wake_up, threads, bytes: bytes.into() }
+        let (time, hook, wake_up) = (trace.time.clone(), trace.hook, trace.wake_up);
+        Self { time, hook, wake_up, threads, bytes: bytes.into() }
     }
 
     /// Returns the memory that it uses on the heap, bytes.
@@ -74,14 +74,14 @@ impl Packed {
 
     /// Unpacks the trace into `into`, replacing its contents and reusing its memory.
     pub fn unpack(&self, into: &mut Trace) {
-        (into.span, into.hook, into.wake_up) = (self.span.clone(), self.hook, self.wake_up);
+        (into.time, into.hook, into.wake_up) = (self.time.clone(), self.hook, self.wake_up);
         into.threads.resize_with(self.threads.len(), Thread::default);
         let mut begin = 0;
         for (head, thread) in self.threads.iter().zip(&mut into.threads) {
-            let Head { number, kind, runnable, is_worker, events: len, end } = *head;
+            let PackedThread { number, kind, runnable, is_worker, events: len, end } = *head;
             let mut events = std::mem::take(&mut thread.events);
             events.clear();
-            let (mut last, mut bytes) = (Last::new(self.span.start), &self.bytes[begin..end as usize]);
+            let (mut last, mut bytes) = (DeltaState::new(self.time.start), &self.bytes[begin..end as usize]);
             events.extend((0..len).map(|_| last.unpack(&mut bytes).expect("packed events decode")));
             *thread = Thread { number, is_worker, runnable, kind, events };
             begin = end as usize;
@@ -93,13 +93,13 @@ impl Packed {
 const MORE: u8 = 0x80;
 
 /// The values that the next event is encoded relative to.
-struct Last {
+struct DeltaState {
     at: u64,
     /// The number of the last event with each tag.
     numbers: [u64; TAGS],
 }
 
-impl Last {
+impl DeltaState {
     /// The state before the first event.
     fn new(at: u64) -> Self {
         Self { at, numbers: [0; TAGS] }
@@ -179,13 +179,13 @@ mod tests {
             odd.push((number, Event::Took { message: 0, blocked: u64::MAX - number }));
         }
         let threads = vec![thread(1, all), thread(2, Vec::new()), thread(3, odd)];
-        let trace = Trace { span: EPOCH..EPOCH + 50_000, hook: 12.0, wake_up: 34.0, threads };
+        let trace = Trace { time: EPOCH..EPOCH + 50_000, hook: 12.0, wake_up: 34.0, threads };
         let packed = Packed::of(&trace);
         assert_eq!(packed.unpacked(), trace);
         assert_eq!((packed.threads.len(), packed.threads[1].number, packed.threads[2].runnable), (3, 2, 0.5));
         // Into the memory of another trace.
         let mut other = Trace {
-            span: 0..1,
+            time: 0..1,
             hook: 1.0,
             wake_up: 2.0,
             threads: vec![thread(7, vec![(1, Event::BlockBegan); 99]); 5],
@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn bytes(threads: Vec<Thread>) -> usize {
-        Packed::of(&Trace { span: EPOCH..EPOCH, threads, ..Trace::default() }).bytes()
+        Packed::of(&Trace { time: EPOCH..EPOCH, threads, ..Trace::default() }).bytes()
     }
 
     // A server's requests, 28 bytes each; threads that exchange messages and take locks; and threads that are nearly

@@ -25,7 +25,7 @@ use std::time::Instant;
 
 use causeway_message::{Chunk, OpenError, ResponseHead, StatusCode, StreamId, WriteList};
 use causeway_pipeline::{Body, CallError, Frame, Scheme, Transport as TransportSpec};
-use progress::{Span, is_heard, stage};
+use progress::{Span, is_policy_called, stage};
 
 use super::line::{Flush, Intake, Line};
 use super::wake::ExchangeWake;
@@ -461,7 +461,7 @@ impl<T: Transport> ClientConnection<T> {
 
     /// Returns the profiler's span for the upstream, while a profile runs.
     fn profiled_span(&self) -> Option<Span> {
-        if is_heard() { self.origin.pool.upgrade().map(|pool| pool.span()) } else { None }
+        if is_policy_called() { self.origin.pool.upgrade().map(|pool| pool.span()) } else { None }
     }
 
     /// Continues the profiler's waits for the upstream.
@@ -514,7 +514,7 @@ impl<T: Transport> ClientConnection<T> {
         if self.ended.read || !self.may_handle(task, out) {
             return ControlFlow::Continue(false);
         }
-        if is_heard() {
+        if is_policy_called() {
             self.resume_waits();
         }
         let is_end = match self.line.read(task, block_size_max(&self.machine)) {

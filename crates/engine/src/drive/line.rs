@@ -8,7 +8,7 @@ use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
 use causeway_message::WriteList;
-use progress::{Stamp, is_heard, stage};
+use progress::{Stamp, is_policy_called, stage};
 
 use crate::blocks::BlockSize;
 use crate::clock;
@@ -129,7 +129,7 @@ impl<T: Transport> Line<T> {
             return Intake::Nothing;
         }
         // The kernel's receive times cost a control message per read: only while a profile runs.
-        let is_timed = is_heard();
+        let is_timed = is_policy_called();
         if self.input.set_timed(is_timed) {
             self.transport.set_timestamps(is_timed);
         }

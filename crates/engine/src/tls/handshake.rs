@@ -325,7 +325,7 @@ impl Handshake {
     async fn fill(&self, inbound: &mut RecordBuffer) -> Result<(), Refusal> {
         let read = self.wait(|tcp, task| {
             // The profiler may start or stop during a handshake, so the socket's option follows its state.
-            let is_timed = progress::is_heard();
+            let is_timed = progress::is_policy_called();
             if self.is_timed.replace(is_timed) != is_timed {
                 tcp.set_timestamps(is_timed);
             }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use progress::{Account, Attention, Lock, Point, Policy, Sharing, Span, Stamp, attend, install, points, spans};
+use progress::{Account, Attention, Lock, Point, Policy, Sharing, Span, Stamp, install, points, set_attention, spans};
 
 use super::PATIENCE;
 
@@ -70,7 +70,7 @@ impl<'a> Recording<'a> {
         RECORDER.pause.store(0, Relaxed);
         RECORDER.held.store(0, Relaxed);
         RECORDER.spans.store(false, Relaxed);
-        attend(Attention::Everything);
+        set_attention(Attention::Everything);
         Self(alone)
     }
 
@@ -114,7 +114,7 @@ impl<'a> Recording<'a> {
 
     /// Stops the recording and returns its lines.
     pub(crate) fn stop(self) -> Vec<String> {
-        attend(Attention::Nothing);
+        set_attention(Attention::Nothing);
         let lines = std::mem::take(&mut *lock(&RECORDER.lines));
         let threads: HashMap<u32, String> =
             progress::accounts().iter().map(|account| (account.number(), account.name())).collect();
@@ -158,7 +158,7 @@ impl<'a> Recording<'a> {
 
 impl Drop for Recording<'_> {
     fn drop(&mut self) {
-        attend(Attention::Nothing);
+        set_attention(Attention::Nothing);
     }
 }
 

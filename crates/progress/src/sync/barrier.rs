@@ -5,11 +5,11 @@ use std::panic::Location;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::blocked::BlockedScope;
 use crate::hooks;
-use crate::site::{self, Deed};
+use crate::site::{self, SyncOp};
 use crate::span::wake;
 use crate::stamp::Stamp;
-use crate::standstill::Standstill;
 
 /// [`std::sync::Barrier`]: a thread that leaves has a happens-before edge from every thread of its round.
 ///
@@ -74,11 +74,11 @@ impl Barrier {
             wake(|| self.passed.notify_all());
             said
         } else {
-            let standstill = hooks::is_active().then(Standstill::begin);
+            let scope = hooks::is_active().then(BlockedScope::begin);
             while state.round == round {
                 state = self.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            blocked = standstill.map_or(Duration::ZERO, Standstill::end);
+            blocked = scope.map_or(Duration::ZERO, BlockedScope::end);
             state.stamps_since(round)
         };
         if hooks::is_active() {
@@ -86,7 +86,7 @@ impl Barrier {
             for (_, stamp) in said.into_iter().enumerate().filter(|&(place, _)| place != mine) {
                 hooks::after_receive(stamp, std::mem::take(&mut blocked));
             }
-            hooks::at(site::span(Deed::Barrier, Location::caller()));
+            hooks::at(site::span(SyncOp::Barrier, Location::caller()));
         }
         BarrierWaitResult(is_leader)
     }

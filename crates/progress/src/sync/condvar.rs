@@ -6,11 +6,11 @@ use std::sync::{LockResult, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::mutex::MutexGuard;
+use crate::blocked::BlockedScope;
 use crate::hooks;
-use crate::site::{self, Deed};
+use crate::site::{self, SyncOp};
 use crate::span::wake_if;
-use crate::stamp::{Note, Stamp};
-use crate::standstill::Standstill;
+use crate::stamp::{Stamp, StampCell};
 
 /// [`std::sync::Condvar`], which reports which thread woke which.
 ///
@@ -31,7 +31,7 @@ use crate::standstill::Standstill;
 pub struct Condvar {
     inner: std::sync::Condvar,
     /// The stamp of the last notification.
-    note: Note,
+    note: StampCell,
     /// The number of waiting threads that began to wait while a profile ran.
     waiting: AtomicU32,
 }
@@ -52,7 +52,7 @@ impl Condvar {
     /// Returns a condition variable without waiting threads.
     #[must_use]
     pub const fn new() -> Self {
-        Self { inner: std::sync::Condvar::new(), note: Note::new(), waiting: AtomicU32::new(0) }
+        Self { inner: std::sync::Condvar::new(), note: StampCell::new(), waiting: AtomicU32::new(0) }
     }
 
     /// Releases the lock, waits for a notification, and takes the lock again. May wake spuriously.
@@ -160,7 +160,7 @@ impl Condvar {
             hooks::before_send(&mut stamp);
             self.note.leave(stamp);
         }
-        hooks::at(site::span(Deed::Notify, place));
+        hooks::at(site::span(SyncOp::Notify, place));
         is_awaited
     }
 
@@ -177,9 +177,9 @@ impl Condvar {
         held.release();
         // Counted while the lock is still held: the next holder, which may change the state, sees the waiting thread.
         self.waiting.fetch_add(1, Relaxed);
-        let standstill = Standstill::begin();
+        let scope = BlockedScope::begin();
         let (inner, timed_out) = wait(inner);
-        let blocked = standstill.end();
+        let blocked = scope.end();
         self.waiting.fetch_sub(1, Relaxed);
         // A notification is a message from the notifier; a timeout is a timer.
         match timer {
@@ -188,7 +188,7 @@ impl Condvar {
         }
         // The time to take the lock again is part of `blocked`.
         held.acquired(Duration::ZERO);
-        hooks::at(site::span(Deed::Wait, place));
+        hooks::at(site::span(SyncOp::Wait, place));
         (MutexGuard::of(held, inner), timed_out)
     }
 }

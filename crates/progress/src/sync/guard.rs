@@ -8,7 +8,7 @@ use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
 use super::watch::{GivenUp, ReleaseReport, Watch};
 use crate::hooks;
-use crate::site::Deed;
+use crate::site::SyncOp;
 
 /// A guard around std's guard `G`: [`MutexGuard`](super::MutexGuard), [`RwLockReadGuard`](super::RwLockReadGuard) or
 /// [`RwLockWriteGuard`](super::RwLockWriteGuard).
@@ -34,44 +34,44 @@ impl<'a, G> Guard<'a, G> {
     #[track_caller]
     pub(super) fn acquire(
         watch: &'a Watch,
-        deed: Deed,
+        op: SyncOp,
         attempt: impl FnOnce() -> TryLockResult<G>,
         wait: impl FnOnce() -> LockResult<G>,
     ) -> LockResult<Self> {
         if hooks::is_active() {
-            return Self::acquire_told(watch, deed, Location::caller(), attempt, wait);
+            return Self::acquire_told(watch, op, Location::caller(), attempt, wait);
         }
         // `ReleaseReport` is built after std's guard: built before, it would be moved, which costs more than the lock
         // itself.
         match wait() {
-            Ok(inner) => Ok(Self { held: watch.untold(deed), inner, given_up: GivenUp }),
-            poisoned => Self::of(watch.untold(deed), poisoned),
+            Ok(inner) => Ok(Self { held: watch.unreported(op), inner, given_up: GivenUp }),
+            poisoned => Self::of(watch.unreported(op), poisoned),
         }
     }
 
     #[cold]
     fn acquire_told(
         watch: &'a Watch,
-        deed: Deed,
+        op: SyncOp,
         place: &'static Location<'static>,
         attempt: impl FnOnce() -> TryLockResult<G>,
         wait: impl FnOnce() -> LockResult<G>,
     ) -> LockResult<Self> {
-        let (inner, held) = watch.acquire(deed, place, attempt, wait);
+        let (inner, held) = watch.acquire(op, place, attempt, wait);
         Self::of(held, inner)
     }
 
     /// Turns the result of std's `try_lock` into a guard, or its error.
     #[inline]
     #[track_caller]
-    pub(super) fn attempted(watch: &'a Watch, deed: Deed, attempt: TryLockResult<G>) -> TryLockResult<Self> {
+    pub(super) fn attempted(watch: &'a Watch, op: SyncOp, attempt: TryLockResult<G>) -> TryLockResult<Self> {
         let inner = match attempt {
             Ok(inner) => Ok(inner),
             // A poisoned lock is held, so it is reported like any other.
             Err(TryLockError::Poisoned(poisoned)) => Err(poisoned),
             Err(TryLockError::WouldBlock) => return Err(TryLockError::WouldBlock),
         };
-        Ok(Self::of(watch.hold(deed, Location::caller()), inner)?)
+        Ok(Self::of(watch.hold(op, Location::caller()), inner)?)
     }
 }
 

@@ -29,9 +29,9 @@ use receiver::ReceiverKind;
 pub use receiver::{IntoIter, Iter, Receiver, TryIter};
 
 use crate::hooks;
-use crate::site::{self, Deed};
+use crate::site::{self, SyncOp};
 use crate::span::wake_if;
-use crate::stamp::{Note, Stamp};
+use crate::stamp::{Stamp, StampCell};
 
 /// A value, and its sender's stamp.
 struct StampedValue<T> {
@@ -64,7 +64,7 @@ pub struct Sender<T> {
 #[derive(Debug, Default)]
 struct UnboundedState {
     /// The stamp of the sender that was dropped last: the channel's end is an event that the receiver waits for.
-    gone: Note,
+    gone: StampCell,
     /// Whether the receiver waits; set only while a profile runs.
     is_awaited: AtomicBool,
 }
@@ -81,7 +81,7 @@ impl<T> Sender<T> {
         let mut is_awaited = false;
         if hooks::is_active() {
             hooks::before_send(&mut stamp);
-            hooks::at(site::span(Deed::Send, Location::caller()));
+            hooks::at(site::span(SyncOp::Send, Location::caller()));
             // The swap lets one sender per wait pay for the wakeup.
             is_awaited = self.shared.is_awaited.load(Relaxed) && self.shared.is_awaited.swap(false, Relaxed);
         }

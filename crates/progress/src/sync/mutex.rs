@@ -5,7 +5,7 @@ use std::sync::{LockResult, TryLockResult};
 
 use super::guard::Guard;
 use super::watch::Watch;
-use crate::site::Deed;
+use crate::site::SyncOp;
 
 /// [`std::sync::Mutex`], which reports waits to the profiler.
 ///
@@ -48,7 +48,7 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        Guard::acquire(&self.watch, Deed::Lock, || self.inner.try_lock(), || self.inner.lock())
+        Guard::acquire(&self.watch, SyncOp::Lock, || self.inner.try_lock(), || self.inner.lock())
     }
 
     /// Takes the lock if it is free.
@@ -58,7 +58,7 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
-        Guard::attempted(&self.watch, Deed::Lock, self.inner.try_lock())
+        Guard::attempted(&self.watch, SyncOp::Lock, self.inner.try_lock())
     }
 
     /// Whether a thread panicked while it held the lock.

@@ -5,7 +5,7 @@ use std::sync::{LockResult, TryLockResult};
 
 use super::guard::Guard;
 use super::watch::Watch;
-use crate::site::Deed;
+use crate::site::SyncOp;
 
 /// [`std::sync::RwLock`], which reports waits to the profiler.
 ///
@@ -51,7 +51,7 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        Guard::acquire(&self.watch, Deed::Read, || self.inner.try_read(), || self.inner.read())
+        Guard::acquire(&self.watch, SyncOp::Read, || self.inner.try_read(), || self.inner.read())
     }
 
     /// Takes the lock for reading if no writer holds it.
@@ -61,7 +61,7 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        Guard::attempted(&self.watch, Deed::Read, self.inner.try_read())
+        Guard::attempted(&self.watch, SyncOp::Read, self.inner.try_read())
     }
 
     /// Blocks until no reader or writer holds the lock, and takes it for writing.
@@ -71,7 +71,7 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        Guard::acquire(&self.watch, Deed::Write, || self.inner.try_write(), || self.inner.write())
+        Guard::acquire(&self.watch, SyncOp::Write, || self.inner.try_write(), || self.inner.write())
     }
 
     /// Takes the lock for writing if no reader or writer holds it.
@@ -81,7 +81,7 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        Guard::attempted(&self.watch, Deed::Write, self.inner.try_write())
+        Guard::attempted(&self.watch, SyncOp::Write, self.inner.try_write())
     }
 
     /// Whether a writer panicked while it held the lock.

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{LockResult, TryLockError, TryLockResult};
 use std::time::Duration;
 
+use crate::blocked::BlockedScope;
 use crate::hooks;
-use crate::site::{self, Deed};
+use crate::site::{self, SyncOp};
 use crate::span::{Entered, Span};
 use crate::stamp::{Lock, Sharing};
-use crate::standstill::Standstill;
 
 /// Stored beside std's lock.
 #[derive(Debug, Default)]
@@ -33,13 +33,13 @@ impl Watch {
     /// which the lock is held. During the wait the thread does no kind of work.
     pub(super) fn acquire<G>(
         &self,
-        deed: Deed,
+        op: SyncOp,
         place: &'static Location<'static>,
         attempt: impl FnOnce() -> TryLockResult<G>,
         wait: impl FnOnce() -> LockResult<G>,
     ) -> (LockResult<G>, ReleaseReport<'_>) {
         hooks::before_lock();
-        let span = site::span(deed, place);
+        let span = site::span(op, place);
         hooks::at(span);
         let span = span.enter();
         let (guard, blocked) = match attempt() {
@@ -48,39 +48,39 @@ impl Watch {
             Err(TryLockError::WouldBlock) => {
                 // The count tells the holder that its release wakes a thread.
                 let _one = WaiterCount::begin(&self.waiting);
-                let standstill = Standstill::begin();
+                let scope = BlockedScope::begin();
                 let guard = wait();
-                (guard, standstill.end())
+                (guard, scope.end())
             }
         };
-        let held = ReleaseReport { watch: self, sharing: sharing(deed), span };
+        let held = ReleaseReport { watch: self, sharing: sharing(op), span };
         held.acquired(blocked);
         (guard, held)
     }
 
     /// Reports a lock that was taken without waiting, if a profile runs.
     #[inline]
-    pub(super) fn hold(&self, deed: Deed, place: &'static Location<'static>) -> ReleaseReport<'_> {
+    pub(super) fn hold(&self, op: SyncOp, place: &'static Location<'static>) -> ReleaseReport<'_> {
         if !hooks::is_active() {
-            return self.untold(deed);
+            return self.unreported(op);
         }
-        let span = site::span(deed, place);
+        let span = site::span(op, place);
         hooks::at(span);
-        let held = ReleaseReport { watch: self, sharing: sharing(deed), span: span.enter() };
+        let held = ReleaseReport { watch: self, sharing: sharing(op), span: span.enter() };
         held.acquired(Duration::ZERO);
         held
     }
 
     /// The state of a lock that was taken while no profile ran: not reported.
     #[inline]
-    pub(super) fn untold(&self, deed: Deed) -> ReleaseReport<'_> {
-        ReleaseReport { watch: self, sharing: sharing(deed), span: Entered::nothing() }
+    pub(super) fn unreported(&self, op: SyncOp) -> ReleaseReport<'_> {
+        ReleaseReport { watch: self, sharing: sharing(op), span: Entered::nothing() }
     }
 }
 
 #[inline]
-fn sharing(deed: Deed) -> Sharing {
-    if deed == Deed::Read { Sharing::Shared } else { Sharing::Exclusive }
+fn sharing(op: SyncOp) -> Sharing {
+    if op == SyncOp::Read { Sharing::Shared } else { Sharing::Exclusive }
 }
 
 /// Counts one waiting thread while it lives.

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Result;
 use std::time::Duration;
 
-use super::{Notes, Thread, joined, told};
+use super::{Thread, ThreadStamps, instrumented, joined};
+use crate::blocked::BlockedScope;
 use crate::hooks;
-use crate::site::{self, Deed};
-use crate::standstill::Standstill;
+use crate::site::{self, SyncOp};
 
 /// [`std::thread::Scope`], which reports the threads spawned in it.
 #[derive(Debug)]
@@ -19,12 +19,12 @@ pub struct Scope<'scope, 'env: 'scope>(std::thread::Scope<'scope, 'env>);
 
 /// Threads spawned while a profile runs in scopes that have not ended, with the scope's address: at its end the scope
 /// joins them.
-static OPEN: Mutex<Vec<(usize, Arc<Notes>)>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<(usize, Arc<ThreadStamps>)>> = Mutex::new(Vec::new());
 
 /// Length of `OPEN`. A scope's end sees all its own threads counted, since it has waited for the threads that spawn.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-fn open<T>(work: impl FnOnce(&mut Vec<(usize, Arc<Notes>)>) -> T) -> T {
+fn open<T>(work: impl FnOnce(&mut Vec<(usize, Arc<ThreadStamps>)>) -> T) -> T {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     let done = work(&mut open);
     COUNT.store(open.len(), Ordering::Relaxed);
@@ -50,13 +50,13 @@ where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
     let place = Location::caller();
-    let mut end = ScopeEnd { scope: 0, standstill: None };
+    let mut end = ScopeEnd { scope: 0, blocked_scope: None };
     let result = std::thread::scope(|inner| {
         let scope = Scope::of(inner);
         end.scope = scope.address();
         let result = work(scope);
         // From here std's scope joins the threads.
-        end.standstill = hooks::is_active().then(Standstill::begin);
+        end.blocked_scope = hooks::is_active().then(BlockedScope::begin);
         result
     });
     end.account_wait(place);
@@ -66,13 +66,13 @@ where
 /// The end of a scope. On a panic it drops the scope's entries in `OPEN` unreported.
 struct ScopeEnd {
     scope: usize,
-    standstill: Option<Standstill>,
+    blocked_scope: Option<BlockedScope>,
 }
 
 impl ScopeEnd {
     fn account_wait(mut self, place: &'static Location<'static>) {
         // All threads have ended: one wait for all of them, which the first receive accounts for.
-        let mut blocked = self.standstill.take().map_or(Duration::ZERO, Standstill::end);
+        let mut blocked = self.blocked_scope.take().map_or(Duration::ZERO, BlockedScope::end);
         if !hooks::is_active() {
             return;
         }
@@ -80,7 +80,7 @@ impl ScopeEnd {
         for (_, notes) in threads {
             hooks::after_receive(notes.ended.read(), std::mem::take(&mut blocked));
         }
-        hooks::at(site::span(Deed::Join, place));
+        hooks::at(site::span(SyncOp::Join, place));
     }
 }
 
@@ -128,7 +128,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let (notes, work) = told(work, place);
+        let (notes, work) = instrumented(work, place);
         let inner = builder.spawn_scoped(&self.0, work)?;
         if hooks::is_active() {
             open(|open| open.push((self.address(), Arc::clone(&notes))));

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use progress::{
-    Account, Attention, Lock, Point, Policy, Sharing, Span, Stamp, accounts, attend, install, points, spans,
+    Account, Attention, Lock, Point, Policy, Sharing, Span, Stamp, accounts, install, points, set_attention, spans,
 };
 
 /// The window of every stamp.
@@ -36,18 +36,18 @@ pub(crate) fn record(work: impl FnOnce()) -> BTreeMap<String, Vec<String>> {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| assert!(install(&RECORDER).is_ok()));
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    progress::on_each_thread();
+    progress::register_thread();
     here().kind.store(0, std::sync::atomic::Ordering::Relaxed);
     *hook_log() = HookLog::default();
     // Also when an assertion fails: the next tests rely on it.
     struct Off;
     impl Drop for Off {
         fn drop(&mut self) {
-            attend(Attention::Nothing);
+            set_attention(Attention::Nothing);
         }
     }
     let off = Off;
-    attend(Attention::Everything);
+    set_attention(Attention::Everything);
     work();
     drop(off);
     let own = std::thread::current().name().unwrap_or_default().to_owned();
@@ -69,7 +69,7 @@ pub(crate) fn until_blocked(name: &str) {
     loop {
         let account = accounts().into_iter().find(|account| account.tid().is_some() && account.name() == name);
         if let Some(account) = account
-            && account.stands_still()
+            && account.is_in_wait()
             && account.tid().is_some_and(is_asleep)
         {
             return;
@@ -206,8 +206,8 @@ impl Policy for Recorder {
         record_line("arrived".into());
     }
 
-    fn called(&self, _account: &'static Account, _call: &mut Stamp, whom: Span) {
-        record_line(format!("called {}", word(whom)));
+    fn called(&self, _account: &'static Account, _call: &mut Stamp, callee: Span) {
+        record_line(format!("called {}", word(callee)));
     }
 
     fn answered(&self, _account: &'static Account, _call: Stamp, _arrived: u64) {

@@ -1,7 +1,7 @@
 //! Spans, points and the macros, and the begin and end of a profile in the middle of them.
 
 use progress::sync::Mutex;
-use progress::{Attention, ContextStep, Point, Span, Visit, attend, begin, end, progress, span};
+use progress::{Attention, ContextStep, Point, Span, Visit, begin, end, progress, set_attention, span};
 
 use crate::recorder::{check, kind, record};
 
@@ -39,9 +39,9 @@ fn macros_report_their_names() {
 fn a_unit_may_end_between_windows() {
     let lines = record(|| {
         begin!("crossing");
-        attend(Attention::Spans);
+        set_attention(Attention::Spans);
         end!("crossing");
-        attend(Attention::Everything);
+        set_attention(Attention::Everything);
         begin!("crossing");
         end!("crossing");
     });
@@ -64,7 +64,7 @@ fn macros_give_one_span_and_one_point_for_a_name() {
 #[test]
 fn nothing_is_reported_without_a_profile() {
     let lines = record(|| {
-        attend(Attention::Nothing);
+        set_attention(Attention::Nothing);
         let _span = span!("parse");
         progress!("request");
         begin!("answer");
@@ -87,7 +87,7 @@ fn units_are_counted_while_a_profile_runs() {
         let counted = |attention| {
             let account = progress::current().expect("the thread is registered");
             let before = account.hits();
-            attend(attention);
+            set_attention(attention);
             progress!("counted");
             begin!("counted from its begin");
             end!("counted from its begin");
@@ -104,14 +104,14 @@ fn units_are_counted_while_a_profile_runs() {
 fn a_profile_may_begin_and_end_anywhere() {
     let mutex = Mutex::new(());
     let lines = record(|| {
-        attend(Attention::Nothing);
+        set_attention(Attention::Nothing);
         let (span, lock) = (span!("before"), mutex.lock().unwrap());
-        attend(Attention::Everything);
+        set_attention(Attention::Everything);
         drop((span, lock));
         let (span, lock) = (span!("inside"), mutex.lock().unwrap());
-        attend(Attention::Nothing);
+        set_attention(Attention::Nothing);
         drop((span, lock));
-        attend(Attention::Everything);
+        set_attention(Attention::Everything);
         drop(mutex.lock().unwrap());
     });
     let whole = ["at lock", "in lock", "locked", "unlocks", "out"];
@@ -151,13 +151,13 @@ fn spans_and_locks_end_in_any_order() {
 fn a_reported_wait_has_an_end() {
     let lines = record(|| {
         progress::before_block();
-        attend(Attention::Nothing);
+        set_attention(Attention::Nothing);
         progress::after_block();
         progress::before_block();
-        attend(Attention::Everything);
+        set_attention(Attention::Everything);
         progress::after_block();
         progress::before_block();
-        attend(Attention::Nothing);
+        set_attention(Attention::Nothing);
         progress::after_block();
         progress::before_block();
         progress::after_block();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
-use progress::{Account, Attention, ContextStep, Lock, Point, Policy, Sharing, Span, Stamp, attend, install};
+use progress::{Account, Attention, ContextStep, Lock, Point, Policy, Sharing, Span, Stamp, install, set_attention};
 
 /// Runs a test at each level of attention, then with a second thread that switches the level concurrently.
 fn always(test: impl Fn()) {
@@ -18,7 +18,7 @@ fn always(test: impl Fn()) {
     INSTALLED.call_once(|| assert!(install(&Quiet).is_ok()));
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for attention in [Attention::Nothing, Attention::Spans, Attention::Everything] {
-        attend(attention);
+        set_attention(attention);
         test();
     }
     /// Stops that thread, also if the test panics.
@@ -36,14 +36,14 @@ fn always(test: impl Fn()) {
                 .cycle()
                 .take_while(|_| !stop.load(Relaxed))
             {
-                attend(attention);
+                set_attention(attention);
                 std::thread::yield_now();
             }
         });
         let _stop = StopGuard(&stop);
         test();
     });
-    attend(Attention::Nothing);
+    set_attention(Attention::Nothing);
 }
 
 /// A policy that only checks that a thread has no open span at its end.

@@ -70,17 +70,17 @@ const OWN: FoldCase = FoldCase {
 /// Checks by which rule each row of 1000 samples is folded, and into which target.
 #[track_caller]
 fn check(why: &str, rows: &[FoldCase], wanted: &str, want: &[Option<(FoldReason, &str)>]) {
-    let candidates: Vec<Candidate> = rows
+    let items: Vec<CodeItem> = rows
         .iter()
         .map(|row| {
             let [all, own, ends, inner] = row.samples;
             let key = match row.kind {
-                TargetKind::Line => Key::Line(0),
-                TargetKind::Path => Key::Path(0, 0),
-                _ => Key::Function(0),
+                TargetKind::Line => CodeItemKey::Line(0),
+                TargetKind::Path => CodeItemKey::Path(0, 0),
+                _ => CodeItemKey::Function(0),
             };
             let (origin, is_own) = (row.origin, row.origin == Origin::Program);
-            Candidate {
+            CodeItem {
                 key,
                 kinds: Vec::new(),
                 all,
@@ -109,13 +109,13 @@ fn check(why: &str, rows: &[FoldCase], wanted: &str, want: &[Option<(FoldReason,
         .collect();
     let seen: Vec<_> = rows
         .iter()
-        .zip(&candidates)
-        .map(|(row, candidate)| match row.kind {
+        .zip(&items)
+        .map(|(row, item)| match row.kind {
             TargetKind::Span => Err(row.is_whole),
             TargetKind::Upstream => Ok(None),
             _ => {
                 let callee = row.name.rsplit(" > ").next().unwrap_or_default();
-                Ok(Some(TargetSamples { candidate, callee, is_whole: row.is_whole, next: row.next }))
+                Ok(Some(TargetSamples { item, callee, is_whole: row.is_whole, next: row.next }))
             }
         })
         .collect();

@@ -8,11 +8,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{RecvTimeoutError, SendError, TrySendError};
+use crate::blocked::BlockedScope;
 use crate::hooks;
-use crate::site::{self, Deed};
+use crate::site::{self, SyncOp};
 use crate::span::wake;
 use crate::stamp::Stamp;
-use crate::standstill::Standstill;
 
 pub(super) struct Bounded<T> {
     /// The number of slots. With 0 a sender hands its message over, and blocks until it is taken.
@@ -102,11 +102,11 @@ impl<T> Bounded<T> {
         let mut state = self.state();
         let mut blocked = Duration::ZERO;
         if !state.has_room() && state.receiver != Receiving::Gone {
-            let standstill = hooks::is_active().then(Standstill::begin);
+            let scope = hooks::is_active().then(BlockedScope::begin);
             while !state.has_room() && state.receiver != Receiving::Gone {
                 state = self.wait_for_room(state);
             }
-            blocked = standstill.map_or(Duration::ZERO, Standstill::end);
+            blocked = scope.map_or(Duration::ZERO, BlockedScope::end);
         }
         self.put(state, value, blocked, place)
     }
@@ -127,7 +127,7 @@ impl<T> Bounded<T> {
                 // Reported under the lock, although the hook may pause: without the lock the receiver could stop
                 // waiting.
                 hooks::before_send(&mut stamp);
-                hooks::at(site::span(Deed::Send, place));
+                hooks::at(site::span(SyncOp::Send, place));
             }
             state.queue.push_back(QueuedMessage { stamp, value, ticket: 0 });
             self.wake_receiver(state);
@@ -160,7 +160,7 @@ impl<T> Bounded<T> {
                 hooks::after_receive(permit, blocked);
             }
             hooks::before_send(&mut stamp);
-            hooks::at(site::span(Deed::Send, place));
+            hooks::at(site::span(SyncOp::Send, place));
             // The receiver may have been dropped during the hooks.
             state = self.state();
             if state.receiver == Receiving::Gone {
@@ -190,7 +190,7 @@ impl<T> Bounded<T> {
         let mut stamp = Stamp::default();
         if hooks::is_active() {
             hooks::before_send(&mut stamp);
-            hooks::at(site::span(Deed::Send, place));
+            hooks::at(site::span(SyncOp::Send, place));
         }
         let mut state = self.state();
         if state.receiver == Receiving::Gone {
@@ -200,7 +200,7 @@ impl<T> Bounded<T> {
         let ticket = state.tickets;
         state.queue.push_back(QueuedMessage { stamp, value, ticket });
         self.wake_receiver(state);
-        let standstill = hooks::is_active().then(Standstill::begin);
+        let scope = hooks::is_active().then(BlockedScope::begin);
         let mut state = self.state();
         // Wakeups go to all senders; each looks for its own receipt. If the receiver is dropped first, the sender takes
         // its message back.
@@ -215,7 +215,7 @@ impl<T> Bounded<T> {
             state = self.wait_for_room(state);
         };
         drop(state);
-        let blocked = standstill.map_or(Duration::ZERO, Standstill::end);
+        let blocked = scope.map_or(Duration::ZERO, BlockedScope::end);
         hooks::after_receive(receipt, blocked);
         refused.map_or(Ok(()), |message| Err(SendError(message.value)))
     }

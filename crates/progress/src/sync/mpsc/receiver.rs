@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use super::bounded::{Bounded, QueuedMessage, SlotRelease, Until};
 use super::{RecvError, RecvTimeoutError, StampedValue, TryRecvError, UnboundedState};
+use crate::blocked::BlockedScope;
 use crate::hooks;
-use crate::site::{self, Deed};
+use crate::site::{self, SyncOp};
 use crate::stamp::Stamp;
-use crate::standstill::Standstill;
 
 /// [`std::sync::mpsc::Receiver`], which reports waits to the profiler.
 pub struct Receiver<T> {
@@ -112,16 +112,16 @@ impl<T> Receiver<T> {
         }
         self.way.set_awaited(true);
         // From here the thread does no kind of work.
-        let standstill = Standstill::begin();
+        let scope = BlockedScope::begin();
         let taken = self.way.take(until, SlotRelease::Keep);
-        let blocked = standstill.end();
+        let blocked = scope.end();
         self.way.set_awaited(false);
         match taken {
             Ok(taken) => Ok(self.took(taken, blocked, place)),
             Err(RecvTimeoutError::Disconnected) => Err(self.ended(blocked, place)),
             Err(RecvTimeoutError::Timeout) => {
                 hooks::sleep_ended(timer, blocked);
-                hooks::at(site::span(Deed::Receive, place));
+                hooks::at(site::span(SyncOp::Receive, place));
                 Err(RecvTimeoutError::Timeout)
             }
         }
@@ -136,7 +136,7 @@ impl<T> Receiver<T> {
             hooks::before_send(&mut stamp);
             channel.give_back(taken.ticket, stamp);
         }
-        hooks::at(site::span(Deed::Receive, place));
+        hooks::at(site::span(SyncOp::Receive, place));
         taken.value
     }
 
@@ -147,7 +147,7 @@ impl<T> Receiver<T> {
             ReceiverKind::Bounded(channel) => channel.senders_gone(),
         };
         hooks::after_receive(stamp, blocked);
-        hooks::at(site::span(Deed::Receive, place));
+        hooks::at(site::span(SyncOp::Receive, place));
         RecvTimeoutError::Disconnected
     }
 }

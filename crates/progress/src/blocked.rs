@@ -7,16 +7,16 @@ use crate::account::{self, Account};
 
 /// While it lives the thread does no kind of work. Without it the processor time of the wait itself (spinning, the
 /// kernel's part) would be attributed to the thread's previous work.
-pub(crate) struct Standstill {
+pub(crate) struct BlockedScope {
     since: Instant,
     account: Option<&'static Account>,
 }
 
-impl Standstill {
+impl BlockedScope {
     pub(crate) fn begin() -> Self {
         let account = account::current();
         if let Some(account) = account {
-            account.stands.store(true, Relaxed);
+            account.is_blocked.store(true, Relaxed);
         }
         Self { since: Instant::now(), account }
     }
@@ -27,10 +27,10 @@ impl Standstill {
     }
 }
 
-impl Drop for Standstill {
+impl Drop for BlockedScope {
     fn drop(&mut self) {
         if let Some(account) = self.account {
-            account.stands.store(false, Relaxed);
+            account.is_blocked.store(false, Relaxed);
         }
     }
 }

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::fold::is_runtime;
-use super::tree::Tree;
+use super::tree::StackTree;
 use crate::symbols::{CodeLocation, Origin, Symbolizer};
 
 /// A named part of a stack; names are numbers of [`Symbolizer::name`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Key {
+pub(super) enum CodeItemKey {
     /// A function, inlined or not.
     Function(u32),
     /// A source line.
@@ -20,12 +20,12 @@ pub(super) enum Key {
 
 /// A named part of stacks, with its counts.
 #[derive(Clone, Debug)]
-pub(super) struct Candidate {
-    pub(super) key: Key,
+pub(super) struct CodeItem {
+    pub(super) key: CodeItemKey,
     /// Its samples by kind of work; kinds without any are missing.
     pub(super) kinds: Vec<(u32, u64)>,
     pub(super) all: u64,
-    /// A hash of its set of stacks: equal for candidates in exactly the same samples.
+    /// A hash of its set of stacks: equal for items in exactly the same samples.
     pub(super) set: u64,
     /// Its largest depth in a stack.
     pub(super) depth: u32,
@@ -53,11 +53,11 @@ fn mixed(node: usize) -> u64 {
     word ^ word >> 31
 }
 
-/// Collects the candidates of all stacks. One that is several times in a stack (recursion) counts once.
-pub(super) fn all(tree: &Tree, symbols: &mut Symbolizer) -> Vec<Candidate> {
+/// Collects the items of all stacks. One that is several times in a stack (recursion) counts once.
+pub(super) fn all(tree: &StackTree, symbols: &mut Symbolizer) -> Vec<CodeItem> {
     let places: Vec<Rc<[CodeLocation]>> = tree.addresses.iter().map(|&address| symbols.places(address)).collect();
     let inclusive = tree.inclusive();
-    // Sums of hashes over the nodes below: candidates with equal sums are in the same stacks.
+    // Sums of hashes over the nodes below: items with equal sums are in the same stacks.
     let mut sets: Vec<_> =
         tree.nodes.iter().enumerate().map(|(at, node)| if node.own > 0 { mixed(at) } else { 0 }).collect();
     for at in (0..sets.len()).rev() {
@@ -80,10 +80,10 @@ pub(super) fn all(tree: &Tree, symbols: &mut Symbolizer) -> Vec<Candidate> {
         place.origin == own
             && !*runtimes.entry(place.function).or_insert_with(|| is_runtime(symbols.name(place.function)))
     };
-    let mut search = Search { stack: Vec::new(), next: HashMap::new(), ..Search::default() };
+    let mut search = ItemSearch { stack: Vec::new(), next: HashMap::new(), ..ItemSearch::default() };
     let (starts, children) = tree.children();
     for (root, node) in tree.nodes.iter().enumerate().filter(|(at, node)| node.parent as usize == *at) {
-        let kind = node.what;
+        let kind = node.key;
         // A depth-first walk with an explicit stack: enter a node below a caller, or leave the frames entered for it.
         enum WalkStep {
             Into(u32, Option<u32>, u32),
@@ -97,20 +97,20 @@ pub(super) fn all(tree: &Tree, symbols: &mut Symbolizer) -> Vec<Candidate> {
                 WalkStep::Into(node, mut caller, mut depth) => {
                     let (node, before) = (node as usize, search.stack.len());
                     let samples = inclusive[node];
-                    for place in places[tree.nodes[node].what as usize].iter().rev() {
+                    for place in places[tree.nodes[node].key as usize].iter().rev() {
                         depth += 1;
                         let keys = [
-                            Some(Key::Function(place.function)),
-                            place.line.map(Key::Line),
+                            Some(CodeItemKey::Function(place.function)),
+                            place.line.map(CodeItemKey::Line),
                             caller
                                 .filter(|&caller| caller != place.function)
-                                .map(|caller| Key::Path(caller, place.function)),
+                                .map(|caller| CodeItemKey::Path(caller, place.function)),
                         ];
                         let is_own = is_own(place);
                         let mut enter = |key| search.enter(key, place, is_own, kind, samples, sets[node], depth);
-                        let candidates = keys.map(|key| key.map(&mut enter));
+                        let items = keys.map(|key| key.map(&mut enter));
                         let CodeLocation { function, is_inlined, .. } = *place;
-                        search.stack.push(StackFrame { candidates, function, is_own, is_inlined });
+                        search.stack.push(StackFrame { items, function, is_own, is_inlined });
                         caller = Some(function);
                     }
                     // All frames of this node are on the stack now: credit the samples that end here.
@@ -121,8 +121,8 @@ pub(super) fn all(tree: &Tree, symbols: &mut Symbolizer) -> Vec<Candidate> {
             }
         }
     }
-    for ((candidate, function), samples) in search.next {
-        let next = &mut search.found[candidate as usize].next;
+    for ((item, function), samples) in search.next {
+        let next = &mut search.found[item as usize].next;
         // Ties are broken by number, so that the result is deterministic.
         if next.is_none_or(|(other, most)| (samples, other) > (most, function)) {
             *next = Some((function, samples));
@@ -133,7 +133,7 @@ pub(super) fn all(tree: &Tree, symbols: &mut Symbolizer) -> Vec<Candidate> {
 
 /// A function, inlined or not, on the walk's current stack.
 struct StackFrame {
-    candidates: [Option<u32>; 3],
+    items: [Option<u32>; 3],
     /// The number of its name.
     function: u32,
     is_own: bool,
@@ -141,28 +141,28 @@ struct StackFrame {
 }
 
 #[derive(Default)]
-struct Search {
-    found: Vec<Candidate>,
-    known: HashMap<Key, u32>,
-    /// How many times each candidate is on the current stack.
+struct ItemSearch {
+    found: Vec<CodeItem>,
+    known: HashMap<CodeItemKey, u32>,
+    /// How many times each item is on the current stack.
     open: Vec<u32>,
     stack: Vec<StackFrame>,
-    /// Samples by candidate and the program's function that is next to it.
+    /// Samples by item and the program's function that is next to it.
     next: HashMap<(u32, u32), u64>,
-    /// The number of the last stack credited to each candidate, and the number of stacks so far.
+    /// The number of the last stack credited to each item, and the number of stacks so far.
     credited: Vec<u64>,
     stacks: u64,
 }
 
-impl Search {
+impl ItemSearch {
     /// Removes the innermost frames.
     fn leave(&mut self, frames: usize) {
         for frame in self.stack.drain(self.stack.len() - frames..) {
-            frame.candidates.iter().flatten().for_each(|&candidate| self.open[candidate as usize] -= 1);
+            frame.items.iter().flatten().for_each(|&item| self.open[item as usize] -= 1);
         }
     }
 
-    /// Credits samples that end at the current stack's end. A candidate that is in it several times counts at its
+    /// Credits samples that end at the current stack's end. An item that is in it several times counts at its
     /// innermost place.
     fn credit(&mut self, samples: u64) {
         if samples == 0 {
@@ -176,16 +176,16 @@ impl Search {
         for (at, frame) in self.stack.iter().enumerate().rev() {
             let mut outer = self.stack[..at].iter().rev().filter(|outer| outer.is_own);
             let next = if frame.is_own { inner } else { outer.next().map(|outer| outer.function) };
-            for &number in frame.candidates.iter().flatten() {
+            for &number in frame.items.iter().flatten() {
                 if std::mem::replace(&mut self.credited[number as usize], self.stacks) == self.stacks {
                     continue;
                 }
-                let candidate = &mut self.found[number as usize];
+                let item = &mut self.found[number as usize];
                 if inner.is_some() {
-                    candidate.inner += samples;
+                    item.inner += samples;
                 } else if frame.is_own {
-                    candidate.own += samples;
-                    candidate.ends += if is_end { samples } else { 0 };
+                    item.own += samples;
+                    item.ends += if is_end { samples } else { 0 };
                 }
                 if let Some(next) = next.filter(|next| *next != frame.function) {
                     *self.next.entry((number, next)).or_default() += samples;
@@ -201,7 +201,7 @@ impl Search {
     #[expect(clippy::too_many_arguments, reason = "one place of one node, as the walk meets it")]
     fn enter(
         &mut self,
-        key: Key,
+        key: CodeItemKey,
         place: &CodeLocation,
         is_own: bool,
         kind: u32,
@@ -213,7 +213,7 @@ impl Search {
         let number = *self.known.entry(key).or_insert(next);
         if number == next {
             let origin = place.origin;
-            self.found.push(Candidate {
+            self.found.push(CodeItem {
                 key,
                 kinds: Vec::new(),
                 all: 0,
@@ -229,23 +229,23 @@ impl Search {
             });
             self.open.push(0);
         }
-        let candidate = &mut self.found[number as usize];
+        let item = &mut self.found[number as usize];
         // Only the outermost of recursive frames counts.
         if self.open[number as usize] == 0 {
-            candidate.all += samples;
-            candidate.set = candidate.set.wrapping_add(set);
-            match candidate.kinds.last_mut() {
+            item.all += samples;
+            item.set = item.set.wrapping_add(set);
+            match item.kinds.last_mut() {
                 Some((last, of_kind)) if *last == kind => *of_kind += samples,
-                _ => candidate.kinds.push((kind, samples)),
+                _ => item.kinds.push((kind, samples)),
             }
             if place.is_inlined {
-                candidate.inlined += samples;
+                item.inlined += samples;
             }
         }
-        candidate.depth = candidate.depth.max(depth);
+        item.depth = item.depth.max(depth);
         // Instances of a function may have several owners: a library's closure may contain the program's code.
-        candidate.origin = candidate.origin.min(place.origin);
-        candidate.is_own |= is_own;
+        item.origin = item.origin.min(place.origin);
+        item.is_own |= is_own;
         self.open[number as usize] += 1;
         number
     }

@@ -16,7 +16,7 @@ use crate::span::Span;
 /// kept.
 pub(crate) const DEPTH_MAX: usize = 32;
 /// The depth of a thread that has reported nothing yet, and may have no account.
-const NOBODY: u32 = u32::MAX;
+const UNREGISTERED: u32 = u32::MAX;
 
 /// One step of a thread's context, from the outside inwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +29,11 @@ pub enum ContextStep {
 
 /// The context of a thread, outermost step first. Only the thread itself writes it; its signal handler reads it.
 #[derive(Debug)]
-pub(crate) struct Open {
-    /// The number of slots in use; `NOBODY` before the first.
+pub(crate) struct SpanStack {
+    /// The number of slots in use; `UNREGISTERED` before the first.
     depth: AtomicU32,
     /// The last token issued; always odd, so never 0.
-    given: AtomicU32,
+    last_token: AtomicU32,
     /// The upper half is the span's id, the lower half the guard's token, or 0 for a site.
     slots: [AtomicU64; DEPTH_MAX],
     /// The kind of work outside each step, while a policy is called.
@@ -42,13 +42,13 @@ pub(crate) struct Open {
 
 thread_local! {
     /// This thread's context. `const` and without a destructor, so that a signal handler may read it.
-    static OPEN: Open = const { Open::new(NOBODY) };
+    static HERE: SpanStack = const { SpanStack::new(UNREGISTERED) };
 }
 
 /// Runs `work` on this thread's context.
 #[inline]
-pub(crate) fn here<T>(work: impl FnOnce(&Open) -> T) -> T {
-    OPEN.with(work)
+pub(crate) fn here<T>(work: impl FnOnce(&SpanStack) -> T) -> T {
+    HERE.with(work)
 }
 
 /// Calls `each` with the open spans of this thread and its synchronisation sites, outermost first, as far as a profile
@@ -59,8 +59,8 @@ pub fn steps(each: impl FnMut(ContextStep)) {
 
 /// For a policy that becomes active: recomputes the kind of work outside each step of this thread, starting with
 /// `first` outside all of them; `next` maps a kind and a step to the kind within it. Returns the innermost kind.
-pub fn retell(first: u32, next: impl FnMut(u32, ContextStep) -> u32) -> u32 {
-    here(|open| open.retell(first, next))
+pub fn recompute_kinds(first: u32, next: impl FnMut(u32, ContextStep) -> u32) -> u32 {
+    here(|open| open.recompute_kinds(first, next))
 }
 
 /// A slot's word: the span's id, and the token of its guard, or 0 for a site.
@@ -74,11 +74,11 @@ fn step(word: u64) -> ContextStep {
     if word as u32 == 0 { ContextStep::Site(span) } else { ContextStep::Span(span) }
 }
 
-impl Open {
+impl SpanStack {
     const fn new(depth: u32) -> Self {
         Self {
             depth: AtomicU32::new(depth),
-            given: AtomicU32::new(1),
+            last_token: AtomicU32::new(1),
             slots: [const { AtomicU64::new(0) }; DEPTH_MAX],
             before: [const { AtomicU32::new(0) }; DEPTH_MAX],
         }
@@ -108,8 +108,8 @@ impl Open {
         let depth = self.depth.load(Relaxed);
         let Some(slot) = self.slots.get(depth as usize) else { return self.push_first(span) };
         // Tokens advance by 2, so they stay odd across a wrap.
-        let token = self.given.load(Relaxed).wrapping_add(2);
-        self.given.store(token, Relaxed);
+        let token = self.last_token.load(Relaxed).wrapping_add(2);
+        self.last_token.store(token, Relaxed);
         slot.store(word(token, span), Relaxed);
         self.set_depth(depth + 1);
         NonZeroU32::new(token)
@@ -123,7 +123,7 @@ impl Open {
 
     /// Whether this is the thread's first report; if so, the thread is registered and the depth becomes 0.
     fn begin(&self) -> bool {
-        let is_first = self.depth.load(Relaxed) == NOBODY && account::enrol().is_some();
+        let is_first = self.depth.load(Relaxed) == UNREGISTERED && account::register().is_some();
         if is_first {
             self.set_depth(0);
         }
@@ -174,7 +174,7 @@ impl Open {
 
     /// The thread passed `site`: its work belongs to that site until the next one or the end of the enclosing span.
     #[inline]
-    pub(crate) fn meet(&self, site: Span) {
+    pub(crate) fn set_site(&self, site: Span) {
         self.begin();
         let depth = self.depth.load(Relaxed);
         let met = word(0, site);
@@ -190,7 +190,7 @@ impl Open {
         }
     }
 
-    fn retell(&self, first: u32, mut next: impl FnMut(u32, ContextStep) -> u32) -> u32 {
+    fn recompute_kinds(&self, first: u32, mut next: impl FnMut(u32, ContextStep) -> u32) -> u32 {
         self.steps().zip(&self.before).fold(first, |kind, (step, before)| {
             before.store(kind, Relaxed);
             next(kind, step)
@@ -199,7 +199,7 @@ impl Open {
 
     /// Resets the context: the thread ended.
     pub(crate) fn clear(&self) {
-        self.depth.store(NOBODY, Relaxed);
+        self.depth.store(UNREGISTERED, Relaxed);
         self.slots.iter().for_each(|slot| slot.store(0, Relaxed));
     }
 }
@@ -212,13 +212,13 @@ mod tests {
 
     /// A kind of work is a decimal number here, with one digit for each open span.
     struct Thread {
-        open: Open,
+        open: SpanStack,
         kind: Cell<u32>,
     }
 
     impl Thread {
         fn new() -> Self {
-            Self { open: Open::new(0), kind: Cell::new(0) }
+            Self { open: SpanStack::new(0), kind: Cell::new(0) }
         }
 
         fn enter(&self, span: Span) -> u32 {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     /// The steps as text: spans as numbers, sites with a leading `@`.
-    fn steps(open: &Open) -> String {
+    fn steps(open: &SpanStack) -> String {
         let word = |step| match step {
             ContextStep::Span(span) => span.id().to_string(),
             ContextStep::Site(site) => format!("@{}", site.id()),
@@ -282,21 +282,21 @@ mod tests {
 
     #[test]
     fn an_event_lasts_until_the_next_one_or_the_end_of_its_span() {
-        let open = Open::new(0);
+        let open = SpanStack::new(0);
         let enter = |span| open.open(Span::of(span), |_| 0).expect("it is not deep");
         let leave = |token| open.pop(token);
-        open.meet(Span::of(7));
-        open.meet(Span::of(8));
+        open.set_site(Span::of(7));
+        open.set_site(Span::of(8));
         let outer = enter(1);
         assert_eq!(steps(&open), "@81");
-        open.meet(Span::of(9));
+        open.set_site(Span::of(9));
         let inner = enter(2);
-        open.meet(Span::of(6));
+        open.set_site(Span::of(6));
         assert_eq!(steps(&open), "@81@92@6");
         leave(inner);
         assert_eq!(steps(&open), "@81@9");
         let inner = enter(3);
-        open.meet(Span::of(6));
+        open.set_site(Span::of(6));
         leave(outer);
         assert_eq!(steps(&open), "@83", "the inner sites are dropped, the open span is kept");
         leave(inner);
@@ -305,10 +305,10 @@ mod tests {
 
     #[test]
     fn kinds_are_reported_again_from_the_outermost_span() {
-        let open = Open::new(0);
-        open.meet(Span::of(5));
+        let open = SpanStack::new(0);
+        open.set_site(Span::of(5));
         let token = open.open(Span::of(2), |_| 0).expect("it is not deep");
-        let kind = open.retell(1, |kind, step| match step {
+        let kind = open.recompute_kinds(1, |kind, step| match step {
             ContextStep::Span(span) => kind * 10 + span.id(),
             ContextStep::Site(site) => kind * 100 + site.id(),
         });
@@ -323,7 +323,7 @@ mod tests {
         let thread = Thread::new();
         let tokens: Vec<_> = (0..DEPTH_MAX).map(|_| thread.open(0)).collect();
         assert_eq!(thread.open(1), None);
-        thread.open.meet(Span::of(1));
+        thread.open.set_site(Span::of(1));
         assert_eq!(thread.open.steps().count(), DEPTH_MAX);
         assert_eq!(thread.kind.get(), 0);
         for token in tokens {
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn tokens_wrap_around_without_0() {
         let thread = Thread::new();
-        thread.open.given.store(u32::MAX, Relaxed);
+        thread.open.last_token.store(u32::MAX, Relaxed);
         let token = thread.open(1);
         assert_eq!(token, Some(NonZeroU32::MIN));
         assert_eq!(thread.close(token), 0);
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn unreported_spans_may_end_in_any_order() {
-        let open = Open::new(0);
+        let open = SpanStack::new(0);
         let enter = |span| open.push(Span::of(span)).expect("it is not deep");
         let (a, b, c) = (enter(1), enter(2), enter(3));
         open.pop(b);
