@@ -239,9 +239,9 @@ impl Policy for Recorder {
         self.record_event(account, "arrived", number, HookSubject::None);
     }
 
-    fn called(&self, account: &'static Account, call: &mut Stamp, whom: Span) {
+    fn called(&self, account: &'static Account, call: &mut Stamp, callee: Span) {
         let number = self.fresh(call);
-        self.record_event(account, "called", number, HookSubject::Span(whom.id()));
+        self.record_event(account, "called", number, HookSubject::Span(callee.id()));
     }
 
     fn answered(&self, account: &'static Account, call: Stamp, _: u64) {
