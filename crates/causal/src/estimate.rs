@@ -7,12 +7,17 @@
 //! of a gain found by pauses has neither the replay's error nor the load's fraction; instead it has the difference
 //! between the windows and the run.
 //!
+//! - `evidence`: the input of an analysis, and its result; `baseline`: the program without any change.
+//! - `order`: the order of the replays, and of the targets to confirm.
 //! - `recording`: recorded windows; `screen`: their replays.
 //! - `confirm`: blocks of windows with pauses.
 //! - `curve`: results as curves; `reasons`: missing or uncertain results, with their reasons.
 
+mod baseline;
 mod confirm;
 mod curve;
+mod evidence;
+mod order;
 mod reasons;
 mod recording;
 mod screen;
@@ -21,160 +26,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use baseline::{bare_utilisation, points, probes, progress, ratio_or_one, utilisation};
 pub use confirm::{ConfirmBlock, Progressed, SamplesByKind};
+pub use evidence::{AnalysisLimits, Evidence, Finding, ProfileRequest, TargetSource};
+use order::is_same;
 pub use recording::{Recording, Recordings};
 pub use screen::{ReplayThreads, Scenario, Screen, ScreenResult, WindowDefaults};
 
 use crate::constants::{
-    ALLOWANCE_HOOKS, ANALYSIS_PART_BEST, ANALYSIS_PART_FIRST, ANALYSIS_PART_OTHERS, CANDIDATES_ALIKE_FLOOR,
-    CANDIDATES_GAIN_ALIKE, CANDIDATES_OFFERED_MAX, CANDIDATES_SHARE_ALIKE, NORMAL_QUANTILE, PRECISE_HALF_WIDTH,
-    PRECISE_TARGETS, PROGRESS_POINTS_MAX, REPLAY_UNFAITHFUL, SCREENED_TARGETS_MAX, SCREENED_WHOLE_MAX,
-    SCREENED_WINDOWS_FIRST, SEQUENCE_OBSERVATIONS_MIN,
+    ALLOWANCE_HOOKS, NORMAL_QUANTILE, PRECISE_HALF_WIDTH, PRECISE_TARGETS, REPLAY_UNFAITHFUL, SCREENED_TARGETS_MAX,
+    SEQUENCE_OBSERVATIONS_MIN,
 };
-use crate::load::{ClientBehaviour, LoadVerdict, ProbeBlock, judge, limit};
+use crate::load::{ClientBehaviour, judge, limit};
 use crate::own;
-use crate::peers::PeerProcess;
 use crate::profiler::Modes;
-use crate::replay::LoadModel;
-use crate::report::{
-    GainSource, Load, LoadKind, OtherCurve, Perturbation, Progress, Report, Speech, Stack, TargetReport,
-};
-use crate::sample::Lost;
-use crate::statistics::{FALSE_DISCOVERIES, Ratio, Stream, benjamini_hochberg, sequence_half_width};
+use crate::report::{GainSource, Load, LoadKind, OtherCurve, Perturbation, Report, TargetReport};
+use crate::statistics::{FALSE_DISCOVERIES, Ratio, benjamini_hochberg, sequence_half_width};
 use crate::target::{Target, Weights};
 use curve::{Curve, CurveErrors};
-use screen::ReplayMemory;
-
-/// The source of names; [`crate::target::SampleProfile`] in a real profile.
-pub trait TargetSource {
-    /// Sets the spans of outside calls.
-    fn upstreams(&mut self, spans: &[u32]);
-    /// Returns the number of samples.
-    fn samples(&self) -> u64;
-    /// Returns the reason if the program lacks symbols for good names.
-    fn shortcoming(&self) -> Option<&'static str>;
-    /// Returns the targets: those in `wanted`, and up to `max` others.
-    fn targets(&mut self, wanted: &[String], max: usize) -> Vec<Target>;
-    /// Returns the names of all possible targets, including insignificant ones.
-    fn names(&mut self) -> Vec<String>;
-    /// Returns all stacks.
-    fn stacks(&mut self) -> Vec<Stack>;
-}
-
-/// The settings of a profile.
-#[derive(Clone, Debug)]
-pub struct ProfileRequest {
-    /// Name of the program.
-    pub program: String,
-    /// The wording for the program in sentences.
-    pub speech: Speech,
-    /// The time at which it began, seconds since the Unix epoch.
-    pub began: u64,
-    /// Names, or parts of names, of the only targets to consider; empty for all.
-    pub targets: Vec<String>,
-    /// Progress points, the main one first; if empty, the one with most hits is the main one.
-    pub progress: Vec<String>,
-    /// Speed-ups of the curves, ascending.
-    pub speedups: Vec<f64>,
-    /// The modes to use.
-    pub modes: Modes,
-    /// Fraction of the time that may be lost.
-    pub budget: f64,
-}
-
-impl ProfileRequest {
-    /// Returns a report without results.
-    #[must_use]
-    pub fn report(&self) -> Report {
-        Report {
-            program: self.program.clone(),
-            speech: self.speech.clone(),
-            began: self.began,
-            perturbation: Perturbation { budget: self.budget, ..Perturbation::default() },
-            ..Report::default()
-        }
-    }
-}
-
-/// All measurements so far.
-#[derive(Clone, Debug, Default)]
-pub struct Evidence {
-    /// Length of the run so far, nanoseconds.
-    pub elapsed: u64,
-    /// Recorded windows, in random order.
-    pub recordings: Vec<Arc<Recording>>,
-    /// Number of all recorded windows, kept or not, and the sum of their lengths, nanoseconds.
-    pub recorded: (u64, u64),
-    /// Recorded time and units of progress by point, in each half of the run.
-    pub halves: [(u64, Vec<u64>); 2],
-    /// Estimated time of hooks, nanoseconds.
-    pub hooks: u64,
-    /// Time of one hook in recorded windows, nanoseconds, if known better than when they were recorded.
-    pub hook: Option<f64>,
-    /// Processor time of the profiler's own threads during the measurement, divided by the number of processors,
-    /// nanoseconds.
-    pub own: u64,
-    /// Complete blocks of windows with pauses.
-    pub blocks: Vec<ConfirmBlock>,
-    /// Complete blocks of load probes, with the units of progress by point, without pauses and with them.
-    pub probes: Vec<(ProbeBlock, Vec<[f64; 2]>)>,
-    /// Number of windows with pauses.
-    pub paused: u64,
-    /// Number of these that ended early.
-    pub aborted: u64,
-    /// Total delay by pauses, nanoseconds.
-    pub spent: u64,
-    /// Samples by kind of work: of the whole run, and in the windows of each confirmed target.
-    pub kinds: SamplesByKind,
-    /// See `kinds`.
-    pub kinds_within: Vec<(String, SamplesByKind)>,
-    /// Missing samples and threads.
-    pub lost: Lost,
-    /// Targets without windows, because the budget is too small.
-    pub unaffordable: Vec<String>,
-    /// The busiest process on this machine that is connected to the program.
-    pub peer: Option<PeerProcess>,
-    /// Whether the run was stopped early.
-    pub is_stopped: bool,
-}
-
-impl Evidence {
-    /// Returns the units of a point's progress in all recorded windows.
-    fn hits(&self, point: usize) -> u64 {
-        self.halves.iter().map(|(_, hits)| hits.get(point).copied().unwrap_or(0)).sum()
-    }
-}
-
-/// The results of an analysis of the evidence.
-#[derive(Clone, Debug)]
-pub struct Finding {
-    /// The report.
-    pub report: Report,
-    /// Targets, for windows with pauses.
-    pub targets: Arc<Vec<Target>>,
-    /// Names of the targets to confirm, the best first.
-    pub candidates: Vec<String>,
-    /// The kind of load.
-    pub verdict: LoadVerdict,
-    /// The main point, whose curves are the targets'.
-    pub point: Option<u32>,
-    /// Whether the intervals of the best targets are narrow, or certainly no target has a gain; valid at every
-    /// analysis.
-    pub is_precise: bool,
-}
-
-/// The time and thoroughness of an analysis.
-#[derive(Clone, Copy, Debug)]
-pub struct AnalysisLimits {
-    /// Time limit. For the last analysis, when a caller waits for it: wall time; otherwise processor time of the
-    /// replaying threads, as these get little of a busy processor. At least two windows are replayed, unless the result
-    /// is no longer needed.
-    pub time: Duration,
-    /// Whether it is the last one: with curves of all targets, and stacks.
-    pub is_final: bool,
-    /// The threads that replay windows.
-    pub crew: ReplayThreads,
-}
 
 /// Computes the results from the evidence.
 #[derive(Debug)]
@@ -355,114 +224,6 @@ impl<N: TargetSource> Analyst<N> {
         Finding { report, candidates, verdict, point, is_precise, targets: Arc::new(targets) }
     }
 
-    /// Replays the windows: first all targets at one speed-up, then the best at all of them, then the others.
-    fn screen(
-        &self,
-        evidence: &Evidence,
-        usual: &WindowDefaults,
-        targets: &[Target],
-        points: &[u32],
-        verdict: &LoadVerdict,
-        watch: &TimeLimit,
-    ) -> Screened {
-        let (recordings, model, effort) = (&evidence.recordings, verdict.load_model(), watch.effort);
-        let common = common_speedup(&self.request.speedups);
-        // A function and its only caller have equal weights: replay them once.
-        let mut distinct: Vec<usize> = Vec::new();
-        let mut same: Vec<usize> = Vec::new();
-        for (at, target) in targets.iter().enumerate() {
-            // Few targets, so a linear search is enough.
-            let known = distinct.iter().position(|&other| is_same(&targets[other].weights, &target.weights));
-            same.push(known.unwrap_or(distinct.len()));
-            if known.is_none() {
-                distinct.push(at);
-            }
-        }
-        let first: Vec<Scenario<'_>> =
-            distinct.iter().map(|&at| Scenario { weights: &targets[at].weights, speedup: common }).collect();
-        let enough = if effort.is_final { SCREENED_WINDOWS_FIRST * 2 } else { SCREENED_WINDOWS_FIRST };
-        let first = Screen::replay_all(recordings, usual, &first, points, model, effort.crew, |windows| {
-            windows < enough && watch.is_within(ANALYSIS_PART_FIRST, windows)
-        });
-
-        let gain = |at: usize| {
-            let answer = first.results[at].first().copied().unwrap_or_default();
-            answer.counted(verdict.kind).estimate().map_or(0.0, |ratio| 1.0 - ratio.mean)
-        };
-        let mut order: Vec<usize> = (0..distinct.len()).collect();
-        // By magnitude: a large loss is as interesting as a gain.
-        order.sort_by(|&a, &b| gain(b).abs().total_cmp(&gain(a).abs()));
-        let (mut fidelity, mut bare) = (first.fidelity, first.bare);
-        let mut answers: Vec<(Vec<f64>, Vec<Vec<ScreenResult>>)> =
-            first.results.into_iter().map(|answers| (vec![common], vec![answers])).collect();
-        let whole = if effort.is_final { SCREENED_WHOLE_MAX } else { PRECISE_TARGETS };
-        let groups = order.chunks(whole).enumerate();
-        for (group, members) in groups {
-            if points.is_empty()
-                || group > 0 && (!effort.is_final || !watch.is_within(ANALYSIS_PART_OTHERS, SCREENED_WINDOWS_FIRST))
-            {
-                break;
-            }
-            let ask: Vec<Scenario<'_>> = members
-                .iter()
-                .flat_map(|&at| self.request.speedups.iter().map(move |&speedup| (at, speedup)))
-                .map(|(at, speedup)| Scenario { weights: &targets[distinct[at]].weights, speedup })
-                .collect();
-            // Leave some time for the other groups.
-            let part = if group == 0 { ANALYSIS_PART_BEST } else { 1.0 };
-            let screen = Screen::replay_all(recordings, usual, &ask, points, model, effort.crew, |windows| {
-                watch.is_within(part, windows)
-            });
-            // Use the ratios with the most windows: those of the first group, or of the first estimate.
-            if group == 0 && screen.windows >= first.windows {
-                (fidelity, bare) = (screen.fidelity, screen.bare);
-            }
-            let mut rows = screen.results.into_iter();
-            for &at in members {
-                let speedups = &self.request.speedups;
-                let mut rows: Vec<_> = rows.by_ref().take(speedups.len()).collect();
-                if screen.windows < first.windows
-                    && let Some(place) = speedups.iter().position(|&speedup| speedup == common)
-                {
-                    // For this speed-up the first estimate had more windows.
-                    rows[place] = std::mem::take(&mut answers[at].1[0]);
-                }
-                answers[at] = (speedups.clone(), rows);
-            }
-        }
-        let answers = same.iter().map(|&at| answers[at].clone()).collect();
-        Screened { answers, fidelity, bare, baseline: baseline(recordings, points) }
-    }
-
-    fn candidates(&self, cases: &[TargetResults<'_>]) -> Vec<String> {
-        let names =
-            |cases: &mut dyn Iterator<Item = &TargetResults<'_>>| cases.map(|case| case.target.name.clone()).collect();
-        if self.request.targets.is_empty() {
-            // A function and the callee that does nearly all of its work have equal gains: confirm only the innermost.
-            let mut distinct: Vec<&TargetResults<'_>> = Vec::new();
-            let is_worth_pauses = |case: &&TargetResults<'_>| {
-                case.target.folded.is_none() && (case.target.share > 0.0 || case.target.weights.calls.is_some())
-            };
-            for case in cases.iter().filter(is_worth_pauses) {
-                let is_alike = |other: &&mut &TargetResults<'_>| {
-                    (other.gain - case.gain).abs()
-                        <= CANDIDATES_GAIN_ALIKE * case.gain.abs().max(CANDIDATES_ALIKE_FLOOR)
-                        && (other.target.share - case.target.share).abs()
-                            <= CANDIDATES_SHARE_ALIKE * case.target.share.max(CANDIDATES_ALIKE_FLOOR)
-                };
-                match distinct.iter_mut().find(is_alike) {
-                    // The innermost function has the smaller share.
-                    Some(other) if case.target.share < other.target.share => *other = case,
-                    Some(_) => {}
-                    None => distinct.push(case),
-                }
-            }
-            names(&mut distinct.into_iter().take(CANDIDATES_OFFERED_MAX))
-        } else {
-            names(&mut cases.iter().take(CANDIDATES_OFFERED_MAX))
-        }
-    }
-
     fn target(&self, case: &TargetResults<'_>, ground: &TargetContext<'_>, report: &mut Report) -> TargetReport {
         let (target, TargetContext { targets, evidence, names, points, is_faithful, bare }) = (case.target, *ground);
         // Blocks of a function are also those of its only caller.
@@ -515,111 +276,6 @@ impl<N: TargetSource> Analyst<N> {
     }
 }
 
-struct Screened {
-    /// By target: the replayed speed-ups, and for each the answers by point.
-    answers: Vec<(Vec<f64>, Vec<Vec<ScreenResult>>)>,
-    fidelity: ScreenResult,
-    /// By point.
-    bare: Vec<ScreenResult>,
-    /// Mean time from begin to end, by point, nanoseconds; 0 if it is not measured.
-    baseline: Vec<f64>,
-}
-
-/// Returns the points with curves: those requested, then the others by their hits.
-fn points(names: &[String], recordings: &[Arc<Recording>], wanted: &[String]) -> Vec<u32> {
-    let hits = |point: u32| recordings.iter().map(|one| one.hits(point)).sum::<u64>();
-    let rank = |point: u32| wanted.iter().position(|wanted| names[point as usize] == *wanted).unwrap_or(wanted.len());
-    let mut points: Vec<(usize, u64, u32)> = (0..names.len() as u32)
-        .map(|point| (rank(point), hits(point), point))
-        .filter(|&(_, hits, _)| hits > 0)
-        .collect();
-    // Among points with equal hits, the one registered first.
-    points.sort_by_key(|&(rank, hits, point)| (rank, std::cmp::Reverse(hits), point));
-    points.truncate(PROGRESS_POINTS_MAX);
-    points.into_iter().map(|(_, _, point)| point).collect()
-}
-
-/// Returns the load probes as seen by one point; empty without a point.
-fn probes(evidence: &Evidence, point: Option<&u32>) -> Vec<ProbeBlock> {
-    let Some(&point) = point else { return Vec::new() };
-    let at_point = |(block, units): &(ProbeBlock, Vec<[f64; 2]>)| {
-        let [control, paused] = units.get(point as usize).copied().unwrap_or_default();
-        // Held messages would have become units at any point. Take the units of the most frequent point as all
-        // messages.
-        let all = units.iter().map(|[control, _]| *control).fold(1.0, f64::max);
-        let held = block.held * control / all;
-        let (control, paused) = ([control, block.control[1]], [paused, block.paused[1]]);
-        ProbeBlock { control, paused, pauses: block.pauses, held }
-    };
-    evidence.probes.iter().map(at_point).collect()
-}
-
-/// Returns the recorded mean time of a unit, by point.
-fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
-    let mut sums = vec![(0.0, 0.0); points.len()];
-    let mut memory = ReplayMemory::default();
-    for recording in recordings.iter().take(SCREENED_WINDOWS_FIRST * 2) {
-        own::wait_while_suspended();
-        let replay = memory.replay(recording, &WindowDefaults::default());
-        for (&point, (sum, count)) in points.iter().zip(&mut sums) {
-            let point = replay.measured(LoadModel::Closed).point(point);
-            *sum += point.latency_mean * point.timed as f64;
-            *count += point.timed as f64;
-        }
-    }
-    sums.into_iter().map(|(sum, count)| if count > 0.0 { sum / count } else { 0.0 }).collect()
-}
-
-/// Returns the ratio's mean; 1 without any window.
-fn ratio_or_one(ratio: &Ratio) -> f64 {
-    ratio.estimate().map_or(1.0, |ratio| ratio.mean)
-}
-
-/// Returns the fraction of the time that the busiest thread was not blocked, as recorded: the mean over all windows.
-fn utilisation(recordings: &[Arc<Recording>]) -> f64 {
-    let mut windows = Stream::default();
-    recordings.iter().filter(|one| !one.packed.threads.is_empty()).for_each(|one| windows.push(one.busiest));
-    windows.mean()
-}
-
-/// Returns the fraction of the time that the busiest thread would not be blocked without hooks. It would be idle in
-/// their time, except for the additional work of a load that follows the program.
-fn bare_utilisation(recorded: f64, recordings: &[Arc<Recording>], follows: f64) -> f64 {
-    let recorded = recorded.clamp(0.0, 1.0);
-    let (hooks, busy) = recordings.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.hooks, sum.1 + one.busy));
-    if busy == 0.0 {
-        return recorded;
-    }
-    // The part of the utilisation that is hooks.
-    let hooked = recorded * hooks / (hooks + busy);
-    (recorded - hooked) / (1.0 - follows * hooked)
-}
-
-/// Returns the progress without any change. `bare` is the fraction that remains without hooks of the time per unit, and
-/// of that from begin to end.
-fn progress(
-    names: &[String],
-    points: &[u32],
-    evidence: &Evidence,
-    latency: &[f64],
-    bare: &[[f64; 2]],
-) -> Vec<Progress> {
-    let time = evidence.recorded.1 as f64 / 1e9;
-    let of = |((&point, &latency), &[per_unit, whole]): ((&u32, &f64), &[f64; 2])| {
-        let (count, time) = (evidence.hits(point as usize), time * per_unit);
-        let rate = if time > 0.0 { count as f64 / time } else { 0.0 };
-        let latency = latency * whole;
-        let between = if rate > 0.0 { 1e9 / rate } else { 0.0 };
-        Progress {
-            name: names[point as usize].clone(),
-            baseline_rate: rate,
-            baseline_ns: if latency > 0.0 { latency } else { between },
-            count,
-        }
-    };
-    points.iter().zip(latency).zip(bare).map(of).collect()
-}
-
 /// Returns the speed-up at which targets are compared: the one nearest to 0.5.
 fn common_speedup(speedups: &[f64]) -> f64 {
     speedups.iter().copied().min_by(|a, b| (a - 0.5).abs().total_cmp(&(b - 0.5).abs())).unwrap_or(0.5)
@@ -643,10 +299,6 @@ pub(crate) fn sampling_error(weights: &Weights, recordings: &[Arc<Recording>]) -
 /// contain it.
 fn is_meant(wanted: &str, name: &str, names: &[String]) -> bool {
     if names.iter().any(|name| name == wanted) { name == wanted } else { name.contains(wanted) }
-}
-
-fn is_same(a: &Weights, b: &Weights) -> bool {
-    a.calls == b.calls && a.parts == b.parts
 }
 
 /// Returns the relative error of a replay without any change.

@@ -14,7 +14,10 @@
 //! Every method is a rule: it takes the account and the time, and returns how long to sleep or to hold. The policy does
 //! the sleeping; a simulation advances its clock instead. Only its own thread writes the cells of an account, so
 //! relaxed loads and stores suffice.
+//!
+//! - `stamps`: the contents of a stamp; `units`: a window's outcome from its units of progress.
 
+mod stamps;
 #[cfg(test)]
 mod tests;
 mod units;
@@ -27,18 +30,13 @@ pub use crate::constants::{DEBT_QUANTUM, DEBT_URGENT, HOLD_MAX, HOLD_MIN, PROBE}
 use crate::constants::{HOLD_MAX_PROBED, WAKEUP_MAX};
 use crate::kinds::KINDS_MAX;
 use crate::target::Weights;
+pub use stamps::STAMP_TIME_MAX;
+use stamps::StampContents;
 pub use units::{Unit, outcome};
 
-/// Stamps made later than this after the window's begin are empty, nanoseconds.
-pub const STAMP_TIME_MAX: u64 = STAMP_RESOLUTION << SENT_BITS;
 /// Accounts with their own entries in `runnable`; later accounts count as runnable all the time.
 const ACCOUNTS_MAX: usize = 1024;
 
-/// Resolution of a stamp's times, nanoseconds.
-const STAMP_RESOLUTION: u64 = 512;
-/// Bits of a stamp for its time and for its delay. One more bit marks a call of the target.
-const SENT_BITS: u32 = 20;
-const DELAY_BITS: u32 = 19;
 /// In `calls`, the bits below hold the start of the calls, the bits above their number.
 const CALLS_SHIFT: u32 = 40;
 /// Offset of the virtual times in the records, nanoseconds. Times before the window's begin stay above 0.
@@ -110,14 +108,6 @@ pub struct Ledger {
     weights: [AtomicU32; KINDS_MAX],
     /// By account: the fraction of its unblocked time in which the thread has a processor or waits for one.
     runnable: [AtomicU32; ACCOUNTS_MAX],
-}
-
-/// A stamp's contents: the time from the window's begin at which it was made, and its maker's delay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct StampContents {
-    sent: u64,
-    delay: u64,
-    is_target: bool,
 }
 
 impl Default for Ledger {
@@ -341,24 +331,6 @@ impl Ledger {
     pub fn sent(&self, account: &Account, window: u32, now: u64) -> Stamp {
         self.credit(account, now);
         self.stamped(account, window, now, false)
-    }
-
-    fn stamped(&self, account: &Account, window: u32, now: u64, is_target: bool) -> Stamp {
-        let sent = (self.since(now) + STAMP_RESOLUTION / 2) / STAMP_RESOLUTION;
-        let delay = ((Self::delay(account) + STAMP_RESOLUTION / 2) / STAMP_RESOLUTION).min((1 << DELAY_BITS) - 1);
-        // The time does not fit into a stamp. An empty one is like a message from before the window.
-        if sent >= 1 << SENT_BITS {
-            return Stamp::default();
-        }
-        Stamp::new(window, sent << (DELAY_BITS + 1) | delay << 1 | u64::from(is_target))
-    }
-
-    fn reading(stamp: Stamp, window: u32) -> Option<StampContents> {
-        stamp.value(window).map(|value| StampContents {
-            sent: (value >> (DELAY_BITS + 1)) * STAMP_RESOLUTION,
-            delay: (value >> 1 & ((1 << DELAY_BITS) - 1)) * STAMP_RESOLUTION,
-            is_target: value & 1 == 1,
-        })
     }
 
     /// Records that the thread took a message at `now`, after it was blocked for `blocked`.

@@ -4,8 +4,12 @@
 //! A window's number contains its purpose: the two lowest bits are the [`WindowPurpose`], and the next one selects the
 //! half of the logs that is written. So a hook needs one load to know its action, and data of another window is
 //! recognised by its number.
+//!
+//! - `read`: reads a window after its end; `numbers`: the numbers of messages and locks; `costs`: the cost of a hook.
 
 mod costs;
+mod numbers;
+mod read;
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{
@@ -14,14 +18,14 @@ use std::sync::atomic::{
 };
 use std::time::Duration;
 
-use progress::{Account, Lock, Log, Point, Policy, Sharing, Span, Stamp};
+use progress::{Account, Lock, Point, Policy, Sharing, Span, Stamp};
 
 use crate::constants::PAUSE_PIECE_MAX;
-use crate::ledger::{Experiment, Ledger, Unit, Urgency, WindowCost, outcome};
-use crate::outcome::WindowOutcome;
-use crate::trace::{self, Event, Thread, Trace};
-use crate::{clock, kinds, machine, sample};
+use crate::ledger::{Experiment, Ledger, Urgency};
+use crate::trace::Event;
+use crate::{clock, kinds, sample};
 pub use costs::{HookCostEstimator, HookCosts, WorkDone};
+use numbers::{lock_number, next_message_number, window_number};
 
 /// The purpose of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +42,6 @@ enum WindowPurpose {
 const COUNT_SHIFT: u32 = 2;
 /// Bits of a window's number that fit into a stamp.
 const WINDOW_MASK: u32 = (1 << 24) - 1;
-/// Bits of a message's number that count within its thread: more than a thread sends in a window. The bits above them,
-/// up to the 40 of a stamp, hold the number of its account, for [`sample::THREADS_MAX`] accounts.
-const SERIAL_BITS: u32 = 26;
-
 /// The policy that the profiler installs; one per process.
 #[derive(Debug, Default)]
 pub struct Recorder {
@@ -105,70 +105,6 @@ impl Recorder {
     /// runnable fraction.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
-    }
-
-    /// Returns the outcome, in virtual time, and the cost of the last window with pauses. It must be closed.
-    pub fn outcome(&self) -> (WindowOutcome, WindowCost) {
-        let (began, ended) = (self.began.load(Relaxed), self.ended.load(Relaxed));
-        let window = (self.count.load(Relaxed) << COUNT_SHIFT | WindowPurpose::Pause as u32) & WINDOW_MASK;
-        let (spent, time) = (self.ledger.spent(ended), ended.saturating_sub(began));
-        let (mut units, mut events, mut until) = (Vec::new(), Vec::new(), u64::MAX);
-        for account in progress::accounts() {
-            if read_log(account.log(), window >> COUNT_SHIFT, &mut events) {
-                // A full log lacks the rest of the window, so the window ends here for all threads.
-                until = until.min(events.last().map_or(until, |&(at, _)| at));
-            }
-            for &(at, event) in &events {
-                match event {
-                    Event::Hit { point } => units.push(Unit { at, point, began: None }),
-                    Event::VisitEnded { visit, point } => {
-                        // A visit of 0 began before the window.
-                        units.push(Unit { at, point, began: Some(visit).filter(|&began| began != 0) });
-                    }
-                    _ => {}
-                }
-            }
-        }
-        // The events have virtual times, and `outcome` leaves out those after the window's end.
-        let time = time.min(until.saturating_sub(Ledger::start()) + spent.delayed);
-        (outcome(&units, time, spent.delayed), spent)
-    }
-
-    /// Returns the number of entries of the open window in its fullest log.
-    #[must_use]
-    pub fn entries(&self) -> usize {
-        let window = self.count.load(Relaxed) & WINDOW_MASK >> COUNT_SHIFT;
-        progress::accounts().iter().map(|account| account.log().read(window).len()).max().unwrap_or(0)
-    }
-
-    /// Reads the events of the last window into `trace`, reusing its memory. `hook` is the time of one hook,
-    /// nanoseconds.
-    pub fn take(&self, hook: f64, trace: &mut Trace) {
-        let (window, began) = (self.count.load(Relaxed) & WINDOW_MASK >> COUNT_SHIFT, self.began.load(Relaxed));
-        // The window may still be open: then `ended` is that of an earlier one.
-        let mut ended = Some(self.ended.load(Relaxed)).filter(|&ended| ended >= began).unwrap_or_else(clock::now);
-        let mut threads = Vec::new();
-        let mut memory = std::mem::take(&mut trace.threads).into_iter().map(|thread| thread.events);
-        for account in progress::accounts().into_iter().filter(|account| account.log().read(window).len() > 0) {
-            let mut events = memory.next().unwrap_or_default();
-            if read_log(account.log(), window, &mut events) {
-                // A full log lacks the rest of the window, so the window ends here for all threads.
-                ended = ended.min(events.last().map_or(ended, |&(at, _)| at));
-            }
-            // `record_in` writes the kind before a thread's first event.
-            let kind = match events.first() {
-                Some(&(_, Event::Kind(kind))) => kind,
-                _ => kinds::of_thread(account),
-            };
-            // A hook may have read the clock just before the window opened.
-            events.retain(|&(at, _)| at >= began);
-            let (number, is_worker) = (account.number(), account.is_worker());
-            threads.push(Thread { number, is_worker, runnable: 1.0, kind, events });
-        }
-        for thread in &mut threads {
-            thread.events.retain(|&(at, _)| at <= ended);
-        }
-        *trace = Trace { time: began..ended, hook, wake_up: machine::wake_up(), threads };
     }
 
     fn window(&self) -> (u32, WindowPurpose) {
@@ -290,20 +226,6 @@ impl Recorder {
     }
 }
 
-/// Fills `events` with the events of a window in a log. Returns whether the log is full; its last event is then left
-/// out, as it may lack its second entry.
-fn read_log(log: &Log, window: u32, events: &mut Vec<(u64, Event)>) -> bool {
-    events.clear();
-    let entries = log.read(window);
-    events.reserve(entries.len());
-    events.extend(trace::events(entries));
-    let is_full = log.is_full(window);
-    if is_full {
-        events.pop();
-    }
-    is_full
-}
-
 /// Sets the thread's timer slack to 1 ns: the default lets its sleeps end up to 50 µs late. Returns the previous slack.
 fn exact_timers() -> Option<u64> {
     let slack = rustix::thread::current_timer_slack().ok();
@@ -316,16 +238,6 @@ fn restore_timers(slack: Option<u64>) {
     let _ = rustix::thread::set_current_timer_slack(slack.and_then(NonZeroU64::new));
 }
 
-/// Returns a number for a message of the thread's that is unique in the window, even if another thread had the account
-/// before. With more than [`sample::THREADS_MAX`] accounts, of which a report says that their threads are missing, two
-/// may give the same numbers, and a replay may then link the wrong events.
-fn next_message_number(account: &Account) -> u64 {
-    let serial = account.messages.load(Relaxed) + 1;
-    account.messages.store(serial, Relaxed);
-    let number = u64::from(account.number()) % sample::THREADS_MAX as u64;
-    number << SERIAL_BITS | serial & ((1 << SERIAL_BITS) - 1)
-}
-
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -336,23 +248,6 @@ fn find_kind(account: &Account) -> u32 {
     let kind = progress::recompute_kinds(kinds::of_thread(account), kinds::after_step);
     account.kind.store(kind, Relaxed);
     kind
-}
-
-/// Returns the stamp's number in the window, or gives it one: for a connection that is written to repeatedly.
-fn window_number(stamp: &mut Stamp, account: &Account, window: u32) -> u64 {
-    stamp.value(window).unwrap_or_else(|| {
-        let number = next_message_number(account);
-        *stamp = Stamp::new(window, number);
-        number
-    })
-}
-
-fn lock_number(lock: &Lock, account: &Account, window: u32) -> u64 {
-    let was = lock.stamp();
-    was.value(window).unwrap_or_else(|| {
-        let mine = Stamp::new(window, next_message_number(account));
-        lock.replace(was, mine).value(window).unwrap_or_default()
-    })
 }
 
 impl Policy for Recorder {
@@ -586,67 +481,5 @@ impl Policy for Recorder {
                 point: point.id(),
             });
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Two accounts with equal numbers of messages would be linked by a replay.
-    #[test]
-    fn messages_of_all_sampled_threads_differ() {
-        let last = sample::THREADS_MAX as u32 - 1;
-        let mut numbers = [0, 1, 4096, last].map(|number| next_message_number(&Account::new(number, "")));
-        numbers.sort_unstable();
-        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
-        assert_eq!((u64::from(last) + 1) << SERIAL_BITS, Stamp::VALUE_MAX + 1, "a stamp holds each number");
-    }
-
-    /// Without the units after a log became full, the count would seem to stop there, and the rate would be too low.
-    #[test]
-    fn a_window_with_pauses_ends_where_a_log_is_full() {
-        let recorder = Recorder::new();
-        // A number that no other test's window has.
-        recorder.count.store(1 << 16, Relaxed);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                progress::register_thread();
-                let account = progress::current().expect("just registered");
-                recorder
-                    .open_experiment(&Experiment { weights: Some(&crate::target::Weights::default()), speedup: 0.0 });
-                let (window, _) = recorder.window();
-                let units = (1..).map(|unit| Ledger::start() + 10 * unit);
-                for at in units.take_while(|_| !account.log().is_full(window >> COUNT_SHIFT)) {
-                    recorder.write(account, window, at, Event::Hit { point: 3 });
-                }
-                std::thread::sleep(Duration::from_millis(20));
-                recorder.close();
-            });
-        });
-        let point = recorder.outcome().0.point(3);
-        assert_eq!(point.hits, progress::ENTRIES_MAX as u64 - 1);
-        assert!((point.ns_per_unit / 10.0 - 1.0).abs() < 1e-3, "{point:?}");
-    }
-
-    /// The second entry of a call holds its span: without it, the call would be attributed to another one.
-    #[test]
-    fn a_full_log_ends_before_its_last_event() {
-        let (recorder, account) = (Recorder::new(), Account::new(0, "full"));
-        let called = |call| Event::Called { call, callee: 7, is_first: true };
-        recorder.write(&account, 0, 1, Event::BlockBegan);
-        recorder.write(&account, 0, 2, called(2));
-        let mut events = Vec::new();
-        assert!(!read_log(account.log(), 0, &mut events));
-        assert_eq!(events, [(1, Event::BlockBegan), (2, called(2))]);
-        for at in 3.. {
-            recorder.write(&account, 0, at, called(at));
-            if account.log().is_full(0) {
-                break;
-            }
-        }
-        assert!(read_log(account.log(), 0, &mut events));
-        assert!(events[1..].iter().all(|&(at, event)| event == called(at)));
-        assert_eq!(events.len(), progress::ENTRIES_MAX / 2);
     }
 }

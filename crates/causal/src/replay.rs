@@ -15,24 +15,32 @@
 //! themselves: caches, batches, threads that share a processor.
 //!
 //! - `cold`: the extra cost of work after sleep.
-//! - `script`: converts a trace into steps that depend on each other.
+//! - `script`: a window as steps that depend on each other; `convert`: converts a trace into it; `marks`: the events that
+//!   can end a wait.
+//! - `lock`: a lock and its waiters; `units`: the progress, and the time per unit.
 
 mod cold;
+mod convert;
+mod lock;
+mod marks;
 mod script;
 #[cfg(test)]
 mod tests;
+mod units;
 
 use std::collections::{BinaryHeap, VecDeque};
 
 use progress::Sharing;
 
 use crate::constants::SPIN;
-use crate::outcome::{PointOutcome, WindowOutcome};
+use crate::outcome::WindowOutcome;
 use crate::target::Weights;
 use crate::trace::Trace;
 pub use cold::ColdCosts;
-pub(crate) use script::median_wakeup_latency;
+pub(crate) use convert::median_wakeup_latency;
+use lock::{Lock, Waiter};
 use script::{Cause, EdgeKind, Job, NONE, ReadyTime, Script, ScriptStep, WINDOW_BEGIN, Work};
+use units::{ProgressTotals, UnitSelection, recorded};
 
 /// When messages from outside arrive (a closed or an open workload model).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +74,7 @@ impl Replay {
     /// Reads a trace as [`Replay::new`] does, reusing the memory of `self`.
     #[must_use]
     pub fn next(self, trace: &Trace, wakeup_latency: Option<f64>, cold: &ColdCosts) -> Self {
-        let script = script::convert(trace, wakeup_latency, cold, self.script);
+        let script = convert::convert(trace, wakeup_latency, cold, self.script);
         let totals = recorded(&script);
         let models = [LoadModel::Closed, LoadModel::Open];
         let selections = totals.selections();
@@ -189,39 +197,6 @@ impl PartialOrd for Due {
     }
 }
 
-#[derive(Default)]
-struct Lock {
-    exclusive: bool,
-    shared: u32,
-    waiting: VecDeque<Waiter>,
-    /// A waiter was woken and has not tried yet.
-    woken: bool,
-}
-
-/// A thread that waits for a lock.
-#[derive(Clone, Copy)]
-struct Waiter {
-    thread: u32,
-    sharing: Sharing,
-    /// Its wakeup latency if it sleeps.
-    wakeup_latency: f64,
-    /// The time until which it spins: if the lock is released before, it has no latency.
-    spins_until: f64,
-}
-
-impl Lock {
-    fn take(&mut self, sharing: Sharing) -> bool {
-        let free = !self.exclusive && (sharing == Sharing::Shared || self.shared == 0);
-        if free {
-            match sharing {
-                Sharing::Exclusive => self.exclusive = true,
-                Sharing::Shared => self.shared += 1,
-            }
-        }
-        free
-    }
-}
-
 /// The state of a thread in the replay.
 struct ReplayThread {
     job: u32,
@@ -241,13 +216,6 @@ struct ReplayThread {
     /// The jobs that arrived since the thread last looked, and the time of that look.
     unseen: VecDeque<(u32, f64)>,
     looked: f64,
-}
-
-/// The units of progress of one connection or thread.
-#[derive(Clone, Copy)]
-struct ChainProgress {
-    hits: u64,
-    last: f64,
 }
 
 /// One thread's contribution to a point: the number of its units, and at the last of them the time that it has worked,
@@ -604,131 +572,4 @@ impl<'a> Simulation<'a> {
             self.run_thread(thread);
         }
     }
-}
-
-/// The progress so far.
-struct ProgressTotals {
-    /// By point, then by chain.
-    tallies: Vec<Vec<ChainProgress>>,
-    /// By point: the times of its units.
-    times: Vec<Vec<f64>>,
-    latencies: Vec<Vec<f64>>,
-    /// Maximum number of units that may come from messages queued before the window.
-    backlog: usize,
-}
-
-impl ProgressTotals {
-    fn new(script: &Script) -> Self {
-        let tally = ChainProgress { hits: 0, last: 0.0 };
-        Self {
-            tallies: vec![vec![tally; script.chains as usize]; script.points as usize],
-            times: vec![Vec::new(); script.points as usize],
-            latencies: vec![Vec::new(); script.points as usize],
-            backlog: script.backlog,
-        }
-    }
-
-    fn hit(&mut self, point: u32, chain: u32, at: f64) {
-        let tally = &mut self.tallies[point as usize][chain as usize];
-        tally.hits += 1;
-        tally.last = tally.last.max(at);
-        self.times[point as usize].push(at);
-    }
-
-    fn selections(&self) -> Vec<UnitSelection> {
-        self.tallies.iter().map(|tallies| UnitSelection::choose(tallies)).collect()
-    }
-
-    fn outcome(&self, selections: &[UnitSelection], model: LoadModel) -> WindowOutcome {
-        let of_point = self.tallies.iter().zip(&self.times).zip(&self.latencies).zip(selections);
-        let points = of_point
-            .map(|(((tallies, times), latencies), selection)| {
-                PointOutcome::new(
-                    times.len() as u64,
-                    selection.at(model).apply(tallies, times, self.backlog),
-                    latencies,
-                )
-            })
-            .collect();
-        WindowOutcome { points }
-    }
-}
-
-/// The way to compute a point's time per unit from the units of its chains.
-#[derive(Clone, Copy, Debug)]
-enum UnitSelection {
-    /// Chains have many units: use the time between units until the first chain has run out of them. The rest is
-    /// distorted by the window's end, which a replay does not move. And if parallel chains now run one after the other,
-    /// because one of them never releases a lock, the first one's speed is the speed of all.
-    Chains,
-    /// Most units are their chain's only one: use the time between all units.
-    Pooled,
-}
-
-impl UnitSelection {
-    /// Chooses the measure from the window as recorded.
-    fn choose(tallies: &[ChainProgress]) -> Self {
-        let hits: u64 = tallies.iter().map(|tally| tally.hits).sum();
-        // The units whose chain had one before.
-        let repeated: u64 = tallies.iter().map(|tally| tally.hits.saturating_sub(1)).sum();
-        if repeated * 2 > hits { Self::Chains } else { Self::Pooled }
-    }
-
-    /// Returns the selection to use with `model`. With [`LoadModel::Open`], chains do not run out, and a connection's
-    /// last use marks no end of progress: the more connections there are, the more of them are idle.
-    fn at(self, model: LoadModel) -> Self {
-        if model == LoadModel::Open { Self::Pooled } else { self }
-    }
-
-    /// Returns the time per unit. `times` are those of all units, ascending. Skips the first `backlog` units, up to
-    /// half of all: they were made from messages queued before the window, so a faster thread handles them at once and
-    /// then waits for new ones. Where a unit takes several messages, this skips a few units too many.
-    fn apply(self, tallies: &[ChainProgress], times: &[f64], backlog: usize) -> f64 {
-        let until = match self {
-            Self::Chains => {
-                // Skip chains with less than half of the mean number of units.
-                let repeated = || tallies.iter().filter(|tally| tally.hits > 1);
-                let (chains, units) =
-                    repeated().fold((0, 0), |(chains, units), tally| (chains + 1, units + tally.hits));
-                let long = repeated().filter(|tally| 2 * tally.hits * chains >= units);
-                long.map(|tally| tally.last).fold(f64::INFINITY, f64::min)
-            }
-            Self::Pooled => f64::INFINITY,
-        };
-        let units = &times[..times.partition_point(|&time| time <= until)];
-        match &units[backlog.min(units.len().saturating_sub(1) / 2)..] {
-            units @ [first, .., last] => (last - first) / (units.len() - 1) as f64,
-            _ => 0.0,
-        }
-    }
-}
-
-/// Returns the progress as recorded.
-fn recorded(script: &Script) -> ProgressTotals {
-    let mut totals = ProgressTotals::new(script);
-    let mut visits = vec![0.0; script.visits as usize];
-    let steps = || {
-        let of = |job: &Job| job.steps.start as usize..job.steps.end as usize;
-        script.jobs.iter().flat_map(move |job| script.steps[of(job)].iter().map(|step| (job.chain, *step)))
-    };
-    for (_, step) in steps() {
-        if let ScriptStep::VisitBegan { visit, at } = step {
-            visits[visit as usize] = at;
-        }
-    }
-    for (chain, step) in steps() {
-        match step {
-            ScriptStep::Hit { point, at } => totals.hit(point, chain, at),
-            ScriptStep::VisitEnded { visit, point, at } => {
-                totals.hit(point, chain, at);
-                if visit != NONE {
-                    totals.latencies[point as usize].push(at - visits[visit as usize]);
-                }
-            }
-            _ => {}
-        }
-    }
-    // `recorded` reads thread by thread, but `apply` needs the units in order of time.
-    totals.times.iter_mut().for_each(|times| times.sort_unstable_by(f64::total_cmp));
-    totals
 }

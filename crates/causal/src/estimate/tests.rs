@@ -1,4 +1,7 @@
 use super::*;
+use crate::load::LoadVerdict;
+use crate::replay::LoadModel;
+use crate::report::{Speech, Stack};
 use crate::target::KindShare;
 use crate::trace::{Event, Thread, Trace};
 

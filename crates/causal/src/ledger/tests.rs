@@ -1,3 +1,4 @@
+use super::stamps::STAMP_RESOLUTION;
 use super::*;
 use crate::outcome::WindowOutcome;
 use crate::target::KindShare;

@@ -12,7 +12,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem::discriminant;
 use std::ops::Range;
 
-use super::script::{self, Job, Script, ScriptStep, Work};
+use super::convert;
+use super::script::{Job, Script, ScriptStep, Work};
 use crate::constants::{COLD_ERRORS_MIN, COLD_EVENTS_MAX, COLD_EXTRA_MAX, COLD_JOBS_MIN, MEDIAN_ERROR_PER_QUARTILES};
 use crate::trace::Trace;
 
@@ -41,7 +42,7 @@ impl ColdCosts {
         for trace in traces {
             let trace: &Trace = trace.borrow();
             // Without cold costs, as these are only found here.
-            script = script::convert(trace, None, &Self::default(), script);
+            script = convert::convert(trace, None, &Self::default(), script);
             let Script { jobs, steps, work, is_worker, .. } = &script;
             for job in jobs.iter().filter(|job| is_worker[job.thread as usize]) {
                 let group = group_of(job, steps, work);
