@@ -23,7 +23,7 @@ use crate::profiler::Modes;
 
 /// The first recording begins at a random time up to this one, nanoseconds.
 const START_SPREAD: u64 = 20 * MS;
-/// Maximum rest before the plan is asked again while no step is due, nanoseconds.
+/// Maximum rest before the next step is computed while no step is due, nanoseconds.
 const STEP_REST_MAX: u64 = 20 * MS;
 /// A recording that was due during a block begins at a random time up to this one after it, nanoseconds.
 const RECORD_SPREAD: u64 = 50 * MS;
@@ -464,6 +464,7 @@ impl ExperimentPlan {
         // Budget that accrues during the block is not counted on.
         let budget = self.budget.available(now);
         if self.cost_of_block(subject, speedup, length) > budget {
+            // The budget that accrues until the end, if nothing else is spent.
             let rest = self.budget.available(self.ends);
             let rest = rest - rest / KEPT_BACK;
             if self.cost_of_block(subject, speedup, least) > rest {

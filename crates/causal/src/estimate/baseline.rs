@@ -64,6 +64,7 @@ pub(super) fn ratio_or_one(ratio: &Ratio) -> f64 {
 /// Returns the fraction of the time that the busiest thread was not blocked, as recorded: the mean over all windows.
 pub(super) fn utilisation(recordings: &[Arc<Recording>]) -> f64 {
     let mut windows = Stream::default();
+    // A window without an event does not show the load of its threads.
     recordings.iter().filter(|one| !one.packed.threads.is_empty()).for_each(|one| windows.push(one.busiest));
     windows.mean()
 }

@@ -64,11 +64,13 @@ impl ConfirmBlock {
     }
 
     fn join(&mut self, other: &Self) {
+        // Points may have been registered between the two blocks.
         self.sums.resize(self.sums.len().max(other.sums.len()), <[Progressed; 2]>::default());
         for (sums, more) in self.sums.iter_mut().flatten().zip(other.sums.iter().flatten()) {
             sums.units += more.units;
             sums.time += more.time;
         }
+        // The mean over all blocks, as `confirmed` takes it over blocks kept apart.
         let (mine, theirs) = (f64::from(self.blocks), f64::from(other.blocks));
         self.samples = (self.samples * mine + other.samples * theirs) / (mine + theirs);
         self.blocks += other.blocks;

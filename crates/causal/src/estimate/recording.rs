@@ -154,6 +154,7 @@ fn wake_ups(thread: &Thread) -> impl Iterator<Item = u64> {
 
 /// Returns the times at which messages were sent in a window with an event loop; nothing without one.
 fn sent_times(trace: &Trace) -> HashMap<u64, u64> {
+    // Only polls of event loops need these times.
     let has_loop = trace.threads.iter().any(|thread| thread.is_worker);
     let events = trace.threads.iter().filter(|_| has_loop).flat_map(|thread| &thread.events);
     let sent = |&(at, event): &(u64, Event)| match event {
@@ -187,7 +188,8 @@ fn poll_time(thread: &Thread, sent: &HashMap<u64, u64>) -> u64 {
             Event::Took { message, blocked: 0 } => sent.get(&message).copied(),
             _ => None,
         };
-        // Only the first event after the block shows what ended it.
+        // Only the first event after the block can have ended it.
+        // A sleep this short is no poll, if its message arrived during it.
         if let (Some(block), Some(ready)) = (block.take(), ready)
             && ready < block.start
             && block.end - block.start < POLL_MAX

@@ -54,6 +54,7 @@ impl Recorder {
         let mut threads = Vec::new();
         let mut memory = std::mem::take(&mut trace.threads).into_iter().map(|thread| thread.events);
         for account in progress::accounts().into_iter().filter(|account| account.log().read(window).len() > 0) {
+            // Reused from the last window, as each one would be allocated and touched anew.
             let mut events = memory.next().unwrap_or_default();
             if read_log(account.log(), window, &mut events) {
                 // A full log lacks the rest of the window, so the window ends here for all threads.

@@ -38,6 +38,7 @@ pub(super) fn convert(trace: &Trace, wakeup_latency: Option<f64>, cold: &ColdCos
         }
     }
     releases.values_mut().for_each(|times| times.sort_unstable());
+    // About one step and one piece of work for each event.
     let events = trace.threads.iter().map(|thread| thread.events.len()).sum();
     let usual_gap = marks.usual_gap(trace);
     let mut converter = TraceConverter {
