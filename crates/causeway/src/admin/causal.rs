@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use causal::report::Report;
-use causal::report::html::Live;
+use causal::report::html::LivePage;
 use causeway_message::Method;
 use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Sleep, Worker};
@@ -281,7 +281,7 @@ fn render_report(report: &Report, form: ReportFormat) -> AdminResponse {
 
 fn page() -> String {
     let (controls, script) = (include_str!("causal/live.html"), include_str!("causal/live.js"));
-    Live { title: "Causeway", controls, script }.page()
+    LivePage { title: "Causeway", controls, script }.page()
 }
 
 #[cfg(test)]
