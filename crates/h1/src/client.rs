@@ -252,7 +252,7 @@ impl Client {
         self.stream += 1;
         self.request_kind = match (head.method(), framing) {
             (Method::Connect, _) => RequestKind::Connect,
-            (_, Framing::Tunnel) => RequestKind::Switch,
+            (method, Framing::Tunnel) => RequestKind::Switch { is_head: method == Method::Head },
             (Method::Head, _) => RequestKind::Head,
             _ => RequestKind::Content,
         };

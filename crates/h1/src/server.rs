@@ -396,7 +396,6 @@ impl Server {
         if input.is_empty() || self.over {
             return NOTHING;
         }
-        self.begun = true;
         let mut skipped = 0;
         // RFC 9112 §2.2: skip empty lines before the request line, which some clients send after a body.
         while let [b'\r', b'\n', rest @ ..] = input {
@@ -408,6 +407,8 @@ impl Server {
             searched = 0;
             input = rest;
         }
+        // An empty line after a body begins no request: the connection stays idle, and a client that sends nothing more is not late.
+        self.begun = !input.is_empty();
         let at_limit = input.len() >= self.limits.head_bytes_max as usize;
         // Parse only if the new bytes contain an end, so that a head that arrives byte by byte costs O(n).
         let is_partial =

@@ -11,7 +11,8 @@ fn empty_lines_before_the_request_line() {
         ("one", "\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET /; keep-alive"),
         ("four", "\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET /; keep-alive"),
         ("five", "\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", "400; close"),
-        ("only one", "\r\n", "head"),
+        ("only one", "\r\n", "keep-alive"),
+        ("half of one", "\r", "head"),
         (
             "between",
             "GET / HTTP/1.1\r\nHost: a\r\n\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n",

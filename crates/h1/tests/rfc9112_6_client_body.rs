@@ -101,6 +101,19 @@ fn tunnels_by_upgrade() {
     );
 }
 
+/// RFC 9110 §9.3.2, §6.3, 1: a response to HEAD has no content, also if the request asked for another protocol.
+#[test]
+fn a_switch_that_is_declined_after_head() {
+    let switched = "HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\na";
+    let asking = SentRequest("HEAD", Framing::Tunnel);
+    check_after_request(asking, Then::Closes, &[("switched", switched, "101 tunnel; [a] end; nothing")]);
+    check_answers(
+        asking,
+        Then::Waits,
+        &[("200", LENGTH, "", "200; room"), ("200", CHUNKED, "", "200; room"), ("426", LENGTH, "", "426; room")],
+    );
+}
+
 /// §6.1, §6.3, 3 and 4: `chunked`, once, alone, in 1.1; any other coding, or a length in addition, is an error.
 #[test]
 fn transfer_codings() {

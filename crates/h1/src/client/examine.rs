@@ -12,7 +12,10 @@ pub(super) enum RequestKind {
     /// HEAD: the response has no content.
     Head,
     /// A protocol switch, by Upgrade.
-    Switch,
+    Switch {
+        /// HEAD: if the switch is declined, the response has no content.
+        is_head: bool,
+    },
     /// A tunnel, by CONNECT.
     Connect,
 }
@@ -44,7 +47,7 @@ pub(super) fn examine(
     if status == StatusCode::SWITCHING_PROTOCOLS {
         // RFC 9110 §7.8: only on request. A client that accepted any 101 would take the next response for tunnel
         // bytes.
-        return if request_kind == RequestKind::Switch && !is_http_1_0 {
+        return if matches!(request_kind, RequestKind::Switch { .. }) && !is_http_1_0 {
             Ok(ResponseKind::Switch)
         } else {
             Err(ProtocolError::Switch)
@@ -59,7 +62,8 @@ pub(super) fn examine(
     }
     let declared = body_length(fields, is_http_1_0)?;
     // RFC 9112 §6.3: these responses have no content, even if a framing field declares a length.
-    let is_bare = request_kind == RequestKind::Head || status.forbids_content();
+    let is_head = matches!(request_kind, RequestKind::Head | RequestKind::Switch { is_head: true });
+    let is_bare = is_head || status.forbids_content();
     let (body, until_close) = match declared {
         _ if is_bare => (BodyLength::None, false),
         BodyLength::Sized(0) => (BodyLength::None, false),
