@@ -270,9 +270,15 @@ impl BodyStream for IncomingBody {
 /// Returns the bytes of a whole body. A body with trailers has no length: `Content-Length` would end the message
 /// before them.
 pub(crate) fn bytes(frames: &VecDeque<Frame>) -> Option<u64> {
+    let has_trailers = frames.iter().any(|frame| matches!(frame, Frame::Trailers(_)));
+    (!has_trailers).then(|| content_bytes(frames))
+}
+
+/// Returns the bytes of content of a whole body.
+pub(crate) fn content_bytes(frames: &VecDeque<Frame>) -> u64 {
     let bytes = |frame: &Frame| match frame {
-        Frame::Chunk(chunk) => Some(chunk.len() as u64),
-        Frame::Trailers(_) => None,
+        Frame::Chunk(chunk) => chunk.len() as u64,
+        Frame::Trailers(_) => 0,
     };
     frames.iter().map(bytes).sum()
 }

@@ -533,6 +533,8 @@ impl<'r> Build<'r> {
             terminal: bool,
         }
         let written: RouteConfig = self.parse(value)?;
+        // The flag of the handler that contains this route, of which other templates were built before.
+        let outer = std::mem::take(&mut self.reads_body);
         let listed = |key| value.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let mut matchers = Vec::new();
         let none = Map::new();
@@ -548,6 +550,7 @@ impl<'r> Build<'r> {
         self.plan.entries.append(&mut entries);
         let handlers = start..self.plan.entries.len() as u32;
         let group = (!written.group.is_empty()).then(|| self.group(&written.group));
+        self.reads_body = outer;
         Ok(Route { matchers, handlers, group, terminal: written.terminal, series: None, reads_body })
     }
 

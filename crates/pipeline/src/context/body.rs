@@ -159,7 +159,16 @@ impl Context {
         }
         match &mut self.0.body.replaced {
             Some(ReplacedBody::Stream(_, left)) => *left = Some(left.map_or(bytes_max, |left| left.min(bytes_max))),
-            _ => self.0.body.mailbox.limit(bytes_max),
+            None => self.0.body.mailbox.limit(bytes_max),
+            // The whole body is in memory, and its mailbox is empty or has no reader.
+            Some(ReplacedBody::Frames(frames)) => {
+                if body::content_bytes(frames) > bytes_max {
+                    let held = IncomingBody::held(std::mem::take(frames));
+                    // Its readers fail from now on, also that for the placeholder.
+                    self.0.body.text = None;
+                    self.0.body.replaced = Some(ReplacedBody::Stream(Box::new(held), Some(bytes_max)));
+                }
+            }
         }
     }
 

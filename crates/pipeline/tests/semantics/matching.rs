@@ -178,6 +178,35 @@ fn bodies_as_texts() {
             &post,
             (200, "ok", "in l, body of 5 t, in t"),
         ),
+        // A body that was read before is limited too.
+        (
+            json!([{ "handle": [named, { "handler": "probe", "mark": "l", "limit_body": 4 }, show] }]),
+            &post,
+            (
+                200,
+                "hello|request body: http: request body too large|cmVxdWVzdCBib2R5OiBodHRwOiByZXF1ZXN0IGJvZHkgdG9vIGxhcmdl",
+                "in n, in l",
+            ),
+        ),
+        (
+            json!([{ "handle": [named, { "handler": "probe", "mark": "l", "limit_body": 4 }, take, respond("")] }]),
+            &post,
+            (200, "", "in n, in l, in t, body of 0 TooLarge t"),
+        ),
+        (
+            json!([{ "handle": [named, { "handler": "probe", "mark": "l", "limit_body": 5 }, take, show] }]),
+            &post,
+            (200, "hello|hello|aGVsbG8=", "in n, in l, body of 5 t, in t"),
+        ),
+        // The routes in a handler do not take over that it reads the body.
+        (
+            json!([{ "handle": [{
+                "handler": "probe", "mark": "n", "set_variable": ["x", "{http.request.body}"], "enter": "call",
+                "routes": [{ "handle": [respond("{http.vars.x}")] }],
+            }] }]),
+            &post,
+            (200, "hello", "in n"),
+        ),
         (
             json!([{ "handle": [{ "handler": "probe", "mark": "p", "replace_body": "other!" }, take, show] }]),
             &post,

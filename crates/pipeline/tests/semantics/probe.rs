@@ -119,6 +119,8 @@ pub(crate) fn registry() -> Registry {
 
 fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: ProbeConfig = build.parse(value)?;
+    // Before the nested routes, as the proxy builds its headers before its `handle_response`.
+    let set_variable = written.set_variable.map(|(name, text)| (build.variable(&name), build.template(&text)));
     let routes = written.routes.map(|routes| build.routes(&routes)).transpose()?;
     Ok(Box::new(Probe {
         enter: Door::parse(written.enter.as_deref()),
@@ -128,7 +130,7 @@ fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildE
         body: Arc::new(build.template_keeping_unknown(&written.body)),
         set_target: written.set_target,
         set_field: written.set_field.map(|(name, v)| (FieldName::parse(&name).expect("a name"), build.template(&v))),
-        set_variable: written.set_variable.map(|(name, text)| (build.variable(&name), build.template(&text))),
+        set_variable,
         interim: written.interim,
         take_body: written.take_body,
         set_slot: written.set_slot.map(|(name, text)| (build.slot(&name), build.template(&text))),
