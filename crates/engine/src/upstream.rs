@@ -9,6 +9,7 @@
 //! [`Link`]. The only state shared between workers is a limit of connections.
 //!
 //! - `connect`: from an address to a connection; `network_proxy`: through a proxy
+//! - `single_flight`: lookups, and other work that attempts share
 //! - `links`: the pool's connections, and which of them accept calls
 //! - `queue`: the calls that wait, and for how long
 
@@ -16,6 +17,7 @@ mod connect;
 mod links;
 pub(crate) mod network_proxy;
 mod queue;
+mod single_flight;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
@@ -29,10 +31,11 @@ use progress::Span;
 use crate::clock;
 use crate::tls::Connector;
 use crate::worker::Core;
-pub(crate) use connect::Peer;
+pub(crate) use connect::{Lookups, Peer};
 use links::Links;
 pub(crate) use links::{Link, LinkState};
 use queue::CallQueue;
+use single_flight::SingleFlight;
 
 /// A connection is given to another worker only if that worker's oldest call has waited this much longer than the oldest call here. Moving
 /// one costs a handshake.
@@ -55,6 +58,8 @@ pub(crate) struct UpstreamPool {
     streams_max: Cell<Option<usize>>,
     /// The TLS client, from the first handshake on.
     connector: RefCell<Option<Rc<Connector>>>,
+    /// The creation of `connector`.
+    connectors: Rc<SingleFlight<(), Result<Rc<Connector>, CallError>>>,
     /// The profiler's span, from the first call during a profile on.
     span: OnceCell<Span>,
     this: Weak<Self>,
@@ -103,6 +108,7 @@ impl UpstreamPool {
             share,
             waiting: CallQueue::default(),
             connector: RefCell::default(),
+            connectors: Rc::default(),
             span: OnceCell::new(),
             this: this.clone(),
         })

@@ -31,6 +31,7 @@ use crate::clock;
 use crate::drive::ExchangeSlot;
 use crate::pools::WorkPools;
 use crate::tls::Certificates;
+use crate::upstream::Lookups;
 use lifecycle::Lifecycle;
 pub(crate) use load::Load;
 use memory::Memory;
@@ -52,6 +53,8 @@ pub(crate) struct Core {
     certificates: RefCell<Option<Arc<dyn Certificates>>>,
     /// A generation without a plan, for storage that is not in use.
     vacant: Rc<Generation>,
+    /// The lookups of upstreams' names in progress.
+    pub(crate) lookups: Rc<Lookups>,
     /// Weak, because the services own the core.
     services: Weak<Services>,
 }
@@ -69,6 +72,7 @@ impl Core {
                 answered: progress::Point::named("request"),
                 certificates: RefCell::default(),
                 vacant: Generation::vacant(),
+                lookups: Rc::default(),
                 services: services.clone(),
             };
             Services::new(Rc::new(core), pools, number)

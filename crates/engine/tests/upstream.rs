@@ -227,3 +227,15 @@ fn large_bodies_by_every_pair_of_versions() {
         assert_eq!((answer.status, answer.body == bytes), (200, true), "{forward} from HTTP/2");
     }
 }
+
+// Go, net.Resolver: lookups of one name at the same time are one lookup, so a burst of calls does not fill the queue of lookups.
+#[test]
+fn a_burst_of_calls_to_a_name() {
+    let (origin, server) = (TestServer::start(|_| {}), TestServer::start(|_| {}));
+    let port = origin.address().port();
+    override_transport(port, &format!("localhost:{port}"), |_| ());
+    let mut clients: Vec<_> = (0..150).map(|_| server.client()).collect();
+    clients.iter_mut().for_each(|client| client.send_request(&format!("/forward/{port}/fixed")));
+    let statuses: Vec<_> = clients.iter_mut().map(|client| client.answer().status).collect();
+    assert_eq!(statuses, [200; 150]);
+}

@@ -16,7 +16,9 @@ use rustix::io::Errno;
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::Instant;
 
+use super::single_flight::SingleFlight;
 use super::{Link, UpstreamPool, network_proxy};
 use crate::drive::ClientConnection;
 use crate::proxy_protocol;
@@ -26,15 +28,22 @@ use crate::worker::Core;
 
 /// The network of Unix sockets in an upstream's address.
 pub(super) const UNIX: &str = "unix/";
+/// The least time for one of a name's addresses, as long as that much is left for all of them.
+const ADDRESS_TIME_MIN: Duration = Duration::from_secs(2);
 /// The pause before the next attempt to connect to a Unix socket whose queue of connections is full.
 const SOCKET_FULL_PAUSE: Duration = Duration::from_millis(10);
+
+/// Lookups of `host:port` by the system's resolver, or by another one.
+pub(crate) type Lookups = SingleFlight<(Box<str>, Option<Arc<Resolver>>), Result<Vec<SocketAddr>, CallError>>;
 
 /// The task of a connection, from the first attempt to the close.
 pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
     let mut attempt = Attempt { pool, link, fault: CallError::Closed, has_failed: true };
     let Attempt { pool, link, .. } = &attempt;
     let limit = pool.transport.connect_timeout;
-    let connected = match tokio::time::timeout(limit, reach(pool)).await {
+    // A limit that is too long for the clock is none.
+    let deadline = Instant::now().checked_add(limit);
+    let connected = match tokio::time::timeout(limit, reach(pool, deadline)).await {
         Ok(connected) => connected,
         Err(_) => Err(CallError::ConnectTimedOut),
     };
@@ -92,14 +101,15 @@ pub(crate) struct Peer {
     pub(crate) round_trip: Duration,
 }
 
-async fn reach(pool: &Rc<UpstreamPool>) -> Result<(Reached, Peer), CallError> {
+/// Opens a connection. `deadline` only divides the time between addresses; the caller ends the attempt.
+async fn reach(pool: &Rc<UpstreamPool>, deadline: Option<Instant>) -> Result<(Reached, Peer), CallError> {
     let core = &pool.core;
     let (mut stream, peer) = match pool.address.strip_prefix(UNIX) {
         Some(path) => (connect_socket(path).await?, Peer::default()),
         None => {
             let proxy = pool.transport.network_proxy.as_deref();
             let address = proxy.map_or(&*pool.address, |proxy| &proxy.address);
-            let connected = connect(core, address, &pool.transport).await;
+            let connected = connect(core, address, &pool.transport, deadline).await;
             connected.map_err(|error| match proxy {
                 // The upstream itself may be in order.
                 Some(proxy) if matches!(error, CallError::Connect(_) | CallError::Resolve(_)) => {
@@ -132,11 +142,17 @@ async fn reach(pool: &Rc<UpstreamPool>) -> Result<(Reached, Peer), CallError> {
     Ok((Reached::Protected(secured), peer))
 }
 
-/// Returns the pool's TLS client. The first call reads certificate files, so it runs on the file pool.
+/// Returns the pool's TLS client. The first call creates it, for all attempts that wait for it.
 async fn connector(pool: &Rc<UpstreamPool>) -> Result<Rc<Connector>, CallError> {
     if let Some(connector) = &*pool.connector.borrow() {
         return Ok(Rc::clone(connector));
     }
+    let made = pool.connectors.join((), || make_connector(Rc::clone(pool))).await;
+    made.unwrap_or_else(|| Err(CallError::Tls("creating the TLS client panicked".into())))
+}
+
+/// Creates the pool's TLS client. It reads certificate files, so that runs on the file pool.
+async fn make_connector(pool: Rc<UpstreamPool>) -> Result<Rc<Connector>, CallError> {
     let (transport, address) = (Arc::clone(&pool.transport), Box::<str>::from(&*pool.address));
     let making = offload(&*pool.core.worker(), Work::of(WorkKind::File), move || {
         let spec = transport.tls.as_deref().ok_or("in the clear")?;
@@ -155,15 +171,17 @@ fn host_of(address: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-async fn connect(core: &Rc<Core>, address: &str, transport: &Transport) -> Result<(TcpStream, Peer), CallError> {
+async fn connect(
+    core: &Rc<Core>,
+    address: &str,
+    transport: &Transport,
+    deadline: Option<Instant>,
+) -> Result<(TcpStream, Peer), CallError> {
     let addresses = match address.parse() {
         Ok(literal) => vec![literal],
-        Err(_) => match &transport.resolver {
-            Some(resolver) => resolve_by(core, address, resolver).await?,
-            None => resolve(core, address).await?,
-        },
+        Err(_) => look_up(core, address, transport.resolver.as_ref()).await?,
     };
-    let (stream, address) = race(addresses, transport).await?;
+    let (stream, address) = race(addresses, transport, deadline).await?;
     // Requests are written whole, so Nagle's algorithm could only delay them.
     let _ = stream.set_nodelay(true);
     if let Some(pause) = transport.probe_interval {
@@ -176,22 +194,26 @@ async fn connect(core: &Rc<Core>, address: &str, transport: &Transport) -> Resul
 
 /// Connects to one of a name's addresses. As in Go, the family of the first address has a head start, so that a network without
 /// the other family costs no more than that (RFC 8305). The fault is the first family's.
-async fn race(mut addresses: Vec<SocketAddr>, transport: &Transport) -> Result<(TcpStream, SocketAddr), CallError> {
+async fn race(
+    mut addresses: Vec<SocketAddr>,
+    transport: &Transport,
+    deadline: Option<Instant>,
+) -> Result<(TcpStream, SocketAddr), CallError> {
     if transport.network_proxy.is_none() {
         addresses.retain(|address| transport.families.include(address));
     }
     let is_first = |address: &SocketAddr| addresses.first().is_some_and(|first| first.is_ipv4() == address.is_ipv4());
     let (first, other): (Vec<_>, Vec<_>) = addresses.iter().partition(|address| is_first(address));
     let Some(delay) = transport.fallback_delay.filter(|_| !other.is_empty()) else {
-        return in_turn(&addresses, transport).await;
+        return in_turn(&addresses, transport, deadline).await;
     };
-    let mut preferred = pin!(in_turn(&first, transport));
+    let mut preferred = pin!(in_turn(&first, transport, deadline));
     match tokio::time::timeout(delay, &mut preferred).await {
         Ok(Ok(connected)) => return Ok(connected),
-        Ok(Err(fault)) => return in_turn(&other, transport).await.map_err(|_| fault),
+        Ok(Err(fault)) => return in_turn(&other, transport, deadline).await.map_err(|_| fault),
         Err(_) => {}
     }
-    let mut fallback = pin!(in_turn(&other, transport));
+    let mut fallback = pin!(in_turn(&other, transport, deadline));
     let (ended, is_preferred) = poll_fn(|task| match preferred.as_mut().poll(task) {
         Poll::Ready(ended) => Poll::Ready((ended, true)),
         Poll::Pending => fallback.as_mut().poll(task).map(|ended| (ended, false)),
@@ -204,17 +226,41 @@ async fn race(mut addresses: Vec<SocketAddr>, transport: &Transport) -> Result<(
     }
 }
 
-/// Tries one address after the other. The fault is the last one's.
-async fn in_turn(addresses: &[SocketAddr], transport: &Transport) -> Result<(TcpStream, SocketAddr), CallError> {
+/// Tries one address after the other, each for its share of the time until `deadline`. The fault is the last one's.
+async fn in_turn(
+    addresses: &[SocketAddr],
+    transport: &Transport,
+    deadline: Option<Instant>,
+) -> Result<(TcpStream, SocketAddr), CallError> {
     let mut fault = CallError::Resolve(io::ErrorKind::NotFound);
     let local = transport.local_address;
-    for &address in addresses.iter().filter(|address| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4())) {
-        match connect_from(local, address).await {
+    let is_usable = |address: &&SocketAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
+    let mut left = addresses.iter().filter(is_usable).count();
+    for &address in addresses.iter().filter(is_usable) {
+        let connecting = connect_from(local, address);
+        // The last one has the rest of the time, which the caller limits.
+        let connected = match deadline.filter(|_| left > 1) {
+            Some(deadline) => {
+                let time = time_for_one(deadline.saturating_duration_since(Instant::now()), left);
+                let ended = tokio::time::timeout(time, connecting).await;
+                ended.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+            }
+            None => connecting.await,
+        };
+        match connected {
             Ok(stream) => return Ok((stream, address)),
             Err(error) => fault = connect_fault(&error),
         }
+        left -= 1;
     }
     Err(fault)
+}
+
+/// Returns the time for the next of several addresses, so that one that does not answer leaves time for the others: an equal share of `left`,
+/// but at least [`ADDRESS_TIME_MIN`], as in Go's dialer.
+fn time_for_one(left: Duration, addresses: usize) -> Duration {
+    let share = left / u32::try_from(addresses).unwrap_or(u32::MAX).max(1);
+    share.max(ADDRESS_TIME_MIN.min(left))
 }
 
 async fn connect_from(local: Option<SocketAddr>, address: SocketAddr) -> io::Result<TcpStream> {
@@ -256,6 +302,27 @@ async fn connect_socket(path: &str) -> Result<TcpStream, CallError> {
             Err(error) => return Err(fault(&error)),
         }
     }
+}
+
+/// Looks the addresses of `host:port` up, once for all attempts of the worker that need them at the same time: a burst of calls must not
+/// fill the queue of lookups.
+async fn look_up(
+    core: &Rc<Core>,
+    address: &str,
+    resolver: Option<&Arc<Resolver>>,
+) -> Result<Vec<SocketAddr>, CallError> {
+    let (address, resolver) = (Box::<str>::from(address), resolver.cloned());
+    let begin = || {
+        let (core, address, resolver) = (Rc::clone(core), address.clone(), resolver.clone());
+        async move {
+            match &resolver {
+                Some(resolver) => resolve_by(&core, &address, resolver).await,
+                None => resolve(&core, &address).await,
+            }
+        }
+    };
+    let found = core.lookups.join((address.clone(), resolver.clone()), begin).await;
+    found.unwrap_or(Err(CallError::Resolve(io::ErrorKind::Other)))
 }
 
 async fn resolve(core: &Rc<Core>, address: &str) -> Result<Vec<SocketAddr>, CallError> {
@@ -319,11 +386,11 @@ mod tests {
         let (_silent, _queued, dead) = silent("::1").await;
         let (_listener, open) = listener("127.0.0.1");
         let transport = Transport { fallback_delay: Some(Duration::from_millis(1)), ..Transport::default() };
-        assert_eq!(race(vec![dead, open], &transport).await.unwrap().1, open);
+        assert_eq!(race(vec![dead, open], &transport, None).await.unwrap().1, open);
         // The first family may still win.
         let (_listener, first) = listener("::1");
-        assert_eq!(race(vec![first, open], &transport).await.unwrap().1, first);
-        assert_eq!(race(vec![dead, open, first], &transport).await.unwrap().1, open);
+        assert_eq!(race(vec![first, open], &transport, None).await.unwrap().1, first);
+        assert_eq!(race(vec![dead, open, first], &transport, None).await.unwrap().1, open);
     }
 
     // Go's dialer: a family that fails needs no delay, and the error is the first family's.
@@ -333,12 +400,35 @@ mod tests {
         let closed = ["::1", "127.0.0.1"].map(|host| listener(host).1);
         for delay in [None, Some(Duration::from_secs(3600))] {
             let transport = Transport { fallback_delay: delay, ..Transport::default() };
-            assert_eq!(race(vec![closed[0], open], &transport).await.unwrap().1, open);
-            let fault = race(closed.to_vec(), &transport).await.unwrap_err();
+            assert_eq!(race(vec![closed[0], open], &transport, None).await.unwrap().1, open);
+            let fault = race(closed.to_vec(), &transport, None).await.unwrap_err();
             assert_eq!(fault, CallError::Connect(io::ErrorKind::ConnectionRefused));
         }
-        let nothing = race(Vec::new(), &Transport::default()).await.unwrap_err();
+        let nothing = race(Vec::new(), &Transport::default(), None).await.unwrap_err();
         assert_eq!(nothing, CallError::Resolve(io::ErrorKind::NotFound));
+    }
+
+    // Go's dialer: an address that does not answer leaves time for the others.
+    #[tokio::test]
+    async fn an_address_that_does_not_answer() {
+        let (_silent, _queued, dead) = silent("127.0.0.1").await;
+        let (_listener, open) = listener("127.0.0.1");
+        for delay in [None, Some(Duration::from_secs(3600))] {
+            let transport = Transport { fallback_delay: delay, ..Transport::default() };
+            // No time is left, so the share of the first one is over at once.
+            let connected = race(vec![dead, open], &transport, Some(Instant::now())).await;
+            assert_eq!(connected.unwrap().1, open);
+        }
+    }
+
+    // Go, net.partialDeadline: equal shares, but at least two seconds if so much is left.
+    #[test]
+    fn the_time_for_one_address() {
+        for (left, addresses, want) in
+            [(12, 1, 12), (12, 3, 4), (12, 12, 2), (3, 2, 2), (1, 2, 1), (1, 1, 1), (0, 3, 0)]
+        {
+            assert_eq!(time_for_one(Duration::from_secs(left), addresses).as_secs(), want, "{left} s for {addresses}");
+        }
     }
 
     // Caddy, network addresses: `tcp4/` and `tcp6/` select the addresses of a name.
@@ -347,10 +437,10 @@ mod tests {
         let (_listener, open) = listener("127.0.0.1");
         let closed = listener("::1").1;
         let of = |families| Transport { families, ..Transport::default() };
-        assert_eq!(race(vec![closed, open], &of(Families::Ipv4)).await.unwrap().1, open);
-        let fault = race(vec![closed, open], &of(Families::Ipv6)).await.unwrap_err();
+        assert_eq!(race(vec![closed, open], &of(Families::Ipv4), None).await.unwrap().1, open);
+        let fault = race(vec![closed, open], &of(Families::Ipv6), None).await.unwrap_err();
         assert_eq!(fault, CallError::Connect(io::ErrorKind::ConnectionRefused));
-        let fault = race(vec![open], &of(Families::Ipv6)).await.unwrap_err();
+        let fault = race(vec![open], &of(Families::Ipv6), None).await.unwrap_err();
         assert_eq!(fault, CallError::Resolve(io::ErrorKind::NotFound));
     }
 
@@ -359,11 +449,11 @@ mod tests {
     async fn a_local_address() {
         let (listener, open) = listener("127.0.0.1");
         let from = |local: &str| Transport { local_address: local.parse().ok(), ..Transport::default() };
-        race(vec![open], &from("127.0.0.9:0")).await.unwrap();
+        race(vec![open], &from("127.0.0.9:0"), None).await.unwrap();
         assert_eq!(listener.accept().unwrap().1.ip(), std::net::IpAddr::from([127, 0, 0, 9]));
-        assert!(race(vec![open], &from("[::1]:0")).await.is_err());
+        assert!(race(vec![open], &from("[::1]:0"), None).await.is_err());
         // No address of this machine.
-        let fault = race(vec![open], &from("192.0.2.1:0")).await.unwrap_err();
+        let fault = race(vec![open], &from("192.0.2.1:0"), None).await.unwrap_err();
         assert_eq!(fault, CallError::Connect(io::ErrorKind::AddrNotAvailable));
     }
 }
