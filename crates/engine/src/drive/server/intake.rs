@@ -20,8 +20,10 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
     /// Reads from the kernel once. Returns whether there were bytes, or the peer's end.
     pub(super) fn read(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<(), bool> {
         let may_read = matches!(self.phase, Phase::Open | Phase::WriteClosed) && !self.is_full(task);
-        // With the output full the machine gets no bytes, so a read now could find the peer's end before the bytes ahead of it are handled.
-        let is_held_up = out.len() >= OUTPUT_BYTES_MAX && !self.line.input.is_empty();
+        // While the output or the table of exchanges is full the machine gets no bytes, so a read now could find the peer's end before the
+        // bytes ahead of it are handled. RFC 9112 §9.3.2: pipelined requests that have arrived are served.
+        let is_full = out.len() >= OUTPUT_BYTES_MAX || self.exchanges.len() >= self.machine.exchanges_max();
+        let is_held_up = is_full && !self.line.input.is_empty();
         if !may_read || is_held_up {
             return ControlFlow::Continue(false);
         }

@@ -367,6 +367,25 @@ fn an_exchange_ends_when_its_response_is_written() {
     assert!(connection.exchanges.capacity() == 0 && !connection.line.has_output(), "an idle connection holds nothing");
 }
 
+// RFC 9112 §9.3.2: pipelined requests that arrived before the peer's end are served, however many wait for one write.
+#[test]
+fn the_end_is_read_after_the_requests_ahead_of_it() {
+    let mut bench = Bench::new();
+    let requests = pair::EXCHANGES_MAX + 4;
+    bench.wire.borrow_mut().room = 0;
+    (0..requests).for_each(|_| bench.sends(&[pair::head(1, "/fixed"), pair::end(1)]));
+    bench.wire.borrow_mut().has_ended = true;
+    assert!(bench.turn().is_pending());
+    let handled = |log: &[String]| log.iter().filter(|line| *line == "1 finish").count();
+    let log = bench.log();
+    assert_eq!((handled(&log), log.contains(&"end".to_owned())), (pair::EXCHANGES_MAX, false), "{log:?}");
+    bench.wire.borrow_mut().room = usize::MAX;
+    let _ = bench.turn();
+    let log = bench.log();
+    assert_eq!((handled(&log), log.last().map(String::as_str)), (4, Some("end")), "{log:?}");
+    assert_eq!(bench.ended(), vec![complete("/fixed"); requests]);
+}
+
 #[test]
 fn a_new_plan_applies_to_the_next_exchange_and_its_limits_later() {
     let mut bench = Bench::new();

@@ -7,6 +7,9 @@ use causeway_message::{Chunk, FieldMap, Head, ResponseHead, StatusCode, StreamId
 use crate::listener::ListenerPlan;
 use crate::machine::{BodyLength, Framing, Machine, ServerEvent, Streams, WaitsFor};
 
+/// Exchanges that may wait for one write.
+pub(super) const EXCHANGES_MAX: usize = 16;
+
 fn frame(kind: u8, stream: u8, bytes: &[u8]) -> Vec<u8> {
     let len = u8::try_from(bytes.len()).expect("a short frame");
     [&[kind, stream, len], bytes].concat()
@@ -119,7 +122,7 @@ impl Streams for Pair {
 
 impl Machine for Pair {
     fn exchanges_max(&self) -> usize {
-        16
+        EXCHANGES_MAX
     }
 
     fn handle_bytes(
@@ -155,6 +158,7 @@ impl Machine for Pair {
     }
 
     fn handle_eof(&mut self) -> Option<ServerEvent> {
+        self.log.push("end".to_owned());
         None
     }
 

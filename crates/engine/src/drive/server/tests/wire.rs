@@ -10,6 +10,8 @@ use crate::transport::{Received, Transport};
 
 pub(super) struct Wire {
     pub(super) inbound: VecDeque<u8>,
+    /// The peer has ended its sending side, after the inbound bytes.
+    pub(super) has_ended: bool,
     pub(super) outbound: Vec<u8>,
     /// Bytes that the peer takes before a write waits.
     pub(super) room: usize,
@@ -19,7 +21,7 @@ pub(super) struct Wire {
 
 impl Default for Wire {
     fn default() -> Self {
-        Self { inbound: VecDeque::new(), outbound: Vec::new(), room: usize::MAX, timed: None }
+        Self { inbound: VecDeque::new(), has_ended: false, outbound: Vec::new(), room: usize::MAX, timed: None }
     }
 }
 
@@ -30,7 +32,7 @@ impl Transport for WireEnd {
     fn poll_read(&mut self, _: &mut Task<'_>, bytes: &mut [u8]) -> Poll<io::Result<Received>> {
         let wire = &mut *self.0.borrow_mut();
         if wire.inbound.is_empty() {
-            return Poll::Pending;
+            return if wire.has_ended { Poll::Ready(Ok(0.into())) } else { Poll::Pending };
         }
         let len = bytes.len().min(wire.inbound.len());
         bytes.iter_mut().zip(wire.inbound.drain(..len)).for_each(|(place, byte)| *place = byte);
