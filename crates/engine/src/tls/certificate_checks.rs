@@ -38,8 +38,7 @@ pub(super) fn verify_listed(client: &CertificateDer<'_>, now: UnixTime) -> Resul
 
 /// Returns whether a certificate may be the issuer of others by Go's rules, which are those of RFC 5280 §6.1.4: it is a CA by
 /// basicConstraints, and its key usages, if it has any, include the signing of certificates. Version 1 has no such fields.
-pub(super) fn may_sign(certificate: &CertificateDer<'_>) -> bool {
-    let Ok(certificate) = parse(certificate) else { return false };
+pub(super) fn may_sign(certificate: &X509Certificate<'_>) -> bool {
     let has_usage = || match certificate.key_usage() {
         Ok(usage) => usage.is_none_or(|usage| usage.value.key_cert_sign()),
         Err(_) => false,

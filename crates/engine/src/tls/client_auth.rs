@@ -35,7 +35,7 @@ pub(super) fn verifier(
         all.add(authority.clone())
             .map_err(|error| format!("authority {number} is not a certificate that can be trusted: {error}"))?;
         // webpki checks neither of a trust anchor: without this, each listed client could sign certificates for others.
-        if !certificate_checks::may_sign(&authority) {
+        if !certificate_checks::parse(&authority).is_ok_and(|authority| certificate_checks::may_sign(&authority)) {
             continue;
         }
         let mut roots = RootCertStore::empty();

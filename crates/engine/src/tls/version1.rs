@@ -11,7 +11,7 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, PeerMisbehaved, Sig
 use x509_parser::der_parser::asn1_rs::{FromDer as _, Sequence};
 use x509_parser::prelude::{SubjectPublicKeyInfo, X509Certificate, X509Version};
 
-use super::certificate_checks::{BAD, parse, verify_time};
+use super::certificate_checks::{BAD, may_sign, parse, verify_time};
 
 /// Returns whether a certificate is of version 1; `false` when it does not parse.
 pub(super) fn is_version1(certificate: &CertificateDer<'_>) -> bool {
@@ -65,8 +65,7 @@ pub(super) fn verify_client(
     let is_signed =
         authorities.iter().filter_map(|authority| X509Certificate::from_der(authority).ok()).any(|(_, by)| {
             let key = by.public_key();
-            // Go's rule: an issuer of version 3, which has basicConstraints, must be a CA by it; version 1 has no such field.
-            (by.version() == X509Version::V1 || by.is_ca())
+            may_sign(&by)
                 && by.subject().as_raw() == leaf.issuer().as_raw()
                 && verify_time(&by, now).is_ok()
                 && algorithms.all.iter().any(|algorithm| {
@@ -97,5 +96,73 @@ fn inside(der: &[u8]) -> Option<(&[u8], &[u8])> {
     match sequence.content {
         std::borrow::Cow::Borrowed(content) => Some((content, rest)),
         std::borrow::Cow::Owned(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose, SigningKey as _};
+    use rustls::crypto::aws_lc_rs::default_provider;
+
+    use super::*;
+
+    /// Returns a DER value of this tag.
+    fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+        let len = u16::try_from(content.len()).unwrap().to_be_bytes();
+        [&[tag, 0x82], &len[..], content].concat()
+    }
+
+    /// Splits off the first DER value, whose length has up to two bytes.
+    fn first(der: &[u8]) -> (&[u8], &[u8]) {
+        let (head, len) = match der[1] {
+            0x82 => (4, usize::from(der[2]) << 8 | usize::from(der[3])),
+            0x81 => (3, usize::from(der[2])),
+            len => (2, usize::from(len)),
+        };
+        der.split_at(head + len)
+    }
+
+    /// Returns a certificate of version 1 that this authority signed: one of version 3 without its version and its extensions.
+    fn signed_by(issuer: &Issuer<'_, KeyPair>) -> CertificateDer<'static> {
+        let own = KeyPair::generate().unwrap();
+        let whole = CertificateParams::default().signed_by(&own, issuer).unwrap();
+        let whole = whole.der();
+        let (content, after) = inside(inside(whole).unwrap().0).unwrap();
+        let (version, rest) = first(content);
+        assert_eq!(version[0], 0xa0, "[0] EXPLICIT Version");
+        let mut fields = Vec::new();
+        let mut left = rest;
+        // Serial number, algorithm, issuer, validity, subject, key.
+        for _ in 0..6 {
+            let (field, others) = first(left);
+            fields.extend_from_slice(field);
+            left = others;
+        }
+        let content = der(0x30, &fields);
+        let signature = [&[0][..], &issuer.key().sign(&content).unwrap()].concat();
+        let algorithm = first(after).0;
+        der(0x30, &[&content[..], algorithm, &der(0x03, &signature)].concat()).into()
+    }
+
+    // RFC 5280 §6.1.4 (k), (n), as Go: the issuer is a CA, and its key usages, if it has any, include the signing of certificates.
+    #[test]
+    fn the_issuer_may_sign_certificates() {
+        let all = default_provider().signature_verification_algorithms;
+        for (is_ca, usages, is_accepted) in [
+            (true, vec![], true),
+            (true, vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign], true),
+            (true, vec![KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature], false),
+            (false, vec![], false),
+        ] {
+            let mut params = CertificateParams::default();
+            params.is_ca = if is_ca { IsCa::Ca(BasicConstraints::Unconstrained) } else { IsCa::ExplicitNoCa };
+            params.key_usages.clone_from(&usages);
+            let key = KeyPair::generate().unwrap();
+            let authority = params.self_signed(&key).unwrap().der().to_vec();
+            let client = signed_by(&Issuer::new(params, key));
+            assert!(is_version1(&client));
+            let verified = verify_client(&client, &[authority], UnixTime::now(), &all);
+            assert_eq!(verified.is_ok(), is_accepted, "{is_ca} {usages:?}: {verified:?}");
+        }
     }
 }
