@@ -1,9 +1,9 @@
 //! Connections to upstreams, and the calls that they carry.
 //!
 //! ```text
-//! UpstreamPool::start ─► an idle link │ a link with room │ a new link │ the queue
-//!                                             │
-//!   the link's task:  connect ─► drive ───────┴─► idle ─► … ─► closed
+//! UpstreamPool::start ─► an idle link │ a link with room │ the queue, mostly with a new link
+//!                                             │                │
+//!   the link's task:  connect ─► drive ───────┴────────────────┴─► idle ─► … ─► closed
 //! ```
 //! A pool is one address as one worker sees it. Each of its connections is a task ([`drive`](crate::drive)); the pool and the task share a
 //! [`Link`]. The only state shared between workers is a limit of connections.
@@ -179,49 +179,67 @@ impl UpstreamPool {
         self.waiting.since().is_none_or(|own| claimed + YIELD_AFTER < own)
     }
 
-    /// Hands the call to a connection, opens one for it, or queues it.
+    /// Hands the call to a connection, or queues it; opens a connection if the queue lacks one.
     pub(crate) fn place(&self, waiting: WaitingCall) {
         // The connections that became idle with the one that ended may have ended too, for example when the upstream's host was restarted.
         if waiting.is_retry
             && !self.speaks_http2.get()
             && let Some(slot) = self.slot()
         {
-            return self.connect(waiting, slot);
+            return self.connect(Some(waiting), slot);
         }
         // An open connection first: a new one costs a round trip, with TLS two or more.
         let Some(waiting) = self.links.hand_over(waiting) else { return };
-        if self.waiting.len() >= self.gathered()
-            && let Some(slot) = self.slot()
-        {
-            return self.connect(waiting, slot);
+        if let Some(waiting) = self.wait_for_new(waiting) {
+            self.enqueue(waiting);
         }
-        self.enqueue(waiting);
     }
 
     /// As [`place`](Self::place), for a call whose HTTP/2 connection was lost. The other connections may be lost too, which shows only when
     /// they are used, so a new one takes the call if the limit permits it.
     pub(crate) fn place_after_loss(&self, waiting: WaitingCall) {
-        if self.waiting.len() < self.gathered() {
-            return self.enqueue(waiting);
-        }
-        match self.slot() {
-            Some(slot) => self.connect(waiting, slot),
-            None => self.place(waiting),
+        if let Some(waiting) = self.wait_for_new(waiting) {
+            self.place(waiting);
         }
     }
 
-    /// Queues the call.
+    /// Queues the call, and opens a connection unless those that are being opened will take the call. Returns it if the limit is reached.
+    fn wait_for_new(&self, waiting: WaitingCall) -> Option<WaitingCall> {
+        if self.waiting.len() >= self.gathered() {
+            let Some(slot) = self.slot() else { return Some(waiting) };
+            if waiting.is_retry {
+                // The connection that did not process it must not take it again.
+                self.connect(Some(waiting), slot);
+                return None;
+            }
+            self.connect(None, slot);
+        }
+        self.enqueue(waiting);
+        None
+    }
+
+    /// Queues the call, for the first connection that has room: a new one, or one whose call ends before that is open.
     fn enqueue(&self, waiting: WaitingCall) {
-        if let Err(refused) = self.waiting.push(waiting) {
+        if let Err(refused) = self.waiting.push(waiting, self.links.connecting()) {
             refused.call.fail(CallError::Busy);
         }
         self.watch_queue();
     }
 
+    /// Hands the call that has waited longest to a new connection that has none of its own. The pool may be gone before the connection's
+    /// first turn.
+    fn hand_first(&self, link: &Link) {
+        let has_own_call = !link.inbox.borrow().is_empty();
+        if !has_own_call {
+            let first = self.waiting.pop_live();
+            link.inbox.borrow_mut().extend(first);
+        }
+    }
+
     /// Returns the number of waiting calls that connections in progress will take. An HTTP/2 connection takes many calls, so a burst does
     /// not open one for each.
     fn gathered(&self) -> usize {
-        if self.speaks_http2.get() { self.links.connecting() * GATHERED_MAX } else { 0 }
+        self.links.connecting() * if self.speaks_http2.get() { GATHERED_MAX } else { 1 }
     }
 
     /// Returns the right to open a connection; `None` if the limit is reached.
@@ -234,22 +252,23 @@ impl UpstreamPool {
 
     /// Opens further connections for queued calls, after a connection turned out to accept no more of them.
     pub(crate) fn open_more(&self) {
+        let had_waiting = !self.waiting.is_empty();
+        self.waiting.skip_given_up();
         while self.waiting.len() > self.gathered()
             && let Some(slot) = self.slot()
-            && let Some(next) = self.waiting.pop()
         {
-            if !next.call.is_given_up() {
-                self.connect(next, slot);
-            }
+            self.connect(None, slot);
         }
-        if !self.waiting.is_empty() {
+        if had_waiting {
             // They may have waited for a connection that did not come about, without a claim of their own.
             self.waiting.wake();
         }
     }
 
-    fn connect(&self, first: WaitingCall, slot: ConnectionSlot) {
-        let link = self.links.begin(first, slot);
+    /// Opens a connection for the calls that wait, or for `own`.
+    fn connect(&self, own: Option<WaitingCall>, slot: ConnectionSlot) {
+        let gathers = own.is_none() || self.speaks_http2.get();
+        let link = self.links.begin(own, gathers, slot);
         // Other workers may claim the connection.
         self.watch_queue();
         // The task holds the pool while it connects, so the pool outlives the attempt.
@@ -280,14 +299,16 @@ impl UpstreamPool {
         self.waiting.wake();
     }
 
-    /// A connection could not be opened: fails the calls handed to it, and all waiting calls if there is no other connection. Otherwise opens
-    /// another one for them, because the present ones may stay busy.
+    /// A connection could not be opened: fails the call that was handed to it or else the one that has waited longest, unless it came after
+    /// the attempt had begun; and all waiting calls if there is no other connection. Otherwise opens another one for them, because the
+    /// present ones may stay busy.
     fn connect_failed(&self, link: &Rc<Link>, fault: &CallError) {
         self.links.remove(link);
         let handed = std::mem::take(&mut *link.inbox.borrow_mut());
+        let first = if handed.is_empty() { self.waiting.pop_since(link.begun()) } else { None };
         // While another connection works, the address is reachable after all, and the waiting calls keep their chance.
         let is_last = self.links.len() == 0;
-        for WaitingCall { call, .. } in handed {
+        for WaitingCall { call, .. } in handed.into_iter().chain(first) {
             call.fail(fault.clone());
         }
         while is_last && let Some(WaitingCall { call, .. }) = self.waiting.pop() {

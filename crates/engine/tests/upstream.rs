@@ -3,12 +3,14 @@
 
 mod support;
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use causeway_pipeline::upstream::ConnectionLimits;
 use causeway_pipeline::{TlsPolicy, TlsSpec};
-use support::forward::override_transport;
+use socket2::{Domain, Socket, Type};
+use support::forward::{forget_override, override_transport};
 use support::http2::RequestBody;
 use support::origin::{Act, Origin, OriginConnection};
 use support::tls::{Authority, Store};
@@ -238,4 +240,53 @@ fn a_burst_of_calls_to_a_name() {
     clients.iter_mut().for_each(|client| client.send_request(&format!("/forward/{port}/fixed")));
     let statuses: Vec<_> = clients.iter_mut().map(|client| client.answer().status).collect();
     assert_eq!(statuses, [200; 150]);
+}
+
+// Go, http.Transport: a call takes the connection that is free first, a new one or one whose call has ended meanwhile.
+#[test]
+fn a_connection_that_becomes_free_before_a_new_one_opens() {
+    let server = TestServer::start(|setup| setup.workers = 1);
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    listener.listen(0).unwrap();
+    let address = listener.local_addr().unwrap().as_socket().unwrap();
+    forget_override(address.port());
+    let target = format!("/forward/{}", address.port());
+    let mut clients = [server.client(), server.client()];
+    clients[0].send_request(&target);
+    let mut peer = OriginConnection::new(listener.accept().unwrap().0.into());
+    assert!(!peer.head().is_empty());
+    // The queue of connections is full, so that further attempts get no answer.
+    let mut queued = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(50)) {
+        queued.push(stream);
+    }
+    clients[1].send_request(&target);
+    // The worker has read that request when it has answered these.
+    (0..2).for_each(|_| assert_eq!(server.client().get("/fixed").status, 200));
+    for (client, text) in clients.iter_mut().zip(["first", "second"]) {
+        peer.answer(text);
+        assert_eq!(client.answer().text(), text);
+        if text == "first" {
+            assert!(!peer.head().is_empty(), "the second call on the same connection");
+        }
+    }
+}
+
+// A call whose attempt has failed does not wait for a connection that may stay busy for long.
+#[test]
+fn a_call_fails_with_the_attempt_for_it() {
+    let server = TestServer::start(|_| {});
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    forget_override(port);
+    let target = format!("/forward/{port}");
+    let mut clients = [server.client(), server.client()];
+    clients[0].send_request(&target);
+    let mut peer = OriginConnection::new(listener.accept().unwrap().0);
+    assert!(!peer.head().is_empty());
+    drop(listener);
+    assert_eq!(clients[1].get(&target).status, 502);
+    peer.answer("first");
+    assert_eq!(clients[0].answer().text(), "first");
 }

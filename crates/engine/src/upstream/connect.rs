@@ -51,6 +51,7 @@ pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
         Ok((Reached::Clear(stream), peer)) => {
             let is_http2 = pool.transport.versions == Versions::Http2;
             let connection = ClientConnection::new(pool, Rc::clone(link), stream, peer, is_http2);
+            pool.hand_first(link);
             attempt.has_failed = false;
             // From here on only calls keep the pool alive.
             drop(attempt);
@@ -59,6 +60,7 @@ pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
         Ok((Reached::Protected(Connected { stream, is_http2 }), peer)) => {
             pool.set_http2(link, is_http2);
             let connection = ClientConnection::new(pool, Rc::clone(link), stream, peer, is_http2);
+            pool.hand_first(link);
             attempt.has_failed = false;
             drop(attempt);
             connection.await;
@@ -70,7 +72,7 @@ pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
     }
 }
 
-/// A connection that is being opened. Dropping it on the way, even by a panic, fails its calls.
+/// A connection that is being opened. Dropping it on the way, even by a panic, fails a call.
 struct Attempt {
     pool: Rc<UpstreamPool>,
     link: Rc<Link>,

@@ -4,10 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::Waker;
+use std::time::Instant;
 
 use causeway_pipeline::upstream::ConnectionSlot;
 
 use super::WaitingCall;
+use crate::clock;
 
 /// State shared by a pool and one of its connections.
 pub(crate) struct Link {
@@ -16,6 +18,10 @@ pub(crate) struct Link {
     /// It counts for a limit of connections.
     is_counted: Cell<bool>,
     state: Cell<LinkState>,
+    /// It is opened for calls that wait, and not only for one that no other connection takes.
+    gathers: bool,
+    /// When it began to be opened.
+    begun: Instant,
     /// It is in `Links::ready`; it may have stopped accepting calls since.
     is_listed: Cell<bool>,
     /// Calls handed over that the connection has not begun.
@@ -59,6 +65,11 @@ impl Link {
         self.is_counted.set(false);
     }
 
+    /// Returns when it began to be opened.
+    pub(super) fn begun(&self) -> Instant {
+        self.begun
+    }
+
     pub(crate) fn is_ending(&self) -> bool {
         self.state.get() == LinkState::Ending
     }
@@ -94,23 +105,25 @@ impl Links {
         self.idle.get()
     }
 
-    /// Returns the number of connections that are being opened.
+    /// Returns the number of connections that are being opened for the calls that wait.
     pub(super) fn connecting(&self) -> usize {
         self.connecting.get()
     }
 
-    /// Adds a connection that is being opened; `first` is its first call.
-    pub(super) fn begin(&self, first: WaitingCall, slot: ConnectionSlot) -> Rc<Link> {
+    /// Adds a connection that is being opened: for `own`, and, if it `gathers`, for calls that wait.
+    pub(super) fn begin(&self, own: Option<WaitingCall>, gathers: bool, slot: ConnectionSlot) -> Rc<Link> {
         let link = Rc::new(Link {
             is_counted: Cell::new(slot.is_counted()),
             slot: Cell::new(Some(slot)),
             state: Cell::new(LinkState::Connecting),
+            gathers,
+            begun: clock::now(),
             is_listed: Cell::new(false),
-            inbox: RefCell::new(VecDeque::from([first])),
+            inbox: RefCell::new(own.into_iter().collect()),
             task: RefCell::default(),
         });
         // Counted by hand here and in `set`, so that neither number needs a walk over all connections.
-        self.connecting.set(self.connecting.get() + 1);
+        self.connecting.set(self.connecting.get() + usize::from(gathers));
         self.all.borrow_mut().push(Rc::clone(&link));
         link
     }
@@ -125,7 +138,9 @@ impl Links {
         // Add before subtracting: a sum is unsigned, and it includes this link if it `was`.
         let count = |sum: &Cell<usize>, was: bool, is: bool| sum.set(sum.get() + usize::from(is) - usize::from(was));
         count(&self.idle, before.is_idle(), state.is_idle());
-        count(&self.connecting, before == LinkState::Connecting, state == LinkState::Connecting);
+        if link.gathers {
+            count(&self.connecting, before == LinkState::Connecting, state == LinkState::Connecting);
+        }
         // The flag keeps a link from being listed twice; one that has lost its room stays listed until `hand_over` meets it.
         if state.has_room() && !link.is_listed.replace(true) {
             self.ready.borrow_mut().push(Rc::clone(link));
@@ -218,14 +233,16 @@ mod tests {
         let calls: Vec<_> = (0..4).map(|_| waiting()).collect();
         let (_held, mut calls): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
         let mut next = || calls.pop().unwrap();
-        let (one, other) =
-            (links.begin(next(), ConnectionSlot::unlimited()), links.begin(next(), ConnectionSlot::unlimited()));
-        assert_eq!((links.len(), links.connecting(), links.idle()), (2, 2, 0));
+        let (one, other) = (
+            links.begin(None, true, ConnectionSlot::unlimited()),
+            links.begin(Some(next()), false, ConnectionSlot::unlimited()),
+        );
+        assert_eq!((links.len(), links.connecting(), links.idle()), (2, 1, 0));
         links.set(&one, IDLE);
         links.set(&other, IDLE);
         assert_eq!((links.connecting(), links.idle()), (0, 2));
         assert!(links.hand_over(next()).is_none());
-        assert_eq!((one.inbox.borrow().len(), other.inbox.borrow().len(), links.idle()), (1, 2, 1));
+        assert_eq!((one.inbox.borrow().len(), other.inbox.borrow().len(), links.idle()), (0, 2, 1));
         links.remove(&one);
         assert_eq!((links.len(), links.idle()), (1, 0));
         assert!(links.hand_over(next()).is_some(), "the other has no room");
@@ -234,8 +251,8 @@ mod tests {
     #[test]
     fn a_connection_with_free_streams_stays_available() {
         let links = Links::default();
-        let (_held, mut calls): (Vec<_>, Vec<_>) = (0..5).map(|_| waiting()).unzip();
-        let link = links.begin(calls.pop().unwrap(), ConnectionSlot::unlimited());
+        let (_held, mut calls): (Vec<_>, Vec<_>) = (0..4).map(|_| waiting()).unzip();
+        let link = links.begin(None, true, ConnectionSlot::unlimited());
         links.set(&link, LinkState::Open { room: 3, is_idle: false });
         for room in [2, 1, 0] {
             assert!(links.hand_over(calls.pop().unwrap()).is_none());

@@ -1,7 +1,8 @@
 //! The calls of a pool that wait for a connection.
 //!
-//! Without a limit of connections they wait only while an HTTP/2 connection is being opened. With one, a task claims a slot for the first
-//! call, opens a connection with it, and fails calls that have waited for too long.
+//! The oldest calls are those for which connections are being opened; such a call goes to whichever connection has room first. With a limit
+//! of connections, a task claims a slot for the first one of the others, opens a connection with it, and fails calls that have waited for too
+//! long.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,7 +17,7 @@ use super::{UpstreamPool, WaitingCall};
 use crate::clock;
 use crate::worker::Core;
 
-/// Calls that may wait; further ones fail.
+/// Calls that may wait, besides those for which a connection is being opened; further ones fail.
 const WAITING_MAX: usize = 1024;
 
 /// The waiting calls of a pool, the oldest first.
@@ -42,14 +43,20 @@ impl CallQueue {
         self.calls.borrow().front().map(|waiting| waiting.since)
     }
 
-    /// Adds a call at the end. Returns it if the queue is full.
-    pub(super) fn push(&self, waiting: WaitingCall) -> Result<(), WaitingCall> {
+    /// Returns the time since which the call waits that `ahead` calls are ahead of.
+    fn since_behind(&self, ahead: usize) -> Option<Instant> {
+        self.calls.borrow().get(ahead).map(|waiting| waiting.since)
+    }
+
+    /// Adds a call at the end; `connecting` connections are being opened for the queue. Returns it if the queue is full.
+    pub(super) fn push(&self, waiting: WaitingCall, connecting: usize) -> Result<(), WaitingCall> {
         let mut calls = self.calls.borrow_mut();
         // Calls that were given up make room before a live one is refused. Rare, since the queue must be full.
-        if calls.len() == WAITING_MAX {
+        let calls_max = WAITING_MAX + connecting;
+        if calls.len() >= calls_max {
             calls.retain(|waiting| !waiting.call.is_given_up());
         }
-        if calls.len() == WAITING_MAX {
+        if calls.len() >= calls_max {
             return Err(waiting);
         }
         calls.push_back(waiting);
@@ -65,6 +72,29 @@ impl CallQueue {
         first
     }
 
+    /// Takes the first call, if it waits since `until` or longer.
+    pub(super) fn pop_since(&self, until: Instant) -> Option<WaitingCall> {
+        let first = self.calls.borrow_mut().pop_front_if(|first| first.since <= until);
+        self.wake();
+        first
+    }
+
+    /// Takes the first call that was not given up, and removes those ahead of it.
+    pub(super) fn pop_live(&self) -> Option<WaitingCall> {
+        std::iter::from_fn(|| self.pop()).find(|waiting| !waiting.call.is_given_up())
+    }
+
+    /// Removes the first calls, up to one that was not given up.
+    pub(super) fn skip_given_up(&self) {
+        loop {
+            // The borrow ends before the call is dropped.
+            let first = self.calls.borrow_mut().pop_front_if(|first| first.call.is_given_up());
+            if first.is_none() {
+                return;
+            }
+        }
+    }
+
     /// Returns whether the caller must start [`watch`].
     pub(super) fn begin(&self) -> bool {
         !self.has_begun.replace(true)
@@ -77,16 +107,21 @@ impl CallQueue {
         }
     }
 
-    /// Fails the calls at the front that have waited for `limit`, and removes those that were given up.
-    fn expire(&self, limit: Option<Duration>) {
+    /// Fails the calls that have waited for `limit`, except the first ones, up to `ahead`, for which connections are being opened. Removes
+    /// those at the front that were given up.
+    fn expire(&self, limit: Option<Duration>, ahead: usize) {
+        self.skip_given_up();
         let now = clock::now();
         let is_late =
             |waiting: &WaitingCall| limit.is_some_and(|limit| now.saturating_duration_since(waiting.since) >= limit);
+        let is_over = |waiting: &WaitingCall| waiting.call.is_given_up() || is_late(waiting);
         loop {
+            let mut calls = self.calls.borrow_mut();
+            let late = if calls.get(ahead).is_some_and(is_over) { calls.remove(ahead) } else { None };
             // The borrow ends before `fail`, which wakes the call's handler.
-            let first = self.calls.borrow_mut().pop_front_if(|first| first.call.is_given_up() || is_late(first));
-            match first {
-                Some(first) => first.call.fail(CallError::QueueTimedOut),
+            drop(calls);
+            match late {
+                Some(late) => late.call.fail(CallError::QueueTimedOut),
                 None => return,
             }
         }
@@ -110,16 +145,16 @@ fn turn(pool: &UpstreamPool, alarm: &mut Alarm, task: &mut Task<'_>) {
     let Some(share) = &pool.share else { return };
     *pool.waiting.task.borrow_mut() = Some(task.waker().clone());
     loop {
-        pool.waiting.expire(pool.transport.queue_timeout);
-        // Connections in progress will take the others.
-        let lacks_connection = pool.waiting.len() > pool.gathered();
-        let since = pool.waiting.since().filter(|_| lacks_connection);
+        // Connections in progress will take these.
+        let ahead = pool.gathered();
+        pool.waiting.expire(pool.transport.queue_timeout, ahead);
+        let since = pool.waiting.since_behind(ahead);
         let claimed = share.claim(since, task.waker());
         // By `slot`, for the first connection over HTTP/2.
         let Some(slot) = claimed.or_else(|| since.and_then(|_| pool.slot())) else { break };
         // Without a call the slot is given back.
-        if let Some(first) = pool.waiting.pop() {
-            pool.connect(first, slot);
+        if since.is_some() {
+            pool.connect(None, slot);
         }
     }
     // The connection itself decides, by the same rule as after a call.
@@ -127,7 +162,7 @@ fn turn(pool: &UpstreamPool, alarm: &mut Alarm, task: &mut Task<'_>) {
         pool.links.wake_idle();
     }
     let limit = pool.transport.queue_timeout;
-    let at = pool.waiting.since().and_then(|since| since.checked_add(limit?));
+    let at = pool.waiting.since_behind(pool.gathered()).and_then(|since| since.checked_add(limit?));
     if alarm.poll(at, task).is_ready() {
         task.waker().wake_by_ref();
     }

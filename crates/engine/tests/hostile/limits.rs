@@ -264,10 +264,9 @@ fn idle_connections_are_bounded() {
     override_transport(port, &format!("127.0.0.1:{port}"), |transport| transport.idle_max = 2);
     let mut clients: Vec<_> = (0..5).map(|_| with_request_sent(&server, &format!("/forward/{port}"))).collect();
     let mut peers: Vec<_> = (0..5).map(|_| OriginConnection::new(listener.accept().unwrap().0)).collect();
-    for peer in &mut peers {
-        peer.head();
-        peer.answer("x");
-    }
+    // All of them before an answer: a call whose connection is not open yet would take one that is free again.
+    peers.iter_mut().for_each(|peer| drop(peer.head()));
+    peers.iter_mut().for_each(|peer| peer.answer("x"));
     for client in &mut clients {
         assert_eq!(read(client), whole(200, "x"));
     }
