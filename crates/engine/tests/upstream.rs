@@ -52,7 +52,7 @@ fn chunked_both_ways_with_trailers() {
     );
     // The head alone, so that forwarding starts before the body is complete.
     client.send(head);
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    std::thread::sleep(Duration::from_millis(20));
     client.send("3\r\nabc\r\n0\r\nX_T: 1\r\nX-T: v\r\nRemote-User: admin\r\nX.T: 2\r\n\r\n");
     let answer = client.head();
     assert_eq!((answer.status, answer.field("transfer-encoding")), (200, Some("chunked")));
