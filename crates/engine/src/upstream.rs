@@ -253,6 +253,7 @@ impl UpstreamPool {
     /// Opens further connections for queued calls, after a connection turned out to accept no more of them.
     pub(crate) fn open_more(&self) {
         let had_waiting = !self.waiting.is_empty();
+        // No connection for a call that was given up. Only at the front, because this is called in every turn of a busy connection.
         self.waiting.skip_given_up();
         while self.waiting.len() > self.gathered()
             && let Some(slot) = self.slot()
@@ -305,6 +306,7 @@ impl UpstreamPool {
     fn connect_failed(&self, link: &Rc<Link>, fault: &CallError) {
         self.links.remove(link);
         let handed = std::mem::take(&mut *link.inbox.borrow_mut());
+        // One call for each attempt: the number of attempts is that of the calls, so none is left without one.
         let first = if handed.is_empty() { self.waiting.pop_since(link.begun()) } else { None };
         // While another connection works, the address is reachable after all, and the waiting calls keep their chance.
         let is_last = self.links.len() == 0;

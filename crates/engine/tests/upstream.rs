@@ -10,7 +10,7 @@ use std::time::Duration;
 use causeway_pipeline::upstream::ConnectionLimits;
 use causeway_pipeline::{TlsPolicy, TlsSpec};
 use socket2::{Domain, Socket, Type};
-use support::forward::{forget_override, override_transport};
+use support::forward::{begin_port, override_transport};
 use support::http2::RequestBody;
 use support::origin::{Act, Origin, OriginConnection};
 use support::tls::{Authority, Store};
@@ -250,7 +250,7 @@ fn a_connection_that_becomes_free_before_a_new_one_opens() {
     listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
     listener.listen(0).unwrap();
     let address = listener.local_addr().unwrap().as_socket().unwrap();
-    forget_override(address.port());
+    begin_port(address.port());
     let target = format!("/forward/{}", address.port());
     let mut clients = [server.client(), server.client()];
     clients[0].send_request(&target);
@@ -279,7 +279,7 @@ fn a_call_fails_with_the_attempt_for_it() {
     let server = TestServer::start(|_| {});
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    forget_override(port);
+    begin_port(port);
     let target = format!("/forward/{port}");
     let mut clients = [server.client(), server.client()];
     clients[0].send_request(&target);

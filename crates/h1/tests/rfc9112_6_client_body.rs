@@ -101,7 +101,7 @@ fn tunnels_by_upgrade() {
     );
 }
 
-/// RFC 9110 §9.3.2, §6.3, 1: a response to HEAD has no content, also if the request asked for another protocol.
+/// RFC 9110 §9.3.2, §6.3, 1: a response to HEAD has no content, also if it declines a switch of protocols.
 #[test]
 fn a_switch_that_is_declined_after_head() {
     let switched = "HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\na";

@@ -244,6 +244,7 @@ async fn in_turn(
         let connected = match deadline.filter(|_| left > 1) {
             Some(deadline) => {
                 let time = time_for_one(deadline.saturating_duration_since(Instant::now()), left);
+                // Another address follows, whose fault replaces this one.
                 let ended = tokio::time::timeout(time, connecting).await;
                 ended.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
             }

@@ -117,6 +117,7 @@ impl CallQueue {
         let is_over = |waiting: &WaitingCall| waiting.call.is_given_up() || is_late(waiting);
         loop {
             let mut calls = self.calls.borrow_mut();
+            // In their order: the first one that is not late is the oldest of the rest.
             let late = if calls.get(ahead).is_some_and(is_over) { calls.remove(ahead) } else { None };
             // The borrow ends before `fail`, which wakes the call's handler.
             drop(calls);

@@ -28,6 +28,7 @@ impl<K: Eq + Hash + Clone + 'static, T: Clone + 'static> SingleFlight<K, T> {
         begin: impl FnOnce() -> W,
     ) -> Option<T> {
         let in_progress = self.0.borrow().get(&key).and_then(Weak::upgrade);
+        // Weak, so that work that has panicked is not found: its sender is gone, and so its entry is replaced.
         let mut receiver = match in_progress {
             Some(sender) => sender.subscribe(),
             None => self.begin(key, begin()),
@@ -44,13 +45,14 @@ impl<K: Eq + Hash + Clone + 'static, T: Clone + 'static> SingleFlight<K, T> {
         tokio::task::spawn_local(async move {
             let result = {
                 let (mut work, mut unneeded) = (pin!(work), pin!(sender.closed()));
+                // The result first: it may be ready when the last waiter goes.
                 poll_fn(|task| match work.as_mut().poll(task) {
                     Poll::Ready(result) => Poll::Ready(Some(result)),
                     Poll::Pending => unneeded.as_mut().poll(task).map(|()| None),
                 })
                 .await
             };
-            // Before the waiters run: what they begin next must not get this result again.
+            // Before the waiters run: they may join again, for a newer result.
             this.0.borrow_mut().remove(&key);
             sender.send_replace(result);
         });
