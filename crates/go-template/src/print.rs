@@ -11,7 +11,7 @@ use crate::value::Value;
 pub(crate) use float::float;
 use verb::{Flags, Printer};
 
-/// A width or precision beyond it counts as absent, as in Go.
+/// As in Go, a width or precision from an argument counts as absent beyond it, and one in the format may have one digit more.
 const NUMBER_MAX: i64 = 1_000_000;
 
 /// Returns the value as `%v` prints it.
@@ -178,14 +178,16 @@ impl FormatReader<'_> {
         arg.as_integer().filter(|number| (-NUMBER_MAX..=NUMBER_MAX).contains(number))
     }
 
+    /// Reads a number. As in Go, one that is too large ends the format.
     fn decimal(&mut self) -> Option<usize> {
         let mut value = None;
         while let Some(digit) = self.peek().filter(u8::is_ascii_digit) {
-            let number = value.unwrap_or(0_usize) * 10 + usize::from(digit - b'0');
+            let number = value.unwrap_or(0_usize);
             if number > NUMBER_MAX as usize {
+                self.at = self.format.len();
                 return None;
             }
-            value = Some(number);
+            value = Some(number * 10 + usize::from(digit - b'0'));
             self.at += 1;
         }
         value

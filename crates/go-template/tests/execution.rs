@@ -141,12 +141,20 @@ fn a_dictionary_cannot_contain_itself() {
     }
 }
 
-// Go, package fmt: a precision is at most 1 000 000.
+// Go, package fmt, parsenum: a width or precision has no more digits once it is above 1 000 000; with more the format has no verb.
 #[test]
 fn long_precisions() {
     for (template, want) in [
         ("{{printf \"%.70000f\" 1.5 | len}}", "70002"),
         ("{{printf \"%.*f\" 1000000 1.5 | len}}", "1000002"),
+        ("{{printf \"%.1000001f\" 1.5 | len}}", "1000003"),
+        ("{{printf \"%.10000009f\" 1.5 | len}}", "10000011"),
+        ("{{printf \"%1000001d|\" 15 | len}}", "1000002"),
+        ("{{printf \"%.*f\" 1000001 1.5}}", "%!(BADPREC)1.500000"),
+        ("{{printf \"%.10000010f\" 1.5}}", "%!(NOVERB)%!(EXTRA float64=1.5)"),
+        ("{{printf \"%.99999999999999999999f\" 1.5}}", "%!(NOVERB)%!(EXTRA float64=1.5)"),
+        ("{{printf \"%99999999999[1]d\" 15}}", "%!(NOVERB)%!(EXTRA int=15)"),
+        ("{{printf \"a%99999999999db%d\" 1 2}}", "a%!(NOVERB)%!(EXTRA int=1, int=2)"),
         ("{{printf \"%.70000e\" 1.5 | len}}", "70006"),
         ("{{printf \"%.70000g\" 1.5}}", "1.5"),
         ("{{printf \"%.1200f\" 5e-324 | len}}", "1202"),
