@@ -73,15 +73,25 @@ pub(crate) struct VariableScope {
 impl VariableScope {
     /// Replaces the variables of `text` by placeholders, or returns the name of the first variable without one.
     pub(crate) fn expand(&self, text: &str) -> Result<String, String> {
-        let text = text.replace("$is_args$args", "$causeway_prefixed_query");
         let mut out = String::new();
-        let mut rest = text.as_str();
+        let mut rest = text;
         while let Some(at) = rest.find('$') {
             literal(&mut out, &rest[..at]);
             rest = &rest[at + 1..];
+            if let Some(name) = unclosed_name(rest) {
+                return Err(name.to_owned());
+            }
             let (name, after) = split_name(rest);
             if name.is_empty() {
                 out.push('$');
+                continue;
+            }
+            // Only both together have a placeholder.
+            if name == "is_args"
+                && let Some(("args" | "query_string", after)) = after.strip_prefix('$').map(split_name)
+            {
+                out += "{?query}";
+                rest = after;
                 continue;
             }
             out += &self.placeholder(name).ok_or_else(|| name.to_owned())?;
@@ -97,9 +107,6 @@ impl VariableScope {
 
     fn placeholder(&self, name: &str) -> Option<String> {
         let field = |name: &str| name.replace('_', "-");
-        if name == "causeway_prefixed_query" {
-            return Some("{?query}".into());
-        }
         let is_number = name.bytes().all(|b| b.is_ascii_digit());
         let has = |names: &[String]| names.iter().any(|group| group == name);
         if !has(&self.groups)
@@ -173,6 +180,14 @@ pub(crate) fn variables(text: &str) -> Vec<&str> {
     parts.map(|part| split_name(part).0).filter(|name| !name.is_empty()).collect()
 }
 
+/// The text without `$is_args$args` at its end.
+pub(crate) fn without_query(text: &str) -> &str {
+    let strip = |text: &'_ str, names: &[&str]| names.iter().find_map(|name| Some(text.strip_suffix(name)?.len()));
+    let before = strip(text, &["$args", "${args}", "$query_string", "${query_string}"]);
+    let before = before.and_then(|end| strip(&text[..end], &["$is_args", "${is_args}"]));
+    before.map_or(text, |end| &text[..end])
+}
+
 /// Replaces the variables of a text for which `replacement` returns a text.
 pub(crate) fn replaced(text: &str, replacement: impl Fn(&str) -> Option<String>) -> String {
     let (mut out, mut rest) = (String::new(), text);
@@ -199,6 +214,13 @@ fn split_name(rest: &str) -> (&str, &str) {
         rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len())
     };
     rest.split_at(end)
+}
+
+/// The bracket and the name after it, of a variable that nginx refuses since the closing bracket or the name is missing.
+fn unclosed_name(rest: &str) -> Option<&str> {
+    let inner = rest.strip_prefix('{')?;
+    let end = inner.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(inner.len());
+    (end == 0 || !inner[end..].starts_with('}')).then(|| &rest[..=end])
 }
 
 /// Writes a text so that no part of it is a placeholder.
@@ -233,6 +255,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn texts_without_the_query() {
+        for (text, want) in [
+            ("/x$is_args$args", "/x"),
+            ("/x${is_args}${args}", "/x"),
+            ("/x$is_args${query_string}", "/x"),
+            ("/x$args", "/x$args"),
+            ("/x$is_args$args_foo", "/x$is_args$args_foo"),
+            ("/x", "/x"),
+        ] {
+            assert_eq!(without_query(text), want, "{text}");
+        }
+    }
+
     // nginx's documentation, "Alphabetical index of variables".
     #[test]
     fn variables_become_placeholders() {
@@ -245,6 +281,14 @@ mod tests {
         for (text, want) in [
             ("https://$host$request_uri", Ok("https://{host}{http.request.orig_uri}")),
             ("/index.php$is_args$args", Ok("/index.php{?query}")),
+            ("/${is_args}${args}x", Ok("/{?query}x")),
+            ("$is_args$query_string", Ok("{?query}")),
+            ("/x$is_args$args_foo", Err("is_args")),
+            ("$is_args$args$args_foo", Err("args_foo")),
+            ("$causeway_prefixed_query", Err("causeway_prefixed_query")),
+            ("/x${args", Err("{args")),
+            ("/x${args/}", Err("{args")),
+            ("${}", Err("{")),
             ("${scheme}x", Ok("{scheme}x")),
             ("$http_user_agent $arg_q $cookie_id", Ok("{header.user-agent} {query.q} {cookie.id}")),
             ("/a/$1/$kind", Ok("/a/{re.old.1}/{nginx_kind}")),

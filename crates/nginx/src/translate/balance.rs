@@ -68,7 +68,15 @@ impl Translator<'_> {
             return Vec::new();
         }
         let fails = servers.iter().find_map(|d| word(d, "max_fails=")).unwrap_or_else(|| "1".to_owned());
-        let time = servers.iter().find_map(|d| word(d, "fail_timeout=")).and_then(|time| seconds(&time)).unwrap_or(10);
+        let time = servers.iter().find_map(|d| Some((d, word(d, "fail_timeout=")?)));
+        let time = time.and_then(|(server, time)| {
+            let time = seconds(&time);
+            if time.is_none() {
+                self.note(out, server, "fail_timeout: found no duration");
+            }
+            time
+        });
+        let time = time.unwrap_or(10);
         let mut lines = vec![format!("lb_policy {policy}")];
         self.next_upstream(out, &mut lines, servers.len(), blocks);
         if fails != "0" {

@@ -12,8 +12,9 @@ const TIMEOUTS: [(&str, &str); 4] = [
     ("keepalive_timeout", "idle"),
 ];
 
-/// The default of `max_header_size`.
+/// The default of `max_header_size`, and its largest value.
 const HEAD_BYTES: u64 = 32 << 10;
+const HEAD_BYTES_MAX: u64 = 64 << 20;
 
 impl<'a> Translator<'a> {
     /// Adds the global options. They are for all servers: of different values the largest counts, and the others are named.
@@ -30,7 +31,12 @@ impl<'a> Translator<'a> {
         if let Some(most) = self.largest(head, http, "large_client_header_buffers", product)
             && most != HEAD_BYTES
         {
-            self.options.push(format!("max_header_size {}KiB", most.div_ceil(1 << 10)));
+            self.options.push(format!("max_header_size {}KiB", most.min(HEAD_BYTES_MAX).div_ceil(1 << 10)));
+            let mut lines = Vec::new();
+            collect(http, "large_client_header_buffers", &mut lines);
+            for line in lines.into_iter().filter(|line| product(line).is_some_and(|bytes| bytes > HEAD_BYTES_MAX)) {
+                self.remark(head, line, "a request's head has at most 64 MiB");
+            }
         }
         if !timeouts.is_empty() {
             super::block(&mut self.options, "timeouts", timeouts);

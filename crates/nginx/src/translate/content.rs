@@ -6,7 +6,7 @@ use super::units::size;
 use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Locations, Pattern, pattern};
 use crate::parse::Directive;
-use crate::variables::VariableScope;
+use crate::variables::{VariableScope, without_query};
 use crate::write::{block, quote, rewrite};
 
 /// How many named locations may lead to each other.
@@ -396,7 +396,7 @@ pub(super) fn is_internal(location: &Location<'_>) -> bool {
 /// Whether the last word of `try_files` is for another location, or for one that only a request decides.
 pub(super) fn leads_elsewhere(last: &str, location: &Location<'_>, all: &Locations<'_>) -> bool {
     let path = last.split('?').next().unwrap_or_default();
-    let path = path.strip_suffix("$is_args$args").unwrap_or(path);
+    let path = without_query(path);
     if path.contains('$') {
         return true;
     }

@@ -1,7 +1,7 @@
 //! Programs: `fastcgi_pass` with its parameters, and the names of scripts.
 
 use super::content::alias_of;
-use super::units::{bytes, seconds};
+use super::units::bytes;
 use super::{Translator, WHOLE_PATH, inherited, own, value};
 use crate::expressions::compiled;
 use crate::location::{Location, Pattern};
@@ -172,15 +172,7 @@ impl<'a> Translator<'a> {
                 lines.push(format!("env {} {}", quote(name), quote(&text)));
             }
         }
-        for (directive, option) in [
-            ("fastcgi_connect_timeout", "dial_timeout"),
-            ("fastcgi_read_timeout", "read_timeout"),
-            ("fastcgi_send_timeout", "write_timeout"),
-        ] {
-            if let Some(time) = value(blocks, directive).and_then(seconds) {
-                lines.push(format!("{option} {time}s"));
-            }
-        }
+        self.transport_times(out, &mut lines, "fastcgi", blocks);
         let mut transport = hidden;
         if value(blocks, "fastcgi_request_buffering") != Some("off") {
             // FastCGI needs the length of the content.

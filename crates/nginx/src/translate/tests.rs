@@ -204,12 +204,35 @@ fn limits_of_connections() {
         "",
     );
     check(&format!("large_client_header_buffers 4 64k; {server}"), &["max_header_size 256KiB"], "");
+    check(&format!("large_client_header_buffers 4 64m; {server}"), &["max_header_size 65536KiB"], "at most 64 MiB");
     check(&format!("large_client_header_buffers 4 8k; {server}"), &["# Translated from n.\n\nhttp://:80"], "");
     let two = "server { keepalive_timeout 5s; root /b; }";
     check(&format!("keepalive_timeout 65; {two}"), &["idle 65s"], "the largest value of the file");
     check(&format!("keepalive_timeout 0; {server}"), &["root"], "no option has this value");
     check(&format!("charset utf-8; {server}"), &["not needed, as these only tune nginx itself: charset"], "only tune");
     check(&format!("charset koi8-r; {server}"), &["root"], "files of text are declared as UTF-8");
+}
+
+// nginx's `ngx_parse_time`: a duration may have several units, the last of them `ms`. One that nginx refuses is named.
+#[test]
+fn limits_of_upstreams() {
+    let places = [("proxy_pass http://a:1;", "proxy"), ("fastcgi_pass a:1;", "fastcgi")];
+    for (pass, prefix) in places {
+        for (name, option) in [("connect", "dial"), ("read", "read"), ("send", "write")] {
+            for (time, want) in
+                [("1h500ms", Some("3601s")), ("1d1h1m1s1ms", Some("90062s")), ("abc", None), ("1.5s", None)]
+            {
+                let lines = format!("server {{ location / {{ {pass} {prefix}_{name}_timeout {time}; }} }}");
+                let (caddyfile, notes) = translated(&format!("http {{ {lines} }}"));
+                let found = caddyfile.lines().find_map(|line| line.trim().strip_prefix(&format!("{option}_timeout ")));
+                assert_eq!(found, want, "{lines}: {caddyfile}");
+                assert_eq!(notes.contains("found no duration"), want.is_none(), "{lines}: {notes}");
+            }
+        }
+    }
+    let upstream = "upstream u { server a:1; server b:1 fail_timeout=abc; }";
+    let server = "server { location / { proxy_pass http://u; } }";
+    check(&format!("{upstream} {server}"), &["fail_duration 10s"], "fail_timeout: found no duration");
 }
 
 // nginx's documentation of ngx_http_realip_module.

@@ -193,20 +193,29 @@ impl<'a> Translator<'a> {
                 transport.push(format!("tls_client_auth {} {}", quote(certificate), quote(key)));
             }
         }
-        for (directive, option) in [
-            ("proxy_connect_timeout", "dial_timeout"),
-            ("proxy_read_timeout", "read_timeout"),
-            ("proxy_send_timeout", "write_timeout"),
-        ] {
-            if let Some(time) = value(blocks, directive).and_then(seconds) {
-                transport.push(format!("{option} {time}s"));
-            }
-        }
+        self.transport_times(out, &mut transport, "proxy", blocks);
         if let Some(idle) = self.shared.upstreams.get(host).and_then(|u| own(u, "keepalive").first().copied()) {
             transport.push(format!("keepalive_idle_conns {}", idle.argument(0)));
         }
         if !transport.is_empty() {
             block(lines, "transport http", transport);
+        }
+    }
+
+    /// Writes the time limits of a transport. `prefix` is that of the directives.
+    pub(super) fn transport_times(
+        &mut self,
+        out: &mut Vec<String>,
+        lines: &mut Vec<String>,
+        prefix: &str,
+        blocks: &[&Directive],
+    ) {
+        for (name, option) in [("connect", "dial"), ("read", "read"), ("send", "write")] {
+            let Some(limit) = inherited(blocks, &format!("{prefix}_{name}_timeout")).last().copied() else { continue };
+            match seconds(limit.argument(0)) {
+                Some(time) => lines.push(format!("{option}_timeout {time}s")),
+                None => self.note(out, limit, "found no duration"),
+            }
         }
     }
 
