@@ -4,7 +4,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::batch::{Batch, Progress};
 use crate::roll::{Cause, RollSpec, Roller};
@@ -144,7 +144,7 @@ impl LogFile {
 
     /// Rolls the file if its time has come.
     pub(crate) fn keep_schedule(&mut self) {
-        let is_due = self.roller.as_mut().is_some_and(Roller::is_due);
+        let is_due = self.roller.as_mut().is_some_and(|roller| roller.is_due(SystemTime::now()));
         // An empty file has no lines to keep.
         if is_due && self.is_regular && self.bytes > 0 && self.may_roll() {
             self.follow();

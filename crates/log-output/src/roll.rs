@@ -90,6 +90,8 @@ pub(crate) struct Roller {
     stamp: StampLayout,
     /// The next time at which the file is rolled.
     next: Option<SystemTime>,
+    /// The time after which [`next`](Self::next) is the first one.
+    next_after: SystemTime,
     /// Wakes the thread. Its queue holds one request, which covers all files that were rolled before it.
     sweeper: Option<SyncSender<()>>,
 }
@@ -97,8 +99,9 @@ pub(crate) struct Roller {
 impl Roller {
     pub(crate) fn new(spec: RollSpec, path: PathBuf, mode: u32) -> Self {
         let stamp = StampLayout::of(&spec);
-        let next = next(&spec, SystemTime::now());
-        Self { spec, path, mode, stamp, next, sweeper: None }
+        let now = SystemTime::now();
+        let next = next(&spec, now);
+        Self { spec, path, mode, stamp, next, next_after: now, sweeper: None }
     }
 
     pub(crate) fn bytes_max(&self) -> u64 {
@@ -106,13 +109,18 @@ impl Roller {
     }
 
     /// Returns whether the time to roll has come, and sets the next one.
-    pub(crate) fn is_due(&mut self) -> bool {
-        let now = SystemTime::now();
+    pub(crate) fn is_due(&mut self, now: SystemTime) -> bool {
         let is_due = self.next.is_some_and(|next| now >= next);
-        if is_due {
-            self.next = next(&self.spec, now);
+        // Earlier than before: the clock was set back, and the next time may be years away.
+        if is_due || now < self.next_after {
+            self.schedule(now);
         }
         is_due
+    }
+
+    fn schedule(&mut self, now: SystemTime) {
+        self.next = next(&self.spec, now);
+        self.next_after = now;
     }
 
     /// Renames the file to `NAME-TIME-CAUSE.EXT`, and lets the thread compress it.
@@ -134,7 +142,7 @@ impl Roller {
         }
         fs::rename(&self.path, self.path.with_file_name(name))?;
         if self.spec.interval.is_some() {
-            self.next = next(&self.spec, SystemTime::now());
+            self.schedule(SystemTime::now());
         }
         if self.sweeper.is_none() {
             self.sweeper = Some(self.start_sweeper()?);
@@ -291,6 +299,21 @@ mod tests {
         ] {
             let spec = RollSpec { stamp: stamp.map(str::to_owned), ..spec(None, &[], &[]) };
             assert_eq!(StampLayout::of(&spec).is_rolled(part), want, "{stamp:?} {part}");
+        }
+    }
+
+    // A clock that is set back does not hold up the rolling for longer than a period from then on.
+    #[test]
+    fn a_clock_that_is_set_back() {
+        let hour = 60 * MINUTE;
+        for spec in [spec(Some(hour), &[], &[]), spec(None, &[0], &[]), spec(None, &[], &[(0, 0), (12, 0)])] {
+            let mut roller = Roller::new(spec.clone(), PathBuf::from("a.log"), 0o600);
+            let back = SystemTime::now() - 1000 * 24 * hour;
+            let next = next(&spec, back).expect("the file is rolled by time");
+            assert!(!roller.is_due(back), "{spec:?}");
+            assert!(!roller.is_due(next - Duration::from_secs(1)), "{spec:?}");
+            assert!(roller.is_due(next), "{spec:?}");
+            assert!(!roller.is_due(next), "{spec:?}");
         }
     }
 
