@@ -11,13 +11,19 @@
 //! Above its bounds the cache uses CLOCK eviction: a hand passes over the slots and evicts the first slot that was not
 //! used since the hand last passed it. Values that hold open files have a clock of their own, so that eviction for one
 //! resource never scans the values that do not use it.
+//!
+//! All caches of the process together keep files open within [`OpenFiles`], since connections need descriptors too.
 
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a value is served without revalidation.
 const FRESH_FOR: Duration = Duration::from_secs(1);
+/// The part of the process's file descriptors that the caches may keep.
+const OPEN_PART: u64 = 8;
 /// Estimated overhead of a slot in bytes, in addition to its value and its key.
 const SLOT_BYTES: usize = 256;
 
@@ -27,6 +33,46 @@ pub(crate) struct Cost {
     pub(crate) bytes: usize,
     /// Number of open files.
     pub(crate) open: usize,
+}
+
+/// The files that caches keep open together.
+struct OpenFiles {
+    kept: AtomicUsize,
+    most: usize,
+}
+
+impl OpenFiles {
+    const fn new(most: usize) -> Self {
+        Self { kept: AtomicUsize::new(0), most }
+    }
+
+    /// Those of the process. The limit of descriptors is read at the first use, when the server has raised it.
+    fn of_process() -> &'static Self {
+        static OF_PROCESS: LazyLock<OpenFiles> = LazyLock::new(|| {
+            let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+            OpenFiles::new(limit.map_or(usize::MAX, |limit| usize::try_from(limit / OPEN_PART).unwrap_or(usize::MAX)))
+        });
+        &OF_PROCESS
+    }
+
+    /// Counts files as kept until the result is dropped. `None` if there are too many.
+    fn keep(&'static self, count: usize) -> Option<KeptFiles> {
+        let add = |kept: usize| kept.checked_add(count).filter(|kept| *kept <= self.most);
+        self.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(KeptFiles { of: self, count })
+    }
+}
+
+/// A number of files that a cache keeps open.
+struct KeptFiles {
+    of: &'static OpenFiles,
+    count: usize,
+}
+
+impl Drop for KeptFiles {
+    fn drop(&mut self) {
+        self.of.kept.fetch_sub(self.count, Ordering::Relaxed);
+    }
 }
 
 /// A value whose cost the cache can count.
@@ -51,6 +97,8 @@ struct CacheSlot<T> {
     key: Rc<[u8]>,
     value: Rc<T>,
     cost: Cost,
+    /// `None` for a value without open files.
+    _kept: Option<KeptFiles>,
     checked_at: Instant,
     revalidation: Weak<()>,
     used: bool,
@@ -91,6 +139,7 @@ struct SlotIndex {
 /// The cached values of one type on one worker.
 pub(crate) struct Fresh<T> {
     most: Cost,
+    open_files: &'static OpenFiles,
     indexes: HashMap<Rc<[u8]>, SlotIndex>,
     /// First the values without open files, then those with open files.
     rounds: [Round<T>; 2],
@@ -99,7 +148,8 @@ pub(crate) struct Fresh<T> {
 impl<T: Costly> Fresh<T> {
     /// Creates an empty cache. `most` bounds the total cost of all values, keys included.
     pub(crate) fn new(most: Cost) -> Self {
-        Self { most, indexes: HashMap::new(), rounds: [Round::new(), Round::new()] }
+        let rounds = [Round::new(), Round::new()];
+        Self { most, open_files: OpenFiles::of_process(), indexes: HashMap::new(), rounds }
     }
 
     /// Looks up a key and marks its slot as used. O(1); allocates only if the value is stale.
@@ -125,7 +175,7 @@ impl<T: Costly> Fresh<T> {
     }
 
     /// Stores the result of a lookup that started at `began`, and evicts other values until it fits. A value that alone
-    /// exceeds a bound is not stored.
+    /// exceeds a bound is not stored, nor is one with open files while other caches keep all that the process may.
     pub(crate) fn put(&mut self, key: &[u8], value: Rc<T>, began: Instant) {
         self.remove(key);
         let mut cost = value.cost();
@@ -138,6 +188,13 @@ impl<T: Costly> Fresh<T> {
         while self.rounds[1].cost.open + cost.open > self.most.open {
             self.evict(1);
         }
+        let kept = match cost.open {
+            0 => None,
+            open => match self.keep(open) {
+                Some(kept) => Some(kept),
+                None => return,
+            },
+        };
         while self.bytes() + cost.bytes > self.most.bytes {
             // Evict from the clock that holds more memory; one of them has a slot, since the new value fits into an
             // empty cache.
@@ -150,7 +207,21 @@ impl<T: Costly> Fresh<T> {
         round.cost.open += cost.open;
         self.indexes.insert(Rc::clone(&key), SlotIndex { round: number, at: round.slots.len() });
         // Starts unused, so that values requested once are evicted before values requested again.
-        round.slots.push(CacheSlot { key, value, cost, checked_at: began, revalidation: Weak::new(), used: false });
+        let revalidation = Weak::new();
+        round.slots.push(CacheSlot { key, value, cost, _kept: kept, checked_at: began, revalidation, used: false });
+    }
+
+    /// Counts files as kept, and evicts others of this cache until the process may keep them.
+    fn keep(&mut self, open: usize) -> Option<KeptFiles> {
+        loop {
+            if let Some(kept) = self.open_files.keep(open) {
+                return Some(kept);
+            }
+            if self.rounds[1].slots.is_empty() {
+                return None;
+            }
+            self.evict(1);
+        }
     }
 
     pub(crate) fn remove(&mut self, key: &[u8]) {
@@ -240,6 +311,43 @@ mod tests {
         fresh.put(b"/kept", thing(1 << 20, 0), now);
         fresh.put(b"/kept-open", thing(1, 17), now);
         assert_eq!((fresh.indexes.len(), fresh.bytes()), (0, 0));
+    }
+
+    // The caches of all workers and options together keep a part of the process's descriptors; clients need the others.
+    #[test]
+    fn open_files_of_all_caches_are_bounded() {
+        static FEW: OpenFiles = OpenFiles::new(4);
+        let now = Instant::now();
+        let mut caches = [fresh(), fresh(), fresh()];
+        caches.iter_mut().for_each(|cache| cache.open_files = &FEW);
+        let [one, two, three] = &mut caches;
+        for number in 0..3 {
+            one.put(format!("/{number}").as_bytes(), thing(1, 1), now);
+        }
+        two.put(b"/a", thing(1, 1), now);
+        // The cache replaces its own file; one without any keeps none, and still keeps values without files.
+        two.put(b"/b", thing(1, 1), now);
+        three.put(b"/c", thing(1, 1), now);
+        three.put(b"/d", thing(1, 0), now);
+        let cached = |cache: &mut Fresh<Thing>, keys: &[&str]| -> Vec<bool> {
+            keys.iter().map(|key| is_cached(cache, key, now)).collect()
+        };
+        assert_eq!(cached(one, &["/0", "/1", "/2"]), [true, true, true]);
+        assert_eq!(cached(two, &["/a", "/b"]), [false, true]);
+        assert_eq!(cached(three, &["/c", "/d"]), [false, true]);
+        assert_eq!(FEW.kept.load(Ordering::Relaxed), 4);
+        // A file with variants needs several, and takes the place of all others of its cache if it must.
+        one.put(b"/three", thing(1, 3), now);
+        assert_eq!(cached(one, &["/0", "/1", "/2", "/three"]), [false, false, false, true]);
+        two.put(b"/five", thing(1, 5), now);
+        assert_eq!(cached(two, &["/a", "/b", "/five"]), [false, false, false]);
+        // A removed value leaves its files to the others, and so does a cache.
+        one.remove(b"/three");
+        three.put(b"/c", thing(1, 4), now);
+        assert!(is_cached(three, "/c", now));
+        caches.iter().for_each(check);
+        drop(caches);
+        assert_eq!(FEW.kept.load(Ordering::Relaxed), 0);
     }
 
     #[test]
