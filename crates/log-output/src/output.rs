@@ -178,6 +178,15 @@ impl OutputSpec {
             Self::Net(net) => format!("net {net}"),
         }
     }
+
+    /// Returns whether two specs are one output with the same options. Each may spell the path in its own way.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let options_equal = match (self, other) {
+            (Self::File(one), Self::File(two)) => *one == FileSpec { path: one.path.clone(), ..two.clone() },
+            (one, two) => one == two,
+        };
+        options_equal && self.key() == other.key()
+    }
 }
 
 impl std::fmt::Display for OutputSpec {

@@ -531,6 +531,13 @@ fn logs_of_one_file() {
     let mut kit = kit(json!({ "logs": logs }), json!({}));
     (0..100).for_each(|_| drop(kit.send(&Request::get("/"))));
     assert_eq!(lines(&file).len(), 200);
+    // Another spelling of the path is no other option.
+    let name = folder.0.file_name().unwrap().to_str().unwrap();
+    logs["two"]["writer"]["filename"] = folder.file(&format!("../{name}/a.log")).into();
+    let mut kit = Kit::new(&registry(), &routes(json!({ "logs": logs }), json!({})));
+    kit.send(&Request::get("/"));
+    assert_eq!(lines(&file).len(), 202);
+    logs["two"]["writer"]["filename"] = file.as_str().into();
     logs["two"]["writer"]["roll_keep"] = 3.into();
     let routes = routes(json!({ "logs": logs }), json!({}));
     let error = Kit::build(&registry(), &routes, &json!([])).err().expect("a mistake").to_string();

@@ -83,7 +83,9 @@ impl Logs {
             let log = build.at(name, |build| {
                 let config: LogConfig = build.parse(log)?;
                 let spec = build.at("writer", |build| destination::read(config.writer.as_ref(), build))?;
-                if let Some(other) = logs.iter().find(|other| other.spec != spec && other.spec.key() == spec.key()) {
+                if let Some(other) =
+                    logs.iter().find(|other| other.spec.key() == spec.key() && !other.spec.is_same(&spec))
+                {
                     let expected = format!("the options that the log '{}' has for it", other.name);
                     return build
                         .at("writer", |build| Err(build.refuse(format!("other options for {spec}"), expected)));
