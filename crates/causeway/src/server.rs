@@ -280,7 +280,10 @@ impl Server {
                         return self.leave(process).await;
                     }
                     Err(fault) => {
-                        tracing::error!("this server continues to serve: {fault}");
+                        match fault {
+                            UpgradeError::Withdrawn => tracing::info!("ending the upgrade: {fault}"),
+                            _ => tracing::error!("this server continues to serve: {fault}"),
+                        }
                         let _ = reply.send(Err(fault));
                     }
                 },
@@ -339,7 +342,10 @@ impl Server {
         let mut started = start(offer);
         loop {
             let command = tokio::select! {
-                started = &mut started => return started.map_err(UpgradeError::Successor),
+                started = &mut started => return started.map_err(|words| match is_withdrawn.load(Ordering::Relaxed) {
+                    true => UpgradeError::Withdrawn,
+                    false => UpgradeError::Successor(words),
+                }),
                 Some(command) = self.commands.recv(), if deferred.len() < WAITING_MAX => command,
             };
             match command {

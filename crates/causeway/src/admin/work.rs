@@ -18,7 +18,8 @@ use super::answer::{AdminResponse, MediaType, warnings};
 use super::{AdminState, causal};
 use crate::document::{AdaptedDocument, Document, Language, log_warnings};
 use crate::server::{
-    Attempt, By, CONFIG_BYTES_MAX, CertificateStatus, Change, ChangeError, Force, LoadError, LoadRequest, Status, Verb,
+    Attempt, By, CONFIG_BYTES_MAX, CertificateStatus, Change, ChangeError, Force, LoadError, LoadRequest, Status,
+    UpgradeError, Verb,
 };
 
 /// A command of the API, without the request's body.
@@ -183,7 +184,7 @@ impl CommandContext {
         }
         match self.state.control.upgrade(binary).await {
             Ok(process) => Ok(AdminResponse::json(&json!({ "pid": process }))),
-            Err(fault) => Err(AdminResponse::error(500, fault.to_string())),
+            Err(fault) => Err(AdminResponse::error(status_of_upgrade(&fault), fault.to_string())),
         }
     }
 
@@ -437,6 +438,15 @@ fn json_of(text: &[u8]) -> Result<Value, String> {
 enum OnlyBuilt {
     Yes,
     No,
+}
+
+/// Returns the status of a failed upgrade. 503 invites the client to send it to the process that has taken this one's place.
+fn status_of_upgrade(fault: &UpgradeError) -> u16 {
+    match fault {
+        UpgradeError::Stopping => 503,
+        UpgradeError::Withdrawn => 409,
+        _ => 500,
+    }
 }
 
 /// Returns the status of a failed load. As in Caddy, most failures count as faults of the configuration.

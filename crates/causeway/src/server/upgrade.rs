@@ -46,7 +46,7 @@ pub struct UpgradeOffer {
 pub type SuccessorStart =
     Box<dyn Fn(UpgradeOffer) -> Pin<Box<dyn Future<Output = Result<u32, String>> + Send>> + Send + Sync>;
 
-/// The reason for which a server did not hand over. It continues to serve.
+/// The reason for which a server did not hand over. It continues to serve, unless it is stopping or has been replaced.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum UpgradeError {
@@ -56,7 +56,9 @@ pub enum UpgradeError {
     Sockets(io::Error),
     /// The other process does not serve.
     Successor(String),
-    /// The server is stopping.
+    /// A command to stop the server has ended the other process.
+    Withdrawn,
+    /// The server is stopping, or another process has taken its place.
     Stopping,
 }
 
@@ -66,6 +68,7 @@ impl fmt::Display for UpgradeError {
             Self::Embedded => f.write_str("this server is part of another program, which starts no new process"),
             Self::Sockets(error) => write!(f, "duplicating the listening sockets: {error}"),
             Self::Successor(words) => f.write_str(words),
+            Self::Withdrawn => f.write_str("the server was stopped meanwhile"),
             Self::Stopping => f.write_str("the server is stopping, or another process has taken its place"),
         }
     }

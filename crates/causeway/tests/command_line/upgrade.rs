@@ -222,7 +222,7 @@ fn a_stop_during_an_upgrade() {
         "Caddyfile",
         format!("{{\nadmin {}\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond hello\n}}\n", sockets.address()),
     );
-    let server = folder.start(&["run"]);
+    let mut server = folder.start(&["run"]);
     folder.write("sleeper", "#!/bin/sh\necho $$ > id\nexec sleep 1000\n");
     let sleeper = folder.path("sleeper");
     std::fs::set_permissions(&sleeper, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -238,9 +238,11 @@ fn a_stop_during_an_upgrade() {
         server.signal(Signal::TERM);
         upgrade.join().unwrap()
     });
+    server.line_with("ending the upgrade: the server was stopped meanwhile");
     assert_eq!(server.status().code(), Some(0));
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("the server was stopped meanwhile"), "{errors}");
+    let want = format!("Error: the server on {}: the server was stopped meanwhile (HTTP 409)\n", sockets.address());
+    assert_eq!(errors, want);
     let id = std::fs::read_to_string(folder.path("id")).unwrap();
     assert!(!std::fs::exists(format!("/proc/{}", id.trim())).unwrap());
 }
@@ -281,6 +283,30 @@ fn a_configuration_change_during_an_upgrade() {
         assert_eq!(id, format!("{}\n", Successor::of(&output).0));
     });
     assert!(!send_request(&mut kept).unwrap(), "the former process answers the last request");
+}
+
+/// An upgrade that waits for another one is sent to the new process as soon as that serves, which hands over in its turn.
+#[test]
+fn an_upgrade_during_an_upgrade() {
+    let (folder, sockets) = (Folder::new(), Sockets::new());
+    folder.write(
+        "Caddyfile",
+        format!("{{\nadmin {}\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond hello\n}}\n", sockets.address()),
+    );
+    let server = folder.start(&["run"]);
+    let slow = wrapper(&folder, "");
+    let script = std::fs::read_to_string(&slow).unwrap().replace("exec ", "echo $$ > id\nsleep 1\nexec ");
+    folder.write("wrapper", script);
+    let (first, second) = std::thread::scope(|scope| {
+        let first = scope.spawn(|| folder.output(&["upgrade", "--binary", &slow, "--address", &sockets.address()]));
+        while !std::fs::read_to_string(folder.path("id")).is_ok_and(|id| id.ends_with('\n')) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let second = Successor::of(&folder.output(&["upgrade", "--address", &sockets.address()]));
+        (Successor::of(&first.join().unwrap()), second)
+    });
+    assert_ne!(first.0, second.0);
+    assert_eq!(get(server.port(), "/").body, "hello");
 }
 
 /// The running configuration counts, also if the API has loaded it, and if the file has a mistake meanwhile.
