@@ -53,7 +53,7 @@ pub(crate) struct Profile {
     route: Vec<String>,
     /// Measure gains by replaying recorded work (screen), by pauses (confirm), or both
     #[arg(long, value_enum, default_value = "both")]
-    mode: GainSource,
+    mode: Mode,
     /// Seed of the random choices; measurements influence a profile too, so its repetition is similar, not identical
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,

@@ -118,10 +118,10 @@ fn more_calls_than_may_wait_are_refused() {
     for number in 0..1024 {
         asked.push(connections[number / 100].send_request("GET", &target, None));
     }
-    connections.iter().for_each(|connection| connection.settle());
+    connections.iter_mut().for_each(|connection| connection.settle());
     assert_eq!(send_request(&server, &target).status(), 503);
     drop(asked);
-    connections.iter().for_each(|connection| connection.settle());
+    connections.iter_mut().for_each(|connection| connection.settle());
     drop(connections);
     std::thread::sleep(Duration::from_millis(50));
     let mut next = with_request_sent(&server, &target);
