@@ -67,7 +67,7 @@ fn run(stage: &mut Stage, fuzz: &Path, binary: &Path, name: &str, seconds: u64) 
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
     let mut command = Command::new(binary);
-    // One seed: two runs on the same code try the same inputs, as far as each gets in the time.
+    // One seed: two runs on a fresh checkout try the same inputs, as far as each gets in the time.
     command.arg(format!("-max_total_time={seconds}")).args([
         "-seed=1",
         "-timeout=10",

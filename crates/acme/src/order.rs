@@ -14,7 +14,6 @@ use rustls_pki_types::pem::PemObject as _;
 use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tokio::sync::Mutex;
 
 use crate::challenge::{OpenChallenge, Published, StoredChallenge};
 use crate::connection::Connection;
@@ -250,12 +249,8 @@ pub(crate) fn is_chain(text: &str) -> bool {
     certificates.peek().is_some() && certificates.all(|certificate| certificate.is_ok())
 }
 
-/// One key at a time: those of many names together would take all processors from the workers.
-static KEY_TURN: Mutex<()> = Mutex::const_new(());
-
 /// Generates a private key on a blocking thread: RSA takes seconds, and the caller's thread has other tasks.
 pub(crate) async fn make_key(kind: KeyKind) -> Result<KeyPair, AcmeError> {
-    let _turn = KEY_TURN.lock().await;
     let made = tokio::task::spawn_blocking(move || generate_key(kind)).await;
     Ok(made.map_err(|error| AcmeError::Key(error.to_string()))??)
 }

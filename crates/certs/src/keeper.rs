@@ -659,11 +659,16 @@ fn obtain_locked(
     Certificate::new(chain, der.into(), Vec::new(), (&chain_at, &key_at))
 }
 
-/// Generates a private key.
+/// RSA keys are generated one at a time: each takes seconds, and those of many names together would take all processors from the workers.
+static RSA_TURN: Mutex<()> = Mutex::new(());
+
+/// Generates a private key. An RSA key waits for those that other threads generate.
 ///
 /// # Errors
 /// The system's random number generator failed.
 pub fn generate_key(kind: KeyKind) -> Result<KeyPair, rcgen::Error> {
+    let is_rsa = matches!(kind, KeyKind::Rsa2048 | KeyKind::Rsa4096);
+    let _turn = is_rsa.then(|| RSA_TURN.lock().unwrap_or_else(PoisonError::into_inner));
     match kind {
         KeyKind::P256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
         KeyKind::P384 => KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384),

@@ -21,7 +21,7 @@ pub struct Budgets {
     /// read makes us buffer them all (CVE-2019-9512, CVE-2019-9515).
     pub answers: u32,
     /// Burst of frames that carry neither a head nor content: PING, SETTINGS, PRIORITY, PRIORITY_UPDATE,
-    /// WINDOW_UPDATE, RST_STREAM, unknown ones, and HEADERS of a stream that was reset; 2000. Each head received gives 16 of them back,
+    /// WINDOW_UPDATE, RST_STREAM and unknown ones; 2000. Each HEADERS frame gives 16 of them back,
     /// each DATA frame sent 4. A WINDOW_UPDATE of 1 KiB or more is free if as many bytes of content were sent.
     pub control: u32,
     /// Number of such frames that each second adds; 200.
@@ -158,7 +158,7 @@ const CONTROL_FOR_HEAD: u32 = 16;
 const CONTROL_FOR_DATA: u32 = 4;
 
 /// Increment of a WINDOW_UPDATE from which on sent content pays for it. Common peers announce content in steps of 4 KiB or more, twice
-/// each. They may receive all of many large windows before they read a byte, so a budget of frames would not bound their updates.
+/// each. A peer may receive several full windows before it reads, and then announce all of them at once.
 const ANNOUNCEMENT_MIN: u32 = 1024;
 
 impl BudgetUse {

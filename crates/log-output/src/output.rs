@@ -264,7 +264,8 @@ impl Output {
     /// Gives the output the options of `spec`, which must have the same key.
     pub fn configure(&self, spec: &OutputSpec) {
         let mut current = lock(&self.spec);
-        if *current != *spec {
+        // Another spelling of the path is the same file.
+        if !current.is_same(spec) {
             current.clone_from(spec);
             if let Some(queue) = &self.queue {
                 queue.command(Command::Configure(Box::new(spec.clone())));

@@ -13,11 +13,18 @@ fn waiting_threads_go_on() {
     let line = [b'x'; 64 * 1024];
     let write = |when_full| assert!(output.write(when_full, |buffer| buffer.extend_from_slice(&line)));
     let dropped = || lost_lines().iter().map(|lost| lost.dropped).sum::<u64>();
-    // The queue may have room again once, when the output's thread has taken its first batch.
-    while dropped() < 1000 {
+    // The queue has 4 MiB, which are 64 lines. The output's thread takes lines once, and keeps them because the collector is absent. So
+    // once more are kept and a line is dropped, the queue stays full.
+    let mut kept = 0;
+    let before = loop {
+        let before = dropped();
         write(WhenFull::Drop);
-    }
-    let before = dropped();
+        match dropped() {
+            now if now == before => kept += 1,
+            now if kept > 64 => break now,
+            _ => {}
+        }
+    };
     let (begun, begin) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let waiting = [(); 4].map(|()| {

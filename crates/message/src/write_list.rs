@@ -158,7 +158,7 @@ impl WriteList {
     }
 
     /// Number of bytes written since the list was made or cleared. With [`WriteList::len`] added it is the position of the
-    /// next byte, by which the time of its writing can be found.
+    /// next byte; a byte is written once this number has passed its position.
     #[inline]
     #[must_use]
     pub fn advanced(&self) -> u64 {

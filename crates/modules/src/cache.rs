@@ -585,15 +585,14 @@ impl CacheRules {
 
     /// Drops the stored responses that a successful request with an unsafe method may have changed (RFC 9111 §4.4).
     fn invalidate(&self, cx: &mut Context) {
-        if let Some(key) = cx.variable(self.changed) {
-            self.tiers.remove(self.tiers.store.key(key));
-        }
         cx.with_scratch(|cx, key| {
+            let Some(changed) = cx.variable(self.changed) else { return };
+            self.tiers.remove(self.tiers.store.key(changed));
             for name in [names::LOCATION, names::CONTENT_LOCATION] {
                 let value = cx.response().fields().get(name);
                 if let Some(other) = value.and_then(|value| key::of_same_origin(cx, value)) {
                     key.clear();
-                    if self.key.write_other(cx, other, key) {
+                    if self.key.write_other(cx, changed, other, key) {
                         self.tiers.remove(self.tiers.store.key(key));
                     }
                 }

@@ -6,7 +6,7 @@ use causal::experiment::SeededRandom;
 #[must_use]
 pub(crate) fn stream(seed: u64, stream: u64) -> SeededRandom {
     let mut mixed = SeededRandom::new(seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03));
-    // The first number depends on few bits of the seed.
+    // Without this the streams would differ from those of recorded results.
     mixed.bits();
     mixed
 }

@@ -1,6 +1,6 @@
 //! The protocol by hand: requests are signed here, independently of `jws`.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -30,7 +30,8 @@ static TURN: LazyLock<Mutex<()>> = LazyLock::new(Mutex::default);
 
 struct Setting {
     server: AcmeServer,
-    keeper: Arc<Keeper>,
+    /// The server uses it as long as it exists.
+    _keeper: Arc<Keeper>,
     folder: std::path::PathBuf,
     _turn: MutexGuard<'static, ()>,
 }
@@ -74,7 +75,7 @@ async fn setting_in(plan: ServerPlan, storage: impl FnOnce(FileStorage) -> Share
     };
     let keeper = Arc::new(Keeper::open(wanted, None, SystemTime::now()).unwrap());
     serve_with(&keeper);
-    Setting { server: AcmeServer::new(plan), keeper, folder, _turn: turn }
+    Setting { server: AcmeServer::new(plan), _keeper: keeper, folder, _turn: turn }
 }
 
 /// A key of a client.
@@ -454,15 +455,34 @@ async fn accounts_change() {
     refused(&client.post(&own, ""), 401, "unauthorized");
 }
 
-/// Storage in which one request overtakes another: after the next read of an account, and before the reader continues, a request to this path
-/// with this body is answered.
-#[derive(Debug)]
-struct OvertakingStorage {
+/// Called with the key of a value.
+type AfterLoad = Box<dyn Fn(&str) + Send + Sync>;
+
+/// Storage that calls a function with the key of each value that was read, before the reader continues.
+struct WatchedStorage {
     files: FileStorage,
-    next: std::sync::Mutex<Option<(String, String)>>,
+    after_load: OnceLock<AfterLoad>,
 }
 
-impl Storage for OvertakingStorage {
+impl WatchedStorage {
+    /// Creates a setting with such a storage. The function is still to be set.
+    async fn setting(plan: ServerPlan) -> (Setting, Arc<Self>) {
+        let mut storage = None;
+        let setting = setting_in(plan, |files| {
+            let watched = Arc::new(Self { files, after_load: OnceLock::new() });
+            Arc::clone(storage.insert(watched)) as SharedStorage
+        });
+        (setting.await, storage.unwrap())
+    }
+}
+
+impl std::fmt::Debug for WatchedStorage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.files.fmt(f)
+    }
+}
+
+impl Storage for WatchedStorage {
     fn identity(&self) -> String {
         self.files.identity()
     }
@@ -473,12 +493,8 @@ impl Storage for OvertakingStorage {
 
     fn load(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
         let value = self.files.load(key);
-        let next = if key.contains("/accounts/") { self.next.lock().unwrap().take() } else { None };
-        if let Some((path, body)) = next {
-            let media_type = "application/jose+json";
-            let request = ServerRequest { method: "POST", base: BASE, path: &path, media_type, body: body.as_bytes() };
-            let answer = AcmeServer::new(plan()).answer(request, SystemTime::now());
-            assert_eq!(answer.status, 200, "{answer:?}");
+        if let Some(after_load) = self.after_load.get() {
+            after_load(key);
         }
         value
     }
@@ -508,13 +524,20 @@ impl Storage for OvertakingStorage {
 // before such a change undoes nothing.
 #[tokio::test]
 async fn overtaken_changes_of_accounts_undo_nothing() {
-    let mut storage = None;
-    let setting = setting_in(plan(), |files| {
-        let overtaking = Arc::new(OvertakingStorage { files, next: std::sync::Mutex::default() });
-        Arc::clone(storage.insert(overtaking)) as SharedStorage
-    });
-    let setting = setting.await;
-    let storage = storage.unwrap();
+    let (setting, storage) = WatchedStorage::setting(plan()).await;
+    // The path and the body of a request that is answered after the next read of an account.
+    let next: Arc<std::sync::Mutex<Option<(String, String)>>> = Arc::default();
+    let overtaking = Arc::clone(&next);
+    let overtake = move |key: &str| {
+        let next = if key.contains("/accounts/") { overtaking.lock().unwrap().take() } else { None };
+        if let Some((path, body)) = next {
+            let media_type = "application/jose+json";
+            let request = ServerRequest { method: "POST", base: BASE, path: &path, media_type, body: body.as_bytes() };
+            let answer = AcmeServer::new(plan()).answer(request, SystemTime::now());
+            assert_eq!(answer.status, 200, "{answer:?}");
+        }
+    };
+    assert!(storage.after_load.set(Box::new(overtake)).is_ok());
     const FIRST: &str = r#"{"contact":["mailto:first@a.test"]}"#;
     const SECOND: &str = r#"{"contact":["mailto:second@a.test"]}"#;
     const OFF: &str = r#"{"status":"deactivated"}"#;
@@ -540,7 +563,7 @@ async fn overtaken_changes_of_accounts_undo_nothing() {
         };
         let [(first_path, first_payload), (path, payload)] = [request(first, &fresh[0]), request(second, &fresh[1])];
         let envelope = client.key.envelope(&client.header(&first_path), &first_payload).to_string();
-        *storage.next.lock().unwrap() = Some((first_path, envelope));
+        *next.lock().unwrap() = Some((first_path, envelope));
         let answer = client.post(&path, &payload);
         assert_eq!(answer.status, status, "{first:?} overtakes {second:?}: {answer:?}");
         let [first_key, second_key] = fresh;
@@ -634,7 +657,16 @@ async fn orders_are_bounded() {
 // order is refused.
 #[tokio::test]
 async fn an_order_is_signed_once() {
-    let setting = setting(plan()).await;
+    let (setting, storage) = WatchedStorage::setting(ServerPlan { by: SignedBy::Root, ..plan() }).await;
+    // The signature reads the root's key, and waits there until the test opens the gate.
+    let (gate, opened) = std::sync::mpsc::channel::<()>();
+    let opened = std::sync::Mutex::new(opened);
+    let wait = move |key: &str| {
+        if key.ends_with("root.key") {
+            let _ = opened.lock().unwrap().recv();
+        }
+    };
+    assert!(storage.after_load.set(Box::new(wait)).is_ok());
     let client = Client::registered(&setting.server);
     let answer = client.order(&["a.test"]);
     let (order, finalize) = (path(&field(&answer, "location").into()), path(&body(&answer)["finalize"]));
@@ -645,19 +677,17 @@ async fn an_order_is_signed_once() {
     let (ended, ends) = std::sync::mpsc::channel();
     let mut answers = Vec::new();
     std::thread::scope(|scope| {
-        // Nothing is signed during this call.
-        setting.keeper.authorities(|_| {
-            for _ in 0..2 {
-                let ended = ended.clone();
-                let (client, finalize, request) = (&client, &finalize, &request);
-                scope.spawn(move || ended.send(client.post(finalize, request)).unwrap());
-            }
-            // Only a defect needs the limit: then both wait for the signature.
-            if let Ok(refusal) = ends.recv_timeout(Duration::from_secs(10)) {
-                assert_eq!(body(&client.post(&order, ""))["status"], "processing");
-                answers.push(refusal);
-            }
-        });
+        for _ in 0..2 {
+            let ended = ended.clone();
+            let (client, finalize, request) = (&client, &finalize, &request);
+            scope.spawn(move || ended.send(client.post(finalize, request)).unwrap());
+        }
+        // Only a defect needs the limit: then both wait for the signature.
+        if let Ok(refusal) = ends.recv_timeout(Duration::from_secs(10)) {
+            assert_eq!(body(&client.post(&order, ""))["status"], "processing");
+            answers.push(refusal);
+        }
+        drop(gate);
         answers.extend((answers.len()..2).map(|_| ends.recv().unwrap()));
     });
     answers.sort_by_key(|answer| answer.status);

@@ -88,8 +88,8 @@ impl Add for WorkDone {
 pub struct HookCostEstimator {
     expected: f64,
     /// The stretch before the last window; and if that window was recorded, its work and its number of hooks.
-    quiet: WorkDone,
-    heard: Option<(WorkDone, f64)>,
+    between: WorkDone,
+    window: Option<(WorkDone, f64)>,
     /// The processor time of windows relative to the usual time of their units; the sum of these usual times,
     /// nanoseconds; and the number of hooks in all of the windows.
     ratio: Ratio,
@@ -101,28 +101,28 @@ impl HookCostEstimator {
     /// Starts with the expected cost alone, nanoseconds.
     #[must_use]
     pub fn new(expected: f64) -> Self {
-        let (quiet, ratio) = (WorkDone::default(), Ratio::default());
-        Self { expected, quiet, heard: None, ratio, usual: 0.0, hooks: 0.0 }
+        let (between, ratio) = (WorkDone::default(), Ratio::default());
+        Self { expected, between, window: None, ratio, usual: 0.0, hooks: 0.0 }
     }
 
-    /// Called before each window, of any rule. `stretch` is the work since the last window; zero if it is unknown.
-    pub fn add_between(&mut self, stretch: WorkDone) {
+    /// Called before each window, whatever its purpose. `work` is the work since the last window; zero if it is unknown.
+    pub fn add_between(&mut self, work: WorkDone) {
         // The stretches before and after the last window.
-        let around = std::mem::replace(&mut self.quiet, stretch) + stretch;
-        let Some((heard, hooks)) = self.heard.take() else { return };
-        let has_worked = heard.processor.min(around.processor) > 0;
-        if heard.hits.min(around.hits) >= HOOK_UNITS_MIN && has_worked && hooks > 0.0 {
+        let around = std::mem::replace(&mut self.between, work) + work;
+        let Some((window, hooks)) = self.window.take() else { return };
+        let has_worked = window.processor.min(around.processor) > 0;
+        if window.hits.min(around.hits) >= HOOK_UNITS_MIN && has_worked && hooks > 0.0 {
             // The processor time that the window's units would take outside of it.
-            let usual = around.processor as f64 / around.hits as f64 * heard.hits as f64;
-            self.ratio.push(usual, heard.processor as f64 / usual);
+            let usual = around.processor as f64 / around.hits as f64 * window.hits as f64;
+            self.ratio.push(usual, window.processor as f64 / usual);
             self.usual += usual;
             self.hooks += hooks;
         }
     }
 
     /// Called after a recorded window with its work and its number of hooks.
-    pub fn add_window(&mut self, stretch: WorkDone, hooks: f64) {
-        self.heard = Some((stretch, hooks));
+    pub fn add_window(&mut self, work: WorkDone, hooks: f64) {
+        self.window = Some((work, hooks));
     }
 
     /// Returns the time of a hook, nanoseconds: the expected and the measured one, weighted by their variances. `None`

@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_live_page() {
-        let page = LivePage { title: "LivePage", controls: "<p>controls</p>", script: "causal.draw;" }.page();
+        let page = LivePage { title: "Live", controls: "<p>controls</p>", script: "causal.draw;" }.page();
         assert!(page.contains("<p>controls</p>") && page.contains("causal.draw;</script>"));
         assert_eq!(carried(&page), "null");
         assert!(page.contains("connect-src 'self'") && report().to_html().contains("connect-src 'none'"));

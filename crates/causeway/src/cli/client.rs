@@ -94,7 +94,7 @@ impl UpgradeCommand {
         let body = serde_json::json!({ "binary": binary }).to_string();
         let fields = [("Content-Type", "application/json")];
         let answer = AdminEndpoint::of(&address).command("POST /causeway/upgrade", &fields, body.as_bytes())?;
-        // A server that stops does not serve on, nor does one that another process has replaced.
+        // A server that stops does not serve on, nor does one that another process has replaced. (One that is busy does.)
         let serves = if matches!(answer.status, 409 | 503) { "" } else { " continues to serve" };
         answer.good().map_err(|words| anyhow!("the server on {address}{serves}: {words}"))?;
         let answer: Value = serde_json::from_str(&answer.body).unwrap_or_default();

@@ -36,6 +36,8 @@ const WAITING_MAX: usize = 128;
 pub(super) const NAMES_MAX: usize = 10_000;
 /// Refused names that are remembered.
 const REFUSED_MAX: usize = 10_000;
+/// How long the failed orders of a name are remembered after its last pause, if others need its place: as long as the longest pause.
+const FAILURES_KEPT: Duration = Duration::from_secs(6 * 60 * 60);
 /// How long a name is refused after the permission endpoint has denied it, or has failed.
 const DENIED_FOR: Duration = Duration::from_secs(10);
 /// How long the permission endpoint may take: Caddy's limit.
@@ -300,8 +302,9 @@ impl State {
     fn refuse(&mut self, name: String, refused: RefusedName) {
         // Names whose orders failed leave last: strangers can send handshakes for ever new names that are denied, and the pauses protect
         // the authority's rate limits.
-        let kept: [fn(&RefusedName, Instant) -> bool; 4] = [
+        let kept: [fn(&RefusedName, Instant) -> bool; 5] = [
             |refused, now| refused.failures > 0 || now < refused.until,
+            |refused, now| now < refused.until + FAILURES_KEPT,
             |refused, _| refused.failures > 0,
             |refused, now| now < refused.until,
             |_, _| false,

@@ -194,8 +194,8 @@ impl Storage for WatchedStorage {
     }
 }
 
-// Another process may hold a name's lock for 30 s. While a renewal waits for it, others look at the authorities, sign and add names: the main
-// thread does the first. If one of them waited for the renewal, this test would not end.
+// Another process may hold a name's lock for 30 s. Meanwhile a reload looks at the authorities on the main thread, and others sign and add
+// names. Here all three run inside the wait, on the renewing thread: a lock held by the renewal would hang the test.
 #[test]
 fn a_renewal_that_waits_blocks_nothing_else() {
     let folder = Folder::new();

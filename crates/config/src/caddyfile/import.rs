@@ -147,7 +147,9 @@ impl<'a> Imports<'a> {
             self.graph.add(&from, &to).map_err(|error| {
                 let kind = match error {
                     ImportGraphError::Cycle => ErrorKind::ImportCycle { from: from.as_str().into(), to: to.into() },
-                    ImportGraphError::TooEntangled => ErrorKind::Rule("too many files and snippets import each other"),
+                    ImportGraphError::TooEntangled => {
+                        ErrorKind::Rule("the chains of imports are too long to search for cycles")
+                    }
                 };
                 Error::at(keyword, kind)
             })?;

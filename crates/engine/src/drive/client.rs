@@ -57,8 +57,8 @@ pub(crate) struct ClientConnection<T: Transport> {
     arrived: u64,
     /// The time since which the kernel accepts no output.
     blocked: Option<Instant>,
-    /// It carried a call to its end.
-    is_used: bool,
+    /// It carried a call to its end, or was idle: the upstream may close it, or may have closed it, without regard to the next call.
+    may_be_stale: bool,
     liveness: Liveness,
     ended: Ended,
     /// The fault of calls that have no complete response when the connection ends.
@@ -106,7 +106,7 @@ impl<T: Transport> ClientConnection<T> {
             has_unsent_head: false,
             arrived: 0,
             blocked: None,
-            is_used: false,
+            may_be_stale: false,
             liveness: Liveness::now(),
             ended: Ended::default(),
             fault: CallError::Closed,
@@ -177,7 +177,7 @@ impl<T: Transport> ClientConnection<T> {
     /// Opens a stream for each call that was handed over, while the machine has room.
     fn begin_calls(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
         while self.machine.room() > 0 && !self.ended.write_failed && self.has_next() {
-            if !self.machine.is_multiplexed() && self.is_used && self.read(task, out)? {
+            if !self.machine.is_multiplexed() && self.may_be_stale && self.read(task, out)? {
                 // Bytes after a response, or between two, belong to no call. The machine then ends the connection.
                 self.handle_input(task, out);
                 continue;
@@ -245,10 +245,11 @@ impl<T: Transport> ClientConnection<T> {
     }
 
     /// Reports to the pool how many calls it may hand over.
-    fn publish(&self) {
+    fn publish(&mut self) {
         let handed = self.origin.link.inbox.borrow().len();
         let room = self.machine.room().saturating_sub(handed);
         let is_idle = self.calls.is_empty() && handed == 0;
+        self.may_be_stale |= is_idle;
         let ends = self.machine.is_last() || self.ended.read || self.ended.write_failed;
         let begins_to_end = ends && !self.origin.link.is_ending();
         self.set_state(if ends { LinkState::Ending } else { LinkState::Open { room, is_idle } });
@@ -374,7 +375,7 @@ impl<T: Transport> ClientConnection<T> {
     fn unprocessed(&mut self, stream: StreamId, fault: Option<&CallError>) {
         let Some(at) = self.calls.iter().position(|call| call.stream == stream && !call.is_over()) else { return };
         let is_known = self.machine.is_multiplexed();
-        if (is_known || self.is_used) && self.retry(at, is_known) {
+        if (is_known || self.may_be_stale) && self.retry(at, is_known) {
             return;
         }
         let of_connection = if is_known { CallError::Unprocessed } else { self.fault.clone() };
@@ -497,7 +498,7 @@ impl<T: Transport> ClientConnection<T> {
                 self.line.transport.reset_on_close();
             }
             self.keep_wake(over.wake);
-            (freed, self.is_used, self.line.since) = (true, true, clock::now());
+            (freed, self.may_be_stale, self.line.since) = (true, true, clock::now());
             self.line.input.refresh();
         }
         freed
@@ -556,7 +557,7 @@ impl<T: Transport> ClientConnection<T> {
             Some(event) => self.handle_event(event, out),
         }
         // The upstream closed a connection that had been used before, perhaps before it received the requests.
-        if self.machine.is_multiplexed() && self.is_used {
+        if self.machine.is_multiplexed() && self.may_be_stale {
             let mut at = 0;
             while at < self.calls.len() {
                 at += usize::from(!self.retry(at, false));

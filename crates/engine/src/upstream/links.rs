@@ -18,7 +18,7 @@ pub(crate) struct Link {
     /// It counts for a limit of connections.
     is_counted: Cell<bool>,
     state: Cell<LinkState>,
-    /// It is opened for calls that wait, and not only for one that no other connection takes.
+    /// Calls of the queue count on it; `false` if it is for one call of its own.
     gathers: bool,
     /// When it began to be opened.
     begun: Instant,

@@ -17,7 +17,7 @@ use super::{UpstreamPool, WaitingCall};
 use crate::clock;
 use crate::worker::Core;
 
-/// Calls that may wait, besides those for which a connection is being opened; further ones fail.
+/// Calls that may wait, and one more for each connection that is being opened; further ones fail.
 const WAITING_MAX: usize = 1024;
 
 /// The waiting calls of a pool, the oldest first.
@@ -43,7 +43,7 @@ impl CallQueue {
         self.calls.borrow().front().map(|waiting| waiting.since)
     }
 
-    /// Returns the time since which the call waits that `ahead` calls are ahead of.
+    /// Returns since when the call at place `ahead` of the queue waits.
     fn since_behind(&self, ahead: usize) -> Option<Instant> {
         self.calls.borrow().get(ahead).map(|waiting| waiting.since)
     }
@@ -169,7 +169,7 @@ fn turn(pool: &UpstreamPool, alarm: &mut Alarm, task: &mut Task<'_>) {
     }
 }
 
-/// The deadline of the first call, in the worker's timers.
+/// The deadline of the first call for which no connection is being opened, in the worker's timers.
 struct Alarm {
     core: Rc<Core>,
     key: Option<u64>,

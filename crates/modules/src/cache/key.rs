@@ -46,35 +46,34 @@ enum UriRules {
     Template(Template),
 }
 
-/// Fields of proxies from which some applications make the URIs in their responses, or choose the response. They are part
-/// of each key: a client's value must not reach other clients, and the clients of one proxy share responses.
-const FORWARDING: [KnownName; 3] = [names::X_FORWARDED_HOST, names::X_FORWARDED_PORT, names::X_FORWARDED_PROTO];
-const FORWARDING_UNREGISTERED: [&str; 7] = [
-    "X-Forwarded-Prefix",
-    "X-Forwarded-Scheme",
-    "X-Forwarded-Server",
-    "X-Forwarded-Ssl",
-    "X-Host",
-    "X-HTTP-Host-Override",
-    "X-Original-Host",
-];
+/// Fields of proxies, besides `X-Forwarded-…`, from which some applications make the URIs in their responses, or choose the
+/// response. They are part of each key: a client's value must not reach other clients, and the clients of one proxy share
+/// responses.
+const FORWARDING: [&str; 6] =
+    ["Front-End-Https", "X-Host", "X-HTTP-Host-Override", "X-Original-Host", "X-Script-Name", "X-Url-Scheme"];
 
 fn is_forwarding(name: NameRef<'_>) -> bool {
-    match name {
-        NameRef::Known(name) => FORWARDING.contains(&name),
-        NameRef::Other(name) => FORWARDING_UNREGISTERED.iter().any(|field| name.eq_ignore_ascii_case(field)),
+    const PREFIX: &str = "X-Forwarded-";
+    // Addresses are as many as there are clients.
+    const ADDRESSES: [&str; 2] = ["For", "By"];
+    let is_one_of = |names: &[&str], name: &str| names.iter().any(|field| name.eq_ignore_ascii_case(field));
+    let name = name.as_str();
+    match name.split_at_checked(PREFIX.len()) {
+        Some((prefix, rest)) if prefix.eq_ignore_ascii_case(PREFIX) => !is_one_of(&ADDRESSES, rest),
+        _ => is_one_of(&FORWARDING, name),
     }
 }
 
-/// Returns the pairs of Forwarded (RFC 7239 §4) that count as the fields above do: not those of addresses, which are as
-/// many as there are clients.
+/// Returns the pairs of Forwarded (RFC 7239 §4) that count as the fields above do: not those of addresses. A value with a
+/// quotation is one pair, since its delimiters may be parts of texts.
 fn forwarded_pairs(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_quoted = memchr::memchr2(b'"', b'\\', value).is_some();
     let is_address = |pair: &[u8]| {
         let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
         name.eq_ignore_ascii_case(b"for") || name.eq_ignore_ascii_case(b"by")
     };
-    let pairs = value.split(|byte| matches!(byte, b',' | b';')).map(<[u8]>::trim_ascii);
-    pairs.filter(move |pair| !pair.is_empty() && !is_address(pair))
+    let pairs = value.split(move |byte| !is_quoted && matches!(byte, b',' | b';')).map(<[u8]>::trim_ascii);
+    pairs.filter(move |pair| !pair.is_empty() && (is_quoted || !is_address(pair)))
 }
 
 impl KeyRules {
@@ -127,8 +126,8 @@ impl KeyRules {
     }
 
     /// Writes the key of another URI on the same host, as `path?query`; false if keys are not made of these parts
-    /// alone.
-    pub(super) fn write_other(&self, cx: &Context, path_and_query: &[u8], out: &mut Vec<u8>) -> bool {
+    /// alone. `key` is that of the request: later handlers may have changed its fields since.
+    pub(super) fn write_other(&self, cx: &Context, key: &[u8], path_and_query: &[u8], out: &mut Vec<u8>) -> bool {
         if !matches!(self.uri, UriRules::Parts { .. }) || !self.fields.is_empty() {
             return false;
         }
@@ -139,12 +138,14 @@ impl KeyRules {
             None => (uri, None),
         };
         self.parts(cx, path, query, out);
-        self.end(cx, out);
+        // No URI contains a line end.
+        out.extend_from_slice(&key[memchr::memchr(b'\n', key).unwrap_or(key.len())..]);
         true
     }
 
-    fn end(&self, cx: &Context, out: &mut Vec<u8>) {
+    fn end(&self, cx: &mut Context, out: &mut Vec<u8>) {
         let fields = cx.head().fields();
+        let before = out.len();
         for pair in fields.get_all(names::FORWARDED).flat_map(forwarded_pairs) {
             out.extend_from_slice(b"\nforwarded:");
             out.extend_from_slice(pair);
@@ -154,6 +155,10 @@ impl KeyRules {
             out.extend(name.as_str().bytes().map(|byte| byte.to_ascii_lowercase()));
             out.push(b':');
             out.extend_from_slice(value);
+        }
+        if out.len() > before && cx.client().proxied {
+            // The proxy replaces the fields of other peers, so equal ones lead to other responses.
+            out.extend_from_slice(b"\nproxied");
         }
         // No field value contains a zero byte.
         out.extend_from_slice(b"\n\0");

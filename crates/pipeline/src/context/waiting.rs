@@ -91,7 +91,7 @@ impl Context {
         self.0.waiting.waits.is_under_way()
     }
 
-    /// Drops the pending wait, because the peer disconnected.
+    /// Drops the pending wait.
     pub fn cancel_wait(&mut self) {
         self.0.waiting.waits.cancel();
     }

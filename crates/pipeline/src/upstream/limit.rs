@@ -78,7 +78,7 @@ struct PoolState {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Claim {
     None,
-    /// The time since which the pool's first call waits.
+    /// The time since which the first call waits for which the pool opens no connection.
     Since(Instant),
     /// The pool has a slot, and has not taken it yet.
     Granted,

@@ -22,8 +22,8 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         let may_read = matches!(self.phase, Phase::Open | Phase::WriteClosed) && !self.is_full(task);
         // While the output or the table of exchanges is full the machine gets no bytes, so a read now could find the peer's end before the
         // bytes ahead of it are handled. RFC 9112 §9.3.2: pipelined requests that have arrived are served.
-        let is_full = out.len() >= OUTPUT_BYTES_MAX || self.exchanges.len() >= self.machine.exchanges_max();
-        let is_held_up = is_full && !self.line.input.is_empty();
+        let handles_none = out.len() >= OUTPUT_BYTES_MAX || self.exchanges.len() >= self.machine.exchanges_max();
+        let is_held_up = handles_none && !self.line.input.is_empty();
         if !may_read || is_held_up {
             return ControlFlow::Continue(false);
         }
