@@ -1,7 +1,7 @@
 //! The action of each hook while a window is open: tracks the thread's kind of work, and records its events or pauses
 //! it.
 //!
-//! A window's number contains its purpose: the two lowest bits are the [`WindowPurpose`], and the next one selects the
+//! A window's number contains its purpose: the two lowest bits are the `WindowPurpose`, and the next one selects the
 //! half of the logs that is written. So a hook needs one load to know its action, and data of another window is
 //! recognised by its number.
 //!

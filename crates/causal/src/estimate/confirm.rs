@@ -42,7 +42,7 @@ impl ConfirmBlock {
         Self { name: name.to_owned(), speedup, samples, sums: Vec::new(), blocks: 1 }
     }
 
-    /// Adds this complete block to all blocks, which have at most [`BLOCKS_APART_MAX`] of its target and speed-up.
+    /// Adds this complete block to all blocks, which have at most `BLOCKS_APART_MAX` of its target and speed-up.
     pub fn keep(self, all: &mut Vec<Self>) {
         let is_alike = |other: &Self| other.name == self.name && other.speedup == self.speedup;
         // Once blocks were joined, later ones fill a group of the same size.

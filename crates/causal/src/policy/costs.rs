@@ -105,7 +105,7 @@ impl HookCostEstimator {
         Self { expected, between, window: None, ratio, usual: 0.0, hooks: 0.0 }
     }
 
-    /// Called before each window, whatever its purpose. `work` is the work since the last window; zero if it is unknown.
+    /// Called before each window, of any purpose. `work` is the work since the last window; zero if it is unknown.
     pub fn add_between(&mut self, work: WorkDone) {
         // The stretches before and after the last window.
         let around = std::mem::replace(&mut self.between, work) + work;
