@@ -271,6 +271,25 @@ fn a_connection_that_becomes_free_before_a_new_one_opens() {
             assert!(!peer.head().is_empty(), "the second call on the same connection");
         }
     }
+    // The new connection opens, and stays idle without a call. The upstream gives it up when the next request is on its way.
+    let ours: Vec<_> = queued.iter().map(|stream| stream.local_addr().unwrap()).collect();
+    drop(queued);
+    let mut surplus = loop {
+        let (stream, from) = listener.accept().unwrap();
+        if !ours.contains(&from.as_socket().unwrap()) {
+            break OriginConnection::new(stream.into());
+        }
+    };
+    (0..2).for_each(|_| assert_eq!(server.client().get("/fixed").status, 200));
+    let mut occupying = server.client();
+    occupying.send_request("/occupy");
+    clients[0].send_request(&target);
+    surplus.send("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    drop(surplus);
+    assert!(!peer.head().is_empty(), "the third call on the same connection");
+    peer.answer("third");
+    assert_eq!(clients[0].answer().text(), "third");
+    assert_eq!(occupying.answer().text(), "occupied");
 }
 
 // A call whose attempt has failed does not wait for a connection that may stay busy for long.
