@@ -277,6 +277,7 @@ fn bytes_after_a_response_are_discarded() {
             p.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na");
             std::thread::sleep(std::time::Duration::from_millis(20));
             p.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil");
+            p.step();
             p.end();
         }),
         ("an empty line", |p| {
@@ -292,7 +293,7 @@ fn bytes_after_a_response_are_discarded() {
         }]);
         assert_eq!(send_request(&server, &origin.target()), whole(200, "a"), "{why}");
         if *why == "later" {
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            origin.await_step();
         }
         assert_eq!(send_request(&server, &origin.target()), whole(200, "good"), "{why}");
         origin.end();
@@ -401,7 +402,8 @@ fn a_connection_closed_while_idle_fails_no_request() {
         },
     ]);
     assert_eq!(send_request(&server, &origin.target()), whole(200, "one"));
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    // The origin closes its end after its first script.
+    std::thread::sleep(std::time::Duration::from_millis(200));
     let mut client = server.client();
     client.post(&origin.target(), b"abc");
     assert_eq!(read(&mut client), whole(200, "two"));

@@ -524,7 +524,10 @@ fn no_request_follows_the_first_goaway() {
 #[test]
 fn an_upstream_without_settings() {
     let server = TestServer::start(|_| {});
-    let silent: Act = |p| drop(p.rest());
+    let silent: Act = |p| {
+        p.rest();
+        p.step();
+    };
     let origin = Origin::new(vec![silent, silent]);
     override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
         transport.versions = causeway_pipeline::Versions::Http2;
@@ -538,7 +541,7 @@ fn an_upstream_without_settings() {
             assert_eq!(read(client), whole(504, ""));
         }
         // The next round has another connection.
-        std::thread::sleep(Duration::from_millis(600));
+        origin.await_step();
     }
     origin.end();
     drop(clients);

@@ -31,15 +31,18 @@ fn with_request_sent(server: &TestServer, target: &str) -> TestClient {
 #[test]
 fn calls_wait_for_the_only_permitted_connection() {
     let server = TestServer::start(|_| {});
-    let origin = Origin::new(vec![|peer| {
-        for _ in 0..4 {
+    let (go, held) = std::sync::mpsc::channel::<()>();
+    let origin = Origin::with(vec![Box::new(move |peer: &mut OriginConnection| {
+        for call in 0..4 {
             let head = peer.head();
             let number = head.split([' ', '/']).rfind(|word| word.len() == 1).unwrap_or_default().to_owned();
-            std::thread::sleep(Duration::from_millis(50));
+            if call == 0 {
+                held.recv().unwrap();
+            }
             peer.answer(&number);
         }
         peer.end();
-    }]);
+    })]);
     tuned(&origin, |transport| {
         transport.connection_limits = Some(Arc::new(ConnectionLimits::new(1)));
         transport.idle_timeout = SHORT;
@@ -51,6 +54,9 @@ fn calls_wait_for_the_only_permitted_connection() {
     }
     // The third client disconnects while its call waits.
     clients.remove(2).reset();
+    // Each worker has seen that when it has answered a later request.
+    (0..10).for_each(|_| assert_eq!(server.client().get("/fixed").status, 200));
+    go.send(()).unwrap();
     let got: Vec<_> = clients.iter_mut().map(read).collect();
     assert_eq!(got, ["0", "1", "3", "4"].map(|text| whole(200, text)));
     drop(clients);
