@@ -64,7 +64,7 @@ const ACTS: &[(&str, Enter)] = &[
     ("yield", |cx, _| yield_once(cx, |cx| text(cx, "yielded"))),
     ("chain", |cx, _| sleep(cx, |cx| yield_once(cx, |cx| sleep(cx, |cx| text(cx, "chained"))))),
     ("hold", hold),
-    // Keeps the worker from all other work, so that what arrives meanwhile is handled in one turn.
+    // Keeps the worker from all other work, so that all bytes that arrive meanwhile are handled in one turn.
     ("occupy", |cx, _| {
         std::thread::sleep(Duration::from_millis(300));
         text(cx, "occupied")
