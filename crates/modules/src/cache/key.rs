@@ -64,16 +64,41 @@ fn is_forwarding(name: NameRef<'_>) -> bool {
     }
 }
 
-/// Returns the pairs of Forwarded (RFC 7239 §4) that count as the fields above do: not those of addresses. A value with a
-/// quotation is one pair, since its delimiters may be parts of texts.
+/// Finds the delimiters of Forwarded, which are none within a quoted string (RFC 9110 §5.6.4).
+#[derive(Default)]
+struct Delimiters {
+    is_quoted: bool,
+    is_escaped: bool,
+}
+
+impl Delimiters {
+    /// Takes the next byte.
+    fn is_next(&mut self, byte: u8) -> bool {
+        if std::mem::take(&mut self.is_escaped) {
+            return false;
+        }
+        match byte {
+            b'"' => self.is_quoted = !self.is_quoted,
+            b'\\' => self.is_escaped = self.is_quoted,
+            b',' | b';' => return !self.is_quoted,
+            _ => {}
+        }
+        false
+    }
+}
+
+/// Returns the pairs of Forwarded (RFC 7239 §4) that count as the fields above do: not those of addresses. A value whose last
+/// quoted string has no end is one pair, because readers differ on it.
 fn forwarded_pairs(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let is_quoted = memchr::memchr2(b'"', b'\\', value).is_some();
+    let mut delimiters = Delimiters::default();
+    value.iter().for_each(|byte| _ = delimiters.is_next(*byte));
+    let is_open = std::mem::take(&mut delimiters).is_quoted;
     let is_address = |pair: &[u8]| {
         let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
         name.eq_ignore_ascii_case(b"for") || name.eq_ignore_ascii_case(b"by")
     };
-    let pairs = value.split(move |byte| !is_quoted && matches!(byte, b',' | b';')).map(<[u8]>::trim_ascii);
-    pairs.filter(move |pair| !pair.is_empty() && (is_quoted || !is_address(pair)))
+    let pairs = value.split(move |byte| !is_open && delimiters.is_next(*byte)).map(<[u8]>::trim_ascii);
+    pairs.filter(move |pair| !pair.is_empty() && (is_open || !is_address(pair)))
 }
 
 impl KeyRules {

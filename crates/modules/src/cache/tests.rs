@@ -918,6 +918,8 @@ fn fields_of_proxies_are_part_of_the_key() {
         "X-Forwarded-Protocol: http",
         "Front-End-Https: on",
         "Forwarded: for=\", for=1.2.3.4",
+        "Forwarded: for=\"a\\\", for=1.2.3.4",
+        "Forwarded: for=\"a,b\";host=evil.test",
     ] {
         let mut bench = bench(json!({}));
         bench.replies([reply("Cache-Control: max-age=60", "evil"), reply("Cache-Control: max-age=60", "good")]);
