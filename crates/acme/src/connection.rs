@@ -62,6 +62,11 @@ impl Connection {
         self.last().status.is_some_and(|status| status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS)
     }
 
+    /// Whether the last response has a status of success.
+    pub(crate) fn is_success(&self) -> bool {
+        self.last().status.is_some_and(|status| status.is_success())
+    }
+
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<HttpResponse, HttpError> {
         // RFC 8555 §6.1. The URLs come from the authority's directory.
         if request.uri().scheme_str() != Some("https") {

@@ -193,7 +193,7 @@ async fn complete(
     step!(fetched(&mut order))?;
     // The challenges stay open until the order is ready or has failed.
     let mut open = Vec::new();
-    let proven = prove(issuer, wanted, &mut order, storage, &mut open).await;
+    let proven = prove(issuer, connection, wanted, &mut order, storage, &mut open).await;
     for challenge in open {
         challenge.close().await;
     }
@@ -270,6 +270,7 @@ pub(crate) fn request_params(wanted: Wanted<'_>) -> Result<CertificateParams, rc
 /// Answers a challenge of each authorization, and waits until the authority has verified them.
 async fn prove(
     issuer: &Issuer,
+    connection: &Connection,
     wanted: Wanted<'_>,
     order: &mut Order,
     storage: &SharedStorage,
@@ -280,7 +281,7 @@ async fn prove(
         let authorization = authorization?;
         match authorization.status {
             AuthorizationStatus::Valid => {}
-            AuthorizationStatus::Pending => answer(issuer, wanted, authorization, storage, open).await?,
+            AuthorizationStatus::Pending => answer(issuer, connection, wanted, authorization, storage, open).await?,
             status => return Err(AcmeError::Unverified(format!("the authorization is {status:?}"))),
         }
     }
@@ -306,6 +307,7 @@ async fn fetched(order: &mut Order) -> Result<(), Error> {
 /// Opens a challenge of the authorization, adds it to `open`, and reports to the authority that it is ready.
 async fn answer(
     issuer: &Issuer,
+    connection: &Connection,
     wanted: Wanted<'_>,
     mut authorization: AuthorizationHandle<'_>,
     storage: &SharedStorage,
@@ -349,8 +351,11 @@ async fn answer(
             OpenChallenge::tls(name, authorized.digest().as_ref(), Published::new(issuer, storage, stored).await)?
         }
     });
-    step!(challenge.set_ready())?;
-    Ok(())
+    match step!(challenge.set_ready()) {
+        // The authority has accepted the response and has a first result of the verification already. The order says when it is final.
+        Err(Error::Api(_)) if connection.is_success() => Ok(()),
+        accepted => Ok(accepted?),
+    }
 }
 
 /// The name of a challenge in RFC 8555 and RFC 8737, for messages.

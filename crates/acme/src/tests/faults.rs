@@ -201,6 +201,24 @@ async fn rejected_nonces_at_each_request() {
     }
 }
 
+// RFC 8555 §8.2: a challenge has an error as soon as one verification has failed, and may still become valid. An authority can have that result
+// before it responds to the request to verify. The status of the order decides.
+#[tokio::test]
+async fn a_challenge_that_has_failed_at_once() {
+    const CHALLENGE: &str = r#"{"type": "http-01", "url": "https://localhost:1/", "token": "token", "status": "invalid",
+        "error": {"type": "urn:ietf:params:acme:error:connection", "detail": "port 80 is closed"}}"#;
+    const ORDER: &str = r#"{"status": "invalid", "authorizations": [], "finalize": "", "identifiers": []}"#;
+    let head = "200 OK\r\nReplay-Nonce: %NONCE";
+    let bench = FaultFixture::new("challenge").await;
+    let failed = (AcmeStage::Challenge, InjectedFault::Answer(head, CHALLENGE));
+    bench.authority.fail(&[failed, (AcmeStage::Order, InjectedFault::Answer(head, ORDER))]);
+    let error = bench.obtain().await.unwrap_err();
+    assert!(matches!(error, AcmeError::Unverified(_)), "{error}");
+    // The next verification succeeds.
+    bench.authority.fail(&[failed]);
+    bench.obtain().await.unwrap();
+}
+
 // RFC 8555 §7.4.2: an issued certificate is fetched up to four times; a new order would count towards the authority's rate limits.
 #[tokio::test]
 async fn the_download_of_a_certificate_is_repeated() {
