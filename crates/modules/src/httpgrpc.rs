@@ -241,4 +241,4 @@ fn deadline_exceeded() -> Status {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -329,6 +329,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::certificates::renew;
+    use super::super::order::tests::public_name;
     use super::*;
 
     // Caddy's documentation of `ask`: a GET with the query `domain`, next to the endpoint's own parameters.
@@ -407,18 +408,6 @@ mod tests {
         OnDemand::new(names, Getters::new(), None, keeper, storages, &Renewals::new(keeper, None), NAMES_MAX).shared
     }
 
-    fn public() -> SignedName {
-        SignedName::Public(plan::PublicName {
-            name: "a.example".to_owned(),
-            issuers: Vec::new(),
-            fallback: None,
-            renewal_ratio: None,
-            key: plan::KeyKind::P256,
-            ocsp: plan::OcspStapling::default(),
-            storage: None,
-        })
-    }
-
     fn local() -> ManagedName {
         ManagedName {
             name: "a.example".to_owned(),
@@ -444,7 +433,7 @@ mod tests {
         std::fs::write(&folder, "in the way").unwrap();
         let refused_before = RefusedName { until: Instant::now(), failures: 3 };
         locked(&shared.state).refuse("a.example".to_owned(), refused_before);
-        for signed in [public(), SignedName::Local(local())] {
+        for signed in [SignedName::Public(public_name()), SignedName::Local(local())] {
             assert!(sign(&shared, "a.example", signed).await.is_none());
             let state = locked(&shared.state);
             let refused = &state.refused["a.example"];
@@ -453,7 +442,7 @@ mod tests {
         }
         std::fs::remove_file(&folder).unwrap();
         // No authority signs.
-        assert!(sign(&shared, "a.example", public()).await.is_none());
+        assert!(sign(&shared, "a.example", SignedName::Public(public_name())).await.is_none());
         let state = locked(&shared.state);
         assert_eq!(state.refused["a.example"].failures, 4);
         assert!(state.refused["a.example"].until > Instant::now() + Duration::from_secs(60));

@@ -170,19 +170,24 @@ pub(super) mod tests {
         Storages::open(usual, std::iter::empty(), Path::new("")).unwrap()
     }
 
+    /// Makes a name without issuers.
+    pub(in super::super) fn public_name() -> PublicName {
+        PublicName {
+            name: "a.example".to_owned(),
+            issuers: Vec::new(),
+            fallback: None,
+            renewal_ratio: None,
+            key: plan::KeyKind::P256,
+            ocsp: plan::OcspStapling::default(),
+            storage: None,
+        }
+    }
+
     // CertMagic's default is a third. A ratio near 1 would make every certificate due as soon as it is issued.
     #[test]
     fn renewal_ratios() {
         for (written, want) in [(None, RENEWAL_RATIO), (Some(0.5), 0.5), (Some(1.0), RENEWAL_RATIO_MAX)] {
-            let name = PublicName {
-                name: "a.example".to_owned(),
-                issuers: Vec::new(),
-                fallback: None,
-                renewal_ratio: written,
-                key: plan::KeyKind::P256,
-                ocsp: plan::OcspStapling::default(),
-                storage: None,
-            };
+            let name = PublicName { renewal_ratio: written, ..public_name() };
             let order = Order::new(&name, KeyKind::P256, false, &storages());
             assert!((order.public().renewal_ratio - want).abs() < f64::EPSILON, "{written:?}");
         }

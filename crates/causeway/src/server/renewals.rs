@@ -396,7 +396,7 @@ mod tests {
     use causeway_certs::{AuthoritySpec, FileStorage, KeyKind, OcspPolicy, SharedStorage};
     use causeway_config::plan::{self, ManagedName, PublicName};
 
-    use super::super::order::tests::storages;
+    use super::super::order::tests::{public_name, storages};
     use super::super::storage::Storages;
     use super::*;
 
@@ -409,18 +409,6 @@ mod tests {
         assert_eq!(pause_until(0, hours(3), now), Duration::from_secs(3 * 3600));
         assert_eq!(pause_until(0, hours(10_000), now), LIMITED_MAX);
         assert_eq!(pause_until(3, Some(now - Duration::from_secs(60)), now), pause(3));
-    }
-
-    fn name() -> PublicName {
-        PublicName {
-            name: "a.example".to_owned(),
-            issuers: Vec::new(),
-            fallback: None,
-            renewal_ratio: None,
-            key: plan::KeyKind::P256,
-            ocsp: plan::OcspStapling::default(),
-            storage: None,
-        }
     }
 
     fn keeper(storages: &Storages) -> Arc<Keeper> {
@@ -463,7 +451,7 @@ mod tests {
             reuse_key: false,
             storage: None,
         };
-        let name = PublicName { fallback: Some(fallback), ..name() };
+        let name = PublicName { fallback: Some(fallback), ..public_name() };
         let order = || Order::new(&name, KeyKind::P256, false, &storages);
         let authorities = || vec![AuthoritySpec::new("local")];
         let first_keeper = open(&storages, authorities(), Some(&order()), None);
@@ -492,7 +480,7 @@ mod tests {
         let storages = storages();
         let renewals = Renewals::new(&keeper(&storages), None);
         let count = || locked(&renewals.tasks).as_ref().map_or(0, |tasks| tasks.all.len());
-        let start = || renewals.start(Order::new(&name(), KeyKind::P256, true, &storages), None);
+        let start = || renewals.start(Order::new(&public_name(), KeyKind::P256, true, &storages), None);
         start();
         start();
         assert_eq!(count(), 1);
@@ -516,7 +504,7 @@ mod tests {
         const BYTES_MAX: usize = 1600;
         let storages = storages();
         let keeper = keeper(&storages);
-        let task = Renewals::new(&keeper, None).task(Order::new(&name(), KeyKind::P256, false, &storages), None);
+        let task = Renewals::new(&keeper, None).task(Order::new(&public_name(), KeyKind::P256, false, &storages), None);
         let task = task.run();
         assert!(size_of_val(&task) <= BYTES_MAX, "{} bytes", size_of_val(&task));
     }

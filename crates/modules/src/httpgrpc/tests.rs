@@ -421,7 +421,7 @@ fn streamed(answer: &TestResponse) -> (u16, Option<u64>, String) {
 }
 
 /// Returns a compressed frame whose unknown part inflates to 4 MB. A receiver skips it.
-fn skipped_frame() -> Vec<u8> {
+pub(crate) fn skipped_frame() -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     encoder.write_all(b"\x4a\x80\x92\xf4\x01").unwrap();
     encoder.write_all(&vec![0; 4_000_000]).unwrap();

@@ -1,6 +1,5 @@
 //! The transport httpgrpc: the request that the upstream receives, and the handling of its messages.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use causeway_httpgrpc::stream::{
@@ -15,6 +14,7 @@ use causeway_testkit::{FakeCall, FakeWorker, Kit, Request, TestResponse};
 use serde_json::{Value, json};
 
 use super::{kit, proxy, registry, start_call};
+use crate::httpgrpc::tests::skipped_frame;
 
 fn transport(mut options: Value) -> Value {
     options["protocol"] = json!("httpgrpc");
@@ -441,18 +441,6 @@ fn names_without_addresses() {
     answer(&call, 200, &[], "");
     drop(call);
     assert_eq!(pending.finish(&mut kit).status, 200);
-}
-
-/// Returns a compressed frame whose unknown part inflates to 4 MB. A receiver skips it.
-fn skipped_frame() -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    encoder.write_all(b"\x4a\x80\x92\xf4\x01").unwrap();
-    encoder.write_all(&vec![0; 4_000_000]).unwrap();
-    let message = encoder.finish().unwrap();
-    let mut frame = vec![1];
-    frame.extend_from_slice(&(message.len() as u32).to_be_bytes());
-    frame.extend_from_slice(&message);
-    frame
 }
 
 // crates/httpgrpc/proto: frames of an unknown part are skipped. The decoder yields while it decompresses them, and the call continues.
