@@ -300,17 +300,25 @@ impl UpstreamPool {
         self.waiting.wake();
     }
 
-    /// A connection could not be opened: fails the call that was handed to it or else the one that has waited longest, unless it came after
-    /// the attempt had begun; and all waiting calls if there is no other connection. Otherwise opens another one for them, because the
-    /// present ones may stay busy.
+    /// A connection could not be opened: fails the calls that waited for this attempt, and all waiting calls if there is no other connection.
+    /// Otherwise opens another one for the rest, because the present ones may stay busy.
+    ///
+    /// Over HTTP/1.1 one call waits for each attempt: the one that was handed to it, or else the one that has waited longest. Over HTTP/2 they
+    /// are all that this connection would have gathered, less those for which other attempts suffice. A call that came after the attempt had
+    /// begun is none of them.
     fn connect_failed(&self, link: &Rc<Link>, fault: &CallError) {
         self.links.remove(link);
-        let handed = std::mem::take(&mut *link.inbox.borrow_mut());
-        // One call for each attempt: the number of attempts is that of the calls, so none is left without one.
-        let first = if handed.is_empty() { self.waiting.pop_since(link.begun()) } else { None };
+        let mut failed = std::mem::take(&mut *link.inbox.borrow_mut());
+        let (others, gathered) = if self.speaks_http2.get() { (self.gathered(), GATHERED_MAX) } else { (0, 1) };
+        while failed.len() < gathered
+            && self.waiting.len() > others
+            && let Some(first) = self.waiting.pop_since(link.begun())
+        {
+            failed.push_back(first);
+        }
         // While another connection works, the address is reachable after all, and the waiting calls keep their chance.
         let is_last = self.links.len() == 0;
-        for WaitingCall { call, .. } in handed.into_iter().chain(first) {
+        for WaitingCall { call, .. } in failed {
             call.fail(fault.clone());
         }
         while is_last && let Some(WaitingCall { call, .. }) = self.waiting.pop() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_pipeline::upstream::ConnectionLimits;
-use causeway_pipeline::{TlsPolicy, TlsSpec};
+use causeway_pipeline::{NetworkProxy, NetworkProxyProtocol, TlsPolicy, TlsSpec, Versions};
 use socket2::{Domain, Socket, Type};
 use support::forward::{begin_port, override_transport};
 use support::http2::RequestBody;
@@ -290,6 +290,57 @@ fn a_connection_that_becomes_free_before_a_new_one_opens() {
     peer.answer("third");
     assert_eq!(clients[0].answer().text(), "third");
     assert_eq!(occupying.answer().text(), "occupied");
+}
+
+// Over HTTP/2 many calls wait for one attempt. They fail with it, while another connection lives on without room for them.
+#[test]
+fn calls_fail_with_the_attempt_that_gathers_them() {
+    let server = TestServer::start(|setup| setup.workers = 1);
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = proxy.local_addr().unwrap();
+    override_transport(address.port(), "origin.test:80", |transport| {
+        transport.versions = Versions::Http2;
+        transport.network_proxy = Some(Arc::new(NetworkProxy {
+            protocol: NetworkProxyProtocol::Http,
+            address: address.to_string(),
+            credentials: None,
+        }));
+    });
+    let target = format!("/forward/{}", address.port());
+    let mut busy = server.client();
+    busy.send_request(&target);
+    let mut peer = OriginConnection::new(proxy.accept().unwrap().0);
+    assert!(peer.head().starts_with("CONNECT origin.test:80 "));
+    peer.send("HTTP/1.1 200 OK\r\n\r\n");
+    peer.preface(&[(3, 1)]);
+    let stream = peer.request_and_settings_ack();
+    let (are_queued, queued) = std::sync::mpsc::channel();
+    let attempts = std::thread::spawn(move || {
+        let mut attempts = 0;
+        loop {
+            let mut attempt = OriginConnection::new(proxy.accept().unwrap().0);
+            if !attempt.head().starts_with("CONNECT ") {
+                return attempts;
+            }
+            attempts += 1;
+            if attempts == 1 {
+                queued.recv().unwrap();
+            }
+        }
+    });
+    let mut waiting: [_; 5] = std::array::from_fn(|_| server.client());
+    waiting.iter_mut().for_each(|client| client.send_request(&target));
+    // The worker has read those requests when it has answered these.
+    (0..2).for_each(|_| assert_eq!(server.client().get("/fixed").status, 200));
+    are_queued.send(()).unwrap();
+    for client in &mut waiting {
+        assert_eq!(client.answer().status, 502);
+    }
+    OriginConnection::new(TcpStream::connect(address).unwrap()).send("END\r\n\r\n");
+    // The calls that came after the first attempt had begun have one more.
+    assert!(matches!(attempts.join().unwrap(), 1 | 2), "not one for each call");
+    peer.respond(stream, "first");
+    assert_eq!(busy.answer().text(), "first");
 }
 
 // A call whose attempt has failed does not wait for a connection that may stay busy for long.

@@ -87,16 +87,22 @@ impl Delimiters {
     }
 }
 
+/// Returns whether a pair of Forwarded names an address and nothing else. One with other bytes than those of a node (RFC 7239 §6) is not
+/// among them: some applications find another pair in `for="a;host=b"`, and in `for=ahost=b`.
+fn is_address(pair: &[u8]) -> bool {
+    let Some(at) = pair.iter().position(|byte| *byte == b'=') else { return false };
+    let (name, node) = (&pair[..at], &pair[at + 1..]);
+    let node = node.strip_prefix(b"\"").and_then(|node| node.strip_suffix(b"\"")).unwrap_or(node);
+    let is_node = node.iter().all(|byte| byte.is_ascii_alphanumeric() || b"._-:[]".contains(byte));
+    is_node && (name.eq_ignore_ascii_case(b"for") || name.eq_ignore_ascii_case(b"by"))
+}
+
 /// Returns the pairs of Forwarded (RFC 7239 §4) that count as the fields above do: not those of addresses. A value whose last
 /// quoted string has no end is one pair, because readers differ on it.
 fn forwarded_pairs(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut delimiters = Delimiters::default();
     value.iter().for_each(|byte| _ = delimiters.is_next(*byte));
     let is_open = std::mem::take(&mut delimiters).is_quoted;
-    let is_address = |pair: &[u8]| {
-        let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
-        name.eq_ignore_ascii_case(b"for") || name.eq_ignore_ascii_case(b"by")
-    };
     let pairs = value.split(move |byte| !is_open && delimiters.is_next(*byte)).map(<[u8]>::trim_ascii);
     pairs.filter(move |pair| !pair.is_empty() && (is_open || !is_address(pair)))
 }

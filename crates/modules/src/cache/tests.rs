@@ -920,6 +920,11 @@ fn fields_of_proxies_are_part_of_the_key() {
         "Forwarded: for=\", for=1.2.3.4",
         "Forwarded: for=\"a\\\", for=1.2.3.4",
         "Forwarded: for=\"a,b\";host=evil.test",
+        "Forwarded: for=\"a;host=evil.test\"",
+        "Forwarded: for=\"a\\\";host=evil.test\"",
+        "Forwarded: for=ahost=evil.test",
+        "Forwarded: by=\"_a proto=http\"",
+        "Forwarded: for=a\"b",
     ] {
         let mut bench = bench(json!({}));
         bench.replies([reply("Cache-Control: max-age=60", "evil"), reply("Cache-Control: max-age=60", "good")]);
