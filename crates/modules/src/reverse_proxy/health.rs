@@ -1,12 +1,13 @@
 //! Health checks: `health_checks` of the handler.
 //!
 //! - Passive checks count failures of ordinary requests ([`PassiveChecks`]).
-//! - Active checks send requests of their own at an interval (`active`).
+//! - Active checks send requests of their own at an interval (`active`), to targets from URIs (`reference`).
 //! - A circuit breaker is a third kind, with an option of its own (`super::breaker`).
 //!
 //! All write to the upstream's [`UpstreamStatus`], which all workers share and which outlives a reload.
 
 mod active;
+mod reference;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

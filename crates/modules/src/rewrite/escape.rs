@@ -39,7 +39,7 @@ fn escape_all_but(kept: &[bool; 256], mut text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Appends a decoded path as Go escapes it (`url.URL.EscapedPath` without a raw path).
-pub(super) fn path(decoded: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn path(decoded: &[u8], out: &mut Vec<u8>) {
     escape_all_but(&PLAIN_IN_PATH, decoded, out);
 }
 
@@ -48,8 +48,15 @@ pub(super) fn is_path(escaped: &[u8]) -> bool {
     escaped.iter().all(|&byte| byte == b'%' || is_plain_in_path(byte) || b"!'()*[]".contains(&byte))
 }
 
+/// Appends a path that is escaped in part. Escapes only the bytes that Go does not accept in an escaped one.
+pub(crate) fn unescaped_in_path(text: &[u8], out: &mut Vec<u8>) {
+    for byte in text {
+        if is_path(std::slice::from_ref(byte)) { out.push(*byte) } else { push_escape(*byte, out) }
+    }
+}
+
 /// Appends a raw query. Escapes only the bytes that no target may contain.
-pub(super) fn raw_query(query: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn raw_query(query: &[u8], out: &mut Vec<u8>) {
     escape_all_but(&ALLOWED_IN_QUERY, query, out);
 }
 

@@ -8,7 +8,6 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-use causeway_message::path::push_escape;
 use causeway_message::{FieldName, Method, StatusCode, names};
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::upstream::{CallEvent, CheckStatus, UpstreamStatus};
@@ -21,6 +20,7 @@ use serde_json::Value;
 
 use super::super::address::Address;
 use super::super::transport::to_address;
+use super::reference::{self, Destination};
 use crate::headers::status_matches;
 use crate::regexp::RegularExpression;
 use crate::rendered::with_field_value;
@@ -122,6 +122,17 @@ impl ActiveChecks {
                 Err(expected) => return build.at("upstream", |build| Err(build.refuse(text, expected))),
             },
         };
+        let target = match &*written.uri {
+            "" => reference::path_target(&written.path),
+            uri => match reference::target(uri) {
+                Some(target) => target,
+                None => {
+                    let expected = "a path and a query, without control characters, and with two hexadecimal digits \
+                                    after each % of the path";
+                    return build.at("uri", |build| Err(build.refuse(uri, expected)));
+                }
+            },
+        };
         let headers = build.at("headers", |build| check_fields(&written.headers, build))?;
         let body = build.at("body", |build| literal(&written.body, build))?.into_bytes();
         let expected_body = match &*written.expect_body {
@@ -131,7 +142,7 @@ impl ActiveChecks {
         Ok(Some(Self {
             key: value.to_string(),
             method: method.into(),
-            target: if written.uri.is_empty() { path_target(&written.path) } else { target(&written.uri) },
+            target,
             elsewhere,
             port,
             headers,
@@ -199,31 +210,6 @@ fn literal(text: &str, build: &mut Build<'_>) -> Result<String, BuildError> {
     }
 }
 
-/// Returns the target for a path, the option before Caddy had `uri`: it has no query, so each byte of it is the path's.
-fn path_target(path: &str) -> Box<str> {
-    let mut target = Vec::with_capacity(path.len() + 1);
-    target.extend((!path.starts_with('/')).then_some(b'/'));
-    for byte in path.bytes() {
-        // Those of Go's `URL.EscapedPath`.
-        if byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte) {
-            target.push(byte);
-        } else {
-            push_escape(byte, &mut target);
-        }
-    }
-    String::from_utf8(target).expect("ASCII").into()
-}
-
-/// Returns path and query of a URI reference.
-fn target(uri: &str) -> Box<str> {
-    let uri = uri.split('#').next().unwrap_or_default();
-    let path = match uri.split_once("://") {
-        Some((_, rest)) => rest.find(['/', '?']).map_or("", |at| &rest[at..]),
-        None => uri,
-    };
-    if path.starts_with('/') { path.into() } else { format!("/{path}").into() }
-}
-
 /// One upstream of the handler, as its checks need it.
 pub(in super::super) struct Target {
     status: Arc<UpstreamStatus>,
@@ -280,7 +266,9 @@ async fn run(checker: Weak<Checker>, index: usize, worker: Rc<dyn Worker>) {
         let address = checks.checked_address(&target.address);
         let upstream = upstream
             .get_or_insert_with(|| worker.upstream(&address.to_dial(), &to_address(&checker.transport, &address)));
-        let outcome = checker.check(target, &address, upstream, &worker).await;
+        let until = worker.now() + checks.timeout;
+        let mut end = Some(Sleep::until(Rc::clone(&worker), until));
+        let (call, outcome) = checker.check(target, &address, upstream, &mut end).await;
         if let Err(cause) = &outcome {
             tracing::debug!(upstream = target.status.dial(), cause, "an active health check failed");
         }
@@ -302,21 +290,50 @@ async fn run(checker: Weak<Checker>, index: usize, worker: Rc<dyn Worker>) {
             }
         }
         let next = worker.now() + checks.interval;
+        if let Some(call) = call {
+            // The rest is read so that the connection can be used again, but it changes no result.
+            let mut end = Some(Sleep::until(Rc::clone(&worker), until.min(next)));
+            let _ = checker.body(&call, &mut end).await;
+        }
         drop(checker);
         Sleep::until(Rc::clone(&worker), next).await;
     }
 }
 
 impl Checker {
-    /// Sends one check, and follows redirects if that is set. The error is the reason of a failure.
+    /// Sends one check, and follows redirects if that is set. Returns the call, if its response's content may still be
+    /// read, and the result, whose error is the reason of a failure. `end` is over when the check takes too long.
     async fn check(
         &self,
         target: &Target,
         address: &Address,
         upstream: &Rc<dyn Upstream>,
-        worker: &Rc<dyn Worker>,
-    ) -> Result<(), String> {
-        let mut end = Some(Sleep::until(Rc::clone(worker), worker.now() + self.checks.timeout));
+        end: &mut Option<Sleep>,
+    ) -> (Option<Call>, Result<(), String>) {
+        let (call, status) = match self.last_answer(target, address, upstream, end).await {
+            Ok(answered) => answered,
+            Err(cause) => return (None, Err(cause)),
+        };
+        let wanted = if self.checks.expected_status == 0 { 2 } else { self.checks.expected_status };
+        if !status_matches(status, wanted) {
+            return (Some(call), Err(format!("its status is {}", status.as_u16())));
+        }
+        let Some(expected) = &self.checks.expected_body else { return (Some(call), Ok(())) };
+        let found = self.body(&call, end).await.and_then(|text| match expected.is_match(&text) {
+            true => Ok(()),
+            false => Err("its content is not as expected".to_owned()),
+        });
+        (None, found)
+    }
+
+    /// Sends one check, and returns the last response.
+    async fn last_answer(
+        &self,
+        target: &Target,
+        address: &Address,
+        upstream: &Rc<dyn Upstream>,
+        end: &mut Option<Sleep>,
+    ) -> Result<(Call, StatusCode), String> {
         let mut method = self.checks.method.clone();
         let mut path = self.checks.target.clone();
         let mut host: Option<Box<str>> = None;
@@ -326,11 +343,9 @@ impl Checker {
             let has_body = !self.checks.body.is_empty() && *method == *self.checks.method;
             let body = if has_body { Body::Chunk(self.checks.body.clone().into()) } else { Body::Empty };
             call.send(body, &**upstream);
-            let status = head(&call, &mut end).await?;
-            let redirect = if self.checks.follows_redirects { location(&call, status) } else { None };
-            let Some((next_host, next_path)) = redirect else {
-                return self.judge(call, status, &mut end).await;
-            };
+            let status = head(&call, end).await?;
+            let redirect = if self.checks.follows_redirects { location(&call, status, &path)? } else { None };
+            let Some(Destination { host: next_host, target: next_path }) = redirect else { return Ok((call, status)) };
             // RFC 9110 §15.4: 307 and 308 keep the method, the others make it a GET.
             if !matches!(status.as_u16(), 307 | 308) && *method != *"HEAD" {
                 method = "GET".into();
@@ -360,20 +375,6 @@ impl Checker {
             });
         }
         Ok(())
-    }
-
-    /// Decides by the response whether the check has passed.
-    async fn judge(&self, call: Call, status: StatusCode, end: &mut Option<Sleep>) -> Result<(), String> {
-        let wanted = if self.checks.expected_status == 0 { 2 } else { self.checks.expected_status };
-        if !status_matches(status, wanted) {
-            return Err(format!("its status is {}", status.as_u16()));
-        }
-        // Read in any case, so that the connection can be used again.
-        let text = self.body(&call, end).await?;
-        match &self.checks.expected_body {
-            Some(expected) if !expected.is_match(&text) => Err("its content is not as expected".to_owned()),
-            _ => Ok(()),
-        }
     }
 
     async fn body(&self, call: &Call, end: &mut Option<Sleep>) -> Result<Vec<u8>, String> {
@@ -412,45 +413,14 @@ async fn head(call: &Call, end: &mut Option<Sleep>) -> Result<StatusCode, String
     }
 }
 
-/// Returns the host, if it names one, and the path of a redirect's `Location`. The request still goes to the same
+/// Returns the destination of a redirect's `Location`, which is relative to `path`. The request still goes to the same
 /// upstream.
-fn location(call: &Call, status: StatusCode) -> Option<(Option<Box<str>>, Box<str>)> {
-    if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
-        return None;
-    }
+fn location(call: &Call, status: StatusCode, path: &str) -> Result<Option<Destination>, String> {
     let head = call.head();
-    let text = std::str::from_utf8(head.fields().get(names::LOCATION)?).ok()?;
-    let host = text.split_once("://").map(|(_, rest)| &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())]);
-    Some((host.map(Box::from), target(text)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{path_target, target};
-
-    // Caddy's `path`: `?` and `%` are bytes of it.
-    #[test]
-    fn a_path_has_no_query() {
-        for (path, want) in
-            [("/up", "/up"), ("", "/"), ("up", "/up"), ("/x?st=404%2F", "/x%3Fst=404%252F"), ("/ä b", "/%C3%A4%20b")]
-        {
-            assert_eq!(&*path_target(path), want, "{path}");
-        }
+    let text = head.fields().get(names::LOCATION).unwrap_or_default();
+    if text.is_empty() || !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return Ok(None);
     }
-
-    // Caddy takes the path and the query of `health_uri`, and ignores a scheme and a host.
-    #[test]
-    fn targets() {
-        for (uri, want) in [
-            ("/health", "/health"),
-            ("/health?deep=1#part", "/health?deep=1"),
-            ("health", "/health"),
-            ("", "/"),
-            ("http://a.example/health", "/health"),
-            ("http://a.example", "/"),
-            ("http://a.example?x", "/?x"),
-        ] {
-            assert_eq!(&*target(uri), want, "{uri}");
-        }
-    }
+    let next = std::str::from_utf8(text).ok().and_then(|text| reference::resolve(path, text));
+    next.map(Some).ok_or_else(|| format!("its Location leads to no HTTP server: {}", text.escape_ascii()))
 }

@@ -186,9 +186,9 @@ fn expectations_of_a_check() {
         assert_eq!(selected_address(&mut kit) == "a:1", is_up, "{checks} {status} {content}");
         drop(calls);
     }
-    // Too late: the head, and the content.
+    // Too late: the head, and the content that is searched.
     for has_head in [false, true] {
-        let (mut kit, calls) = checked(json!({ "uri": "/", "timeout": "2s" }));
+        let (mut kit, calls) = checked(json!({ "uri": "/", "timeout": "2s", "expect_body": "ok" }));
         if has_head {
             calls[0].answer(200, &[], Some(9));
         }
@@ -201,6 +201,50 @@ fn expectations_of_a_check() {
     }
 }
 
+// Caddy: without `health_body` the status decides, also if the content never ends or breaks off. Its rest is read for
+// some time, but no longer than until the next check.
+#[test]
+fn checks_of_the_status_alone() {
+    let start = || {
+        let (mut kit, calls) = checked(json!({ "uri": "/", "timeout": "2s", "interval": "3s" }));
+        calls.into_iter().for_each(|call| pass(&kit, call, 500, b""));
+        assert_eq!(kit.send(&Request::get("/")).status, 503);
+        kit.worker().advance(3 * SECOND);
+        let first = round(&mut kit).remove(0);
+        first.answer(200, &[], Some(9));
+        first.send(b"a part");
+        kit.worker().drive_spawned();
+        assert_eq!(selected_address(&mut kit), "a:1", "at once");
+        (kit, first)
+    };
+    let (mut kit, endless) = start();
+    kit.worker().advance(2 * SECOND);
+    kit.worker().drive_spawned();
+    assert!(endless.engine.is_given_up());
+    assert_eq!(selected_address(&mut kit), "a:1");
+    let (mut kit, cut) = start();
+    cut.engine.mailbox().fail(causeway_pipeline::BodyError::PeerGone);
+    kit.worker().drive_spawned();
+    assert!(cut.engine.is_given_up());
+    assert_eq!(selected_address(&mut kit), "a:1");
+    kit.worker().advance(3 * SECOND);
+    assert_eq!(round(&mut kit).len(), 2, "the next round");
+}
+
+// A URI in the query is a part of it; other bytes than those of a URI are escaped, as Go does.
+#[test]
+fn targets_of_checks() {
+    for (uri, want) in [("/probe?target=http://db:80/ping", "/probe?target=http://db:80/ping"), ("/ü a", "/%C3%BC%20a")]
+    {
+        let (_, calls) = checked(json!({ "uri": uri }));
+        assert_eq!(calls[0].request_text(), format!("GET {want}\nHost: a:1\nUser-Agent: Causeway"));
+    }
+    let options = two(json!({ "active": { "uri": "/100%" } }));
+    let routes = json!([{ "handle": [proxy(options)] }]);
+    let error = Kit::build(&registry(), &routes, &Value::Null).err().expect("Caddy refuses it too").to_string();
+    assert!(error.contains("found '/100%'"), "{error}");
+}
+
 #[test]
 fn redirects_of_a_check() {
     let (mut kit, mut calls) = checked(json!({ "uri": "/a", "follow_redirects": true, "method": "POST" }));
@@ -209,7 +253,13 @@ fn redirects_of_a_check() {
     for (status, location, want) in [
         (307, "/b", "POST /b\nHost: a:1\nUser-Agent: Causeway"),
         (302, "http://other.example/c?d", "GET /c?d\nHost: other.example\nUser-Agent: Causeway"),
-        (308, "/e", "GET /e\nHost: other.example\nUser-Agent: Causeway"),
+        (
+            308,
+            "/e/f?from=http://third.example/",
+            "GET /e/f?from=http://third.example/\nHost: other.example\nUser-Agent: Causeway",
+        ),
+        (303, "../g", "GET /g\nHost: other.example\nUser-Agent: Causeway"),
+        (301, "//last.example", "GET /\nHost: last.example\nUser-Agent: Causeway"),
     ] {
         call.answer(status, &[("Location", location)], Some(0));
         call.end();
