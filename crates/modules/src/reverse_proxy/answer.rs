@@ -20,13 +20,14 @@ pub(super) fn decide(cx: &mut Context, call: Call, asked: PendingCall) -> Step {
     asked.settle(cx, CallEnd::Answered(status));
     let PendingCall { local, began, .. } = asked;
     local.placeholders(cx).answered(cx, &call, began);
-    if status == StatusCode::SWITCHING_PROTOCOLS {
-        return tunnel(cx, call, &local.plan);
-    }
-    // The client's side of the tunnel: routes may have another proxy, such as the one after `forward_auth`.
-    if let Some(Body::Tunnel(tunnel)) = call.take_unsent_body() {
+    // The client's side of the tunnel: routes may have another proxy, such as the one after `forward_auth`. If the
+    // upstream has switched, it has that side.
+    if status != StatusCode::SWITCHING_PROTOCOLS
+        && let Some(Body::Tunnel(tunnel)) = call.take_unsent_body()
+    {
         put_back(cx, *tunnel);
     }
+    // As in Caddy, also for a 101.
     let routes = local.plan.response_routes.iter().find(|routes| routes.are_for(call.head().fields(), status));
     if let Some(routes) = routes {
         match routes.status(cx) {
@@ -39,18 +40,23 @@ pub(super) fn decide(cx: &mut Context, call: Call, asked: PendingCall) -> Step {
             }
         }
     }
-    pass(cx, &local, call, status)
+    forward(cx, &local, call, status)
 }
 
 impl Finish for Local {
     fn finish(self: Rc<Self>, cx: &mut Context, call: Call, status: Option<StatusCode>) -> Step {
         let status = status.unwrap_or_else(|| call.head().status());
-        pass(cx, &self, call, status)
+        forward(cx, &self, call, status)
     }
 }
 
-/// Responds with the upstream's response.
-fn pass(cx: &mut Context, local: &Local, call: Call, status: StatusCode) -> Step {
+/// Responds with the upstream's response, which may begin a tunnel.
+fn forward(cx: &mut Context, local: &Local, call: Call, status: StatusCode) -> Step {
+    let is_switch = call.head().status() == StatusCode::SWITCHING_PROTOCOLS;
+    if is_switch && status == StatusCode::SWITCHING_PROTOCOLS {
+        return tunnel(cx, call, &local.plan);
+    }
+
     // Caddy: the upstream's Server field is kept; this server is named in Via.
     cx.response_mut().remove(names::SERVER);
     let changes = local.plan.headers.as_ref().filter(|headers| headers.changes_answers());
@@ -68,6 +74,10 @@ fn pass(cx: &mut Context, local: &Local, call: Call, status: StatusCode) -> Step
     }
     // DEVIATES Caddy: it prepends its name to those of earlier proxies (RFC 9110 §7.6.3: each proxy appends).
     cx.response_mut().append(names::VIA, request::via(call.version()));
+    if is_switch {
+        // Another status replaces it, so the upstream's side of the tunnel, which is no content, ends with the call.
+        return Step::Respond(Response { status, body: Body::Empty });
+    }
     let body = call.into_body();
     let body = if body.is_empty() { Body::Empty } else { Body::Incoming(body) };
     Step::Respond(Response { status, body })

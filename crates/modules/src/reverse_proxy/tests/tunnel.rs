@@ -90,6 +90,34 @@ fn no_tunnel_without_an_agreed_upgrade() {
     assert_eq!(pending.finish(&mut kit).status, 502);
 }
 
+// Caddy, handle_response: the first matching entry decides about a 101, too. Without `copy_response` no tunnel begins.
+#[test]
+fn routes_for_a_switch() {
+    let switches =
+        |routes: Value| json!({ "handle_response": [{ "match": { "status_code": [101] }, "routes": routes }] });
+    let respond = json!([{ "handle": [{ "handler": "static_response", "status_code": 403, "body": "no" }] }]);
+    let copy = json!([{ "handle": [{ "handler": "copy_response" }] }]);
+    let replace = json!({ "handle_response": [{ "match": { "status_code": [101] }, "status_code": 410 }] });
+    let other = json!({ "handle_response": [{ "match": { "status_code": [200] }, "routes": respond }] });
+    for (options, want) in [
+        (switches(respond.clone()), (403, false, "no")),
+        (switches(copy), (101, true, "to the client")),
+        (replace, (410, false, "")),
+        (other, (101, true, "to the client")),
+    ] {
+        let mut kit = kit(options.clone());
+        let (call, pending) = start_call(&mut kit, &websocket());
+        drop(call.take_body().expect("the outbound content"));
+        call.switch(&[("Upgrade", "websocket"), ("Connection", "Upgrade")]);
+        call.send(b"to the client");
+        call.end();
+        let answer = pending.finish(&mut kit);
+        assert_eq!((answer.status, answer.tunnel, answer.text()), want, "{options}");
+        assert_eq!(answer.field("Upgrade").is_some(), want.1, "{options}");
+        assert!(call.engine.is_given_up(), "the call was dropped");
+    }
+}
+
 /// Starts a call whose request's content is read first.
 #[track_caller]
 pub(super) fn start_after_content(kit: &mut Kit, request: &Request) -> (FakeCall, Pending) {
