@@ -31,7 +31,11 @@ impl StickyCookie {
             return build.at("name", |build| Err(build.refuse(name, "a cookie's name")));
         }
         let max_age = match max_age {
-            Some(max_age) => build.at("max_age", |build| max_age.read(build))?.map(|max_age| max_age.as_secs()),
+            // Less than a second would be `Max-Age=0`, which deletes the cookie.
+            Some(max_age) => build
+                .at("max_age", |build| max_age.read(build))?
+                .map(|max_age| max_age.as_secs())
+                .filter(|&seconds| seconds > 0),
             None => None,
         };
         let values =
