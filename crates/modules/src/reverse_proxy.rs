@@ -46,12 +46,12 @@ mod tls;
 mod transport;
 mod wire_form;
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_message::StatusCode;
+use causeway_message::{Head, StatusCode};
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::upstream::BreakerSettings;
 use causeway_pipeline::{
@@ -147,6 +147,8 @@ struct ReverseProxyPlan {
 struct Local {
     plan: Arc<ReverseProxyPlan>,
     placeholders: OnceCell<ProxyPlaceholders>,
+    /// Storage for the request that a load balancing policy reads; empty between two of them.
+    prepared: RefCell<Head>,
 }
 
 struct ReverseProxy {
@@ -216,7 +218,9 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         response_routes,
         placeholders: build.family(placeholders::PREFIX),
     });
-    let local = build.state(move |_| Rc::new(Local { plan: Arc::clone(&plan), placeholders: OnceCell::new() }));
+    let local = build.state(move |_| {
+        Rc::new(Local { plan: Arc::clone(&plan), placeholders: OnceCell::new(), prepared: RefCell::default() })
+    });
     Ok(Box::new(ReverseProxy { local }))
 }
 

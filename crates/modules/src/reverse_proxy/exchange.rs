@@ -180,7 +180,7 @@ fn select(cx: &mut Context, local: &Local, backends: Backends<'_>) -> Option<(us
     // Another worker may get the only probe of an upstream between the selection and the breaker; then the upstream is
     // not available any more, so each round but the last one has fewer of them.
     for _ in 0..=backends.len() {
-        let number = local.plan.balancing.select(cx, backends)?;
+        let number = local.plan.balancing.select(cx, local, backends)?;
         if let Some(admission) = backends[number].admit(cx) {
             return Some((number, admission));
         }
@@ -190,9 +190,7 @@ fn select(cx: &mut Context, local: &Local, backends: Backends<'_>) -> Option<(us
 
 /// Makes another attempt after a pause, or fails with the fault of this one.
 fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fault: Fault, failed: Attempt) -> Step {
-    let placeholders = local.placeholders(cx);
-    let pause =
-        local.plan.balancing.retries.as_ref().and_then(|retries| retries.pause(cx, &tries, placeholders, failed));
+    let pause = local.plan.balancing.retries.as_ref().and_then(|retries| retries.pause(cx, &tries, failed));
     let Some(pause) = pause else { return fail(cx, content, fault) };
     if local.plan.is_verbose {
         let after = pause.as_secs_f64();
@@ -241,7 +239,7 @@ fn begin(
         // `header_up` has removed it.
         switch = Switch::None;
     }
-    let (mut content, replay) = match take_content(cx, plan, switch, content) {
+    let (mut content, replay) = match take_content(cx, plan, &call, switch, content) {
         Ok(taken) => taken,
         Err(fault) => return Step::Fail(fault),
     };
@@ -276,6 +274,7 @@ pub(super) fn repeat(cx: &mut Context, asked: PendingCall) -> Step {
 fn take_content(
     cx: &mut Context,
     plan: &ReverseProxyPlan,
+    call: &Call,
     switch: Switch,
     content: Content,
 ) -> Result<(Body, Option<Replay>), Fault> {
@@ -303,7 +302,11 @@ fn take_content(
                 Versions::Negotiated => plan.transport.tls.is_some(),
             };
             if plan.wire_form.sends_own_content()
-                && plan.balancing.retries.as_ref().is_some_and(|retries| may_be_unprocessed || retries.keeps_body(cx))
+                && plan
+                    .balancing
+                    .retries
+                    .as_ref()
+                    .is_some_and(|retries| may_be_unprocessed || retries.keeps_body(cx, call))
             {
                 let replay = Replay::new(body, plan.request_buffers.unwrap_or_default());
                 (replay.body(), Some(replay))
@@ -380,7 +383,7 @@ fn take_response(cx: &mut Context, call: Call, asked: PendingCall, tunnel: bool)
     asked.count_response(cx, call.head().status());
     if !tunnel && let Some(retries) = plan.balancing.retries.as_ref().filter(|retries| retries.judges_responses()) {
         local.placeholders(cx).answered(cx, &call, began);
-        if retries.rejects(cx)
+        if retries.rejects(cx, &call)
             // Without the request's content there is no other attempt: the client gets this response.
             && let Some(content) = content_left(&call, &asked)
         {
@@ -414,7 +417,10 @@ fn end_failed(cx: &mut Context, call: Call, asked: PendingCall, error: CallError
     }
     // A probe that was not counted leaves its pool, also to the next attempt below.
     drop(asked.admission.take());
-    let attempted = Attempt::of(&error);
+    let attempted = match Attempt::of(&error) {
+        Attempt::Sent if may_repeat(cx, &call, &asked) => Attempt::Repeatable,
+        attempted => attempted,
+    };
     let content = content_left(&call, &asked);
     // Before the next attempt: the call counts until it is dropped.
     drop(call);
@@ -423,6 +429,21 @@ fn end_failed(cx: &mut Context, call: Call, asked: PendingCall, error: CallError
         Some(content) => retry(cx, asked.local, asked.tries, content, fault, attempted),
         None => Step::Fail(fault),
     }
+}
+
+/// Returns whether the call's request may be sent again although the upstream may have acted on it.
+fn may_repeat(cx: &mut Context, call: &Call, asked: &PendingCall) -> bool {
+    let plan = &asked.local.plan;
+    let Some(retries) = &plan.balancing.retries else { return false };
+    // HTTP in gRPC has put the head of its message into the call. It switches no protocols.
+    if !plan.wire_form.sends_own_content() && request::fill(cx, call, plan, &asked.pool, Switch::None).is_err() {
+        return false;
+    }
+    let placeholders = asked.local.placeholders(cx);
+    placeholders.set_transport_error(cx);
+    let allowed = retries.allows(cx, call);
+    placeholders.unset_transport_error(cx);
+    allowed
 }
 
 /// The response's content has been read for `response_buffers`.

@@ -3,8 +3,8 @@
 
 use std::net::IpAddr;
 
-use causeway_message::{FieldValue, KnownName, names};
-use causeway_pipeline::{Build, BuildError, Call, Context, Scheme};
+use causeway_message::{FieldValue, Head, KnownName, names};
+use causeway_pipeline::{Build, BuildError, Context, Scheme};
 use ipnet::IpNet;
 
 use crate::ip_text::put_ip;
@@ -30,20 +30,18 @@ pub(super) fn ranges(written: &[String], build: &mut Build<'_>) -> Result<Box<[I
 }
 
 /// Sets the three fields of the upstream request, which is a copy of the client's.
-pub(super) fn set(cx: &mut Context, call: &Call, trusted: &[IpNet]) {
+pub(super) fn set(cx: &mut Context, request: &mut Head, trusted: &[IpNet]) {
     let peer = cx.arrival().ends.peer_ip();
     let is_in = |ranges: &[IpNet]| peer.is_some_and(|peer| ranges.iter().any(|range| range.contains(&peer)));
     let is_trusted = cx.client().proxied || is_in(trusted);
     if peer.is_none() && !is_trusted {
         // As in Caddy: nothing is known of an untrusted peer of a Unix socket, so the fields say nothing either.
-        let mut request = call.request_mut();
         for name in [names::X_FORWARDED_FOR, names::X_FORWARDED_PROTO, names::X_FORWARDED_HOST] {
             request.fields_mut().remove(name);
         }
         return;
     }
     cx.with_scratch(|cx, text| {
-        let mut request = call.request_mut();
         if is_trusted {
             for (number, prior) in request.fields().get_all(names::X_FORWARDED_FOR).enumerate() {
                 if number > 0 {

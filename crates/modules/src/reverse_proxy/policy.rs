@@ -11,8 +11,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use twox_hash::XxHash64;
 
+use super::Local;
 use super::backend::{Backend, Backends};
 use super::cookie::StickyCookie;
+use super::request::with_prepared;
 use super::retry::Retries;
 use super::slow_start::{Shares, SlowStart};
 use crate::ip_text::put_ip;
@@ -115,8 +117,8 @@ impl LoadBalancing {
     }
 
     /// Returns the index of the selected upstream, or `None` if none is available.
-    pub(super) fn select(&self, cx: &mut Context, backends: Backends<'_>) -> Option<usize> {
-        self.policy.select(cx, backends, self.slow_start)
+    pub(super) fn select(&self, cx: &mut Context, local: &Local, backends: Backends<'_>) -> Option<usize> {
+        self.policy.select(cx, local, backends, self.slow_start)
     }
 }
 
@@ -184,7 +186,13 @@ impl SelectionPolicy {
         })
     }
 
-    fn select(&self, cx: &mut Context, backends: Backends<'_>, slow_start: Option<SlowStart>) -> Option<usize> {
+    fn select(
+        &self,
+        cx: &mut Context,
+        local: &Local,
+        backends: Backends<'_>,
+        slow_start: Option<SlowStart>,
+    ) -> Option<usize> {
         // The cookie policy must also set its cookie, so it takes no shortcut.
         if backends.len() == 1 && !matches!(self, Self::Cookie(..)) {
             return backends[0].is_available(cx).then_some(0);
@@ -202,15 +210,15 @@ impl SelectionPolicy {
             }
             Self::First => (0..backends.len()).find(|&number| backends[number].is_available(cx)),
             Self::LeastConn => least(cx, backends, 0..backends.len(), &Shares::new(cx, backends, slow_start)),
-            Self::Hash(key) => key.with(cx, |cx, key| by_hash(cx, backends, key)),
+            Self::Hash(key) => key.with(cx, local, |cx, key| by_hash(cx, backends, key)),
             Self::HashOr(key, fallback) => {
-                match key.with(cx, |cx, key| (!key.is_empty()).then(|| by_hash(cx, backends, key))) {
+                match key.with(cx, local, |cx, key| (!key.is_empty()).then(|| by_hash(cx, backends, key))) {
                     Some(chosen) => chosen,
-                    None => fallback.select(cx, backends, slow_start),
+                    None => fallback.select(cx, local, backends, slow_start),
                 }
             }
             Self::Cookie(cookie, fallback) => cookie.backend_of_cookie(cx, backends).or_else(|| {
-                let chosen = fallback.select(cx, backends, slow_start)?;
+                let chosen = fallback.select(cx, local, backends, slow_start)?;
                 cookie.set_cookie(cx, backends, chosen);
                 Some(chosen)
             }),
@@ -374,7 +382,18 @@ fn by_hash(cx: &Context, backends: Backends<'_>, key: &[u8]) -> Option<usize> {
 }
 
 impl Key {
-    fn with<T>(&self, cx: &mut Context, look: impl FnOnce(&mut Context, &[u8]) -> T) -> T {
+    /// Calls `look` with the key of the request, which is the one for the upstream.
+    fn with<T>(&self, cx: &mut Context, local: &Local, look: impl FnOnce(&mut Context, &[u8]) -> T) -> T {
+        let is_other = match self {
+            Self::PeerIp | Self::ClientIp => false,
+            Self::Uri | Self::Query(_) => local.plan.rewrite.is_some(),
+            // The proxy sets some fields, and `Connection` may remove any.
+            Self::Field(_) => true,
+        };
+        if is_other { with_prepared(cx, local, |cx| self.read(cx, look)) } else { self.read(cx, look) }
+    }
+
+    fn read<T>(&self, cx: &mut Context, look: impl FnOnce(&mut Context, &[u8]) -> T) -> T {
         match self {
             Self::Query(template) => cx.rendered(template, look),
             _ => cx.with_scratch(|cx, text| {

@@ -1,11 +1,13 @@
 //! Builds the upstream request from the client's.
 
-use causeway_message::{FieldMap, FieldValue, KnownName, Method, NameRef, StatusCode, TargetForm, Version, names};
+use causeway_message::{
+    FieldMap, FieldValue, Head, KnownName, Method, NameRef, StatusCode, TargetForm, Version, names,
+};
 use causeway_pipeline::{Call, Context, Fault, Reason};
 
 use super::backend::AddressPool;
 use super::switch::Switch;
-use super::{ReverseProxyPlan, forwarded};
+use super::{Local, ReverseProxyPlan, forwarded};
 use crate::origin_form::put_origin_form;
 use crate::rendered::with_field_value;
 use crate::rewrite::Rewrite;
@@ -24,6 +26,8 @@ const OF_CONNECTION: [KnownName; 7] = [
 /// Most fields that `Connection` of a request or response may name. Each costs a search of the whole head, and
 /// legitimate heads name few.
 pub(super) const NAMED_MAX: usize = 100;
+/// Bytes of memory that a handler keeps on each worker for the heads that its load balancing policy reads.
+const PREPARED_BYTES_KEPT: usize = 16 * 1024;
 
 const TRAILERS: FieldValue<'static> = FieldValue::from_static("trailers");
 
@@ -35,12 +39,7 @@ pub(super) fn fill(
     pool: &AddressPool,
     switch: Switch,
 ) -> Result<(), Fault> {
-    copy(cx, call, plan.rewrite.as_ref())?;
-    make_origin_form(cx, call)?;
-    strip(cx, call, switch)?;
-    forwarded::set(cx, call, &plan.trusted);
-    let via = via(cx.version());
-    call.request_mut().fields_mut().append(names::VIA, via);
+    prepare(cx, &mut call.request_mut(), plan, switch)?;
     // As in Caddy since 2.11, the Host for an upstream over TLS is the upstream's own name.
     if plan.transport.tls.is_some() {
         name_upstream(call, pool);
@@ -56,6 +55,38 @@ pub(super) fn fill(
     Ok(())
 }
 
+/// Fills the part of the upstream request's head that does not depend on the upstream.
+fn prepare(cx: &mut Context, request: &mut Head, plan: &ReverseProxyPlan, switch: Switch) -> Result<(), Fault> {
+    copy(cx, request, plan.rewrite.as_ref())?;
+    make_origin_form(cx, request)?;
+    strip(cx, request, switch)?;
+    forwarded::set(cx, request, &plan.trusted);
+    request.fields_mut().append(names::VIA, via(cx.version()));
+    Ok(())
+}
+
+/// Calls `work` with a context whose request is the one for the upstream, before `header_up`: as in Caddy, load
+/// balancing policies read this one. If it cannot be made, its sending fails with the fault, and `work` gets the client's.
+pub(super) fn with_prepared<T>(cx: &mut Context, local: &Local, work: impl FnOnce(&mut Context) -> T) -> T {
+    let mut request = local.prepared.take();
+    let result = match prepare(cx, &mut request, &local.plan, Switch::None) {
+        Ok(()) => cx.with_head(&mut request, work),
+        Err(_) => work(cx),
+    };
+    request.clear();
+    request.shrink_to(PREPARED_BYTES_KEPT);
+    local.prepared.replace(request);
+    result
+}
+
+/// Calls `work` with a context whose request is the call's, as it is sent.
+pub(super) fn with_sent<T>(cx: &mut Context, call: &Call, work: impl FnOnce(&mut Context) -> T) -> T {
+    let mut request = std::mem::take(&mut *call.request_mut());
+    let result = cx.with_head(&mut request, work);
+    *call.request_mut() = request;
+    result
+}
+
 /// Returns the `Via` value for a message received with this version (RFC 9110 §7.6.3).
 pub(super) fn via(version: Version) -> FieldValue<'static> {
     match version {
@@ -66,9 +97,9 @@ pub(super) fn via(version: Version) -> FieldValue<'static> {
 }
 
 /// Copies the client's request. The rewrite changes the copy only.
-fn copy(cx: &mut Context, call: &Call, rewrite: Option<&Rewrite>) -> Result<(), Fault> {
+fn copy(cx: &mut Context, request: &mut Head, rewrite: Option<&Rewrite>) -> Result<(), Fault> {
     let Some(rewrite) = rewrite else {
-        call.request_mut().copy_from(cx.head());
+        request.copy_from(cx.head());
         return Ok(());
     };
     cx.with_scratch(|cx, method| {
@@ -78,7 +109,7 @@ fn copy(cx: &mut Context, call: &Call, rewrite: Option<&Rewrite>) -> Result<(), 
             // `Rewrite` works on the context, so apply it there, copy the result, and restore the client's method and
             // target.
             let rewritten = rewrite.apply_for_call(cx);
-            call.request_mut().copy_from(cx.head());
+            request.copy_from(cx.head());
             if let Some(method) = Method::parse(method) {
                 cx.head_mut().set_method(method);
             }
@@ -89,8 +120,7 @@ fn copy(cx: &mut Context, call: &Call, rewrite: Option<&Rewrite>) -> Result<(), 
 }
 
 /// Moves an authority in the target to `Host` (RFC 9112 §3.2.2), so that header operations on Host have an effect.
-fn make_origin_form(cx: &mut Context, call: &Call) -> Result<(), Fault> {
-    let mut request = call.request_mut();
+fn make_origin_form(cx: &mut Context, request: &mut Head) -> Result<(), Fault> {
     if request.target().form() != TargetForm::Absolute {
         return Ok(());
     }
@@ -107,8 +137,7 @@ fn make_origin_form(cx: &mut Context, call: &Call) -> Result<(), Fault> {
 }
 
 /// Removes the fields that belong to the client's connection, except the requested protocol of a switch.
-fn strip(cx: &mut Context, call: &Call, switch: Switch) -> Result<(), Fault> {
-    let mut request = call.request_mut();
+fn strip(cx: &mut Context, request: &mut Head, switch: Switch) -> Result<(), Fault> {
     let fields = request.fields_mut();
     cx.with_scratch(|_, text| {
         let keeps = switch != Switch::None;

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use causeway_message::{Chunk, FieldMap, Method};
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::{
-    Body, BodyError, BodyStream, Build, BuildError, CallError, Context, Frame, IncomingBody, Matcher, Stop,
+    Body, BodyError, BodyStream, Build, BuildError, Call, CallError, Context, Frame, IncomingBody, Matcher, Stop,
 };
 use serde_json::Value;
 
-use super::placeholders::ProxyPlaceholders;
 use super::policy::LoadBalancingConfig;
 use super::read_duration;
+use super::request::with_sent;
 
 /// Bytes of a request body that are kept for a retry, or more with `request_buffers`. A longer body is sent only once.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
@@ -99,40 +99,30 @@ impl Retries {
     }
 
     /// Returns the pause before the next attempt; `None` if there is no next attempt.
-    pub(super) fn pause(
-        &self,
-        cx: &mut Context,
-        tries: &Tries,
-        placeholders: &ProxyPlaceholders,
-        failed: Attempt,
-    ) -> Option<Duration> {
+    pub(super) fn pause(&self, cx: &Context, tries: &Tries, failed: Attempt) -> Option<Duration> {
         let took = cx.worker().now().saturating_duration_since(tries.began);
         if self.duration_max.is_some_and(|max| took >= max) || self.count_max.is_some_and(|max| tries.retries >= max) {
             return None;
         }
         match failed {
             Attempt::NoUpstream => Some(self.interval.max(PAUSE_MIN)),
-            Attempt::NotSent | Attempt::Answered => Some(self.interval),
-            Attempt::Sent => {
-                placeholders.set_transport_error(cx);
-                let allowed = self.allows(cx);
-                placeholders.unset_transport_error(cx);
-                allowed.then_some(self.interval)
-            }
+            Attempt::NotSent | Attempt::Answered | Attempt::Repeatable => Some(self.interval),
+            Attempt::Sent => None,
         }
     }
 
-    /// Returns whether the request may be sent again although an upstream may have acted on it.
-    fn allows(&self, cx: &mut Context) -> bool {
+    /// Returns whether the request of a call may be sent again although an upstream may have acted on it. The call's
+    /// request decides, after `rewrite`, `method` and `header_up`: the upstream has acted on that one.
+    pub(super) fn allows(&self, cx: &mut Context, call: &Call) -> bool {
         if self.conditions.is_empty() {
-            return cx.head().method() == Method::Get;
+            return call.request().method() == Method::Get;
         }
-        self.conditions.iter().any(|condition| condition.holds(cx))
+        with_sent(cx, call, |cx| self.conditions.iter().any(|condition| condition.holds(cx)))
     }
 
     /// Returns whether the body must be kept: the request may be sent again, or an attempt decides that.
-    pub(super) fn keeps_body(&self, cx: &mut Context) -> bool {
-        self.conditions.iter().any(|condition| condition.is_of_attempt) || self.allows(cx)
+    pub(super) fn keeps_body(&self, cx: &mut Context, call: &Call) -> bool {
+        self.conditions.iter().any(|condition| condition.is_of_attempt) || self.allows(cx, call)
     }
 
     /// Returns whether conditions depend on responses.
@@ -142,8 +132,10 @@ impl Retries {
 
     /// Returns whether a condition rejects the response that the placeholders are about. A set that reads nothing of a
     /// response is for failures alone: it would reject every response.
-    pub(super) fn rejects(&self, cx: &mut Context) -> bool {
-        self.conditions.iter().any(|condition| condition.is_of_response && condition.holds(cx))
+    pub(super) fn rejects(&self, cx: &mut Context, call: &Call) -> bool {
+        with_sent(cx, call, |cx| {
+            self.conditions.iter().any(|condition| condition.is_of_response && condition.holds(cx))
+        })
     }
 }
 
@@ -156,6 +148,8 @@ pub(super) enum Attempt {
     NotSent,
     /// The upstream may have received the request.
     Sent,
+    /// As [`Self::Sent`], and [`Retries::allows`] that it receives the request again.
+    Repeatable,
     /// The upstream has responded, and `lb_retry_match` rejects the response.
     Answered,
 }

@@ -171,6 +171,20 @@ impl Context {
         Ok(())
     }
 
+    /// Calls `work` with another request head in place of the present one: a proxy decides by the request that it sends.
+    /// Both heads are exchanged back afterwards.
+    pub fn with_head<T>(&mut self, head: &mut Head, work: impl FnOnce(&mut Self) -> T) -> T {
+        self.exchange_head(head);
+        let result = work(self);
+        self.exchange_head(head);
+        result
+    }
+
+    fn exchange_head(&mut self, head: &mut Head) {
+        std::mem::swap(self.head_mut(), head);
+        self.0.request.decode_path();
+    }
+
     /// Restores the request's own method and target and keeps the handlers' changes to its fields, as Caddy does
     /// before error routes.
     pub(crate) fn restore_target(&mut self) {

@@ -149,6 +149,42 @@ fn hashes() {
     }
 }
 
+// Caddy: a policy reads the request for the upstream: with the fields that the proxy sets, and after its `rewrite`.
+#[test]
+fn keys_of_the_upstreams_request() {
+    let dials = DIALS.map(|dial| json!({ "dial": dial }));
+    let of = |policy: Value, rewrite: Value| {
+        kit(json!({ "upstreams": dials, "load_balancing": { "selection_policy": policy }, "rewrite": rewrite }))
+    };
+    let by_field = |field: &str| json!({ "policy": "header", "field": field });
+    let by_query = json!({ "policy": "query", "key": "k" });
+    let mut plain = of(by_field("K"), json!({}));
+    for number in 0..40 {
+        let want = |key: &str, plain: &mut Kit| chosen(plain, &Request::get("/").field("K", key));
+        let address = format!("192.0.2.{number}");
+        let client = Request::get(&format!("/{number}"))
+            .peer((address.parse::<std::net::Ipv4Addr>().unwrap(), 1).into())
+            .field("X-Forwarded-For", "10.9.9.9")
+            .field("Connection", "X-Named")
+            .field("X-Named", "x");
+        let uri = || json!({ "uri": "/new{http.request.uri.path}?k={http.request.uri.path.0}" });
+        for (policy, rewrite, key) in [
+            (by_field("X-Forwarded-For"), json!({}), address.clone()),
+            (by_field("Via"), json!({}), "1.1 Causeway".to_owned()),
+            (json!({ "policy": "uri_hash" }), json!({}), format!("/{number}")),
+            (json!({ "policy": "uri_hash" }), uri(), format!("/new/{number}?k={number}")),
+            (by_query.clone(), uri(), number.to_string()),
+        ] {
+            let mut kit = of(policy.clone(), rewrite);
+            assert_eq!(chosen(&mut kit, &client), want(&key, &mut plain), "{policy} {key}");
+        }
+        // A field that belongs to the client's connection is no key.
+        let mut policy = by_field("X-Named");
+        policy["fallback"] = json!({ "policy": "first" });
+        assert_eq!(chosen(&mut of(policy, json!({})), &client), "a:1");
+    }
+}
+
 // Caddy, CookieHashSelection: a new client gets a Set-Cookie; a client that returns the cookie keeps its upstream.
 #[test]
 fn cookies() {
@@ -171,4 +207,15 @@ fn cookies() {
     let answer = exchange(&mut kit, &Request::get("/").secure().field("Cookie", "stay=else"), &[]);
     let set_cookie = answer.field("Set-Cookie").expect("another cookie");
     assert!(set_cookie.ends_with("; Path=/; Max-Age=3600; Secure; HttpOnly; SameSite=None"), "{set_cookie}");
+}
+
+// RFC 6265 §5.2.2: `Max-Age=0` would delete the cookie. As in Caddy, less than a second sets none.
+#[test]
+fn a_cookie_of_less_than_a_second() {
+    for (max_age, want) in [("500ms", None), ("1500ms", Some("1"))] {
+        let mut kit = balanced(json!({ "policy": "cookie", "max_age": max_age }));
+        let answer = exchange(&mut kit, &Request::get("/"), &[]);
+        let mut attributes = answer.field("Set-Cookie").expect("a cookie").split("; ");
+        assert_eq!(attributes.find_map(|attribute| attribute.strip_prefix("Max-Age=")), want, "{max_age}");
+    }
 }

@@ -257,6 +257,58 @@ fn requests_that_may_be_repeated() {
     pending.cancel(&mut kit);
 }
 
+// Caddy: the request decides that the upstream got, after the proxy's own `method`, `rewrite` and `header_up`; it may
+// have acted on that one.
+#[test]
+fn rewritten_requests() {
+    let of = |matching: Value, rewrite: Value| {
+        let mut balancing = json!({ "retries": 1, "selection_policy": { "policy": "first" } });
+        if !matching.is_null() {
+            balancing["retry_match"] = matching;
+        }
+        kit(json!({
+            "upstreams": [{ "dial": "a:1" }, { "dial": "b:1" }],
+            "load_balancing": balancing,
+            "rewrite": rewrite,
+            "headers": { "request": { "set": { "X-Again": ["yes"] } } },
+        }))
+    };
+    for (method, matching, rewrite, is_again) in [
+        ("GET", Value::Null, json!({ "method": "POST" }), false),
+        ("POST", Value::Null, json!({ "method": "GET" }), true),
+        ("GET", json!([{ "method": ["GET"] }]), json!({ "method": "POST" }), false),
+        ("GET", json!([{ "method": ["POST"] }]), json!({ "method": "POST" }), true),
+        ("GET", json!([{ "path": ["/"] }]), json!({ "uri": "/new%20path" }), false),
+        ("GET", json!([{ "path": ["/new path"] }]), json!({ "uri": "/new%20path" }), true),
+        ("GET", json!([{ "header": { "X-Again": ["yes"] } }]), json!({}), true),
+        ("GET", json!([{ "header": { "X-Again": ["no"] } }]), json!({}), false),
+    ] {
+        let mut kit = of(matching.clone(), rewrite.clone());
+        let request = Request::new(method, "/").field("X-Again", "no");
+        let (call, pending) = start_call(&mut kit, &request);
+        let sent = call.request_text();
+        let next = fail_attempt(&mut kit, call, pending, CallError::Closed);
+        assert_eq!(next.is_ok(), is_again, "{method} {matching} {rewrite}");
+        if let Ok((call, pending)) = next {
+            assert_eq!(call.request_text(), sent);
+            pending.cancel(&mut kit);
+        }
+    }
+    // So does the rule that content is kept.
+    let mut kit = of(json!([{ "path": ["/new"] }]), json!({ "uri": "/new" }));
+    let (call, pending) = start_call(&mut kit, &Request::new("POST", "/").content("again"));
+    assert_eq!(text(&call), "again");
+    let (call, pending) = fail_attempt(&mut kit, call, pending, CallError::Closed).unwrap();
+    assert_eq!(text(&call), "again");
+    pending.cancel(&mut kit);
+    // And so do conditions about responses.
+    let rejects = "method('POST') && {http.reverse_proxy.status_code} == 503";
+    let mut kit = of(expression(rejects), json!({ "method": "POST" }));
+    let (call, pending) = start_call(&mut kit, &Request::get("/"));
+    let (_, pending) = after_answer(&mut kit, call, pending, 503, &[]).expect("another attempt");
+    pending.cancel(&mut kit);
+}
+
 // A retry sets the cookie of the upstream that it selects, and no other.
 #[test]
 fn one_cookie() {
