@@ -7,7 +7,7 @@ use std::io::IoSlice;
 use std::rc::Rc;
 
 use causeway_fastcgi::{FastCgiClient, FastCgiEvent, Limits, put_parameter};
-use causeway_message::{BodyLength, Chunk, Framing, Method, ResponseHead, WriteList};
+use causeway_message::{Chunk, Framing, Method, ResponseHead, WriteList};
 use libfuzzer_sys::fuzz_target;
 
 const STDOUT: u8 = 6;
@@ -92,7 +92,6 @@ fn note(event: &Option<FastCgiEvent>, input: &[u8], consumed: usize, head: &Resp
             assert!(head.fields().len() <= 20 && head.fields().bytes() <= 512);
             let line = format!("<{} {body:?} {}>", head.status().as_u16(), head.fields().len());
             seen.text.extend_from_slice(line.as_bytes());
-            seen.is_over = *body == BodyLength::None;
         }
         FastCgiEvent::Data { range, .. } => {
             assert!(!range.is_empty() && range.end <= consumed);

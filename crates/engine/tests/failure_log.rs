@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use causeway_pipeline::FastCgi;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -106,6 +107,33 @@ fn responses_that_break_off() {
             }
         }
     }
+
+    // What a FastCGI application writes to STDERR after its response is logged, too.
+    LINES.lock().unwrap().clear();
+    let origin = Origin::with(vec![Box::new(|peer: &mut OriginConnection| {
+        // Up to the end of STDIN.
+        let mut header = peer.exactly(8);
+        while header[..6] != [1, 5, 0, 1, 0, 0] {
+            peer.exactly(usize::from(header[5]) + usize::from(header[6]));
+            header = peer.exactly(8);
+        }
+        peer.send(b"\x01\x06\0\x01\0\x29\0\0Status: 500 Failed\r\nContent-Length: 0\r\n\r\n");
+        peer.send(b"\x01\x07\0\x01\0\x04\0\0late");
+        peer.send(b"\x01\x03\0\x01\0\x08\0\0\0\0\0\0\0\0\0\0");
+        peer.end();
+    }) as Deed]);
+    override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+        transport.fastcgi = Some(FastCgi { captures_stderr: true });
+    });
+    let mut client = server.client();
+    client.send_request(&origin.target());
+    assert_eq!(client.head().status, 500);
+    origin.end();
+    assert!(
+        matches!(&LINES.lock().unwrap()[..], [line] if line.contains("text=\"late\"")),
+        "{:?}",
+        LINES.lock().unwrap()
+    );
 
     // A client's disconnect is not an error of the upstream.
     LINES.lock().unwrap().clear();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use causeway_pipeline::FastCgi;
 use support::TestServer;
 use support::forward::override_transport;
-use support::origin::{Act, Origin, OriginConnection};
+use support::origin::{Act, Deed, Origin, OriginConnection};
 
 const STDIN: u8 = 5;
 const STDOUT: u8 = 6;
@@ -58,11 +58,15 @@ fn request(peer: &mut OriginConnection) -> (Vec<u8>, Vec<u8>) {
 fn application(acts: Vec<Act>) -> (Origin, String) {
     let origin = Origin::new(acts);
     let target = origin.target();
+    speak_fastcgi(&origin);
+    (origin, target)
+}
+
+fn speak_fastcgi(origin: &Origin) {
     override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
         transport.fastcgi = Some(FastCgi::default());
         transport.idle_timeout = Duration::ZERO;
     });
-    (origin, target)
 }
 
 #[test]
@@ -189,6 +193,49 @@ fn a_request_is_aborted_when_its_client_disconnects() {
     client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
     client.head();
     drop(client);
+    origin.end();
+}
+
+// A response without content is complete with its head; the client does not wait for the script, which works on. Closing the
+// connection would abort it.
+#[test]
+fn a_script_that_works_on_after_its_response() {
+    let server = TestServer::start(|_| {});
+    for head in ["Status: 204\r\n\r\n", "Content-Length: 0\r\n\r\n"] {
+        let (answered, is_answered) = std::sync::mpsc::channel();
+        let origin = Origin::with(vec![Box::new(move |peer: &mut OriginConnection| {
+            request(peer);
+            put(peer, STDOUT, head.as_bytes());
+            is_answered.recv().unwrap();
+            peer.0.set_nonblocking(true).unwrap();
+            let error = peer.0.peek(&mut [0]).expect_err("neither a byte nor an end");
+            assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+            peer.0.set_nonblocking(false).unwrap();
+            put(peer, STDERR, b"late");
+            end(peer);
+            peer.end();
+        }) as Deed]);
+        speak_fastcgi(&origin);
+        assert_eq!(server.client().get(&origin.target()).text(), "");
+        answered.send(()).unwrap();
+        origin.end();
+    }
+}
+
+// `read_timeout` bounds such work.
+#[test]
+fn a_script_that_works_on_for_too_long() {
+    let server = TestServer::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        request(peer);
+        put(peer, STDOUT, b"Status: 204\r\n\r\n");
+        peer.end();
+    }]);
+    override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+        transport.fastcgi = Some(FastCgi::default());
+        transport.read_timeout = Some(Duration::from_millis(100));
+    });
+    assert_eq!(server.client().get(&origin.target()).status, 204);
     origin.end();
 }
 

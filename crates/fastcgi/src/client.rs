@@ -4,6 +4,7 @@
 //! ```text
 //! reading:   Header ──header──► Content ──content and padding──► Header
 //! inbound:   Idle ──open──► Head ──empty line──► Body ──END_REQUEST, or the end after STDOUT's──► Closed
+//!              │              │──empty line of a response without content──► Rest ──any end──────► Closed
 //!              │              └────────────┴──fault, reset, the connection's end──────────────────► Closed
 //!              └──bytes, the connection's end─────────────────────────────────────────────────────► Closed
 //! outbound:  Idle ──open──► Sized │ Stream ──finish──► Ended
@@ -34,6 +35,10 @@ const STREAM: StreamId = StreamId(REQUEST_ID as u32);
 /// `protocolStatus` of END_REQUEST (§5.5).
 const REQUEST_COMPLETE: u8 = 0;
 const OVERLOADED: u8 = 2;
+
+/// Bytes of STDOUT that are discarded after a response without content, such as the content of a response to HEAD. An
+/// application that writes more is aborted.
+const DISCARDED_BYTES_MAX: u32 = 1024 * 1024;
 
 #[cfg(test)]
 const _: () = assert!(size_of::<FastCgiClient>() <= 120);
@@ -81,6 +86,11 @@ enum ResponsePart {
     Idle,
     Head,
     Body(BodyPosition),
+    /// The response, which has no content, is complete, but the application goes on: this many bytes more of STDOUT are
+    /// discarded.
+    Rest {
+        left: u32,
+    },
     /// No further input is parsed.
     Closed,
 }
@@ -139,7 +149,9 @@ impl FastCgiClient {
             ResponsePart::Idle if !self.wants_close() => WaitsFor::KeepAlive,
             ResponsePart::Head if self.has_stdout => WaitsFor::Head,
             ResponsePart::Body(_) => WaitsFor::Body,
-            ResponsePart::Idle | ResponsePart::Head | ResponsePart::Closed => WaitsFor::Nothing,
+            ResponsePart::Idle | ResponsePart::Head | ResponsePart::Rest { .. } | ResponsePart::Closed => {
+                WaitsFor::Nothing
+            }
         }
     }
 
@@ -209,7 +221,8 @@ impl FastCgiClient {
         Ok(STREAM)
     }
 
-    /// Parses bytes from the application. Fills `head` for [`FastCgiEvent::Head`]. The bytes of a record's header are
+    /// Parses bytes from the application. Fills `head` for [`FastCgiEvent::Head`]. A response without content is complete
+    /// then, but the application may go on until [`FastCgiEvent::End`]. The bytes of a record's header are
     /// consumed together. O(n) over all calls; allocates only for a head that does not arrive in one piece.
     pub fn handle_bytes(&mut self, input: &[u8], head: &mut ResponseHead, _out: &mut WriteList) -> FastCgiHandled {
         let mut consumed = 0;
@@ -260,6 +273,7 @@ impl FastCgiClient {
             // end, or all of its announced bytes, have arrived.
             ResponsePart::Body(position) if position.is_complete() => Some(self.end()),
             ResponsePart::Body(BodyPosition::Open) if self.stdout_ended => Some(self.end()),
+            ResponsePart::Rest { .. } => Some(self.end()),
             ResponsePart::Head | ResponsePart::Body(_) => self.fail(FastCgiError::Truncated).event,
         }
     }
@@ -361,6 +375,13 @@ impl FastCgiClient {
                     Ok((consumed, range)) => data(consumed, range),
                     Err(fault) => self.fail(fault),
                 },
+                ResponsePart::Rest { left } => match left.checked_sub(u32::try_from(consumed).unwrap_or(u32::MAX)) {
+                    Some(rest) => {
+                        *left = rest;
+                        FastCgiHandled { consumed, event: None }
+                    }
+                    None => FastCgiHandled { consumed, event: Some(self.end()) },
+                },
                 ResponsePart::Idle | ResponsePart::Closed => FastCgiHandled { consumed, event: None },
             },
             RecordKind::Stdout | RecordKind::EndRequest | RecordKind::Skipped => {
@@ -388,14 +409,13 @@ impl FastCgiClient {
         match response::parse(&bytes[..end], self.is_head, &self.limits, head) {
             Ok(end_of_content) => {
                 self.inbound = match end_of_content {
-                    ContentEnd::Absent => ResponsePart::Closed,
+                    // RFC 3875 §6: the script may work on after its response, so its output is read to its end.
+                    ContentEnd::Absent => ResponsePart::Rest { left: DISCARDED_BYTES_MAX },
                     ContentEnd::Sized(left) => ResponsePart::Body(BodyPosition::Sized { left }),
                     ContentEnd::Open => ResponsePart::Body(BodyPosition::Open),
                     ContentEnd::Chunked => ResponsePart::Body(BodyPosition::Chunked(ChunkPosition::START)),
                 };
                 self.gathered = Vec::new();
-                // The response is complete: the connection ends with it, as after END_REQUEST.
-                self.over |= end_of_content == ContentEnd::Absent;
                 let event = FastCgiEvent::Head { stream: STREAM, body: end_of_content.length() };
                 FastCgiHandled { consumed: end - before, event: Some(event) }
             }
@@ -406,6 +426,9 @@ impl FastCgiClient {
     /// The request is over for the application. Its exit status, `appStatus`, is independent of the response.
     fn handle_end_request(&mut self, [_, _, _, _, protocol_status, ..]: [u8; BODY_LEN]) -> FastCgiHandled {
         match (protocol_status, self.inbound) {
+            (_, ResponsePart::Rest { .. }) => {
+                FastCgiHandled { consumed: HEADER_LEN + BODY_LEN, event: Some(self.end()) }
+            }
             (OVERLOADED, _) => self.fail(FastCgiError::Overloaded),
             (REQUEST_COMPLETE, ResponsePart::Body(position))
                 if position == BodyPosition::Open || position.is_complete() =>
@@ -432,6 +455,10 @@ impl FastCgiClient {
 
     #[cold]
     fn fail(&mut self, fault: FastCgiError) -> FastCgiHandled {
+        if let ResponsePart::Rest { .. } = self.inbound {
+            // The client has the response, and nothing of it can be wrong any more.
+            return FastCgiHandled { consumed: 0, event: Some(self.end()) };
+        }
         self.close();
         FastCgiHandled { consumed: 0, event: Some(FastCgiEvent::Broken { fault: Some(fault) }) }
     }

@@ -132,8 +132,8 @@ fn a_response() {
                 &[stdout("Content-Length: 2\r\n\r\nok!"), stdout("!"), end(0, 0)],
                 "200 +2; [ok]; end; close",
             ),
-            ("nothing more is expected", &[stdout("Status: 204\r\n\r\nx"), end(0, 0)], "204; close"),
-            ("an empty length", &[stdout("Content-Length: 0\r\n\r\n")], "200; close"),
+            ("nothing more is expected", &[stdout("Status: 204\r\n\r\nx"), end(0, 0)], "204; end; close"),
+            ("an empty length", &[stdout("Content-Length: 0\r\n\r\n"), end(0, 0)], "200; end; close"),
             (
                 "output after the end of STDOUT",
                 &[stdout("\r\nok"), stdout(""), stdout("x"), end(0, 0)],
@@ -144,7 +144,38 @@ fn a_response() {
         ],
     );
     let input = [stdout("Content-Length: 5\r\n\r\n"), end(0, 0)].concat();
-    check_bytes("HEAD", Method::Head, &input, "200; close", Limits::default(), Then::Waits);
+    check_bytes("HEAD", Method::Head, &input, "200; end; close", Limits::default(), Then::Waits);
+}
+
+/// RFC 3875 §6.2: a response without content is complete with its head. The script may work on, as PHP scripts do that
+/// answer first: closing the connection would abort it (§5.4), and lose its later errors.
+#[test]
+fn an_application_that_goes_on_after_its_response() {
+    let head = || stdout("Content-Length: 0\r\n\r\n");
+    let late = "200; end; log [late]; close";
+    check(
+        Then::Waits,
+        &[
+            ("no end yet", &[head()], "200; nothing"),
+            ("no end of the work", &[head(), stdout(""), stderr("late")], "200; log [late]; nothing"),
+            (
+                "output that is not expected",
+                &[head(), stdout("x"), stderr("la"), stdout("y"), stderr("te"), end(0, 0)],
+                late,
+            ),
+            ("an error at its end", &[head(), stderr("late"), end(1, 2)], late),
+            ("no record", &[head(), stderr("late"), vec![9; 8]], late),
+        ],
+    );
+    check(Then::Closes, &[("a closed connection", &[head(), stderr("late")], late)]);
+    // Output without end is not read for ever.
+    let mut application = Application::with_request(Method::Head, Framing::Empty);
+    application.feed(&stdout("\r\n"));
+    let content = stdout(&"x".repeat(0x8000));
+    (0..32).for_each(|_| application.feed(&content));
+    assert_eq!(application.take(), "200; nothing");
+    application.feed(&content);
+    assert_eq!(application.take(), "end; close");
 }
 
 /// RFC 9112 §7.1: scripts that write chunks themselves, as Caddy's client decodes them.

@@ -72,7 +72,8 @@ pub enum ClientEvent<F> {
         /// The exchange that it belongs to.
         stream: StreamId,
     },
-    /// The final head is in the caller's `head`. With [`BodyLength::None`] the response is complete. If the request offered another
+    /// The final head is in the caller's `head`. With [`BodyLength::None`] the response is complete; over FastCGI an [`End`](Self::End)
+    /// follows when the application is done. If the request offered another
     /// protocol, the response may have made the exchange a tunnel; then the length is unknown.
     Head {
         /// The exchange that it belongs to.

@@ -158,6 +158,14 @@ impl ClientMachine {
         }
     }
 
+    /// Returns whether the upstream works on after a complete response, until an [`End`](ClientEvent::End): a FastCGI application may.
+    pub(crate) fn works_on(&self) -> bool {
+        match self {
+            Self::FastCgi(machine) => !machine.is_idle(),
+            Self::Http1(_) | Self::Http2(_) => false,
+        }
+    }
+
     /// Sends a message that the upstream has to answer at once, if the protocol has one.
     pub(crate) fn ping(&mut self, out: &mut WriteList) {
         if let Self::Http2(machine) = self {

@@ -28,6 +28,7 @@ const INTERIMS_MAX: u16 = 100;
 /// Head ──final head──► Body ──end─────────────────────────────────► Over
 ///   └────switch──────► Tunnel ──end, our direction open──► Ended ──our end──► Over
 ///                        └──end, our direction ended────────────────► Over        any fault ──► Over
+/// Head, Body ──end, but a FastCGI application goes on──► Rest ──its end, or too late──► Over
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Inbound {
@@ -37,6 +38,8 @@ enum Inbound {
     Tunnel,
     /// The upstream's direction of the tunnel has ended; ours has not.
     Ended,
+    /// The client has the whole response. A FastCGI application works on, and may write errors.
+    Rest,
     Over,
 }
 
@@ -162,7 +165,7 @@ impl UpstreamCall {
     /// The call waits for the upstream (again), unless it is over. Reports the begin of the wait to the profiler.
     pub(super) fn resume_wait(&mut self, span: Option<Span>) {
         if self.wait == UpstreamWait::Ended
-            && !self.is_over()
+            && !matches!(self.inbound, Inbound::Rest | Inbound::Over)
             && let Some(span) = span
         {
             progress::called(&mut self.stamp, span);
@@ -250,6 +253,9 @@ impl UpstreamCall {
 
     /// Continues after a wakeup by the content's source, by the response's reader, or by a handler that gave the call up.
     pub(super) fn resume(&mut self, machine: &mut ClientMachine, out: &mut WriteList) {
+        if self.inbound == Inbound::Rest {
+            return;
+        }
         // The handler has taken the response to a tunnel's request: the client's side is ready, too.
         if self.inbound != Inbound::Head && self.call.is_taken() {
             self.sending.start();
@@ -378,7 +384,14 @@ impl UpstreamCall {
             self.inbound = Inbound::Ended;
             return self.call.mailbox().complete();
         }
-        self.over();
+        if self.inbound == Inbound::Rest {
+            return self.over();
+        }
+        // The end of the connection would abort an application that works on, whose request is complete.
+        match self.sending.is_done() && machine.works_on() {
+            true => self.inbound = Inbound::Rest,
+            false => self.over(),
+        }
         self.call.mailbox().complete();
         // RFC 9110 §7.5: an upstream may respond before it has read the request; it will not read the rest.
         if !self.sending.is_done() {
@@ -388,6 +401,9 @@ impl UpstreamCall {
 
     /// Fails the call: it has no response, or an incomplete one.
     pub(super) fn fail(&mut self, fault: CallError) {
+        if self.inbound == Inbound::Rest {
+            return self.over();
+        }
         // The handler compares the time with its own deadline, which may have passed during this turn.
         clock::refresh();
         if self.inbound == Inbound::Body
@@ -456,6 +472,8 @@ impl UpstreamCall {
                 }
                 transport.read_timeout.map(|limit| (self.since + limit, CallError::Stalled))
             }
+            // From its response on, whatever it does.
+            Inbound::Rest => transport.read_timeout.map(|limit| (self.since + limit, CallError::Stalled)),
             // Only our direction is left, and the write limit above covers it.
             Inbound::Ended | Inbound::Over => None,
         }
