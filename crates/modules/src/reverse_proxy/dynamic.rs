@@ -113,6 +113,17 @@ impl DynamicUpstreams {
         self.sources.first().map_or("", |source| &source.shown)
     }
 
+    /// Prepares another attempt of a request: as in Caddy, a lone `srv` is looked up again, because its answer may be
+    /// the reason of the failure.
+    pub(super) fn begin_retry(&self, cx: &mut Context) {
+        if let ([source], false) = (&*self.sources, self.is_multi)
+            && source.is_service()
+        {
+            let sets = Rc::clone(cx.generation().state(self.sets));
+            sets.expire(cx, (0, source));
+        }
+    }
+
     /// Returns the upstreams for a request. Fails with 500 if they have no valid address.
     pub(super) fn upstreams(
         &self,

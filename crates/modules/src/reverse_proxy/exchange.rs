@@ -199,10 +199,17 @@ fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fau
     let tries = tries.next();
     local.placeholders(cx).begun(cx, &tries);
     if pause.is_zero() {
-        return attempt(cx, local, tries, content, Some(fault));
+        return attempt_again(cx, local, tries, content, fault);
     }
     let sleep = Sleep::until(Rc::clone(cx.worker()), cx.worker().now() + pause);
-    cx.wait(sleep, move |cx, ()| attempt(cx, local, tries, content, Some(fault)))
+    cx.wait(sleep, move |cx, ()| attempt_again(cx, local, tries, content, fault))
+}
+
+fn attempt_again(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, before: Fault) -> Step {
+    if let Some(dynamic) = &local.plan.dynamic {
+        dynamic.begin_retry(cx);
+    }
+    attempt(cx, local, tries, content, Some(before))
 }
 
 /// Sends the request to an address, and waits for the response.

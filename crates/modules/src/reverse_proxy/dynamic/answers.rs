@@ -18,6 +18,8 @@ use super::WaitedFor;
 const WAITING_MAX: usize = 1024;
 /// How long a request waits for a lookup.
 const WAIT_MAX: Duration = Duration::from_secs(15);
+/// The age from which a retry expires an answer, so that the retries of many requests share one lookup.
+const EXPIRED_FROM: Duration = Duration::from_secs(1);
 /// Upstreams that have left DNS and whose state is kept, and for how long; the time is Caddy's.
 const DEPARTED_MAX: usize = 1024;
 const DEPARTED_KEPT: Duration = Duration::from_secs(60 * 60);
@@ -44,6 +46,10 @@ struct State {
     answered_at: Option<Instant>,
     /// When the last lookup failed, if it did.
     failed_at: Option<Instant>,
+    /// When the last lookup ended.
+    looked_at: Option<Instant>,
+    /// The answer is not used without another lookup. If that fails, it is, as long as it is not too old.
+    is_expired: bool,
     is_looking: bool,
     /// The requests that wait, by their tickets.
     waiting: BTreeMap<u64, Waker>,
@@ -98,11 +104,11 @@ impl Answer {
         let has_waited = waited.is_done || waited.is_begun && !state.is_looking;
         // Caddy: after a failure the last answer is used for the grace period, even if there is none yet.
         match (state.failed_at, terms.grace, state.answered_at) {
-            (Some(at), Some(grace), _) if has_waited || now < at + grace => {
+            (Some(at), Some(grace), _) if has_waited || !state.is_expired && now < at + grace => {
                 return Freshness::Fresh(Arc::clone(&state.records), at + grace);
             }
             (Some(_), _, _) if has_waited => return Freshness::Failed,
-            (None, _, Some(at)) if has_waited || now < at + terms.refresh => {
+            (None, _, Some(at)) if has_waited || !state.is_expired && now < at + terms.refresh => {
                 return Freshness::Fresh(Arc::clone(&state.records), at + terms.refresh);
             }
             _ if has_waited || state.waiting.len() >= WAITING_MAX => return Freshness::Failed,
@@ -125,8 +131,25 @@ impl Answer {
         Freshness::Wait(looking)
     }
 
+    /// Makes the next request look up again, unless the last lookup is recent.
+    pub(super) fn expire(&self, now: Instant) {
+        let mut state = locked(&self.state);
+        state.is_expired |= state.looked_at.is_some_and(|at| now >= at + EXPIRED_FROM);
+    }
+
+    /// Returns whether the last lookup has found nothing and no other one is under way.
+    pub(super) fn is_useless(&self) -> bool {
+        let state = locked(&self.state);
+        !state.is_looking && (state.failed_at.is_some() || state.records.is_empty())
+    }
+
     fn look_up(self: &Arc<Self>, terms: Terms<'_>, worker: &Rc<dyn Worker>) {
-        let round = Round { answer: Arc::clone(self), worker: Rc::clone(worker), shown: terms.shown.into() };
+        let round = Round {
+            answer: Arc::clone(self),
+            worker: Rc::clone(worker),
+            shown: terms.shown.into(),
+            refresh: terms.refresh,
+        };
         let began = worker.now();
         match worker.look_up(self.question.clone(), terms.resolver.cloned()) {
             Ok(looking) => worker.spawn(Box::pin(async move {
@@ -152,6 +175,7 @@ struct Round {
     answer: Arc<Answer>,
     worker: Rc<dyn Worker>,
     shown: Box<str>,
+    refresh: Duration,
 }
 
 impl Round {
@@ -170,7 +194,13 @@ impl Round {
             Err(error) => {
                 let took = now.saturating_duration_since(began);
                 report_failure(&self.shown, FailureKind::Lookup, took, &error, now);
-                locked(&self.answer.state).failed_at = Some(now);
+                let mut state = locked(&self.answer.state);
+                let is_kept = state.is_expired
+                    && state.failed_at.is_none()
+                    && state.answered_at.is_some_and(|at| now < at + self.refresh);
+                if !is_kept {
+                    state.failed_at = Some(now);
+                }
             }
         }
         // The drop ends the round.
@@ -183,7 +213,7 @@ impl Drop for Round {
         if state.answered_at.is_none() && state.failed_at.is_none() {
             state.failed_at = Some(self.worker.now());
         }
-        state.is_looking = false;
+        (state.is_looking, state.is_expired, state.looked_at) = (false, false, Some(self.worker.now()));
         state.rounds += 1;
         let waiting = std::mem::take(&mut state.waiting);
         // A waker may run code that takes the lock.

@@ -110,6 +110,13 @@ impl Sets {
         }
     }
 
+    /// Makes a source's upstreams for the request stale, so that its next attempt looks them up again.
+    pub(super) fn expire(&self, cx: &mut Context, (number, source): (usize, &Source)) {
+        let set = self.find(cx, number, source);
+        set.answer.expire(cx.worker().now());
+        set.made.borrow_mut().fresh_until = None;
+    }
+
     /// Finds the set of the request's question.
     fn find(&self, cx: &mut Context, number: usize, source: &Source) -> Rc<Set> {
         let sets = &self.sources[number];
@@ -134,9 +141,15 @@ impl Sets {
             }
             let mut by_key = sets.by_key.borrow_mut();
             if by_key.len() >= QUESTIONS_MAX {
-                // Any, as in Caddy: a map has no order.
-                let any = by_key.keys().next().cloned();
-                any.and_then(|any| by_key.remove(&any));
+                // Names that a client has made up must not displace the upstreams of others. Among equals any one, as
+                // in Caddy: a map has no order.
+                let least = by_key.iter().min_by_key(|(_, set)| set.worth()).map(|(key, _)| key.clone());
+                if let Some(set) = least.and_then(|least| by_key.remove(&least)) {
+                    let now = cx.worker().now();
+                    for gone in set.made.borrow().upstreams.iter() {
+                        self.answers.keep_departed(Arc::clone(gone.facts.status()), now);
+                    }
+                }
             }
             by_key.insert(key.as_slice().into(), Rc::clone(&set));
             set
@@ -194,6 +207,26 @@ impl Sets {
             joined.parts = parts.to_vec();
         }
         Rc::clone(&joined.whole)
+    }
+}
+
+/// The order in which sets are given up.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Worth {
+    /// The lookup has found nothing.
+    Useless,
+    /// The first lookup is under way.
+    Unknown,
+    HasUpstreams,
+}
+
+impl Set {
+    fn worth(&self) -> Worth {
+        match () {
+            () if !self.made.borrow().upstreams.is_empty() => Worth::HasUpstreams,
+            () if self.answer.is_useless() => Worth::Useless,
+            () => Worth::Unknown,
+        }
     }
 }
 

@@ -191,6 +191,11 @@ impl Source {
         })
     }
 
+    /// Returns whether the source is `srv`.
+    pub(super) fn is_service(&self) -> bool {
+        matches!(self.kind, Kind::Services(_))
+    }
+
     /// Returns whether the source has the same question for every request.
     pub(super) fn is_fixed(&self) -> bool {
         match &self.kind {

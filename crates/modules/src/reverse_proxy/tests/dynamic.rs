@@ -178,6 +178,97 @@ fn placeholders() {
     }
 }
 
+// Any number of made-up names displaces no set of upstreams, whose connections and failures would be gone. A set that has
+// to go leaves its failures for the time when it comes back.
+#[test]
+fn names_without_upstreams_are_forgotten_first() {
+    let mut kit = kit(json!({
+        "upstreams": [],
+        "dynamic_upstreams": { "source": "a", "name": "{http.request.header.x-name}.test" },
+        "health_checks": { "passive": { "fail_duration": "50s" } },
+    }));
+    let to = |name: &str| Request::get("/").field("x-name", name);
+    for number in 0..90 {
+        kit.worker().records(&format!("good{number}.test"), Ok(vec![address(number)]));
+        assert!(chosen(&mut kit, &to(&format!("good{number}"))).is_ok());
+    }
+    kit.worker().take_questions();
+    for number in 0..300 {
+        assert_eq!(chosen(&mut kit, &to(&format!("bad{number}"))), Err(503));
+    }
+    assert_eq!(kit.worker().take_questions().len(), 300);
+    for number in 0..90 {
+        assert!(chosen(&mut kit, &to(&format!("good{number}"))).is_ok());
+    }
+    assert_eq!(kit.worker().take_questions(), [], "they are still known");
+
+    let (call, pending) = start_call(&mut kit, &to("good7"));
+    call.engine.fail(causeway_pipeline::CallError::Closed);
+    assert_eq!(pending.finish(&mut kit).status, 502);
+    for number in 0..1000 {
+        kit.worker().records(&format!("more{number}.test"), Ok(vec![address(200)]));
+        assert!(chosen(&mut kit, &to(&format!("more{number}"))).is_ok());
+    }
+    assert_eq!(chosen(&mut kit, &to("good7")), Err(503), "its upstream has failed");
+}
+
+/// Fails a request's attempts until there is no other, and returns their upstreams. `records` are those of the service
+/// from the first failure on.
+#[track_caller]
+fn attempts(kit: &mut Kit, records: &Result<Vec<DnsRecord>, LookupError>) -> Vec<String> {
+    let mut pending = kit.send_pending(&Request::get("/")).expect_err("it waits");
+    let mut seen = Vec::new();
+    for _ in 0..20 {
+        kit.worker().drive_spawned();
+        if let Some(call) = kit.worker().take_call() {
+            seen.push(call.address.to_string());
+            kit.worker().records("s.test", records.clone());
+            call.engine.fail(causeway_pipeline::CallError::Closed);
+        }
+        pending = match pending.poll(kit) {
+            Ok(answer) => {
+                assert_eq!(answer.status, 502);
+                return seen;
+            }
+            Err(pending) => pending,
+        };
+    }
+    panic!("it still waits");
+}
+
+// Caddy, CachingUpstreamSource.ResetCache: a retry looks a lone `srv` up again, since a service may have moved. Retries
+// within a second share a lookup; if it fails, the last answer is used as long as it would have been.
+#[test]
+fn a_retry_looks_a_service_up_again() {
+    let of = |source: Value| {
+        kit(json!({
+            "upstreams": [],
+            "dynamic_upstreams": source,
+            "load_balancing": { "retries": 1, "selection_policy": { "policy": "first" } },
+        }))
+    };
+    let service_of = || json!({ "source": "srv", "name": "s.test" });
+    let (old, new) = (|| Ok(vec![service("old.test", 1)]), || Ok(vec![service("new.test", 2)]));
+    for (source, after, want, lookups) in [
+        (service_of(), new(), ["old.test:1", "new.test:2"], 2),
+        (service_of(), Err(LookupError::new("gone")), ["old.test:1", "old.test:1"], 2),
+        (json!({ "source": "multi", "sources": [service_of()] }), new(), ["old.test:1", "old.test:1"], 1),
+    ] {
+        let mut kit = of(source.clone());
+        kit.worker().records("s.test", old());
+        get(&mut kit).unwrap();
+        kit.worker().advance(Duration::from_secs(1));
+        assert_eq!(attempts(&mut kit, &after), want, "{source}");
+        assert_eq!(kit.worker().take_questions().len(), lookups, "{source}");
+        // Within a second no further one.
+        assert_eq!(attempts(&mut kit, &after), [want[1], want[1]], "{source}");
+        assert_eq!(kit.worker().take_questions(), [], "{source}");
+        kit.worker().advance(Duration::from_secs(1));
+        attempts(&mut kit, &after);
+        assert_eq!(kit.worker().take_questions().len(), lookups - 1, "{source}");
+    }
+}
+
 // Requests that arrive during a lookup wait for it; the lookup is one.
 #[test]
 fn requests_share_one_lookup() {
