@@ -89,6 +89,10 @@ fn with_any_policy() {
         // All of them are new, so their shares still grow.
         let balancing = json!({ "selection_policy": policy, "slow_start": "24h" });
         check(json!({ "upstreams": upstreams, "load_balancing": balancing }), &get());
+        // The key is that of the rewritten request.
+        let balancing = json!({ "selection_policy": policy });
+        let rewrite = json!({ "method": "POST", "uri": "/new{http.request.uri}" });
+        check(json!({ "upstreams": upstreams, "load_balancing": balancing, "rewrite": rewrite }), &get());
     }
 }
 
