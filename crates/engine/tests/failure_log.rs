@@ -108,7 +108,7 @@ fn responses_that_break_off() {
         }
     }
 
-    // What a FastCGI application writes to STDERR after its response is logged, too.
+    // Text of a FastCGI application on STDERR after its response is logged, too.
     LINES.lock().unwrap().clear();
     let origin = Origin::with(vec![Box::new(|peer: &mut OriginConnection| {
         // Up to the end of STDIN.

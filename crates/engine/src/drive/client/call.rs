@@ -472,7 +472,7 @@ impl UpstreamCall {
                 }
                 transport.read_timeout.map(|limit| (self.since + limit, CallError::Stalled))
             }
-            // From its response on, whatever it does.
+            // Since its response; later output is no progress.
             Inbound::Rest => transport.read_timeout.map(|limit| (self.since + limit, CallError::Stalled)),
             // Only our direction is left, and the write limit above covers it.
             Inbound::Ended | Inbound::Over => None,
