@@ -25,6 +25,7 @@ mod wrappers;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -265,7 +266,7 @@ struct MetricsConfig {
 /// Returns the first invalid value, with its JSON path, or the first site that needs a certificate from a public
 /// authority.
 pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, PlanError> {
-    load_with(json, registry, &NoReader)
+    load_with(json, registry, &NoReader, Vec::new())
 }
 
 /// Reads only where a configuration stores certificates and authorities.
@@ -277,12 +278,19 @@ pub fn load_storage(json: &Value, registry: &Registry) -> Result<Storage, PlanEr
     Ok(storage::read(written, &mut Build::new(registry))?)
 }
 
-/// Compiles a configuration; `reader` reads the certificates that it names. Blocks on files, on name resolution and on the reader.
+/// Compiles a configuration; `reader` reads the certificates that it names, and no site serves `own_files`
+/// ([`Build::set_own_files`]). Blocks on files, on name resolution and on the reader.
 ///
 /// # Errors
 /// As [`load`]; also if a certificate cannot be loaded.
-pub fn load_with(json: &Value, registry: &Registry, reader: &dyn CertificateReader) -> Result<Loaded, PlanError> {
+pub fn load_with(
+    json: &Value,
+    registry: &Registry,
+    reader: &dyn CertificateReader,
+    own_files: Vec<PathBuf>,
+) -> Result<Loaded, PlanError> {
     let mut build = Build::new(registry);
+    build.set_own_files(own_files);
     let config: RootConfig = if json.is_null() { RootConfig::default() } else { parse(json, &build)? };
     let (admin, storage) = admin::read(&config, &mut build)?;
     let mut tls = config.apps.tls.as_ref().map(|tls| tls.read(&mut build)).transpose()?.unwrap_or_default();

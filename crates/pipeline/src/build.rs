@@ -14,6 +14,7 @@ pub mod trust_pool;
 use std::any::TypeId;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -181,6 +182,8 @@ pub struct Build<'r> {
     uncounted: &'static [&'static str],
     /// `None`: sources of trusted certificates outside the configuration are refused.
     trust_reader: Option<TrustReader<'r>>,
+    /// Files and folders of the server itself.
+    own_files: Vec<PathBuf>,
     /// Warnings about accepted settings, each once.
     notes: Vec<String>,
 }
@@ -204,6 +207,7 @@ impl<'r> Build<'r> {
             reads_body: false,
             uncounted: &[],
             trust_reader: None,
+            own_files: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -385,6 +389,16 @@ impl<'r> Build<'r> {
     /// Sets the function that reads the sources of trusted certificates outside the configuration.
     pub fn set_trust_reader(&mut self, read: TrustReader<'r>) {
         self.trust_reader = Some(read);
+    }
+
+    /// Sets the files and folders of the server itself, such as those of private keys, which no module may serve.
+    pub fn set_own_files(&mut self, paths: Vec<PathBuf>) {
+        self.own_files = paths;
+    }
+
+    /// Returns the files and folders that no module may serve, even if they are below its root.
+    pub fn own_files(&self) -> &[PathBuf] {
+        &self.own_files
     }
 
     /// Returns the metrics of the server that will run the plan.

@@ -1,7 +1,7 @@
 //! Compiles a configuration, without binding an address or obtaining a certificate.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use causeway_certs::Certificate;
@@ -37,16 +37,21 @@ pub(super) type Ids = BTreeMap<String, String>;
 /// # Errors
 /// Returns the reason when the configuration cannot be served.
 pub fn validate(config: Value, registry: &Registry) -> Result<Vec<String>, LoadError> {
-    Ok(compile(config, registry, &data_folder())?.loaded.notes)
+    Ok(compile(config, registry, &data_folder(), None)?.loaded.notes)
 }
 
-pub(super) fn compile(mut config: Value, registry: &Registry, data: &Path) -> Result<Compiled, LoadError> {
+pub(super) fn compile(
+    mut config: Value,
+    registry: &Registry,
+    data: &Path,
+    autosave: Option<&Path>,
+) -> Result<Compiled, LoadError> {
     let ids = ids::index(&config).map_err(LoadError::Ids)?;
     ids::strip(&mut config);
     let logs = open_logs(&config, registry).map_err(|error| LoadError::Config(error.into()))?;
     let reader = Reader::new(data);
     // The plan needs the names in certificate files, so they are read now and kept for `Custody`.
-    let loaded = plan::load_with(&config, registry, &reader).map_err(LoadError::Config)?;
+    let loaded = plan::load_with(&config, registry, &reader, own_files(data, autosave)).map_err(LoadError::Config)?;
     causeway_engine::check_tls(&loaded.listeners).map_err(|error| match error {
         StartError::Tls(error) => LoadError::TlsPolicy(error),
         error => LoadError::Sites(error),
@@ -59,6 +64,14 @@ pub(super) fn compile(mut config: Value, registry: &Registry, data: &Path) -> Re
     let remote = remote_rules(&loaded.admin).map_err(LoadError::Config)?;
     pull::check(loaded.admin.pull.as_ref()).map_err(LoadError::Config)?;
     Ok(Compiled { ids, loaded, remote, logs, certificates: reader.into_read() })
+}
+
+/// Returns the data folder and that of the saved configuration if they are below the working folder, which may be the
+/// root of a site: they have private keys and passwords. As in Caddy, absolute ones are left to the operator.
+fn own_files(data: &Path, autosave: Option<&Path>) -> Vec<PathBuf> {
+    // A file in the working folder itself has an empty parent.
+    let saved = autosave.map(|file| file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(file));
+    [Some(data), saved].into_iter().flatten().filter(|path| path.is_relative()).map(Path::to_owned).collect()
 }
 
 /// Returns the rules of the remote admin API; `None` when there is none.

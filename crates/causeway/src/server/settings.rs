@@ -75,8 +75,8 @@ impl ServerSettings {
     /// Compiles on a blocking thread: other callers wait for the server's task, and workers must not stall.
     pub(super) async fn compile(&self, config: Value) -> Result<Compiled, LoadError> {
         let registry = Arc::clone(&self.registry);
-        let data = self.data.clone();
-        let compiled = tokio::task::spawn_blocking(move || compile(config, &registry, &data));
+        let (data, autosave) = (self.data.clone(), self.autosave.clone());
+        let compiled = tokio::task::spawn_blocking(move || compile(config, &registry, &data, autosave.as_deref()));
         compiled.await.unwrap_or(Err(LoadError::Broken))
     }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::process::{Folder, wait_until};
+use crate::client::get;
+use crate::process::{Folder, ServerProcess, wait_until};
 use crate::redis::RedisProcess;
 
 /// A site of the local authority, so that the storage has something.
@@ -220,4 +221,23 @@ fn storage_is_cleaned() {
     let server = start("storage_clean_interval 1s");
     is_cleaned();
     drop(server);
+}
+
+// Caddy: a data folder below the working folder is hidden from file servers. So is the folder of the saved configuration.
+#[test]
+fn own_files_are_not_served() {
+    let folder = Folder::new();
+    let options = "skip_install_trust\n\tauto_https disable_redirects";
+    let sites = "a.localhost:0 {\n\tbind 127.0.0.2\n\ttls internal\n}\n\nhttp://:0 {\n\troot .\n\tfile_server\n}\n";
+    folder.write("Caddyfile", format!("{{\n\t{options}\n}}\n{sites}"));
+    let mut command = folder.command(&["run"]);
+    command.env_remove("HOME").env("XDG_CONFIG_HOME", "settings");
+    let server = ServerProcess::start(command);
+    let (_, plain) = server.first_line.split_once("http://").unwrap();
+    let port = plain.split([' ', ',', ';']).next().unwrap().rsplit_once(':').unwrap().1.parse().unwrap();
+    assert_eq!(get(port, "/Caddyfile").status, 200);
+    for file in ["causeway/pki/authorities/local/root.key", "settings/causeway/autosave.json"] {
+        assert!(folder.path(file).exists(), "{file}");
+        assert_eq!(get(port, &format!("/{file}")).status, 404, "{file}");
+    }
 }

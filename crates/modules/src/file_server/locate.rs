@@ -119,7 +119,11 @@ impl Names {
                 }
             }
         };
-        let (hide, index) = (hide.iter().map(&mut name).collect(), index.iter().map(&mut name).collect());
+        let (mut hide, index): (Vec<_>, _) =
+            (hide.iter().map(&mut name).collect(), index.iter().map(&mut name).collect());
+        // Absolute, so that each has a slash and is a path.
+        let own = build.own_files().iter().map(|path| absolute(path.as_os_str().as_bytes()));
+        hide.extend(own.map(ConfiguredName::Fixed));
         let mut names = Self { hide, index, templates, fixed: None };
         if names.templates.is_empty() {
             names.fixed = Some(names.with(&[]));

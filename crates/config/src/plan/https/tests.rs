@@ -26,7 +26,7 @@ impl Handler for Challenge {
 }
 
 fn read(config: &Value, loaded: &[&str]) -> Result<Loaded, String> {
-    load_with(config, &registry(), &LoadedNames(Ok(loaded))).map_err(|error| error.to_string())
+    load_with(config, &registry(), &LoadedNames(Ok(loaded)), Vec::new()).map_err(|error| error.to_string())
 }
 
 /// A reader whose certificates cover these names, or cannot be loaded.
@@ -856,7 +856,7 @@ fn refused_settings() {
         assert_eq!(outcome(&config, &[]), want);
     }
     let fails = LoadedNames(Err("a.crt: found no certificate"));
-    let error = load_with(&json!({}), &registry(), &fails).err().map(|error| error.to_string());
+    let error = load_with(&json!({}), &registry(), &fails, Vec::new()).err().map(|error| error.to_string());
     assert_eq!(error.as_deref(), Some("a.crt: found no certificate"));
 }
 

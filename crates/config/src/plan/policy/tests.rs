@@ -255,7 +255,7 @@ fn sources_of_trusted_certificates() {
             } } },
             "pki": { "certificate_authorities": { "other": {} } },
         } });
-        let loaded = load_with(&config, &Registry::default(), &Sources(b"a comment\n".to_vec()));
+        let loaded = load_with(&config, &Registry::default(), &Sources(b"a comment\n".to_vec()), Vec::new());
         let loaded = loaded.map_err(|error| error.to_string())?;
         let client = loaded.listeners[0].tls.as_ref().unwrap().policies[0].client.clone().unwrap();
         assert_eq!(client.mode, ClientAuthenticationMode::RequireAndVerify);

@@ -1,5 +1,8 @@
 //! Names with placeholders: `root`, `hide`, `index_names`.
 
+use causeway_pipeline::Build;
+use causeway_pipeline::build::ServerSpec;
+
 use super::*;
 
 // Caddy, `hide`: may contain placeholders; a path is relative to the server's working directory, in any spelling.
@@ -82,4 +85,29 @@ fn a_root_placeholder_without_a_value() {
     let mut kit = folder.kit(json!({ "root": "{http.request.uri.query.root}" }));
     assert_eq!(kit.send(&Request::get("/src/lib.rs")).status, 200);
     assert_eq!(kit.send(&Request::get("/src/lib.rs?root=/%00")).status, 400);
+}
+
+// Caddy, `Provision`: a relative data folder, which has private keys, is hidden from each file server.
+#[test]
+fn own_files_are_hidden() {
+    let folder = Folder::new();
+    folder.file("data/keys/a.key", "secret").file("data2/b.txt", "b").file("saved.json", "saved");
+    let registry = registry();
+    let mut build = Build::new(&registry);
+    build.set_own_files(vec![folder.0.join("data"), folder.0.join("saved.json")]);
+    let routes = json!([{ "handle": [folder.handler(json!({ "browse": {} }))] }]);
+    build.server(&ServerSpec::new("srv0", &routes)).unwrap();
+    let mut kit = Kit::of_plan(build.finish());
+    for (target, want) in [
+        ("/data/keys/a.key", 404),
+        ("/data/keys/", 404),
+        ("/data/", 404),
+        ("/x/..//data/keys/a.key", 404),
+        ("/saved.json", 404),
+        ("/data2/b.txt", 200),
+    ] {
+        assert_eq!(kit.send(&Request::get(target)).status, want, "{target}");
+    }
+    let listing = kit.send(&Request::get("/").field("Accept", "application/json"));
+    assert!(!listing.text().contains("saved") && listing.text().contains("data2"), "{}", listing.text());
 }
