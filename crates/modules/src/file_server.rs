@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use causeway_message::{FieldValue, StatusCode, names};
+use causeway_pipeline::context::VarId;
 use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Build, BuildError, Context, Fault, Generation, Handler, StateId, Step, Template};
 use serde::Deserialize;
@@ -40,6 +41,7 @@ use serde_json::{Map, Value};
 
 use crate::fresh::{CachedValue, Cost, Fresh, RevalidationGuard};
 use crate::rendered::{StatusTemplate, WeakString};
+use crate::rewrite::STRIPPED;
 use crate::single_flight::SingleFlight;
 use browse::Browse;
 use disk::DiskLookup;
@@ -90,6 +92,8 @@ struct FileServerPlan {
     files: StateId<RefCell<Fresh<FileEntry>>>,
     /// Lookups in progress for paths that are not cached.
     lookups: StateId<SingleFlight<LookupOutcome>>,
+    /// Set if a rewrite has left nothing of the path.
+    stripped: VarId,
 }
 
 struct FileServer(Arc<FileServerPlan>);
@@ -122,6 +126,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         tag_extensions: written.etag_file_extensions,
         files: build.kept_state(key.clone(), |_| RefCell::new(Fresh::new(REMEMBERED))),
         lookups: build.kept_state(key, |_| SingleFlight::new()),
+        stripped: build.slot(STRIPPED),
     }))))
 }
 

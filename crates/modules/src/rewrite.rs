@@ -14,9 +14,13 @@ mod query;
 mod uri;
 
 use causeway_message::{Method, TargetForm};
+use causeway_pipeline::context::VarId;
 use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Step, Template};
 use serde::Deserialize;
 use serde_json::Value;
+
+/// A placeholder that is set after a change that left nothing of the path: Caddy's path is then empty, ours is `/`.
+pub(crate) const STRIPPED: &str = "http.rewrite.stripped";
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -38,6 +42,7 @@ pub(crate) struct Rewrite {
     /// In the order of their application.
     paths: Box<[path::Change]>,
     query: Option<query::Operations>,
+    stripped: VarId,
 }
 
 /// Compiles the handler from its JSON.
@@ -88,6 +93,7 @@ impl Rewrite {
             uri: (!written.uri.is_empty()).then(|| uri::Uri::build(&written.uri, written.escape_values, build)),
             paths: paths.into(),
             query,
+            stripped: build.slot(STRIPPED),
         })
     }
 
@@ -115,9 +121,12 @@ impl Rewrite {
     fn apply_to_target(&self, cx: &mut Context) -> Result<(), Fault> {
         if let Some(uri) = &self.uri {
             uri.apply(cx)?;
+            cx.unset_variable(self.stripped);
         }
         for change in &self.paths {
-            change.apply(cx)?;
+            if change.apply(cx)? == path::Rest::Nothing {
+                cx.set_variable_text(self.stripped, b"true");
+            }
         }
         match &self.query {
             Some(operations) => operations.apply(cx),

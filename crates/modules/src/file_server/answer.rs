@@ -192,9 +192,10 @@ fn canonical(cx: &mut Context, is_folder: bool) -> Option<Step> {
 }
 
 /// The redirect that a listing needs even without `canonical_uris`, so that its relative links resolve inside the
-/// folder. Also applies when the whole path was stripped, as `handle_path` does.
-pub(super) fn canonical_folder(cx: &mut Context) -> Option<Step> {
-    if cx.head().target().path() == "/" { redirect(cx, true) } else { canonical(cx, true) }
+/// folder. Also applies when the whole path was stripped, as `handle_path` does, but not to a rewrite to `/`.
+pub(super) fn canonical_folder(plan: &FileServerPlan, cx: &mut Context) -> Option<Step> {
+    let is_stripped = cx.head().target().path() == "/" && cx.variable(plan.stripped).is_some();
+    if is_stripped { redirect(cx, true) } else { canonical(cx, true) }
 }
 
 /// Redirects to the client's path with a trailing slash (for a folder) or without (for a file). `None` if it already

@@ -214,21 +214,21 @@ pub(super) fn remembered(plan: &FileServerPlan, cx: &mut Context, file_path: &Fi
     let now = cx.worker().now();
     let known = cx.generation().state(browse.made).borrow_mut().find(&key, now);
     match known {
-        CachedValue::Fresh(made) => Some(refusal(cx).unwrap_or_else(|| give(cx, &made))),
+        CachedValue::Fresh(made) => Some(refusal(plan, cx).unwrap_or_else(|| give(cx, &made))),
         // First look up the folder: it may have an index by now. `make` then consults this cache again.
         CachedValue::Stale(..) | CachedValue::Nothing => None,
     }
 }
 
 /// Returns the response that replaces a listing, if any: a redirect to the folder's canonical path, or 405.
-fn refusal(cx: &mut Context) -> Option<Step> {
-    answer::canonical_folder(cx).or_else(|| answer::check_method(cx).err().map(Step::Fail))
+fn refusal(plan: &FileServerPlan, cx: &mut Context) -> Option<Step> {
+    answer::canonical_folder(plan, cx).or_else(|| answer::check_method(cx).err().map(Step::Fail))
 }
 
 /// Responds for a folder without an index: with its listing, or with 404.
 pub(super) fn folder(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath) -> Step {
     let Some(browse) = &plan.browse else { return missing(plan) };
-    if let Some(step) = refusal(cx) {
+    if let Some(step) = refusal(plan, cx) {
         return step;
     }
     let generation = Rc::clone(cx.generation());

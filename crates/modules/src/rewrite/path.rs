@@ -58,6 +58,13 @@ enum AfterRemoval {
     Clean,
 }
 
+/// Whether a change has left a path. Without one, the target has `/` in its place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    Some,
+    Nothing,
+}
+
 impl Change {
     pub(super) fn substring(written: &SubstringConfig, build: &mut Build<'_>) -> Self {
         Self::Substring {
@@ -76,9 +83,9 @@ impl Change {
         Ok(Self::Regexp { find, replace: build.template(&written.replace) })
     }
 
-    pub(super) fn apply(&self, cx: &mut Context) -> Result<(), Fault> {
+    pub(super) fn apply(&self, cx: &mut Context) -> Result<Rest, Fault> {
         if !has_path(cx) {
-            return Ok(());
+            return Ok(Rest::Some);
         }
         match self {
             Self::Prefix(prefix) => cx.rendered(prefix, |cx, prefix| {
@@ -104,7 +111,7 @@ impl Change {
             }),
             Self::Substring { find, replace, limit, slashes } => cx.rendered(find, |cx, find| {
                 cx.rendered(replace, |cx, replace| {
-                    change(cx, |_, path, spare, out| {
+                    let rest = change(cx, |_, path, spare, out| {
                         clean(path, *slashes, spare);
                         if !replace::plain(spare, find, replace, *limit, out) {
                             out.extend_from_slice(spare);
@@ -112,7 +119,8 @@ impl Change {
                         AfterRemoval::Nothing
                     })?;
                     // Caddy replaces substrings in the query as well.
-                    change_query(cx, |query, out| replace::plain(query, find, replace, *limit, out))
+                    change_query(cx, |query, out| replace::plain(query, find, replace, *limit, out))?;
+                    Ok(rest)
                 })
             }),
             Self::Regexp { find, replace } => cx.rendered(replace, |cx, replace| {
@@ -142,11 +150,11 @@ fn change_query(cx: &mut Context, replace: impl FnOnce(&[u8], &mut Vec<u8>) -> b
 }
 
 /// Applies `new` to the escaped path; if the result is empty or badly escaped, applies it to the decoded path. `new`
-/// gets an empty work buffer and an empty output buffer.
+/// gets an empty work buffer and an empty output buffer. Returns whether the result is empty too.
 fn change(
     cx: &mut Context,
     mut new: impl FnMut(&Context, &[u8], &mut Vec<u8>, &mut Vec<u8>) -> AfterRemoval,
-) -> Result<(), Fault> {
+) -> Result<Rest, Fault> {
     cx.with_scratch(|cx, escaped| {
         cx.with_scratch(|cx, decoded| {
             cx.with_scratch(|cx, spare| {
@@ -165,12 +173,14 @@ fn change(
                     }
                     replace::check_len(decoded.len())?;
                 }
+                let rest = if decoded.is_empty() { Rest::Nothing } else { Rest::Some };
                 if then == AfterRemoval::Nothing {
                     if !is_spelled {
                         escaped.clear();
                         escape::path(decoded, escaped);
                     }
-                    return set_target(cx, escaped, NewQuery::Kept);
+                    set_target(cx, escaped, NewQuery::Kept)?;
+                    return Ok(rest);
                 }
                 // The removal may have exposed dot segments. If only the decoded path begins with a slash, the first
                 // slash was escaped: then the client's spelling cannot be kept.
@@ -183,7 +193,8 @@ fn change(
                     // Compare before and after cleaning: keep the client's spelling only if there was nothing to clean.
                     clean(spare, Slashes::Kept, cleaned);
                     set_target(cx, if is_spelled && spare == cleaned { escaped } else { cleaned }, NewQuery::Kept)
-                })
+                })?;
+                Ok(rest)
             })
         })
     })

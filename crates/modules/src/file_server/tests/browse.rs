@@ -363,3 +363,36 @@ fn times_in_a_text() {
     let answer = kit.send(&Request::get("/").field("Accept", "text/plain"));
     assert!(answer.text().contains("B.txt\t100 B\t1970-01-01 00:50\n"), "{}", answer.text());
 }
+
+// Caddy, serveBrowse: the redirect to the client's path with a slash applies if a rewrite has removed the whole path, and
+// not if it has set another one.
+#[test]
+fn listings_of_rewritten_paths() {
+    let folder = Folder::new();
+    folder.file("a.txt", "a");
+    let browse = folder.handler(json!({ "browse": {} }));
+    let kit = |rewrites: &[Value]| {
+        let rewrites = rewrites.iter().map(|written| {
+            let mut rewrite = written.clone();
+            rewrite["handler"] = "rewrite".into();
+            rewrite
+        });
+        let handlers: Vec<_> = rewrites.chain([browse.clone()]).collect();
+        Kit::new(&registry(), &json!([{ "handle": handlers }]))
+    };
+    let (strip, root) = (json!({ "strip_path_prefix": "/old" }), json!({ "uri": "/" }));
+    for (rewrites, target, want) in [
+        (&[root.clone()][..], "/old", None),
+        (&[strip.clone()], "/old", Some("/old/")),
+        (&[strip.clone()], "/old/", None),
+        (&[strip.clone(), root], "/old", None),
+        (&[strip], "/", None),
+    ] {
+        // Twice: the second response may be from the cache.
+        for _ in 0..2 {
+            let answer = kit(rewrites).send(&Request::get(target));
+            let status = if want.is_some() { 308 } else { 200 };
+            assert_eq!((answer.status, answer.field("location")), (status, want), "{target} {rewrites:?}");
+        }
+    }
+}
