@@ -42,7 +42,7 @@ use serde_json::{Map, Value};
 use crate::fresh::{CachedValue, Cost, Fresh, RevalidationGuard};
 use crate::rendered::{StatusTemplate, WeakString};
 use crate::rewrite::STRIPPED;
-use crate::single_flight::SingleFlight;
+use crate::single_flight::{ReadTime, SingleFlight};
 use browse::Browse;
 use disk::DiskLookup;
 pub(crate) use disk::of_bytes;
@@ -167,7 +167,7 @@ impl Handler for FileServer {
                     let file_path = FilePath::new(key, path_len);
                     match browse::remembered(plan, cx, &file_path) {
                         Some(step) => step,
-                        None => look_up(plan, cx, file_path),
+                        None => look_up(plan, cx, file_path, Attempt::First),
                     }
                 }
             }
@@ -185,8 +185,16 @@ enum LookupOutcome {
     Failed(Fault),
 }
 
+/// The lookups of one request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    First,
+    /// After a lookup that may have read the file system before the request arrived.
+    Second,
+}
+
 /// Looks up a path that is not cached, on the file thread pool. Concurrent requests for it share one lookup.
-fn look_up(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath) -> Step {
+fn look_up(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, attempt: Attempt) -> Step {
     let (ours, theirs, there) = (Arc::clone(plan), Arc::clone(plan), file_path.clone());
     let job = move || (disk::read_file(&ours, &there, None), there);
     let (generation, began) = (Rc::clone(cx.generation()), cx.worker().now());
@@ -194,11 +202,17 @@ fn look_up(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath) ->
         Some((look, there)) => store_lookup(&theirs, &generation, &there, look, None, began),
         None => LookupOutcome::Failed(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
     });
-    let Ok(outcome) = outcome else { return Step::Fail(Fault::busy()) };
+    let Ok((outcome, time)) = outcome else { return Step::Fail(Fault::busy()) };
     let plan = Arc::clone(plan);
+    // A lookup that this request joins on its second attempt began after the first, and so after the request.
+    let may_be_older = time == ReadTime::MaybeBeforeCall && attempt == Attempt::First;
     cx.wait(outcome, move |cx, outcome| match outcome {
         // This request may have joined a lookup that read the file before the latest change.
         Ok(LookupOutcome::File(entry)) if entry.has_changed() => revalidate(&plan, cx, file_path, entry, None),
+        // A file that appears must be served at once.
+        Ok(LookupOutcome::Missing | LookupOutcome::Folder) if may_be_older => {
+            look_up(&plan, cx, file_path, Attempt::Second)
+        }
         Ok(outcome) => act(&plan, cx, file_path, outcome),
         Err(_) => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
     })

@@ -10,6 +10,8 @@ use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
@@ -20,6 +22,14 @@ use progress::Stamp;
 
 /// The senders for all requests that wait for one lookup.
 type Waiters<R> = Vec<Sender<(R, Stamp)>>;
+
+/// When a lookup reads the file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadTime {
+    AfterCall,
+    /// The job had begun: it may not see a change that preceded the call.
+    MaybeBeforeCall,
+}
 
 /// A future for the outcome of a lookup.
 pub(crate) struct LookupFuture<R>(Receiver<(R, Stamp)>);
@@ -35,8 +45,15 @@ impl<R> Future for LookupFuture<R> {
     }
 }
 
+/// A lookup in progress.
+struct Flight<R> {
+    waiting: Waiters<R>,
+    /// The job is running, or has run.
+    has_begun: Arc<AtomicBool>,
+}
+
 /// The lookups in progress on one worker, by key.
-pub(crate) struct SingleFlight<R>(RefCell<HashMap<Rc<[u8]>, Waiters<R>>>);
+pub(crate) struct SingleFlight<R>(RefCell<HashMap<Rc<[u8]>, Flight<R>>>);
 
 impl<R: Clone + 'static> SingleFlight<R> {
     pub(crate) fn new() -> Self {
@@ -44,7 +61,8 @@ impl<R: Clone + 'static> SingleFlight<R> {
     }
 
     /// Joins the lookup in progress for `key`, or starts one: `job` runs on the file thread pool, then `then` runs on
-    /// the worker with its result (`None` if the job panicked).
+    /// the worker with its result (`None` if the job panicked). Also returns whether the lookup reads the file system
+    /// after this call.
     ///
     /// # Errors
     /// If the pool's queue is full.
@@ -54,17 +72,25 @@ impl<R: Clone + 'static> SingleFlight<R> {
         key: &[u8],
         job: impl FnOnce() -> T + Send + 'static,
         then: impl FnOnce(Option<T>) -> R + 'static,
-    ) -> Result<LookupFuture<R>, Busy> {
+    ) -> Result<(LookupFuture<R>, ReadTime), Busy> {
         let (sender, receiver) = channel();
         let generation = Rc::clone(cx.generation());
-        if let Some(waiting) = generation.state(id).0.borrow_mut().get_mut(key) {
-            waiting.push(sender);
-            return Ok(LookupFuture(receiver));
+        if let Some(flight) = generation.state(id).0.borrow_mut().get_mut(key) {
+            flight.waiting.push(sender);
+            let has_begun = flight.has_begun.load(Ordering::SeqCst);
+            let time = if has_begun { ReadTime::MaybeBeforeCall } else { ReadTime::AfterCall };
+            return Ok((LookupFuture(receiver), time));
         }
+        let has_begun = Arc::new(AtomicBool::new(false));
+        let begins = Arc::clone(&has_begun);
+        let job = move || {
+            begins.store(true, Ordering::SeqCst);
+            job()
+        };
         // Submit before registering: a rejected job must not leave an entry that later requests would join.
         let job = offload(&**cx.worker(), Work::of(WorkKind::File), job)?;
         let key: Rc<[u8]> = key.into();
-        generation.state(id).0.borrow_mut().insert(Rc::clone(&key), vec![sender]);
+        generation.state(id).0.borrow_mut().insert(Rc::clone(&key), Flight { waiting: vec![sender], has_begun });
         // Owned by the task: its drop removes the entry, however the task ends.
         let under_way = RunningLookup { generation, id, key };
         cx.worker().spawn(Box::pin(async move {
@@ -85,7 +111,7 @@ impl<R: Clone + 'static> SingleFlight<R> {
                 let _ = sender.send((outcome.clone(), stamp));
             }
         }));
-        Ok(LookupFuture(receiver))
+        Ok((LookupFuture(receiver), ReadTime::AfterCall))
     }
 }
 
@@ -101,13 +127,14 @@ impl<R> RunningLookup<R> {
     /// when one of them goes.
     fn is_abandoned(&self, task: &mut Task<'_>) -> bool {
         let mut looks = self.generation.state(self.id).0.borrow_mut();
-        let Some(waiting) = looks.get_mut(&self.key) else { return true };
+        let Some(Flight { waiting, .. }) = looks.get_mut(&self.key) else { return true };
         waiting.retain_mut(|sender| sender.poll_canceled(task).is_pending());
         waiting.is_empty()
     }
 
     fn end(&self) -> Waiters<R> {
-        self.generation.state(self.id).0.borrow_mut().remove(&self.key).unwrap_or_default()
+        let ended = self.generation.state(self.id).0.borrow_mut().remove(&self.key);
+        ended.map(|flight| flight.waiting).unwrap_or_default()
     }
 }
 

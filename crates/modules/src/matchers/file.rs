@@ -179,7 +179,7 @@ impl File {
             (answer, text.into())
         });
         let plan = Arc::clone(&self.plan);
-        Ok(cx.wait_to_match(self.id, outcome?, move |cx, outcome| match outcome {
+        Ok(cx.wait_to_match(self.id, outcome?.0, move |cx, outcome| match outcome {
             Ok((answer, text)) => apply_choice(&plan, cx, answer, &text),
             Err(_) => Err(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
         }))

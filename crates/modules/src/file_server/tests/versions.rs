@@ -102,6 +102,20 @@ fn a_request_that_joins_a_lookup_gets_the_current_file() {
     }
 }
 
+// A file that appears is served at once, also to a request that joins a lookup which did not see it.
+#[test]
+fn a_request_that_joins_a_lookup_gets_a_new_file() {
+    let folder = Folder::new();
+    let mut kit = folder.kit(json!({}));
+    kit.worker().queue_jobs(9);
+    let first = kit.send_pending(&Request::get("/x.txt")).expect_err("it looks");
+    kit.worker().run_jobs();
+    folder.file("x.txt", "x");
+    let second = kit.send_pending(&Request::get("/x.txt")).expect_err("it waits for the same look");
+    assert_eq!((first.finish(&mut kit).status, kit.worker().jobs_seen()), (404, 1));
+    assert_eq!((summary(&second.finish(&mut kit)), kit.worker().jobs_seen()), ((200, "x"), 2));
+}
+
 // File times are coarse: two versions of equal length within one step are indistinguishable. So a file that was read
 // shortly after a write is read again.
 #[test]

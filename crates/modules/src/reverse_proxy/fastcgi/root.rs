@@ -85,7 +85,7 @@ impl DocumentRoot {
                 },
             );
             match look {
-                Ok(look) => {
+                Ok((look, _)) => {
                     let local = Rc::clone(local);
                     Some(cx.wait(look, move |cx, _| exchange::start(cx, local)))
                 }
