@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use causeway_message::StatusCode;
-use causeway_pipeline::context::{MatcherId, VarId};
+use causeway_pipeline::context::{LocalId, MatcherId, VarId};
 use causeway_pipeline::{Build, BuildError, Busy, Context, Fault, Matched, Matcher, Reason, StateId, Stop, Template};
 use serde::Deserialize;
 use serde_json::Value;
@@ -72,6 +72,8 @@ struct FileMatchVars {
 
 struct File {
     id: MatcherId,
+    /// The choice that this request waited for, with its text, for the evaluations after that.
+    found: LocalId<(Choice, Rc<[u8]>)>,
     plan: Arc<FileMatcherPlan>,
 }
 
@@ -101,6 +103,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
     let tries = tries.collect();
     Ok(Box::new(File {
         id: build.matcher_id(),
+        found: build.local(),
         plan: Arc::new(FileMatcherPlan {
             root: root(written.root.as_deref(), build),
             tries,
@@ -129,6 +132,11 @@ impl Matcher for File {
     fn matches(&self, cx: &mut Context) -> Matched {
         // This is the second call for this request, after a wait.
         if let Some(matched) = cx.recall(self.id) {
+            // Another matcher of the route may have set the placeholders since.
+            if matched && let Some((answer, text)) = cx.take_local(self.found) {
+                apply_choice(&self.plan, cx, answer, &text)?;
+                cx.set_local(self.found, (answer, text));
+            }
             return Ok(matched);
         }
         let now = cx.worker().now();
@@ -178,9 +186,16 @@ impl File {
             }
             (answer, text.into())
         });
-        let plan = Arc::clone(&self.plan);
-        Ok(cx.wait_to_match(self.id, outcome?.0, move |cx, outcome| match outcome {
-            Ok((answer, text)) => apply_choice(&plan, cx, answer, &text),
+        let (plan, found) = (Arc::clone(&self.plan), self.found);
+        let (outcome, _) = outcome?;
+        Ok(cx.wait_to_match(self.id, outcome, move |cx, outcome| match outcome {
+            Ok((answer, text)) => {
+                let matched = apply_choice(&plan, cx, answer, &text)?;
+                if matched {
+                    cx.set_local(found, (answer, text));
+                }
+                Ok(matched)
+            }
             Err(_) => Err(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
         }))
     }

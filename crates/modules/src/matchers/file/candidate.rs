@@ -56,14 +56,14 @@ impl Candidate {
         &text[self.end..]
     }
 
-    /// Appends the cache key: the path and, for a glob, the length of the root.
+    /// Appends the cache key: its kind, for a glob the length of the root, and the path. The path is last, since it may
+    /// have any bytes.
     pub(super) fn key(&self, text: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(self.path(text));
+        out.push(u8::from(self.is_glob));
         if self.is_glob {
-            // A path with a zero byte is never looked up, so the key is unambiguous.
-            out.push(0);
             out.extend_from_slice(&self.root.to_be_bytes());
         }
+        out.extend_from_slice(self.path(text));
     }
 }
 

@@ -371,6 +371,40 @@ fn together_with_other_matchers() {
     }
 }
 
+// Caddy: the placeholders are those of the last matcher that matched, also if an earlier one had to wait.
+#[test]
+fn placeholders_of_the_last_match() {
+    let folder = site();
+    let matcher = "file('/foo.txt') && header({'X-Never': '1'}) || file('/index.html')";
+    let respond = json!({ "handler": "static_response", "body": "{http.matchers.file.relative}" });
+    let vars = json!({ "handler": "vars", "root": folder.0 });
+    let routes = json!([{ "handle": [vars] }, { "match": [{ "expression": matcher }], "handle": [respond] }]);
+    let mut kit = Kit::new(&registry(), &routes);
+    for _ in 0..2 {
+        assert_eq!(kit.send(&Request::get("/")).text(), "/index.html");
+    }
+}
+
+// The results of paths and of patterns are apart, whatever bytes a client's path has.
+#[test]
+fn a_path_cannot_replace_the_result_of_a_pattern() {
+    let folder = Folder::new();
+    folder.file("a.md", "x");
+    let route = |prefix: &str, tries: &str| {
+        let respond = json!({ "handler": "static_response", "body": "{http.matchers.file.relative}" });
+        let file = json!({ "root": folder.0, "try_files": [tries] });
+        json!({ "match": [{ "path": [prefix], "file": file }], "handle": [respond], "terminal": true })
+    };
+    let fails = json!({ "handle": [{ "handler": "static_response", "status_code": 404 }] });
+    let routes = json!([route("/glob", "/*.md"), route("/*", "{http.request.uri.path}"), fails]);
+    let mut kit = Kit::new(&registry(), &routes);
+    // The suffix that keys of patterns once had: a zero byte and the length of the root.
+    let len = folder.0.as_os_str().len().to_be_bytes();
+    let suffix: String = len.iter().map(|byte| format!("%{byte:02x}")).collect();
+    assert_eq!(kit.send(&Request::get(&format!("/*.md%00{suffix}"))).status, 404);
+    assert_eq!(kit.send(&Request::get("/glob")).text(), "/a.md");
+}
+
 #[test]
 fn refused() {
     for (matcher, want) in [
