@@ -113,9 +113,8 @@ impl TemplatesPlan {
     }
 
     /// Returns whether a response of this type is a template.
-    fn has_type(&self, cx: &Context) -> bool {
-        let found = cx.response().fields().get(names::CONTENT_TYPE).unwrap_or_default();
-        self.types.iter().any(|wanted| memchr::memmem::find(found, wanted.as_bytes()).is_some())
+    fn has_type(&self, content_type: &[u8]) -> bool {
+        self.types.iter().any(|wanted| memchr::memmem::find(content_type, wanted.as_bytes()).is_some())
     }
 }
 
@@ -125,7 +124,11 @@ impl Handler for Templates {
     }
 
     fn leave(&self, cx: &mut Context, response: Response) -> Step {
-        if matches!(response.body, Body::Tunnel(_)) || !self.0.has_type(cx) {
+        let fields = cx.response().fields();
+        // Encoded content of an upstream is no text. Caddy executes its bytes.
+        let is_encoded = fields.get(names::CONTENT_ENCODING).is_some_and(|coding| !coding.is_empty());
+        let has_type = self.0.has_type(fields.get(names::CONTENT_TYPE).unwrap_or_default());
+        if matches!(response.body, Body::Tunnel(_)) || is_encoded || !has_type {
             return Step::Respond(response);
         }
         let is_head = cx.head().method() == Method::Head;
@@ -145,6 +148,10 @@ impl Handler for Templates {
             }
             Err(fault) => fail(cx, fault),
         })
+    }
+
+    fn reads_content(&self, content_type: &[u8]) -> bool {
+        self.0.has_type(content_type)
     }
 }
 

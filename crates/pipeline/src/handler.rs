@@ -28,6 +28,13 @@ pub trait Handler: Send + Sync + 'static {
         Step::Fail(fault)
     }
 
+    /// Returns whether [`leave`](Self::leave) reads the whole content of a response with this Content-Type. Later handlers
+    /// that can choose then respond with content that is neither encoded nor partial
+    /// ([`Context::is_content_read`]).
+    fn reads_content(&self, _content_type: &[u8]) -> bool {
+        false
+    }
+
     /// Runs when the exchange is over on the wire: once for every handler that was entered, in the order of entry.
     fn end(&self, _cx: &Context, _outcome: &Outcome) {}
 }

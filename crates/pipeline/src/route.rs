@@ -193,6 +193,12 @@ impl Flow {
         self.replaced.pop_if(|(owner, _)| *owner == self.left).map(|(_, response)| response)
     }
 
+    /// Returns whether one of the handlers that are going to process the response reads its content.
+    pub(crate) fn is_content_read(&self, plan: &Plan, content_type: &[u8]) -> bool {
+        let mut ahead = self.back.iter().map(|at| plan.entry(self.entered[usize::from(*at)]));
+        ahead.any(|entry| entry.handler.reads_content(content_type))
+    }
+
     fn place(&mut self) -> &mut RoutePosition {
         self.calls.last_mut().expect("a list is open while its routes are looked at")
     }

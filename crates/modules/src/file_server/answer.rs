@@ -34,9 +34,33 @@ struct ChosenVariant<'e> {
     coding: SentCoding,
 }
 
+/// How an earlier handler uses the content.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ContentUse {
+    Sent,
+    /// The handler reads it: a template, which is useless as compressed bytes or in part.
+    Read,
+}
+
+impl ContentUse {
+    fn of(cx: &Context, entry: &FileEntry) -> Self {
+        let set = cx.response().fields().get(names::CONTENT_TYPE);
+        let content_type = set.or(entry.content_type.as_deref().map(str::as_bytes)).unwrap_or_default();
+        if cx.is_content_read(content_type) { Self::Read } else { Self::Sent }
+    }
+}
+
 /// Chooses the content by the request's Accept-Encoding. A stored variant goes before one that the server makes. Does
 /// not allocate once the variants are made.
-fn choose<'e>(plan: &FileServerPlan, cx: &Context, entry: &'e Rc<FileEntry>) -> ChosenVariant<'e> {
+fn choose<'e>(
+    plan: &FileServerPlan,
+    cx: &Context,
+    entry: &'e Rc<FileEntry>,
+    content_use: ContentUse,
+) -> ChosenVariant<'e> {
+    if content_use == ContentUse::Read {
+        return ChosenVariant { variant: &entry.main, coding: SentCoding::Identity };
+    }
     if let Some((coding, variant)) = plan.codings.choose(cx.head().fields(), entry) {
         return ChosenVariant { variant, coding: SentCoding::Stored(coding.field_value) };
     }
@@ -63,7 +87,8 @@ pub(super) fn give(plan: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
     if let Err(fault) = check_method(cx) {
         return Step::Fail(fault);
     }
-    let chosen = choose(plan, cx, entry);
+    let content_use = ContentUse::of(cx, entry);
+    let chosen = choose(plan, cx, entry, content_use);
     let (variant, coding) = (chosen.variant, chosen.coding);
     let is_conditional = plan.status.is_none() && cx.fault().is_none();
     let known = if is_conditional { made::known_tag(cx.head().fields(), entry) } else { None };
@@ -83,7 +108,11 @@ pub(super) fn give(plan: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
     if let Some(response) = by_condition(cx, modified) {
         return Step::Respond(response);
     }
-    match requested_ranges(cx, variant.len, modified) {
+    let ranges = match content_use {
+        ContentUse::Sent => requested_ranges(cx, variant.len, modified),
+        ContentUse::Read => RequestedRanges::Whole,
+    };
+    match ranges {
         RequestedRanges::Whole => whole(cx, StatusCode::OK, variant, coding),
         RequestedRanges::Unsatisfiable => Step::Respond(partial::unsatisfiable(cx, variant.len)),
         RequestedRanges::Parts(ranges) => {

@@ -44,6 +44,12 @@ impl Context {
         &mut self.0.response.head
     }
 
+    /// Returns whether a handler that is going to process the response reads its content, if it has this Content-Type
+    /// ([`Handler::reads_content`](crate::Handler::reads_content)). Asks each of these handlers.
+    pub fn is_content_read(&self, content_type: &[u8]) -> bool {
+        self.flow().is_content_read(self.generation().plan(), content_type)
+    }
+
     /// Queues an interim response, such as 103 (Early Hints) (RFC 9110 §15.2). `status` is 1xx, except 100, which the
     /// engine sends itself, and 101, which is [`crate::Response::switch`]. Panics for any other status.
     pub fn push_interim(&mut self, status: StatusCode, fields: FieldMap) {

@@ -64,6 +64,10 @@ impl Handler for Traced {
         self.handler.failed(cx, fault)
     }
 
+    fn reads_content(&self, content_type: &[u8]) -> bool {
+        self.handler.reads_content(content_type)
+    }
+
     fn end(&self, cx: &Context, outcome: &Outcome) {
         self.handler.end(cx, outcome);
     }
