@@ -11,8 +11,10 @@ mod stream;
 mod whole;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use causeway_message::{Chunk, FieldMap, FieldValue, Method, NameRef, StatusCode, names};
+use causeway_pipeline::context::VarId;
 use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Body, Build, BuildError, Context, Handler, Response, Step};
 use serde::Deserialize;
@@ -95,6 +97,8 @@ struct EncodeConfig {
 struct Encode {
     /// With a preference, higher is better.
     codings: Vec<(Coding, usize)>,
+    /// The name of the coding that was chosen by the request, or nothing.
+    chosen: VarId,
     length_min: u64,
     matcher: Require,
 }
@@ -130,7 +134,9 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     };
     let matcher = build.at("match", |build| Require::build(written.matcher.unwrap_or_else(types), build))?;
     let length_min = if written.minimum_length == 0 { LENGTH_MIN } else { written.minimum_length };
-    Ok(Box::new(Encode { codings, length_min, matcher }))
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let chosen = build.slot(&format!("http.encode.coding.{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+    Ok(Box::new(Encode { codings, chosen, length_min, matcher }))
 }
 
 impl Encode {
@@ -138,6 +144,12 @@ impl Encode {
         accept_encoding::choose(request, |name| {
             self.codings.iter().find(|(coding, _)| name.eq_ignore_ascii_case(coding.name().as_bytes())).copied()
         })
+    }
+
+    /// Returns the coding that was chosen when the request entered.
+    fn chosen(&self, cx: &Context) -> Option<Coding> {
+        let name = cx.variable(self.chosen)?;
+        self.codings.iter().find(|(coding, _)| coding.name().as_bytes() == name).map(|(coding, _)| *coding)
     }
 
     /// Returns whether a body may be compressed: long enough, and of a kind that has one representation.
@@ -158,7 +170,10 @@ impl Encode {
 
 impl Handler for Encode {
     fn enter(&self, cx: &mut Context) -> Step {
-        if let Some(coding) = self.choose(cx.head().fields()) {
+        let coding = self.choose(cx.head().fields());
+        // As in Caddy, later changes of the request have no influence.
+        cx.set_variable_text(self.chosen, coding.map_or("", Coding::name).as_bytes());
+        if let Some(coding) = coding {
             strip_suffix(cx.head_mut().fields_mut(), coding);
         }
         Step::Next
@@ -173,18 +188,20 @@ impl Handler for Encode {
             vary(cx);
             return response(body);
         }
-        // A partial representation cannot be compressed: its ranges are those of the uncompressed bytes.
+        // A partial representation cannot be compressed: its ranges are those of the uncompressed bytes. A template of an
+        // earlier handler is executed first.
         let is_excluded = status == StatusCode::PARTIAL_CONTENT
             || status.is_informational()
             || cx.original().method() == Method::Connect
             || fields.get(names::CONTENT_ENCODING).is_some_and(|coding| !coding.is_empty())
-            || fields.has_token(names::CACHE_CONTROL, "no-transform");
+            || fields.has_token(names::CACHE_CONTROL, "no-transform")
+            || cx.is_content_read(fields.get(names::CONTENT_TYPE).unwrap_or_default());
         if is_excluded || !self.is_eligible(&body, cx) || !self.matcher.holds(fields, status) {
             return response(body);
         }
         // Also without a coding, so that a shared cache gives this response to no client that accepts one.
         vary(cx);
-        let Some(coding) = self.choose(cx.head().fields()) else { return response(body) };
+        let Some(coding) = self.chosen(cx) else { return response(body) };
         match body {
             // RFC 9110 §9.3.2: fields that depend on the content may be absent. GET may be too short for a coding.
             body if body.len().is_none() && cx.original().method() == Method::Head => response(body),

@@ -113,6 +113,23 @@ fn some_responses_remain_unchanged() {
     }
 }
 
+// Caddy: the coding is chosen before the later handlers, which may change the request for themselves.
+#[test]
+fn the_coding_is_chosen_on_entry() {
+    for (change, accept, want) in [
+        (json!({ "delete": ["Accept-Encoding"] }), "gzip", Some("gzip")),
+        (json!({ "set": { "Accept-Encoding": ["gzip"] } }), "br", None),
+    ] {
+        let mut encode = both();
+        encode["handler"] = "encode".into();
+        let change = json!({ "handler": "headers", "request": change });
+        let respond = json!({ "handler": "static_response", "body": text(5000) });
+        let mut kit = Kit::new(&registry(), &json!([{ "handle": [encode, change, respond] }]));
+        let answer = kit.send(&Request::get("/").field("Accept-Encoding", accept));
+        assert_eq!((answer.field("content-encoding"), answer.field("vary")), (want, Some("Accept-Encoding")));
+    }
+}
+
 // RFC 9110 §8.8.3.3: each coding is another representation, so a strong tag differs. §13.1.2: the next handler still
 // recognises its tag.
 #[test]
