@@ -8,7 +8,7 @@ use causeway_pipeline::{Body, BodyPart, Context, Fault, FileSlice, Response, Ste
 use percent_encoding::percent_decode_str;
 
 use super::entry::{FileContent, FileEntry, FileVariant};
-use super::{FileServerPlan, made};
+use super::{FileServerPlan, made, missing};
 use crate::conditional::{self, Precondition};
 use crate::partial;
 use crate::range::{self, Range, RequestedRanges};
@@ -79,7 +79,7 @@ pub(super) fn give(plan: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
         // DEVIATES Caddy, which sends the file: no matcher of the file's path holds for a path with a slash that a
         // rewrite has made.
         if !entry.seen.is_index && cx.path().ends_with(b"/") {
-            return Step::Fail(Fault::status(StatusCode::NOT_FOUND));
+            return missing(plan);
         }
     }
     // As in Caddy, sent even without compressed variants, since a later handler may compress the response.
@@ -162,14 +162,14 @@ pub(super) fn check_method(cx: &mut Context) -> Result<(), Fault> {
     Err(Fault::status(StatusCode::METHOD_NOT_ALLOWED))
 }
 
-/// Sets Content-Type, ETag and Last-Modified, each unless an earlier handler has set it.
+/// Sets Last-Modified, by which conditions are evaluated; also Content-Type and ETag, unless an earlier handler has set
+/// them.
 fn set_fields(cx: &mut Context, entry: &FileEntry, etag: Option<&[u8]>) {
     let response = cx.response_mut();
-    let fields = [
-        (names::CONTENT_TYPE, entry.content_type.as_deref().map(str::as_bytes)),
-        (names::ETAG, etag),
-        (names::LAST_MODIFIED, entry.modified.as_ref().map(|(_, date)| date.as_bytes())),
-    ];
+    if let Some(date) = entry.modified.as_ref().and_then(|(_, date)| FieldValue::parse(date.as_bytes())) {
+        response.set(names::LAST_MODIFIED, date);
+    }
+    let fields = [(names::CONTENT_TYPE, entry.content_type.as_deref().map(str::as_bytes)), (names::ETAG, etag)];
     for (name, value) in fields {
         if let Some(value) = value.and_then(FieldValue::parse)
             && !response.fields().contains(name)

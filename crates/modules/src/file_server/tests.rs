@@ -225,10 +225,14 @@ fn methods_pass_thru_and_statuses() {
     }
     assert_eq!(kit.send(&Request::new("POST", "/none")).status, 404);
     let next = json!({ "handler": "static_response", "body": "next" });
-    let routes = json!([{ "handle": [folder.handler(json!({ "pass_thru": true })), next] }]);
+    let routes = json!([{ "handle": [folder.handler(json!({ "pass_thru": true })), next.clone()] }]);
     let mut kit = Kit::new(&registry(), &routes);
     assert_eq!(summary(&kit.send(&Request::get("/none"))), (200, "next"));
     assert_eq!(summary(&kit.send(&Request::get("/x.txt"))), (200, "x"));
+    let rewrite = json!({ "handler": "rewrite", "uri": "/x.txt/" });
+    let routes = json!([{ "handle": [rewrite, folder.handler(json!({ "pass_thru": true })), next] }]);
+    let mut kit = Kit::new(&registry(), &routes);
+    assert_eq!(summary(&kit.send(&Request::get("/y"))), (200, "next"), "such a path is no file's");
     let mut kit = folder.kit(json!({ "status_code": "503" }));
     let answer = kit.send(&Request::get("/x.txt").field("Range", "bytes=0-0").field("If-None-Match", "*"));
     assert_eq!(summary(&answer), (503, "x"));
@@ -248,6 +252,20 @@ fn fields_of_earlier_handlers_are_kept() {
     let answer = kit.send(&Request::get("/x.txt"));
     assert_eq!((answer.field("content-type"), answer.field("etag")), (Some("a/b"), Some("\"mine\"")));
     assert_eq!(kit.send(&Request::get("/x.txt").field("If-None-Match", "\"mine\"")).status, 304);
+}
+
+// Go, ServeContent: Last-Modified is the file's time, by which conditions are evaluated (RFC 9110 §13.1.3).
+#[test]
+fn last_modified_is_the_time_of_the_file() {
+    let folder = Folder::new();
+    folder.file("x.txt", "x");
+    let date = "Sun, 09 Sep 2001 01:46:40 GMT";
+    let set = json!({ "Last-Modified": ["Mon, 01 Jan 2035 00:00:00 GMT"] });
+    let set = json!({ "handler": "headers", "response": { "set": set } });
+    let mut kit = Kit::new(&registry(), &json!([{ "handle": [set, folder.handler(json!({}))] }]));
+    let answer = kit.send(&Request::get("/x.txt"));
+    assert_eq!(answer.values("Last-Modified").collect::<Vec<_>>(), [date]);
+    assert_eq!(kit.send(&Request::get("/x.txt").field("If-Modified-Since", date)).status, 304);
 }
 
 // The bound of the blocking pool protects the operator: beyond it the response is an immediate 503. A cached file is
