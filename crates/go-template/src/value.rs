@@ -130,6 +130,11 @@ pub trait Object: std::fmt::Debug {
         None
     }
 
+    /// Returns the values of a structure's fields, for printing. `None` if only its type is printed.
+    fn members(&self) -> Option<Vec<Value>> {
+        None
+    }
+
     /// Returns the text form: Go's `String` or `Error` method.
     fn text(&self) -> Option<String> {
         None

@@ -67,6 +67,8 @@ pub(crate) fn read(value: &[u8], len: u64) -> RequestedRanges {
         }
     }
     match first {
+        // An empty set, as in Go.
+        None if count == 0 => RequestedRanges::Whole,
         None => RequestedRanges::Unsatisfiable,
         Some(range) if more.is_empty() => RequestedRanges::Parts(Ranges::One(range)),
         Some(_) => RequestedRanges::Parts(Ranges::Several(more)),
@@ -124,7 +126,8 @@ mod tests {
             ("bytes=a-b", Unsatisfiable),
             ("bytes=5", Unsatisfiable),
             ("bytes=--1", Unsatisfiable),
-            ("bytes=", Unsatisfiable),
+            ("bytes=", Whole),
+            ("bytes= ,", Whole),
             ("bytes=99999999999999999999-", Unsatisfiable),
             ("items=0-4", Whole),
             ("0-4", Whole),

@@ -115,7 +115,17 @@ impl<'a> Printer<'a> {
                 }
                 (_, Some(inner)) => self.value(&inner, verb, depth + 1),
                 (Some(text), None) => self.pad(text.as_bytes(), true),
-                (None, None) => Ok(self.out.push(format!("{{{}}}", object.type_name()).as_bytes())?),
+                (None, None) => match object.members() {
+                    Some(members) => {
+                        self.out.push(b"{")?;
+                        for (index, member) in members.iter().enumerate() {
+                            self.out.push(if index > 0 { b" " } else { b"" })?;
+                            self.value(member, verb, depth + 1)?;
+                        }
+                        Ok(self.out.push(b"}")?)
+                    }
+                    None => Ok(self.out.push(format!("{{{}}}", object.type_name()).as_bytes())?),
+                },
             },
         }
     }

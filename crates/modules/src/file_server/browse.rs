@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use causeway_message::{Chunk, FieldValue, NameRef, StatusCode, names, path};
+use causeway_message::{Chunk, FieldValue, NameRef, StatusCode, names, path, query};
 use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Build, BuildError, Context, Fault, Response, StateId, Step};
 use serde::Deserialize;
@@ -128,23 +128,31 @@ impl ListingQuery {
     fn of(cx: &Context, browse: &Browse) -> Self {
         let mut order = browse.order;
         let (mut limit, mut offset, mut layout) = (None, 0, "");
-        for pair in cx.head().target().query().unwrap_or_default().split('&') {
-            match pair.split_once('=') {
+        let mut seen = Vec::new();
+        for (name, value) in query::pairs(cx.head().target().query().unwrap_or_default().as_bytes()) {
+            let (mut decoded, mut word) = (Vec::new(), Vec::new());
+            // As in Go, the first of several pairs with a name counts, and a pair with an invalid escape does not.
+            if !query::decode(name, &mut decoded) || !query::decode(value, &mut word) || seen.contains(&decoded) {
+                continue;
+            }
+            let word = String::from_utf8_lossy(&word);
+            match &*decoded {
                 // An unknown word keeps the configured order.
-                Some(("sort" | "order", word)) => {
-                    order.set(word);
+                b"sort" | b"order" => {
+                    order.set(&word);
                 }
-                Some(("limit", number)) => limit = number.parse().ok().filter(|&limit| limit > 0),
-                Some(("layout", word)) => {
-                    layout = match word {
+                b"limit" => limit = word.parse().ok().filter(|&limit| limit > 0),
+                b"layout" => {
+                    layout = match &*word {
                         "" => "",
                         "grid" => "grid",
                         _ => "list",
                     };
                 }
-                Some(("offset", number)) => offset = number.parse().unwrap_or(0),
-                _ => {}
+                b"offset" => offset = word.parse().unwrap_or(0),
+                _ => continue,
             }
+            seen.push(decoded);
         }
         let mut format = Format::Page;
         for value in cx.head().fields().get_all(names::ACCEPT) {

@@ -101,4 +101,8 @@ impl Object for Document {
             _ => None,
         }
     }
+
+    fn members(&self) -> Option<Vec<Value>> {
+        Some(vec![self.meta.clone(), self.body.clone()])
+    }
 }

@@ -128,6 +128,7 @@ fn values_and_functions() {
              {{.Meta.d.Format \"2 Jan 2006\"}} {{.Meta.t.Hour}} {{.Meta.i}}{{end}}",
             "2 Jan 2020 3 +Inf",
         ),
+        ("{{splitFrontMatter \"---\\nt: [1, x]\\nu: b\\n---\\nrest\"}}", "{map[t:[1 x] u:b] \nrest}"),
         ("{{with splitFrontMatter \"no front matter\"}}{{.Meta}}{{.Body}}{{end}}", "map[]no front matter"),
     ] {
         check(&mut kit, template, want);

@@ -58,6 +58,10 @@ fn orders() {
     for (query, want) in [
         ("", "d z a.txt B.txt c.txt"),
         ("?sort=name", "a.txt B.txt c.txt d z"),
+        // Go's `Query().Get`: decoded, and the first of several.
+        ("?%73ort=%6eame", "a.txt B.txt c.txt d z"),
+        ("?sort=name&limit=2&limit=4&sort=size", "a.txt B.txt"),
+        ("?sort=name&limit=%zz&limit=2", "a.txt B.txt"),
         ("?sort=name&order=desc", "z d c.txt B.txt a.txt"),
         ("?sort=namedirfirst&order=asc", "d z a.txt B.txt c.txt"),
         ("?sort=size", "d z B.txt c.txt a.txt"),
