@@ -9,7 +9,8 @@
 //! A template runs on a thread of the pool for blocking work: it may read files and compute. It uses placeholders by
 //! names that are known only when it runs, and a placeholder can be evaluated on the worker alone. So an execution that
 //! meets new names ends with their list; the worker evaluates them, and the template is executed again. The same holds
-//! for the responses of `httpInclude`.
+//! for the responses of `httpInclude`. All executions have the same present and the same random values, so that a
+//! name made of these is new only once.
 
 mod data;
 mod dates;
@@ -241,7 +242,8 @@ fn execute(
             if snapshot.dot.is_none() {
                 remove_validators(cx);
             }
-            respond(cx, status, output, &changes)
+            change_fields(cx, &changes);
+            Step::Respond(Response { status, body: Body::Chunk(Chunk::from(output)) })
         }
         Some((Ok(Executed::Unknown(wanted)), known)) if left > 0 => {
             let is_body = |name: &str| matches!(name, "http.request.body" | "http.request.body_base64");
@@ -258,10 +260,12 @@ fn execute(
         Some((Ok(Executed::Unknown(_)), _)) => {
             fail(cx, broken(format!("a template needs new values in each of {EXECUTIONS_MAX} executions")))
         }
-        Some((Err(TemplateError { status, message, is_wanted }), _)) => {
+        Some((Err(TemplateError { status, message, is_wanted, changes }), _)) => {
             if !is_wanted && let Some(left_out) = plan.log.admit() {
                 tracing::error!(cause = message, left_out, "a template fails");
             }
+            // As in Caddy, whose functions change the fields of the response at once.
+            change_fields(cx, &changes);
             fail(cx, Fault { status, reason: Reason::Text(message.into()) })
         }
         // The job has panicked.
@@ -298,8 +302,8 @@ fn again(
     })
 }
 
-/// Responds with the template's output.
-fn respond(cx: &mut Context, status: StatusCode, output: Vec<u8>, changes: &[FieldChange]) -> Step {
+/// Applies a template's changes of the response's fields.
+fn change_fields(cx: &mut Context, changes: &[FieldChange]) {
     for change in changes {
         let (FieldChange::Add(name, _) | FieldChange::Set(name, _) | FieldChange::Del(name)) = change;
         // The function has checked names and values.
@@ -319,7 +323,6 @@ fn respond(cx: &mut Context, status: StatusCode, output: Vec<u8>, changes: &[Fie
             }
         }
     }
-    Step::Respond(Response { status, body: Body::Chunk(Chunk::from(output)) })
 }
 
 /// Caddy: the output has neither the length nor the ranges and validators of the template.

@@ -164,7 +164,8 @@ impl Object for RequestValue {
             }
             "Host" => facts.host.as_str().into(),
             "RemoteAddr" => facts.peer.map_or_else(|| UNIX_PEER.into(), |peer| peer.to_string().into()),
-            "RequestURI" => bytes(&self.snapshot.original.target),
+            // As in Caddy, whose rewrites set it too.
+            "RequestURI" => bytes(&facts.target),
             _ => return None,
         })
     }
@@ -395,25 +396,25 @@ impl Object for Lists {
 #[derive(Debug)]
 struct ResponseFields(Dot);
 
-impl ResponseFields {
-    /// The fields with the changes so far.
-    fn current(&self) -> Vec<(String, Vec<u8>)> {
-        let mut fields = self.0.snapshot.response.clone();
-        for change in &*self.0.changes.borrow() {
-            match change {
-                FieldChange::Add(name, value) => fields.push((name.clone(), value.clone())),
-                FieldChange::Set(name, value) => {
-                    fields.retain(|(field, _)| field != name);
-                    fields.push((name.clone(), value.clone()));
-                }
-                FieldChange::Del(name) => fields.retain(|(field, _)| field != name),
+/// Returns the fields of the response with the changes so far.
+pub(super) fn changed_fields(snapshot: &Snapshot, changes: &[FieldChange]) -> Vec<(String, Vec<u8>)> {
+    let mut fields = snapshot.response.clone();
+    for change in changes {
+        match change {
+            FieldChange::Add(name, value) => fields.push((name.clone(), value.clone())),
+            FieldChange::Set(name, value) => {
+                fields.retain(|(field, _)| field != name);
+                fields.push((name.clone(), value.clone()));
             }
+            FieldChange::Del(name) => fields.retain(|(field, _)| field != name),
         }
-        fields
     }
+    fields
+}
 
+impl ResponseFields {
     fn lists(&self) -> Value {
-        let fields = self.current();
+        let fields = changed_fields(&self.0.snapshot, &self.0.changes.borrow());
         lists("http.Header", true, fields.iter().map(|(name, value)| (name.as_str(), &**value)))
     }
 }

@@ -25,22 +25,18 @@ const PRINTED: &str = "2006-01-02 15:04:05.999999999 -0700 MST";
 /// The present, and the zone of times that have none.
 #[derive(Clone)]
 pub(super) struct Clock {
-    pub(super) now: fn() -> Timestamp,
+    pub(super) now: Timestamp,
     pub(super) zone: TimeZone,
 }
 
 impl Clock {
-    pub(super) fn system() -> Self {
-        Self { now: Timestamp::now, zone: TimeZone::system() }
-    }
-
     fn now(&self) -> ZonedTime {
-        ZonedTime::at((self.now)(), &self.zone)
+        ZonedTime::at(self.now, &self.zone)
     }
 
     /// Returns the nanoseconds since a time, saturated as Go's.
     fn since(&self, time: &ZonedTime) -> i64 {
-        let difference = (self.now)().as_nanosecond() - time.at.timestamp().as_nanosecond();
+        let difference = self.now.as_nanosecond() - time.at.timestamp().as_nanosecond();
         difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 }

@@ -10,11 +10,13 @@ use causeway_go_template::{
 };
 use causeway_message::StatusCode;
 use causeway_message::path::push_escape;
-use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
-use super::data::Dot;
+use super::data::{Dot, changed_fields};
+use super::dates::Clock;
 use super::files::TemplateFolder;
-use super::request::Snapshot;
+use super::random::RandomBytes;
+use super::request::{Snapshot, canonical};
 use super::text::{bytes_of, lossy, string_of, to_string_as_caddy};
 use super::{dates, front_matter, markdown, random};
 
@@ -65,6 +67,8 @@ pub(super) struct TemplateError {
     pub(super) message: String,
     /// The template itself has ended the execution with `httpError`.
     pub(super) is_wanted: bool,
+    /// The changes of the response's fields until then.
+    pub(super) changes: Vec<FieldChange>,
 }
 
 /// Executes the template in the snapshot with the values that are known.
@@ -85,6 +89,8 @@ pub(super) fn execute(
         status: Cell::new(None),
         delimiters: delimiters.map(str::to_owned),
         changes: Rc::clone(&changes),
+        clock: Clock { now: snapshot.now, zone: TimeZone::system() },
+        random: Rc::new(RandomBytes::new(&snapshot.seed)),
     });
     let dot = Dot { snapshot: Arc::clone(snapshot), arguments: Value::list(Vec::new()), changes };
     let name = String::from_utf8_lossy(&snapshot.request.path);
@@ -102,7 +108,8 @@ pub(super) fn execute(
         Err(message) => {
             let wanted = shared.status.get();
             let status = wanted.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            Err(TemplateError { status, message: shortened(message), is_wanted: wanted.is_some() })
+            let changes = shared.changes.take();
+            Err(TemplateError { status, message: shortened(message), is_wanted: wanted.is_some(), changes })
         }
     }
 }
@@ -126,6 +133,8 @@ struct Shared {
     status: Cell<Option<StatusCode>>,
     delimiters: [String; 2],
     changes: Rc<RefCell<Vec<FieldChange>>>,
+    clock: Clock,
+    random: Rc<RandomBytes>,
 }
 
 /// Parses and executes a text within the budget of the whole execution.
@@ -189,7 +198,7 @@ fn functions(shared: &Rc<Shared>, set: &Rc<TemplateSet>) -> Functions {
         parse(&set, &lossy(&importing.snapshot.request.path), &text, &functions(&importing, &set))?;
         Ok("".into())
     };
-    random::with(dates::with(Functions::new(), &dates::Clock::system()))
+    random::with(dates::with(Functions::new(), &shared.clock), &shared.random)
         .with("include", Signature::variadic(&[Type::String, Type::Any]), with(include))
         .with("import", NAME, import)
         .with("readFile", NAME, with(|shared, call, arguments| Ok(read(shared, call, &arguments[0])?.into())))
@@ -272,6 +281,16 @@ fn env(_: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, F
 
 fn placeholder(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let placeholder = string_of(&arguments[0]);
+    // The worker does not know the changes that this execution has made.
+    if let Some(field) = placeholder.strip_prefix("http.response.header.") {
+        let field = canonical(field);
+        let fields = changed_fields(&shared.snapshot, &shared.changes.borrow());
+        call.spend(shared.snapshot.response.len() + shared.changes.borrow().len())?;
+        let values: Vec<_> = fields.into_iter().filter(|(name, _)| *name == field).map(|(_, value)| value).collect();
+        let joined = values.join(&b","[..]);
+        call.allocate(joined.len())?;
+        return Ok(joined.into());
+    }
     match shared.known.placeholders.get(&placeholder) {
         Some(value) => Ok(Value::from(&**value)),
         None => {
@@ -284,7 +303,7 @@ fn placeholder(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) ->
 }
 
 /// `size` and `time`, as the library humanize of Go prints them.
-fn humanize(_: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
+fn humanize(shared: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let (form, data) = (string_of(&arguments[0]), string_of(&arguments[1]));
     let (form, layout) = form.split_once(':').map_or((&*form, None), |(form, layout)| (form, Some(layout)));
     match (form, layout) {
@@ -296,7 +315,7 @@ fn humanize(_: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Val
             // Caddy's default is Go's RFC1123Z.
             let layout = layout.unwrap_or("Mon, 02 Jan 2006 15:04:05 -0700");
             let then = dates::timestamp(layout, &data).map_err(|error| format!("humanize: {error}"))?;
-            Ok(distance(Timestamp::now().as_second() - then.as_second()).into())
+            Ok(distance(shared.clock.now.as_second() - then.as_second()).into())
         }
         _ => Err(format!("humanize: found '{form}', expected size or time").into()),
     }

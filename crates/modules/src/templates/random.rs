@@ -1,8 +1,13 @@
 //! Sprig's functions for random values and hashes of passwords.
 
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use causeway_go_template::{Call, FunctionError, Functions, Signature, Type, Value};
+use sha2::{Digest as _, Sha256};
 
 use super::text::bytes_of;
 
@@ -13,79 +18,124 @@ const BCRYPT_COST: u32 = 10;
 /// The bytes of a password that bcrypt takes.
 const PASSWORD_BYTES_MAX: usize = 72;
 
+/// The secret that all random values of one response come from, drawn with the first of them.
+#[derive(Default)]
+pub(super) struct RandomSeed(OnceLock<[u8; 32]>);
+
+/// The random bytes of one execution: those of a repetition are the same.
+pub(super) struct RandomBytes {
+    seed: Arc<RandomSeed>,
+    /// Blocks of bytes so far.
+    blocks: Cell<u64>,
+}
+
+impl RandomBytes {
+    pub(super) fn new(seed: &Arc<RandomSeed>) -> Self {
+        Self { seed: Arc::clone(seed), blocks: Cell::new(0) }
+    }
+
+    /// Fills `bytes`. Each block is a hash of the secret and the block's number, from which no other block can be derived.
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), FunctionError> {
+        let seed = match self.seed.0.get() {
+            Some(seed) => seed,
+            None => {
+                let mut seed = [0; 32];
+                getrandom::fill(&mut seed).map_err(|error| format!("no random bytes: {error}"))?;
+                self.seed.0.get_or_init(|| seed)
+            }
+        };
+        for part in bytes.chunks_mut(32) {
+            let number = self.blocks.replace(self.blocks.get() + 1);
+            let block = Sha256::new().chain_update(seed).chain_update(number.to_be_bytes()).finalize();
+            part.copy_from_slice(&block[..part.len()]);
+        }
+        Ok(())
+    }
+
+    /// Returns a number below `range`, which is not 0, each with the same probability.
+    fn below(&self, range: u64) -> Result<u64, FunctionError> {
+        // The largest multiple of the range: a number from there on would make small results more likely.
+        let end = u64::MAX - u64::MAX % range;
+        loop {
+            let mut bytes = [0; 8];
+            self.fill(&mut bytes)?;
+            let number = u64::from_ne_bytes(bytes);
+            if number < end {
+                return Ok(number % range);
+            }
+        }
+    }
+}
+
+type Function = fn(&RandomBytes, &mut Call<'_>, &[Value]) -> Result<Value, FunctionError>;
+
 /// Adds the functions.
-pub(super) fn with(functions: Functions) -> Functions {
-    const NONE: Signature = Signature::fixed(&[]);
-    const COUNT: Signature = Signature::fixed(&[Type::Int]);
-    const TEXT: Signature = Signature::fixed(&[Type::String]);
-    functions
-        .with("bcrypt", TEXT, |call, args| Ok(hashed(call, bytes_of(&args[0]))?.into()))
-        .with("htpasswd", Signature::fixed(&[Type::String, Type::String]), |call, args| {
+pub(super) fn with(functions: Functions, random: &Rc<RandomBytes>) -> Functions {
+    const NONE: &[Type] = &[];
+    const COUNT: &[Type] = &[Type::Int];
+    const TEXT: &[Type] = &[Type::String];
+    let table: &[(&str, &'static [Type], Function)] = &[
+        ("bcrypt", TEXT, |random, call, args| Ok(hashed(random, call, bytes_of(&args[0]))?.into())),
+        ("htpasswd", &[Type::String, Type::String], |random, call, args| {
             let user = bytes_of(&args[0]);
             if user.contains(&b':') {
                 return Ok([b"invalid username: ", user].concat().into());
             }
-            Ok([user, b":", hashed(call, bytes_of(&args[1]))?.as_bytes()].concat().into())
-        })
-        .with("randAlpha", COUNT, |call, args| characters(call, &args[0], u8::is_ascii_alphabetic))
-        .with("randAlphaNum", COUNT, |call, args| characters(call, &args[0], u8::is_ascii_alphanumeric))
-        .with("randAscii", COUNT, |call, args| characters(call, &args[0], |byte| matches!(byte, b' '..=b'~')))
-        .with("randBytes", COUNT, |call, args| {
+            Ok([user, b":", hashed(random, call, bytes_of(&args[1]))?.as_bytes()].concat().into())
+        }),
+        ("randAlpha", COUNT, |random, call, args| characters(random, call, &args[0], u8::is_ascii_alphabetic)),
+        ("randAlphaNum", COUNT, |random, call, args| characters(random, call, &args[0], u8::is_ascii_alphanumeric)),
+        ("randAscii", COUNT, |random, call, args| {
+            characters(random, call, &args[0], |byte| matches!(byte, b' '..=b'~'))
+        }),
+        ("randBytes", COUNT, |random, call, args| {
             let count =
                 usize::try_from(args[0].as_integer().unwrap_or(0)).map_err(|_| "makeslice: len out of range")?;
             call.allocate(count.saturating_mul(3))?;
             let mut bytes = vec![0; count];
-            fill(&mut bytes)?;
+            random.fill(&mut bytes)?;
             Ok(BASE64_STANDARD.encode(bytes).into())
-        })
-        .with("randInt", Signature::fixed(&[Type::Int, Type::Int]), |_, args| {
+        }),
+        ("randInt", &[Type::Int, Type::Int], |random, _, args| {
             let number = |index: usize| args[index].as_integer().unwrap_or(0);
             let range = number(1).wrapping_sub(number(0));
             let range = u64::try_from(range).ok().filter(|range| *range > 0).ok_or("invalid argument to Intn")?;
-            Ok(Value::Int(number(0).wrapping_add_unsigned(below(range)?)))
-        })
-        .with("randNumeric", COUNT, |call, args| characters(call, &args[0], u8::is_ascii_digit))
-        .with("shuffle", TEXT, |call, args| {
+            Ok(Value::Int(number(0).wrapping_add_unsigned(random.below(range)?)))
+        }),
+        ("randNumeric", COUNT, |random, call, args| characters(random, call, &args[0], u8::is_ascii_digit)),
+        ("shuffle", TEXT, |random, call, args| {
             let letters = String::from_utf8_lossy(bytes_of(&args[0]));
             call.allocate(letters.len().saturating_mul(4))?;
             call.spend(letters.len())?;
             let mut letters: Vec<char> = letters.chars().collect();
             // Fisher and Yates: each letter changes places with one of those up to it.
             for index in (1..letters.len()).rev() {
-                letters.swap(index, below(index as u64 + 1)? as usize);
+                letters.swap(index, random.below(index as u64 + 1)? as usize);
             }
             Ok(letters.into_iter().collect::<String>().into())
-        })
-        .with("uuidv4", NONE, |_, _| uuid())
-}
-
-fn fill(bytes: &mut [u8]) -> Result<(), FunctionError> {
-    getrandom::fill(bytes).map_err(|error| format!("no random bytes: {error}").into())
-}
-
-/// Returns a number below `range`, which is not 0, each with the same probability.
-fn below(range: u64) -> Result<u64, FunctionError> {
-    // The largest multiple of the range: a number from there on would make small results more likely.
-    let end = u64::MAX - u64::MAX % range;
-    loop {
-        let mut bytes = [0; 8];
-        fill(&mut bytes)?;
-        let number = u64::from_ne_bytes(bytes);
-        if number < end {
-            return Ok(number % range);
-        }
-    }
+        }),
+        ("uuidv4", NONE, |random, _, _| uuid(random)),
+    ];
+    table.iter().fold(functions, |functions, &(name, parameters, function)| {
+        let random = Rc::clone(random);
+        functions.with(name, Signature::fixed(parameters), move |call, arguments| function(&random, call, arguments))
+    })
 }
 
 /// Makes a text of so many characters of a set; a count below 0 makes none, as in Sprig.
-fn characters(call: &Call<'_>, count: &Value, is_wanted: fn(&u8) -> bool) -> Result<Value, FunctionError> {
+fn characters(
+    random: &RandomBytes,
+    call: &Call<'_>,
+    count: &Value,
+    is_wanted: fn(&u8) -> bool,
+) -> Result<Value, FunctionError> {
     let count = usize::try_from(count.as_integer().unwrap_or(0)).unwrap_or(0);
     call.allocate(count.saturating_add(256))?;
     call.spend(count)?;
     let mut out = Vec::with_capacity(count);
     let mut bytes = [0; 256];
     while out.len() < count {
-        fill(&mut bytes)?;
+        random.fill(&mut bytes)?;
         // Each byte of 7 bits has the same probability.
         let wanted = bytes.iter().map(|byte| byte & 0x7f).filter(is_wanted);
         out.extend(wanted.take(count - out.len()));
@@ -94,9 +144,9 @@ fn characters(call: &Call<'_>, count: &Value, is_wanted: fn(&u8) -> bool) -> Res
 }
 
 /// RFC 9562 §5.4: all bits but those of the version and the variant are random.
-fn uuid() -> Result<Value, FunctionError> {
+fn uuid(random: &RandomBytes) -> Result<Value, FunctionError> {
     let mut bytes = [0; 16];
-    fill(&mut bytes)?;
+    random.fill(&mut bytes)?;
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let mut uuid = String::new();
@@ -108,12 +158,14 @@ fn uuid() -> Result<Value, FunctionError> {
 }
 
 /// Returns the bcrypt hash of a password or, as in Sprig, the reason why there is none.
-fn hashed(call: &Call<'_>, password: &[u8]) -> Result<String, FunctionError> {
+fn hashed(random: &RandomBytes, call: &Call<'_>, password: &[u8]) -> Result<String, FunctionError> {
     call.spend(BCRYPT_STEPS)?;
     if password.len() > PASSWORD_BYTES_MAX {
         return Ok("failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes".to_owned());
     }
-    let hashed = bcrypt::hash_with_result(password, BCRYPT_COST);
+    let mut salt = [0; 16];
+    random.fill(&mut salt)?;
+    let hashed = bcrypt::hash_with_salt(password, BCRYPT_COST, salt);
     let parts = hashed.map_err(|error| format!("failed to encrypt string with bcrypt: {error}"))?;
     Ok(parts.format_for_version(bcrypt::Version::TwoA))
 }
@@ -125,7 +177,8 @@ mod tests {
     use super::*;
 
     fn output(template: &str) -> Result<String, String> {
-        let (set, functions, mut output) = (TemplateSet::new(), with(Functions::new()), Vec::new());
+        let random = Rc::new(RandomBytes::new(&Arc::default()));
+        let (set, functions, mut output) = (TemplateSet::new(), with(Functions::new(), &random), Vec::new());
         set.parse("t", template.as_bytes(), &|name| functions.contains(name)).map_err(|error| error.to_string())?;
         set.execute("t", &functions, &Value::Nil, ExecutionLimits::default(), &mut output)
             .map_err(|error| error.to_string())?;

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use causeway_message::{FieldMap, Head, Version, path};
 use causeway_pipeline::{Client, Context};
+use jiff::Timestamp;
 
 use super::DotFields;
+use super::random::RandomSeed;
 use crate::field_name;
 
 /// A copy of the exchange for another thread.
@@ -24,6 +26,9 @@ pub(super) struct Snapshot {
     pub(super) response: Vec<(String, Vec<u8>)>,
     /// Further fields of the dot.
     pub(super) dot: Option<Arc<dyn DotFields>>,
+    /// The present and the random values of all executions.
+    pub(super) now: Timestamp,
+    pub(super) seed: Arc<RandomSeed>,
 }
 
 /// The fields of Go's `tls.ConnectionState`.
@@ -72,6 +77,8 @@ impl Snapshot {
             tls,
             response: fields(cx.response().fields()),
             dot,
+            now: Timestamp::try_from(cx.worker().wall()).unwrap_or_default(),
+            seed: Arc::default(),
         }
     }
 }

@@ -171,6 +171,99 @@ fn responses() {
     assert_eq!((forged.status, forged.values("Y").count()), (500, 0));
 }
 
+// Caddy: a template that fails keeps its changes of the response's fields, except for those that describe content.
+#[test]
+fn failures_keep_changed_fields() {
+    let mut kit = kit(json!({}));
+    for (end, status) in [("{{httpError 401}}", 401), ("{{.Nothing}}", 500)] {
+        let set = "{{.RespHeader.Set \"X-A\" \"1\"}}{{.RespHeader.Set \"Content-Range\" \"x\"}}";
+        let response = kit.send(&request(&format!("{set}{end}")));
+        assert_eq!((response.status, response.field("X-A")), (status, Some("1")), "{end}");
+        assert_eq!(response.field("Content-Range"), None, "{end}");
+    }
+}
+
+// The executions of one response have the same present and the same random values: what is made of them is new once.
+#[test]
+fn repeated_executions_are_equal() {
+    let page = |body: &str| json!({ "handler": "static_response", "body": body, "headers": { "Content-Type": ["text/html"] } });
+    let made = "{{uuidv4}}{{randAlpha 9}}{{randInt 0 999999}}{{now.UnixMilli}}{{shuffle \"abcdefgh\"}}{{bcrypt \"a\" | b64enc}}";
+    let body = format!(
+        "{{{{$q := printf \"/part?%s\" (list {} | join \"\")}}}}{{{{httpInclude $q}}}}|{{{{$q}}}}",
+        made.replace("}}{{", ") (").replace("{{", "(").replace("}}", ")")
+    );
+    let routes = json!([
+        { "match": [{ "path": ["/part"] }], "handle": [page("/part?{http.request.uri.query}")], "terminal": true },
+        { "handle": [{ "handler": "templates" }, page(&body)] },
+    ]);
+    let mut kit = Kit::new(&registry(), &routes);
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        let answer = kit.send(&Request::get("/main"));
+        let (included, made) = answer.text().split_once('|').expect("both");
+        assert_eq!((answer.status, included), (200, made));
+        assert!(seen.insert(made.to_owned()), "another response has other values");
+    }
+}
+
+// Caddy: `RequestURI` is that of the rewritten request; `placeholder` sees the response's fields as they are by now.
+#[test]
+fn values_that_change() {
+    let page = |body: &str| json!({ "handler": "static_response", "body": body, "headers": { "Content-Type": ["text/html"] } });
+    let body = "{{.Req.RequestURI}} {{.OriginalReq.RequestURI}} {{.RespHeader.Set \"X-A\" \"1\"}}\
+                {{.RespHeader.Add \"X-A\" \"2\"}}{{ph \"http.response.header.x-a\"}}{{.RespHeader.Del \"x-a\"}}\
+                [{{ph \"http.response.header.X-A\"}}] {{ph \"http.response.header.Content-Type\"}}";
+    let rewrite = json!({ "handler": "rewrite", "uri": "/b?c" });
+    let mut kit = Kit::new(&registry(), &json!([{ "handle": [rewrite, { "handler": "templates" }, page(body)] }]));
+    assert_eq!(kit.send(&Request::get("/a?b=c")).text(), "/b?c /a?b=c 1,2[] text/html");
+}
+
+// The source of a template is executed as a whole: not encoded, and not in part. Other types are sent as without templates.
+#[test]
+fn files_are_executed_as_a_whole() {
+    let site = Site::new("whole", &[]);
+    let template = format!("{{{{1}}}}{}", "text ".repeat(400));
+    for file in ["a.html", "a.css"] {
+        std::fs::write(site.path().join(file), &template).unwrap();
+        std::fs::write(site.path().join(format!("{file}.br")), "{{2}} encoded").unwrap();
+    }
+    let files = json!({ "handler": "file_server", "root": site.path(), "precompressed": { "br": {} }, "precompress": ["gzip"] });
+    let encode = json!({ "handler": "encode", "encodings": { "zstd": {} } });
+    let handlers = [
+        json!([{ "handler": "templates" }, files]),
+        json!([{ "handler": "templates" }, { "handler": "encode", "encodings": { "br": {}, "gzip": {} } }, files]),
+        json!([{ "handler": "templates" }, { "handler": "cache" }, files]),
+        json!([encode, { "handler": "templates" }, { "handler": "subroute", "routes": [{ "handle": [files] }] }]),
+    ];
+    let executed = template.replace("{{1}}", "1");
+    for handlers in handlers {
+        let mut kit = Kit::new(&registry(), &json!([{ "handle": handlers }]));
+        let mut send = |path: &str, accept: &str, range: Option<&str>| {
+            let request = Request::get(path).field("Accept-Encoding", accept);
+            let answer = kit.send(&range.map_or(request.clone(), |range| request.field("Range", range)));
+            // A variant is made after the first request for it.
+            kit.worker().drive_spawned();
+            answer
+        };
+        for (accept, range) in [("br", None), ("gzip", None), ("gzip", None), ("br", Some("bytes=0-3"))] {
+            let answer = send("/a.html", accept, range);
+            assert_eq!((answer.status, answer.text()), (200, &*executed), "{accept} {handlers}");
+            assert_eq!(answer.field("Content-Encoding"), None, "{accept} {handlers}");
+        }
+        assert_eq!(send("/a.css", "br", None).text(), "{{2}} encoded", "{handlers}");
+        let part = send("/a.css", "identity", Some("bytes=0-3"));
+        assert_eq!((part.status, part.text()), (206, "{{1}"), "{handlers}");
+    }
+}
+
+// The encoded content of an upstream is no text, so it is sent as it is.
+#[test]
+fn encoded_responses_are_not_executed() {
+    let page = json!({ "handler": "static_response", "body": "{{1}}", "headers": { "Content-Type": ["text/html"], "Content-Encoding": ["x"] } });
+    let mut kit = Kit::new(&registry(), &json!([{ "handle": [{ "handler": "templates" }, page] }]));
+    assert_eq!(kit.send(&Request::get("/")).text(), "{{1}}");
+}
+
 // Caddy: a template that fails is an error with the status 500, or with that of httpError; its output is not sent.
 #[test]
 fn failures() {
