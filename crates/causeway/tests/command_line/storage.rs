@@ -230,12 +230,13 @@ fn own_files_are_not_served() {
     let options = "skip_install_trust\n\tauto_https disable_redirects";
     let sites = "a.localhost:0 {\n\tbind 127.0.0.2\n\ttls internal\n}\n\nhttp://:0 {\n\troot .\n\tfile_server\n}\n";
     folder.write("Caddyfile", format!("{{\n\t{options}\n}}\n{sites}"));
+    folder.write("a.txt", "a");
     let mut command = folder.command(&["run"]);
     command.env_remove("HOME").env("XDG_CONFIG_HOME", "settings");
     let server = ServerProcess::start(command);
     let (_, plain) = server.first_line.split_once("http://").unwrap();
     let port = plain.split([' ', ',', ';']).next().unwrap().rsplit_once(':').unwrap().1.parse().unwrap();
-    assert_eq!(get(port, "/Caddyfile").status, 200);
+    assert_eq!(get(port, "/a.txt").status, 200);
     for file in ["causeway/pki/authorities/local/root.key", "settings/causeway/autosave.json"] {
         assert!(folder.path(file).exists(), "{file}");
         assert_eq!(get(port, &format!("/{file}")).status, 404, "{file}");
