@@ -183,7 +183,8 @@ fn failures_keep_changed_fields() {
     }
 }
 
-// The executions of one response have the same present and the same random values: what is made of them is new once.
+// The executions of one response have the same present and the same random values, so that a URI made of them is new only
+// once.
 #[test]
 fn repeated_executions_are_equal() {
     let page = |body: &str| json!({ "handler": "static_response", "body": body, "headers": { "Content-Type": ["text/html"] } });

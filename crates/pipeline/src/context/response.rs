@@ -45,7 +45,7 @@ impl Context {
     }
 
     /// Returns whether a handler that is going to process the response reads its content, if it has this Content-Type
-    /// ([`Handler::reads_content`](crate::Handler::reads_content)). Asks each of these handlers.
+    /// ([`Handler::reads_content`](crate::Handler::reads_content)). Costs a call for each of these handlers.
     pub fn is_content_read(&self, content_type: &[u8]) -> bool {
         self.flow().is_content_read(self.generation().plan(), content_type)
     }

@@ -390,7 +390,7 @@ fn placeholders_of_the_last_match() {
     }
 }
 
-// The results of paths and of patterns are apart, whatever bytes a client's path has.
+// The results of paths and of patterns are separate for any bytes in a client's path.
 #[test]
 fn a_path_cannot_replace_the_result_of_a_pattern() {
     let folder = Folder::new();
