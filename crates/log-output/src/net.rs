@@ -8,6 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+
 use crate::batch::{Batch, Progress};
 
 /// Time limit for one write; a collector that reads nothing for longer is tried again.
@@ -54,6 +56,11 @@ impl fmt::Display for NetSpec {
         };
         write!(f, "{network}/{}", self.address)
     }
+}
+
+/// Returns whether a line is longer than a datagram can be, so that another attempt would fail too.
+pub(crate) fn is_line_too_long(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::MSGSIZE.raw_os_error())
 }
 
 /// The connection to a collector, or the attempts to open it.
@@ -144,7 +151,9 @@ impl Collector {
             for line in first..batch.len() {
                 if let Err(error) = socket.send(batch.lines(line, line + 1)) {
                     // Datagrams have no connection that could be lost, but the collector's socket may have been made anew.
-                    self.lose();
+                    if !is_line_too_long(&error) {
+                        self.lose();
+                    }
                     return Progress { lines: line - first, fault: Some(error) };
                 }
             }
@@ -171,6 +180,14 @@ impl Collector {
             self.lose();
         }
         Progress { lines, fault }
+    }
+
+    /// Forgets the line that the connection has taken in part: it was given up.
+    pub(crate) fn give_up(&mut self) {
+        // The collector has half of that line. Only another connection begins with a whole one.
+        if self.begun > 0 {
+            self.lose();
+        }
     }
 
     fn lose(&mut self) {
@@ -238,7 +255,7 @@ impl Socket {
         let mut answer = [0; 256];
         match rustix::net::recv(stream, &mut answer, rustix::net::RecvFlags::DONTWAIT) {
             Ok((_, count)) => count == 0,
-            Err(error) => error != rustix::io::Errno::AGAIN && error != rustix::io::Errno::INTR,
+            Err(error) => error != Errno::AGAIN && error != Errno::INTR,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::batch::{Batch, Progress};
 use crate::file::LogFile;
-use crate::net::Collector;
+use crate::net::{Collector, is_line_too_long};
 use crate::output::OutputSpec;
 use crate::queue::{Command, LineQueue};
 
@@ -61,6 +61,13 @@ impl Sink {
             // There is no notification when a full disk has room again.
             Self::Stream(_) | Self::File(_) => None,
             Self::Net(collector) => Some(collector.retry_after()),
+        }
+    }
+
+    /// Ends the attempts to write the lines that could not be written.
+    fn give_up(&mut self) {
+        if let Self::Net(collector) = self {
+            collector.give_up();
         }
     }
 
@@ -177,6 +184,12 @@ impl Writer<'_> {
                 }
                 continue;
             };
+            if is_line_too_long(&error) {
+                self.queue.count_failed(1);
+                self.faults.reason = Some(error);
+                written += 1;
+                continue;
+            }
             match self.sink.retry_after() {
                 Some(wait) if !self.queue.is_closed() && !self.is_ending => {
                     if !std::mem::replace(&mut self.waits, true) {
@@ -189,6 +202,7 @@ impl Writer<'_> {
                 _ => {
                     self.queue.count_failed((self.batch.len() - written) as u64);
                     self.faults.reason = Some(error);
+                    self.sink.give_up();
                     written = self.batch.len();
                 }
             }
