@@ -14,6 +14,8 @@ const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 /// How long a file that could not be renamed grows beyond its limit before the next attempt.
 const ROLL_AGAIN: Duration = Duration::from_secs(60);
+/// By how much the creation time of a file may precede the clock at most: the kernel reads its own clock once a tick.
+const CREATION_LAG: Duration = Duration::from_millis(100);
 /// How often the failure to open a file anew is reported.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
@@ -53,6 +55,8 @@ pub(crate) struct LogFile {
     identity: (u64, u64),
     /// Pipes and devices have neither a size nor a successor.
     is_regular: bool,
+    /// When the open file was created; if the file system does not know it, when it was opened.
+    begun: SystemTime,
     roller: Option<Roller>,
     /// No attempt to roll before this time.
     roll_not_before: Option<Instant>,
@@ -62,9 +66,9 @@ pub(crate) struct LogFile {
 
 impl LogFile {
     pub(crate) fn open(spec: FileSpec) -> io::Result<Self> {
-        let (file, bytes, identity, is_regular) = open(&spec)?;
+        let OpenedFile { file, bytes, identity, is_regular, begun } = open(&spec)?;
         let roller = spec.roll.clone().map(|roll| Roller::new(roll, spec.path.clone(), spec.file_mode()));
-        Ok(Self { spec, file, bytes, identity, is_regular, roller, roll_not_before: None, quiet_until: None })
+        Ok(Self { spec, file, bytes, identity, is_regular, begun, roller, roll_not_before: None, quiet_until: None })
     }
 
     pub(crate) fn configure(&mut self, spec: FileSpec) {
@@ -81,8 +85,9 @@ impl LogFile {
     /// Opens the path anew. If that fails, lines go to the open file.
     pub(crate) fn reopen(&mut self) {
         match open(&self.spec) {
-            Ok((file, bytes, identity, is_regular)) => {
-                (self.file, self.bytes, self.identity, self.is_regular) = (file, bytes, identity, is_regular);
+            Ok(OpenedFile { file, bytes, identity, is_regular, begun }) => {
+                (self.file, self.bytes, self.identity) = (file, bytes, identity);
+                (self.is_regular, self.begun) = (is_regular, begun);
             }
             Err(error) => {
                 if self.quiet_until.is_none_or(|until| Instant::now() >= until) {
@@ -144,10 +149,12 @@ impl LogFile {
 
     /// Rolls the file if its time has come.
     pub(crate) fn keep_schedule(&mut self) {
-        let is_due = self.roller.as_mut().is_some_and(|roller| roller.is_due(SystemTime::now()));
+        let Some(due) = self.roller.as_mut().and_then(|roller| roller.due(SystemTime::now())) else { return };
+        self.follow();
+        // Another process that writes to the file too, as during an upgrade, has rolled it at the same time.
+        let is_rolled = self.begun + CREATION_LAG >= due;
         // An empty file has no lines to keep.
-        if is_due && self.is_regular && self.bytes > 0 && self.may_roll() {
-            self.follow();
+        if self.is_regular && self.bytes > 0 && !is_rolled && self.may_roll() {
             self.roll(Cause::Time);
         }
     }
@@ -175,8 +182,16 @@ impl FileSpec {
     }
 }
 
-/// Opens a log file and returns it with its length, its device and inode, and whether it is a regular file.
-fn open(spec: &FileSpec) -> io::Result<(File, u64, (u64, u64), bool)> {
+/// The facts of [`LogFile`] about the file that is open.
+struct OpenedFile {
+    file: File,
+    bytes: u64,
+    identity: (u64, u64),
+    is_regular: bool,
+    begun: SystemTime,
+}
+
+fn open(spec: &FileSpec) -> io::Result<OpenedFile> {
     if let Some(folder) = spec.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         let mode = folder_mode(spec, folder);
         DirBuilder::new().recursive(true).mode(mode).create(folder)?;
@@ -188,7 +203,13 @@ fn open(spec: &FileSpec) -> io::Result<(File, u64, (u64, u64), bool)> {
     {
         file.set_permissions(Permissions::from_mode(mode))?;
     }
-    Ok((file, metadata.len(), (metadata.dev(), metadata.ino()), metadata.is_file()))
+    Ok(OpenedFile {
+        file,
+        bytes: metadata.len(),
+        identity: (metadata.dev(), metadata.ino()),
+        is_regular: metadata.is_file(),
+        begun: metadata.created().unwrap_or_else(|_| SystemTime::now()),
+    })
 }
 
 fn folder_mode(spec: &FileSpec, folder: &Path) -> u32 {
@@ -220,4 +241,56 @@ fn append(file: &mut File, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Zone;
+    use crate::roll::Compression;
+
+    // The overlap of an upgrade: the file is rolled once, and the lines that were written since stay in the new file.
+    #[test]
+    fn two_processes_roll_a_file_once() {
+        let folder = std::env::temp_dir().join(format!("causeway-log-twice-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let roll = RollSpec {
+            bytes_max: 1 << 20,
+            // Each check finds the file due.
+            interval: Some(Duration::ZERO),
+            minutes: Vec::new(),
+            times: Vec::new(),
+            keep: 10,
+            keep_for: Duration::from_secs(3600),
+            compression: Compression::None,
+            zone: Zone::Utc,
+            stamp: None,
+        };
+        let path = folder.join("a.log");
+        let spec = FileSpec { path: path.clone(), mode: None, folder_mode: FolderMode::Private, roll: Some(roll) };
+        let write = |file: &mut LogFile, line: &[u8]| {
+            let mut batch = Batch::default();
+            batch.push(line);
+            assert!(file.write(&batch, 0).fault.is_none());
+        };
+        for has_idle_successor in [false, true] {
+            let mut processes = [LogFile::open(spec.clone()).unwrap(), LogFile::open(spec.clone()).unwrap()];
+            let [former, new] = &mut processes;
+            write(former, b"before\n");
+            write(new, b"before\n");
+            // As if it had been written to for a while.
+            (former.begun, new.begun) = (SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH);
+            former.keep_schedule();
+            assert_eq!(fs::read(&path).unwrap(), b"");
+            write(former, b"after\n");
+            if !has_idle_successor {
+                write(new, b"after\n");
+            }
+            let is_expected = fs::read(&path).unwrap();
+            new.keep_schedule();
+            assert_eq!(fs::read(&path).unwrap(), is_expected, "idle: {has_idle_successor}");
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "idle: {has_idle_successor}");
+            fs::remove_dir_all(&folder).unwrap();
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! The rolling of log files: when a file is renamed, and how many renamed files are kept, in which form.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, SystemTime};
@@ -108,14 +108,14 @@ impl Roller {
         self.spec.bytes_max
     }
 
-    /// Returns whether the time to roll has come, and sets the next one.
-    pub(crate) fn is_due(&mut self, now: SystemTime) -> bool {
-        let is_due = self.next.is_some_and(|next| now >= next);
+    /// Returns the time to roll if it has come, and sets the next one.
+    pub(crate) fn due(&mut self, now: SystemTime) -> Option<SystemTime> {
+        let due = self.next.filter(|next| now >= *next);
         // Earlier than before: the clock was set back, and the next time may be years away.
-        if is_due || now < self.next_after {
+        if due.is_some() || now < self.next_after {
             self.schedule(now);
         }
-        is_due
+        due
     }
 
     fn schedule(&mut self, now: SystemTime) {
@@ -200,6 +200,8 @@ fn sweep(path: &Path, mode: u32, spec: &RollSpec) {
         if index >= spec.keep || oldest.is_some_and(|oldest| *modified < oldest) {
             // Another process may have removed it.
             let _ = fs::remove_file(path);
+            // Of a process that was killed while it compressed the file.
+            let _ = fs::remove_file(with_ending(path, UNFINISHED));
         } else if spec.compression != Compression::None
             && !is_compressed(path)
             && let Err(error) = compress(path, *modified, mode, spec.compression)
@@ -230,13 +232,27 @@ fn is_compressed(path: &Path) -> bool {
     ENDINGS.iter().any(|ending| path.to_string_lossy().ends_with(ending))
 }
 
-/// Replaces a file by its compressed form, which keeps the time of the last line.
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(ending);
+    path.into()
+}
+
+/// Replaces a file by its compressed form, which keeps the time of the last line. Does nothing if another thread or process does it.
 fn compress(path: &Path, modified: SystemTime, mode: u32, compression: Compression) -> io::Result<()> {
-    let with = |ending: &str| PathBuf::from(format!("{}{ending}", path.display()));
     let ending = if compression == Compression::Zstd { ENDINGS[1] } else { ENDINGS[0] };
-    let unfinished = with(UNFINISHED);
-    let target = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&unfinished)?;
-    let mut source = File::open(path)?;
+    let unfinished = with_ending(path, UNFINISHED);
+    let Some(target) = lock_unfinished(&unfinished, mode)? else { return Ok(()) };
+    let mut source = match File::open(path) {
+        Ok(source) => source,
+        Err(error) => {
+            let _ = fs::remove_file(&unfinished);
+            // Compressed or removed by another process meanwhile.
+            return if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
+        }
+    };
+    // The rest of a process that was killed.
+    target.set_len(0)?;
     let written = match compression {
         Compression::Zstd => {
             let mut encoder = zstd::Encoder::new(target, 0)?;
@@ -251,13 +267,27 @@ fn compress(path: &Path, modified: SystemTime, mode: u32, compression: Compressi
     let done = written.and_then(|file| {
         file.set_modified(modified)?;
         file.sync_all()?;
-        fs::rename(&unfinished, with(ending))?;
+        fs::rename(&unfinished, with_ending(path, ending))?;
         fs::remove_file(path)
     });
     if done.is_err() {
         let _ = fs::remove_file(&unfinished);
     }
     done
+}
+
+/// Opens a file that is being compressed, and locks it until it is closed. `None`: another thread or process has the lock, or had it until
+/// now.
+fn lock_unfinished(path: &Path, mode: u32) -> io::Result<Option<File>> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(mode).open(path)?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        // A file system without locks.
+        Ok(()) | Err(TryLockError::Error(_)) => {}
+    }
+    // The former holder may have renamed the file between the two calls.
+    let (ours, named) = (file.metadata()?, fs::metadata(path).ok());
+    Ok(named.is_some_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())).then_some(file))
 }
 
 #[cfg(test)]
@@ -310,10 +340,10 @@ mod tests {
             let mut roller = Roller::new(spec.clone(), PathBuf::from("a.log"), 0o600);
             let back = SystemTime::now() - 1000 * 24 * hour;
             let next = next(&spec, back).expect("the file is rolled by time");
-            assert!(!roller.is_due(back), "{spec:?}");
-            assert!(!roller.is_due(next - Duration::from_secs(1)), "{spec:?}");
-            assert!(roller.is_due(next), "{spec:?}");
-            assert!(!roller.is_due(next), "{spec:?}");
+            assert_eq!(roller.due(back), None, "{spec:?}");
+            assert_eq!(roller.due(next - Duration::from_secs(1)), None, "{spec:?}");
+            assert_eq!(roller.due(next), Some(next), "{spec:?}");
+            assert_eq!(roller.due(next), None, "{spec:?}");
         }
     }
 
@@ -334,5 +364,34 @@ mod tests {
             let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
             assert_eq!(next(&spec, at(now)), want.map(at), "{spec:?}");
         }
+    }
+
+    // Two processes that share a log, as during an upgrade, sweep the same files: one of them compresses a file. A file that a killed process
+    // has left unfinished is written anew.
+    #[test]
+    fn a_file_is_compressed_once() {
+        let folder = std::env::temp_dir().join(format!("causeway-log-part-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let (path, part) = (folder.join("a.log"), folder.join("a.log.part"));
+        let text = "the lines of the log\n".repeat(1000);
+        fs::write(&path, &text).unwrap();
+        let sweep = || compress(&path, SystemTime::now(), 0o600, Compression::Gzip);
+        let unfinished = b"from another process".repeat(1000);
+        fs::write(&part, &unfinished).unwrap();
+        let other = lock_unfinished(&part, 0o600).unwrap().unwrap();
+        sweep().unwrap();
+        assert_eq!(fs::read(&part).unwrap(), unfinished);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        drop(other);
+        sweep().unwrap();
+        let mut read = String::new();
+        let compressed = File::open(folder.join("a.log.gz")).unwrap();
+        io::Read::read_to_string(&mut flate2::read::GzDecoder::new(compressed), &mut read).unwrap();
+        assert_eq!(read, text);
+        // Another process has found the file before it was replaced.
+        sweep().unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(&folder).unwrap();
     }
 }
