@@ -96,7 +96,7 @@ struct AcmeServerHandler {
 }
 
 fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: AcmeServerConfig = build.parse(value)?;
+    let written: AcmeServerConfig = build.parse_module(value)?;
     let authority = if written.ca.is_empty() { AUTHORITY.to_owned() } else { written.ca };
     let prefix = if written.path_prefix.is_empty() { PREFIX.to_owned() } else { written.path_prefix };
     if !prefix.starts_with('/') || !prefix.ends_with('/') {

@@ -105,7 +105,7 @@ const BASE64: GeneralPurpose =
 /// If a provider or algorithm is not supported, an account has no name, no password or the name of an earlier account,
 /// or a password's hash is not valid. DEVIATES Caddy: it reports an invalid hash only when a request names the account.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: AuthenticationConfig = build.parse(value)?;
+    let written: AuthenticationConfig = build.parse_module(value)?;
     let mut basic = None;
     for (name, provider) in &written.providers {
         if name != "http_basic" {

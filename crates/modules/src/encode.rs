@@ -108,7 +108,7 @@ struct Encode {
 /// # Errors
 /// An encoding is unknown, not enabled or preferred twice; a level is out of range.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: EncodeConfig = build.parse(value)?;
+    let written: EncodeConfig = build.parse_module(value)?;
     let mut codings = Vec::new();
     for (name, options) in &written.encodings {
         codings.push(build.at(format!("encodings.{name}"), |build| Coding::build(name, options, build))?);

@@ -25,7 +25,7 @@ struct StaticError {
 /// # Errors
 /// If the status code is not valid.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: ErrorConfig = build.parse(value)?;
+    let written: ErrorConfig = build.parse_module(value)?;
     let status = StatusTemplate::parse(written.status_code, build)?;
     Ok(Box::new(StaticError { words: build.template_keeping_unknown(&written.error), status }))
 }

@@ -103,7 +103,7 @@ struct FileServer(Arc<FileServerPlan>);
 /// # Errors
 /// If an option is unknown, invalid or not supported by this version, as an `fs` other than the default.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: FileServerConfig = build.parse(value)?;
+    let written: FileServerConfig = build.parse_module(value)?;
     refuse_fs(&written.fs, build)?;
     let index_names = written.index_names.unwrap_or_else(|| vec!["index.html".into(), "index.txt".into()]);
     let names = Names::build(&written.hide, &index_names, build);

@@ -83,12 +83,16 @@ struct ResponseOps {
 /// # Errors
 /// If a name is not a valid field name, or a regular expression is not valid.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    Ok(Box::new(Headers::build(value, build)?))
+    Ok(Box::new(Headers::of(build.parse_module(value)?, build)?))
 }
 
 impl Headers {
+    /// Compiles the `headers` of a proxy, which name no module.
     pub(crate) fn build(value: &Value, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let written: HeadersConfig = build.parse(value)?;
+        Self::of(build.parse(value)?, build)
+    }
+
+    fn of(written: HeadersConfig, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let request = match written.request {
             Some(ops) => Some(build.at("request", |build| Ops::build(ops, build))?),
             None => None,

@@ -68,7 +68,7 @@ enum Service {
 /// # Errors
 /// If an option is unknown, or `max_message_size` is out of range.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let config: HttpGrpcConfig = build.parse(value)?;
+    let config: HttpGrpcConfig = build.parse_module(value)?;
     let limits = Limits { message_bytes_max: message_size(config.max_message_size, build)?, ..Limits::default() };
     let state = build.state(move |_| {
         Rc::new(HttpGrpcState { limits, decoders: Lender::new(limits), errors: RefCell::new(ErrorEncoder::new()) })

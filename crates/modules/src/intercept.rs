@@ -32,7 +32,7 @@ struct Intercept {
 /// # Errors
 /// If a response matcher, a status code or a route is not valid.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let InterceptConfig { .. } = build.parse(value)?;
+    let InterceptConfig { .. } = build.parse_module(value)?;
     let written = value.get("handle_response").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let entries = written.iter().enumerate().map(|(index, entry)| {
         build.at(format!("handle_response[{index}]"), |build| ResponseRoutes::build(entry, build))

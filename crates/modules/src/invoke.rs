@@ -18,7 +18,7 @@ struct Invoke(RoutesId);
 /// # Errors
 /// If the server has no named route of this name. Caddy reports this only when a request reaches the handler.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: InvokeConfig = build.parse(value)?;
+    let written: InvokeConfig = build.parse_module(value)?;
     match build.named_route(&written.name) {
         Some(routes) => Ok(Box::new(Invoke(routes))),
         None => {

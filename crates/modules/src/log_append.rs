@@ -61,7 +61,7 @@ enum Source {
 /// # Errors
 /// No key, or the content of the response as the value.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let LogAppendConfig { key, value, early } = build.parse(value)?;
+    let LogAppendConfig { key, value, early } = build.parse_module(value)?;
     if key.is_empty() {
         return build.at("key", |build| Err(build.refuse("nothing", "the name of a field")));
     }

@@ -54,7 +54,7 @@ enum MapCase {
 /// If a destination is not a placeholder, a regular expression is not valid, or a mapping has two inputs, the input of
 /// an earlier mapping, or the wrong number of outputs.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: MapConfig = build.parse(value)?;
+    let written: MapConfig = build.parse_module(value)?;
     check(&written, build)?;
     let mut mapped = Vec::with_capacity(written.destinations.len());
     for (number, name) in written.destinations.iter().enumerate() {

@@ -26,7 +26,7 @@ struct MetricsHandler {
 /// # Errors
 /// If an option is unknown.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let MetricsConfig { disable_openmetrics } = build.parse(value)?;
+    let MetricsConfig { disable_openmetrics } = build.parse_module(value)?;
     Ok(Box::new(MetricsHandler { metrics: Arc::clone(build.metrics()), disable_openmetrics }))
 }
 

@@ -31,7 +31,7 @@ struct Push;
 /// # Errors
 /// If an option is unknown.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let PushConfig { .. } = build.parse(value)?;
+    let PushConfig { .. } = build.parse_module(value)?;
     build.note(
         "'push' has no effect: browsers no longer support HTTP/2 server push; a Link field with rel=preload has a similar effect"
     );

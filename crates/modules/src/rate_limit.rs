@@ -101,7 +101,7 @@ struct MatchedZones(RoutesId);
 /// A zone has no window or no number of events, a matcher is not valid, or the address of Redis is none. `distributed`
 /// is not implemented.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: RateLimitConfig = build.parse(value)?;
+    let written: RateLimitConfig = build.parse_module(value)?;
     for (key, is_written) in [("distributed", written.distributed.is_some()), ("storage", written.storage.is_some())] {
         if is_written {
             return build

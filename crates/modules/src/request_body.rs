@@ -23,7 +23,7 @@ struct RequestBody {
 /// # Errors
 /// If an option is unknown.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: RequestBodyConfig = build.parse(value)?;
+    let written: RequestBodyConfig = build.parse_module(value)?;
     let bytes_max = u64::try_from(written.max_size).ok().filter(|&max| max > 0);
     let set = (!written.set.is_empty()).then(|| build.template_keeping_unknown(&written.set));
     Ok(Box::new(RequestBody { bytes_max, set }))

@@ -160,7 +160,7 @@ struct ReverseProxy {
 /// # Errors
 /// If an option is unknown, invalid, or not supported by this version.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let mut written: ReverseProxyConfig = build.parse(value)?;
+    let mut written: ReverseProxyConfig = build.parse_module(value)?;
     if written.stream_buffer_size > 0 {
         build.note_unused("stream_buffer_size", "data is forwarded in the blocks that it was read into");
     }

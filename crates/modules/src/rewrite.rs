@@ -50,7 +50,7 @@ pub(crate) struct Rewrite {
 /// # Errors
 /// If an option is unknown or a regular expression is not valid.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    Ok(Box::new(Rewrite::build(value, build)?))
+    Ok(Box::new(Rewrite::of(build.parse_module(value)?, build)?))
 }
 
 impl Handler for Rewrite {
@@ -68,8 +68,12 @@ impl Handler for Rewrite {
 }
 
 impl Rewrite {
+    /// Compiles the `rewrite` of a proxy, which names no module.
     pub(crate) fn build(value: &Value, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let written: RewriteConfig = build.parse(value)?;
+        Self::of(build.parse(value)?, build)
+    }
+
+    fn of(written: RewriteConfig, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let mut paths = Vec::new();
         if !written.strip_path_prefix.is_empty() {
             paths.push(path::Change::Prefix(build.template(&written.strip_path_prefix)));

@@ -48,7 +48,7 @@ const CLOSE: FieldValue<'static> = FieldValue::from_static("close");
 /// # Errors
 /// If the status code or a header name is not valid.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: StaticResponseConfig = build.parse(value)?;
+    let written: StaticResponseConfig = build.parse_module(value)?;
     let status = StatusTemplate::parse(written.status_code, build)?;
     let mut fields = Vec::with_capacity(written.headers.len());
     for (name, values) in written.headers {

@@ -32,7 +32,7 @@ struct Subroute {
 /// # Errors
 /// The first mistake in its routes.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: SubrouteConfig = build.parse(value)?;
+    let written: SubrouteConfig = build.parse_module(value)?;
     let none = Value::Array(Vec::new());
     let routes = build.at("routes", |build| build.routes(value.get("routes").unwrap_or(&none)))?;
     let errors = match written.errors {

@@ -82,7 +82,7 @@ struct Templates(Arc<TemplatesPlan>);
 /// # Errors
 /// If an option is unknown, or there are not two delimiters.
 pub fn make(value: &serde_json::Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: TemplatesConfig = build.parse(value)?;
+    let written: TemplatesConfig = build.parse_module(value)?;
     let delimiters = match <[String; 2]>::try_from(written.delimiters) {
         Ok([left, right]) => [left.into(), right.into()],
         Err(none) if none.is_empty() => Default::default(),

@@ -33,7 +33,7 @@ struct TransferTimeouts {
 /// # Errors
 /// A rate without a time, an unknown option, or a duration that is none.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: TimeoutsConfig = build.parse(value)?;
+    let written: TimeoutsConfig = build.parse_module(value)?;
     if written.max_write_chunk > 0 {
         build.note_unused("max_write_chunk", "each part of a write that the kernel accepts is progress");
     }

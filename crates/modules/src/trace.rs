@@ -70,7 +70,7 @@ struct TraceSlots {
 /// A variable of the environment has a value that cannot be used, or an attribute is no text.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let TracingConfig { span, span_attributes } = build.parse(value)?;
+    let TracingConfig { span, span_attributes } = build.parse_module(value)?;
     let mut attributes = Vec::with_capacity(span_attributes.len());
     build.at("span_attributes", |build| {
         for (key, value) in &span_attributes {

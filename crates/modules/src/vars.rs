@@ -30,7 +30,7 @@ pub(crate) const LEVEL: &str = "log_level";
 /// # Errors
 /// If a value has another type, or a name contains a placeholder that is unknown at load.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: BTreeMap<String, Value> = build.parse(value)?;
+    let written: BTreeMap<String, Value> = build.parse_module(value)?;
     let (mut texts, mut recorded) = (Vec::with_capacity(written.len()), None);
     for (name, value) in written {
         let name = match build.template(&name).literal() {

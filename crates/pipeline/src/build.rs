@@ -280,29 +280,34 @@ impl<'r> Build<'r> {
         self.error(Problem::Value { found: found.into(), expected: expected.into() })
     }
 
-    /// Deserialises a module's JSON. An unknown field is an error if the type has `deny_unknown_fields`; the
-    /// `handler` key, which names the module, is skipped.
+    /// Deserialises JSON. An unknown field is an error if the type has `deny_unknown_fields`.
     ///
     /// # Errors
     /// [`Problem::Shape`], with the path of the value that has it.
     pub fn parse<T: DeserializeOwned>(&self, value: &Value) -> Result<T, BuildError> {
-        let read = match value {
-            // Skipped without a copy: the object may contain nested routes as long as the rest of the configuration.
-            Value::Object(members) if members.contains_key("handler") => {
-                serde_path_to_error::deserialize(ModuleShape { members, name: "handler" })
-            }
-            _ => serde_path_to_error::deserialize(Shape(value)),
-        };
-        read.map_err(|error: serde_path_to_error::Error<serde_json::Error>| {
-            let mut path = self.location();
-            let inner = error.path().to_string();
-            let problem = Problem::Shape(error.into_inner().to_string());
-            if inner != "." {
-                path.push_str(if path.is_empty() || inner.starts_with('[') { "" } else { "." });
-                path.push_str(&inner);
-            }
-            BuildError { path, problem }
-        })
+        serde_path_to_error::deserialize(Shape(value)).map_err(|error| self.misshapen(error))
+    }
+
+    /// As [`parse`](Self::parse), for the JSON of a handler: skips the key `handler`, which names its module.
+    ///
+    /// # Errors
+    /// As of [`parse`](Self::parse).
+    pub fn parse_module<T: DeserializeOwned>(&self, value: &Value) -> Result<T, BuildError> {
+        // Skipped without a copy: the object may contain nested routes as long as the rest of the configuration.
+        let Value::Object(members) = value else { return self.parse(value) };
+        let read = serde_path_to_error::deserialize(ModuleShape { members, name: "handler" });
+        read.map_err(|error| self.misshapen(error))
+    }
+
+    fn misshapen(&self, error: serde_path_to_error::Error<serde_json::Error>) -> BuildError {
+        let mut path = self.location();
+        let inner = error.path().to_string();
+        let problem = Problem::Shape(error.into_inner().to_string());
+        if inner != "." {
+            path.push_str(if path.is_empty() || inner.starts_with('[') { "" } else { "." });
+            path.push_str(&inner);
+        }
+        BuildError { path, problem }
     }
 
     /// Compiles a placeholder string; unknown placeholders render as no text.

@@ -122,7 +122,7 @@ pub fn handler<S: Servable>(
     }
     let service = Mutex::new(service);
     move |value, build| {
-        let written: EdgeConfig = build.parse(value)?;
+        let written: EdgeConfig = build.parse_module(value)?;
         let service = service.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let edge = Edge::new(service, build);
         Ok(Box::new(if written.connect_info { edge.with_connect_info() } else { edge }))

@@ -54,7 +54,7 @@ impl HostLoggers {
         build: &mut Build<'_>,
         stream: Option<Arc<Output>>,
     ) -> Result<Self, BuildError> {
-        let written: AccessLogConfig = build.parse(value)?;
+        let written: AccessLogConfig = build.parse_module(value)?;
         let logs = build.at("logs", |build| Logs::open(&written.logs, build))?;
         let mut all = Vec::new();
         let mut logger = |name: &str| {

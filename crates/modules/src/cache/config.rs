@@ -127,7 +127,7 @@ fn open(written: &FolderConfig, key: &KeyRules, build: &mut Build<'_>) -> Result
 /// Reads the handler's members, and those of the app for members that it does not have.
 pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, BuildError> {
     let members = members(value, build)?;
-    let written: CacheConfig = build.parse(&Value::Object(members))?;
+    let written: CacheConfig = build.parse_module(&Value::Object(members))?;
     if let Some(verb) = written.allowed_http_verbs.iter().find(|verb| !matches!(verb.as_str(), "GET" | "HEAD")) {
         return build.at("allowed_http_verbs", |build| {
             Err(build.refuse(verb, "GET or HEAD: responses to other methods are not stored"))
@@ -184,6 +184,9 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
 fn members(value: &Value, build: &mut Build<'_>) -> Result<Map<String, Value>, BuildError> {
     let mut members = value.as_object().cloned().unwrap_or_else(Map::new);
     for (key, value) in build.app("cache").and_then(Value::as_object).into_iter().flatten() {
+        if key == "handler" {
+            return Err(build.refuse(key, "settings in the app 'cache', which names no handler"));
+        }
         members.entry(key.clone()).or_insert_with(|| value.clone());
     }
     for name in NOT_BUILT {

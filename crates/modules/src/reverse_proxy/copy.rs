@@ -21,7 +21,7 @@ struct CopyResponse(Option<StatusTemplate>);
 /// # Errors
 /// If the status code is not valid.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: CopyResponseConfig = build.parse(value)?;
+    let written: CopyResponseConfig = build.parse_module(value)?;
     Ok(Box::new(CopyResponse(StatusTemplate::parse(written.status_code, build)?)))
 }
 
@@ -56,7 +56,7 @@ struct CopyFields {
 /// # Errors
 /// If a name is not valid, or both lists are given.
 pub fn make_headers(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let CopyFieldsConfig { include, exclude } = build.parse(value)?;
+    let CopyFieldsConfig { include, exclude } = build.parse_module(value)?;
     if !include.is_empty() && !exclude.is_empty() {
         return Err(build.refuse("both lists", "`include` or `exclude`, not both"));
     }

@@ -205,6 +205,8 @@ fn errors_of_refused_configurations_contain_the_path() {
             "routes[0].match[0].paths: found 'null', expected the value of this matcher",
         ),
         (json!([{ "hendle": [] }]), "routes[0].hendle: unknown field `hendle`"),
+        // A handler in the place of a route: skipped, it would be a route that does nothing.
+        (json!([probe("a")]), "routes[0].handler: unknown field `handler`"),
         (
             json!([{ "handle": [with("a", json!({ "routes": [{ "handle": [probe("b"), json!(5)] }] }))] }]),
             "found 'a number'",

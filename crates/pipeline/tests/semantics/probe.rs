@@ -118,7 +118,7 @@ pub(crate) fn registry() -> Registry {
 }
 
 fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: ProbeConfig = build.parse(value)?;
+    let written: ProbeConfig = build.parse_module(value)?;
     // Before the nested routes, as the proxy builds its headers before its `handle_response`.
     let set_variable = written.set_variable.map(|(name, text)| (build.variable(&name), build.template(&text)));
     let routes = written.routes.map(|routes| build.routes(&routes)).transpose()?;
