@@ -72,12 +72,8 @@ fn parse(text: &str) -> anyhow::Result<BTreeMap<String, String>> {
         let value = match value.chars().next() {
             Some(quote @ ('"' | '\'')) => {
                 let rest = &mut lines;
-                let (value, after) = quoted(&value[1..], quote, rest.map(|(_, line)| line))
-                    .with_context(|| format!("line {number}: the value of {name} has no closing {quote}"))?;
-                if !after.trim_start().is_empty() && !after.trim_start().starts_with('#') {
-                    bail!("line {number}: found '{after}' after the closing {quote} of {name}, expected nothing");
-                }
-                value
+                quoted(&value[1..], quote, rest.map(|(_, line)| line))
+                    .with_context(|| format!("line {number}: the value of {name} has no closing {quote}"))?
             }
             _ => value.split('#').next().unwrap_or_default().trim_end().to_owned(),
         };
@@ -86,24 +82,31 @@ fn parse(text: &str) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(variables)
 }
 
-/// Returns a value up to its closing quote, reading more lines as needed, and the rest of its last line; `None` when it is
-/// never closed. A backslash before the quote escapes it.
-fn quoted<'t>(first: &'t str, quote: char, rest: impl Iterator<Item = &'t str>) -> Option<(String, &'t str)> {
-    let mut value = String::new();
-    for (index, line) in std::iter::once(first).chain(rest).enumerate() {
-        if index > 0 {
-            value.push('\n');
-        }
-        let mut chars = line.chars();
-        while let Some(char) = chars.next() {
-            match char {
-                '\\' if chars.as_str().starts_with(quote) => value.extend(chars.next()),
-                _ if char == quote => return Some((value, chars.as_str())),
-                _ => value.push(char),
-            }
+/// Returns a value up to its closing quote, reading more lines as needed; `None` when it is never closed. As in Caddy, only a value of
+/// several lines has escaped quotes; on one line a backslash is a part of the value.
+fn quoted<'t>(first: &'t str, quote: char, rest: impl Iterator<Item = &'t str>) -> Option<String> {
+    let mut value = Vec::new();
+    for line in std::iter::once(first).chain(rest) {
+        let end = closing(line, quote);
+        value.push(&line[..end.unwrap_or(line.len())]);
+        if end.is_some() {
+            return Some(match &*value {
+                [line] => (*line).to_owned(),
+                lines => lines.join("\n").replace(&format!("\\{quote}"), &quote.to_string()),
+            });
         }
     }
     None
+}
+
+/// Returns the place of the closing quote in a line: as in Caddy it ends the line, or a comment follows. A backslash before a quote escapes
+/// it, and other quotes are a part of the value.
+fn closing(line: &str, quote: char) -> Option<usize> {
+    let is_closing = |at: &usize| {
+        let after = line[at + 1..].trim_start();
+        !line[..*at].ends_with('\\') && (after.is_empty() || after.starts_with('#'))
+    };
+    line.match_indices(quote).map(|(at, _)| at).find(is_closing)
 }
 
 #[cfg(test)]
@@ -118,6 +121,12 @@ mod tests {
             ("A=\nB=a=b", &[("A", ""), ("B", "a=b")]),
             ("A=\"x # y\"\nB='it' # it", &[("A", "x # y"), ("B", "it")]),
             ("A=\"one\ntwo \\\"2\\\"\"\nB=3", &[("A", "one\ntwo \"2\""), ("B", "3")]),
+            // cmd/main.go, parseEnvFile: quotes within a value need no backslash, and on one line a backslash stays.
+            (r#"A="a\"b""#, &[("A", r#"a\"b"#)]),
+            ("A='it's'", &[("A", "it's")]),
+            ("A=\"a\"b\"", &[("A", "a\"b")]),
+            ("A=\"\"\nB='' # 'none'", &[("A", ""), ("B", "")]),
+            ("A=\"one \"1\"x\ntwo\"", &[("A", "one \"1\"x\ntwo")]),
         ] {
             let got = parse(text).unwrap_or_else(|error| panic!("{text:?}: {error:#}"));
             let got: Vec<_> = got.iter().map(|(name, value)| (&**name, &**value)).collect();
@@ -133,7 +142,7 @@ mod tests {
             ("A B=1", "line 1: found 'A B', expected a name without spaces before '='"),
             ("\nA= 1", "line 2: found a space after '=', expected the value of A"),
             ("A=\"1\nB=2", "line 1: the value of A has no closing \""),
-            ("A=\"1\"2", "line 1: found '2' after the closing \" of A, expected nothing"),
+            ("A=\"1\"2", "line 1: the value of A has no closing \""),
         ] {
             let got = parse(text).map_err(|error| format!("{error:#}"));
             assert_eq!(got.err().as_deref(), Some(want), "{text:?}");
