@@ -201,9 +201,28 @@ struct WantedCertificate {
     signed: Option<SignedName>,
 }
 
+/// The handshakes that wait for one name. Dropping it passes the certificate to them, if it was found, so that a panic does not let them and
+/// later ones wait for ever.
+struct PendingHandshakes<'s> {
+    shared: &'s Shared,
+    name: &'s str,
+    found: Option<Arc<CertifiedKey>>,
+}
+
+impl Drop for PendingHandshakes<'_> {
+    fn drop(&mut self) {
+        let waiting = locked(&self.shared.state).pending.remove(self.name);
+        for waiting in waiting.unwrap_or_default() {
+            // The handshake may have timed out.
+            let _ = waiting.send(self.found.clone());
+        }
+    }
+}
+
 /// Obtains the certificate of one name, and passes it to the handshakes that wait.
 async fn run(shared: Arc<Shared>, wanted: WantedCertificate) {
     let WantedCertificate { name, sought, getters, signed } = wanted;
+    let mut pending = PendingHandshakes { shared: &shared, name: &name, found: None };
     // As in CertMagic, the last source decides: if it fails, there is no order.
     let mut answer = Ok(None);
     for getter in getters {
@@ -212,15 +231,10 @@ async fn run(shared: Arc<Shared>, wanted: WantedCertificate) {
             break;
         }
     }
-    let found = match (answer, signed) {
+    pending.found = match (answer, signed) {
         (Ok(None), Some(signed)) => sign(&shared, &name, signed).await,
         (answer, _) => answer.unwrap_or_default(),
     };
-    let waiting = locked(&shared.state).pending.remove(&name);
-    for waiting in waiting.unwrap_or_default() {
-        // The handshake may have timed out.
-        let _ = waiting.send(found.clone());
-    }
 }
 
 /// Obtains a certificate of an authority. `None`: the name is refused for a while.
@@ -470,6 +484,36 @@ mod tests {
             pause().await;
         }
         renewal.abort();
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    // A task that panics, here one that is aborted, ends the wait of its handshakes, and the next one starts another task.
+    #[tokio::test]
+    async fn a_task_that_ends_early() {
+        let folder = std::env::temp_dir().join(format!("causeway-on-demand-early-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let (keeper, storages) = keeper(&folder, vec![AuthoritySpec::new("local")]);
+        let mut shared = shared(&keeper, &storages);
+        let endpoint = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let permission = Permission::new(&format!("http://{}/", endpoint.local_addr().unwrap())).unwrap();
+        Arc::get_mut(&mut shared).unwrap().permission = Some(permission);
+        let (sender, receiver) = oneshot::channel();
+        locked(&shared.state).pending.insert("a.example".to_owned(), vec![sender]);
+        let sought = SoughtCertificate {
+            server_name: Some("a.example".to_owned()),
+            local: None,
+            signature_schemes: Vec::new(),
+            cipher_suites: Vec::new(),
+        };
+        let signed = Some(SignedName::Local(local()));
+        let wanted = WantedCertificate { name: "a.example".to_owned(), sought, getters: Vec::new(), signed };
+        let task = tokio::spawn(run(Arc::clone(&shared), wanted));
+        // It waits for the answer of the permission endpoint.
+        let _asked = endpoint.accept().await.unwrap();
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+        assert!(locked(&shared.state).pending.is_empty());
+        assert!(receiver.await.is_ok_and(|found| found.is_none()));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }
