@@ -7,8 +7,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// Deepest nesting of a configuration. A kept configuration must be readable again, and the JSON parser refuses text
-/// nested deeper than 128 levels.
+/// Deepest nesting that a change may cause. A kept configuration must be readable again, and the JSON parser refuses text
+/// nested deeper than 127 levels.
 const DEPTH_MAX: usize = 120;
 
 /// The operation on a path.
@@ -37,7 +37,7 @@ pub enum TreeError {
     Missing(String),
     /// The path ends in `...`, but the value is not an array.
     NoArray,
-    /// The result is nested deeper than 120 levels.
+    /// The result is nested deeper than 120 levels, and deeper than before.
     Deep,
 }
 
@@ -79,22 +79,24 @@ pub(super) fn read<'t>(root: &'t Value, path: &str) -> Result<&'t Value, TreeErr
 /// # Errors
 /// When the path does not lead to a value, or the verb does not fit the value there.
 pub(super) fn change(root: &mut Value, verb: Verb, path: &str, value: Value) -> Result<(), TreeError> {
-    set(root, verb, path, value)?;
-    if is_deeper(root, DEPTH_MAX) { Err(TreeError::Deep) } else { Ok(()) }
+    // A configuration that was loaded may be deeper. Each change that does not add to that stays possible.
+    let levels_max = depth(root).max(DEPTH_MAX);
+    set(root, verb, path, value, levels_max)?;
+    if depth(root) > levels_max { Err(TreeError::Deep) } else { Ok(()) }
 }
 
-/// Whether a value is nested deeper than `levels` levels.
-fn is_deeper(value: &Value, levels: usize) -> bool {
+/// Returns how many levels of objects and arrays a value has.
+fn depth(value: &Value) -> usize {
     match value {
-        Value::Object(map) => levels == 0 || map.values().any(|value| is_deeper(value, levels - 1)),
-        Value::Array(array) => levels == 0 || array.iter().any(|value| is_deeper(value, levels - 1)),
-        _ => false,
+        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
+        Value::Array(array) => 1 + array.iter().map(depth).max().unwrap_or(0),
+        _ => 0,
     }
 }
 
-fn set(root: &mut Value, verb: Verb, path: &str, value: Value) -> Result<(), TreeError> {
+fn set(root: &mut Value, verb: Verb, path: &str, value: Value, levels_max: usize) -> Result<(), TreeError> {
     let (parts, spread) = parts(path);
-    if parts.len() > DEPTH_MAX {
+    if parts.len() > levels_max {
         return Err(TreeError::Deep);
     }
     let mut at = root;

@@ -142,3 +142,23 @@ proptest! {
         }
     }
 }
+
+/// A Caddyfile may be adapted to more levels than a change may cause. Changes within that configuration are possible, at each level.
+#[test]
+fn a_deep_configuration_can_be_changed() {
+    let nested = |levels: usize| (0..levels).fold(json!({}), |value, _| json!({ "x": value }));
+    let path = |levels: usize| format!("/config{}", "/x".repeat(levels));
+    for (verb, levels, value, want) in [
+        (Verb::Put, 0, json!(1), Ok(())),
+        (Verb::Put, 199, json!(1), Ok(())),
+        (Verb::Put, 199, json!([]), Ok(())),
+        (Verb::Put, 200, json!([]), Err(TreeError::Deep)),
+        (Verb::Put, 4000, json!(1), Err(TreeError::Deep)),
+        (Verb::Delete, 1, Value::Null, Ok(())),
+        (Verb::Delete, 200, Value::Null, Ok(())),
+    ] {
+        let mut root = json!({ "config": nested(200) });
+        let path = if verb == Verb::Put { path(levels) + "/y" } else { path(levels) };
+        assert_eq!(change(&mut root, verb, &path, value), want, "{verb:?} {levels}");
+    }
+}
