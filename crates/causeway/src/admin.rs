@@ -25,7 +25,7 @@ use std::time::Duration;
 use causeway_config::caddyfile::Directives;
 use causeway_engine::{BlockingSpec, Engine, EngineSpec, HandedSockets};
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::{BoundAddress, Build, ListenerSpec, Metrics, Plan, Registry, Timeouts};
+use causeway_pipeline::{BoundAddress, Build, ListenerSpec, ListeningSocket, Metrics, Plan, Registry, Timeouts};
 use serde_json::json;
 
 pub(crate) use causal::configuration_changed;
@@ -91,7 +91,12 @@ impl Admin {
     pub(crate) async fn widen(&mut self, wanted: &AdminListener) -> Result<(), LoadError> {
         let (address, old) = (&wanted.rules.address, &self.listener.rules.address);
         let (mut listeners, plan) = listener_and_plan(&wanted.rules, &self.state);
-        if address.listen != old.listen {
+        // The permission bits of a Unix socket's file can change while it is open.
+        let is_same = match (&address.listen, &old.listen) {
+            (ListeningSocket::Unix(wanted), ListeningSocket::Unix(old)) => wanted.path == old.path,
+            (wanted, old) => wanted == old,
+        };
+        if !is_same {
             // The old address stays open, so that a failed load can return to it.
             listeners.push(ListenerSpec { socket: old.listen.clone(), ..listeners[0].clone() });
         }

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -254,6 +255,30 @@ fn the_api_moves_on_its_port() {
         assert_eq!(answer.status, 200, "{place}: {}", answer.body);
         server.line_with(&format!(":{port} now"));
         assert_eq!(read(port, "/config/admin/listen"), json!(place));
+    }
+}
+
+/// The permission bits of the API's Unix socket change with the configuration. The socket stays open.
+#[test]
+fn the_permissions_of_the_api() {
+    // Not in the test's folder, whose path may be longer than a socket's.
+    let socket = std::env::temp_dir().join(format!("causeway-api-bits-{}", std::process::id()));
+    let _ = std::fs::remove_file(&socket);
+    let folder = Folder::new();
+    let mut server = None;
+    for mode in ["0600", "0660", "0200"] {
+        let caddyfile =
+            format!("{{\n\tadmin \"unix/{}|{mode}\"\n}}\nhttp://:0 {{\n\trespond {mode}\n}}\n", socket.display());
+        folder.write("Caddyfile", caddyfile);
+        match server {
+            None => server = Some(folder.start(&["run"])),
+            Some(_) => {
+                let reload = folder.output(&["reload"]);
+                assert!(reload.status.success(), "{mode}: {}", String::from_utf8_lossy(&reload.stderr));
+            }
+        }
+        let bits = std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777;
+        assert_eq!(format!("{bits:04o}"), mode);
     }
 }
 
