@@ -290,8 +290,7 @@ fn force_end(pidfile: Option<PathBuf>) -> anyhow::Result<()> {
             }
             std::thread::sleep(FORCED_WITHIN);
             if let Some(pidfile) = pidfile {
-                // Best effort, as the process ends.
-                let _ = std::fs::remove_file(pidfile);
+                remove_own_pidfile(&pidfile);
             }
             std::process::exit(FORCED)
         })
@@ -376,13 +375,15 @@ impl<'p> PidFile<'p> {
 
 impl Drop for PidFile<'_> {
     fn drop(&mut self) {
-        // Another process that has taken this one's place has written its own id.
-        let is_ours =
-            std::fs::read_to_string(self.path).is_ok_and(|text| text.trim() == std::process::id().to_string());
-        if is_ours {
-            // Ignore a failure: the file may already be removed.
-            let _ = std::fs::remove_file(self.path);
-        }
+        remove_own_pidfile(self.path);
+    }
+}
+
+/// Removes the file if it has the id of this process: that of another one is a server that runs, or has taken this one's place.
+fn remove_own_pidfile(path: &Path) {
+    if std::fs::read_to_string(path).is_ok_and(|text| text.trim() == std::process::id().to_string()) {
+        // Ignore a failure: the file may already be removed.
+        let _ = std::fs::remove_file(path);
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use causeway_testkit::ports::free_port;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::{connect, get, send};
 use crate::process::{Folder, ServerProcess, wait_until};
@@ -102,6 +102,34 @@ fn a_load_that_blocks() {
     server.signal(Signal::INT);
     assert_eq!(server.status().code(), Some(2));
     assert!(!folder.path("pid").exists());
+}
+
+/// As above, but during the start, and the pid file is that of a server that runs.
+#[test]
+fn a_start_that_blocks() {
+    let folder = Folder::new();
+    let made = Command::new("mkfifo").arg(folder.path("pipe")).status().unwrap();
+    assert!(made.success());
+    folder.write("Caddyfile", format!(":0\nlog {{\n\toutput file {}\n}}\n", folder.path("pipe").display()));
+    folder.write("pid", "1\n");
+    let mut child = folder.command(&["run", "--pidfile", "pid"]).spawn().unwrap();
+    let pid = Pid::from_child(&child);
+    // proc(5): the mask of the signals that the process handles.
+    wait_until("the process handles SIGTERM", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap();
+        u64::from_str_radix(mask, 16).unwrap() & 1 << (15 - 1) != 0
+    });
+    // The thread that ends the process may not listen yet.
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        kill_process(pid, Signal::TERM).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(status.code(), Some(2));
+    assert_eq!(std::fs::read_to_string(folder.path("pid")).unwrap(), "1\n");
 }
 
 // RFC 9112 §8: the end of the connection delimits a response to HTTP/1.0, so a plain close would make a cut one look complete.
@@ -241,7 +269,7 @@ fn standard_error_is_full() {
         let now = rustix::io::ioctl_fionread(&reader).unwrap();
         now > 0 && std::mem::replace(&mut before, now) == now
     });
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     wait_until("it ends", || child.try_wait().unwrap().is_some());
     assert_eq!(child.wait().unwrap().code(), Some(0));
     drop(reader);
