@@ -70,13 +70,13 @@ use causeway_modules::logs;
 use causeway_modules::trace;
 use causeway_pipeline::BoundAddress;
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 pub use autosave::autosave_path;
 pub use builder::{Builder, Configuration, RefusedConfiguration, Running, ServerStartError};
 pub use certificates::{AuthorityFacts, CertificateStatus, data_folder};
 pub use compiled::validate;
-pub use control::{By, Change, Control, Excerpt, Force, LoadRequest, Status, Stopping};
+pub use control::{By, Change, Control, Excerpt, Force, LoadRequest, Status, StopError, Stopping};
 pub use error::{ChangeError, LoadError};
 pub use ids::IdError;
 pub use pull::PullError;
@@ -95,7 +95,7 @@ use certificates::Custody;
 use compiled::{Compiled, Ids};
 use conflicts::as_configured;
 pub(crate) use control::CONFIG_BYTES_MAX;
-use control::{Command, ConfigurationNumber, PulledLoad, WAITING_MAX};
+use control::{Command, CommandQueues, ConfigurationNumber, PulledLoad, StopCommand, WAITING_MAX};
 use pull::PullTask;
 use range_fetches::RangeFetches;
 
@@ -129,7 +129,14 @@ pub struct Server {
     number: ConfigurationNumber,
     fixed: ServerSettings,
     control: Control,
-    commands: mpsc::Receiver<Command>,
+    queues: CommandQueues,
+}
+
+/// Commands that arrived during an upgrade.
+#[derive(Default)]
+struct DeferredCommands {
+    commands: VecDeque<Command>,
+    stop: Option<StopCommand>,
 }
 
 /// Bound site addresses, each with whether it serves TLS.
@@ -151,9 +158,12 @@ impl Server {
         config: Value,
         follows: Option<ConfigFile>,
     ) -> Result<Self, LoadError> {
-        let (workers, handed) = (settings.workers, std::mem::take(&mut settings.handed));
+        let (workers, handed) = (settings.workers, settings.handed.take());
+        // The former process has saved its configuration, or had a reason not to, such as a pull.
+        let is_new = handed.is_none();
+        let handed = handed.unwrap_or_default();
         let fixed = settings;
-        let (control, commands) = Control::channel();
+        let (control, queues) = Control::channel();
         let Compiled { ids, loaded, remote, logs, certificates } = fixed.compile(config.clone()).await?;
         let mut identity = fixed.identity(&loaded, None).await?;
         let wanted = fixed.admin_listeners(&loaded, remote, identity.as_ref());
@@ -199,10 +209,10 @@ impl Server {
             number: ConfigurationNumber::default(),
             fixed,
             control,
-            commands,
+            queues,
         };
         server.range_fetches.switch(loaded.range_fetches);
-        server.keep(json!({ "config": config }), loaded.admin.persist).await;
+        server.keep(json!({ "config": config }), loaded.admin.persist && is_new).await;
         Ok(server)
     }
 
@@ -253,20 +263,31 @@ impl Server {
     /// Executes commands until one of them stops the server, then drains in-flight exchanges.
     pub async fn run(mut self) {
         // Commands that arrived during an upgrade which failed; they precede those in the channel.
-        let mut deferred = VecDeque::new();
-        let done = loop {
-            let command = match deferred.pop_front() {
-                Some(command) => command,
-                None => match self.commands.recv().await {
-                    Some(command) => command,
-                    None => return,
-                },
+        let mut deferred = DeferredCommands::default();
+        let StopCommand { grace, reply } = loop {
+            if let Some(stop) = deferred.stop.take() {
+                break stop;
+            }
+            let next = async {
+                match deferred.commands.pop_front() {
+                    Some(command) => Some(command),
+                    None => self.queues.commands.recv().await,
+                }
             };
+            let command = tokio::select! {
+                biased;
+                Some(stop) = self.queues.stops.recv() => break stop,
+                command = next => command,
+            };
+            let Some(command) = command else { return };
             match command {
                 // The caller may have gone away by now; the command is executed anyway.
                 Command::Load(load, reply) => drop(reply.send(self.load(load).await)),
                 Command::LoadPulled(load, reply) => drop(reply.send(self.load_pulled(load).await)),
                 Command::Change(change, reply) => drop(reply.send(self.change(change).await)),
+                Command::Check(path, if_match, reply) => {
+                    drop(reply.send(self.checked(&path, if_match.as_deref()).map(drop)));
+                }
                 Command::Read(path, reply) => drop(reply.send(self.read(&path))),
                 Command::Resolve(path, reply) => drop(reply.send(self.resolve(&path))),
                 Command::Authority(id, reply) => drop(reply.send(self.custody.authority(id).await)),
@@ -274,9 +295,11 @@ impl Server {
                 Command::Follows(reply) => drop(reply.send(self.follows.clone())),
                 Command::Upgrade(binary, reply) => match self.upgrade(binary, &mut deferred).await {
                     Ok(process) => {
+                        self.control.succeeded_by(process);
                         let _ = reply.send(Ok(process));
-                        // The callers of waiting commands get `LoadError::Stopping`, and may send them to the other process.
-                        deferred.clear();
+                        // The callers of waiting commands get `LoadError::Stopping` or `StopError::Overtaken`, and may send them to the
+                        // other process.
+                        drop(deferred);
                         return self.leave(process).await;
                     }
                     Err(fault) => {
@@ -287,14 +310,11 @@ impl Server {
                         let _ = reply.send(Err(fault));
                     }
                 },
-                Command::Stop(grace, reply) => {
-                    self.grace = grace.unwrap_or(self.grace);
-                    let (done, stopping) = Control::stopping(self.shutdown_delay, self.grace);
-                    let _ = reply.send(stopping);
-                    break done;
-                }
             }
         };
+        self.grace = grace.unwrap_or(self.grace);
+        let (done, stopping) = Control::stopping(self.shutdown_delay, self.grace);
+        let _ = reply.send(stopping);
         // Their callers get `LoadError::Stopping` now, not after the drain.
         drop(deferred);
         self.end(done).await;
@@ -304,9 +324,7 @@ impl Server {
     async fn end(mut self, done: oneshot::Sender<()>) {
         (self.fixed.stages)(&Stage::Stopping);
         self.pulling = None;
-        // Dropping a queued command drops its reply channel, so its caller gets `LoadError::Stopping`.
-        self.commands.close();
-        while self.commands.try_recv().is_ok() {}
+        self.queues.close();
         // During the delay the server still serves normally, so that load balancers can notice: placeholders expose the
         // deadline.
         self.engine.announce_shutdown(Instant::now() + self.shutdown_delay);
@@ -327,11 +345,7 @@ impl Server {
 
     /// Lets another process take the place of this one. Returns its id once it serves. Meanwhile commands that change the
     /// configuration are deferred, at most as many as may wait in the channel; a command to stop ends the other process.
-    async fn upgrade(
-        &mut self,
-        binary: Option<PathBuf>,
-        deferred: &mut VecDeque<Command>,
-    ) -> Result<u32, UpgradeError> {
+    async fn upgrade(&mut self, binary: Option<PathBuf>, deferred: &mut DeferredCommands) -> Result<u32, UpgradeError> {
         let start = self.fixed.successor.as_ref().ok_or(UpgradeError::Embedded)?;
         let sites = without_blocked_workers(LOG_PATIENCE, self.engine.lend()).await.map_err(UpgradeError::Sockets)?;
         let admin = self.admins.lend().await.map_err(UpgradeError::Sockets)?;
@@ -346,18 +360,24 @@ impl Server {
                     true => UpgradeError::Withdrawn,
                     false => UpgradeError::Successor(words),
                 }),
-                Some(command) = self.commands.recv(), if deferred.len() < WAITING_MAX => command,
+                // Further ones wait in the channel, for the same result.
+                Some(stop) = self.queues.stops.recv(), if deferred.stop.is_none() => {
+                    is_withdrawn.store(true, Ordering::Relaxed);
+                    deferred.stop = Some(stop);
+                    continue;
+                }
+                Some(command) = self.queues.commands.recv(), if deferred.commands.len() < WAITING_MAX => command,
             };
             match command {
+                Command::Check(path, if_match, reply) => {
+                    drop(reply.send(self.checked(&path, if_match.as_deref()).map(drop)));
+                }
                 Command::Read(path, reply) => drop(reply.send(self.read(&path))),
                 Command::Resolve(path, reply) => drop(reply.send(self.resolve(&path))),
                 Command::Authority(id, reply) => drop(reply.send(self.custody.authority(id).await)),
                 Command::Certificates(reply) => drop(reply.send(self.certificates())),
                 Command::Follows(reply) => drop(reply.send(self.follows.clone())),
-                command => {
-                    is_withdrawn.fetch_or(matches!(command, Command::Stop(..)), Ordering::Relaxed);
-                    deferred.push_back(command);
-                }
+                command => deferred.commands.push_back(command),
             }
         }
     }
@@ -367,8 +387,7 @@ impl Server {
         let grace = self.grace.as_secs();
         tracing::info!("process {process} serves now; requests of this process have {grace} s to end");
         self.pulling = None;
-        self.commands.close();
-        while self.commands.try_recv().is_ok() {}
+        self.queues.close();
         self.engine.leave();
         // At once, so that the other process answers all further requests.
         self.admins.leave();
@@ -400,16 +419,22 @@ impl Server {
     }
 
     async fn change(&mut self, change: Change) -> Result<(), ChangeError> {
-        let path = self.resolve(&change.path)?;
-        if let Some(tag) = &change.if_match {
-            self.still_matches(tag)?;
-        }
+        let path = self.checked(&change.path, change.if_match.as_deref())?;
         // Change a copy, so that a failure at any step leaves the current tree intact.
         let mut tree = self.tree.clone();
         tree::change(&mut tree, change.verb, &path, change.value)?;
         self.replaced(tree, change.force, &change.by).await.map_err(ChangeError::Load)?;
         self.changed(&change.by);
         Ok(())
+    }
+
+    /// Checks the path and the entity tag of a change. Returns the path below `/config`.
+    fn checked(&self, path: &str, if_match: Option<&str>) -> Result<String, ChangeError> {
+        let path = self.resolve(path)?;
+        if let Some(tag) = if_match {
+            self.still_matches(tag)?;
+        }
+        Ok(path)
     }
 
     /// Describes every name whose certificate the server obtains, sorted by name.

@@ -19,7 +19,7 @@ use super::{AdminState, causal};
 use crate::document::{AdaptedDocument, Document, Language, log_warnings};
 use crate::server::{
     Attempt, By, CONFIG_BYTES_MAX, CertificateStatus, Change, ChangeError, Force, LoadError, LoadRequest, Status,
-    UpgradeError, Verb,
+    StopError, UpgradeError, Verb,
 };
 
 /// A command of the API, without the request's body.
@@ -100,7 +100,7 @@ pub(super) async fn perform(
     let done = match ask {
         AdminCommand::Read { path } => return context.read(path).await,
         AdminCommand::Authority { id, form } => return context.authority(id, form).await,
-        AdminCommand::Stop => return context.stop().await,
+        AdminCommand::Stop => context.stop().await,
         AdminCommand::Status => return context.status(),
         AdminCommand::Variables => return context.variables(),
         AdminCommand::Certificates => return context.certificates().await,
@@ -116,7 +116,12 @@ pub(super) async fn perform(
             context.change(Change { verb: Verb::Delete, path, value: Value::Null, if_match, force, by }).await
         }
         AdminCommand::Change { verb, path, if_match, force, by } => match context.value(body).await {
-            Ok(value) => context.change(Change { verb, path, value, if_match, force, by }).await,
+            Ok(Ok(value)) => context.change(Change { verb, path, value, if_match, force, by }).await,
+            // As in Caddy, a mistake in the path or the entity tag precedes one in the body.
+            Ok(Err(words)) => match context.state.control.check(path, if_match).await {
+                Ok(()) => Err(AdminResponse::error(500, words)),
+                Err(fault) => Err(AdminResponse::fault(&fault)),
+            },
             Err(answer) => Err(answer),
         },
         AdminCommand::Upgrade { is_over_unix } => context.upgrade(is_over_unix, body).await,
@@ -159,12 +164,15 @@ impl CommandContext {
         }
     }
 
-    async fn stop(&self) -> AdminResponse {
+    async fn stop(&self) -> Result<AdminResponse, AdminResponse> {
         tracing::info!("stopping: requested through the admin API");
-        if let Some(stopping) = self.state.control.stop().await {
-            stopping.ended().await;
+        match self.state.control.stop().await {
+            Ok(stopping) => stopping.ended().await,
+            Err(StopError::Ending) => {}
+            // The other process continues to serve.
+            Err(fault) => return Err(AdminResponse::error(503, fault.to_string())),
         }
-        AdminResponse::done()
+        Ok(AdminResponse::done())
     }
 
     async fn upgrade(&self, is_over_unix: bool, body: Option<IncomingBody>) -> Result<AdminResponse, AdminResponse> {
@@ -329,12 +337,12 @@ impl CommandContext {
     }
 
     /// Parses the value that a change sets. An empty body means null.
-    async fn value(&self, body: Option<IncomingBody>) -> Result<Value, AdminResponse> {
+    async fn value(&self, body: Option<IncomingBody>) -> Result<Result<Value, String>, AdminResponse> {
         let text = text(body, CONFIG_BYTES_MAX).await?;
         if text.is_empty() {
-            return Ok(Value::Null);
+            return Ok(Ok(Value::Null));
         }
-        self.parsed(text).await?.map_err(|words| AdminResponse::error(500, words))
+        self.parsed(text).await
     }
 
     async fn parsed(&self, text: Vec<u8>) -> Result<Result<Value, String>, AdminResponse> {

@@ -23,7 +23,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use causeway::document::{AdaptedDocument, Document};
 use causeway::server::{
-    self, Control, Handover, LoadError, LogsReceiver, Server, ServerSettings, Stage, autosave_path, data_folder,
+    self, Control, LoadError, LogsReceiver, Server, ServerSettings, Stage, StopError, autosave_path, data_folder,
     root_words,
 };
 use causeway_modules::logs::{Level, reopen_all};
@@ -130,7 +130,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
     let own = log::install(least.unwrap_or_else(|| written_level(&serving.adapted)), least)?;
     let _end = log::EndOfLogs;
     let descriptors = raise_descriptor_limit();
-    let handed = predecessor.as_mut().map(Predecessor::take_sockets).unwrap_or_default();
+    let handed = predecessor.as_mut().map(Predecessor::take_sockets);
     let settings = ServerSettings { handed, ..settings(&serving, flags, Box::new(move |logs| own.set(logs)))? };
     let (workers, grace) = (settings.workers, settings.grace.map(|grace| grace.as_secs_f64()));
     tracing::debug!(workers, grace, descriptors, "starting with these bounds");
@@ -232,7 +232,7 @@ fn settings(serving: &Serving, flags: &ServeFlags, logs: LogsReceiver) -> anyhow
                 started.await.unwrap_or_else(|_| Err("starting the new process failed inside the server".into()))
             })
         })),
-        handed: Handover::default(),
+        handed: None,
     })
 }
 
@@ -265,14 +265,32 @@ fn announce(serving: &Serving, server: &Server, workers: usize) -> anyhow::Resul
 
 /// Stops the server in good order. Does not end: `run` also waits for the admin API's in-flight responses, so only its end counts.
 async fn stop_gracefully(control: &Control) {
-    if let Some(stopping) = control.stop().await {
-        let (delay, grace) = (stopping.delay.as_secs(), stopping.grace.as_secs());
-        let begins = if delay == 0 { String::new() } else { format!(" in {delay} s") };
-        // By the log, which waits for no reader of standard error.
-        tracing::info!("Stopping{begins}: requests have {grace} s to end; a second signal ends them at once");
-        stopping.ended().await;
+    match control.stop().await {
+        Ok(stopping) => {
+            let (delay, grace) = (stopping.delay.as_secs(), stopping.grace.as_secs());
+            let begins = if delay == 0 { String::new() } else { format!(" in {delay} s") };
+            // By the log, which waits for no reader of standard error.
+            tracing::info!("Stopping{begins}: requests have {grace} s to end; a second signal ends them at once");
+            stopping.ended().await;
+        }
+        // The signal was sent to the server, which is the other process by now.
+        Err(StopError::Overtaken(process)) => {
+            tracing::info!("stopping process {process}, which has taken this one's place at this moment");
+            terminate(process);
+        }
+        Err(_) => {}
     }
     std::future::pending::<()>().await;
+}
+
+/// Stops a process that this one has started and has not waited for, so that no other process can have its id.
+fn terminate(process: u32) {
+    let process = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(process) = process
+        && let Err(error) = rustix::process::kill_process(process, rustix::process::Signal::TERM)
+    {
+        tracing::error!("cannot stop it: {error}");
+    }
 }
 
 /// Time in which the process ends in good order after a signal that ends it at once.

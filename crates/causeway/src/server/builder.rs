@@ -18,9 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::certificates::data_folder;
-use super::{
-    BoundAddresses, By, Control, Environment, Force, Handover, LoadError, LoadRequest, Server, ServerSettings, Status,
-};
+use super::{BoundAddresses, By, Control, Environment, Force, LoadError, LoadRequest, Server, ServerSettings, Status};
 use crate::document::{AdaptedDocument, Document, DocumentError, Language, log_warnings};
 
 /// Name of an embedded Caddyfile in messages.
@@ -221,7 +219,7 @@ impl Builder {
             // The service manager, if any, is the embedding program's own business.
             stages: Box::new(|_| {}),
             successor: None,
-            handed: Handover::default(),
+            handed: None,
         };
         let server = match Server::start(settings, adapted.json.clone(), None).await {
             Ok(server) => server,
@@ -333,7 +331,7 @@ impl Running {
 
     /// Stops accepting connections and waits at most `grace` for in-flight exchanges.
     pub async fn drain(mut self, grace: Duration) {
-        if let Some(stopping) = self.control.stop_within(grace).await {
+        if let Ok(stopping) = self.control.stop_within(grace).await {
             stopping.ended().await;
         }
         self.joined().await;
@@ -341,7 +339,7 @@ impl Running {
 
     /// Like [`drain`](Self::drain), with the grace period that the builder or the configuration sets.
     pub async fn stop(mut self) {
-        if let Some(stopping) = self.control.stop().await {
+        if let Ok(stopping) = self.control.stop().await {
             stopping.ended().await;
         }
         self.joined().await;

@@ -1,5 +1,6 @@
 //! The command channel to the server: a cloneable sender, with one reply per command.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,12 +22,16 @@ pub(super) const WAITING_MAX: usize = 16;
 /// Largest configuration that another program sends, as text: 64 MiB.
 pub(crate) const CONFIG_BYTES_MAX: usize = 64 << 20;
 
-/// A handle to a running server. The server executes commands one at a time, in the order of their arrival.
+/// A handle to a running server. The server executes commands one at a time, in the order of their arrival; only a stop precedes those that
+/// wait.
 #[derive(Clone)]
 pub struct Control {
     commands: mpsc::Sender<Command>,
+    stops: mpsc::Sender<StopCommand>,
     /// Set once the engine has started.
     engine: Arc<OnceLock<Observer>>,
+    /// The process that has taken the server's place.
+    successor: Arc<OnceLock<u32>>,
 }
 
 /// A request to load a configuration.
@@ -105,6 +110,31 @@ impl Stopping {
     }
 }
 
+/// Why a command to stop the server has no effect on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopError {
+    /// The server ends already.
+    Ending,
+    /// While the command waited, the process with this id took the server's place. That process continues to serve.
+    Overtaken(u32),
+    /// Another process had taken the server's place before.
+    Replaced,
+}
+
+impl fmt::Display for StopError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ending => "the server is stopping",
+            Self::Overtaken(_) | Self::Replaced => {
+                "another process has taken the server's place; send the request again"
+            }
+        })
+    }
+}
+
+impl std::error::Error for StopError {}
+
 /// The server's counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
@@ -145,6 +175,8 @@ pub(super) enum Command {
     /// Loads a pulled configuration.
     LoadPulled(PulledLoad, Reply<Result<(), LoadError>>),
     Change(Change, Reply<Result<(), ChangeError>>),
+    /// Checks the path and the entity tag of a change.
+    Check(String, Option<String>, Reply<Result<(), ChangeError>>),
     Read(String, Reply<Result<Excerpt, ChangeError>>),
     /// Resolves `/id/NAME` to a path below `/config`.
     Resolve(String, Reply<Result<String, ChangeError>>),
@@ -153,14 +185,44 @@ pub(super) enum Command {
     Follows(Reply<Option<ConfigFile>>),
     /// Hands over to another process, of this program or the one at the path.
     Upgrade(Option<PathBuf>, Reply<Result<u32, UpgradeError>>),
-    /// Stops the server. `Some` overrides the configuration's grace period.
-    Stop(Option<Duration>, Reply<Stopping>),
+}
+
+/// Stops the server. It has a channel of its own: the other one may be full while the server loads a configuration or waits for another
+/// process.
+pub(super) struct StopCommand {
+    /// `Some` overrides the configuration's grace period.
+    pub(super) grace: Option<Duration>,
+    pub(super) reply: Reply<Stopping>,
+}
+
+/// The server's ends of the channels.
+pub(super) struct CommandQueues {
+    pub(super) commands: mpsc::Receiver<Command>,
+    pub(super) stops: mpsc::Receiver<StopCommand>,
+}
+
+impl CommandQueues {
+    /// Accepts no further command, and drops those that wait. Their callers are told that the server is stopping.
+    pub(super) fn close(&mut self) {
+        self.commands.close();
+        self.stops.close();
+        while self.commands.try_recv().is_ok() {}
+        while self.stops.try_recv().is_ok() {}
+    }
 }
 
 impl Control {
-    pub(super) fn channel() -> (Self, mpsc::Receiver<Command>) {
-        let (sender, commands) = mpsc::channel(WAITING_MAX);
-        (Self { commands: sender, engine: Arc::default() }, commands)
+    pub(super) fn channel() -> (Self, CommandQueues) {
+        let (commands, waiting) = mpsc::channel(WAITING_MAX);
+        let (stops, waiting_stops) = mpsc::channel(WAITING_MAX);
+        let control = Self { commands, stops, engine: Arc::default(), successor: Arc::default() };
+        (control, CommandQueues { commands: waiting, stops: waiting_stops })
+    }
+
+    /// Sets the process that takes the server's place. Must precede the end of the commands that wait, whose callers look for it.
+    pub(super) fn succeeded_by(&self, process: u32) {
+        // A server leaves once.
+        let _ = self.successor.set(process);
     }
 
     /// Sets the engine whose counters [`status`](Self::status) returns.
@@ -197,6 +259,15 @@ impl Control {
     pub async fn change(&self, change: Change) -> Result<(), ChangeError> {
         let stopping = Err(ChangeError::Load(LoadError::Stopping));
         self.ask(|reply| Command::Change(change, reply)).await.unwrap_or(stopping)
+    }
+
+    /// Checks the path and the entity tag of a [`Change`] whose value is not right anyway.
+    ///
+    /// # Errors
+    /// As of [`change`](Self::change), for the path and the entity tag.
+    pub(crate) async fn check(&self, path: String, if_match: Option<String>) -> Result<(), ChangeError> {
+        let stopping = Err(ChangeError::Load(LoadError::Stopping));
+        self.ask(|reply| Command::Check(path, if_match, reply)).await.unwrap_or(stopping)
     }
 
     /// Reads one value of the configuration: `/config/…` or `/id/…`.
@@ -251,14 +322,33 @@ impl Control {
         self.ask(|reply| Command::Upgrade(binary, reply)).await.unwrap_or(Err(UpgradeError::Stopping))
     }
 
-    /// Stops the server; `None` when it is gone.
-    pub async fn stop(&self) -> Option<Stopping> {
-        self.ask(|reply| Command::Stop(None, reply)).await
+    /// Stops the server.
+    ///
+    /// # Errors
+    /// The server ends already, or another process has taken its place.
+    pub async fn stop(&self) -> Result<Stopping, StopError> {
+        self.ask_to_stop(None).await
     }
 
     /// Stops the server like [`stop`](Self::stop), with `grace` in place of the configuration's grace period.
-    pub async fn stop_within(&self, grace: Duration) -> Option<Stopping> {
-        self.ask(|reply| Command::Stop(Some(grace), reply)).await
+    ///
+    /// # Errors
+    /// As of [`stop`](Self::stop).
+    pub async fn stop_within(&self, grace: Duration) -> Result<Stopping, StopError> {
+        self.ask_to_stop(Some(grace)).await
+    }
+
+    async fn ask_to_stop(&self, grace: Option<Duration>) -> Result<Stopping, StopError> {
+        let (reply, answer) = oneshot::channel();
+        let has_waited = self.stops.send(StopCommand { grace, reply }).await.is_ok();
+        if has_waited && let Ok(stopping) = answer.await {
+            return Ok(stopping);
+        }
+        Err(match self.successor.get() {
+            Some(process) if has_waited => StopError::Overtaken(*process),
+            Some(_) => StopError::Replaced,
+            None => StopError::Ending,
+        })
     }
 
     /// Returns whether the server accepts no command any more: it stops, or another process has taken its place.

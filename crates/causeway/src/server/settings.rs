@@ -49,8 +49,8 @@ pub struct ServerSettings {
     pub stages: StageReceiver,
     /// Called to start another process that takes this server's place. `None`: the server does not hand over.
     pub successor: Option<SuccessorStart>,
-    /// The sockets of a server whose place this one takes. Others are bound.
-    pub handed: Handover,
+    /// The sockets of a server whose place this one takes; others are bound. `None`: it takes no server's place.
+    pub handed: Option<Handover>,
 }
 
 /// A stage in the life of a server after its start.

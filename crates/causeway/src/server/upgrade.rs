@@ -75,3 +75,126 @@ impl fmt::Display for UpgradeError {
 }
 
 impl std::error::Error for UpgradeError {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use causeway_config::plan::AdminAddress;
+    use serde_json::json;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+    use tokio::sync::Notify;
+
+    use super::super::control::WAITING_MAX;
+    use super::super::{By, Control, Force, LoadError, LoadRequest, Server, ServerSettings, StopError};
+    use super::*;
+
+    fn settings() -> ServerSettings {
+        let registry = Arc::new(crate::registry());
+        ServerSettings {
+            workers: 1,
+            grace: None,
+            directives: Arc::new(crate::directives(&registry)),
+            registry,
+            environment: Arc::new(|_| None),
+            admin: Some(AdminAddress::parse("127.0.0.1:0", "").unwrap()),
+            data: std::env::temp_dir().join(format!("causeway-upgrade-{}", std::process::id())),
+            autosave: None,
+            logs: Box::new(|_| {}),
+            stages: Box::new(|_| {}),
+            successor: None,
+            handed: None,
+        }
+    }
+
+    /// Starts a server whose successor has this result once a command has stopped the server. The start of the successor notifies `started`.
+    async fn start(started: &Arc<Notify>, result: Result<u32, &'static str>) -> Server {
+        let started = Arc::clone(started);
+        let successor: SuccessorStart = Box::new(move |offer| {
+            started.notify_one();
+            Box::pin(async move {
+                while !offer.is_withdrawn.load(Ordering::Relaxed) {
+                    tokio::task::yield_now().await;
+                }
+                result.map_err(str::to_owned)
+            })
+        });
+        let settings = ServerSettings { successor: Some(successor), ..settings() };
+        Server::start(settings, json!({}), None).await.unwrap()
+    }
+
+    /// Stops the server by its API. Returns the response's status.
+    async fn stop_by_api(server: &str) -> String {
+        let mut stream = TcpStream::connect(server).await.unwrap();
+        let request = format!("POST /stop HTTP/1.0\r\nHost: {server}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        response.split(' ').nth(1).unwrap().to_owned()
+    }
+
+    // A stop that comes when the other process serves already is not lost: its caller is told to send it to that process.
+    #[tokio::test]
+    async fn a_stop_that_comes_late() {
+        for by_api in [false, true] {
+            let started = Arc::new(Notify::new());
+            let server = start(&started, Ok(7)).await;
+            let (control, address) = (server.control(), server.admin_address().unwrap().to_string());
+            let running = tokio::spawn(server.run());
+            let stop = async {
+                started.notified().await;
+                match by_api {
+                    false => assert_eq!(control.stop().await.err(), Some(StopError::Overtaken(7))),
+                    true => assert_eq!(stop_by_api(&address).await, "503"),
+                }
+            };
+            let (upgraded, ()) = tokio::join!(control.upgrade(None), stop);
+            assert_eq!(upgraded.unwrap(), 7);
+            assert_eq!(control.stop().await.err(), Some(StopError::Replaced));
+            running.await.unwrap();
+        }
+    }
+
+    // A stop ends an upgrade also if as many other commands wait as the server takes.
+    #[tokio::test]
+    async fn a_stop_among_other_commands() {
+        let load = |control: Control| async move {
+            control.load(LoadRequest { config: json!({}), force: Force::Always, by: By::Owner }).await
+        };
+        let started = Arc::new(Notify::new());
+        let server = start(&started, Err("ended")).await;
+        let control = server.control();
+        let running = tokio::spawn(server.run());
+        let stop = async {
+            started.notified().await;
+            let loads: Vec<_> = (0..3 * WAITING_MAX).map(|_| tokio::spawn(load(control.clone()))).collect();
+            // Each load runs until it waits.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            control.stop().await.unwrap_or_else(|error| panic!("{error}")).ended().await;
+            loads
+        };
+        let (upgraded, loads) = tokio::join!(control.upgrade(None), stop);
+        assert!(matches!(upgraded, Err(UpgradeError::Withdrawn)));
+        for load in loads {
+            assert!(matches!(load.await.unwrap(), Err(LoadError::Stopping)));
+        }
+        running.await.unwrap();
+    }
+
+    // The file is for `--resume`. A configuration that the former process did not save there, as it was pulled, is not saved by the new one.
+    #[tokio::test]
+    async fn the_last_configuration_is_the_former_one() {
+        let file = std::env::temp_dir().join(format!("causeway-upgrade-autosave-{}.json", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        for (handed, is_saved) in [(Some(Handover::default()), false), (None, true)] {
+            let settings = ServerSettings { handed, autosave: Some(file.clone()), ..settings() };
+            let server = Server::start(settings, json!({ "apps": {} }), None).await.unwrap();
+            assert_eq!(file.exists(), is_saved);
+            drop(server);
+        }
+        std::fs::remove_file(&file).unwrap();
+    }
+}

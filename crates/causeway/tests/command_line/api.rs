@@ -183,6 +183,7 @@ fn changes_that_are_refused() {
         (format!("DELETE {LISTEN}/9"), "", 500, format!("[{LISTEN}/9] array index out of bounds: 9")),
         (format!("DELETE {LISTEN}/x"), "", 500, format!("[{LISTEN}/x] invalid array index 'x': expected a number")),
         ("POST /config/a/b/c".into(), "1", 500, "invalid traversal path at: config/a/b".into()),
+        ("PATCH /id/none".into(), "{bad", 404, "unknown object ID 'none'".into()),
         (
             format!("POST {LISTEN}"),
             "{bad",
@@ -243,7 +244,9 @@ fn etag_and_if_match() {
         ("\"/config/ abc\"", 412, "If-Match header did not match current config hash"),
         ("\"/config/a/b/c abc\"", 500, "invalid traversal path at: config/a/b"),
     ] {
-        check(admin, body, &[&format!("If-Match: {if_match}")], "\"two\"", status, json!(want));
+        for value in ["\"two\"", "{bad"] {
+            check(admin, body, &[&format!("If-Match: {if_match}")], value, status, json!(want));
+        }
     }
     check(admin, body, &[&format!("If-Match: {etag}")], "\"two\"", 200, json!(""));
     // The change altered the hash. The new tag matches, and so does the tag of a path that did not change.

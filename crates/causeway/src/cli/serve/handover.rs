@@ -138,6 +138,8 @@ impl ServerFacts {
         let sent: io::Result<()> = sent;
         let answer = read_line(line, within, &offer.is_withdrawn);
         match (answer, sent) {
+            // Also if the process is ready by now: it must not take the place of a server that was stopped.
+            _ if offer.is_withdrawn.load(Ordering::Relaxed) => bail!("the server was stopped meanwhile"),
             (Ok(text), _) if text == "ready" => Ok(()),
             (Ok(text), _) if text.is_empty() => bail!("the new process ended before it served"),
             (Ok(text), _) => {
@@ -145,7 +147,6 @@ impl ServerFacts {
                     text.strip_prefix("failed ").unwrap_or("found another program's answer, expected a causeway's");
                 bail!("the new process does not serve: {reason}")
             }
-            (Err(_), _) if offer.is_withdrawn.load(Ordering::Relaxed) => bail!("the server was stopped meanwhile"),
             (Err(error), _) if is_timeout(&error) => {
                 bail!("the new process did not serve within {} s and was ended", within.as_secs())
             }
@@ -422,14 +423,17 @@ mod tests {
         assert_eq!(error.to_string(), "the new process did not serve within 0 s and was ended");
     }
 
-    /// A stop of the server ends the wait at once.
+    /// A stop of the server ends the wait at once; another process that is ready then does not take its place.
     #[test]
     fn a_withdrawal() {
-        let (ours, _theirs) = UnixStream::pair().unwrap();
-        let offer = offer(1);
-        offer.is_withdrawn.store(true, Ordering::Relaxed);
-        let error = facts().talk(offer, &ours, Duration::MAX / 4).unwrap_err();
-        assert_eq!(error.to_string(), "the server was stopped meanwhile");
+        for answer in ["", "ready\n"] {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            theirs.write_all(answer.as_bytes()).unwrap();
+            let offer = offer(1);
+            offer.is_withdrawn.store(true, Ordering::Relaxed);
+            let error = facts().talk(offer, &ours, Duration::MAX / 4).unwrap_err();
+            assert_eq!(error.to_string(), "the server was stopped meanwhile", "{answer}");
+        }
     }
 
     /// A process that becomes ready after the former one has given it up does not take its place. Without a former process it does.
