@@ -202,7 +202,7 @@ pub(super) struct CommandQueues {
 }
 
 impl CommandQueues {
-    /// Accepts no further command, and drops those that wait. Their callers are told that the server is stopping.
+    /// Accepts no further command, and drops those that wait. Their callers get `LoadError::Stopping` or a [`StopError`].
     pub(super) fn close(&mut self) {
         self.commands.close();
         self.stops.close();

@@ -134,7 +134,7 @@ mod tests {
         response.split(' ').nth(1).unwrap().to_owned()
     }
 
-    // A stop that comes when the other process serves already is not lost: its caller is told to send it to that process.
+    // A stop that comes when the other process serves already is not lost: its caller gets an error, and may send it to that process.
     #[tokio::test]
     async fn a_stop_that_comes_late() {
         for by_api in [false, true] {
