@@ -212,31 +212,31 @@ fn a_collector_over_udp() {
 #[test]
 fn a_line_that_is_longer_than_a_datagram() {
     let folder = LogFolder::new("long");
+    let path = folder.0.join("socket");
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     udp.set_read_timeout(Some(LIMIT)).unwrap();
-    let unix = UnixDatagram::bind(folder.0.join("socket")).unwrap();
+    let unix = UnixDatagram::bind(&path).unwrap();
     unix.set_read_timeout(Some(LIMIT)).unwrap();
-    let receive_udp = |buffer: &mut [u8]| udp.recv(buffer).unwrap();
-    let receive_unix = |buffer: &mut [u8]| unix.recv(buffer).unwrap();
-    let cases: [(_, _, &dyn Fn(&mut [u8]) -> usize); 2] = [
-        (Network::Udp, udp.local_addr().unwrap().to_string(), &receive_udp),
-        (Network::UnixDatagram, folder.0.join("socket").display().to_string(), &receive_unix),
-    ];
-    for (network, address, receive) in cases {
-        let spec = NetSpec { network, address, dial_timeout: LIMIT, soft_start: false };
-        let name = spec.to_string();
-        let output = Output::open(&OutputSpec::Net(spec)).unwrap();
-        for line in ["first", &"x".repeat(1 << 20), "second"] {
-            write(&output, line);
-        }
-        for want in ["first\n", "second\n"] {
-            let mut datagram = [0; 16];
-            let count = receive(&mut datagram);
-            assert_eq!(&datagram[..count], want.as_bytes(), "{name}");
-        }
-        let lost = lost_lines().into_iter().find(|lost| lost.output == name).unwrap();
-        assert_eq!((lost.dropped, lost.failed), (0, 1), "{name}");
+    let address = udp.local_addr().unwrap().to_string();
+    check_long_line(Network::Udp, address, |buffer| udp.recv(buffer).unwrap());
+    check_long_line(Network::UnixDatagram, path.display().to_string(), |buffer| unix.recv(buffer).unwrap());
+}
+
+#[track_caller]
+fn check_long_line(network: Network, address: String, receive: impl Fn(&mut [u8]) -> usize) {
+    let spec = NetSpec { network, address, dial_timeout: LIMIT, soft_start: false };
+    let name = spec.to_string();
+    let output = Output::open(&OutputSpec::Net(spec)).unwrap();
+    for line in ["first", &"x".repeat(1 << 20), "second"] {
+        write(&output, line);
     }
+    for want in ["first\n", "second\n"] {
+        let mut datagram = [0; 16];
+        let count = receive(&mut datagram);
+        assert_eq!(&datagram[..count], want.as_bytes(), "{name}");
+    }
+    let lost = lost_lines().into_iter().find(|lost| lost.output == name).unwrap();
+    assert_eq!((lost.dropped, lost.failed), (0, 1), "{name}");
 }
 
 /// A device that is always full represents a full disk: each line is counted as lost, and the next one is tried again.
