@@ -1,4 +1,4 @@
-//! Set-Cookie (RFC 6265 §4.1, RFC 6265bis for SameSite).
+//! Cookies: those to set (RFC 6265 §4.1, RFC 6265bis for SameSite), and those of a request.
 
 use crate::syntax::{is_token, write_number};
 
@@ -125,9 +125,36 @@ fn is_attribute(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b';') && !text.ends_with(' ')
 }
 
+/// Returns the name and the value of each cookie of a `Cookie` field's value (RFC 6265 §5.4), the value without quotes.
+/// As in Go, a pair without `=` has an empty value, and a pair is no cookie if its name is not a token or its value has a
+/// byte that RFC 6265 §4.1.1 excludes; a space and a comma are allowed. O(n).
+pub fn cookies(field: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    field.split(|&byte| byte == b';').map(<[u8]>::trim_ascii).filter_map(|pair| {
+        let end = pair.iter().position(|&byte| byte == b'=').unwrap_or(pair.len());
+        let (name, value) = (pair[..end].trim_ascii(), pair.get(end + 1..).unwrap_or_default());
+        let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
+        let is_allowed = |byte: &u8| matches!(byte, b' '..=b'~') && !b"\"\\".contains(byte);
+        (is_token(name) && value.iter().all(is_allowed)).then_some((name, value))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Go, net/http: readCookies.
+    #[test]
+    fn cookies_of_a_request() {
+        for (field, want) in [
+            (&b""[..], &[][..]),
+            (b"a=1; b=\"2\";c=;;d", &[(&b"a"[..], &b"1"[..]), (b"b", b"2"), (b"c", b""), (b"d", b"")]),
+            (b"a = 1 2,3;a=x=y", &[(b"a", b" 1 2,3"), (b"a", b"x=y")]),
+            (b"a=\"; b=1\"2; c=\\; d=\xc3\xa9; e=\x7f; f g=1; =x; h=ok", &[(b"h", b"ok")]),
+        ] {
+            let got: Vec<_> = cookies(field).collect();
+            assert_eq!(got, want, "{}", field.escape_ascii());
+        }
+    }
 
     #[test]
     fn rfc6265_4_1_1_bytes() {

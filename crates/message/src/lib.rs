@@ -36,7 +36,7 @@ mod version;
 mod write_list;
 
 pub use chunk::{Block, BlockMut, Chunk, Home};
-pub use cookie::{Cookie, SameSite};
+pub use cookie::{Cookie, SameSite, cookies};
 pub use events::{ClientEvent, Handled, OpenError, Scheme, ServerEvent};
 pub use field::{FieldName, FieldValue, NameRef, OwnedValue};
 pub use head::Head;

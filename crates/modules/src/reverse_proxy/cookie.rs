@@ -1,6 +1,6 @@
 //! `cookie`: session affinity by a cookie that identifies the upstream without revealing its address.
 
-use causeway_message::{Cookie, SameSite, names};
+use causeway_message::{Cookie, SameSite, cookies, names};
 use causeway_pipeline::{Build, BuildError, Context, Scheme};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -45,12 +45,8 @@ impl StickyCookie {
 
     /// Returns the upstream that the request's cookie identifies, if it is available.
     pub(super) fn backend_of_cookie(&self, cx: &Context, backends: Backends<'_>) -> Option<usize> {
-        let pairs = cx.head().fields().get_all(names::COOKIE).flat_map(|line| line.split(|&byte| byte == b';'));
-        let told = pairs.map(<[u8]>::trim_ascii).find_map(|pair| {
-            // A quoted value is accepted, as in Go.
-            let value = pair.strip_prefix(self.name.as_bytes())?.strip_prefix(b"=")?;
-            Some(value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value))
-        })?;
+        let mut all = cx.head().fields().get_all(names::COOKIE).flat_map(cookies);
+        let told = all.find_map(|(name, value)| (name == self.name.as_bytes()).then_some(value))?;
         (0..backends.len())
             .find(|&number| backends[number].is_available(cx) && bool::from(self.value(backends, number).ct_eq(told)))
     }

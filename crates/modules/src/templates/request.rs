@@ -118,14 +118,9 @@ impl RequestFacts {
         self.cookies().find_map(|(known, value)| (known == name).then_some(value))
     }
 
-    /// Returns all cookies by name and value (RFC 6265 §5.4), without quotes around the values, as in Go.
+    /// Returns all cookies by name and value.
     pub(super) fn cookies(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let pairs = self.values("Cookie").flat_map(|field| field.split(|byte| *byte == b';')).map(<[u8]>::trim_ascii);
-        pairs.filter_map(|pair| {
-            let at = pair.iter().position(|byte| *byte == b'=')?;
-            let (name, value) = (&pair[..at], &pair[at + 1..]);
-            Some((name, value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)))
-        })
+        self.values("Cookie").flat_map(causeway_message::cookies)
     }
 }
 

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use causeway_message::{FieldMap, FieldName, Head, NameRef, Version, names};
+use causeway_message::{FieldMap, FieldName, Head, NameRef, Version, cookies, names};
 
 use target::{TargetEncoding, TargetPart, part_of, query_values};
 pub(super) use time::Clock;
@@ -394,15 +394,10 @@ fn joined(cx: &Context, name: &FieldName, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the value of a cookie without quotes (RFC 6265 §5.4). The name is compared without case.
+/// Returns the value of a cookie. The name is compared without case.
 fn cookie<'f>(fields: &'f FieldMap, name: &[u8]) -> Option<&'f [u8]> {
-    let pairs = fields.get_all(names::COOKIE).flat_map(|line| line.split(|&byte| byte == b';'));
-    pairs.map(<[u8]>::trim_ascii).find_map(|pair| {
-        let at = pair.iter().position(|&byte| byte == b'=')?;
-        let value = &pair[at + 1..];
-        let inner = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
-        pair[..at].eq_ignore_ascii_case(name).then_some(inner)
-    })
+    let mut all = fields.get_all(names::COOKIE).flat_map(cookies);
+    all.find_map(|(found, value)| found.eq_ignore_ascii_case(name).then_some(value))
 }
 
 impl OfFault {
