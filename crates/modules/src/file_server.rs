@@ -140,7 +140,7 @@ pub(crate) fn refuse_fs(fs: &str, build: &Build<'_>) -> Result<(), BuildError> {
 
 /// The configured root, or by default the variable that the `root` directive sets.
 pub(crate) fn root(written: Option<&str>, build: &mut Build<'_>) -> Template {
-    build.template(written.filter(|root| !root.is_empty()).unwrap_or("{http.vars.root}"))
+    build.template_of_folder(written.filter(|root| !root.is_empty()).unwrap_or("{http.vars.root}"))
 }
 
 impl Handler for FileServer {

@@ -98,10 +98,8 @@ impl StatusTemplate {
                 Some(WeakString(text)) => text,
             };
             let template = build.template(&text);
-            if template.literal().is_none() {
-                return Ok(Some(Self::Templated(template)));
-            }
-            match status(text.as_bytes()) {
+            let Some(literal) = template.literal() else { return Ok(Some(Self::Templated(template))) };
+            match status(literal.as_bytes()) {
                 Some(code) => Ok(Some(Self::Fixed(code))),
                 None => Err(build.refuse(text, "a status code from 100 to 999, or a placeholder")),
             }

@@ -158,6 +158,18 @@ mod tests {
         assert_eq!(status.status, 299);
     }
 
+    // A status that is known at load is read at load.
+    #[test]
+    fn status_known_at_load() {
+        let mut registry = Registry::default();
+        crate::register(&mut registry);
+        registry.environment(|name| (name == "STATUS").then(|| "404".to_owned()));
+        let routes = |status: &str| json!([{ "handle": [{ "handler": "static_response", "status_code": status }] }]);
+        assert_eq!(Kit::new(&registry, &routes("{env.STATUS}")).send(&Request::get("/")).status, 404);
+        let error = Kit::build(&registry, &routes("{env.STATUS}0"), &Value::Null).err().expect("no status");
+        assert!(error.to_string().contains("found '{env.STATUS}0', expected a status code"), "{error}");
+    }
+
     // Caddy, `respond`: Content-Type is text/plain; charset=utf-8 unless set, application/json for valid JSON.
     #[test]
     fn content_type() {

@@ -96,7 +96,7 @@ pub fn make(value: &serde_json::Value, build: &mut Build<'_>) -> Result<Box<dyn 
         Some(types) => types.into_iter().map(Into::into).collect(),
         None => TYPES.map(Into::into).into(),
     };
-    let root = build.template(root);
+    let root = build.template_of_folder(root);
     let placeholders = build.family("");
     Ok(Box::new(Templates(Arc::new(TemplatesPlan { root, types, delimiters, placeholders, log: LogLimit::new() }))))
 }

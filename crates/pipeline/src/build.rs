@@ -320,6 +320,11 @@ impl<'r> Build<'r> {
         Template::compile(source, Unknown::Written, self)
     }
 
+    /// Compiles the path of a folder; a placeholder that is unknown or empty renders as `.`, the current folder.
+    pub fn template_of_folder(&mut self, source: &str) -> Template {
+        Template::compile(source, Unknown::Folder, self)
+    }
+
     /// Replaces the placeholders whose values are known at load (environment, files, system). A text with any other placeholder is returned
     /// unchanged.
     pub fn known(&mut self, text: &str) -> String {

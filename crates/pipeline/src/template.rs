@@ -22,6 +22,8 @@ pub(crate) const VARIABLES: &str = "http.vars.";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     pieces: Box<[Piece]>,
+    /// The whole text, if no piece depends on the request.
+    literal: Option<Box<str>>,
     unknown: Unknown,
 }
 
@@ -32,6 +34,8 @@ pub(crate) enum Unknown {
     Empty,
     /// As its text in the configuration.
     Written,
+    /// As `.`, also if its value is empty.
+    Folder,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +46,8 @@ enum Piece {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Meaning {
+    /// A value that was known at load. It is not the operator's text: a `*` or `&` in it has no meaning.
+    Known(Box<str>),
     Placeholder(PlaceholderId),
     /// A slot that a module sets; unknown until then.
     Slot(VarId),
@@ -83,10 +89,10 @@ impl Template {
             }
             rest = &tail[end + 1..];
             let means = match found {
-                Some(CompiledName::Text(text)) => {
-                    pieces.text.push_str(&text);
-                    continue;
+                Some(CompiledName::Text(text)) if text.is_empty() && unknown == Unknown::Folder => {
+                    Meaning::Known(".".into())
                 }
+                Some(CompiledName::Text(text)) => Meaning::Known(text.into()),
                 Some(CompiledName::Placeholder(id)) => Meaning::Placeholder(id),
                 None if is_name(name) => Meaning::Slot(build.slot(name)),
                 None => continue,
@@ -94,17 +100,15 @@ impl Template {
             pieces.push(Piece::Placeholder { means, written: tail[..=end].into() });
         }
         pieces.text.push_str(rest);
-        Self { pieces: pieces.finish(), unknown }
+        let pieces = pieces.finish();
+        let literal = pieces.iter().map(Piece::known).collect::<Option<String>>().map(Into::into);
+        Self { pieces, literal, unknown }
     }
 
-    /// Returns the whole text if the template has no placeholders.
+    /// Returns the whole text if the template has no placeholders, or only some whose values are known at load.
     #[inline]
     pub fn literal(&self) -> Option<&str> {
-        match &*self.pieces {
-            [] => Some(""),
-            [Piece::Text(text)] => Some(text),
-            _ => None,
-        }
+        self.literal.as_deref()
     }
 
     /// Appends the rendered template.
@@ -113,12 +117,26 @@ impl Template {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
                 Piece::Placeholder { means, written } => {
-                    if !means.render(cx, out) && self.unknown == Unknown::Written {
-                        out.extend_from_slice(written.as_bytes());
-                    }
+                    self.render_placeholder(means, written, cx, out);
                 }
             }
         }
+    }
+
+    /// Appends a placeholder's value, or the text in its place; returns false for its text in the configuration.
+    #[inline]
+    fn render_placeholder(&self, means: &Meaning, written: &str, cx: &mut Context, out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        let is_known = means.render(cx, out);
+        match self.unknown {
+            Unknown::Written if !is_known => {
+                out.extend_from_slice(written.as_bytes());
+                return false;
+            }
+            Unknown::Folder if out.len() == start => out.push(b'.'),
+            _ => {}
+        }
+        true
     }
 
     /// Appends the rendered template and returns the type of its value, which is a text unless the template is a single
@@ -137,21 +155,29 @@ impl Template {
     }
 
     /// As [`render`](Self::render), but calls `put` to append the value of each placeholder, with the name without
-    /// braces. For templates whose values must be escaped and whose literal text must not.
+    /// braces; also of those that are known at load. For templates whose values must be escaped and whose own text must
+    /// not.
     pub fn render_values(&self, cx: &mut Context, out: &mut Vec<u8>, mut put: impl FnMut(&str, &[u8], &mut Vec<u8>)) {
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
                 Piece::Placeholder { means, written } => {
-                    cx.with_scratch(|cx, value| {
-                        if !means.render(cx, value) && self.unknown == Unknown::Written {
-                            out.extend_from_slice(written.as_bytes());
-                        } else {
-                            put(&written[1..written.len() - 1], value, out);
-                        }
+                    cx.with_scratch(|cx, value| match self.render_placeholder(means, written, cx, value) {
+                        true => put(&written[1..written.len() - 1], value, out),
+                        false => out.extend_from_slice(value),
                     });
                 }
             }
+        }
+    }
+}
+
+impl Piece {
+    /// Returns the text if it does not depend on the request.
+    fn known(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) | Self::Placeholder { means: Meaning::Known(text), .. } => Some(text),
+            Self::Placeholder { .. } => None,
         }
     }
 }
@@ -161,6 +187,10 @@ impl Meaning {
     #[inline]
     fn render(&self, cx: &mut Context, out: &mut Vec<u8>) -> bool {
         match self {
+            Self::Known(value) => {
+                out.extend_from_slice(value.as_bytes());
+                true
+            }
             Self::Placeholder(place) => place.render(cx, out),
             Self::Slot(id) => cx.render_variable(*id, out).is_some(),
         }

@@ -58,15 +58,10 @@ pub(super) fn key(plan: &FileServerPlan, cx: &mut Context, out: &mut Vec<u8>) ->
     Ok(path_len)
 }
 
-/// Appends the root without trailing slashes. As in Caddy, a placeholder without a value expands to the current folder.
+/// Appends the root, a [`template of a folder`](Build::template_of_folder), without trailing slashes.
 pub(crate) fn push_root(root: &Template, cx: &mut Context, out: &mut Vec<u8>) {
     let start = out.len();
-    match root.literal() {
-        Some(literal) => out.extend_from_slice(literal.as_bytes()),
-        None => root.render_values(cx, out, |_, value, out| {
-            out.extend_from_slice(if value.is_empty() { b"." } else { value });
-        }),
-    }
+    root.render(cx, out);
     if out.len() == start {
         out.push(b'.');
     }

@@ -61,6 +61,24 @@ fn uri() {
     ]);
 }
 
+// A value that is known at load is a value like any other: it cannot add parameters or end the path.
+#[test]
+fn values_known_at_load() {
+    let mut registry = registry();
+    registry.environment(|name| (name == "TOKEN").then(|| "ab+/=&c d?%".to_owned()));
+    for (options, want) in [
+        (json!({ "uri": "/x?key={env.TOKEN}&b={http.request.uri.query.b}" }), "/x?key=ab%2B%2F%3D%26c+d%3F%25&b=1+2"),
+        (json!({ "uri": "/x?{env.TOKEN}=1" }), "/x?ab%2B%2F%3D%26c+d%3F%25=1"),
+        (json!({ "uri": "/x/{env.TOKEN}", "escape_values": true }), "/x/ab+/=&c%20d%3F%25?b=1+2"),
+    ] {
+        let mut handler = options.clone();
+        handler["handler"] = json!("rewrite");
+        let respond = json!({ "handler": "static_response", "body": "{http.request.uri}" });
+        let mut kit = Kit::new(&registry, &json!([{ "handle": [handler, respond] }]));
+        assert_eq!(kit.send(&Request::get("/?b=1+2")).text(), want, "{options}");
+    }
+}
+
 // A placeholder in a placeholder's value is not expanded.
 #[test]
 fn values_are_not_rendered_twice() {

@@ -263,6 +263,31 @@ fn wildcards() {
     check(&folder, split, &[("/a*b", "/index.php file /a*b")]);
 }
 
+// docs/caddyfile.md, files: wildcards count only in the configuration's text. A root's placeholder without a value is the
+// current folder, which is the crate's in tests.
+#[test]
+fn values_known_at_load() {
+    let folder = site();
+    folder.file("docs/a.md", "x").file("docs/[a].md", "x");
+    let mut registry = registry();
+    registry.environment(|name| match name {
+        "STAR" => Some("*".to_owned()),
+        "SET" => Some("[a]".to_owned()),
+        _ => None,
+    });
+    for (matcher, want) in [
+        (json!({ "try_files": ["/docs/{env.STAR}.m?"] }), 404),
+        (json!({ "try_files": ["/docs/{env.SET}.m?"] }), 200),
+        (json!({ "try_files": ["/docs/{env.SET}.md"] }), 200),
+        (json!({ "root": "{env.NONE}/src", "try_files": ["/lib.rs"] }), 200),
+        (json!({ "root": "{env.NONE}", "try_files": ["/src/lib.rs"] }), 200),
+    ] {
+        let answer = Kit::new(&registry, &routes(&folder, matcher.clone())).send(&Request::get("/"));
+        assert_eq!(answer.status, want, "{matcher}");
+        assert!(answer.status == 404 || !answer.text().contains("/a.md"), "{matcher}: {}", answer.text());
+    }
+}
+
 // Caddy: the default root is `{http.vars.root}`, which may contain placeholders, else the working directory.
 #[test]
 fn roots() {
