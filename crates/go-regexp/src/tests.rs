@@ -100,6 +100,25 @@ fn patterns_that_go_refuses() {
     }
 }
 
+// The flag `i` takes time for each character of these, so that a few bytes of a client's pattern could take seconds.
+#[test]
+fn characters_of_classes() {
+    for (pattern, least, most) in [
+        (r"abc.*\d\W[xyz]", 0, 0),
+        ("[a-z0-9]", 34, 34),
+        (r"[^\x00-\x{10ffff}]", 0x10_ffff, 0x10_ffff),
+        (r"\pL\p{Greek}", 280_000, 400_000),
+        (r"\PL", 1_000_000, 1_200_000),
+        (r"[\W]", 1_000_000, 1_200_000),
+        ("[[:^alpha:]x]", 1_000_000, 1_200_000),
+        (r"\p{^L}", 1_000_000, 1_200_000),
+    ] {
+        assert_eq!(translate(pattern).unwrap().folded_characters, 0, "{pattern}");
+        let characters = translate(&format!("a(?i:{pattern})")).unwrap().folded_characters;
+        assert!((least..=most).contains(&characters), "{pattern} {characters}");
+    }
+}
+
 // Go, package unicode/utf8: a byte that is not part of a valid character is U+FFFD, one byte wide.
 #[test]
 fn text_that_is_not_utf8() {

@@ -9,6 +9,10 @@ use std::fmt;
 /// The largest repetition count that Go accepts.
 const COUNT_MAX: u32 = 1000;
 
+/// All characters of Unicode, and those of its largest class of letters, rounded up.
+const CHARACTERS: usize = 0x11_0000;
+const LARGEST_CLASS: usize = 150_000;
+
 /// A pattern for the crate `regex`.
 #[derive(Debug)]
 pub struct Translated {
@@ -16,6 +20,9 @@ pub struct Translated {
     pub pattern: String,
     /// The names of the groups, the whole match first. The translated pattern contains no names.
     pub names: Vec<Option<Box<str>>>,
+    /// The characters whose case the crate must look up: those of all ranges and Unicode classes, if the pattern has the
+    /// flag `i`, an estimate from above. It takes some ten nanoseconds for each, whatever its `size_limit` is.
+    pub folded_characters: usize,
 }
 
 /// A syntax error, and its position: a 1-based index in characters.
@@ -36,9 +43,11 @@ impl fmt::Display for PatternError {
 /// # Errors
 /// If the crate would read the pattern in another way than Go, and Go refuses it.
 pub fn translate(go: &str) -> Result<Translated, PatternError> {
-    let mut work = Translation { source: go, at: 0, out: String::with_capacity(go.len()), names: vec![None] };
+    let out = String::with_capacity(go.len());
+    let mut work = Translation { source: go, at: 0, out, names: vec![None], class_characters: 0, folds: false };
     work.whole()?;
-    Ok(Translated { pattern: work.out, names: work.names })
+    let folded_characters = if work.folds { work.class_characters } else { 0 };
+    Ok(Translated { pattern: work.out, names: work.names, folded_characters })
 }
 
 struct Translation<'g> {
@@ -47,6 +56,9 @@ struct Translation<'g> {
     at: usize,
     out: String,
     names: Vec<Option<Box<str>>>,
+    class_characters: usize,
+    /// The flag `i` was read.
+    folds: bool,
 }
 
 impl<'g> Translation<'g> {
@@ -235,6 +247,7 @@ impl<'g> Translation<'g> {
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
             return self.mistake(start, WHAT);
         }
+        self.class_characters += if negated { CHARACTERS } else { LARGEST_CLASS };
         Ok(format!("\\{}{{{name}}}", if negated { 'P' } else { 'p' }))
     }
 
@@ -296,6 +309,7 @@ impl<'g> Translation<'g> {
             let at = self.at;
             if self.take("\\") {
                 if let Some(class) = self.perl_class(at)? {
+                    self.class_characters += if class.starts_with("[^") { CHARACTERS } else { 0 };
                     self.out.push_str(&class);
                     continue;
                 }
@@ -311,6 +325,7 @@ impl<'g> Translation<'g> {
                 if high < low {
                     return self.mistake(at, "a descending range");
                 }
+                self.class_characters += (high as usize) - (low as usize);
                 self.out.push('-');
                 self.literal(high);
             }
@@ -338,6 +353,7 @@ impl<'g> Translation<'g> {
         if !NAMES.contains(&name.strip_prefix('^').unwrap_or(name)) {
             return self.mistake(self.at, "an unknown class name");
         }
+        self.class_characters += if name.starts_with('^') { CHARACTERS } else { 0 };
         let length = name.len() + 4;
         self.out.push_str(&self.rest()[..length]);
         self.at += length;
@@ -368,6 +384,7 @@ impl<'g> Translation<'g> {
         if flags.len() == self.rest().len() || !flags.bytes().all(|byte| b"imsU-".contains(&byte)) {
             return self.mistake(start, "an unknown group type");
         }
+        self.folds |= flags.contains('i');
         self.out.push('?');
         self.out.push_str(flags);
         self.at += flags.len();

@@ -7,14 +7,21 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use causeway_go_regexp::{as_characters, before_repair, translate};
+use causeway_go_regexp::{COMPILED_BYTES_MAX, Translated, as_characters, before_repair, translate};
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::{Build, BuildError, Context, StateId};
-use regex::bytes::{CaptureLocations, Regex};
+use regex::bytes::{CaptureLocations, Regex, RegexBuilder};
 use serde::Deserialize;
 
 /// Prefix of the placeholders for capture groups.
 const PREFIX: &str = "http.regexp";
+
+/// Bounds on an expression that is compiled while a request runs, possibly one of the client's choice: the bytes of its
+/// source and of its compiled form, and the characters whose case is looked up. Compiling occupies the worker, with these
+/// bounds for about 10 ms.
+const SOURCE_AT_REQUEST_BYTES_MAX: usize = 1024;
+const COMPILED_AT_REQUEST_BYTES_MAX: usize = 256 * 1024;
+const FOLDED_AT_REQUEST_MAX: usize = 300_000;
 
 /// A compiled pattern with one searcher per worker.
 pub(crate) struct Regexp {
@@ -34,8 +41,24 @@ pub(crate) struct RegularExpression {
 impl RegularExpression {
     /// Compiles a pattern in Go's syntax; the error describes the mistake.
     pub(crate) fn read(pattern: &str) -> Result<Self, String> {
+        Self::compile(translate(pattern).map_err(|mistake| mistake.to_string())?, COMPILED_BYTES_MAX)
+    }
+
+    /// Like [`read`](Self::read), with small bounds, for a pattern that depends on the request.
+    pub(crate) fn read_at_request(pattern: &str) -> Result<Self, String> {
+        const LARGE: &str = "an expression that is too large for one of a request";
+        if pattern.len() > SOURCE_AT_REQUEST_BYTES_MAX {
+            return Err(LARGE.to_owned());
+        }
         let translated = translate(pattern).map_err(|mistake| mistake.to_string())?;
-        let regex = Regex::new(&translated.pattern).map_err(|error| {
+        if translated.folded_characters > FOLDED_AT_REQUEST_MAX {
+            return Err(LARGE.to_owned());
+        }
+        Self::compile(translated, COMPILED_AT_REQUEST_BYTES_MAX)
+    }
+
+    fn compile(translated: Translated, compiled_bytes_max: usize) -> Result<Self, String> {
+        let regex = RegexBuilder::new(&translated.pattern).size_limit(compiled_bytes_max).build().map_err(|error| {
             // The `regex` crate's message spans several lines with a drawing of the position; the last line has the
             // reason.
             let words = error.to_string();

@@ -37,13 +37,22 @@ pub(crate) struct Replacer(StateId<ReplacerCopy>);
 /// again only when the expanded source differs.
 pub(crate) struct TemplatedReplacer {
     source: Template,
-    last: StateId<RefCell<Last>>,
+    /// `None` before a worker's first use.
+    last: StateId<RefCell<Option<Last>>>,
 }
 
-#[derive(Default)]
 struct Last {
     source: Vec<u8>,
+    /// `None` if the source is not a valid expression, or one that is too large.
     search: Option<ReplacerCopy>,
+}
+
+impl Last {
+    fn compile(source: &[u8]) -> Self {
+        let text = std::str::from_utf8(source).ok();
+        let expression = text.and_then(|text| RegularExpression::read_at_request(text).ok());
+        Self { source: source.into(), search: expression.map(ReplacerCopy::new) }
+    }
 }
 
 /// One worker's copy of an expression and its scratch memory.
@@ -116,19 +125,16 @@ impl TemplatedReplacer {
     }
 
     /// Like [`Replacer::replace`]. As in Caddy, an expanded source that is not a valid expression matches no text.
+    /// DEVIATES Caddy: neither does one beyond the bounds of [`RegularExpression::read_at_request`].
     pub(crate) fn replace(&self, cx: &mut Context, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
         cx.rendered(&self.source, |cx, source| {
             let mut last = cx.generation().state(self.last).borrow_mut();
             // Compiling is expensive and allocates; most requests expand to the previous source.
-            if last.source != source {
-                last.source.clear();
-                last.source.extend_from_slice(source);
-                last.search = std::str::from_utf8(source)
-                    .ok()
-                    .and_then(|source| RegularExpression::read(source).ok())
-                    .map(ReplacerCopy::new);
+            if last.as_ref().is_none_or(|last| last.source != source) {
+                *last = Some(Last::compile(source));
             }
-            last.search.as_ref().is_some_and(|search| search.replace(text, with, out))
+            let search = last.as_ref().and_then(|last| last.search.as_ref());
+            search.is_some_and(|search| search.replace(text, with, out))
         })
     }
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 /// Compiles an expression, or returns the reason why it is not in Go's syntax.
 pub(crate) fn compiled(expression: &str) -> Result<regex::Regex, String> {
     let go = causeway_go_regexp::translate(expression).map_err(|mistake| mistake.to_string())?;
-    regex::Regex::new(&go.pattern).map_err(|error| {
+    let mut builder = regex::RegexBuilder::new(&go.pattern);
+    builder.size_limit(causeway_go_regexp::COMPILED_BYTES_MAX).build().map_err(|error| {
         let error = error.to_string();
         error.lines().last().unwrap_or_default().trim().to_owned()
     })

@@ -72,14 +72,13 @@ impl Ops {
         let (mut clear, mut delete) = (false, Vec::with_capacity(written.delete.len()));
         for name in written.delete {
             let pattern = build.template_keeping_unknown(&name);
-            // A lone `*` deletes all fields, before the other operations.
-            if name == "*" {
-                clear = true;
-            } else if pattern.literal().is_none() || FieldName::parse(name.trim_matches('*')).is_some() || name == "**"
-            {
-                delete.push(pattern);
-            } else {
-                return Err(build.refuse(name, "a field name, with a * at its start or end at most"));
+            match pattern.literal() {
+                // A lone `*` deletes all fields, before the other operations.
+                Some("*") => clear = true,
+                Some(text) if text != "**" && FieldName::parse(text.trim_matches('*')).is_none() => {
+                    return Err(build.refuse(name, "a field name, with a * at its start or end at most"));
+                }
+                _ => delete.push(pattern),
             }
         }
         let mut replace = Vec::with_capacity(written.replace.len());
@@ -111,7 +110,7 @@ impl Ops {
             name.with(cx, |cx, name| match &**values {
                 [value] => value.with(cx, |cx, value| side.edit(cx, |fields| fields.insert(name, value))),
                 // Caddy: several Set-Cookie values become several fields, because they cannot be joined to one.
-                values if name == NameRef::Known(names::SET_COOKIE) => {
+                values if values.len() > 1 && name == NameRef::Known(names::SET_COOKIE) => {
                     side.edit(cx, |fields| fields.remove(name));
                     append(cx, side, name, values);
                 }
@@ -285,6 +284,12 @@ fn delete(fields: &mut FieldMap, pattern: Affix<'_>) {
     }
 }
 
+/// Returns whether an expression may have placeholders: a text in braces, as in Caddy.
+fn has_braces(expression: &str) -> bool {
+    let inner = expression.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+    inner.is_some_and(|(inner, _)| !inner.is_empty())
+}
+
 impl ReplacementSearch {
     fn build(written: &HeaderReplacementConfig, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let HeaderReplacementConfig { search, search_regexp, .. } = written;
@@ -295,12 +300,15 @@ impl ReplacementSearch {
             return Err(build.refuse(search_regexp.clone(), "`search` or `search_regexp`, not both"));
         }
         build.at("search_regexp", |build| {
+            // Without braces a backslash is the expression's own.
+            if !has_braces(search_regexp) {
+                return Ok(Self::Regexp(Replacer::build(search_regexp, build)?));
+            }
+            // A count such as `{2}` also looks like a placeholder, which keeps its text while it is unknown.
             let source = build.template_keeping_unknown(search_regexp);
-            // A count such as `{2}` also looks like a placeholder. If no placeholder is known, the text is compiled as
-            // it is.
-            match source.literal().is_some() || !search_regexp.contains('{') {
-                true => Ok(Self::Regexp(Replacer::build(search_regexp, build)?)),
-                false => Ok(Self::Templated(TemplatedReplacer::build(source, build))),
+            match source.literal() {
+                Some(literal) => Ok(Self::Regexp(Replacer::build(literal, build)?)),
+                None => Ok(Self::Templated(TemplatedReplacer::build(source, build))),
             }
         })
     }

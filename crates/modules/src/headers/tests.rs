@@ -87,6 +87,88 @@ fn request_operations() {
     }
 }
 
+// Caddy expands names and expressions, also with placeholders that are known at load.
+#[test]
+fn values_known_at_load() {
+    let mut registry = registry();
+    registry.environment(|name| {
+        let value = match name {
+            "NAME" => "X-A",
+            "START" => "x-",
+            "ALL" => "*",
+            "PATTERN" => "b.",
+            "BAD" => "a b",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    });
+    let routes = |ops: &Value| {
+        let show = "{http.request.header.X-A}|{http.request.header.X-B}";
+        let respond = json!({ "handler": "static_response", "body": show });
+        json!([{ "handle": [{ "handler": "headers", "request": ops }, respond] }])
+    };
+    for (ops, want) in [
+        (json!({ "delete": ["{env.NAME}"] }), "|b-b"),
+        (json!({ "delete": ["{env.START}*"] }), "|"),
+        (json!({ "delete": ["{env.ALL}"] }), "|"),
+        (json!({ "replace": { "X-B": [{ "search_regexp": "{env.PATTERN}", "replace": "<$0>" }] } }), "1|<b->b"),
+        (json!({ "replace": { "X-B": [{ "search_regexp": "^{env.PATTERN}{1}", "replace": "x" }] } }), "1|xb"),
+        (json!({ "replace": { "{env.NAME}": [{ "search": "1", "replace": "{env.PATTERN}" }] } }), "b.|b-b"),
+    ] {
+        let request = Request::get("/").field("X-A", "1").field("X-B", "b-b");
+        assert_eq!(Kit::new(&registry, &routes(&ops)).send(&request).text(), want, "{ops}");
+    }
+    let bad = routes(&json!({ "delete": ["{env.BAD}"] }));
+    let error = Kit::build(&registry, &bad, &Value::Null).err().expect("no field name");
+    assert!(error.to_string().contains("found '{env.BAD}', expected a field name"), "{error}");
+}
+
+/// Returns the request's field `X-B`, `b-b`, with the matches of the expression that the client sends replaced by `x`.
+fn replaced_by_client(kit: &mut Kit, expression: &str) -> String {
+    kit.send(&Request::get("/").field("X-B", "b-b").field("X-Search", expression)).text().to_owned()
+}
+
+fn kit_of_client_expressions() -> Kit {
+    let search = json!([{ "search_regexp": "{http.request.header.X-Search}", "replace": "x" }]);
+    Kit::new(
+        &registry(),
+        &json!([{ "handle": [
+            { "handler": "headers", "request": { "replace": { "X-B": search } } },
+            { "handler": "static_response", "body": "{http.request.header.X-B}" },
+        ] }]),
+    )
+}
+
+// The same request has the same answer on each worker, whatever it has compiled before.
+#[test]
+fn an_empty_expression_is_compiled_on_first_use() {
+    for before in [None, Some("b"), Some("(")] {
+        let mut kit = kit_of_client_expressions();
+        before.map(|before| replaced_by_client(&mut kit, before));
+        assert_eq!(replaced_by_client(&mut kit, ""), "xbx-xbx", "{before:?}");
+    }
+}
+
+// docs/limits.md: the worker compiles an expression of the client's choice, which must not take long. One beyond the
+// bounds matches no text.
+#[test]
+fn expressions_of_a_client_are_bounded() {
+    let mut kit = kit_of_client_expressions();
+    let long = format!("b|{}", "a".repeat(1024));
+    let any = r"[c-\x{10ffff}]";
+    for (expression, want) in [
+        (r"b|\pL{2}", "x-x"),
+        (&format!("b|{any}"), "x-x"),
+        (r"(?i)B|\pL\pN", "x-x"),
+        (r"b|\pL{300}", "b-b"),
+        (&format!("(?i)b|{any}"), "b-b"),
+        (r"(?i)b|\pL\pL\pL", "b-b"),
+        (&long, "b-b"),
+    ] {
+        assert_eq!(replaced_by_client(&mut kit, expression), want, "{expression}");
+    }
+}
+
 // Caddy: operations on the response apply at once, or, if deferred, to the fields as the following handlers left them.
 #[test]
 fn response_operations() {
@@ -111,6 +193,8 @@ fn response_operations() {
 fn cookies_and_the_host() {
     let answer = send(json!({ "response": { "set": { "Set-Cookie": ["a=1", "b=2"] } } }), &Request::get("/"));
     assert_eq!(answer.values("set-cookie").collect::<Vec<_>>(), ["a=1", "b=2"]);
+    let answer = send(json!({ "response": { "set": { "Set-Cookie": [] } } }), &Request::get("/"));
+    assert_eq!(answer.values("set-cookie").collect::<Vec<_>>(), [""], "as any other field");
     // RFC 9112 §3.2: a second Host would make the request invalid, so an added one replaces the first.
     for (target, operation) in [("/x?y", "set"), ("http://old.test/x?y", "set"), ("/x?y", "add")] {
         let handler =

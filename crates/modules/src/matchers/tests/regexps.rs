@@ -23,6 +23,8 @@ fn path_regexp() {
         ("^/.$", "/%c3%a4", true),
         ("^/\\w$", "/%c3%a4", false),
         ("^/.{2}/.*$", "/%ff%fe/x", true),
+        // Valid in Go; larger than the crate regex allows by default.
+        (r"^/[\p{L}\p{N}_ -]{1,255}$", "/%c3%a4%20b", true),
         ("\\.(css|js)$", "/a.css/", false),
     ]
     .into_iter()
