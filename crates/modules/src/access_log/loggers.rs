@@ -68,10 +68,18 @@ impl HostLoggers {
             all.len() - 1
         };
         logger(&written.default);
-        let names = written.names.iter().map(|(host, names)| {
-            let loggers = names.iter().map(|name| logger(name)).collect();
-            (host.to_ascii_lowercase().into(), loggers)
-        });
+        // Names that differ only in case are one host, with the loggers of all of them.
+        let mut merged = BTreeMap::<Box<str>, Vec<usize>>::new();
+        for (host, names) in &written.names {
+            let loggers = merged.entry(host.to_ascii_lowercase().into()).or_default();
+            for name in names.iter() {
+                let index = logger(name);
+                if !loggers.contains(&index) {
+                    loggers.push(index);
+                }
+            }
+        }
+        let names = merged.into_iter().map(|(host, loggers)| (host, loggers.into()));
         let (mut wildcards, names): (Vec<_>, Vec<_>) =
             names.partition(|(name, _): &(Box<str>, _)| name.starts_with('*'));
         wildcards.sort_by_key(|(name, _)| name.matches('*').count());
@@ -151,10 +159,7 @@ impl HostLoggers {
         if let Some(found) = self.names.get(host) {
             return Some(found);
         }
-        let is_skipped = |skipped: &String| {
-            let is_wild = |parent: &str| host.split_once('.').is_some_and(|(_, rest)| rest == parent);
-            *skipped == host || skipped == authority || skipped.strip_prefix("*.").is_some_and(is_wild)
-        };
+        let is_skipped = |skipped: &String| skipped == authority || covers(skipped, host);
         if self.skip_hosts.iter().any(is_skipped) {
             return None;
         }

@@ -157,8 +157,11 @@ fn records_go_to_the_logs_that_accept_them() {
     let mut others = log(&rest, "http.log.access");
     others["exclude"] = json!(["http.log.access.one", "http.log.access.wild"]);
     let config = json!({
-        "names": { "a.example": ["one"], "*.b.example": ["wild", "one"] },
-        "skip_hosts": ["skipped.example"],
+        // Caddy: names that differ only in case are merged.
+        "names": {
+            "a.example": ["one"], "*.b.example": ["wild", "one"], "M.Example": ["wild"], "m.example": ["one", "wild"],
+        },
+        "skip_hosts": ["skipped.example", "*.*.skipped.example"],
         "logs": { "one": log(&one, "http.log.access.one"), "wild": log(&wild, "http.log.access.wild"), "rest": others, "errors": loud },
     });
     let mut routes = routes(config, json!({ "status_code": "{http.request.uri.query.s}" }));
@@ -174,6 +177,9 @@ fn records_go_to_the_logs_that_accept_them() {
         ("c.example", "/4?s=404"),
         ("skipped.example", "/5?s=200"),
         ("a.example", "/skip?s=200"),
+        ("m.EXAMPLE", "/6?s=200"),
+        ("x.y.skipped.example", "/7?s=200"),
+        ("y.skipped.example", "/8?s=200"),
     ] {
         kit.send(&Request::get(target).without("Host").field("Host", host));
     }
@@ -183,9 +189,9 @@ fn records_go_to_the_logs_that_accept_them() {
             .map(|line| line["request"]["uri"].as_str().unwrap().split('?').next().unwrap().to_owned())
             .collect()
     };
-    assert_eq!(targets(&one), ["/1", "/2", "/3"]);
-    assert_eq!(targets(&wild), ["/3"]);
-    assert_eq!(targets(&rest), ["/4"]);
+    assert_eq!(targets(&one), ["/1", "/2", "/3", "/6"]);
+    assert_eq!(targets(&wild), ["/3", "/6"]);
+    assert_eq!(targets(&rest), ["/4", "/8"]);
     assert_eq!(targets(&errors), ["/2"]);
     assert_eq!(lines(&errors)[0]["level"], "error");
 }
@@ -295,17 +301,23 @@ fn filters() {
         (
             "request>headers>X-Ip",
             json!({ "filter": "ip_mask", "ipv4_cidr": 16, "ipv6_cidr": 32 }),
-            json!(["10.1.0.0, [2001:db8::]:80, unknown, 10.1.0.0:9"]),
+            json!(["10.1.0.0, [2001:db8::]:80, unknown, 10.1.0.0:9, 10.1.0.0"]),
         ),
         (
             "request>headers>X-Ip",
             json!({ "filter": "ip_mask", "ipv4_cidr": 8 }),
-            json!(["10.0.0.0, <nil>, unknown, 10.0.0.0:9"]),
+            json!(["10.0.0.0, <nil>, unknown, 10.0.0.0:9, 10.0.0.0"]),
         ),
         (
             "request>uri",
             json!({ "filter": "query", "actions": actions("parameter") }),
             json!(format!("/p?a=%2F+b&h={hash}&r=R&r=R")),
+        ),
+        (
+            "request>headers>Referer",
+            json!({ "filter": "query", "actions": actions("parameter") }),
+            // Only a URL has a fragment; a target's `#` hides no parameter.
+            json!(["/r?x=y%23", "https://a.test/r#f?d=3"]),
         ),
         (
             "request>headers>Cookie",
@@ -320,7 +332,9 @@ fn filters() {
         ),
     ] {
         let request = Request::get("/p?r=1&h=42&d=3&r=2&a=%2f+b&bad=%zz")
-            .field("X-Ip", "10.1.2.3, [2001:db8:1::1]:80, unknown, 10.1.2.3:9")
+            .field("X-Ip", "10.1.2.3, [2001:db8:1::1]:80, unknown, 10.1.2.3:9, 10.1.2.3:")
+            .field("Referer", "/r?x=y#&d=3")
+            .field("Referer", "https://a.test/r?d=3#f?d=3")
             .field("Cookie", "a=1; r=1; d=2; h=42; h=\"42\"; q=\"1\"");
         let encoder = json!({ "format": "filter", "wrap": { "format": "json" }, "fields": { field: filter } });
         let line = formatted("filters", encoder, &[], &request);

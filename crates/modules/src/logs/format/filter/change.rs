@@ -190,7 +190,7 @@ fn mask_addresses(text: &[u8], v4: Option<u8>, v6: Option<u8>, out: &mut Vec<u8>
             alone.or_else(|| {
                 let (host, port) = word.rsplit_once(':')?;
                 let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-                Some((host.parse().ok()?, Some(port)))
+                Some((host.parse().ok()?, Some(port).filter(|port| !port.is_empty())))
             })
         });
         let Some((ip, port)) = parsed else {
@@ -230,7 +230,6 @@ impl<'c> Changed<'c> {
         match (&action.kind, self) {
             (_, Self::Deleted) | (ActionKind::Delete, _) => Self::Deleted,
             (ActionKind::Replace(text), _) => Self::Text(text.as_bytes()),
-            // DEVIATES Caddy 2.11, which hashes the action's own value in queries, so that all values get one hash.
             (ActionKind::Hash, Self::Text(text)) => Self::Hash(hash(text)),
             (ActionKind::Hash, Self::Hash(digits)) => Self::Hash(hash(&digits)),
         }
@@ -251,8 +250,9 @@ fn change_query(actions: &[Action], target: &[u8], scratch: &mut Scratch) {
     decoded.clear();
     pairs.clear();
     let (target, fragment) = match memchr::memchr(b'#', target) {
-        Some(at) => target.split_at(at),
-        None => (target, &[][..]),
+        // A request's target has no fragment: as in Caddy, a `#` in it is a character of its path or query.
+        Some(at) if !target.starts_with(b"/") => target.split_at(at),
+        _ => (target, &[][..]),
     };
     let Some(at) = memchr::memchr(b'?', target) else {
         out.extend_from_slice(target);
