@@ -84,10 +84,11 @@ fn literals(trees: &[Tree]) -> Result<Json, ExpressionError> {
     trees.iter().map(|tree| literal(tree).map(Json::from)).collect()
 }
 
-/// Returns a string literal. The matcher expands its placeholders, escaped or not.
+/// Returns a string literal, or a sum of such. The matcher expands its placeholders, escaped or not.
 fn literal(tree: &Tree) -> Result<String, ExpressionError> {
     match &tree.part {
         Expr::Text(text) => Ok(text.replace(OPEN, "{").replace(CLOSE, "}")),
+        Expr::Binary("+", sides) => Ok(literal(&sides[0])? + &literal(&sides[1])?),
         _ => Err(ExpressionError::new(tree.at, "an argument that is not a string literal")),
     }
 }

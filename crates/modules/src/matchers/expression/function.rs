@@ -150,6 +150,21 @@ const OVERLOADS: &[Overload] = {
     ]
 };
 
+impl Function {
+    /// Returns the values that a conversion has, for an error; `None` for any other function.
+    pub(super) fn conversion(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Int => "an integer such as '7'",
+            Self::Double => "a number such as '1.5'",
+            Self::Bool => "'true' or 'false'",
+            Self::String => "a text",
+            Self::Timestamp => "a time such as '2026-01-31T08:00:00Z'",
+            Self::Duration => "a duration such as '1h30m'",
+            _ => return None,
+        })
+    }
+}
+
 /// Returns whether a function of this name exists.
 pub(super) fn is_known(name: &str, form: CallForm) -> bool {
     OVERLOADS.iter().any(|overload| overload.name == name && overload.form == form)
@@ -301,7 +316,7 @@ impl Function {
         })
     }
 
-    fn convert(self, value: Value, memory: &mut Memory) -> Evaluated {
+    pub(super) fn convert(self, value: Value, memory: &mut Memory) -> Evaluated {
         const BAD: Halt = Halt::Error("an expression cannot convert a value to the requested type");
         // Conversions from a string parse it.
         let read = |value| match value {
@@ -328,7 +343,7 @@ impl Function {
             }
             (Self::Int, _) => read(value).and_then(|text| text.parse().ok()).map(Value::Int).ok_or(BAD),
             (Self::Double, Value::Int(number)) => Ok(Value::Double(number as f64)),
-            (Self::Double, _) => read(value).and_then(|text| text.parse().ok()).map(Value::Double).ok_or(BAD),
+            (Self::Double, _) => read(value).and_then(float).map(Value::Double).ok_or(BAD),
             (Self::Bool, _) => match read(value) {
                 // The spellings of Go's strconv.ParseBool.
                 Some("1" | "t" | "T" | "TRUE" | "true" | "True") => Ok(Value::Bool(true)),
@@ -347,6 +362,19 @@ impl Function {
 fn format(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     // Writing to a vector cannot fail.
     let _ = out.write_fmt(text);
+}
+
+// Go, strconv.ParseFloat: an underscore may stand between digits, and a number that is too large is an error. The numbers
+// in hexadecimal digits that Go reads too are errors here.
+fn float(text: &str) -> Option<f64> {
+    let is_digit = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
+    let mut underscores = text.match_indices('_');
+    if !underscores.all(|(at, _)| at > 0 && is_digit(at - 1) && is_digit(at + 1)) {
+        return None;
+    }
+    let number: f64 = text.replace('_', "").parse().ok()?;
+    let is_in_range = number.is_finite() || !text.contains(|ch: char| ch.is_ascii_digit());
+    is_in_range.then_some(number)
 }
 
 /// Formats as Go's 'g': with an exponent of at least two digits for values from 10^6 and below 10^-4.

@@ -9,7 +9,7 @@ use super::function::{self, CallForm, Function, Type};
 use super::syntax::{Expr, Tree};
 use super::time::{self, TimePart};
 use super::token::{CLOSE, OPEN};
-use super::value::{Value, ValueRange};
+use super::value::{Memory, Value, ValueRange};
 use super::{ExpressionError, call};
 use crate::regexp::Regexp;
 
@@ -166,7 +166,9 @@ impl Compilation<'_, '_> {
             Expr::Unary("!", inner) => Ok((Node::Not(Box::new(self.truth(inner)?)), Type::Bool)),
             Expr::Unary(_, inner) => match self.node(inner)? {
                 // A negative literal is a constant.
-                (Node::Constant(Value::Int(number)), _) => constant(Value::Int(-number), Type::Int),
+                (Node::Constant(Value::Int(number)), _) if number != i64::MIN => {
+                    constant(Value::Int(-number), Type::Int)
+                }
                 (node, kind @ (Type::Int | Type::Double | Type::Dyn)) => Ok((Node::Negate(Box::new(node)), kind)),
                 (_, kind) => Err(wrong("-", &[kind], tree.at)),
             },
@@ -321,12 +323,50 @@ impl Compilation<'_, '_> {
                     kinds.push(kind);
                 }
                 match function::find(name, form, &kinds) {
-                    Some((function, gives)) => match literal(function, arguments)? {
+                    Some((function, gives)) => match self.converted(function, arguments, &nodes, &kinds)? {
                         Some(value) => Ok((Node::Constant(value), gives)),
                         None => Ok((Node::Call(function, nodes.into()), gives)),
                     },
                     None => Err(wrong(&format!("{name}()"), &kinds, at)),
                 }
+            }
+        }
+    }
+
+    /// Returns the value of a conversion of a constant, as CEL does when it compiles an expression. The value of a
+    /// placeholder is no constant.
+    ///
+    /// # Errors
+    /// If the constant cannot be converted.
+    fn converted(
+        &mut self,
+        function: Function,
+        arguments: &[Tree],
+        nodes: &[Node],
+        kinds: &[Type],
+    ) -> Result<Option<Value>, ExpressionError> {
+        let (Some(expected), [Tree { at, .. }], [Node::Constant(value)]) = (function.conversion(), arguments, nodes)
+        else {
+            return Ok(None);
+        };
+        if kinds == [Type::Dyn] {
+            return Ok(None);
+        }
+        let mut memory = Memory::default();
+        memory.begin(&self.constants);
+        match function.convert(*value, &mut memory) {
+            Ok(Value::Text(span)) => {
+                let start = self.constants.len();
+                self.constants.extend_from_slice(memory.text(span));
+                Ok(Some(Value::Text(ValueRange::new(start..self.constants.len()))))
+            }
+            Ok(value) => Ok(Some(value)),
+            Err(_) => {
+                let found = match value {
+                    Value::Text(span) => format!("'{}'", String::from_utf8_lossy(memory.text(*span))),
+                    _ => format!("a value of type {}", kinds[0].name()),
+                };
+                Err(ExpressionError::new(*at, format!("{found}, which is not {expected},")))
             }
         }
     }
@@ -396,23 +436,6 @@ impl Compilation<'_, '_> {
             _ => Type::Bool,
         };
         Ok((Node::Each(Each { aggregate, local, list_and_body: Box::new([list, body?]) }), kind))
-    }
-}
-
-/// Returns the value of a timestamp or duration that is a literal.
-///
-/// # Errors
-/// If the literal has another form.
-fn literal(function: Function, arguments: &[Tree]) -> Result<Option<Value>, ExpressionError> {
-    let [Tree { part: Expr::Text(text), at }] = arguments else { return Ok(None) };
-    let (value, expected) = match function {
-        Function::Timestamp => (time::timestamp(text).map(Value::Time), "a time such as '2026-01-31T08:00:00Z'"),
-        Function::Duration => (time::duration(text).map(Value::Duration), "a duration such as '1h30m'"),
-        _ => return Ok(None),
-    };
-    match value {
-        Some(value) => Ok(Some(value)),
-        None => Err(ExpressionError::new(*at, format!("'{text}', which is not {expected},"))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The parser: recursive descent by the grammar of CEL's language definition.
 
 use super::ExpressionError;
-use super::token::{Token, TokenKind};
+use super::token::{TOO_LARGE, Token, TokenKind};
 
 /// Most nested brackets, and most operators or calls in a chain, except `&&` and `||`. The functions that walk the tree
 /// recurse, so this bounds their stack.
@@ -87,6 +87,7 @@ impl<'t> Parser<'t> {
         let found = match &token.kind {
             TokenKind::Name(name) => format!("'{name}'"),
             TokenKind::Int(number) => format!("'{number}'"),
+            TokenKind::IntEnd => format!("'{}'", i64::MIN.unsigned_abs()),
             TokenKind::Double(number) => format!("'{number}'"),
             TokenKind::Text(_) => "a string".to_owned(),
             TokenKind::Placeholder(name) => format!("'{{{name}}}'"),
@@ -172,6 +173,10 @@ impl<'t> Parser<'t> {
     fn unary(&mut self) -> Result<Tree, ExpressionError> {
         let at = self.token().at;
         match self.sign(&["!", "-"]) {
+            Some("-") if self.token().kind == TokenKind::IntEnd => {
+                self.next();
+                Ok(Tree { part: Expr::Int(i64::MIN), at })
+            }
             Some(sign) => self.deeper(|parser| {
                 let inner = parser.unary()?;
                 Ok(Tree { part: Expr::Unary(sign, Box::new(inner)), at })
@@ -214,6 +219,7 @@ impl<'t> Parser<'t> {
         let token = self.token();
         let part = match &token.kind {
             TokenKind::Int(number) => Expr::Int(*number),
+            TokenKind::IntEnd => return Err(ExpressionError::new(token.at, TOO_LARGE)),
             TokenKind::Double(number) => Expr::Double(*number),
             TokenKind::Text(text) => Expr::Text(text.clone()),
             TokenKind::Placeholder(name) => Expr::Placeholder(name.clone()),

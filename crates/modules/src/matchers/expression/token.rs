@@ -11,6 +11,8 @@ pub(super) const CLOSE: char = '\u{e001}';
 pub(super) enum TokenKind {
     Name(String),
     Int(i64),
+    /// 2^63, which is an integer only after a minus.
+    IntEnd,
     Double(f64),
     /// Placeholders in the text are delimited by [`OPEN`] and [`CLOSE`].
     Text(String),
@@ -25,6 +27,8 @@ pub(super) struct Token {
     pub(super) kind: TokenKind,
     pub(super) at: usize,
 }
+
+pub(super) const TOO_LARGE: &str = "a number that is too large";
 
 /// Longer signs come before their prefixes.
 const SIGNS: &[&str] = &[
@@ -89,6 +93,12 @@ fn placeholder(chars: &[char]) -> Option<usize> {
     let in_name = |ch: &&char| ch.is_ascii_alphanumeric() || matches!(ch, '_' | '.' | '-');
     let length = rest.iter().take_while(in_name).count();
     (first.is_ascii_alphabetic() && length > 0 && rest.get(length) == Some(&'}')).then_some(length + 3)
+}
+
+fn integer(digits: &str, radix: u32) -> Option<TokenKind> {
+    let number = u64::from_str_radix(digits, radix).ok()?;
+    let is_end = number == i64::MIN.unsigned_abs();
+    if is_end { Some(TokenKind::IntEnd) } else { number.try_into().ok().map(TokenKind::Int) }
 }
 
 struct Lexer {
@@ -177,8 +187,7 @@ impl Lexer {
         if self.starts_with("0x") || self.starts_with("0X") {
             self.at += 2;
             let digits = self.run(|ch| ch.is_ascii_hexdigit());
-            let number = i64::from_str_radix(&digits, 16).ok();
-            return number.map(TokenKind::Int).ok_or_else(|| ExpressionError::new(place, "an invalid number"));
+            return integer(&digits, 16).ok_or_else(|| ExpressionError::new(place, "an invalid number"));
         }
         let mut text = self.run(|ch| ch.is_ascii_digit());
         let mut whole = true;
@@ -206,10 +215,10 @@ impl Lexer {
             ));
         }
         let kind = match whole {
-            true => text.parse().ok().map(TokenKind::Int),
+            true => integer(&text, 10),
             false => text.parse().ok().map(TokenKind::Double),
         };
-        kind.ok_or_else(|| ExpressionError::new(place, "a number that is too large"))
+        kind.ok_or_else(|| ExpressionError::new(place, TOO_LARGE))
     }
 
     fn string(&mut self, raw: bool) -> Result<TokenKind, ExpressionError> {
