@@ -21,7 +21,7 @@ pub struct Translated {
     /// The names of the groups, the whole match first. The translated pattern contains no names.
     pub names: Vec<Option<Box<str>>>,
     /// The characters whose case the crate must look up: those of all ranges and Unicode classes, if the pattern has the
-    /// flag `i`, an estimate from above. It takes some ten nanoseconds for each, whatever its `size_limit` is.
+    /// flag `i`, an estimate from above. It takes some ten nanoseconds for each, within any `size_limit`.
     pub folded_characters: usize,
 }
 

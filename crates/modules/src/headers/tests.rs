@@ -139,7 +139,7 @@ fn kit_of_client_expressions() -> Kit {
     )
 }
 
-// The same request has the same answer on each worker, whatever it has compiled before.
+// The same request has the same answer on each worker: the expressions compiled before do not count.
 #[test]
 fn an_empty_expression_is_compiled_on_first_use() {
     for before in [None, Some("b"), Some("(")] {
