@@ -33,6 +33,28 @@ pub(crate) fn groups(expression: &str) -> Vec<String> {
     go.into_iter().flat_map(|go| go.names).flatten().map(String::from).collect()
 }
 
+/// The number of an expression's groups; the highest of `$1` to `$9` for one that is not carried over.
+pub(crate) fn groups_len(expression: &str) -> usize {
+    causeway_go_regexp::translate(expression).map_or(9, |go| go.names.len() - 1)
+}
+
+/// Whether an expression has alternatives outside of its groups.
+pub(crate) fn has_alternatives(expression: &str) -> bool {
+    let (mut depth, mut is_escaped) = (0, false);
+    expression.chars().any(|c| {
+        let is_text = std::mem::replace(&mut is_escaped, false);
+        match c {
+            _ if is_text => {}
+            '\\' => is_escaped = true,
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            '|' => return depth == 0,
+            _ => {}
+        }
+        false
+    })
+}
+
 /// An expression without look-ahead, and one that must not match.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct WithoutLookAhead {
@@ -46,8 +68,9 @@ pub(crate) fn without_look_ahead(expression: &str) -> WithoutLookAhead {
     let Some((before, inner, after)) = split_look_ahead(expression) else { return unchanged() };
     if let Some(at) = before.strip_prefix("(?i)").unwrap_or(before).strip_prefix('^')
         && !at.contains(['*', '+', '?', '|', '{', '('])
+        && !has_alternatives(after)
     {
-        // There is only one place where it can apply.
+        // There is only one place where it can apply, and no other alternative.
         return WithoutLookAhead {
             expression: format!("{before}{after}"),
             except: Some(format!("{before}(?:{inner})")),
@@ -196,6 +219,10 @@ mod tests {
             (r"^/(?!api|static/).*\.html$", "/x.html", true),
             (r"^/(?!api|static/).*\.html$", "/apis.html", false),
             (r"^/(?!api|static/).*\.html$", "/static.html", true),
+            (r"^/(?!a/)|\.txt$", "/a/x.html", false),
+            (r"^/(?!a/)|\.txt$", "/a/x.txt", true),
+            (r"^/(?!a/)|\.txt$", "/b", true),
+            (r"^/(?!a/)|\.txt$", "/", true),
         ] {
             assert_eq!(is_match(expression, path), want, "{expression} {path}");
         }
@@ -206,6 +233,7 @@ mod tests {
             "/(?!a+)",
             r"/(?!\d)",
             "^/.*(?!a)b",
+            r"^/(?!a/)x|\.txt$",
             "(?=a)",
             "(?<!a)",
             "(?!a",

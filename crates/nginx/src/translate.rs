@@ -173,6 +173,10 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
 struct Shared<'a> {
     upstreams: BTreeMap<&'a str, &'a Directive>,
     maps: Vec<&'a Directive>,
+    /// Variables of the maps that have an equivalent.
+    known_maps: Vec<String>,
+    /// Those of them that lack a value; see [`VariableScope::partial`].
+    partial_maps: Vec<String>,
     geos: Vec<Rc<geo::Geo<'a>>>,
     /// `limit_req_zone`, by name.
     zones: BTreeMap<&'a str, &'a Directive>,
@@ -249,6 +253,7 @@ impl<'a> Translator<'a> {
         }
         let servers: Vec<&Directive> = http.block().iter().filter(|d| d.name == "server").collect();
         self.real_ip(head, http, &servers);
+        self.know_maps();
         self.connections(head, http);
         self.sites(out, http, &servers);
     }
@@ -304,13 +309,36 @@ impl<'a> Translator<'a> {
         scope: &VariableScope,
         text: &str,
     ) -> Option<String> {
+        self.expand_or_note(out, directive, scope, text, "")
+    }
+
+    fn expand_or_note(
+        &mut self,
+        out: &mut Vec<String>,
+        directive: &Directive,
+        scope: &VariableScope,
+        text: &str,
+        consequence: &str,
+    ) -> Option<String> {
         match scope.expand(text) {
             Ok(text) => Some(text),
             Err(variable) => {
-                self.note(out, directive, &format!("the variable ${variable} has no equivalent here"));
+                self.note(out, directive, &format!("the variable ${variable} has no equivalent here{consequence}"));
                 None
             }
         }
+    }
+
+    /// Replaces the variables in the text of a rule as [`Self::expand_path`] does. The caller refuses the rule's requests if there is none.
+    fn expand_rule(
+        &mut self,
+        out: &mut Vec<String>,
+        directive: &Directive,
+        scope: &VariableScope,
+        text: &str,
+    ) -> Option<String> {
+        let scope = self.with_path(out, scope, [text]);
+        self.expand_or_note(out, directive, &scope, text, "; its requests are refused")
     }
 
     /// The scope for texts with the path. If they have it, writes the lines that resolve it to the form that nginx compares: `{path}` has the
@@ -346,9 +374,13 @@ impl<'a> Translator<'a> {
 
     /// The variables that the block `http` defines.
     fn shared_scope(&self) -> VariableScope {
-        let maps = self.shared.maps.iter().map(|d| d.argument(1).trim_start_matches('$').to_owned()).collect();
-        let set = self.shared.geos.iter().map(|geo| geo.variable.to_owned()).collect();
-        VariableScope { maps, set, has_real_ip: self.has_real_ip, ..VariableScope::default() }
+        VariableScope {
+            maps: self.shared.known_maps.clone(),
+            partial: self.shared.partial_maps.clone(),
+            set: self.shared.geos.iter().map(|geo| geo.variable.to_owned()).collect(),
+            has_real_ip: self.has_real_ip,
+            ..VariableScope::default()
+        }
     }
 
     /// Returns a matcher's name that no other has.

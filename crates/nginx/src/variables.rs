@@ -1,5 +1,7 @@
 //! Which placeholder has the value of an nginx variable?
 
+use crate::expressions::{groups, groups_len, without_look_ahead};
+
 /// Variables with a placeholder of the same value.
 const PLACEHOLDERS: &[(&str, &str)] = &[
     ("args", "{query}"),
@@ -28,7 +30,6 @@ const PLACEHOLDERS: &[(&str, &str)] = &[
     ("ssl_client_s_dn", "{tls_client_subject}"),
     ("ssl_client_i_dn", "{tls_client_issuer}"),
     ("ssl_client_serial", "{tls_client_serial}"),
-    ("status", "{http.error.status_code}"),
 ];
 
 /// The variables that have a value at a place of the configuration, beside those that every request has.
@@ -38,6 +39,10 @@ pub(crate) struct VariableScope {
     pub(crate) capture: String,
     /// Names of that matcher's groups.
     pub(crate) groups: Vec<String>,
+    /// The number of that matcher's groups. Those of higher numbers are empty.
+    pub(crate) groups_len: usize,
+    /// Earlier matchers, the latest at the end, with the names of their groups, which nginx keeps.
+    pub(crate) earlier_groups: Vec<(String, Vec<String>)>,
     /// The matcher of the server's host, whose groups are variables too; empty without one.
     pub(crate) host_capture: String,
     /// Names of that matcher's groups.
@@ -50,6 +55,12 @@ pub(crate) struct VariableScope {
     pub(crate) maps: Vec<String>,
     /// Variables of `set`.
     pub(crate) set: Vec<String>,
+    /// Variables whose value here is not known, as a rule that sets them has no equivalent.
+    pub(crate) unknown: Vec<String>,
+    /// Variables that lack some of nginx's values: those of a `map` with an entry that has no equivalent, and those that depend on one.
+    pub(crate) partial: Vec<String>,
+    /// The request has failed, so that `$status` is that of the error.
+    pub(crate) has_error: bool,
     /// Value of `location_kept` that makes this location serve the request after a `break`; empty if its rules have no `break`.
     pub(crate) location_kept: String,
     /// `location_kept` may have the value of another location than that of these rules.
@@ -88,7 +99,8 @@ impl VariableScope {
             }
             // Only both together have a placeholder.
             if name == "is_args"
-                && let Some(("args" | "query_string", after)) = after.strip_prefix('$').map(split_name)
+                && let Some((query @ ("args" | "query_string"), after)) = after.strip_prefix('$').map(split_name)
+                && !self.unknown.iter().any(|unknown| unknown == query)
             {
                 out += "{?query}";
                 rest = after;
@@ -101,6 +113,35 @@ impl VariableScope {
         Ok(out)
     }
 
+    /// Takes the groups of an expression, `capture` being the name of its matcher. nginx keeps the named groups of earlier expressions.
+    pub(crate) fn capture_groups(&mut self, capture: &str, expression: &str) {
+        let earlier = (std::mem::replace(&mut self.capture, capture.to_owned()), std::mem::take(&mut self.groups));
+        if !earlier.1.is_empty() {
+            self.earlier_groups.push(earlier);
+        }
+        let expression = without_look_ahead(expression).expression;
+        self.groups = groups(&expression);
+        self.groups_len = groups_len(&expression);
+    }
+
+    /// Notes that the value of a variable is not known from here on.
+    pub(crate) fn forget(&mut self, name: &str) {
+        if !self.unknown.iter().any(|unknown| unknown == name) {
+            self.unknown.push(name.to_owned());
+        }
+    }
+
+    /// Notes whether a variable lacks some of its values from here on.
+    pub(crate) fn set_partial(&mut self, name: &str, is_partial: bool) {
+        self.partial.retain(|partial| partial != name);
+        self.partial.extend(is_partial.then(|| name.to_owned()));
+    }
+
+    /// Whether a text has a variable that lacks some of its values.
+    pub(crate) fn is_partial(&self, text: &str) -> bool {
+        variables(text).into_iter().any(|name| self.partial.iter().any(|partial| partial == name))
+    }
+
     fn path(&self) -> &str {
         if self.path.is_empty() { "{path}" } else { &self.path }
     }
@@ -109,6 +150,9 @@ impl VariableScope {
         let field = |name: &str| name.replace('_', "-");
         let is_number = name.bytes().all(|b| b.is_ascii_digit());
         let has = |names: &[String]| names.iter().any(|group| group == name);
+        if has(&self.unknown) {
+            return None;
+        }
         if !has(&self.groups)
             && let Some(all) = &self.host_groups_all
             && (has(all) || is_number && self.capture.is_empty())
@@ -118,7 +162,12 @@ impl VariableScope {
         }
         if is_number || has(&self.groups) {
             let capture = &self.capture;
-            return (!capture.is_empty()).then(|| format!("{{re.{capture}.{name}}}"));
+            let is_absent = name.parse().is_ok_and(|number: usize| number > self.groups_len);
+            let group = || if is_absent { String::new() } else { format!("{{re.{capture}.{name}}}") };
+            return (!capture.is_empty()).then(group);
+        }
+        if let Some((capture, _)) = self.earlier_groups.iter().rfind(|(_, groups)| has(groups)) {
+            return Some(format!("{{re.{capture}.{name}}}"));
         }
         if self.set.iter().any(|set| set == name) {
             return Some(format!("{{vars.{}}}", variable(name)));
@@ -130,6 +179,7 @@ impl VariableScope {
             "server_name" => return Some(self.server_name.clone()),
             "remote_addr" | "binary_remote_addr" if self.has_real_ip => return Some("{client_ip}".to_owned()),
             "remote_user" if self.has_user => return Some("{http.auth.user.id}".to_owned()),
+            "status" if self.has_error => return Some("{http.error.status_code}".to_owned()),
             "proxy_host" if !self.proxy_host.is_empty() => return Some(self.proxy_host.clone()),
             "request_filename" => return Some(format!("{{http.vars.root}}{}", self.path())),
             name if NORMALIZED_PATHS.contains(&name) => return Some(self.path().to_owned()),
@@ -230,11 +280,15 @@ pub(crate) fn escaped(text: &str) -> String {
     out
 }
 
+/// The brace that closes another one is escaped too: `\{host}` has the shorthand `{host}`.
 fn literal(out: &mut String, text: &str) {
+    let mut open = 0_usize;
     for c in text.chars() {
-        if c == '{' {
+        let closes = c == '}' && open > 0;
+        if c == '{' || closes {
             out.push('\\');
         }
+        open = if closes { open - 1 } else { open + usize::from(c == '{') };
         out.push(c);
     }
 }
@@ -274,26 +328,32 @@ mod tests {
     fn variables_become_placeholders() {
         let scope = VariableScope {
             capture: "old".into(),
+            groups_len: 1,
+            earlier_groups: vec![("first".into(), vec!["g".into()]), ("second".into(), vec!["g".into()])],
+            unknown: vec!["args".into()],
             maps: vec!["kind".into()],
             server_name: "a.b".into(),
             ..VariableScope::default()
         };
         for (text, want) in [
             ("https://$host$request_uri", Ok("https://{host}{http.request.orig_uri}")),
-            ("/index.php$is_args$args", Ok("/index.php{?query}")),
-            ("/${is_args}${args}x", Ok("/{?query}x")),
-            ("$is_args$query_string", Ok("{?query}")),
-            ("/x$is_args$args_foo", Err("is_args")),
-            ("$is_args$args$args_foo", Err("args_foo")),
+            ("/index.php$is_args$query_string", Ok("/index.php{?query}")),
+            ("/${is_args}${query_string}x", Ok("/{?query}x")),
+            ("/x$is_args$query_string_foo", Err("is_args")),
+            ("$is_args$query_string$args_foo", Err("args_foo")),
+            ("$args", Err("args")),
+            ("$is_args$args", Err("is_args")),
             ("$causeway_prefixed_query", Err("causeway_prefixed_query")),
             ("/x${args", Err("{args")),
             ("/x${args/}", Err("{args")),
             ("${}", Err("{")),
             ("${scheme}x", Ok("{scheme}x")),
             ("$http_user_agent $arg_q $cookie_id", Ok("{header.user-agent} {query.q} {cookie.id}")),
-            ("/a/$1/$kind", Ok("/a/{re.old.1}/{nginx_kind}")),
+            ("/a/$1/$2/$g/$kind", Ok("/a/{re.old.1}//{re.second.g}/{nginx_kind}")),
+            ("$status", Err("status")),
             ("$server_name", Ok("a.b")),
-            ("a$ {x}", Ok("a$ \\{x}")),
+            ("a$ {x}} {", Ok("a$ \\{x\\}} \\{")),
+            ("{\"a\":{\"b\":\"$scheme\"}}", Ok("\\{\"a\":\\{\"b\":\"{scheme}\"}}")),
             ("$nothing_like_it", Err("nothing_like_it")),
         ] {
             assert_eq!(scope.expand(text).as_deref(), want.map_err(str::to_owned).as_ref().copied(), "{text}");

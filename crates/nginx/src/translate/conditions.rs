@@ -4,7 +4,7 @@ use super::access::refuses;
 use super::referers::other_referers;
 use super::rules::{OWN_FIELDS, keep_location, may_end, rules_of};
 use super::{Translator, own};
-use crate::expressions::{compiled, groups};
+use crate::expressions::compiled;
 use crate::parse::Directive;
 use crate::variables::{VariableScope, is_path, only_variable, variable};
 use crate::write::{block, cel_text, quote, quote_scalar};
@@ -31,8 +31,16 @@ impl Translator<'_> {
         is_last: bool,
     ) {
         self.keep_values(out, directive, scope);
+        let is_partial = directive.arguments.iter().any(|word| scope.is_partial(word));
+        if is_partial && refuses(directive) {
+            out.push("error 403".to_owned());
+            let reason = "a value of its variable has no equivalent; all requests are refused";
+            return self.note(out, directive, reason);
+        }
+        let names = own(directive, "set").into_iter().map(|set| set.argument(0).trim_start_matches('$'));
         let Some(condition) = self.condition_of(out, directive, blocks, scope) else {
             if !refuses(directive) {
+                names.for_each(|name| scope.forget(name));
                 return self.note(out, directive, "a condition of a form that has no matcher");
             }
             out.push("error 403".to_owned());
@@ -59,6 +67,9 @@ impl Translator<'_> {
             return self.note(out, directive, reason);
         }
         self.rules_of_condition(out, directive, blocks, scope, condition, may_have_ended);
+        if is_partial {
+            names.for_each(|name| scope.set_partial(name, true));
+        }
         let is_used = out[definition.end..].iter().any(|line| line.contains(&format!("@{name}")));
         if !is_used {
             out.drain(definition);
@@ -114,6 +125,8 @@ impl Translator<'_> {
                 "set" => {
                     self.set(out, rule, &mut inner_scope, Some(&name));
                     scope.set.clone_from(&inner_scope.set);
+                    scope.unknown.clone_from(&inner_scope.unknown);
+                    scope.partial.clone_from(&inner_scope.partial);
                 }
                 "rewrite" => self.rewrite(out, rule, blocks, &inner_scope, &matcher, may_have_ended),
                 "return" => {
@@ -260,8 +273,7 @@ fn condition_matcher(
             let ignores_case = operator.ends_with('*') || is_host;
             let expression = if ignores_case { format!("(?i){operand}") } else { operand.to_owned() };
             compiled(&expression).ok()?;
-            name.clone_into(&mut scope.capture);
-            scope.groups = groups(&expression);
+            scope.capture_groups(name, &expression);
             regexp(&expression)
         }
         _ => None,

@@ -7,7 +7,7 @@ use super::locations::{PASSES, rewrite_anew, with_query};
 use super::path_case::is_plain_path;
 use super::rules::{ORIGIN, has_break, rules_choose_anew};
 use super::{Translator, inherited, own, value};
-use crate::expressions::is_match;
+use crate::expressions::{has_alternatives, is_match};
 use crate::location::{Location, Locations, Pattern};
 use crate::parse::Directive;
 use crate::variables::VariableScope;
@@ -292,7 +292,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Returns the place of a location's folders in the file system.
-    fn folder_place(
+    pub(super) fn folder_place(
         &mut self,
         out: &mut Vec<String>,
         location: &Location<'a>,
@@ -343,22 +343,22 @@ struct IndexNames<'t> {
 }
 
 /// The place of a location's folders in the file system.
-struct FolderPlace {
+pub(super) struct FolderPlace {
     /// The folder of an `alias`.
     root: Option<String>,
     /// The path of a request below the root.
-    path: String,
+    pub(super) path: String,
     /// The part of a request's path before that.
     prefix: String,
     /// The matcher whose group the path is.
-    matcher: Option<String>,
+    pub(super) matcher: Option<String>,
     /// The names of files are those of an expression's groups, and not parts of the path.
     has_own_names: bool,
 }
 
 impl FolderPlace {
     /// The lines of a matcher for files.
-    fn files(&self, paths: &[String]) -> Vec<String> {
+    pub(super) fn files(&self, paths: &[String]) -> Vec<String> {
         let paths = paths.iter().map(|path| quote(path)).collect::<Vec<_>>().join(" ");
         let Some(root) = &self.root else { return vec![format!("file {paths}")] };
         let mut lines = Vec::new();
@@ -494,23 +494,6 @@ fn may_need_index(expression: &str, index: &str) -> bool {
         after.any(|next| ['(', ')', '|', '^'].contains(&next) || next.to_ascii_lowercase() == first)
     };
     goes_on(&texts) || is_match(&format!("(?i){}", needed.trim_start_matches('^')), index)
-}
-
-/// Whether an expression has alternatives outside of its groups.
-fn has_alternatives(expression: &str) -> bool {
-    let (mut depth, mut is_escaped) = (0, false);
-    expression.chars().any(|c| {
-        let is_text = std::mem::replace(&mut is_escaped, false);
-        match c {
-            _ if is_text => {}
-            '\\' => is_escaped = true,
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            '|' => return depth == 0,
-            _ => {}
-        }
-        false
-    })
 }
 
 /// The texts of an expression that matches only some texts, with the signs of groups, alternatives and the beginning; `None` for others.

@@ -8,7 +8,7 @@ use super::rules::{
     LOCATION_KEPT, always_answers, doubles_slash, has_break, may_keep_location, rules_choose_anew, rules_of,
 };
 use super::{Translator, own};
-use crate::expressions::{WithoutLookAhead, compiled, groups, without_assertions, without_look_ahead};
+use crate::expressions::{WithoutLookAhead, compiled, without_assertions, without_look_ahead};
 use crate::location::{Location, Locations, PathConditions, Pattern};
 use crate::parse::Directive;
 use crate::variables::VariableScope;
@@ -459,8 +459,7 @@ impl Location<'_> {
     pub(super) fn scope(&self, outer: &VariableScope, capture: &str) -> VariableScope {
         let mut scope = outer.clone();
         if let (Pattern::Regexp(expression), false) = (&self.pattern, capture.is_empty()) {
-            capture.clone_into(&mut scope.capture);
-            scope.groups = groups(expression);
+            scope.capture_groups(capture, expression);
         }
         scope
     }

@@ -6,141 +6,176 @@ use super::site::mentions_in;
 use super::{Translator, WHOLE_PATH};
 use crate::expressions::{WithoutLookAhead, compiled, without_look_ahead};
 use crate::parse::Directive;
-use crate::variables;
+use crate::variables::{self, VariableScope};
 use crate::write::{block, quote, quote_scalar};
 
 impl<'a> Translator<'a> {
+    /// Finds the maps that have an equivalent, and those of them that lack a value. A map about the variable of another one without an
+    /// equivalent has none itself.
+    pub(super) fn know_maps(&mut self) {
+        let mut known = self.shared.maps.clone();
+        loop {
+            self.shared.known_maps = known.iter().map(|map| variable_of(map).to_owned()).collect();
+            let scope = self.map_scope();
+            let count = known.len();
+            known.retain(|map| scope.expand(map.argument(0)).is_ok_and(|source| !source.is_empty()));
+            if known.len() == count {
+                break;
+            }
+        }
+        // Their lines and notes are written for each server.
+        let notes = std::mem::take(&mut self.notes);
+        for map in &known {
+            self.map(&mut Vec::new(), map);
+            if !std::mem::take(&mut self.notes).is_empty() {
+                self.shared.partial_maps.push(variable_of(map).to_owned());
+            }
+        }
+        self.notes = notes;
+        loop {
+            let scope = self.shared_scope();
+            let has_partial = |map: &&&Directive| {
+                let mut texts = map.block().iter().filter(|entry| entry.name != "#").map(|entry| entry.argument(0));
+                !scope.partial.iter().any(|name| name == variable_of(map))
+                    && (scope.is_partial(map.argument(0)) || texts.any(|text| scope.is_partial(text)))
+            };
+            let Some(map) = known.iter().find(has_partial) else { return };
+            self.shared.partial_maps.push(variable_of(map).to_owned());
+        }
+    }
+
+    /// The scope of the values of maps, which are made for each use.
+    fn map_scope(&self) -> VariableScope {
+        VariableScope { has_error: true, ..self.shared_scope() }
+    }
+
     /// Writes the maps whose variables a server has.
     pub(super) fn maps(&mut self, out: &mut Vec<String>, server: &Directive, http: &Directive) {
-        let maps = self.shared.maps.clone();
-        for map in maps {
-            let variable = map.argument(1).trim_start_matches('$').to_owned();
-            if !mentions_in(server, http, &variable) {
+        for map in self.shared.maps.clone() {
+            let variable = variable_of(map);
+            // The proxy sends the field Connection by itself.
+            let is_of_proxy = variable == "connection_upgrade" && !server.block().iter().any(has_upgrade);
+            if mentions_in(server, http, variable) && !is_of_proxy {
+                self.map(out, map);
+            }
+        }
+    }
+
+    fn map(&mut self, out: &mut Vec<String>, map: &Directive) {
+        let variable = variable_of(map);
+        let mut scope = self.map_scope();
+        let has_path = has_path(map);
+        if has_path {
+            scope.path = format!("{{re.{}.0}}", path_matcher(variable));
+        }
+        let Some(source) = self.expand(out, map, &scope, map.argument(0)) else { return };
+        if source.is_empty() {
+            return self.note(out, map, "a map of a constant");
+        }
+        // nginx looks for a text first, then for the longest mask of a host name, then for the first expression.
+        let (mut texts, mut masks, mut expressions) = (Vec::new(), Vec::new(), Vec::new());
+        let has_masks = map.block().iter().any(|entry| entry.name == "hostnames");
+        let mut comments = Vec::new();
+        let mut default = None;
+        let last = map.block().iter().rposition(|entry| entry.name.starts_with('~'));
+        // A text that the last expression excludes has the default, and the line's place.
+        let mut excluded = None;
+        for (index, entry) in map.block().iter().enumerate() {
+            let (key, text) = (&*entry.name, entry.argument(0));
+            if key == "#" {
+                comments.push(format!("# {text}"));
                 continue;
             }
-            if variable == "connection_upgrade" && !server.block().iter().any(has_upgrade) {
-                // The proxy sends the field Connection by itself.
-                continue;
-            }
-            let mut scope = self.shared_scope();
-            let has_path = has_path(map);
-            if has_path {
-                scope.path = format!("{{re.{}.0}}", path_matcher(&variable));
-            }
-            let Some(source) = self.expand(out, map, &scope, map.argument(0)) else { continue };
-            if source.is_empty() {
-                self.note(out, map, "a map of a constant");
-                continue;
-            }
-            // nginx looks for a text first, then for the longest mask of a host name, then for the first expression.
-            let (mut texts, mut masks, mut expressions) = (Vec::new(), Vec::new(), Vec::new());
-            let has_masks = map.block().iter().any(|entry| entry.name == "hostnames");
-            let mut comments = Vec::new();
-            let mut default = None;
-            let last = map.block().iter().rposition(|entry| entry.name.starts_with('~'));
-            // A text that the last expression excludes has the default, and the line's place.
-            let mut excluded = None;
-            for (index, entry) in map.block().iter().enumerate() {
-                let (key, text) = (&*entry.name, entry.argument(0));
-                if key == "#" {
-                    comments.push(format!("# {text}"));
-                    continue;
+            if let Some((rank, mask)) = mask_of_hosts(key).filter(|_| has_masks) {
+                let mut lines = std::mem::take(&mut comments);
+                match value_of_expression(&mask, text, map.argument(0)) {
+                    Some((mask, text)) => {
+                        lines.push(format!("{} {}", quote(&format!("~{mask}")), quote_scalar(&text)));
+                    }
+                    None => self.note(
+                        &mut lines,
+                        entry,
+                        "the value of a mask is a text, or the variable that the map is about",
+                    ),
                 }
-                if let Some((rank, mask)) = mask_of_hosts(key).filter(|_| has_masks) {
-                    let mut lines = std::mem::take(&mut comments);
-                    match value_of_expression(&mask, text, map.argument(0)) {
-                        Some((mask, text)) => {
-                            lines.push(format!("{} {}", quote(&format!("~{mask}")), quote_scalar(&text)));
+                masks.push((rank, lines));
+                continue;
+            }
+            let lines = if key.starts_with('~') { &mut expressions } else { &mut texts };
+            lines.append(&mut comments);
+            match key {
+                // A value is evaluated anew for each request anyway.
+                "hostnames" | "volatile" => {}
+                "default" => default = self.expand(lines, entry, &scope, text),
+                _ => {
+                    let Some(expression) = key.strip_prefix('~') else {
+                        let text = match text == map.argument(0) {
+                            true => Some("${0}".to_owned()),
+                            false => self.expand(lines, entry, &scope, text),
+                        };
+                        for key in text.iter().flat_map(|text| keys_of_text(key, text.contains('{') && text != "${0}"))
+                        {
+                            lines.extend(text.iter().map(|text| format!("{} {}", quote(&key), quote_scalar(text))));
+                        }
+                        continue;
+                    };
+                    let expression = match expression.strip_prefix('*') {
+                        Some(expression) => format!("(?i){}", expression.trim_start()),
+                        // nginx compares hosts in lower case.
+                        None if variables::only_variable(map.argument(0)) == Some("host") => {
+                            format!("(?i){}", expression.trim_start())
+                        }
+                        None => expression.trim_start().to_owned(),
+                    };
+                    let WithoutLookAhead { expression, except } = without_look_ahead(&expression);
+                    let mistake = match &except {
+                        Some(_) if last != Some(index) => Some("a look-ahead before other expressions".to_owned()),
+                        _ => [Some(&expression), except.as_ref()].into_iter().flatten().find_map(|e| compiled(e).err()),
+                    };
+                    if let Some(mistake) = mistake {
+                        self.note(lines, entry, &format!("no equivalent expression: {mistake}"));
+                        continue;
+                    }
+                    match value_of_expression(&expression, text, map.argument(0)) {
+                        Some((expression, text)) => {
+                            excluded = except.map(|except| (lines.len(), except));
+                            lines.push(format!("{} {}", quote(&format!("~{expression}")), quote_scalar(&text)));
                         }
                         None => self.note(
-                            &mut lines,
+                            lines,
                             entry,
-                            "the value of a mask is a text, or the variable that the map is about",
+                            "the value of an expression has only its groups, or the variable that it is about",
                         ),
                     }
-                    masks.push((rank, lines));
-                    continue;
-                }
-                let lines = if key.starts_with('~') { &mut expressions } else { &mut texts };
-                lines.append(&mut comments);
-                match key {
-                    // A value is evaluated anew for each request anyway.
-                    "hostnames" | "volatile" => {}
-                    "default" => default = self.expand(lines, entry, &scope, text),
-                    _ => {
-                        let Some(expression) = key.strip_prefix('~') else {
-                            let text = match text == map.argument(0) {
-                                true => Some("${0}".to_owned()),
-                                false => self.expand(lines, entry, &scope, text),
-                            };
-                            for key in
-                                text.iter().flat_map(|text| keys_of_text(key, text.contains('{') && text != "${0}"))
-                            {
-                                lines.extend(text.iter().map(|text| format!("{} {}", quote(&key), quote_scalar(text))));
-                            }
-                            continue;
-                        };
-                        let expression = match expression.strip_prefix('*') {
-                            Some(expression) => format!("(?i){}", expression.trim_start()),
-                            // nginx compares hosts in lower case.
-                            None if variables::only_variable(map.argument(0)) == Some("host") => {
-                                format!("(?i){}", expression.trim_start())
-                            }
-                            None => expression.trim_start().to_owned(),
-                        };
-                        let WithoutLookAhead { expression, except } = without_look_ahead(&expression);
-                        let mistake = match &except {
-                            Some(_) if last != Some(index) => Some("a look-ahead before other expressions".to_owned()),
-                            _ => [Some(&expression), except.as_ref()]
-                                .into_iter()
-                                .flatten()
-                                .find_map(|e| compiled(e).err()),
-                        };
-                        if let Some(mistake) = mistake {
-                            self.note(lines, entry, &format!("no equivalent expression: {mistake}"));
-                            continue;
-                        }
-                        match value_of_expression(&expression, text, map.argument(0)) {
-                            Some((expression, text)) => {
-                                excluded = except.map(|except| (lines.len(), except));
-                                lines.push(format!("{} {}", quote(&format!("~{expression}")), quote_scalar(&text)));
-                            }
-                            None => self.note(
-                                lines,
-                                entry,
-                                "the value of an expression has only its groups, or the variable that it is about",
-                            ),
-                        }
-                    }
                 }
             }
-            let mut lines = texts;
-            masks.sort();
-            lines.extend(masks.into_iter().flat_map(|(_, lines)| lines));
-            let default = default.unwrap_or_default();
-            if let Some((at, except)) = excluded {
-                expressions.insert(at, format!("{} {}", quote(&format!("~{except}")), quote_scalar(&default)));
-            }
-            lines.append(&mut expressions);
-            lines.append(&mut comments);
-            lines.push(format!("default {}", quote_scalar(&default)));
-            let source = if has_path {
-                // The path as sent may have another form, which this matcher resolves.
-                let name = path_matcher(&variable);
-                out.push(format!("@{name} path_regexp {name} {WHOLE_PATH}"));
-                format!("@{name} {}", quote(&source))
-            } else {
-                quote(&source)
-            };
-            block(out, &format!("map {source} {{{}}}", variables::variable(&variable)), lines);
         }
+        let mut lines = texts;
+        masks.sort();
+        lines.extend(masks.into_iter().flat_map(|(_, lines)| lines));
+        let default = default.unwrap_or_default();
+        if let Some((at, except)) = excluded {
+            expressions.insert(at, format!("{} {}", quote(&format!("~{except}")), quote_scalar(&default)));
+        }
+        lines.append(&mut expressions);
+        lines.append(&mut comments);
+        lines.push(format!("default {}", quote_scalar(&default)));
+        let source = if has_path {
+            // The path as sent may have another form, which this matcher resolves.
+            let name = path_matcher(variable);
+            out.push(format!("@{name} path_regexp {name} {WHOLE_PATH}"));
+            format!("@{name} {}", quote(&source))
+        } else {
+            quote(&source)
+        };
+        block(out, &format!("map {source} {{{}}}", variables::variable(variable)), lines);
     }
 
     /// Takes the path anew for the maps about it that the rules of a block have: in nginx a map has the value of its first use, which may be
     /// after a rewrite or an index.
     pub(super) fn paths_of_maps(&mut self, out: &mut Vec<String>, block: &Directive) {
         for map in &self.shared.maps {
-            let variable = map.argument(1).trim_start_matches('$');
+            let variable = variable_of(map);
             let is_rule = |d: &&Directive| matches!(&*d.name, "if" | "set" | "return");
             let has = |d: &Directive| d.arguments.iter().any(|word| variables::variables(word).contains(&variable));
             let mut rules = block.block().iter().filter(is_rule);
@@ -153,8 +188,13 @@ impl<'a> Translator<'a> {
 
     /// The map whose variable has this name.
     pub(super) fn map_of(&self, variable: &str) -> Option<&'a Directive> {
-        self.shared.maps.iter().copied().find(|map| map.argument(1).trim_start_matches('$') == variable)
+        self.shared.maps.iter().copied().find(|map| variable_of(map) == variable)
     }
+}
+
+/// The name of the variable of a map.
+fn variable_of(map: &Directive) -> &str {
+    map.argument(1).trim_start_matches('$')
 }
 
 /// Whether a map is about the path, or has it in a value.

@@ -3,7 +3,8 @@
 use super::content::in_written_order;
 use super::fields::is_added;
 use super::{Translator, inherited, value};
-use crate::expressions::{WithoutLookAhead, compiled, groups, without_look_ahead};
+use crate::expressions::{WithoutLookAhead, compiled, has_alternatives, without_look_ahead};
+use crate::location::{Pattern, pattern};
 use crate::parse::Directive;
 use crate::variables::{VariableScope, variable, variables};
 use crate::write::{block, quote, quote_scalar, rewrite};
@@ -17,6 +18,20 @@ pub(super) const OWN_FIELDS: &str = "own_fields";
 
 /// The origin that nginx writes before the path of a redirect.
 pub(super) const ORIGIN: &str = "{scheme}://{hostport}";
+
+/// The types of texts in nginx's own `mime.types`, for a configuration without that file.
+const TYPES_OF_TEXTS: &[(&str, &str)] = &[
+    ("html", "text/html"),
+    ("htm", "text/html"),
+    ("txt", "text/plain"),
+    ("css", "text/css"),
+    ("js", "application/javascript"),
+    ("json", "application/json"),
+    ("xml", "text/xml"),
+    ("atom", "application/atom+xml"),
+    ("rss", "application/rss+xml"),
+    ("svg", "image/svg+xml"),
+];
 
 /// How often rules may follow those that may end them: each time they are one block deeper.
 const REST_DEPTH_MAX: usize = 8;
@@ -140,7 +155,8 @@ fn has_only_groups(target: &str, name: &str) -> bool {
 struct Rewrite {
     /// The matcher's name.
     name: String,
-    target: RewriteTarget,
+    /// `None` after a note: a variable in it has no equivalent.
+    target: Option<RewriteTarget>,
     /// The scope with the groups of its expression.
     scope: VariableScope,
 }
@@ -257,12 +273,20 @@ impl Translator<'_> {
             // The only variable that is a setting.
             return self.note(out, directive, "no limit on the rate of a response");
         }
-        if let Some(value) = self.expand_path(out, directive, scope, directive.argument(1)) {
-            let matcher = matcher.map(|matcher| format!("@{matcher} ")).unwrap_or_default();
-            out.push(format!("vars {matcher}{} {}", variable(&name), quote_scalar(&value)));
-            if !scope.set.contains(&name) {
-                scope.set.push(name);
-            }
+        let Some(value) = self.expand_path(out, directive, scope, directive.argument(1)) else {
+            return scope.forget(&name);
+        };
+        let is_partial = scope.is_partial(directive.argument(1));
+        if matcher.is_none() {
+            scope.unknown.retain(|unknown| *unknown != name);
+            scope.set_partial(&name, is_partial);
+        } else if is_partial {
+            scope.set_partial(&name, true);
+        }
+        let matcher = matcher.map(|matcher| format!("@{matcher} ")).unwrap_or_default();
+        out.push(format!("vars {matcher}{} {}", variable(&name), quote_scalar(&value)));
+        if !scope.set.contains(&name) {
+            scope.set.push(name);
         }
     }
 
@@ -280,6 +304,11 @@ impl Translator<'_> {
         let flag = directive.argument(2);
         let Some(Rewrite { name, target, scope }) = self.rewrite_matcher(out, directive, scope, condition) else {
             return;
+        };
+        let Some(target) = target else {
+            // The rule may lead away from content that is not for all clients.
+            let kind = if may_end(directive) || may_have_ended { "handle" } else { "route" };
+            return block(out, &format!("{kind} @{name}"), vec!["error 403".to_owned()]);
         };
         let is_external = target.is_url();
         let mut lines = Vec::new();
@@ -305,21 +334,14 @@ impl Translator<'_> {
         condition: &[String],
     ) -> Option<Rewrite> {
         let WithoutLookAhead { expression, except } = without_look_ahead(directive.argument(0));
-        let regex = match compiled(&expression) {
-            Ok(regex) => regex,
-            Err(reason) => {
-                self.note(out, directive, &format!("the expression is not in Go's syntax: {reason}"));
-                return None;
-            }
-        };
-        // A group that the expression lacks is empty.
-        let absent = (regex.captures_len()..10).map(|group| format!("${group}"));
-        let replacement = absent.fold(directive.argument(1).to_owned(), |text, group| text.replace(&group, ""));
+        if let Err(reason) = compiled(&expression) {
+            self.note(out, directive, &format!("the expression is not in Go's syntax: {reason}"));
+            return None;
+        }
         let name = self.fresh("rewrite");
         let mut scope = scope.clone();
-        scope.capture.clone_from(&name);
-        scope.groups = groups(&expression);
-        let target = RewriteTarget::of(self.expand_path(out, directive, &scope, &replacement)?);
+        scope.capture_groups(&name, &expression);
+        let target = self.expand_rule(out, directive, &scope, directive.argument(1)).map(RewriteTarget::of);
         let mut lines = condition.to_vec();
         lines.push(format!("path_regexp {name} {}", quote(&expression)));
         lines.extend(except.map(|except| format!("not path_regexp {}", quote(&except))));
@@ -400,9 +422,15 @@ impl Translator<'_> {
         blocks: &[&Directive],
         scope: &VariableScope,
     ) -> Vec<String> {
-        let Some(mut response) = self.response(out, answer, scope) else { return Vec::new() };
         let mut lines = Vec::new();
         let status = answer.argument(0).parse().unwrap_or(302);
+        let Some(mut response) = self.response(out, answer, scope) else {
+            // Without its text a refusal stays one, and no other answer becomes the location's content.
+            let status = if status < 400 { 403 } else { status };
+            self.fields(&mut lines, blocks, scope, Some(status));
+            lines.push(format!("error * {status}"));
+            return lines;
+        };
         if status != 444 {
             self.fields(&mut lines, blocks, scope, Some(status));
         }
@@ -411,14 +439,14 @@ impl Translator<'_> {
             && answer.arguments.len() > 1
             && !inherited(blocks, "add_header").iter().any(is_typed)
         {
-            let kind = value(blocks, "default_type").unwrap_or("text/plain");
+            let kind = type_of_path(blocks).or_else(|| value(blocks, "default_type")).unwrap_or("text/plain");
             lines.push(format!("header Content-Type {}", quote(kind)));
         }
         lines.append(&mut response);
         lines
     }
 
-    /// The lines of a `return`, for all requests.
+    /// The lines of a `return`, for all requests. `None` after a note.
     fn response(&mut self, out: &mut Vec<String>, directive: &Directive, scope: &VariableScope) -> Option<Vec<String>> {
         let first = directive.argument(0);
         let (status, text) = match first.parse::<u16>() {
@@ -431,7 +459,7 @@ impl Translator<'_> {
             (301 | 302 | 303 | 307 | 308, Some(url)) => {
                 let is_path = url.starts_with('/') || begins_with_path(url);
                 let is_known = is_path || !url.starts_with('$') || begins_with_scheme(url);
-                let url = self.expand_path(&mut lines, directive, scope, url).or_else(|| {
+                let url = self.expand_rule(&mut lines, directive, scope, url).or_else(|| {
                     // The line that names the variable.
                     out.append(&mut lines);
                     None
@@ -446,7 +474,7 @@ impl Translator<'_> {
             (400.., None) => format!("error * {status}"),
             (_, None) => format!("respond * {status}"),
             (_, Some(text)) => {
-                let Some(text) = self.expand_path(&mut lines, directive, scope, text) else {
+                let Some(text) = self.expand_rule(&mut lines, directive, scope, text) else {
                     out.append(&mut lines);
                     return None;
                 };
@@ -471,6 +499,29 @@ impl Translator<'_> {
         block(&mut out, "route", lines);
         out
     }
+}
+
+/// The media type of the only path, or of the ending of all paths, that the innermost location takes.
+fn type_of_path<'a>(blocks: &[&'a Directive]) -> Option<&'a str> {
+    let location = blocks.iter().rfind(|block| block.name == "location")?;
+    let ending = match pattern(location).ok()? {
+        Pattern::Exact(path) => path.rsplit('/').next()?.rsplit_once('.')?.1.to_ascii_lowercase(),
+        Pattern::Regexp(expression) => {
+            let (head, ending) = expression.strip_suffix('$')?.rsplit_once(r"\.")?;
+            if !ending.bytes().all(|b| b.is_ascii_alphanumeric()) || has_alternatives(head) {
+                return None;
+            }
+            ending.to_ascii_lowercase()
+        }
+        _ => return None,
+    };
+    let types = inherited(blocks, "types");
+    if types.iter().any(|types| !types.block().is_empty()) {
+        let mut entries = types.into_iter().flat_map(|types| types.block());
+        return entries.find(|entry| entry.arguments.contains(&ending)).map(|entry| &*entry.name);
+    }
+    let is_known = types.is_empty();
+    TYPES_OF_TEXTS.iter().find(|(known, _)| is_known && *known == ending).map(|(_, kind)| *kind)
 }
 
 /// The line after which the location of the rules serves the request, also if its path is that of another one.

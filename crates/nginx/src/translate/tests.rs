@@ -1,5 +1,7 @@
 //! Lines of nginx, and the parts of the Caddyfile and of the notes that they become.
 
+mod refusals;
+
 use super::*;
 
 pub(crate) struct NoFiles;
@@ -171,6 +173,13 @@ fn small_forms() {
     let trusted = "set_real_ip_from 10.0.0.1;";
     let scheme = "proxy_set_header X-Forwarded-Proto $scheme;";
     check(&format!("{trusted} {}", proxy(scheme)), &["header_up X-Forwarded-Proto {scheme}"], "");
+    let client = "proxy_set_header X-Forwarded-For $remote_addr;";
+    check(&format!("{trusted} {}", proxy(client)), &["header_up X-Forwarded-For {client_ip}"], "");
+    let (caddyfile, _) = translated(&format!("http {{ {} }}", proxy(client)));
+    assert!(!caddyfile.contains("X-Forwarded-For"), "{caddyfile}");
+    let host = "server { listen 8080; location / { proxy_pass http://a:1; proxy_set_header X-Forwarded-Host $host; } }";
+    check(host, &["header_up X-Forwarded-Host {host}"], "");
+    check(&location("root /a; try_files $uri =444;"), &["handle @missing_2 {\n\t\t\t\t\tabort"], "");
     let param = "fastcgi_pass a:1; fastcgi_param HTTPS $arg_a if_not_empty; fastcgi_param SERVER_PORT $server_port;";
     check(
         &location(param),
@@ -283,6 +292,34 @@ fn hosts_of_patterns() {
     check(&other_key, &["https://:443 {"], "another certificate or log");
 }
 
+// nginx's documentation of `ssl_certificate`: one for each kind of key.
+#[test]
+fn several_certificates() {
+    let pairs = "ssl_certificate c; ssl_certificate_key k; ssl_certificate d; ssl_certificate_key l;";
+    let server = format!("server {{ listen 443 ssl; {pairs} ssl_protocols TLSv1.3; return 200 a; }}");
+    check(&server, &["\ttls c k\n\ttls d l {\n\t\tprotocols tls1.3 tls1.3"], "");
+}
+
+// An upstream without a server that works is 503 here, and 502 in nginx.
+#[test]
+fn pages_of_upstreams_without_a_server() {
+    let server = |lines: &str| {
+        format!(
+            "upstream u {{ server a; server b; }} server {{ root /a; error_page 502 504 /50x.html; {lines}
+             location /u/ {{ proxy_pass http://u/x; }} }}"
+        )
+    };
+    check(&server(""), &["handle_errors 502 504 503 {"], "");
+    for lines in ["error_page 503 /other.html;", "location /closed/ { return 503; }", "if ($arg_a) { return 503; }"] {
+        check(&server(lines), &["handle_errors 502 504 {"], "");
+    }
+    check(
+        "server { root /a; error_page 502 /e.html; location /u/ { proxy_pass http://a:1; } }",
+        &["handle_errors 502 {"],
+        "",
+    );
+}
+
 // nginx's documentation of `ssl_reject_handshake`: without a server for the host the handshake fails.
 #[test]
 fn handshakes_without_a_host() {
@@ -356,7 +393,7 @@ fn requests_to_upstreams() {
         &["lb_retries 1", "lb_try_duration 10s"],
         "",
     );
-    check(&location("proxy_next_upstream error non_idempotent;"), &["expression `{rp.is_transport_error}`"], "");
+    check(&location("proxy_next_upstream error non_idempotent;"), &["`{rp.is_transport_error} == true`"], "");
     check(
         &location("proxy_next_upstream http_502 http_503;"),
         &["`{rp.status_code} in [502, 503] && !method"],
@@ -366,6 +403,17 @@ fn requests_to_upstreams() {
     assert!(!caddyfile.contains("lb_retries"), "{caddyfile}");
     check(&location("proxy_cookie_path /a/ /;"), &["header_down Set-Cookie `(?i)(;\\s*path=)/a/` ${1}/"], "");
     check(&location("proxy_cookie_path ~^/a /;"), &["reverse_proxy"], "only two texts");
+    // nginx applies the first line that matches, and the proxy all.
+    for (lines, is_named) in [
+        ("proxy_cookie_path /a/ /b/; proxy_cookie_path /b/ /c/;", true),
+        ("proxy_cookie_path /a/ /b/; proxy_cookie_path /c/ /d/;", false),
+        ("proxy_cookie_domain a.test b.test; proxy_cookie_domain .b.test c.test;", true),
+        ("proxy_redirect http://a/ http://b/; proxy_redirect http://b/ /c/;", true),
+        ("proxy_redirect http://a/ /a/; proxy_redirect http://b/ /b/;", false),
+    ] {
+        let note = if is_named { "may also replace the result of an earlier line" } else { "" };
+        check(&location(lines), &["header_down"], note);
+    }
     check(&location("proxy_intercept_errors on;"), &["reverse_proxy"], "");
     let pages = "proxy_intercept_errors on; error_page 404 500 /e.html;";
     check(

@@ -1,0 +1,71 @@
+//! Rules without an equivalent that may refuse requests: never nothing.
+
+use super::check;
+
+fn location(lines: &str) -> String {
+    format!("server {{ root /a; location / {{ {lines} }} }}")
+}
+
+// docs/from-nginx.md: where an access rule cannot be carried over, requests are refused.
+#[test]
+fn answers_with_unknown_variables() {
+    let note = "$connection has no equivalent here; its requests are refused";
+    for (lines, wanted) in [
+        ("if ($http_x_key != s3) { return 403 \"denied, $connection\"; }", &["error @if_", " 403"][..]),
+        ("return 401 \"denied, $connection\";", &["error * 401"]),
+        ("return 302 https://login.test/?id=$connection;", &["error * 403"]),
+        ("return https://login.test/?id=$connection;", &["error * 403"]),
+        ("return 200 \"not for you, $connection\";", &["error * 403"]),
+        ("rewrite ^/x https://a.test/$connection? redirect;", &["handle @rewrite_", "error 403"]),
+        ("rewrite ^/x /y/$connection;", &["route @rewrite_", "error 403"]),
+        ("if ($arg_a) { rewrite ^/x /y/$connection last; }", &["handle @rewrite_", "error 403"]),
+    ] {
+        check(&location(lines), wanted, note);
+    }
+}
+
+// nginx's documentation of `map`: without the source, or the entry, the value would be that of other requests.
+#[test]
+fn maps_without_an_equivalent() {
+    let refused = "all requests are refused";
+    let refuses = |variable: &str| location(&format!("if ({variable}) {{ return 403; }}"));
+    for maps in [
+        "map $geoip_country_code $m { default 0; DE 1; }",
+        "geo $g { proxy 10.0.0.1; 10.0.0.0/8 1; } map $g $m { 1 1; }",
+        "map $geoip_city $c { default 0; a 1; } map $c$http_a $m { 1x 1; }",
+        "map $http_user_agent $m { ~(?<!good)bot 1; }",
+        "map $http_a $m { default 0; a $connection; }",
+        "map $http_user_agent $c { ~(?<!good)bot 1; } map $c $m { 1 1; }",
+        "map $http_user_agent $c { ~(?<!good)bot 1; } map $http_a $m { default $c; }",
+    ] {
+        check(&format!("{maps} {}", refuses("$m")), &["error 403"], refused);
+        check(&format!("{maps} {}", refuses("$m ~ 1")), &["error 403"], refused);
+    }
+    let partial = "map $http_user_agent $m { ~(?<!good)bot 1; }";
+    for lines in [
+        "set $x 0; if ($m) { set $x 1; } if ($x) { return 403; }",
+        "set $x a$m; if ($x = a1) { return 403; }",
+        "if ($http_a) { set $x $m; } if ($x) { return 403; }",
+    ] {
+        check(&format!("{partial} {}", location(lines)), &["error 403"], refused);
+    }
+    // Other rules have the values that there are.
+    let other = location("if ($m) { set $x 1; } set $x 2; if ($x) { return 403; } return 200 $m;");
+    check(&format!("{partial} {other}"), &["vars @if_2 nginx_x 1", "error @if_3 403", "{nginx_m}"], "no equivalent");
+}
+
+// nginx's documentation of `set` and `if`: a value that is not known is not the earlier one.
+#[test]
+fn variables_of_rules_without_an_equivalent() {
+    let refused = "all requests are refused";
+    for lines in [
+        "set $x 0; if ($request_length ~ .) { set $x 1; } if ($x) { return 403; }",
+        "set $x 0; set $x $request_length; if ($x) { return 403; }",
+        "set $x 0; if ($http_a) { set $x $request_length; } if ($x) { return 403; }",
+        "if ($request_length ~ .) { set $args a; } if ($args = a) { return 403; }",
+    ] {
+        check(&location(lines), &["error 403"], refused);
+    }
+    let known = location("set $x $request_length; set $x 1; if ($x) { return 403; }");
+    check(&known, &["error @if_"], "the variable $request_length has no equivalent here");
+}
