@@ -110,7 +110,8 @@ impl Translator<'_> {
         if codes.is_empty() && !is_any_method {
             return;
         }
-        let mut conditions = vec!["{rp.is_transport_error}".to_owned()];
+        // A placeholder alone is no condition.
+        let mut conditions = vec!["{rp.is_transport_error} == true".to_owned()];
         if !codes.is_empty() {
             conditions.push(format!("{{rp.status_code}} in [{}]", codes.join(", ")));
             self.remark(

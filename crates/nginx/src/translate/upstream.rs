@@ -247,6 +247,11 @@ impl<'a> Translator<'a> {
             match &*redirect.arguments {
                 [one] if one == "off" || one == "default" => {}
                 [from, to] if !from.starts_with('~') && !from.contains('$') => {
+                    let earlier: Vec<&str> =
+                        replaced.iter().map(|(_, to): &(_, String)| &**to).filter(|to| !to.starts_with('/')).collect();
+                    if may_follow(&earlier, from) {
+                        self.remark(out, redirect, TWICE_REPLACED);
+                    }
                     replaced.extend(self.expand(out, redirect, scope, to).map(|to| (from.clone(), to)));
                 }
                 _ => self.note(out, redirect, "only two texts, 'off' and 'default' are carried over"),
@@ -286,6 +291,7 @@ impl<'a> Translator<'a> {
         scope: &VariableScope,
     ) {
         for (name, attribute) in [("proxy_cookie_path", "path"), ("proxy_cookie_domain", "domain")] {
+            let mut earlier = Vec::new();
             for cookie in inherited(blocks, name) {
                 let (from, to) = match &*cookie.arguments {
                     [one] if one == "off" => continue,
@@ -295,6 +301,14 @@ impl<'a> Translator<'a> {
                         continue;
                     }
                 };
+                let is_again = match attribute {
+                    "path" => may_follow(&earlier, from),
+                    _ => earlier.iter().any(|to: &&str| to.eq_ignore_ascii_case(from.trim_start_matches('.'))),
+                };
+                if is_again {
+                    self.remark(out, cookie, TWICE_REPLACED);
+                }
+                earlier.push(to.trim_start_matches('.'));
                 let Some(to) = self.expand(out, cookie, scope, to) else { continue };
                 let from = match attribute {
                     "path" => regex::escape(from),
@@ -345,7 +359,7 @@ impl<'a> Translator<'a> {
                 ("x-forwarded-proto", "$scheme") if scope.has_real_ip => {
                     lines.push("header_up X-Forwarded-Proto {scheme}".to_owned());
                 }
-                ("x-forwarded-host", "$host") if scope.has_real_ip => {
+                ("x-forwarded-host", "$host") if scope.has_real_ip || !has_usual_port => {
                     lines.push("header_up X-Forwarded-Host {host}".to_owned());
                 }
                 ("x-forwarded-for", "$proxy_add_x_forwarded_for") if has_no_others => {
@@ -365,7 +379,8 @@ impl<'a> Translator<'a> {
                 | ("x-forwarded-for", "$proxy_add_x_forwarded_for")
                 | ("x-forwarded-proto", "$scheme")
                 | ("x-forwarded-host", "$host" | "$http_host") => {}
-                ("x-forwarded-for", "$remote_addr") if !has_no_others => {}
+                // Behind a trusted proxy it would append the connection's address to the field of that one.
+                ("x-forwarded-for", "$remote_addr") if !has_no_others && !scope.has_real_ip => {}
                 (_, "") => lines.push(format!("header_up -{name}")),
                 // The client's own field.
                 (lower, text)
@@ -380,6 +395,15 @@ impl<'a> Translator<'a> {
             }
         }
     }
+}
+
+const TWICE_REPLACED: &str =
+    "it may also replace the result of an earlier line; nginx applies only the first that matches";
+
+/// Whether a text that begins with one of these may begin with `from`, apart from values of variables at its start.
+fn may_follow(earlier: &[&str], from: &str) -> bool {
+    let constants = earlier.iter().map(|text| text.split(['$', '{', '\\']).next().unwrap_or_default());
+    constants.filter(|text| !text.is_empty()).any(|text| from.starts_with(text) || text.starts_with(from))
 }
 
 /// Whether a `listen` is for a port that the field Host does not have.
