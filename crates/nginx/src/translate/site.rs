@@ -394,8 +394,6 @@ impl<'a> Translator<'a> {
     }
 
     fn tls(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
-        let certificate = value(blocks, "ssl_certificate");
-        let key = value(blocks, "ssl_certificate_key");
         let mut lines = Vec::new();
         if let Some(protocols) = inherited(blocks, "ssl_protocols").last() {
             let spelled = |p: &str| match p {
@@ -425,15 +423,15 @@ impl<'a> Translator<'a> {
                 }
             }
         }
-        let files = match (certificate, key) {
-            (Some(certificate), Some(key)) => format!(" {} {}", quote(certificate), quote(key)),
-            _ => String::new(),
-        };
-        match (&*files, lines.is_empty()) {
-            ("", true) => {}
-            (_, true) => out.push(format!("tls{files}")),
-            _ => block(out, &format!("tls{files}"), lines),
+        // One for each kind of key.
+        let pairs = inherited(blocks, "ssl_certificate").into_iter().zip(inherited(blocks, "ssl_certificate_key"));
+        let mut files: Vec<String> =
+            pairs.map(|(file, key)| format!("tls {} {}", quote(file.argument(0)), quote(key.argument(0)))).collect();
+        if !lines.is_empty() {
+            let last = files.pop().unwrap_or_else(|| "tls".to_owned());
+            block(&mut files, &last, lines);
         }
+        out.extend(files);
     }
 
     fn logs(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
