@@ -1,7 +1,7 @@
 //! `X-Accel-Redirect`: an upstream leaves a response to a location with `internal`, as for files whose access it decides.
 
 use super::content::is_internal;
-use super::error_pages::path_of;
+use super::error_pages::{passes, path_of};
 use super::{Translator, inherited, own};
 use crate::location::{Location, Locations};
 use crate::parse::Directive;
@@ -35,18 +35,21 @@ impl<'a> Translator<'a> {
         if targets.is_empty() {
             return;
         }
-        let mut answer =
-            vec!["copy_response_headers {".to_owned(), format!("include {}", KEPT_FIELDS.join(" ")), "}".to_owned()];
-        let other = self.fresh("other_method");
-        answer.push(format!("@{other} not method GET HEAD"));
-        answer.push(format!("method @{other} GET"));
-        answer.push("rewrite * {rp.header.X-Accel-Redirect}".to_owned());
+        // The query is that of the field, and not the client's.
+        let mut answer = self.new_request("rewrite * {rp.header.X-Accel-Redirect}?".to_owned());
         self.is_in_accel = true;
         let named = std::mem::take(&mut self.named);
         for target in targets {
             let (head, capture) = self.location_matcher(&mut answer, target);
             let content = self.content(target, &all, &target.scope(scope, &capture));
-            block(&mut answer, &head, content);
+            // A second upstream sends fields of its own, which replace those of the first.
+            let kept = if passes(target.own()) { "Set-Cookie".to_owned() } else { KEPT_FIELDS.join(" ") };
+            let mut lines = Vec::new();
+            block(&mut lines, "copy_response_headers", vec![format!("include {kept}")]);
+            lines.extend(content);
+            let mut ordered = Vec::new();
+            block(&mut ordered, "route", lines);
+            block(&mut answer, &head, ordered);
         }
         self.is_in_accel = false;
         self.named = named;

@@ -1,6 +1,7 @@
 //! The content of a location: its own lines in their order, and files or an upstream.
 
 use super::fields::has_equal_fields;
+use super::folders::FolderPlace;
 use super::rules::{OWN_FIELDS, always_answers, rules_of};
 use super::units::size;
 use super::{Translator, active, inherited, own, value};
@@ -120,12 +121,25 @@ impl<'a> Translator<'a> {
                 return in_written_order(out);
             }
         }
-        if let Some((alias, pattern)) = alias.as_ref().filter(|_| !is_alias_first) {
-            self.alias(&mut out, alias, pattern, &scope);
-        }
         // A named location for missing files has fields of its own.
-        let named = own(own_block, "try_files").first().and_then(|files| files.arguments.last()?.strip_prefix('@'));
+        let files = own(own_block, "try_files").first().copied();
+        let named = files.and_then(|files| files.arguments.last()?.strip_prefix('@'));
         let named = named.and_then(|name| all.named(name));
+        // A named location gets the whole path, so that only the files are below the folder of `alias`.
+        let mut of_folder = None;
+        if let Some((alias, pattern)) = &alias {
+            let is_prefix = matches!(pattern, Pattern::Prefix { .. });
+            if let Some(files) = files.filter(|_| named.is_some() && (is_alias_first || !is_prefix)) {
+                self.remark(&mut out, files, "the named location gets the path within the folder of 'alias'");
+            }
+            if named.is_some() && is_prefix && !is_alias_first {
+                let mut lines = Vec::new();
+                self.alias(&mut lines, alias, pattern, &scope);
+                of_folder = self.folder_place(&mut out, location, &scope).map(|place| (place, lines));
+            } else if !is_alias_first {
+                self.alias(&mut out, alias, pattern, &scope);
+            }
+        }
         let is_for_found = named.is_some_and(|named| !has_equal_fields(blocks, &named.blocks));
         let mut content = Vec::new();
         let mut fields = Vec::new();
@@ -146,8 +160,8 @@ impl<'a> Translator<'a> {
         self.access(&mut out, blocks, &scope);
         scope.has_user = active(blocks, "auth_basic").is_some() && value(blocks, "satisfy") != Some("any");
         self.source(&mut content, location, &scope);
-        match own(own_block, "try_files").first() {
-            Some(files) => self.try_files(&mut out, files, location, all, &scope, content),
+        match files {
+            Some(files) => self.try_files(&mut out, files, location, all, &scope, (of_folder, content)),
             None => out.extend(content),
         }
         in_written_order(out)
@@ -201,7 +215,7 @@ impl<'a> Translator<'a> {
         location: &Location<'a>,
         all: &Locations<'a>,
         scope: &VariableScope,
-        content: Vec<String>,
+        (of_folder, content): (Option<(FolderPlace, Vec<String>)>, Vec<String>),
     ) {
         let Some((last, candidates)) = files.arguments.split_last() else { return };
         // nginx joins a name to the text of an `alias`.
@@ -214,14 +228,24 @@ impl<'a> Translator<'a> {
         let Some(candidates) = self.candidates(out, files, &candidates, scope) else { return };
         if last.starts_with(['@', '=']) {
             let mut definition = Vec::new();
-            let missing = self.missing(&mut definition, &candidates);
-            let mut found = Vec::new();
+            let missing = match &of_folder {
+                Some((place, _)) => self.missing_in_folder(&mut definition, place, &candidates),
+                None => self.missing(&mut definition, &candidates),
+            };
+            let is_in_folder = of_folder.is_some();
+            let mut found = of_folder.map(|(_, lines)| lines).unwrap_or_default();
             if candidates.split(' ').any(|pattern| pattern != "{path}" && pattern != "{path}/") {
                 found.push(format!("@found_{missing} file {candidates}"));
                 found.push(format!("rewrite @found_{missing} {{file_match.relative}}"));
             }
             found.extend(content);
+            if is_in_folder {
+                // The folder's lines come first.
+                let lines = std::mem::take(&mut found);
+                block(&mut found, "route", lines);
+            }
             let otherwise = match last.strip_prefix('@') {
+                None if last == "=444" => vec!["abort".to_owned()],
                 None => vec![format!("error {}", &last[1..])],
                 Some(name) if self.named.iter().any(|around| around == name) || self.named.len() == NAMED_DEPTH_MAX => {
                     out.push("error 500".to_owned());
@@ -274,6 +298,20 @@ impl<'a> Translator<'a> {
         } else {
             out.push(format!("@{missing} not file {candidates}"));
         }
+        missing
+    }
+
+    /// Defines the matcher of requests for which none of these files exists in a folder of `alias`.
+    fn missing_in_folder(&mut self, out: &mut Vec<String>, place: &FolderPlace, candidates: &str) -> String {
+        let missing = self.fresh("missing");
+        let paths: Vec<String> = candidates.split(' ').map(|path| path.replace("{path}", &place.path)).collect();
+        let mut file = Vec::new();
+        block(&mut file, "not", place.files(&paths));
+        // The folder itself exists, but the matcher `file` finds no folder for `/`.
+        if let Some(matcher) = place.matcher.as_ref().filter(|_| candidates.split(' ').any(|path| path == "{path}/")) {
+            file.push(format!("not vars_regexp {{re.{matcher}.1}} ^/?$"));
+        }
+        block(out, &format!("@{missing}"), file);
         missing
     }
 

@@ -31,6 +31,9 @@ const ERROR_PAGES: &str = "error_pages";
 /// A variable: the URI of the request when its location began.
 const PAGE_URI: &str = "page_uri";
 
+/// A placeholder without a value: an empty text would leave the content as it is.
+const NO_CONTENT: &str = "{vars.no_content}";
+
 /// Without `=` the status of the error replaces that of the page.
 const ERROR_STATUS: &str = "{err.status_code}";
 
@@ -152,12 +155,19 @@ impl<'a> Translator<'a> {
         blocks: &[&'a Directive],
         scope: &VariableScope,
     ) -> Option<ErrorPage> {
+        let scope = &VariableScope { has_error: true, ..scope.clone() };
         let (target, codes) = page.arguments.split_last()?;
         let mut status = None;
         let mut codes: Vec<&str> = codes.iter().map(String::as_str).collect();
         if let Some(code) = codes.last().and_then(|code| code.strip_prefix('=')) {
             status = Some(code.to_owned());
             codes.pop();
+        }
+        let mut outer_pages = own(blocks[0], "error_page").into_iter();
+        let has_503 = outer_pages.any(has_status_503) || blocks[1].block().iter().any(has_status_503);
+        if codes.contains(&"502") && !has_503 && self.may_lack_servers(blocks[1]) {
+            // nginx's status is 502 here too.
+            codes.push("503");
         }
         let codes = codes.into_iter().map(str::to_owned).collect();
         if let Some(name) = target.strip_prefix('@') {
@@ -200,6 +210,19 @@ impl<'a> Translator<'a> {
         Some(ErrorPage { codes, lines })
     }
 
+    /// Whether a block, or one within it, has an upstream with several servers: without one that works the status is 503.
+    fn may_lack_servers(&self, block: &Directive) -> bool {
+        let has_several = |pass: &Directive| {
+            let address = pass.argument(0).split_once("://").map_or(pass.argument(0), |(_, address)| address);
+            let name = address.split(['/', '$']).next().unwrap_or_default();
+            self.shared.upstreams.get(name).is_some_and(|upstream| own(upstream, "server").len() > 1)
+        };
+        block.block().iter().any(|d| match &*d.name {
+            "proxy_pass" | "fastcgi_pass" => has_several(d),
+            _ => self.may_lack_servers(d),
+        })
+    }
+
     /// Returns the page that is a file, in the location that its path chooses.
     #[expect(clippy::too_many_arguments, reason = "the parts of one page")]
     fn page_of_file(
@@ -235,8 +258,16 @@ impl<'a> Translator<'a> {
 
     /// Returns the lines that make a request of a page: nginx sends GET, and not the query of the request.
     fn request_of_page(&mut self, target: &str) -> Vec<String> {
+        self.new_request(rewrite(target))
+    }
+
+    /// Returns the lines that make a GET request of another one, with the line that sets its URI. An upstream may have read the content.
+    pub(super) fn new_request(&mut self, rewrite: String) -> Vec<String> {
         let other = self.fresh("other_method");
-        vec![format!("@{other} not method GET HEAD"), format!("method @{other} GET"), rewrite(target)]
+        let mut lines = vec![format!("@{other} not method GET HEAD")];
+        block(&mut lines, &format!("request_body @{other}"), vec![format!("set {NO_CONTENT}")]);
+        lines.extend([format!("method @{other} GET"), rewrite]);
+        lines
     }
 
     /// Returns the page of a file that is missing, if `try_files` of its location leads to a location that makes one.
@@ -316,8 +347,17 @@ impl<'a> Translator<'a> {
     }
 }
 
+/// Whether a rule or an error page, or one within a block, has this status.
+fn has_status_503(directive: &Directive) -> bool {
+    match &*directive.name {
+        "return" | "error_page" => directive.arguments.iter().any(|word| matches!(&**word, "503" | "=503")),
+        "try_files" => directive.arguments.last().is_some_and(|last| last == "=503"),
+        _ => directive.block().iter().any(has_status_503),
+    }
+}
+
 /// Whether a location leaves its responses to an upstream.
-fn passes(location: &Directive) -> bool {
+pub(super) fn passes(location: &Directive) -> bool {
     PASSES.iter().any(|name| !own(location, name).is_empty())
 }
 
