@@ -39,6 +39,8 @@ pub(crate) struct VariableScope {
     pub(crate) capture: String,
     /// Names of that matcher's groups.
     pub(crate) groups: Vec<String>,
+    /// An earlier rule has an expression, whose groups `$1` may be although the scope has none.
+    pub(crate) has_expressions: bool,
     /// The number of that matcher's groups. Those of higher numbers are empty.
     pub(crate) groups_len: usize,
     /// Earlier matchers, the latest at the end, with the names of their groups, which nginx keeps.
@@ -164,7 +166,10 @@ impl VariableScope {
             let capture = &self.capture;
             let is_absent = name.parse().is_ok_and(|number: usize| number > self.groups_len);
             let group = || if is_absent { String::new() } else { format!("{{re.{capture}.{name}}}") };
-            return (!capture.is_empty()).then(group);
+            if capture.is_empty() {
+                return (!self.has_expressions).then(String::new);
+            }
+            return Some(group());
         }
         if let Some((capture, _)) = self.earlier_groups.iter().rfind(|(_, groups)| has(groups)) {
             return Some(format!("{{re.{capture}.{name}}}"));

@@ -333,7 +333,27 @@ fn paths_in_another_case_equal_those_of_nginx() {
 #[test]
 fn look_ahead_equals_that_of_nginx() {
     let paths = "/page.html /x.yml /x.INC~ /.git/config /.well-known/x /.WELL-KNOWN/x /a/.hidden /composer.json /assets/app.js /assets/app.css \
-                 /old/ /old/x /old/a/ /old/a/b /old/ab /old/b.html /old/b.htm /old/x.keep /old/.keep";
+                 /old/ /old/x /old/a/ /old/a/b /old/ab /old/b.html /old/b.htm /old/x.keep /old/.keep \
+                 /deep/x /deep/a/x /deep/a/x.rar /deep/ /x.rar /x.rar/y";
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
     compare("look_ahead", &[], &cases);
+}
+
+/// nginx's documentation of `return`, `default_type` and `types`. A named group is a variable also after later expressions.
+#[test]
+fn answers_equal_those_of_nginx() {
+    let paths = ["/robots.txt", "/none.xyz", "/a/x.css", "/ab/12", "/old/12"];
+    let kinds = ["", "X-Kind: a1\r\n", "X-Kind: a\r\n", "X-Kind: b\r\n"];
+    let cases: Vec<_> = paths.iter().flat_map(|path| kinds.map(|kind| ("GET", *path, kind))).collect();
+    compare("answers", &["location"], &cases);
+    // A file of text has `charset=utf-8` here.
+    compare("answers", &["content-type"], &paths[..3].iter().map(|path| ("GET", *path, "")).collect::<Vec<_>>());
+}
+
+/// nginx's documentation of `try_files`: a named location gets the URI of the request.
+#[test]
+fn named_locations_after_an_alias_equal_those_of_nginx() {
+    let paths = "/files/a.txt /files/none?x=1 /files/a%20b /files/b/c.txt /files/b/none /d/a /d/a.txt /d/b/c /d/b /d/ /d/none?x=1";
+    let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    compare("alias_named", &["x-kind"], &cases);
 }

@@ -257,6 +257,9 @@ pub(crate) fn counting_upstream() -> u16 {
         ("accel", "X-Accel-Redirect: /protected/a.txt\r\nContent-Disposition: attachment\r\nX-Inner: 1\r\n"),
         ("accel-none", "X-Accel-Redirect: /protected/none\r\nContent-Disposition: attachment\r\n"),
         ("accel-closed", "X-Accel-Redirect: /closed/x\r\n"),
+        ("accel-typed", "X-Accel-Redirect: /protected/typed\r\nContent-Type: text/x-first\r\nSet-Cookie: a=b\r\n"),
+        ("accel-query", "X-Accel-Redirect: /protected/typed?y=2\r\nContent-Type: text/x-first\r\n"),
+        ("typed", "Content-Type: text/x-second\r\n"),
     ];
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

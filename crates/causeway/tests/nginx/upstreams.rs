@@ -332,6 +332,17 @@ fn files_that_an_upstream_permits_equal_those_of_nginx() {
     compare("accel", &["content-disposition", "x-inner", "content-range"], &cases);
 }
 
+/// nginx's documentation of `error_page` and `X-Accel-Redirect`: the method is GET, and the URI is the new one. The second upstream's fields
+/// replace those of the first.
+#[test]
+fn second_upstreams_equal_those_of_nginx() {
+    let content = "Content-Length: 5\r\n\r\nhello";
+    let paths = ["/pages/404", "/pages/404?a=b", "/pages/plain", "/accel-typed?x=1", "/accel-query?x=1"];
+    let cases: Vec<_> = paths.iter().flat_map(|path| [("GET", *path, ""), ("POST", *path, content)]).collect();
+    compare("upstream_again", &["content-type", "set-cookie"], &cases);
+    compare("upstream_again", &[], &[("POST", "/all/x", content), ("POST", "/some/x", content)]);
+}
+
 /// Location of an upstream that names the upstream's own address gets the server's; nginx's documentation of `proxy_redirect`.
 #[test]
 fn redirects_of_an_upstream_equal_those_of_nginx() {

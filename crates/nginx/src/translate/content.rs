@@ -10,6 +10,9 @@ use crate::parse::Directive;
 use crate::variables::{VariableScope, without_query};
 use crate::write::{block, quote, rewrite};
 
+/// A variable: the path below the folder of an `alias`.
+const FOLDER_PATH: &str = "folder_path";
+
 /// How many named locations may lead to each other.
 const NAMED_DEPTH_MAX: usize = 4;
 
@@ -136,6 +139,10 @@ impl<'a> Translator<'a> {
                 let mut lines = Vec::new();
                 self.alias(&mut lines, alias, pattern, &scope);
                 of_folder = self.folder_place(&mut out, location, &scope).map(|place| (place, lines));
+                if let Some((FolderPlace { path, matcher: Some(matcher), .. }, _)) = &mut of_folder {
+                    out.push(format!("vars @{matcher} {FOLDER_PATH} {path}"));
+                    *path = format!("{{vars.{FOLDER_PATH}}}");
+                }
             } else if !is_alias_first {
                 self.alias(&mut out, alias, pattern, &scope);
             }
@@ -308,8 +315,8 @@ impl<'a> Translator<'a> {
         let mut file = Vec::new();
         block(&mut file, "not", place.files(&paths));
         // The folder itself exists, but the matcher `file` finds no folder for `/`.
-        if let Some(matcher) = place.matcher.as_ref().filter(|_| candidates.split(' ').any(|path| path == "{path}/")) {
-            file.push(format!("not vars_regexp {{re.{matcher}.1}} ^/?$"));
+        if candidates.split(' ').any(|path| path == "{path}/") {
+            file.push(format!("not vars_regexp {} ^/?$", place.path));
         }
         block(out, &format!("@{missing}"), file);
         missing

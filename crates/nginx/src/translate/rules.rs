@@ -236,6 +236,7 @@ impl Translator<'_> {
                 _ => {}
             }
             may_have_ended |= may_end(rule);
+            scope.has_expressions |= rule.name == "rewrite" || rule.arguments.iter().any(|word| word.contains('~'));
         }
     }
 
