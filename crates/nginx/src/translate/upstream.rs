@@ -379,7 +379,7 @@ impl<'a> Translator<'a> {
                 | ("x-forwarded-for", "$proxy_add_x_forwarded_for")
                 | ("x-forwarded-proto", "$scheme")
                 | ("x-forwarded-host", "$host" | "$http_host") => {}
-                // Behind a trusted proxy it would append the connection's address to the field of that one.
+                // With trusted proxies it appends the connection's address to the field of the last one.
                 ("x-forwarded-for", "$remote_addr") if !has_no_others && !scope.has_real_ip => {}
                 (_, "") => lines.push(format!("header_up -{name}")),
                 // The client's own field.
