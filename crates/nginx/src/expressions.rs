@@ -106,7 +106,8 @@ pub(crate) fn without_assertions(expression: &str) -> String {
 /// Whether the part after a look-ahead, in its alternative, matches any text.
 fn takes_any_rest(after: &str) -> bool {
     let rest = after.strip_prefix(".*").unwrap_or(after).trim_start_matches(')');
-    rest.is_empty() || rest.starts_with('|') || rest == "$" && after.starts_with(".*")
+    let is_at_end = rest == "$" || rest.starts_with("$|");
+    rest.is_empty() || rest.starts_with('|') || is_at_end && after.starts_with(".*")
 }
 
 /// Returns the texts before, in and after a negative look-ahead.
@@ -223,6 +224,9 @@ mod tests {
             (r"^/(?!a/)|\.txt$", "/a/x.txt", true),
             (r"^/(?!a/)|\.txt$", "/b", true),
             (r"^/(?!a/)|\.txt$", "/", true),
+            (r"^/a(?!/pub).*$|^/b/", "/a/pub/x", false),
+            (r"^/a(?!/pub).*$|^/b/", "/a/pux", true),
+            (r"^/a(?!/pub).*$|^/b/", "/b/", true),
         ] {
             assert_eq!(is_match(expression, path), want, "{expression} {path}");
         }

@@ -6,7 +6,7 @@ use super::{Translator, inherited, value};
 use crate::expressions::{WithoutLookAhead, compiled, has_alternatives, without_look_ahead};
 use crate::location::{Pattern, pattern};
 use crate::parse::Directive;
-use crate::variables::{VariableScope, variable, variables};
+use crate::variables::{VariableScope, replaced, variable, variables};
 use crate::write::{block, quote, quote_scalar, rewrite};
 
 /// A variable: a rule with `break` has changed the path.
@@ -454,8 +454,10 @@ impl Translator<'_> {
             Ok(status) => (status, directive.arguments.get(1).map(String::as_str)),
             Err(_) => (302, Some(first)),
         };
+        // While nginx makes the text, the response has its status already.
+        let text = text.map(|text| replaced(text, |name| (name == "status").then(|| status.to_string())));
         let mut lines = Vec::new();
-        let line = match (status, text) {
+        let line = match (status, text.as_deref()) {
             (444, _) => "abort *".to_owned(),
             (301 | 302 | 303 | 307 | 308, Some(url)) => {
                 let is_path = url.starts_with('/') || begins_with_path(url);
