@@ -327,17 +327,30 @@ fn named_blocks(block: &[Token]) -> Result<BTreeMap<&str, (&Token, &[Token])>, E
     Ok(named)
 }
 
-/// The files that match a pattern with wildcards in its last component, sorted. A leading `*` does not match hidden
-/// files.
+/// The files that match a pattern with wildcards in any of its components, sorted. As Go's `filepath.Glob`: a folder that
+/// cannot be read has no matches. As in Caddy, a leading `*` does not match hidden files in the last component; in a folder's name it does.
 fn glob(pattern: &Path) -> Vec<PathBuf> {
-    let directory = pattern.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let wanted = pattern.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
-    let mut found: Vec<PathBuf> = entries
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| matches(&wanted, name) && !(wanted.starts_with('*') && name.starts_with('.')))
-        .map(|name| pattern.with_file_name(name))
-        .collect();
+    let mut found = vec![PathBuf::new()];
+    let mut components = pattern.components().peekable();
+    while let Some(component) = components.next() {
+        let wanted = component.as_os_str().to_string_lossy();
+        if !wanted.contains(['*', '?']) {
+            found.iter_mut().for_each(|path| path.push(component));
+            continue;
+        }
+        let hides = components.peek().is_none() && wanted.starts_with('*');
+        let mut longer = Vec::new();
+        for path in &found {
+            let folder = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+            let entries = std::fs::read_dir(folder).into_iter().flatten();
+            let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+            let names = names.filter(|name| matches(&wanted, name) && !(hides && name.starts_with('.')));
+            longer.extend(names.map(|name| path.join(name)));
+        }
+        found = longer;
+    }
+    // A component without wildcards need not exist in every folder. A link without a target does: reading it is an error.
+    found.retain(|path| path.symlink_metadata().is_ok());
     found.sort();
     found
 }
