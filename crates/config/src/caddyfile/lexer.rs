@@ -25,8 +25,9 @@ pub(crate) fn lex(source: &str, file: &Arc<str>, env: &dyn Fn(&str) -> Option<St
         tokens.push(token);
         ends.push((start, lexer.next));
     }
+    let breaks = if unset.is_empty() { Vec::new() } else { lexer.breaks() };
     for (index, variable) in unset {
-        if let Some(token) = lexer.owner(index, &ends) {
+        if let Some(token) = lexer.owner(index, &ends, &breaks) {
             tokens[token].unset = Some(variable);
         }
     }
@@ -72,14 +73,22 @@ impl Lexer<'_> {
         Token { text: text.into(), quote, at, rows: (row, self.row), imported: None, unset: None, snippet: None }
     }
 
+    /// The indexes of all line breaks and number signs: between words, the ends of the words' lines.
+    fn breaks(&self) -> Vec<usize> {
+        let glyphs = self.glyphs.iter().enumerate();
+        glyphs.filter(|(_, glyph)| matches!(glyph.ch, '\n' | '#')).map(|(index, _)| index).collect()
+    }
+
     /// The word that an unset variable at `index` belongs to: the word around it, or else the one before or after it on
-    /// its line. `None` in a comment, or alone on a line. `words` holds the start and end of every word.
-    fn owner(&self, index: usize, words: &[(usize, usize)]) -> Option<usize> {
-        if self.comments.iter().any(|(start, end)| (start + 1..=*end).contains(&index)) {
+    /// its line. `None` in a comment, or alone on a line. `words` holds the start and end of every word. Takes logarithmic time,
+    /// since a text can have many such variables.
+    fn owner(&self, index: usize, words: &[(usize, usize)], breaks: &[usize]) -> Option<usize> {
+        let comment = self.comments.partition_point(|(start, _)| *start < index).checked_sub(1);
+        if comment.is_some_and(|comment| index <= self.comments[comment].1) {
             return None;
         }
-        let is_one_line =
-            |from: usize, to: usize| self.glyphs[from..to].iter().all(|glyph| glyph.ch != '\n' && glyph.ch != '#');
+        let count_before = |index: usize| breaks.partition_point(|at| *at < index);
+        let is_one_line = |from: usize, to: usize| count_before(from) == count_before(to);
         // The words are sorted, so this is the first one that ends at or after `index`.
         let next = words.partition_point(|(_, end)| *end < index);
         let before = next.checked_sub(1).filter(|before| is_one_line(words[*before].1, index));
@@ -101,6 +110,8 @@ impl Lexer<'_> {
                     escaped = false;
                 }
                 '\n' => self.line_break(),
+                // DEVIATES: in Caddy a backslash at the end of a comment joins the next line with the comment's, as after a word, so that
+                // its words are arguments. Here it is part of the comment.
                 '#' => {
                     let start = self.next;
                     while self.peek().is_some_and(|ch| ch != '\n') {
@@ -233,10 +244,29 @@ impl Lexer<'_> {
         Ok(self.token(start, row, text, Quote::Heredoc))
     }
 
-    /// Index of the first occurrence of the closing marker, anywhere on a line. The marker is ASCII.
+    /// Index of the first occurrence of the closing marker, anywhere on a line. The marker is ASCII, and not empty.
     fn find(&self, marker: &str) -> Option<usize> {
-        let last = self.glyphs.len().checked_sub(marker.len())?;
-        (self.next..=last).find(|&from| marker.chars().zip(&self.glyphs[from..]).all(|(ch, glyph)| ch == glyph.ch))
+        // Knuth, Morris and Pratt, as the length of the marker is unlimited. `borders` has for each prefix of the marker the length of
+        // its longest proper prefix that is also its end.
+        let marker = marker.as_bytes();
+        let longer = |mut len: usize, ch: char, borders: &[usize]| {
+            while len > 0 && char::from(marker[len]) != ch {
+                len = borders[len - 1];
+            }
+            len + usize::from(char::from(marker[len]) == ch)
+        };
+        let mut borders = vec![0; marker.len()];
+        for index in 1..marker.len() {
+            borders[index] = longer(borders[index - 1], marker[index].into(), &borders);
+        }
+        let mut len = 0;
+        for (index, glyph) in self.glyphs.iter().enumerate().skip(self.next) {
+            len = longer(len, glyph.ch, &borders);
+            if len == marker.len() {
+                return Some(index + 1 - len);
+            }
+        }
+        None
     }
 
     // Removes the white space before the closing marker from every line. Lines without text are exempt.

@@ -28,8 +28,27 @@ fn words() {
         ("heredoc without indentation", "respond <<A\nx\n\ny\nA", "x\n\ny"),
         ("heredoc indented like its marker", "respond <<A\n\t\tx\n\t\t\ty\n\t\tA", "x\n\ty"),
         ("heredoc with carriage returns", "respond <<A\r\nx\r\nA", "x"),
+        ("the marker anywhere on a line, also after its own beginning", "respond <<AAB\nAx\nAAAB", "x"),
         ("braces in a placeholder", "respond {http.request.uri}", "{http.request.uri}"),
     ]);
+}
+
+// DEVIATES: in Caddy a backslash at the end of a comment makes the next line's words arguments.
+#[test]
+fn comments_that_end_in_a_backslash() {
+    assert_eq!(handlers("respond x # a \\\nheader A b"), handlers("respond x\nheader A b"));
+}
+
+// The time is linear: with a search for each variable, or from each character of a heredoc, this takes minutes.
+#[test]
+fn long_texts() {
+    let marker = "A".repeat(60_000);
+    let lines = format!("{}\n", &marker[1..]).repeat(20);
+    let heredoc = handlers(&format!("respond <<{marker}\n{lines}{marker}"));
+    assert_eq!(heredoc[0]["body"].as_str().map(str::len), Some(lines.len() - 1));
+    let words = "{$NONE} ".repeat(100_000);
+    let comments = "#\n".repeat(100_000);
+    assert_eq!(handlers(&format!("{comments}respond x {words}")), handlers("respond x"));
 }
 
 // {$NAME} is substituted before words are split. A default follows a colon; an unset variable is empty; values are not
@@ -132,6 +151,27 @@ fn files() {
     assert!(error.ends_with("Caddyfile:2:8: Could not import /dev/zero: file too large"), "{error}");
     let adapted = adapt(":80\nimport absent*\n", FILES, &Directives::standard(), &|_| None).unwrap();
     assert_eq!(adapted.warnings.len(), 1, "a pattern without matches is accepted, with a warning");
+}
+
+// As Go's `filepath.Glob`: the wildcard can be in any component, and the matches are sorted. As in Caddy, a leading `*` finds no hidden files,
+// but files in hidden folders.
+#[test]
+fn wildcards_in_folders() {
+    let plain = |body: &str| from_files(&format!(":80 {{\n{body}\n}}\n")).unwrap();
+    let headers = |names: &[&str]| plain(&names.iter().map(|name| format!("header {name} x\n")).collect::<String>());
+    for (pattern, want) in [
+        ("sites/*/site.conf", &["Four", "One", "Two"][..]),
+        ("sites/t*/site.conf", &["Two"]),
+        ("sites/t?o/s*.conf", &["Two"]),
+        ("./sites/*/../one/site.conf", &["One", "One", "One", "One"]),
+        ("sites/three/.h*", &["Three"]),
+        ("sites/three/*", &[]),
+        ("sites/*/absent.conf", &[]),
+        ("sites/note/*", &[]),
+        ("absent/*/site.conf", &[]),
+    ] {
+        assert_eq!(plain(&format!("import {pattern}")), headers(want), "{pattern}");
+    }
 }
 
 // The files that a site's words come from are hidden from its file server, however deep the import.
