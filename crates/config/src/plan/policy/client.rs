@@ -1,5 +1,6 @@
 //! `client_authentication`: the certificates that clients must present.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
@@ -77,10 +78,7 @@ impl ClientAuthConfig {
         if let Some(pool) = &self.ca {
             authorities = build.at("ca", |build| trust_pool(pool, build))?;
         }
-        let mut leaves = base64_certificates("trusted_leaf_certs", &self.trusted_leaf_certs, build)?;
-        for (index, verifier) in self.verifiers.iter().enumerate() {
-            leaves.extend(build.at(format!("verifiers[{index}]"), |build| read_verifier(verifier, build))?);
-        }
+        let leaves = self.leaves(build)?;
         let mode = match &*self.mode {
             // Caddy's default: verify if certificates are configured to verify against.
             "" if authorities.is_empty() && self.trusted_leaf_certs.is_empty() => ClientAuthenticationMode::Require,
@@ -94,6 +92,27 @@ impl ClientAuthConfig {
             }
         };
         Ok(ClientAuthentication { mode, authorities, leaves })
+    }
+
+    /// The certificates that all verifiers accept, as Caddy runs one after the other. `trusted_leaf_certs` are one more verifier.
+    fn leaves(&self, build: &mut Build<'_>) -> Result<CertificateList, BuildError> {
+        let mut lists = Vec::with_capacity(self.verifiers.len() + 1);
+        for (index, verifier) in self.verifiers.iter().enumerate() {
+            lists.push(build.at(format!("verifiers[{index}]"), |build| read_verifier(verifier, build))?);
+        }
+        if !self.trusted_leaf_certs.is_empty() {
+            lists.push(base64_certificates("trusted_leaf_certs", &self.trusted_leaf_certs, build)?);
+        }
+        let Some((first, others)) = lists.split_first() else { return Ok(CertificateList::new()) };
+        let others: Vec<HashSet<&[u8]>> = others.iter().map(|list| list.iter().map(|der| &der[..]).collect()).collect();
+        let mut leaves = first.clone();
+        leaves.retain(|leaf| others.iter().all(|list| list.contains(&leaf[..])));
+        if leaves.is_empty() {
+            // In Caddy no client is accepted then; in the plan every client would be.
+            let expected = "one leaf certificate at least that all of them have: each verifier must accept a client";
+            return build.at("verifiers", |build| Err(build.refuse("no certificate in common", expected)));
+        }
+        Ok(leaves)
     }
 }
 

@@ -307,6 +307,30 @@ fn sources_of_trusted_certificates() {
     let verifiers = json!([{ "verifier": "leaf", "leaf_certs_loaders": [loader] }]);
     let leaves = ask(json!({ "mode": "require_and_verify", "verifiers": verifiers }));
     assert_eq!(leaves.map(|(_, leaves, _)| leaves).as_deref(), Ok("/s/a, /s/b"));
+    // As in Caddy, each verifier must accept a client's certificate. `trusted_leaf_certs` are one more verifier.
+    let verifier = |keys: &[&[&str]]| {
+        let loader = |keys: &&[&str]| json!({ "loader": "storage", "certificates": keys });
+        json!({ "verifier": "leaf", "leaf_certs_loaders": keys.iter().map(loader).collect::<Vec<_>>() })
+    };
+    let none = "apps.http.servers.s.tls_connection_policies[0].client_authentication.verifiers: found 'no certificate in common', \
+                expected one leaf certificate at least that all of them have: each verifier must accept a client";
+    let der = [0x30, 1, 0];
+    let old = json!([BASE64_STANDARD.encode(der)]);
+    let loader = json!({ "loader": "pem", "certificates": [pem(b"/b"), pem(&der)] });
+    let both = json!({ "verifier": "leaf", "leaf_certs_loaders": [loader] });
+    for (verifiers, old, want) in [
+        (vec![verifier(&[&["a"], &["b", "c"]])], json!([]), Ok("/a, /b, /c")),
+        (vec![verifier(&[&["a", "b"], &["c"]]), verifier(&[&["c", "b", "d"]])], json!([]), Ok("/b, /c")),
+        (vec![both.clone()], old.clone(), Ok("0\u{1}\0")),
+        (vec![], old.clone(), Ok("0\u{1}\0")),
+        (vec![verifier(&[&["a"]]), verifier(&[&["b"]])], json!([]), Err(none)),
+        (vec![verifier(&[&["b"]]), both], old, Err(none)),
+    ] {
+        let mut client = json!({ "mode": "require_and_verify", "verifiers": verifiers });
+        client["trusted_leaf_certs"] = old;
+        let leaves = ask(client.clone()).map(|(_, leaves, _)| leaves);
+        assert_eq!(leaves.as_deref().map_err(String::as_str), want, "{client}");
+    }
 
     let at = "apps.http.servers.s.tls_connection_policies[0].client_authentication.ca";
     for (written, want) in [
