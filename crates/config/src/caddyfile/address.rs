@@ -91,7 +91,8 @@ fn lower_outside_placeholders(text: &str) -> String {
     out
 }
 
-/// A listener address in Caddy's notation: a bind address (`[network/]host`) with a port. Path networks have no port.
+/// A listener address in Caddy's notation: a bind address (`[network/]host`) with a port, without leading zeros. Path networks have no
+/// port.
 pub(crate) fn listener(bind: &str, port: &str) -> String {
     let (network, rest) = match bind.split_once('/') {
         Some((network, rest)) => (network.trim().to_lowercase(), rest),
@@ -103,6 +104,11 @@ pub(crate) fn listener(bind: &str, port: &str) -> String {
     let host = split_host_port(rest).map_or(rest.trim_matches(['[', ']']), |(host, _)| host);
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let network = if network.is_empty() || network == "tcp" { String::new() } else { format!("{network}/") };
+    // In Caddy a number from here on: `:080` and `:80` are one listener.
+    let port = match port.trim_start_matches('0') {
+        "" => "0",
+        port => port,
+    };
     format!("{network}{host}:{port}")
 }
 

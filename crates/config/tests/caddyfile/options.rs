@@ -110,6 +110,10 @@ fn options_of_a_listener() {
         json(source)["apps"]["http"]["servers"],
         json!({ "srv0": { "listen": [":80"], "enable_full_duplex": true }, "side": { "listen": [":81"] } })
     );
+    assert_eq!(
+        json("{\nservers :81 {\nname side\n}\n}\n:081 {\n}\n")["apps"]["http"]["servers"],
+        json!({ "side": { "listen": [":81"] } })
+    );
 }
 
 #[test]

@@ -17,6 +17,9 @@ fn listens(source: &str) -> Vec<Value> {
 fn listeners() {
     assert_eq!(listens("a.test {\n}\n"), [json!([":443"])]);
     assert_eq!(listens("http://a.test {\n}\n"), [json!([":80"])]);
+    // In Caddy the port is a number.
+    assert_eq!(listens("a.test:08080 {\n}\nb.test:8080 {\n}\nc.test:00 {\n}\n"), [json!([":0"]), json!([":8080"])]);
+    assert_eq!(listens("a.test:000443 {\nbind unix//run/0 [::1]\n}\n"), [json!(["[::1]:443", "unix//run/0"])]);
     assert_eq!(listens(":8080 {\n}\na.test:8080 {\nbind 10.0.0.1\n}\n"), [json!(["10.0.0.1:8080"]), json!([":8080"])]);
     assert_eq!(listens("a.test, http://a.test {\n}\n"), [json!([":443"]), json!([":80"])]);
     assert_eq!(listens("a.test {\nbind 10.0.0.1 [::1]\n}\n"), [json!(["10.0.0.1:443", "[::1]:443"])]);
