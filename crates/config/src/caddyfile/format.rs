@@ -49,14 +49,15 @@ fn formatted_to_fixpoint(text: &str) -> Option<String> {
     None
 }
 
-/// Whether both texts have equal words on equal lines. Always true if the original is not a valid Caddyfile: then
-/// formatting may have made it valid.
+/// Whether both texts have equal words on equal lines. If the original is not a valid Caddyfile, formatting may have made it valid by
+/// taking braces out of words. If it has no words, because a quote is not closed for example, the result is always true.
 fn means_the_same(before: &str, formatted: &str) -> bool {
     let same = |before: &str, formatted: &str| {
         let file = Arc::from("");
         let Ok(tokens) = lexer::lex(before, &file, &|_| None) else { return true };
-        let formatted = lexer::lex(formatted, &file, &|_| None);
-        formatted.is_ok_and(|formatted| words(&formatted) == words(&tokens)) || !readable(tokens, &file)
+        let Ok(formatted) = lexer::lex(formatted, &file, &|_| None) else { return false };
+        words(&formatted) == words(&tokens)
+            || (words(&without_braces(&formatted)) == words(&without_braces(&tokens)) && !readable(tokens, &file))
     };
     // Check twice: an unset variable is empty in one reading and a word in the other.
     same(before, formatted) && (!before.contains("{$") || same(&with_variables(before), &with_variables(formatted)))
@@ -80,6 +81,23 @@ fn words(tokens: &[Token]) -> Vec<(&str, Quote, bool)> {
         words.push((text.trim_end(), quote, starts));
     }
     words
+}
+
+/// Takes the braces out of bare words: `a.test{` becomes `a.test` and `{`.
+fn without_braces(tokens: &[Token]) -> Vec<Token> {
+    let mut parts = Vec::with_capacity(tokens.len());
+    for token in tokens {
+        let mut rest = &*token.text;
+        while let Some(at) = rest.find(['{', '}']).filter(|_| token.quote == Quote::None && rest.len() > 1) {
+            let (part, after) = rest.split_at(at.max(1));
+            parts.push(Token { text: part.into(), ..token.clone() });
+            rest = after;
+        }
+        if !rest.is_empty() || token.text.is_empty() {
+            parts.push(Token { text: rest.into(), ..token.clone() });
+        }
+    }
+    parts
 }
 
 /// Replaces each variable without a default by `1`, which is valid as a name, a port and a number.
