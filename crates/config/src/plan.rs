@@ -309,7 +309,9 @@ pub fn load_with(
         build.set_app("cache", cache.clone());
     }
     let http = &config.apps.http;
-    let ports = https::Ports { http: http.http_port.unwrap_or(80), https: http.https_port.unwrap_or(443) };
+    // As in Caddy, 0 is the default.
+    let port = |written: Option<u16>, default| written.filter(|port| *port != 0).unwrap_or(default);
+    let ports = https::Ports { http: port(http.http_port, 80), https: port(http.https_port, 443) };
     measure(http, &mut build)?;
     // Prepare all servers before `serve` compiles any routes: automatic HTTPS needs to see every server at once.
     let mut servers = Vec::with_capacity(http.servers.len());
@@ -432,6 +434,7 @@ fn serve(
         .iter()
         .zip(policies)
         .map(|(server, policies)| https::HttpsServer {
+            name: server.name,
             automatic: server.written.automatic(),
             routes: server.routes(),
             listen: server.listen.clone(),

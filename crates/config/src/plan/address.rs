@@ -28,14 +28,17 @@ pub(super) fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSoc
         return Err(build.refuse(written, format!("an address: the evaluated placeholder {placeholder} is empty")));
     }
     let text = &build.known(text);
-    let Some((network, number)) = text.split_once('/') else { return tcp(text, build) };
-    match &*network.to_ascii_lowercase() {
+    let (network, number) = split_network(text);
+    match &*network {
         "unix" => return Ok(vec![unix(number).map_err(|expected| build.refuse(&**text, expected))?.into()]),
         "unixgram" | "unixpacket" => {
             return Err(build.refuse(&**text, "unix/PATH: HTTP needs a Unix socket of streams"));
         }
         "fd" | "fdgram" => {}
-        "tcp" | "tcp4" | "tcp6" => return tcp(text, build),
+        "" | "tcp" | "tcp4" | "tcp6" => {
+            let addresses = ports(number, text, build)?;
+            return Ok(addresses.into_iter().map(ListeningSocket::Bound).collect());
+        }
         _ => return Err(build.refuse(&**text, "tcp, unix or fd: other networks are not built (docs/refused.md)")),
     }
     let expected = "fd/N or fdgram/N, where N is the number of an inherited socket, such as fd/3";
@@ -43,9 +46,20 @@ pub(super) fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSoc
     Ok(if network == "fd" { vec![ListeningSocket::Inherited(descriptor)] } else { Vec::new() })
 }
 
+/// Splits an address into its network, in lower case and without blanks as in Caddy (`SplitNetworkAddress`), and the rest. The network is
+/// empty if the address has none.
+fn split_network(text: &str) -> (String, &str) {
+    text.split_once('/').map_or((String::new(), text), |(network, rest)| (network.trim().to_lowercase(), rest))
+}
+
+/// Whether the address is that of an inherited datagram socket (`fdgram/N`).
+pub(super) fn is_for_datagrams(text: &str) -> bool {
+    split_network(text).0 == "fdgram"
+}
+
 /// Returns the first placeholder that is known at load and empty. Such an address would be another one, of all interfaces if it is all
-/// of the host.
-fn empty_placeholder<'t>(text: &'t str, build: &mut Build<'_>) -> Option<&'t str> {
+/// of the host; and a site's name would be another one.
+pub(super) fn empty_placeholder<'t>(text: &'t str, build: &mut Build<'_>) -> Option<&'t str> {
     let mut rest = text;
     while let Some(start) = rest.find('{') {
         let end = start + rest[start..].find('}')? + 1;
@@ -84,23 +98,9 @@ fn unix(text: &str) -> Result<UnixAddress, String> {
     Ok(UnixAddress { path: path.into(), mode })
 }
 
-fn tcp(text: &str, build: &Build<'_>) -> Result<Vec<ListeningSocket>, BuildError> {
-    Ok(parse_one(text, build)?.into_iter().map(ListeningSocket::Bound).collect())
-}
-
-/// Parses one address of TCP and expands its port range.
-fn parse_one(text: &str, build: &Build<'_>) -> Result<Vec<ListenAddress>, BuildError> {
-    let mut addresses = Vec::new();
-    parse(text, build, &mut addresses)?;
-    Ok(addresses)
-}
-
-fn parse(text: &str, build: &Build<'_>, out: &mut Vec<ListenAddress>) -> Result<(), BuildError> {
+/// Parses the part of a TCP address after its network, and expands its port range. `text` is the whole address, for messages.
+fn ports(rest: &str, text: &str, build: &Build<'_>) -> Result<Vec<ListenAddress>, BuildError> {
     let bad = || build.refuse(text, EXPECTED);
-    let (network, rest) = text.split_once('/').unwrap_or(("tcp", text));
-    if !matches!(network, "tcp" | "tcp4" | "tcp6") {
-        return Err(build.refuse(text, "a TCP address: other networks are not built (docs/refused.md)"));
-    }
     let (host, ports) = rest.rsplit_once(':').ok_or_else(bad)?;
     let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
     let port = |text: &str| text.parse::<u16>().map_err(|_| bad());
@@ -110,8 +110,7 @@ fn parse(text: &str, build: &Build<'_>, out: &mut Vec<ListenAddress>) -> Result<
     }
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let host = if host.is_empty() { None } else { Some(resolve(host).ok_or_else(|| unknown(host, build))?) };
-    out.extend((first..=last).map(|port| ListenAddress { host, port }));
-    Ok(())
+    Ok((first..=last).map(|port| ListenAddress { host, port }).collect())
 }
 
 fn unknown(host: &str, build: &Build<'_>) -> BuildError {

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::PlanError;
+use super::address::empty_placeholder;
 use super::certificates::{CertificateAuthority, ManagedName, PublicIssuer, PublicName};
 use super::pki::{KNOWN_AUTHORITY, LOCAL, add_local};
 use super::tls::{Automation, AutomationPolicy, Issuer, Tls, ascii, matches_wildcard};
@@ -56,6 +57,8 @@ pub(super) struct AutomaticHttpsConfig {
 
 /// A server as input and output of automatic HTTPS.
 pub(super) struct HttpsServer<'c> {
+    /// Its name in the configuration.
+    pub(super) name: &'c str,
     pub(super) automatic: &'c AutomaticHttpsConfig,
     pub(super) routes: &'c Value,
     /// One element for each written address: its port range, expanded.
@@ -86,11 +89,26 @@ impl HttpsServer<'_> {
 
     /// The hosts in the matchers of its top-level routes, except for skipped ones. Routes nested in handlers are
     /// ignored, as in Caddy.
-    fn hosts(&self, build: &mut Build<'_>) -> BTreeSet<String> {
+    ///
+    /// # Errors
+    /// A placeholder in a host is known at load and empty.
+    fn hosts(&self, build: &mut Build<'_>) -> Result<BTreeSet<String>, BuildError> {
         let routes = self.routes.as_array().into_iter().flatten();
         let sets = routes.filter_map(|route| route.get("match")?.as_array()).flatten();
-        let hosts = sets.filter_map(|set| set.get("host")?.as_array()).flatten().filter_map(Value::as_str);
-        hosts.map(|host| build.known(host)).filter(|host| !self.automatic.skip.contains(host)).collect()
+        let written = sets.filter_map(|set| set.get("host")?.as_array()).flatten().filter_map(Value::as_str);
+        let mut hosts = BTreeSet::new();
+        for written in written {
+            if let Some(placeholder) = empty_placeholder(written, build) {
+                let expected = format!("a host: the evaluated placeholder {placeholder} is empty");
+                return build
+                    .at(format!("apps.http.servers.{}", self.name), |build| Err(build.refuse(written, expected)));
+            }
+            let host = build.known(written);
+            if !self.automatic.skip.contains(&host) {
+                hosts.insert(host);
+            }
+        }
+        Ok(hosts)
     }
 }
 
@@ -143,7 +161,7 @@ pub(super) fn arrange(
         }
         // From here on as in `automaticHTTPSPhase1` of caddyhttp/autohttps.go: a server needs TLS if its routes name
         // hosts.
-        let hosts = site.hosts(build);
+        let hosts = site.hosts(build)?;
         if hosts.is_empty() && site.policies.as_ref().is_none_or(Vec::is_empty) {
             continue;
         }
@@ -176,12 +194,20 @@ pub(super) fn arrange(
             }
         }
     }
-    let tailscale = names.iter().chain(&tls.automate).filter(|name| names::is_tailscale(name));
-    let tailscale = tailscale.map(|name| ascii(name, build)).collect::<Result<BTreeSet<_>, _>>()?;
-    let tailscale = tailscale.into_iter().filter(|name| tls.automation.naming(name).is_none());
-    let automation = tls.automation.with_tailscale(tailscale.collect());
+    let mut tailscale = BTreeSet::new();
+    let mut any_managed = false;
+    for name in names.iter().chain(&tls.automate) {
+        let ascii = ascii(name, build)?;
+        if names::is_tailscale(&ascii) && tls.automation.naming(&ascii).is_none() {
+            tailscale.insert(ascii);
+        } else {
+            // Names that only `automate` lists do not count here.
+            any_managed |= names.contains(name);
+        }
+    }
+    let automation = tls.automation.with_tailscale(tailscale.into_iter().collect(), build)?;
     (arranged.managed, arranged.public) = managed(&names, tls, &automation, authorities, build)?;
-    arranged.remaining = redirects.place(sites, ports, !names.is_empty());
+    arranged.remaining = redirects.place(sites, ports, any_managed);
     arranged.on_demand = OnDemand::new(&automation);
     if let Some(on_demand) = &arranged.on_demand
         && on_demand.uses_local_authority()

@@ -341,7 +341,7 @@ impl ServerConfig {
             let mut protocols = Vec::with_capacity(lists.len());
             for (index, list) in lists.iter().enumerate() {
                 // A datagram socket serves HTTP/3 or nothing, and `build` adds a note about it.
-                let is_for_datagrams = self.listen[index].starts_with("fdgram/");
+                let is_for_datagrams = address::is_for_datagrams(&self.listen[index]);
                 let Some(list) = list.as_ref().filter(|_| !is_for_datagrams) else {
                     protocols.push(of_server);
                     continue;

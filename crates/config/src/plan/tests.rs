@@ -39,6 +39,14 @@ fn listen_addresses() {
     check("not built", json!({ "listen": ["udp/:80"] }), want);
     check("an inherited socket", json!({ "listen": ["fd/3", ":80"] }), "fd/3 :80");
     check("datagrams", json!({ "listen": ["fd/3", "fdgram/4"] }), "fd/3");
+    // Caddy's `SplitNetworkAddress`: the network is in any case of letters, with blanks around it.
+    check(
+        "networks",
+        json!({ "listen": ["TCP/:1", "tcp /:2", " Tcp4 /:3-4", "FD/5", "FdGram/6"] }),
+        ":1 :2 :3 :4 fd/5",
+    );
+    let server = json!({ "listen": ["FDGRAM /4", ":1"], "listen_protocols": [["h3"], ["h1"]] });
+    check("protocols of a datagram socket", server, ":1");
     for bad in ["fd/", "fd/x", "fd/-1", "fd/70000", "fdgram/x", "fd/3:80"] {
         let expected = "fd/N or fdgram/N, where N is the number of an inherited socket, such as fd/3";
         let want = format!("apps.http.servers.s.listen[0]: found '{bad}', expected {expected}");

@@ -3,6 +3,7 @@ use std::time::Duration;
 use causeway_pipeline::{Context, Handler, Registry, Step};
 use serde_json::json;
 
+use super::super::tls::TlsConfig;
 use super::super::{
     AcmeIssuer, CertificateGetter, CertificateReadError, CertificateReader, CertificateSource, DnsChallenge,
     DnsProvider, Loaded, PropagationLimit, ProxySetting, PublicIssuer, Secret, Storage, TicketKeySource, load_with,
@@ -146,6 +147,11 @@ fn which_servers_speak_tls() {
     ] {
         assert_eq!(outcome(&server(config), &[]), want, "{why}");
     }
+    // As in Caddy, 0 is the default.
+    let zero = json!({ "apps": { "http": { "http_port": 0, "https_port": 0, "servers": {
+        "s": { "listen": [":443"], "routes": hosts(&["localhost"]) }, "t": { "listen": [":80"] },
+    } } } });
+    assert_eq!(outcome(&zero, &[]), ":443s :80 localhost=local");
     let ports = json!({ "apps": { "http": { "http_port": 8080, "https_port": 8443, "servers": { "s": {
         "listen": [":8443"] } } } } });
     assert_eq!(outcome(&ports, &[]), ":8443s :8080");
@@ -679,6 +685,43 @@ fn sources_of_certificates() {
     assert!(loaded.notes.len() == 1 && loaded.notes[0].starts_with(note), "{:?}", loaded.notes);
 }
 
+// As in Caddy, a wildcard below `.ts.net` without a policy needs the permission of a policy on demand, or sources of the policy for all names.
+#[test]
+fn wildcards_of_tailscale() {
+    let config = |automation: Value| {
+        json!({ "apps": {
+            "http": { "servers": { "s": { "listen": [":443"], "automatic_https": { "disable_redirects": true },
+                "routes": hosts(&["*.tail.ts.net", "a.other.ts.net", "own.tail.ts.net"]) } } },
+            "tls": { "automation": automation },
+        } })
+    };
+    let own = json!({ "subjects": ["own.tail.ts.net"] });
+    let source = json!({ "get_certificate": [{ "via": "http", "url": "http://c/" }] });
+    let ask = json!({ "ask": "http://localhost:9/" });
+    let refused = "apps.http: found '*.tail.ts.net', expected the global option `on_demand_tls` with `ask <url>`";
+    for automation in [json!({}), json!({ "policies": [own, { "issuers": [{ "module": "internal" }] }] })] {
+        let outcome = outcome(&config(automation), &[]);
+        assert!(outcome.starts_with(refused), "{outcome}");
+    }
+    let named = json!({ "subjects": ["*.tail.ts.net"], "issuers": [{ "module": "internal" }] });
+    assert_eq!(outcome(&config(json!({ "policies": [named] })), &[]), ":443s *.tail.ts.net=local");
+
+    let (c, tailscale) = (CertificateGetter::Http("http://c/".into()), CertificateGetter::Tailscale);
+    for (automation, getters, of_others) in [
+        (json!({ "on_demand": ask, "policies": [own] }), vec![tailscale.clone()], vec![]),
+        (json!({ "on_demand": ask, "policies": [own, {}] }), vec![tailscale.clone()], vec![]),
+        (json!({ "policies": [own, source] }), vec![c.clone(), tailscale.clone()], vec![c]),
+    ] {
+        let on_demand = read(&config(automation.clone()), &[]).unwrap().certificates.on_demand.unwrap();
+        assert_eq!(on_demand.getters("a.tail.ts.net"), getters, "{automation}");
+        assert_eq!(on_demand.getters("a.other.ts.net"), getters, "{automation}");
+        assert_eq!(on_demand.name("a.tail.ts.net"), None, "{automation}: no authority signs");
+        // A policy that lists a name comes first.
+        assert!(on_demand.getters("own.tail.ts.net").is_empty(), "{automation}");
+        assert_eq!(on_demand.getters("a.example"), of_others, "{automation}");
+    }
+}
+
 // A client that sends no name gets a certificate of the sources of the policy for all names.
 #[test]
 fn a_source_for_all_names() {
@@ -878,6 +921,53 @@ fn redirects_join_a_server_on_the_http_port() {
         );
         assert_eq!(outcome(&config(routes), &[]), want);
     }
+}
+
+// caddyhttp/autohttps.go: without names whose certificates are managed, a server's own routes for all hosts come before the redirects. Those of
+// Tailscale are not managed.
+#[test]
+fn redirects_beside_names_of_tailscale() {
+    let registry = registry();
+    let automation = json!({ "automation": { "policies": [{ "subjects": ["own.tail.ts.net"] }] } });
+    let none = json!([]);
+    let automatic = AutomaticHttpsConfig::default();
+    for (host, redirects) in [("a.tail.ts.net", 0), ("localhost", 1), ("own.tail.ts.net", 1)] {
+        let mut build = Build::new(&registry);
+        let tls = serde_json::from_value::<TlsConfig>(automation.clone()).unwrap().read(&mut build).unwrap();
+        let routes = hosts(&[host]);
+        let mut sites = [(443, &routes), (80, &none)].map(|(port, routes)| HttpsServer {
+            name: "s",
+            automatic: &automatic,
+            routes,
+            listen: vec![vec![ListeningSocket::Bound(ListenAddress { host: None, port })]],
+            policies: None,
+            inserted: None,
+            access_log: None,
+        });
+        let ports = Ports { http: 80, https: 443 };
+        arrange(&mut sites, ports, &tls, &[], &mut Vec::new(), OtherChallenges::None, &mut build).unwrap();
+        let inserted = sites[1].inserted.as_ref().unwrap();
+        assert_eq!((inserted.routes.len(), inserted.last.len()), (redirects, 1), "{host}");
+    }
+}
+
+// Caddy: "evaluated placeholder {env.X} is empty". The site would have another name.
+#[test]
+fn hosts_with_an_empty_placeholder() {
+    let config = |host: &str, automatic: Value| json!({ "apps": { "http": { "servers": { "s": { "listen": [":443"], "automatic_https": automatic, "routes": hosts(&["localhost", host]) } } } } });
+    for host in ["{env.CAUSEWAY_UNSET}", "{env.CAUSEWAY_UNSET}.localhost", "{env.CARGO_PKG_NAME}{env.CAUSEWAY_UNSET}"] {
+        let want = format!(
+            "apps.http.servers.s: found '{host}', expected a host: the evaluated placeholder {{env.CAUSEWAY_UNSET}} is empty"
+        );
+        assert_eq!(outcome(&config(host, json!({})), &[]), want);
+        assert_eq!(
+            outcome(&config(host, json!({ "disable": true })), &[]),
+            ":443",
+            "as in Caddy, hosts do not count then"
+        );
+    }
+    let set = outcome(&config("{env.CARGO_PKG_NAME}.localhost", json!({ "disable_redirects": true })), &[]);
+    assert_eq!(set, ":443s causeway-config.localhost=local localhost=local");
 }
 
 // certmagic's `MatchWildcard`.

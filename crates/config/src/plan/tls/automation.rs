@@ -19,6 +19,10 @@ use super::dns::{self, DnsDefaults};
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::build::trust_pool::pem_files_certificates;
 
+/// The expected text if a handshake could order a certificate for any name.
+const PERMISSION: &str = "the global option `on_demand_tls` with `ask <url>`, which says what names may have a certificate: \
+                          without it, anyone could make this server order certificates for any name";
+
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AutomationConfig {
@@ -231,7 +235,7 @@ pub(in super::super) struct Automation {
     pub(in super::super) permission: Option<String>,
     /// Index of the policy with this exact subject. A hash table, because there can be thousands of names.
     exact: HashMap<String, usize>,
-    /// Wildcard subjects, with the index of their policy.
+    /// Wildcard subjects, with the index of their policy, in the order of the policies.
     patterns: Vec<(String, usize)>,
     /// Index of the policy without subjects, which matches all names.
     base: Option<usize>,
@@ -313,26 +317,55 @@ impl Automation {
         })
     }
 
-    /// Adds a policy for names that no policy lists: those below `.ts.net`, whose certificates Tailscale's daemon supplies. Its other settings are
-    /// those of the policy for all names.
-    pub(in super::super) fn with_tailscale(&self, names: Vec<String>) -> Self {
+    /// Adds policies for names that no policy lists: those below `.ts.net`, whose certificates Tailscale's daemon supplies. Their other
+    /// settings are those of the policy for all names.
+    ///
+    /// # Errors
+    /// As for policies on demand: one of the names is a wildcard, and nothing says which names may have a certificate.
+    pub(in super::super) fn with_tailscale(
+        &self,
+        names: Vec<String>,
+        build: &mut Build<'_>,
+    ) -> Result<Self, BuildError> {
         let mut all = self.clone();
-        if names.is_empty() {
-            return all;
-        }
         let mut policy = self.base().cloned().unwrap_or_default();
-        policy.subjects.clone_from(&names);
+        // As in Caddy, sources that the policy for all names lists do without a permission.
+        let has_sources =
+            policy.only_getters || policy.getters.iter().any(|getter| *getter != CertificateGetter::Tailscale);
         policy.issuers.clear();
         if !policy.getters.contains(&CertificateGetter::Tailscale) {
             policy.getters.push(CertificateGetter::Tailscale);
         }
-        (policy.on_demand, policy.only_getters) = (true, false);
-        // Before the others, since the first match applies.
-        all.policies.insert(0, policy);
-        all.exact.values_mut().chain(all.patterns.iter_mut().map(|(_, index)| index)).for_each(|index| *index += 1);
-        all.base = all.base.map(|index| index + 1);
-        all.exact.extend(names.into_iter().map(|name| (name, 0)));
-        all
+        policy.on_demand = true;
+        let (wildcards, exact): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| name.contains('*'));
+        if let Some(wildcard) = wildcards.first() {
+            if self.permission.is_none() && !has_sources {
+                return build.at("apps.http", |build| Err(build.refuse(wildcard, PERMISSION)));
+            }
+            // Behind the policies with names, which may be below it. As in Caddy, no issuer signs such a name.
+            let index = all.base.unwrap_or(all.policies.len());
+            all.insert(index, AutomationPolicy { subjects: wildcards, only_getters: true, ..policy.clone() });
+        }
+        if !exact.is_empty() {
+            // Before the others, since the first match applies.
+            all.insert(0, AutomationPolicy { subjects: exact, only_getters: false, ..policy });
+        }
+        Ok(all)
+    }
+
+    /// Inserts a policy for names that no policy lists.
+    fn insert(&mut self, index: usize, policy: AutomationPolicy) {
+        let patterns = self.patterns.iter_mut().map(|(_, index)| index);
+        let indexes = self.exact.values_mut().chain(patterns).chain(&mut self.base);
+        indexes.filter(|known| **known >= index).for_each(|known| *known += 1);
+        for subject in &policy.subjects {
+            if subject.contains('*') {
+                self.patterns.push((subject.clone(), index));
+            }
+            self.exact.insert(subject.clone(), index);
+        }
+        self.patterns.sort_by_key(|(_, index)| *index);
+        self.policies.insert(index, policy);
     }
 
     /// Appends a policy. As in Caddy, an error if it repeats a subject or is a second policy for all names: the
@@ -396,9 +429,7 @@ impl AutomationConfig {
                 // DEVIATES: Caddy 2.11 logs that only the sources supply certificates here, and lets the issuers sign too.
                 policy.only_getters = is_open && !policy.getters.is_empty();
                 if is_open && !policy.only_getters {
-                    let expected = "the global option `on_demand_tls` with `ask <url>`, which says what names may have a certificate: \
-                                    without it, anyone could make this server order certificates for any name";
-                    return build.at("on_demand", |build| Err(build.refuse("no permission", expected)));
+                    return build.at("on_demand", |build| Err(build.refuse("no permission", PERMISSION)));
                 }
                 // As in Caddy: it costs names of other domains nothing.
                 if policy.on_demand && policy.getters.is_empty() {
