@@ -159,7 +159,7 @@ impl Document {
     pub fn explain(&self, adapted: &AdaptedDocument, error: &PlanError) -> String {
         match adapted.origin(error) {
             Some(site) => format!("{}: {}", site.at, needs_dns(site)),
-            None => self.refused(error),
+            None => self.refused(adapted, error),
         }
     }
 
@@ -213,10 +213,20 @@ impl Document {
     }
 
     /// Describes a refusal by the line of the Caddyfile that produced the value, or else by its path in the JSON.
-    fn refused(&self, error: &PlanError) -> String {
+    fn refused(&self, adapted: &AdaptedDocument, error: &PlanError) -> String {
         let refused = match (self.language, error) {
             (Language::Caddyfile, PlanError::Build(refused)) => refused,
             (Language::Caddyfile, PlanError::Certificates(fault)) => return self.bad_certificate(&fault.to_string()),
+            // A name that is not a site's.
+            (Language::Caddyfile, PlanError::NeedsDns { site }) => {
+                let places = self.locate(site);
+                let message = error.to_string();
+                return if places.is_empty() {
+                    format!("{}: {message}", self.name)
+                } else {
+                    at_places(&places, &message)
+                };
+            }
             _ => return format!("{}: {error}", self.name),
         };
         let not_built =
@@ -235,15 +245,21 @@ impl Document {
         let found = |word: &str| self.locate(word);
         // A value may have its fault after it: `/file: No such file`, `tls1.3 above tls1.2`.
         let begins = [": ", " "].map(|end| word.split(end).next().filter(|begin| begin.len() > 4));
+        // An upstream's port may be that of its scheme.
+        let host = word.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map(|(host, _)| host);
         // Search the text for the refused value, or else for the option or directive: most keep their names in the
         // JSON's path.
         let steps = std::iter::once(word)
             .chain(begins.into_iter().flatten())
+            .chain(host)
             .flat_map(options_of)
             .chain(refused.path.rsplit('.').flat_map(options_of));
         let steps = steps.filter(|step| !matches!(*step, "" | "apps" | "http" | "servers"));
         let Some((step, places)) = steps.map(|step| (step, found(step))).find(|(_, places)| !places.is_empty()) else {
-            return format!("{}: in its JSON, {error}", self.name);
+            return match adapted.sites.iter().find(|site| site.host == word && !word.is_empty()) {
+                Some(site) => format!("{}: {problem}", site.at),
+                None => format!("{}: in its JSON, {error}", self.name),
+            };
         };
         let problem = match problem {
             Problem::Value { found, expected } if !found.starts_with(step) => {
@@ -319,7 +335,9 @@ fn needs_dns(site: &SiteOrigin) -> String {
 
 /// Returns the words of a Caddyfile that may have produced a step of the JSON's path.
 fn options_of(step: &str) -> Vec<&str> {
-    match step {
+    let indexed = step.strip_suffix(']').and_then(|step| step.rsplit_once('['));
+    let indexed = indexed.filter(|(_, index)| index.parse::<usize>().is_ok()).map(|(name, _)| name);
+    match indexed.unwrap_or(step) {
         "logging" => vec!["log"],
         "http_basic" => vec!["basic_auth"],
         "should_log_credentials" => vec!["log_credentials"],
@@ -340,13 +358,16 @@ fn options_of(step: &str) -> Vec<&str> {
         "disable_storage_check" => vec!["storage_check"],
         "allow_0rtt" => vec!["0rtt"],
         "expect_status" => vec!["health_status"],
-        "upstreams" => vec!["reverse_proxy", "to"],
+        "upstreams" | "dial" => vec!["reverse_proxy", "to"],
+        "client_authentication" => vec!["client_auth"],
+        "verifiers" => vec!["verifier"],
         "network_proxy" => vec!["network_proxy", "forward_proxy_url"],
         "keep_alive" => vec!["keepalive"],
         "template_file" => vec!["browse"],
         "encrypted_client_hello" => vec!["ech"],
         "listen_protocols" => vec!["bind"],
-        step if step.starts_with("listen[") => vec!["bind", "default_bind"],
+        // Without an index it is the admin API's.
+        "listen" if indexed.is_some() => vec!["bind", "default_bind"],
         "retries" => vec!["lb_retries"],
         "slow_start" => vec!["lb_slow_start"],
         "retry_match" => vec!["lb_retry_match"],
@@ -355,7 +376,8 @@ fn options_of(step: &str) -> Vec<&str> {
         "resolver" => vec!["resolvers"],
         "read_buffer_size" => vec!["read_buffer"],
         "write_buffer_size" => vec!["write_buffer"],
-        step => vec![step],
+        // With its index, as `handle[0]` of a route is not the directive `handle`.
+        _ => vec![step],
     }
 }
 

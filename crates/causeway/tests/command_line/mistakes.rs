@@ -145,7 +145,30 @@ fn unsupported_features() {
         ),
         (
             ":8080\nbind udp/127.0.0.1\nrespond hi\n",
-            "Caddyfile:2:1: found 'udp/127.0.0.1:8080', expected tcp, unix or fd: other networks are not built (docs/refused.md)",
+            "Caddyfile:2:6: found 'udp/127.0.0.1:8080', expected tcp, unix or fd: other networks are not built (docs/refused.md)",
+        ),
+        // Caddy: the same words. The site would have another name.
+        (
+            "{env.CAUSEWAY_UNSET}.test:8443 {\n\ttls internal\n}\n",
+            "Caddyfile:1:1: found '{env.CAUSEWAY_UNSET}.test', expected a host: the evaluated placeholder {env.CAUSEWAY_UNSET} is empty",
+        ),
+        (
+            "a.test {\n}\n*.foo.ts.net {\n}\n",
+            "Caddyfile:3:1: found '*.foo.ts.net', expected the global option `on_demand_tls` with `ask <url>`, which says what names may \
+             have a certificate: without it, anyone could make this server order certificates for any name",
+        ),
+        (
+            "{\n\ttls_automate_names *.foo.com\n}\n",
+            "Caddyfile:2:21: *.foo.com needs the DNS challenge of a public authority; expected a DNS provider for it, names without '*', \
+             an internal issuer, a certificate that is loaded, or the site on the HTTP port only",
+        ),
+        (
+            "localhost:8443 {\n\ttls {\n\t\tclient_auth {\n\t\t\tverifier leaf\n\t\t}\n\t}\n}\n",
+            "Caddyfile:4:4: found 'no certificate', expected one leaf certificate at least",
+        ),
+        (
+            ":8080 {\n\thandle {\n\t\treverse_proxy a:80 q@w.e\n\t}\n}\n",
+            "Caddyfile:3:22: found 'q@w.e:80', expected HOST:PORT, an IPv6 address in brackets",
         ),
         (
             ":8080\nbind /x 127.0.0.1\nrespond hi\n",
