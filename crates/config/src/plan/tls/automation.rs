@@ -321,7 +321,7 @@ impl Automation {
     /// settings are those of the policy for all names.
     ///
     /// # Errors
-    /// As for policies on demand: one of the names is a wildcard, and nothing says which names may have a certificate.
+    /// As for policies on demand: one of the names is a wildcard, and no endpoint allows or denies the names below it.
     pub(in super::super) fn with_tailscale(
         &self,
         names: Vec<String>,
@@ -342,7 +342,7 @@ impl Automation {
             if self.permission.is_none() && !has_sources {
                 return build.at("apps.http", |build| Err(build.refuse(wildcard, PERMISSION)));
             }
-            // Behind the policies with names, which may be below it. As in Caddy, no issuer signs such a name.
+            // After the policies with names, which may be below it. As in Caddy, no issuer signs such a name.
             let index = all.base.unwrap_or(all.policies.len());
             all.insert(index, AutomationPolicy { subjects: wildcards, only_getters: true, ..policy.clone() });
         }
