@@ -11,7 +11,6 @@ mod stream;
 mod whole;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use causeway_message::{Chunk, FieldMap, FieldValue, Method, NameRef, StatusCode, names};
 use causeway_pipeline::context::VarId;
@@ -108,38 +107,44 @@ struct Encode {
 /// # Errors
 /// An encoding is unknown, not enabled or preferred twice; a level is out of range.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: EncodeConfig = build.parse_module(value)?;
-    let mut codings = Vec::new();
-    for (name, options) in &written.encodings {
-        codings.push(build.at(format!("encodings.{name}"), |build| Coding::build(name, options, build))?);
-    }
-    for (index, name) in written.prefer.iter().enumerate() {
-        build.at(format!("prefer[{index}]"), |build| {
-            if written.prefer[..index].contains(name) {
-                return Err(build.refuse(name, "each encoding once"));
-            }
-            if !written.encodings.contains_key(name) {
-                return Err(build.refuse(name, "an encoding that `encodings` names"));
-            }
-            Ok(())
-        })?;
-    }
-    let usual = ["zstd".to_owned(), "br".to_owned(), "gzip".to_owned()];
-    let order = if written.prefer.is_empty() { &usual[..] } else { &written.prefer };
-    let preference = |coding: &Coding| order.iter().rev().position(|name| name == coding.name()).map_or(0, |at| at + 1);
-    let codings = codings.into_iter().map(|coding| (coding, preference(&coding))).collect();
-    let types = || ResponseMatcherConfig {
-        headers: BTreeMap::from([("Content-Type".to_owned(), Some(TYPES.map(str::to_owned).to_vec()))]),
-        ..ResponseMatcherConfig::default()
-    };
-    let matcher = build.at("match", |build| Require::build(written.matcher.unwrap_or_else(types), build))?;
-    let length_min = if written.minimum_length == 0 { LENGTH_MIN } else { written.minimum_length };
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let chosen = build.slot(&format!("http.encode.coding.{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
-    Ok(Box::new(Encode { codings, chosen, length_min, matcher }))
+    Ok(Box::new(Encode::build(value, build)?))
 }
 
 impl Encode {
+    fn build(value: &Value, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let written: EncodeConfig = build.parse_module(value)?;
+        let mut codings = Vec::new();
+        for (name, options) in &written.encodings {
+            codings.push(build.at(format!("encodings.{name}"), |build| Coding::build(name, options, build))?);
+        }
+        for (index, name) in written.prefer.iter().enumerate() {
+            build.at(format!("prefer[{index}]"), |build| {
+                if written.prefer[..index].contains(name) {
+                    return Err(build.refuse(name, "each encoding once"));
+                }
+                if !written.encodings.contains_key(name) {
+                    return Err(build.refuse(name, "an encoding that `encodings` names"));
+                }
+                Ok(())
+            })?;
+        }
+        let usual = ["zstd".to_owned(), "br".to_owned(), "gzip".to_owned()];
+        let order = if written.prefer.is_empty() { &usual[..] } else { &written.prefer };
+        let preference =
+            |coding: &Coding| order.iter().rev().position(|name| name == coding.name()).map_or(0, |at| at + 1);
+        let codings = codings.into_iter().map(|coding| (coding, preference(&coding))).collect();
+        let types = || ResponseMatcherConfig {
+            headers: BTreeMap::from([("Content-Type".to_owned(), Some(TYPES.map(str::to_owned).to_vec()))]),
+            ..ResponseMatcherConfig::default()
+        };
+        let matcher = build.at("match", |build| Require::build(written.matcher.unwrap_or_else(types), build))?;
+        let length_min = if written.minimum_length == 0 { LENGTH_MIN } else { written.minimum_length };
+        // Sites with equal settings share one slot: with a slot each, those of the last of many sites would be above the
+        // slots that recycled storage keeps, and each request would allocate them again.
+        let chosen = build.slot(&format!("http.encode.coding {value}"));
+        Ok(Self { codings, chosen, length_min, matcher })
+    }
+
     fn choose(&self, request: &FieldMap) -> Option<Coding> {
         accept_encoding::choose(request, |name| {
             self.codings.iter().find(|(coding, _)| name.eq_ignore_ascii_case(coding.name().as_bytes())).copied()
@@ -172,9 +177,13 @@ impl Handler for Encode {
     fn enter(&self, cx: &mut Context) -> Step {
         let coding = self.choose(cx.head().fields());
         // As in Caddy, later changes of the request have no influence.
-        cx.set_variable_text(self.chosen, coding.map_or("", Coding::name).as_bytes());
-        if let Some(coding) = coding {
-            strip_suffix(cx.head_mut().fields_mut(), coding);
+        match coding {
+            Some(coding) => {
+                cx.set_variable_text(self.chosen, coding.name().as_bytes());
+                strip_suffix(cx.head_mut().fields_mut(), coding);
+            }
+            // An earlier pass through an equal handler may have chosen one.
+            None => cx.unset_variable(self.chosen),
         }
         Step::Next
     }

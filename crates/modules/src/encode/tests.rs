@@ -45,6 +45,27 @@ fn decoded(answer: &TestResponse) -> Vec<u8> {
     plain
 }
 
+// The slots of thousands of sites must stay below the number that recycled storage keeps.
+#[test]
+fn equal_handlers_share_a_slot() {
+    let registry = registry();
+    let mut build = Build::new(&registry);
+    let mut slot = |value: &Value| Encode::build(value, &mut build).expect("valid").chosen;
+    assert_eq!(slot(&both()), slot(&both()));
+    assert_ne!(slot(&both()), slot(&json!({ "encodings": { "gzip": {} } })));
+}
+
+// Of two equal handlers, the choice of the last that the request enters holds.
+#[test]
+fn an_older_choice_is_not_kept() {
+    let encode = json!({ "handler": "encode", "encodings": { "gzip": {} } });
+    let forget = json!({ "handler": "headers", "request": { "delete": ["Accept-Encoding"] } });
+    let respond = json!({ "handler": "static_response", "body": text(5000) });
+    let mut kit = Kit::new(&registry(), &json!([{ "handle": [encode, forget, encode, respond] }]));
+    let answer = kit.send(&Request::get("/").field("Accept-Encoding", "gzip"));
+    assert_eq!((answer.status, answer.field("content-encoding")), (200, None));
+}
+
 // Caddy's documentation of `encode`: the client's weights first, then the configured order; identity for a client that
 // accepts neither.
 #[test]
