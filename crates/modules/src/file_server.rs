@@ -92,7 +92,7 @@ struct FileServerPlan {
     files: StateId<RefCell<Fresh<FileEntry>>>,
     /// Lookups in progress for paths that are not cached.
     lookups: StateId<SingleFlight<LookupOutcome>>,
-    /// Set if a rewrite has left nothing of the path.
+    /// Set after a rewrite that left nothing of the path.
     stripped: VarId,
 }
 
@@ -186,11 +186,10 @@ enum LookupOutcome {
 }
 
 /// The lookups of one request.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Attempt {
     First,
-    /// After a lookup that may have read the file system before the request arrived.
-    Second,
+    /// After a lookup with this outcome, which may have read the file system before the request arrived.
+    Second(LookupOutcome),
 }
 
 /// Looks up a path that is not cached, on the file thread pool. Concurrent requests for it share one lookup.
@@ -202,16 +201,21 @@ fn look_up(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, at
         Some((look, there)) => store_lookup(&theirs, &generation, &there, look, None, began),
         None => LookupOutcome::Failed(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
     });
-    let Ok((outcome, time)) = outcome else { return Step::Fail(Fault::busy()) };
+    let (outcome, time) = match (outcome, &attempt) {
+        (Ok(joined), _) => joined,
+        (Err(_), Attempt::First) => return Step::Fail(Fault::busy()),
+        // With a full queue an outcome that may be older than the request is better than a 503.
+        (Err(_), Attempt::Second(outcome)) => return act(plan, cx, file_path, outcome.clone()),
+    };
     let plan = Arc::clone(plan);
     // A lookup that this request joins on its second attempt began after the first, and so after the request.
-    let may_be_older = time == ReadTime::MaybeBeforeCall && attempt == Attempt::First;
+    let may_be_older = time == ReadTime::MaybeBeforeCall && matches!(attempt, Attempt::First);
     cx.wait(outcome, move |cx, outcome| match outcome {
         // This request may have joined a lookup that read the file before the latest change.
         Ok(LookupOutcome::File(entry)) if entry.has_changed() => revalidate(&plan, cx, file_path, entry, None),
         // A file that appears must be served at once.
-        Ok(LookupOutcome::Missing | LookupOutcome::Folder) if may_be_older => {
-            look_up(&plan, cx, file_path, Attempt::Second)
+        Ok(outcome @ (LookupOutcome::Missing | LookupOutcome::Folder)) if may_be_older => {
+            look_up(&plan, cx, file_path, Attempt::Second(outcome))
         }
         Ok(outcome) => act(&plan, cx, file_path, outcome),
         Err(_) => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
