@@ -19,7 +19,7 @@ use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Step, Templa
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A placeholder that is set after a change that left nothing of the path: Caddy's path is then empty, ours is `/`.
+/// A placeholder that is set while nothing is left of the path after a change: the target then has `/` in its place.
 pub(crate) const STRIPPED: &str = "http.rewrite.stripped";
 
 #[derive(Deserialize, Default)]
@@ -43,6 +43,16 @@ pub(crate) struct Rewrite {
     paths: Box<[path::Change]>,
     query: Option<query::Operations>,
     stripped: VarId,
+}
+
+/// The path after some changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// No change has made a path or removed it.
+    Same,
+    Some,
+    /// The target has `/` in place of an empty path.
+    Nothing,
 }
 
 /// Compiles the handler from its JSON.
@@ -104,12 +114,17 @@ impl Rewrite {
     /// Applies the changes in Caddy's order: the method first.
     fn apply(&self, cx: &mut Context) -> Result<(), Fault> {
         self.apply_to_method(cx);
-        self.apply_to_target(cx)
+        match self.apply_to_target(cx)? {
+            Rest::Same => {}
+            Rest::Some => cx.unset_variable(self.stripped),
+            Rest::Nothing => cx.set_variable_text(self.stripped, b"true"),
+        }
+        Ok(())
     }
 
     /// Applies the changes to a request that a proxy sends. `{method}` in the target is still the client's method, as
     /// in Caddy, which rewrites a copy of the request: `forward_auth` with `uri /auth/{method}` passes the method to be
-    /// authorized.
+    /// authorized. The client's path is restored afterwards, so its mark stays as it is.
     pub(crate) fn apply_for_call(&self, cx: &mut Context) -> Result<(), Fault> {
         self.apply_to_target(cx)?;
         self.apply_to_method(cx);
@@ -122,20 +137,23 @@ impl Rewrite {
         }
     }
 
-    fn apply_to_target(&self, cx: &mut Context) -> Result<(), Fault> {
-        if let Some(uri) = &self.uri {
-            uri.apply(cx)?;
-            cx.unset_variable(self.stripped);
-        }
+    fn apply_to_target(&self, cx: &mut Context) -> Result<Rest, Fault> {
+        let mut rest = match &self.uri {
+            Some(uri) => uri.apply(cx)?,
+            None => Rest::Same,
+        };
         for change in &self.paths {
-            if change.apply(cx)? == path::Rest::Nothing {
-                cx.set_variable_text(self.stripped, b"true");
+            match change.apply(cx)? {
+                // The `/` of an empty path is no path either.
+                Rest::Some if cx.head().target().path() == "/" => {}
+                Rest::Same => {}
+                left => rest = left,
             }
         }
-        match &self.query {
-            Some(operations) => operations.apply(cx),
-            None => Ok(()),
+        if let Some(operations) = &self.query {
+            operations.apply(cx)?;
         }
+        Ok(rest)
     }
 }
 

@@ -7,7 +7,7 @@ use causeway_pipeline::{Build, BuildError, Context, Fault, Template};
 use serde::Deserialize;
 
 use super::escape::{self, escaped_at, is_escape_at};
-use super::{NewQuery, has_path, set_target};
+use super::{NewQuery, Rest, has_path, set_target};
 use crate::replace::{self, Replacer};
 
 #[derive(Deserialize)]
@@ -58,13 +58,6 @@ enum AfterRemoval {
     Clean,
 }
 
-/// Whether a change has left a path. Without one, the target has `/` in its place.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rest {
-    Some,
-    Nothing,
-}
-
 impl Change {
     pub(super) fn substring(written: &SubstringConfig, build: &mut Build<'_>) -> Self {
         Self::Substring {
@@ -85,7 +78,7 @@ impl Change {
 
     pub(super) fn apply(&self, cx: &mut Context) -> Result<Rest, Fault> {
         if !has_path(cx) {
-            return Ok(Rest::Some);
+            return Ok(Rest::Same);
         }
         match self {
             Self::Prefix(prefix) => cx.rendered(prefix, |cx, prefix| {
@@ -150,7 +143,8 @@ fn change_query(cx: &mut Context, replace: impl FnOnce(&[u8], &mut Vec<u8>) -> b
 }
 
 /// Applies `new` to the escaped path; if the result is empty or badly escaped, applies it to the decoded path. `new`
-/// gets an empty work buffer and an empty output buffer. Returns whether the result is empty too.
+/// gets an empty work buffer and an empty output buffer. Returns whether this result is empty too, before a slash is put
+/// in its place. Caddy does not notice an empty result of a removed prefix or suffix, `file_server` does.
 fn change(
     cx: &mut Context,
     mut new: impl FnMut(&Context, &[u8], &mut Vec<u8>, &mut Vec<u8>) -> AfterRemoval,

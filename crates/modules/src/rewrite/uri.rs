@@ -4,7 +4,7 @@ use causeway_message::path::push_escape;
 use causeway_message::query;
 use causeway_pipeline::{Build, Context, Fault, Template};
 
-use super::{NewQuery, escape, set_target};
+use super::{NewQuery, Rest, escape, set_target};
 
 pub(super) struct Uri {
     path: Option<Template>,
@@ -40,7 +40,7 @@ impl Uri {
         Self { path: (!path.is_empty()).then(|| build.template(path)), escapes_values, query }
     }
 
-    pub(super) fn apply(&self, cx: &mut Context) -> Result<(), Fault> {
+    pub(super) fn apply(&self, cx: &mut Context) -> Result<Rest, Fault> {
         cx.with_scratch(|cx, path| {
             cx.with_scratch(|cx, query| {
                 let mut changes_query = self.query.is_some();
@@ -76,15 +76,18 @@ impl Uri {
                 }
                 let query = if changes_query { NewQuery::Set(query) } else { NewQuery::Kept };
                 if self.path.is_none() {
-                    return set_target(cx, path, query);
+                    set_target(cx, path, query)?;
+                    return Ok(Rest::Same);
                 }
+                let rest = if path.is_empty() { Rest::Nothing } else { Rest::Some };
                 // Decode and escape again, so that the path is spelled as Go spells it. An invalid escape counts as
                 // literal text.
                 escape::decode(path, 0);
                 cx.with_scratch(|cx, escaped| {
                     escape::path(path, escaped);
                     set_target(cx, escaped, query)
-                })
+                })?;
+                Ok(rest)
             })
         })
     }

@@ -146,7 +146,7 @@ fn nested_folders() {
     // Relative links need the trailing slash.
     let answer = kit.send(&Request::get("/a%20%26%20b?sort=size"));
     assert_eq!((answer.status, answer.field("location")), (308, Some("/a%20%26%20b/?sort=size")));
-    // Caddy: the redirect also happens without `canonical_uris`, and where handle_path stripped the whole path.
+    // Caddy: the redirect also happens without `canonical_uris`. Not in Caddy: also where handle_path stripped the whole path.
     let mut plain = folder.kit(json!({ "browse": {}, "canonical_uris": false }));
     assert_eq!(plain.send(&Request::get("/a%20%26%20b")).field("location"), Some("/a%20%26%20b/"));
     let strip = json!({ "handler": "rewrite", "strip_path_prefix": "/files" });
@@ -370,8 +370,8 @@ fn times_in_a_text() {
     assert!(answer.text().contains("B.txt\t100 B\t1970-01-01 00:50\n"), "{}", answer.text());
 }
 
-// Caddy, serveBrowse: the redirect to the client's path with a slash applies if a rewrite has removed the whole path, and
-// not if it has set another one.
+// Caddy, serveBrowse: the redirect to the client's path with a slash applies if a rewrite has left nothing of the path,
+// and not if it has set another one. Not in Caddy 2.11.9: a removed prefix or suffix can leave nothing too.
 #[test]
 fn listings_of_rewritten_paths() {
     let folder = Folder::new();
@@ -387,12 +387,25 @@ fn listings_of_rewritten_paths() {
         Kit::new(&registry(), &json!([{ "handle": handlers }]))
     };
     let (strip, root) = (json!({ "strip_path_prefix": "/old" }), json!({ "uri": "/" }));
+    let replace = |find: &str| json!({ "uri_substring": [{ "find": find, "replace": "" }] });
+    let regexp = |find: &str, replace: &str| json!({ "path_regexp": [{ "find": find, "replace": replace }] });
+    let query = json!({ "uri": "?x=1" });
     for (rewrites, target, want) in [
         (slice::from_ref(&root), "/old", None),
         (slice::from_ref(&strip), "/old", Some("/old/")),
         (slice::from_ref(&strip), "/old/", None),
         (&[strip.clone(), root.clone()], "/old", None),
         (slice::from_ref(&strip), "/", None),
+        (&[replace("/old")], "/old", Some("/old/")),
+        (&[replace("/old")], "/old/", None),
+        (&[regexp("^/old$", "")], "/old", Some("/old/")),
+        (&[json!({ "uri": "{http.request.header.none}" })], "/old", Some("/old/")),
+        // A change of the query keeps the empty path.
+        (&[replace("/old"), query.clone()], "/old", Some("/old/?x=1")),
+        (&[replace("/old"), json!({ "uri": "/?x=1" })], "/old", None),
+        // A later change makes a path.
+        (&[replace("/old"), regexp("^/?$", "/new"), regexp("^/new$", "/")], "/old", None),
+        (&[replace("/old"), regexp("none", "x")], "/old", Some("/old/")),
     ] {
         let mut kit = kit(rewrites);
         // Twice: the second response may be from the cache.

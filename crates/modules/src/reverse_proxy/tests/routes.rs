@@ -76,6 +76,31 @@ fn a_request_continues_after_routes_without_a_response() {
     assert_eq!((answer.status, answer.field("WWW-Authenticate")), (401, Some("Basic")));
 }
 
+// Caddy, forward_auth: the rewrite changes the request to the upstream only. So a path of which nothing was left before
+// is still an empty one for the handlers after the proxy, and one that the rewrite empties is not.
+#[test]
+fn a_rewrite_for_the_upstream_changes_no_path_of_the_request() {
+    let folder = crate::file_server::tests::Folder::new();
+    let files = folder.handler(json!({ "browse": {} }));
+    let auth = |rewrite: Value| {
+        let passes = json!({ "match": { "status_code": [2] }, "routes": with(json!([{ "handler": "vars" }])) });
+        proxy(json!({ "rewrite": rewrite, "handle_response": [passes] }))
+    };
+    let empty = json!({ "handler": "rewrite", "uri_substring": [{ "find": "/fa", "replace": "" }] });
+    let root = json!({ "handler": "rewrite", "uri": "/" });
+    for (first, rewrite, want) in [
+        (&empty, json!({ "uri": "/auth" }), (308, Some("/fa/"))),
+        (&root, json!({ "strip_path_prefix": "/" }), (200, None)),
+    ] {
+        let mut kit = Kit::new(&registry(), &with(json!([first, auth(rewrite), files])));
+        let (call, pending) = start_call(&mut kit, &Request::get("/fa"));
+        call.answer(200, &[], Some(0));
+        call.end();
+        let answer = pending.finish(&mut kit);
+        assert_eq!((answer.status, answer.field("location")), want, "{first}");
+    }
+}
+
 // Caddy: these two handlers are only valid in `handle_response`.
 #[test]
 fn copying_needs_an_upstream_response() {
