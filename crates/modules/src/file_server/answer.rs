@@ -58,6 +58,7 @@ fn choose<'e>(
     entry: &'e Rc<FileEntry>,
     content_use: ContentUse,
 ) -> ChosenVariant<'e> {
+    // DEVIATES Caddy, which gives the bytes of a compressed variant to the template.
     if content_use == ContentUse::Read {
         return ChosenVariant { variant: &entry.main, coding: SentCoding::Identity };
     }
@@ -105,11 +106,12 @@ pub(super) fn give(plan: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
         None => {}
     }
     let modified = entry.modified.as_ref().map(|(seconds, _)| *seconds);
-    if let Some(response) = by_condition(cx, modified) {
+    if let Some(response) = by_condition(cx, modified, content_use) {
         return Step::Respond(response);
     }
     let ranges = match content_use {
         ContentUse::Sent => requested_ranges(cx, variant.len, modified),
+        // DEVIATES Caddy, which gives a part of the file to the template.
         ContentUse::Read => RequestedRanges::Whole,
     };
     match ranges {
@@ -123,14 +125,22 @@ pub(super) fn give(plan: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
 }
 
 /// Evaluates the request's conditions. Returns the response without content that they lead to, if any.
-fn by_condition(cx: &mut Context, modified: Option<u64>) -> Option<Response> {
+fn by_condition(cx: &mut Context, modified: Option<u64>, content_use: ContentUse) -> Option<Response> {
     let head = cx.head();
     let etag = cx.response().fields().get(names::ETAG);
     match conditional::evaluate(head.fields(), head.method(), etag, modified) {
         Precondition::NotModified => {
-            // RFC 9110 §15.4.5: with a tag, the date is redundant.
-            if etag.is_some() {
-                cx.response_mut().remove(names::LAST_MODIFIED);
+            let has_tag = etag.is_some_and(|etag| !etag.is_empty());
+            let head = cx.response_mut();
+            // Go, writeNotModified, for RFC 9110 §15.4.5: no fields that describe content, and with a tag the date is
+            // redundant. The handler of a template needs its type to remove the file's validators.
+            if content_use == ContentUse::Sent {
+                for name in [names::CONTENT_TYPE, names::CONTENT_LENGTH, names::CONTENT_ENCODING] {
+                    head.remove(name);
+                }
+            }
+            if has_tag {
+                head.remove(names::LAST_MODIFIED);
             }
             Some(Response::empty(StatusCode::NOT_MODIFIED))
         }
@@ -221,7 +231,10 @@ fn canonical(cx: &mut Context, is_folder: bool) -> Option<Step> {
 }
 
 /// The redirect that a listing needs even without `canonical_uris`, so that its relative links resolve inside the
-/// folder. Also applies when the whole path was stripped, as `handle_path` does, but not to a rewrite to `/`.
+/// folder. Also applies if a rewrite has left nothing of the path, but not to a rewrite to `/`.
+///
+/// DEVIATES Caddy 2.11.9: there a removed prefix or suffix leaves `/`, so that the listing of `handle_path /old*` for
+/// `/old` is sent without the redirect, and its links lead out of `/old/`.
 pub(super) fn canonical_folder(plan: &FileServerPlan, cx: &mut Context) -> Option<Step> {
     let is_stripped = cx.head().target().path() == "/" && cx.variable(plan.stripped).is_some();
     if is_stripped { redirect(cx, true) } else { canonical(cx, true) }

@@ -322,6 +322,42 @@ fn requests_get_the_old_file_during_a_refresh() {
     assert_eq!(kit.send(&Request::get("/y.txt")).status, 404);
 }
 
+// A request that joins a lookup that has begun looks up an absent file again. With a full queue it gets the first
+// outcome: a 404 is better than a 503.
+#[test]
+fn a_full_pool_keeps_the_outcome_of_the_first_lookup() {
+    let folder = Folder::new();
+    folder.file("d/x", "x");
+    for target in ["/none", "/d/"] {
+        let mut kit = folder.kit(json!({}));
+        kit.worker().queue_jobs(1);
+        let Err(first) = kit.send_pending(&Request::get(target)) else { panic!("it looks first") };
+        assert_eq!(kit.worker().run_jobs(), 1);
+        let Err(second) = kit.send_pending(&Request::get(target)) else { panic!("it joins the lookup") };
+        kit.worker().queue_jobs(0);
+        for pending in [first, second] {
+            assert_eq!(pending.finish(&mut kit).status, 404, "{target}");
+        }
+        assert_eq!(kit.worker().jobs_seen(), 1, "{target}");
+    }
+}
+
+// Go, writeNotModified: a 304 has no fields that describe content, also for handlers before the file server.
+#[test]
+fn a_304_has_no_content_type() {
+    let folder = Folder::new();
+    folder.file("x.txt", "x");
+    let matcher = json!({ "headers": { "Content-Type": ["*"] } });
+    let mark = json!({ "deferred": true, "require": matcher, "set": { "X-Type": ["seen"] } });
+    let mark = json!({ "handler": "headers", "response": mark });
+    let mut kit = Kit::new(&registry(), &json!([{ "handle": [mark, folder.handler(json!({}))] }]));
+    let answer = kit.send(&Request::get("/x.txt"));
+    assert_eq!((answer.status, answer.field("x-type")), (200, Some("seen")));
+    let again = kit.send(&Request::get("/x.txt").field("If-None-Match", answer.field("etag").expect("a tag")));
+    assert_eq!((again.status, again.field("x-type")), (304, None));
+    assert_eq!((again.field("etag"), again.field("last-modified")), (answer.field("etag"), None));
+}
+
 // Concurrent requests for a path that is not cached share one lookup, also if the first client disconnects.
 #[test]
 fn many_concurrent_requests() {
