@@ -110,6 +110,9 @@ enum Format {
     Text,
 }
 
+/// The parameters of a query that a listing depends on.
+const PARAMETERS: [&str; 5] = ["sort", "order", "limit", "layout", "offset"];
+
 /// The request's parameters for a listing; owned, so that a job on the file thread pool can hold it.
 struct ListingQuery {
     format: Format,
@@ -128,31 +131,35 @@ impl ListingQuery {
     fn of(cx: &Context, browse: &Browse) -> Self {
         let mut order = browse.order;
         let (mut limit, mut offset, mut layout) = (None, 0, "");
-        let mut seen = Vec::new();
+        let (mut seen, mut text) = ([false; PARAMETERS.len()], Vec::new());
         for (name, value) in query::pairs(cx.head().target().query().unwrap_or_default().as_bytes()) {
-            let (mut decoded, mut word) = (Vec::new(), Vec::new());
-            // As in Go, the first of several pairs with a name counts, and a pair with an invalid escape does not.
-            if !query::decode(name, &mut decoded) || !query::decode(value, &mut word) || seen.contains(&decoded) {
+            text.clear();
+            if !query::decode(name, &mut text) {
                 continue;
             }
-            let word = String::from_utf8_lossy(&word);
-            match &*decoded {
+            let Some(at) = PARAMETERS.iter().position(|name| name.as_bytes() == text) else { continue };
+            text.clear();
+            // As in Go, the first of several pairs with a name counts, and a pair with an invalid escape does not.
+            if seen[at] || !query::decode(value, &mut text) {
+                continue;
+            }
+            seen[at] = true;
+            let word = String::from_utf8_lossy(&text);
+            match PARAMETERS[at] {
                 // An unknown word keeps the configured order.
-                b"sort" | b"order" => {
+                "sort" | "order" => {
                     order.set(&word);
                 }
-                b"limit" => limit = word.parse().ok().filter(|&limit| limit > 0),
-                b"layout" => {
+                "limit" => limit = word.parse().ok().filter(|&limit| limit > 0),
+                "layout" => {
                     layout = match &*word {
                         "" => "",
                         "grid" => "grid",
                         _ => "list",
                     };
                 }
-                b"offset" => offset = word.parse().unwrap_or(0),
-                _ => continue,
+                _ => offset = word.parse().unwrap_or(0),
             }
-            seen.push(decoded);
         }
         let mut format = Format::Page;
         for value in cx.head().fields().get_all(names::ACCEPT) {
