@@ -397,7 +397,7 @@ impl Object for Lists {
 struct ResponseFields(Dot);
 
 /// Returns the fields of the response with the changes so far.
-pub(super) fn changed_fields(snapshot: &Snapshot, changes: &[FieldChange]) -> Vec<(String, Vec<u8>)> {
+fn changed_fields(snapshot: &Snapshot, changes: &[FieldChange]) -> Vec<(String, Vec<u8>)> {
     let mut fields = snapshot.response.clone();
     for change in changes {
         match change {
@@ -410,6 +410,24 @@ pub(super) fn changed_fields(snapshot: &Snapshot, changes: &[FieldChange]) -> Ve
         }
     }
     fields
+}
+
+/// Returns the values of one field of the response with the changes so far.
+pub(super) fn changed_values<'s>(snapshot: &'s Snapshot, changes: &'s [FieldChange], field: &str) -> Vec<&'s [u8]> {
+    let sent = snapshot.response.iter().filter(|(name, _)| name == field);
+    let mut values: Vec<&[u8]> = sent.map(|(_, value)| &**value).collect();
+    for change in changes {
+        match change {
+            FieldChange::Add(name, value) if name == field => values.push(value),
+            FieldChange::Set(name, value) if name == field => {
+                values.clear();
+                values.push(value);
+            }
+            FieldChange::Del(name) if name == field => values.clear(),
+            _ => {}
+        }
+    }
+    values
 }
 
 impl ResponseFields {
@@ -441,8 +459,11 @@ impl Object for ResponseFields {
     }
 
     fn invoke(&self, name: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, FunctionError> {
-        if let ("Get" | "Values", Value::Object(lists)) = (name, self.lists()) {
-            return lists.invoke(name, arguments, call);
+        if matches!(name, "Get" | "Values") {
+            call.spend(self.0.snapshot.response.len() + self.0.changes.borrow().len())?;
+            if let Value::Object(lists) = self.lists() {
+                return lists.invoke(name, arguments, call);
+            }
         }
         let field = canonical(&string_of(&arguments[0]));
         if FieldName::parse(&field).is_none() {

@@ -12,7 +12,7 @@ use causeway_message::StatusCode;
 use causeway_message::path::push_escape;
 use jiff::tz::TimeZone;
 
-use super::data::{Dot, changed_fields};
+use super::data::{Dot, changed_values};
 use super::dates::Clock;
 use super::files::TemplateFolder;
 use super::random::RandomBytes;
@@ -283,13 +283,11 @@ fn placeholder(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) ->
     let placeholder = string_of(&arguments[0]);
     // The worker does not know the changes that this execution has made.
     if let Some(field) = placeholder.strip_prefix("http.response.header.") {
-        let field = canonical(field);
-        let fields = changed_fields(&shared.snapshot, &shared.changes.borrow());
-        call.spend(shared.snapshot.response.len() + shared.changes.borrow().len())?;
-        let values: Vec<_> = fields.into_iter().filter(|(name, _)| *name == field).map(|(_, value)| value).collect();
-        let joined = values.join(&b","[..]);
-        call.allocate(joined.len())?;
-        return Ok(joined.into());
+        let changes = shared.changes.borrow();
+        call.spend(shared.snapshot.response.len() + changes.len())?;
+        let values = changed_values(&shared.snapshot, &changes, &canonical(field));
+        call.allocate(values.iter().map(|value| value.len() + 1).sum())?;
+        return Ok(values.join(&b","[..]).into());
     }
     match shared.known.placeholders.get(&placeholder) {
         Some(value) => Ok(Value::from(&**value)),
