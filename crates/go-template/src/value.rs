@@ -130,8 +130,8 @@ pub trait Object: std::fmt::Debug {
         None
     }
 
-    /// Returns the values of a structure's fields, for printing. `None` if only its type is printed.
-    fn members(&self) -> Option<Vec<Value>> {
+    /// Returns the names and values of a structure's fields, for printing. `None` if only its type is printed.
+    fn members(&self) -> Option<Vec<(&'static str, Value)>> {
         None
     }
 

@@ -117,12 +117,16 @@ impl<'a> Printer<'a> {
                 (Some(text), None) => self.pad(text.as_bytes(), true),
                 (None, None) => match object.members() {
                     Some(members) => {
-                        self.out.push(b"{")?;
-                        for (index, member) in members.iter().enumerate() {
-                            self.out.push(if index > 0 { b" " } else { b"" })?;
+                        let (open, between, close) = self.brackets(value, false, b"{", b"}");
+                        self.out.push(&open)?;
+                        for (index, (name, member)) in members.iter().enumerate() {
+                            self.out.push(if index > 0 { between } else { b"" })?;
+                            if self.flags.plus_v || self.flags.sharp_v {
+                                self.out.push(format!("{name}:").as_bytes())?;
+                            }
                             self.value(member, verb, depth + 1)?;
                         }
-                        Ok(self.out.push(b"}")?)
+                        Ok(self.out.push(close)?)
                     }
                     None => Ok(self.out.push(format!("{{{}}}", object.type_name()).as_bytes())?),
                 },

@@ -102,7 +102,7 @@ impl Object for Document {
         }
     }
 
-    fn members(&self) -> Option<Vec<Value>> {
-        Some(vec![self.meta.clone(), self.body.clone()])
+    fn members(&self) -> Option<Vec<(&'static str, Value)>> {
+        Some(vec![("Meta", self.meta.clone()), ("Body", self.body.clone())])
     }
 }
