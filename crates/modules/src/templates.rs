@@ -10,7 +10,7 @@
 //! names that are known only when it runs, and a placeholder can be evaluated on the worker alone. So an execution that
 //! meets new names ends with their list; the worker evaluates them, and the template is executed again. The same holds
 //! for the responses of `httpInclude`. All executions have the same present and the same random values, so that a
-//! name made of these is new only once.
+//! URI made of these is fetched once.
 
 mod data;
 mod dates;
@@ -33,7 +33,8 @@ use std::task::{Context as Task, Poll, ready};
 use std::time::SystemTime;
 
 use causeway_go_template::{Signature, Value};
-use causeway_message::{Chunk, FieldName, FieldValue, Method, StatusCode, names};
+use causeway_message::syntax::trim_ows;
+use causeway_message::{Chunk, FieldMap, FieldName, FieldValue, Method, StatusCode, names};
 use causeway_pipeline::body::BodyReader;
 use causeway_pipeline::worker::{Work, WorkKind, Worker, offload};
 use causeway_pipeline::{
@@ -73,6 +74,8 @@ pub(crate) struct TemplatesPlan {
     placeholders: FamilyId,
     /// For failures, whose place in a template no response contains.
     log: LogLimit,
+    /// For templates that are encoded.
+    log_encoded: LogLimit,
 }
 
 struct Templates(Arc<TemplatesPlan>);
@@ -98,7 +101,8 @@ pub fn make(value: &serde_json::Value, build: &mut Build<'_>) -> Result<Box<dyn 
     };
     let root = build.template_of_folder(root);
     let placeholders = build.family("");
-    Ok(Box::new(Templates(Arc::new(TemplatesPlan { root, types, delimiters, placeholders, log: LogLimit::new() }))))
+    let (log, log_encoded) = (LogLimit::new(), LogLimit::new());
+    Ok(Box::new(Templates(Arc::new(TemplatesPlan { root, types, delimiters, placeholders, log, log_encoded }))))
 }
 
 impl TemplatesPlan {
@@ -110,6 +114,7 @@ impl TemplatesPlan {
             delimiters: Default::default(),
             placeholders: build.family(""),
             log: LogLimit::new(),
+            log_encoded: LogLimit::new(),
         })
     }
 
@@ -126,13 +131,19 @@ impl Handler for Templates {
 
     fn leave(&self, cx: &mut Context, response: Response) -> Step {
         let fields = cx.response().fields();
-        // Encoded content of an upstream is no text. Caddy executes its bytes.
-        let is_encoded = fields.get(names::CONTENT_ENCODING).is_some_and(|coding| !coding.is_empty());
         let has_type = self.0.has_type(fields.get(names::CONTENT_TYPE).unwrap_or_default());
-        if matches!(response.body, Body::Tunnel(_)) || is_encoded || !has_type {
+        if matches!(response.body, Body::Tunnel(_)) || !has_type {
             return Step::Respond(response);
         }
         let is_head = cx.head().method() == Method::Head;
+        // DEVIATES Caddy, which executes the encoded bytes: they are no text.
+        if is_encoded(fields) {
+            if !is_head && let Some(left_out) = self.0.log_encoded.admit() {
+                let path = cx.head().target().path();
+                tracing::warn!(path, left_out, "a template is not executed: the response has a Content-Encoding");
+            }
+            return Step::Respond(response);
+        }
         if is_head || matches!(response.status.as_u16(), 204 | 304) {
             // The fields are those of a response to GET as far as they are known.
             remove_validators(cx);
@@ -154,6 +165,12 @@ impl Handler for Templates {
     fn reads_content(&self, content_type: &[u8]) -> bool {
         self.0.has_type(content_type)
     }
+}
+
+/// Returns whether the content has a coding. `identity` is none, though RFC 9110 §8.4.1 forbids it here.
+fn is_encoded(fields: &FieldMap) -> bool {
+    let codings = fields.get_all(names::CONTENT_ENCODING).flat_map(|value| value.split(|&byte| byte == b','));
+    codings.map(trim_ows).any(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"))
 }
 
 /// Fields and methods of the dot beside those of the exchange. They have precedence.

@@ -129,6 +129,12 @@ fn values_and_functions() {
             "2 Jan 2020 3 +Inf",
         ),
         ("{{splitFrontMatter \"---\\nt: [1, x]\\nu: b\\n---\\nrest\"}}", "{map[t:[1 x] u:b] \nrest}"),
+        // Go's `%+v` and `%#v` have the names of a structure's fields.
+        ("{{splitFrontMatter \"---\\nt: 1\\n---\\nrest\" | printf \"%+v\"}}", "{Meta:map[t:1] Body:\nrest}"),
+        (
+            "{{splitFrontMatter \"---\\nt: 1\\n---\\nrest\" | printf \"%#v\"}}",
+            "templates.parsedMarkdownDoc{Meta:map[string]interface {}{\"t\":1}, Body:\"\\nrest\"}",
+        ),
         ("{{with splitFrontMatter \"no front matter\"}}{{.Meta}}{{.Body}}{{end}}", "map[]no front matter"),
     ] {
         check(&mut kit, template, want);
@@ -257,12 +263,15 @@ fn files_are_executed_as_a_whole() {
     }
 }
 
-// The encoded content of an upstream is no text, so it is sent as it is.
+// The encoded content of an upstream is no text, so it is sent as it is. `identity` is no coding.
 #[test]
 fn encoded_responses_are_not_executed() {
-    let page = json!({ "handler": "static_response", "body": "{{1}}", "headers": { "Content-Type": ["text/html"], "Content-Encoding": ["x"] } });
-    let mut kit = Kit::new(&registry(), &json!([{ "handle": [{ "handler": "templates" }, page] }]));
-    assert_eq!(kit.send(&Request::get("/")).text(), "{{1}}");
+    for (coding, want) in [("x", "{{1}}"), ("identity, x", "{{1}}"), ("identity", "1"), ("Identity", "1"), ("", "1")] {
+        let fields = json!({ "Content-Type": ["text/html"], "Content-Encoding": [coding] });
+        let page = json!({ "handler": "static_response", "body": "{{1}}", "headers": fields });
+        let mut kit = Kit::new(&registry(), &json!([{ "handle": [{ "handler": "templates" }, page] }]));
+        assert_eq!(kit.send(&Request::get("/")).text(), want, "{coding}");
+    }
 }
 
 // Caddy: a template that fails is an error with the status 500, or with that of httpError; its output is not sent.
