@@ -401,12 +401,12 @@ impl<'r> Build<'r> {
         self.trust_reader = Some(read);
     }
 
-    /// Sets the files and folders of the server itself, such as those of private keys, which no module may serve.
+    /// Sets the files and folders of the server itself, such as those of private keys, which no file server may serve.
     pub fn set_own_files(&mut self, paths: Vec<PathBuf>) {
         self.own_files = paths;
     }
 
-    /// Returns the files and folders that no module may serve, even if they are below its root.
+    /// Returns the files and folders that no file server may serve, even if they are below its root.
     pub fn own_files(&self) -> &[PathBuf] {
         &self.own_files
     }

@@ -66,8 +66,8 @@ pub(super) fn compile(
     Ok(Compiled { ids, loaded, remote, logs, certificates: reader.into_read() })
 }
 
-/// Returns the data folder and that of the saved configuration if they are below the working folder, which may be the
-/// root of a site: they have private keys and passwords. As in Caddy, absolute ones are left to the operator.
+/// Returns the data folder and that of the saved configuration if their paths are relative, so that they may be below
+/// the root of a site: they have private keys and passwords. As in Caddy, absolute ones are left to the operator.
 fn own_files(data: &Path, autosave: Option<&Path>) -> Vec<PathBuf> {
     // A file in the working folder itself has an empty parent.
     let saved = autosave.map(|file| file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(file));

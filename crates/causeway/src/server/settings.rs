@@ -12,6 +12,7 @@ use causeway_pipeline::{BoundAddress, Registry};
 use serde_json::Value;
 
 use super::admins::{AdminListener, AdminListeners};
+use super::autosave::autosave_path;
 use super::certificates::Custody;
 use super::compiled::{Compiled, compile};
 use super::control::{By, Control};
@@ -75,7 +76,8 @@ impl ServerSettings {
     /// Compiles on a blocking thread: other callers wait for the server's task, and workers must not stall.
     pub(super) async fn compile(&self, config: Value) -> Result<Compiled, LoadError> {
         let registry = Arc::clone(&self.registry);
-        let (data, autosave) = (self.data.clone(), self.autosave.clone());
+        // A server that saves nothing does not serve the configurations that another has saved either.
+        let (data, autosave) = (self.data.clone(), self.autosave.clone().or_else(autosave_path));
         let compiled = tokio::task::spawn_blocking(move || compile(config, &registry, &data, autosave.as_deref()));
         compiled.await.unwrap_or(Err(LoadError::Broken))
     }

@@ -241,4 +241,13 @@ fn own_files_are_not_served() {
         assert!(folder.path(file).exists(), "{file}");
         assert_eq!(get(port, &format!("/{file}")).status, 404, "{file}");
     }
+    drop(server);
+    // Also for a command that saves no configuration.
+    let mut command = folder.command(&["file-server", "--listen", "127.0.0.1:0"]);
+    command.env_remove("HOME").env("XDG_CONFIG_HOME", "settings");
+    let server = ServerProcess::start(command);
+    let (_, plain) = server.first_line.split_once("http://").unwrap();
+    let port = plain.split([' ', ',', ';']).next().unwrap().rsplit_once(':').unwrap().1.parse().unwrap();
+    assert_eq!(get(port, "/a.txt").status, 200);
+    assert_eq!(get(port, "/settings/causeway/autosave.json").status, 404);
 }
