@@ -136,15 +136,16 @@ impl Handler for Templates {
             return Step::Respond(response);
         }
         let is_head = cx.head().method() == Method::Head;
+        let has_content = !is_head && !matches!(response.status.as_u16(), 204 | 304);
         // DEVIATES Caddy, which executes the encoded bytes: they are no text.
         if is_encoded(fields) {
-            if !is_head && let Some(left_out) = self.0.log_encoded.admit() {
+            if has_content && let Some(left_out) = self.0.log_encoded.admit() {
                 let path = cx.head().target().path();
                 tracing::warn!(path, left_out, "a template is not executed: the response has a Content-Encoding");
             }
             return Step::Respond(response);
         }
-        if is_head || matches!(response.status.as_u16(), 204 | 304) {
+        if !has_content {
             // The fields are those of a response to GET as far as they are known.
             remove_validators(cx);
             let body = if is_head { crate::unsent::content() } else { response.body };
