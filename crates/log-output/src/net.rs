@@ -58,7 +58,7 @@ impl fmt::Display for NetSpec {
     }
 }
 
-/// Returns whether a line is longer than a datagram can be, so that another attempt would fail too.
+/// Returns whether a line is longer than a datagram can be, so that another attempt would fail too. Of an error of [`send_datagram`].
 pub(crate) fn is_line_too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::MSGSIZE.raw_os_error())
 }
@@ -149,7 +149,7 @@ impl Collector {
         let Some(socket) = &mut self.socket else { return Progress { lines: 0, fault: None } };
         if socket.is_datagram() {
             for line in first..batch.len() {
-                if let Err(error) = socket.send(batch.lines(line, line + 1)) {
+                if let Err(error) = send_datagram(|| socket.send(batch.lines(line, line + 1))) {
                     // Datagrams have no connection that could be lost, but the collector's socket may have been made anew.
                     if !is_line_too_long(&error) {
                         self.lose();
@@ -194,6 +194,16 @@ impl Collector {
         self.socket = None;
         self.begun = 0;
         self.next_try = Instant::now() + self.back_off;
+    }
+}
+
+/// Sends a datagram by one or two calls of `send`.
+fn send_datagram(mut send: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    match send() {
+        // ip(7), IP_MTU_DISCOVER: when a router could not forward an earlier datagram, the next call reports it, whatever the length. The
+        // error is then taken from the socket.
+        Err(error) if is_line_too_long(&error) => send(),
+        sent => sent,
     }
 }
 
@@ -270,4 +280,30 @@ fn each_address<T>(spec: &NetSpec, mut connect: impl FnMut(std::net::SocketAddr)
         }
     }
     Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The report of a router about an earlier datagram does not cost the next line.
+    #[test]
+    fn only_a_second_refusal_means_too_long() {
+        let too_long = Some(Errno::MSGSIZE.raw_os_error());
+        let refused = Some(Errno::CONNREFUSED.raw_os_error());
+        for (results, want, calls) in [
+            ([None, None], None, 1),
+            ([too_long, None], None, 2),
+            ([too_long, too_long], too_long, 2),
+            ([too_long, refused], refused, 2),
+            ([refused, None], refused, 1),
+        ] {
+            let mut called = 0;
+            let sent = send_datagram(|| {
+                called += 1;
+                results[called - 1].map_or(Ok(1), |code| Err(io::Error::from_raw_os_error(code)))
+            });
+            assert_eq!((sent.err().and_then(|error| error.raw_os_error()), called), (want, calls), "{results:?}");
+        }
+    }
 }
