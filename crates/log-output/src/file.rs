@@ -82,12 +82,16 @@ impl LogFile {
         self.reopen();
     }
 
-    /// Opens the path anew. If that fails, lines go to the open file.
-    pub(crate) fn reopen(&mut self) {
+    /// Opens the path anew. If that fails, lines go to the open file, and the result is false.
+    pub(crate) fn reopen(&mut self) -> bool {
         match open(&self.spec) {
             Ok(OpenedFile { file, bytes, identity, is_regular, begun }) => {
-                (self.file, self.bytes, self.identity) = (file, bytes, identity);
-                (self.is_regular, self.begun) = (is_regular, begun);
+                if identity != self.identity {
+                    // Not that of the same file: it may be the time of this call.
+                    self.begun = begun;
+                }
+                (self.file, self.bytes, self.identity, self.is_regular) = (file, bytes, identity, is_regular);
+                true
             }
             Err(error) => {
                 if self.quiet_until.is_none_or(|until| Instant::now() >= until) {
@@ -97,16 +101,21 @@ impl LogFile {
                         "log file {path}: cannot open it anew: {error}; writing to the file that was moved or removed"
                     );
                 }
+                false
             }
         }
     }
 
     /// Opens the path anew if another file, or none, has its name.
     fn follow(&mut self) {
-        let now = fs::metadata(&self.spec.path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
-        if now != Some(self.identity) {
+        if !self.is_at_path() {
             self.reopen();
         }
+    }
+
+    /// Returns whether the path still leads to the open file.
+    fn is_at_path(&self) -> bool {
+        fs::metadata(&self.spec.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity)
     }
 
     /// Writes whole lines, from `first` on; rolls between two lines.
@@ -151,8 +160,9 @@ impl LogFile {
     pub(crate) fn keep_schedule(&mut self) {
         let Some(due) = self.roller.as_mut().and_then(|roller| roller.due(SystemTime::now())) else { return };
         self.follow();
-        // Another process that writes to the file too, as during an upgrade, has rolled it at the same time.
-        let is_rolled = self.begun + CREATION_LAG >= due;
+        // True if another process, as during an upgrade, has rolled the file since then. A file that was created while the clock was
+        // ahead was not.
+        let is_rolled = self.begun + CREATION_LAG >= due && self.begun <= SystemTime::now();
         // An empty file has no lines to keep.
         if self.is_regular && self.bytes > 0 && !is_rolled && self.may_roll() {
             self.roll(Cause::Time);
@@ -164,10 +174,19 @@ impl LogFile {
     }
 
     fn roll(&mut self, cause: Cause) {
-        let Some(roller) = &mut self.roller else { return };
         self.roll_not_before = None;
+        if !self.is_at_path() {
+            // Another process has rolled it since the last look.
+            if !self.reopen() {
+                self.roll_not_before = Some(Instant::now() + ROLL_AGAIN);
+            }
+            return;
+        }
+        let Some(roller) = &mut self.roller else { return };
         match roller.rename(cause) {
-            Ok(()) => self.reopen(),
+            Ok(()) => {
+                self.reopen();
+            }
             Err(error) => {
                 self.roll_not_before = Some(Instant::now() + ROLL_AGAIN);
                 tracing::error!("log file {}: cannot roll it: {error}", self.spec.path.display());
@@ -249,14 +268,12 @@ mod tests {
     use crate::layout::Zone;
     use crate::roll::Compression;
 
-    // The overlap of an upgrade: the file is rolled once, and the lines that were written since stay in the new file.
-    #[test]
-    fn two_processes_roll_a_file_once() {
-        let folder = std::env::temp_dir().join(format!("causeway-log-twice-{}", std::process::id()));
+    /// Describes a file that each check finds due, in an empty folder.
+    fn due_file(name: &str) -> (PathBuf, FileSpec) {
+        let folder = std::env::temp_dir().join(format!("causeway-log-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         let roll = RollSpec {
             bytes_max: 1 << 20,
-            // Each check finds the file due.
             interval: Some(Duration::ZERO),
             minutes: Vec::new(),
             times: Vec::new(),
@@ -267,12 +284,20 @@ mod tests {
             stamp: None,
         };
         let path = folder.join("a.log");
-        let spec = FileSpec { path: path.clone(), mode: None, folder_mode: FolderMode::Private, roll: Some(roll) };
-        let write = |file: &mut LogFile, line: &[u8]| {
-            let mut batch = Batch::default();
-            batch.push(line);
-            assert!(file.write(&batch, 0).fault.is_none());
-        };
+        (folder, FileSpec { path, mode: None, folder_mode: FolderMode::Private, roll: Some(roll) })
+    }
+
+    fn write(file: &mut LogFile, line: &[u8]) {
+        let mut batch = Batch::default();
+        batch.push(line);
+        assert!(file.write(&batch, 0).fault.is_none());
+    }
+
+    // The overlap of an upgrade: the file is rolled once, and the lines that were written since stay in the new file.
+    #[test]
+    fn two_processes_roll_a_file_once() {
+        let (folder, spec) = due_file("twice");
+        let path = spec.path.clone();
         for has_idle_successor in [false, true] {
             let mut processes = [LogFile::open(spec.clone()).unwrap(), LogFile::open(spec.clone()).unwrap()];
             let [former, new] = &mut processes;
@@ -292,5 +317,49 @@ mod tests {
             assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "idle: {has_idle_successor}");
             fs::remove_dir_all(&folder).unwrap();
         }
+    }
+
+    // As above, when the other process rolls the file after this one has seen that it is due.
+    #[test]
+    fn a_file_that_is_no_longer_at_the_path_is_not_rolled() {
+        for cause in [Cause::Size, Cause::Time] {
+            let (folder, spec) = due_file("moment");
+            let mut file = LogFile::open(spec.clone()).unwrap();
+            write(&mut file, b"before\n");
+            fs::rename(&spec.path, folder.join("rolled")).unwrap();
+            fs::write(&spec.path, b"of another process\n").unwrap();
+            file.roll(cause);
+            write(&mut file, b"after\n");
+            assert_eq!(fs::read_to_string(&spec.path).unwrap(), "of another process\nafter\n", "{cause:?}");
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "{cause:?}");
+            fs::remove_dir_all(&folder).unwrap();
+        }
+    }
+
+    // A clock that was ahead when the file was created does not end the rolling.
+    #[test]
+    fn a_file_from_the_future_is_rolled() {
+        let (folder, spec) = due_file("future");
+        let mut file = LogFile::open(spec.clone()).unwrap();
+        write(&mut file, b"before\n");
+        file.begun = SystemTime::now() + Duration::from_secs(24 * 3600);
+        file.keep_schedule();
+        assert_eq!(fs::read(&spec.path).unwrap(), b"");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    // Some file systems do not know when a file was created: the time of the first opening stays that of the same file.
+    #[test]
+    fn a_file_that_is_opened_again_keeps_its_age() {
+        let (folder, spec) = due_file("age");
+        let mut file = LogFile::open(spec.clone()).unwrap();
+        file.begun = SystemTime::UNIX_EPOCH;
+        file.reopen();
+        assert_eq!(file.begun, SystemTime::UNIX_EPOCH);
+        fs::rename(&spec.path, folder.join("moved")).unwrap();
+        file.reopen();
+        assert_ne!(file.begun, SystemTime::UNIX_EPOCH);
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

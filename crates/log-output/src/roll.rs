@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, SystemTime};
 
+use rustix::io::Errno;
+
 use crate::layout::{TimeLayout, Zone};
 
 /// The time in the name of a rolled file, as Caddy writes it.
@@ -133,14 +135,17 @@ impl Roller {
         };
         let mut name = format!("{stem}-{stamp}-{cause}{extension}");
         let mut number = 1;
-        while ["", ENDINGS[0], ENDINGS[1]]
-            .iter()
-            .any(|ending| self.path.with_file_name(format!("{name}{ending}")).exists())
-        {
-            name = format!("{stem}-{stamp}-{number}-{cause}{extension}");
-            number += 1;
+        loop {
+            let rolled = self.path.with_file_name(&name);
+            let is_taken = ENDINGS.iter().any(|ending| with_ending(&rolled, ending).exists());
+            match if is_taken { Err(io::ErrorKind::AlreadyExists.into()) } else { rename_new(&self.path, &rolled) } {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    name = format!("{stem}-{stamp}-{number}-{cause}{extension}");
+                    number += 1;
+                }
+                renamed => break renamed?,
+            }
         }
-        fs::rename(&self.path, self.path.with_file_name(name))?;
         if self.spec.interval.is_some() {
             self.schedule(SystemTime::now());
         }
@@ -164,6 +169,16 @@ impl Roller {
             }
         })?;
         Ok(sweeper)
+    }
+}
+
+/// Renames a file unless the new name is taken, by another process too.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, to, rustix::fs::RenameFlags::NOREPLACE) {
+        // rename(2): a file system, or a kernel, without the flag.
+        Err(Errno::INVAL | Errno::NOSYS) if to.exists() => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(Errno::INVAL | Errno::NOSYS) => fs::rename(from, to),
+        renamed => Ok(renamed?),
     }
 }
 
@@ -201,7 +216,7 @@ fn sweep(path: &Path, mode: u32, spec: &RollSpec) {
             // Another process may have removed it.
             let _ = fs::remove_file(path);
             // Of a process that was killed while it compressed the file.
-            let _ = fs::remove_file(with_ending(path, UNFINISHED));
+            remove_abandoned(&with_ending(path, UNFINISHED));
         } else if spec.compression != Compression::None
             && !is_compressed(path)
             && let Err(error) = compress(path, *modified, mode, spec.compression)
@@ -243,43 +258,65 @@ fn compress(path: &Path, modified: SystemTime, mode: u32, compression: Compressi
     let ending = if compression == Compression::Zstd { ENDINGS[1] } else { ENDINGS[0] };
     let unfinished = with_ending(path, UNFINISHED);
     let Some(target) = lock_unfinished(&unfinished, mode)? else { return Ok(()) };
-    let mut source = match File::open(path) {
-        Ok(source) => source,
-        Err(error) => {
-            let _ = fs::remove_file(&unfinished);
-            // Compressed or removed by another process meanwhile.
-            return if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
-        }
+    let is_compressed = ENDINGS.iter().any(|ending| with_ending(path, ending).exists());
+    // Renamed only when it is whole and on the disk: a crash leaves the original.
+    let renamed = match is_compressed {
+        // By another process, which has just removed the original, or was killed before that.
+        true => Ok(false),
+        false => write_compressed(path, &target, modified, compression)
+            .and_then(|()| fs::rename(&unfinished, with_ending(path, ending)))
+            .map(|()| true),
     };
-    // The rest of a process that was killed.
+    if !matches!(renamed, Ok(true)) {
+        // Before the close, which releases the lock: after it the file may be another process's.
+        let _ = fs::remove_file(&unfinished);
+    }
+    drop(target);
+    // Another process may have removed it.
+    match renamed.and_then(|_| fs::remove_file(path)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// Writes the compressed form of a file to `target`.
+fn write_compressed(path: &Path, target: &File, modified: SystemTime, compression: Compression) -> io::Result<()> {
+    let mut source = File::open(path)?;
+    // A killed process may have left bytes.
     target.set_len(0)?;
-    let written = match compression {
+    match compression {
         Compression::Zstd => {
             let mut encoder = zstd::Encoder::new(target, 0)?;
-            io::copy(&mut source, &mut encoder).and_then(|_| encoder.finish())
+            io::copy(&mut source, &mut encoder)?;
+            encoder.finish()?;
         }
         Compression::None | Compression::Gzip => {
             let mut encoder = flate2::write::GzEncoder::new(target, flate2::Compression::default());
-            io::copy(&mut source, &mut encoder).and_then(|_| encoder.finish())
+            io::copy(&mut source, &mut encoder)?;
+            encoder.finish()?;
         }
-    };
-    // Renamed only when it is whole and on the disk: a crash leaves the original.
-    let done = written.and_then(|file| {
-        file.set_modified(modified)?;
-        file.sync_all()?;
-        fs::rename(&unfinished, with_ending(path, ending))?;
-        fs::remove_file(path)
-    });
-    if done.is_err() {
-        let _ = fs::remove_file(&unfinished);
     }
-    done
+    target.set_modified(modified)?;
+    target.sync_all()
 }
 
 /// Opens a file that is being compressed, and locks it until it is closed. `None`: another thread or process has the lock, or had it until
 /// now.
 fn lock_unfinished(path: &Path, mode: u32) -> io::Result<Option<File>> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(mode).open(path)?;
+    lock(OpenOptions::new().write(true).create(true).truncate(false).mode(mode).open(path)?, path)
+}
+
+/// Removes a file that a process has left unfinished, unless another one compresses it.
+fn remove_abandoned(path: &Path) {
+    if let Ok(file) = OpenOptions::new().write(true).open(path)
+        && let Ok(Some(_lock)) = lock(file, path)
+    {
+        // Another attempt follows the next time that a file is rolled.
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn lock(file: File, path: &Path) -> io::Result<Option<File>> {
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => return Ok(None),
         // A file system without locks.
@@ -392,6 +429,56 @@ mod tests {
         // Another process has found the file before it was replaced.
         sweep().unwrap();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    // The other process may have renamed the compressed file and not yet removed the original, also because it was killed.
+    #[test]
+    fn a_compressed_file_is_not_written_again() {
+        for ending in ENDINGS {
+            let folder = std::env::temp_dir().join(format!("causeway-log-done{ending}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&folder);
+            fs::create_dir_all(&folder).unwrap();
+            let (path, done) = (folder.join("a.log"), folder.join(format!("a.log{ending}")));
+            fs::write(&path, "the lines of the log").unwrap();
+            fs::write(&done, "compressed").unwrap();
+            compress(&path, SystemTime::now(), 0o600, Compression::Gzip).unwrap();
+            assert_eq!(fs::read_to_string(&done).unwrap(), "compressed");
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+            fs::remove_dir_all(&folder).unwrap();
+        }
+    }
+
+    // An unfinished file is removed with its log file, but not while another process has the lock.
+    #[test]
+    fn an_abandoned_file_is_removed() {
+        let folder = std::env::temp_dir().join(format!("causeway-log-abandoned-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let part = folder.join("a.log.part");
+        let other = lock_unfinished(&part, 0o600).unwrap().unwrap();
+        remove_abandoned(&part);
+        assert!(part.exists());
+        drop(other);
+        remove_abandoned(&part);
+        assert!(!part.exists());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    // Two processes may choose the same name at the same time.
+    #[test]
+    fn a_rolled_file_is_not_overwritten() {
+        let folder = std::env::temp_dir().join(format!("causeway-log-taken-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let (path, taken) = (folder.join("a.log"), folder.join("a-size.log"));
+        fs::write(&path, "ours").unwrap();
+        fs::write(&taken, "another's").unwrap();
+        assert_eq!(rename_new(&path, &taken).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&taken).unwrap(), "another's");
+        fs::remove_file(&taken).unwrap();
+        rename_new(&path, &taken).unwrap();
+        assert_eq!(fs::read_to_string(&taken).unwrap(), "ours");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -74,7 +74,9 @@ impl Sink {
     fn reopen(&mut self) {
         match self {
             Self::Stream(_) => {}
-            Self::File(file) => file.reopen(),
+            Self::File(file) => {
+                file.reopen();
+            }
             Self::Net(collector) => collector.connect_now(),
         }
     }
