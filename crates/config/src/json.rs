@@ -1,16 +1,59 @@
 //! JSON as Caddy loads it.
 
+use serde::Deserialize as _;
 use serde_json::{Error, Number, Value};
+
+/// Most objects and arrays inside each other. The adapter writes up to five for each block of a Caddyfile, which has at most 32 inside each
+/// other: a configuration that was loaded must be readable again, after a restart or by another process.
+pub const LEVELS_MAX: usize = 200;
 
 /// Parses a configuration. Whole numbers become integers however they are written, `5e9` and `200.0` among them, as in Caddy, which
 /// decodes each value to Go's types and encodes it again. Generators in Python, PHP and Lua write such numbers.
 ///
 /// # Errors
-/// If the text is not JSON.
+/// If the text is not JSON, or has more than [`LEVELS_MAX`] levels.
 pub fn parse(text: &[u8]) -> Result<Value, Error> {
-    let mut value = serde_json::from_slice(text)?;
+    parse_within(text, LEVELS_MAX)
+}
+
+/// Parses like [`parse`] with another number of levels, at least 127.
+///
+/// # Errors
+/// If the text is not JSON, or has more levels.
+pub fn parse_within(text: &[u8], levels_max: usize) -> Result<Value, Error> {
+    let mut value = if levels(text) > levels_max {
+        // Refused with the position: its own limit is 127.
+        serde_json::from_slice(text)?
+    } else {
+        let mut parser = serde_json::Deserializer::from_slice(text);
+        parser.disable_recursion_limit();
+        let value = Value::deserialize(&mut parser)?;
+        parser.end()?;
+        value
+    };
     make_integers(&mut value);
     Ok(value)
+}
+
+/// Returns how many objects and arrays are inside each other. In a text that is not JSON it is exact up to the first mistake, where the
+/// parser stops.
+fn levels(text: &[u8]) -> usize {
+    let (mut level, mut most, mut is_string, mut is_escaped) = (0_usize, 0, false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_string,
+            b'"' => is_string = !is_string,
+            _ if is_string => {}
+            b'{' | b'[' => {
+                level += 1;
+                most = most.max(level);
+            }
+            b'}' | b']' => level = level.saturating_sub(1),
+            _ => {}
+        }
+    }
+    most
 }
 
 fn make_integers(value: &mut Value) {
@@ -58,5 +101,21 @@ mod tests {
             assert_eq!(parse(text.as_bytes()).unwrap(), want, "{text}");
         }
         assert!(parse(b"{").is_err());
+        assert!(parse(b"{} {}").is_err());
+    }
+
+    // Brackets in strings are no levels, and closed ones no longer count.
+    #[test]
+    fn levels_are_bounded() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(parse(nested(LEVELS_MAX).as_bytes()).is_ok());
+        let error = parse(nested(LEVELS_MAX + 1).as_bytes()).unwrap_err();
+        assert!(error.to_string().starts_with("recursion limit exceeded"), "{error}");
+        assert!(parse(&b"[".repeat(1 << 20)).is_err());
+        for (text, want) in
+            [("1", 0), (r#"{"a":[{}],"b":[]}"#, 3), (r#"["[[[\"[[","\\",["]"]]"#, 2), ("[],[],[]", 1), ("]]][", 1)]
+        {
+            assert_eq!(levels(text.as_bytes()), want, "{text}");
+        }
     }
 }

@@ -289,3 +289,26 @@ fn braces_that_do_not_pair() {
 fn a_file_that_is_only_an_unset_variable() {
     assert_eq!(read("{$UNSET}").unwrap_err().to_string(), "Caddyfile:1:1: unexpected EOF, expecting a site address");
 }
+
+/// A configuration that was loaded must be readable again, however its blocks are nested.
+#[test]
+fn the_deepest_configurations_are_readable() {
+    for (open, close) in [
+        ("handle {\n", "}\n"),
+        ("route {\n", "}\n"),
+        ("handle_path /a* {\n", "}\n"),
+        ("reverse_proxy a.test {\nhandle_response {\n", "}\n}\n"),
+        ("intercept {\nhandle_response {\n", "}\n}\n"),
+        ("route {\nreverse_proxy a.test {\nhandle_response {\n", "}\n}\n}\n"),
+        ("not {\n", "}\n"),
+    ] {
+        let inner = |count: usize, leaf: &str| format!("{}{leaf}{}", open.repeat(count), close.repeat(count));
+        let text = |count| match open {
+            "not {\n" => format!(":80 {{\n@a {{\n{}}}\nrespond @a hi\n}}\n", inner(count, "path /a\n")),
+            _ => format!(":80 {{\n{}}}\n", inner(count, "respond hi\n")),
+        };
+        let deepest = (1..=40).rev().find_map(|count| read(&text(count)).ok()).unwrap_or_else(|| panic!("{open}"));
+        let json = deepest.json;
+        assert_eq!(causeway_config::json::parse(json.to_string().as_bytes()).ok(), Some(json), "{open}");
+    }
+}
