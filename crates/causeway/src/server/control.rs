@@ -219,7 +219,8 @@ impl Control {
         (control, CommandQueues { commands: waiting, stops: waiting_stops })
     }
 
-    /// Sets the process that takes the server's place. Must precede the end of the commands that wait, whose callers look for it.
+    /// Sets the process that takes the server's place. Call it before the waiting commands are dropped: their
+    /// callers read it.
     pub(super) fn succeeded_by(&self, process: u32) {
         // A server leaves once.
         let _ = self.successor.set(process);
@@ -261,7 +262,7 @@ impl Control {
         self.ask(|reply| Command::Change(change, reply)).await.unwrap_or(stopping)
     }
 
-    /// Checks the path and the entity tag of a [`Change`] whose value is not right anyway.
+    /// Checks the path and the entity tag of a [`Change`] whose value could not be parsed.
     ///
     /// # Errors
     /// As of [`change`](Self::change), for the path and the entity tag.
@@ -340,12 +341,14 @@ impl Control {
 
     async fn ask_to_stop(&self, grace: Option<Duration>) -> Result<Stopping, StopError> {
         let (reply, answer) = oneshot::channel();
-        let has_waited = self.stops.send(StopCommand { grace, reply }).await.is_ok();
-        if has_waited && let Ok(stopping) = answer.await {
+        let had_successor = self.successor.get().is_some();
+        if self.stops.send(StopCommand { grace, reply }).await.is_ok()
+            && let Ok(stopping) = answer.await
+        {
             return Ok(stopping);
         }
         Err(match self.successor.get() {
-            Some(process) if has_waited => StopError::Overtaken(*process),
+            Some(process) if !had_successor => StopError::Overtaken(*process),
             Some(_) => StopError::Replaced,
             None => StopError::Ending,
         })

@@ -79,6 +79,7 @@ impl std::error::Error for UpgradeError {}
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
+    use std::time::Duration;
 
     use causeway_config::plan::AdminAddress;
     use serde_json::json;
@@ -156,6 +157,27 @@ mod tests {
         }
     }
 
+    // As above, of more stops than the channel holds: the other ones wait too.
+    #[tokio::test]
+    async fn many_stops_that_come_late() {
+        let started = Arc::new(Notify::new());
+        let server = start(&started, Ok(7)).await;
+        let control = server.control();
+        let running = tokio::spawn(server.run());
+        let stop = |control: Control| async move { control.stop().await.err() };
+        let stops = async {
+            started.notified().await;
+            (0..3 * WAITING_MAX).map(|_| tokio::spawn(stop(control.clone()))).collect::<Vec<_>>()
+        };
+        // The new tasks run before the one that reads the first stop is woken, so that each waits.
+        let (upgraded, stops) = tokio::join!(control.upgrade(None), stops);
+        assert_eq!(upgraded.unwrap(), 7);
+        for stop in stops {
+            assert_eq!(stop.await.unwrap(), Some(StopError::Overtaken(7)));
+        }
+        running.await.unwrap();
+    }
+
     // A stop ends an upgrade also if as many other commands wait as the server takes.
     #[tokio::test]
     async fn a_stop_among_other_commands() {
@@ -176,7 +198,9 @@ mod tests {
             control.stop().await.unwrap_or_else(|error| panic!("{error}")).ended().await;
             loads
         };
-        let (upgraded, loads) = tokio::join!(control.upgrade(None), stop);
+        let both = async { tokio::join!(control.upgrade(None), stop) };
+        // A stop that waits behind the other commands would wait for ever.
+        let (upgraded, loads) = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
         assert!(matches!(upgraded, Err(UpgradeError::Withdrawn)));
         for load in loads {
             assert!(matches!(load.await.unwrap(), Err(LoadError::Stopping)));
