@@ -499,14 +499,14 @@ mod tests {
         Arc::get_mut(&mut shared).unwrap().permission = Some(permission);
         let (sender, receiver) = oneshot::channel();
         locked(&shared.state).pending.insert("a.example".to_owned(), vec![sender]);
-        let sought = SoughtCertificate {
+        let sought = || SoughtCertificate {
             server_name: Some("a.example".to_owned()),
             local: None,
             signature_schemes: Vec::new(),
             cipher_suites: Vec::new(),
         };
         let signed = Some(SignedName::Local(local()));
-        let wanted = WantedCertificate { name: "a.example".to_owned(), sought, getters: Vec::new(), signed };
+        let wanted = WantedCertificate { name: "a.example".to_owned(), sought: sought(), getters: Vec::new(), signed };
         let task = tokio::spawn(run(Arc::clone(&shared), wanted));
         // It waits for the answer of the permission endpoint.
         let _asked = endpoint.accept().await.unwrap();
@@ -514,6 +514,10 @@ mod tests {
         assert!(task.await.unwrap_err().is_cancelled());
         assert!(locked(&shared.state).pending.is_empty());
         assert!(receiver.await.is_ok_and(|found| found.is_none()));
+        let next = OnDemand { shared }.obtain(sought());
+        assert!(next.is_some());
+        let asked = tokio::time::timeout(Duration::from_secs(60), endpoint.accept()).await;
+        asked.expect("no other task asks the endpoint").unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use causeway_testkit::ports::free_port;
@@ -112,8 +112,17 @@ fn a_start_that_blocks() {
     assert!(made.success());
     folder.write("Caddyfile", format!(":0\nlog {{\n\toutput file {}\n}}\n", folder.path("pipe").display()));
     folder.write("pid", "1\n");
-    let mut child = folder.command(&["run", "--pidfile", "pid"]).spawn().unwrap();
-    let pid = Pid::from_child(&child);
+    /// Kills the process when a test fails: it would block for ever.
+    struct Killed(Child);
+    impl Drop for Killed {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+    let mut child = Killed(folder.command(&["run", "--pidfile", "pid"]).spawn().unwrap());
+    let child = &mut child.0;
+    let pid = Pid::from_child(child);
     // proc(5): the mask of the signals that the process handles.
     wait_until("the process handles SIGTERM", || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
