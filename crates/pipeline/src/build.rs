@@ -40,7 +40,8 @@ pub use error::{BuildError, Problem};
 use shape::ModuleShape;
 pub use shape::{Shape, mistyped};
 
-/// Creates a handler from its JSON object, including the `handler` key.
+/// Creates a handler from its JSON object, including the `handler` key. It must read the object with [`Build::parse_module`], which refuses
+/// unknown keys, with their position.
 pub type HandlerMaker = Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> + Send + Sync>;
 /// Creates a matcher from the JSON value under its name in a matcher set.
 pub type MatcherMaker = Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> + Send + Sync>;

@@ -99,9 +99,11 @@ fn quoted<'t>(first: &'t str, quote: char, rest: impl Iterator<Item = &'t str>) 
     None
 }
 
-/// Returns the place of the closing quote in a line: as in Caddy it ends the line, or a comment follows. A backslash before a quote escapes
-/// it, and other quotes are a part of the value.
+/// Returns the place of the closing quote in a line: it ends the line, or a comment follows. A backslash before a quote escapes it, and other
+/// quotes are a part of the value.
 fn closing(line: &str, quote: char) -> Option<usize> {
+    // DEVIATES Caddy, which removes a comment before it looks for quotes: there `A="x # y"` is `x`, and `A="x" # note` goes on in the next lines
+    // until one ends with a quote. Here both are as a shell reads them.
     let is_closing = |at: &usize| {
         let after = line[at + 1..].trim_start();
         !line[..*at].ends_with('\\') && (after.is_empty() || after.starts_with('#'))
