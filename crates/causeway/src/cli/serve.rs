@@ -145,6 +145,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         let mut server = server.map_err(|fault| explain(&fault, &serving))?;
         // A failed start must neither leave a file nor overwrite the file of a running server.
         let pidfile = flags.pidfile.as_deref().map(PidFile::write).transpose()?;
+        let mut former = None;
         if let Some(predecessor) = predecessor {
             // It blocks this thread only: the workers serve. `causeway upgrade` returns when it is ready, and the file is right then.
             if let Err(error) = predecessor.ready() {
@@ -153,6 +154,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
                 }
                 return Err(error);
             }
+            former = predecessor.line();
             server.own();
         }
         announce(&serving, &server, workers)?;
@@ -160,6 +162,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         tokio::spawn(service_manager::watch(server.pulse()));
         let control = server.control();
         let mut run = std::pin::pin!(server.run());
+        let mut passed_on = std::pin::pin!(Predecessor::stop(former));
         if let Some(followed) = serving.follows.as_ref().filter(|followed| followed.watch == Watch::EverySecond) {
             tokio::spawn(followed.clone().watch(control.clone(), serving.adapted.json.clone()));
         }
@@ -183,6 +186,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
                     });
                 }
                 stop = end.next() => break stop,
+                () = &mut passed_on => break StopKind::Graceful,
             }
         };
         let forced = async {
@@ -194,6 +198,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
             biased;
             () = &mut run => Ok(()),
             () = forced => {
+                handover::kill_started();
                 drop(pidfile);
                 log::end();
                 std::process::exit(FORCED)
@@ -276,21 +281,11 @@ async fn stop_gracefully(control: &Control) {
         // The signal was sent to the server, which is the other process by now.
         Err(StopError::Overtaken(process)) => {
             tracing::info!("stopping process {process}, which has taken this one's place at this moment");
-            terminate(process);
+            handover::stop_successor();
         }
         Err(_) => {}
     }
     std::future::pending::<()>().await;
-}
-
-/// Stops a process that this one has started and has not waited for, so that no other process can have its id.
-fn terminate(process: u32) {
-    let process = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw);
-    if let Some(process) = process
-        && let Err(error) = rustix::process::kill_process(process, rustix::process::Signal::TERM)
-    {
-        tracing::error!("cannot stop it: {error}");
-    }
 }
 
 /// Time in which the process ends in good order after a signal that ends it at once.
@@ -307,6 +302,7 @@ fn force_end(pidfile: Option<PathBuf>) -> anyhow::Result<()> {
                 end.next().await;
             }
             std::thread::sleep(FORCED_WITHIN);
+            handover::kill_started();
             if let Some(pidfile) = pidfile {
                 remove_own_pidfile(&pidfile);
             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::{connect, get};
-use crate::process::Folder;
+use crate::process::{Folder, wait_until};
 use crate::web_sockets::{echo_upstream, echoes, is_closed_by_frame, tunnel};
 
 /// Paths for two sockets, of the admin API and of a site; the files are removed when dropped.
@@ -77,6 +77,14 @@ fn wrapper(folder: &Folder, arguments: &str) -> String {
     let program = env!("CARGO_BIN_EXE_causeway");
     folder.write("wrapper", format!("#!/bin/sh\nexec '{program}' run {arguments}\n"));
     let path = folder.path("wrapper");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Writes a program that starts and never serves, and writes its process id to the file `id`.
+fn sleeper(folder: &Folder) -> String {
+    folder.write("sleeper", "#!/bin/sh\necho $$ > id\nexec sleep 1000\n");
+    let path = folder.path("sleeper");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     path.to_str().unwrap().to_owned()
 }
@@ -223,12 +231,9 @@ fn a_stop_during_an_upgrade() {
         format!("{{\nadmin {}\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond hello\n}}\n", sockets.address()),
     );
     let mut server = folder.start(&["run"]);
-    folder.write("sleeper", "#!/bin/sh\necho $$ > id\nexec sleep 1000\n");
-    let sleeper = folder.path("sleeper");
-    std::fs::set_permissions(&sleeper, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let sleeper = sleeper(&folder);
     let output = std::thread::scope(|scope| {
-        let upgrade =
-            || folder.output(&["upgrade", "--binary", sleeper.to_str().unwrap(), "--address", &sockets.address()]);
+        let upgrade = || folder.output(&["upgrade", "--binary", &sleeper, "--address", &sockets.address()]);
         let upgrade = scope.spawn(upgrade);
         while !std::fs::read_to_string(folder.path("id")).is_ok_and(|id| id.ends_with('\n')) {
             std::thread::sleep(Duration::from_millis(5));
@@ -245,6 +250,51 @@ fn a_stop_during_an_upgrade() {
     assert_eq!(errors, want);
     let id = std::fs::read_to_string(folder.path("id")).unwrap();
     assert!(!std::fs::exists(format!("/proc/{}", id.trim())).unwrap());
+}
+
+/// A signal that ends the server at once during an upgrade ends the other process too, which would serve otherwise.
+#[test]
+fn a_forced_end_during_an_upgrade() {
+    for signals in [&[Signal::QUIT][..], &[Signal::TERM, Signal::INT]] {
+        let (folder, sockets) = (Folder::new(), Sockets::new());
+        folder.write(
+            "Caddyfile",
+            format!("{{\nadmin {}\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond hello\n}}\n", sockets.address()),
+        );
+        let server = folder.start(&["run"]);
+        let sleeper = sleeper(&folder);
+        let next = std::thread::scope(|scope| {
+            scope.spawn(|| folder.output(&["upgrade", "--binary", &sleeper, "--address", &sockets.address()]));
+            let id = || std::fs::read_to_string(folder.path("id")).ok()?.strip_suffix('\n')?.parse().ok();
+            wait_until("the other process has started", || id().is_some());
+            signals.iter().for_each(|signal| server.signal(*signal));
+            Successor(id().unwrap())
+        });
+        // Only the first signal is sure to come before the server has ended in good order.
+        let status = server.status().code();
+        assert!(status == Some(2) || signals.len() > 1, "{status:?}");
+        // An ended process has no arguments, also as long as no process has waited for it.
+        wait_until("the other process has ended", || next.arguments().is_empty());
+    }
+}
+
+/// The deepest configuration of a Caddyfile can be handed over, and kept for `--resume`.
+#[test]
+fn a_deep_configuration() {
+    let (open, close) = ("handle {\n".repeat(31), "}\n".repeat(31));
+    let caddyfile = format!("http://:0 {{\nbind 127.0.0.1\n{open}respond hello\n{close}}}\n");
+    let folder = Folder::with(&[("Caddyfile", &*caddyfile)]);
+    let mut server = folder.start(&["run"]);
+    let port = server.port();
+    server.signal(Signal::USR2);
+    let line = server.line_with(" serves now; ");
+    let id = line.split("process ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let next = Successor(id);
+    assert_eq!(server.status().code(), Some(0));
+    assert_eq!(get(port, "/").body, "hello");
+    drop(next);
+    let server = folder.start(&["run", "--resume"]);
+    assert_eq!(get(server.port(), "/").body, "hello");
 }
 
 /// A reload that waits for an upgrade is sent to the new process as soon as that serves, not when the old one ends. The

@@ -5,9 +5,11 @@
 //!   offer: length, JSON, descriptors ──────────►
 //!                                    ◄────────── "ready", or "failed" and the reason
 //!   "go", or "no": it continues to serve ──────►
+//!   perhaps "stop" ────────────────────────────►
 //! ```
 //! The descriptors travel as SCM_RIGHTS (unix(7)), so the new process needs no numbers, and no other program inherits them. If the
-//! former process ends before "go", the new one serves on: the sockets are open in it.
+//! former process ends before "go", the new one serves on: the sockets are open in it. A former process that is told to end kills the new one
+//! first.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, IoSlice, IoSliceMut, Read as _, Write as _};
@@ -16,13 +18,14 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use causeway::document::{Document, Language};
 use causeway::server::{ConfigFile, Handover, UpgradeOffer};
+use causeway_config::json;
 use causeway_engine::HandedSockets;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -30,6 +33,7 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _};
 
 use super::{SiteKind, service_manager};
 use crate::cli::environment::EnvironmentFiles;
@@ -49,6 +53,39 @@ const DESCRIPTORS_MAX: usize = 64;
 const OFFER_BYTES_MAX: u64 = 80 << 20;
 /// The longest reason of a failure that is read.
 const REASON_BYTES_MAX: u64 = 16 << 10;
+
+/// The last process that this one has started.
+static STARTED: Mutex<Option<StartedProcess>> = Mutex::new(None);
+
+/// A process that has been started to take this one's place.
+enum StartedProcess {
+    /// It does not serve yet.
+    Starting(Child),
+    /// It serves, and reads this connection.
+    Serving(UnixStream),
+}
+
+fn started() -> MutexGuard<'static, Option<StartedProcess>> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills the process that has not yet taken this one's place, before this one ends at once: at the end of the connection it would serve.
+pub(super) fn kill_started() {
+    if let Some(StartedProcess::Starting(child)) = &mut *started() {
+        // Ignore a failure: it has ended.
+        let _ = child.kill();
+    }
+}
+
+/// Stops the process that has taken this one's place. Not by a signal: it may have got the one that this process got, and a second one
+/// would end its requests at once.
+pub(super) fn stop_successor() {
+    if let Some(StartedProcess::Serving(line)) = &mut *started()
+        && let Err(error) = line.write_all(b"stop\n")
+    {
+        tracing::error!("cannot stop it: {error}");
+    }
+}
 
 /// The offer without its descriptors.
 #[derive(Serialize, Deserialize)]
@@ -93,20 +130,24 @@ impl ServerFacts {
         let program = program.clone();
         let fault = |error: anyhow::Error| format!("{}: {error:#}", program.display());
         let (ours, theirs) = UnixStream::pair().context("a pair of sockets").map_err(fault)?;
-        let mut child = spawn(&program, theirs).map_err(fault)?;
+        let child = spawn(&program, theirs).map_err(fault)?;
+        let id = child.id();
+        // If this process ends before this line, the other one cannot read the offer, and ends too.
+        *started() = Some(StartedProcess::Starting(child));
         let mut line = &ours;
         match self.talk(offer, line, READY_TIMEOUT) {
             Ok(()) => {
                 // While this is still the main process, the service manager accepts its message about the next one.
-                service_manager::succeeded_by(child.id());
+                service_manager::succeeded_by(id);
                 // An error means that the process has just ended; the service manager then restarts the service.
                 let _ = line.write_all(b"go\n");
-                Ok(child.id())
+                *started() = Some(StartedProcess::Serving(ours));
+                Ok(id)
             }
             Err(error) => {
                 // The process may become ready at this moment.
                 let _ = line.write_all(b"no\n");
-                Err(fault(end(&mut child, error)))
+                Err(fault(end_started(error)))
             }
         }
     }
@@ -169,18 +210,24 @@ fn spawn(program: &Path, line: UnixStream) -> anyhow::Result<Child> {
     command.spawn().context("starting the new process")
 }
 
-/// Ends a process that does not serve. Adds its exit status to the error if it has ended by itself.
-fn end(child: &mut Child, error: anyhow::Error) -> anyhow::Error {
+/// Ends the process that does not serve. Adds its exit status to the error if it has ended by itself.
+fn end_started(error: anyhow::Error) -> anyhow::Error {
     // A process that has closed the connection is about to exit; the status is a part of the reason.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(500) {
-        if let Ok(Some(status)) = child.try_wait() {
+        if let Some(StartedProcess::Starting(child)) = &mut *started()
+            && let Ok(Some(status)) = child.try_wait()
+        {
             return anyhow!("{error:#} ({status})");
         }
+        // Without the lock, which the end of this process needs.
         std::thread::sleep(Duration::from_millis(5));
     }
-    let _ = child.kill();
-    let _ = child.wait();
+    kill_started();
+    let ended = started().take();
+    if let Some(StartedProcess::Starting(mut child)) = ended {
+        let _ = child.wait();
+    }
     error
 }
 
@@ -191,7 +238,8 @@ fn end(child: &mut Child, error: anyhow::Error) -> anyhow::Error {
 fn read_line(line: &UnixStream, within: Duration, is_withdrawn: &AtomicBool) -> io::Result<String> {
     let deadline = Instant::now() + within;
     let mut text = Vec::new();
-    let mut from = BufReader::new(line.take(REASON_BYTES_MAX));
+    // One byte at a time: a later line is another reader's.
+    let mut from = BufReader::with_capacity(1, line.take(REASON_BYTES_MAX));
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         line.set_read_timeout(Some(left.clamp(Duration::from_millis(1), CHECK_EVERY)))?;
@@ -271,10 +319,12 @@ impl Predecessor {
         if length > OFFER_BYTES_MAX {
             bail!("found an offer of {length} bytes, expected at most {OFFER_BYTES_MAX}");
         }
-        let mut json = Vec::new();
+        let mut text = Vec::new();
         // Exactly these bytes: a read beyond them would lose the descriptors that come with the next one.
-        (&line).take(length).read_to_end(&mut json)?;
-        let offer: WrittenOffer = serde_json::from_slice(&json).context("the offer of the former process")?;
+        (&line).take(length).read_to_end(&mut text)?;
+        // The configuration is within one more object.
+        let offer = json::parse_within(&text, json::LEVELS_MAX + 1).and_then(serde_json::from_value);
+        let offer: WrittenOffer = offer.context("the offer of the former process")?;
         let count = |sockets: &[WrittenSockets]| sockets.iter().fold(0, |sum: usize, of| sum.saturating_add(of.count));
         let expected = count(&offer.sites).saturating_add(count(&offer.admin));
         let mut descriptors = Vec::new();
@@ -335,6 +385,24 @@ impl Predecessor {
             Ok(word) if word == "no" => bail!("the former process continues to serve: this one was ready too late"),
             _ => Ok(()),
         }
+    }
+
+    /// Waits until the former process passes a signal to stop on to this one, by `line`. For ever if there is none, or it ends.
+    pub(super) async fn stop(line: Option<UnixStream>) {
+        let read = async |line: UnixStream| -> io::Result<bool> {
+            line.set_nonblocking(true)?;
+            let line = tokio::io::BufReader::new(tokio::net::UnixStream::from_std(line)?);
+            let mut word = String::new();
+            line.take(REASON_BYTES_MAX).read_line(&mut word).await?;
+            Ok(word == "stop\n")
+        };
+        // An error or an end means that the former process has ended.
+        if let Some(line) = line
+            && read(line).await.is_ok_and(|is_stop| is_stop)
+        {
+            return;
+        }
+        std::future::pending().await
     }
 
     /// Passes the result on; reports a failure to the former process, which then serves on.
@@ -433,6 +501,24 @@ mod tests {
             offer.is_withdrawn.store(true, Ordering::Relaxed);
             let error = facts().talk(offer, &ours, Duration::MAX / 4).unwrap_err();
             assert_eq!(error.to_string(), "the server was stopped meanwhile", "{answer}");
+        }
+    }
+
+    /// A signal that comes at the moment of the handover reaches the new process, also right after "go".
+    #[tokio::test]
+    async fn a_stop_is_passed_on() {
+        for (words, stops) in [("go\nstop\n", true), ("go\n", false), ("go\nhello\n", false)] {
+            let (mut ours, theirs) = UnixStream::pair().unwrap();
+            ours.write_all(words.as_bytes()).unwrap();
+            drop(ours);
+            let line = theirs.try_clone().unwrap();
+            assert_eq!(read_line(&theirs, TALK_TIMEOUT, &AtomicBool::new(false)).unwrap(), "go");
+            let stop = Predecessor::stop(Some(line));
+            if stops {
+                stop.await;
+            } else {
+                assert!(tokio::time::timeout(Duration::from_millis(20), stop).await.is_err(), "{words}");
+            }
         }
     }
 
