@@ -319,7 +319,7 @@ mod tests {
         }
     }
 
-    // As above, when the other process rolls the file after this one has seen that it is due.
+    // As above, when the other process rolls the file after this one has found it due.
     #[test]
     fn a_file_that_is_no_longer_at_the_path_is_not_rolled() {
         for cause in [Cause::Size, Cause::Time] {

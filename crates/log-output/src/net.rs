@@ -200,7 +200,7 @@ impl Collector {
 /// Sends a datagram by one or two calls of `send`.
 fn send_datagram(mut send: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     match send() {
-        // ip(7), IP_MTU_DISCOVER: when a router could not forward an earlier datagram, the next call reports it, whatever the length. The
+        // ip(7), IP_MTU_DISCOVER: when a router could not forward an earlier datagram, the next call of any length reports it. The
         // error is then taken from the socket.
         Err(error) if is_line_too_long(&error) => send(),
         sent => sent,

@@ -199,7 +199,7 @@ mod tests {
             loads
         };
         let both = async { tokio::join!(control.upgrade(None), stop) };
-        // A stop that waits behind the other commands would wait for ever.
+        // A stop that waits for the other commands would wait for ever.
         let (upgraded, loads) = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
         assert!(matches!(upgraded, Err(UpgradeError::Withdrawn)));
         for load in loads {
