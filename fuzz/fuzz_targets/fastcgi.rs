@@ -1,6 +1,6 @@
 //! A FastCGI application that sends arbitrary bytes, as they are or as the output in records of arbitrary lengths. The
-//! events depend neither on the cuts nor on the lengths of records, no event follows the end, and the written request
-//! consists of whole records.
+//! events depend neither on the cuts nor on the lengths of records, no event follows the application's end, no content
+//! follows the response's, and the written request consists of whole records.
 #![no_main]
 
 use std::io::IoSlice;
@@ -18,6 +18,7 @@ const END_REQUEST: u8 = 3;
 struct Transcript {
     text: Vec<u8>,
     errors: Vec<u8>,
+    is_answered: bool,
     is_over: bool,
 }
 
@@ -69,7 +70,7 @@ fn run(input: &[u8], how: u8, cut: usize) -> Transcript {
             let bytes = &input[start..end];
             let handled = client.handle_bytes(bytes, &mut head, &mut out);
             assert!(handled.consumed <= bytes.len());
-            note(&handled.event, bytes, handled.consumed, &head, &mut seen);
+            note(&handled.event, &client, (bytes, handled.consumed), &head, &mut seen);
             start += handled.consumed;
             if handled.consumed == 0 && handled.event.is_none() {
                 break;
@@ -79,12 +80,18 @@ fn run(input: &[u8], how: u8, cut: usize) -> Transcript {
         assert!(!client.wants_close() || client.is_last() && seen.is_over);
     }
     let last = client.handle_eof();
-    note(&last, &[], 0, &head, &mut seen);
+    note(&last, &client, (&[], 0), &head, &mut seen);
     assert!(client.is_last() && client.room() == 0 && client.handle_eof().is_none() && out.is_empty());
     seen
 }
 
-fn note(event: &Option<FastCgiEvent>, input: &[u8], consumed: usize, head: &ResponseHead, seen: &mut Transcript) {
+fn note(
+    event: &Option<FastCgiEvent>,
+    client: &FastCgiClient,
+    (input, consumed): (&[u8], usize),
+    head: &ResponseHead,
+    seen: &mut Transcript,
+) {
     let Some(event) = event else { return };
     assert!(!seen.is_over, "{event:?} follows the end");
     match event {
@@ -94,12 +101,17 @@ fn note(event: &Option<FastCgiEvent>, input: &[u8], consumed: usize, head: &Resp
             seen.text.extend_from_slice(line.as_bytes());
         }
         FastCgiEvent::Data { range, .. } => {
-            assert!(!range.is_empty() && range.end <= consumed);
+            assert!(!range.is_empty() && range.end <= consumed && !seen.is_answered);
             seen.text.extend_from_slice(&input[range.clone()]);
         }
         FastCgiEvent::Diagnostics { range, .. } => {
             assert!(!range.is_empty() && range.end <= consumed);
             seen.errors.extend_from_slice(&input[range.clone()]);
+        }
+        FastCgiEvent::End { .. } if !client.is_idle() => {
+            assert!(!seen.is_answered, "the response ends once");
+            seen.text.extend_from_slice(b"<answered>");
+            seen.is_answered = true;
         }
         FastCgiEvent::End { .. } | FastCgiEvent::Unprocessed { .. } | FastCgiEvent::Broken { .. } => {
             seen.text.extend_from_slice(format!("<{event:?}>").as_bytes());

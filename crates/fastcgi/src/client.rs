@@ -4,7 +4,8 @@
 //! ```text
 //! reading:   Header ──header──► Content ──content and padding──► Header
 //! inbound:   Idle ──open──► Head ──empty line──► Body ──END_REQUEST, or the end after STDOUT's──► Closed
-//!              │              │──empty line of a response without content──► Rest ──any end──────► Closed
+//!              │              │             └──announced end, the request is complete─► Rest ──any end──► Closed
+//!              │              │──empty line of a response without content──────────────► Rest ──any end──► Closed
 //!              │              └────────────┴──fault, reset, the connection's end──────────────────► Closed
 //!              └──bytes, the connection's end─────────────────────────────────────────────────────► Closed
 //! outbound:  Idle ──open──► Sized │ Stream ──finish──► Ended
@@ -36,8 +37,8 @@ const STREAM: StreamId = StreamId(REQUEST_ID as u32);
 const REQUEST_COMPLETE: u8 = 0;
 const OVERLOADED: u8 = 2;
 
-/// Bytes of STDOUT that are discarded after a response without content, such as the content of a response to HEAD. An
-/// application that writes more is aborted.
+/// Bytes of STDOUT that are discarded after a complete response, such as the content of a response to HEAD. An application
+/// that writes more is aborted.
 const DISCARDED_BYTES_MAX: u32 = 1024 * 1024;
 
 #[cfg(test)]
@@ -86,8 +87,7 @@ enum ResponsePart {
     Idle,
     Head,
     Body(BodyPosition),
-    /// The response, which has no content, is complete, but the application goes on: this many bytes more of STDOUT are
-    /// discarded.
+    /// The response is complete, but the application goes on: this many bytes more of STDOUT are discarded.
     Rest {
         left: u32,
     },
@@ -221,15 +221,22 @@ impl FastCgiClient {
         Ok(STREAM)
     }
 
-    /// Parses bytes from the application. Fills `head` for [`FastCgiEvent::Head`]. A response without content is complete
-    /// then, but the application may go on until [`FastCgiEvent::End`]. The bytes of a record's header are
-    /// consumed together. O(n) over all calls; allocates only for a head that does not arrive in one piece.
+    /// Parses bytes from the application. Fills `head` for [`FastCgiEvent::Head`]. O(n) over all calls; allocates only for
+    /// a head that does not arrive in one piece. The bytes of a record's header are consumed together.
+    ///
+    /// A response without content is complete with its head, and one whose content has an announced end with
+    /// [`FastCgiEvent::End`]. The application may go on after either, until the connection [is
+    /// idle](FastCgiClient::is_idle): then another [`FastCgiEvent::End`] follows.
     pub fn handle_bytes(&mut self, input: &[u8], head: &mut ResponseHead, _out: &mut WriteList) -> FastCgiHandled {
         let mut consumed = 0;
         loop {
             let rest = &input[consumed..];
             if self.inbound == ResponsePart::Closed {
                 return FastCgiHandled { consumed: input.len(), event: None };
+            }
+            if self.is_answered() {
+                self.inbound = ResponsePart::Rest { left: DISCARDED_BYTES_MAX };
+                return FastCgiHandled { consumed, event: Some(FastCgiEvent::End { stream: STREAM }) };
             }
             let step = match self.reading {
                 Reading::Header => self.handle_header(rest),
@@ -344,6 +351,13 @@ impl FastCgiClient {
         FastCgiHandled { consumed: HEADER_LEN, event: None }
     }
 
+    /// Whether the application has nothing to receive or to respond any more, although it has not ended. Before the
+    /// request is complete, the application may still read it.
+    fn is_answered(&self) -> bool {
+        matches!(self.inbound, ResponsePart::Body(position) if position.is_complete())
+            && self.outbound == Outbound::Ended
+    }
+
     /// Sets the position in a record; at its end, the next header follows.
     fn advance(&mut self, kind: RecordKind, left: u16, padding: u8) {
         self.reading =
@@ -358,35 +372,40 @@ impl FastCgiClient {
                 let event = FastCgiEvent::Diagnostics { stream: STREAM, range: 0..consumed };
                 FastCgiHandled { consumed, event: Some(event) }
             }
-            RecordKind::Stdout if !self.stdout_ended => match &mut self.inbound {
-                ResponsePart::Head => self.handle_head(input, head),
-                // RFC 9110 §8.6: the content ends at its announced length. The surplus is dropped with the connection.
-                ResponsePart::Body(BodyPosition::Sized { left: 0 }) => {
-                    let event = Some(self.end());
-                    FastCgiHandled { consumed, event }
+            RecordKind::Stdout => self.handle_stdout(input, head),
+            RecordKind::EndRequest | RecordKind::Skipped => FastCgiHandled { consumed, event: None },
+        }
+    }
+
+    fn handle_stdout(&mut self, input: &[u8], head: &mut ResponseHead) -> FastCgiHandled {
+        let consumed = input.len();
+        match &mut self.inbound {
+            // Also after STDOUT's end: the bound is on all that the application makes us read.
+            ResponsePart::Rest { left } => match left.checked_sub(u32::try_from(consumed).unwrap_or(u32::MAX)) {
+                Some(rest) => {
+                    *left = rest;
+                    FastCgiHandled { consumed, event: None }
                 }
-                ResponsePart::Body(BodyPosition::Sized { left }) => {
-                    let len = consumed.min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    *left -= len as u64;
-                    data(len, 0..len)
-                }
-                ResponsePart::Body(BodyPosition::Open) => data(consumed, 0..consumed),
-                ResponsePart::Body(BodyPosition::Chunked(position)) => match position.handle(input) {
-                    Ok((consumed, range)) => data(consumed, range),
-                    Err(fault) => self.fail(fault),
-                },
-                ResponsePart::Rest { left } => match left.checked_sub(u32::try_from(consumed).unwrap_or(u32::MAX)) {
-                    Some(rest) => {
-                        *left = rest;
-                        FastCgiHandled { consumed, event: None }
-                    }
-                    None => FastCgiHandled { consumed, event: Some(self.end()) },
-                },
-                ResponsePart::Idle | ResponsePart::Closed => FastCgiHandled { consumed, event: None },
+                None => FastCgiHandled { consumed, event: Some(self.end()) },
             },
-            RecordKind::Stdout | RecordKind::EndRequest | RecordKind::Skipped => {
-                FastCgiHandled { consumed, event: None }
+            _ if self.stdout_ended => FastCgiHandled { consumed, event: None },
+            ResponsePart::Head => self.handle_head(input, head),
+            // RFC 9110 §8.6: the content ends at its announced length. The surplus is dropped with the connection.
+            ResponsePart::Body(BodyPosition::Sized { left: 0 }) => {
+                let event = Some(self.end());
+                FastCgiHandled { consumed, event }
             }
+            ResponsePart::Body(BodyPosition::Sized { left }) => {
+                let len = consumed.min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= len as u64;
+                data(len, 0..len)
+            }
+            ResponsePart::Body(BodyPosition::Open) => data(consumed, 0..consumed),
+            ResponsePart::Body(BodyPosition::Chunked(position)) => match position.handle(input) {
+                Ok((consumed, range)) => data(consumed, range),
+                Err(fault) => self.fail(fault),
+            },
+            ResponsePart::Idle | ResponsePart::Closed => FastCgiHandled { consumed, event: None },
         }
     }
 

@@ -116,7 +116,7 @@ fn the_connection_ends() {
             ("in the content", &[stdout("\r\nhel")], "200 +?; [hel]; Truncated; close"),
             ("after the end of STDOUT", &[stdout("\r\nhello"), stdout("")], "200 +?; [hello]; end; close"),
             ("before the length", &[stdout("Content-Length: 5\r\n\r\nhel")], "200 +5; [hel]; Truncated; close"),
-            ("after the length", &[stdout("Content-Length: 5\r\n\r\nhello")], "200 +5; [hello]; end; close"),
+            ("after the length", &[stdout("Content-Length: 5\r\n\r\nhello")], "200 +5; [hello]; end; end; close"),
             (
                 "STDOUT ends before the length",
                 &[stdout("Content-Length: 5\r\n\r\nhel"), stdout("")],

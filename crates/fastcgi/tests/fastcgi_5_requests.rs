@@ -120,8 +120,7 @@ fn a_response() {
                 &[stdout("Status: 404 Not Found\r\n\r\nFile not found."), end(0, 0)],
                 "404 +?; [File not found.]; end; close",
             ),
-            ("a length", &[stdout("Content-Length: 2\r\n\r\nok"), end(0, 0)], "200 +2; [ok]; end; close"),
-            ("a length without its end", &[stdout("Content-Length: 2\r\n\r\nok")], "200 +2; [ok]; body"),
+            ("a length", &[stdout("Content-Length: 2\r\n\r\nok"), end(0, 0)], "200 +2; [ok]; end; end; close"),
             (
                 "less than the length",
                 &[stdout("Content-Length: 2\r\n\r\no"), end(0, 0)],
@@ -130,7 +129,7 @@ fn a_response() {
             (
                 "more than the length",
                 &[stdout("Content-Length: 2\r\n\r\nok!"), stdout("!"), end(0, 0)],
-                "200 +2; [ok]; end; close",
+                "200 +2; [ok]; end; end; close",
             ),
             ("nothing more is expected", &[stdout("Status: 204\r\n\r\nx"), end(0, 0)], "204; end; close"),
             ("an empty length", &[stdout("Content-Length: 0\r\n\r\n"), end(0, 0)], "200; end; close"),
@@ -147,8 +146,9 @@ fn a_response() {
     check_bytes("HEAD", Method::Head, &input, "200; end; close", Limits::default(), Then::Waits);
 }
 
-/// RFC 3875 §6.2: a response without content is complete with its head. The script may work on, as PHP scripts do that
-/// answer first: closing the connection would abort it (§5.4), and lose its later errors.
+/// RFC 3875 §6.2: a response without content is complete with its head, and another one with the announced end of its
+/// content. The script may work on, as PHP scripts do that answer first: closing the connection would abort it (§5.4), and
+/// lose its later errors.
 #[test]
 fn an_application_that_goes_on_after_its_response() {
     let head = || stdout("Content-Length: 0\r\n\r\n");
@@ -168,14 +168,39 @@ fn an_application_that_goes_on_after_its_response() {
         ],
     );
     check(Then::Closes, &[("a closed connection", &[head(), stderr("late")], late)]);
-    // Output without end is not read for ever.
-    let mut application = Application::with_request(Method::Head, Framing::Empty);
-    application.feed(&stdout("\r\n"));
-    let content = stdout(&"x".repeat(0x8000));
-    (0..32).for_each(|_| application.feed(&content));
-    assert_eq!(application.take(), "200; nothing");
-    application.feed(&content);
+    let sized = || stdout("Content-Length: 2\r\n\r\nok");
+    check(
+        Then::Waits,
+        &[
+            ("a length", &[sized()], "200 +2; [ok]; end; nothing"),
+            ("the end of the work", &[sized(), stderr("late"), end(1, 2)], "200 +2; [ok]; end; end; log [late]; close"),
+            ("chunks", &[stdout("Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")], "200 +?; end; nothing"),
+        ],
+    );
+    // Before the end of the request the application may still read it, and its response ends with its work.
+    let mut application = Application::with_request(Method::Post, Framing::Sized(5));
+    application.feed(&sized());
+    assert_eq!(application.take(), "200 +2; [ok]; body");
+    application.send(b"hello");
+    application.feed(&end(0, 0));
     assert_eq!(application.take(), "end; close");
+}
+
+/// Output without end is not read for ever, not even after STDOUT's end (§3.3).
+#[test]
+fn output_after_a_response_is_bounded() {
+    for is_ended in [false, true] {
+        let mut application = Application::with_request(Method::Head, Framing::Empty);
+        application.feed(&stdout("\r\n"));
+        if is_ended {
+            application.feed(&stdout(""));
+        }
+        let content = stdout(&"x".repeat(0x8000));
+        (0..32).for_each(|_| application.feed(&content));
+        assert_eq!(application.take(), "200; nothing");
+        application.feed(&content);
+        assert_eq!(application.take(), "end; close", "STDOUT has ended: {is_ended}");
+    }
 }
 
 /// RFC 9112 §7.1: scripts that write chunks themselves, as Caddy's client decodes them.
@@ -194,7 +219,7 @@ fn chunked_content() {
                     stdout("lo\r\n6;x\r\n world\r\n0\r\n\r\n"),
                     end(0, 0),
                 ],
-                "200 X-A=1 +?; [hello world]; end; log [log]; close",
+                "200 X-A=1 +?; [hello world]; end; end; log [log]; close",
             ),
             (
                 "not ended",
@@ -202,12 +227,16 @@ fn chunked_content() {
                 "200 X-A=1 +?; [hello]; Truncated; close",
             ),
             ("no chunk", &[stdout(head), stdout("hello"), end(0, 0)], "200 X-A=1 +?; Chunk; close"),
-            ("more than chunks", &[stdout(head), stdout("0\r\n\r\nmore"), end(0, 0)], "200 X-A=1 +?; end; close"),
+            (
+                "more than chunks",
+                &[stdout(head), stdout("0\r\n\r\nmore"), end(0, 0)],
+                "200 X-A=1 +?; end; end; close",
+            ),
         ],
     );
     check(
         Then::Closes,
-        &[("a closed connection", &[stdout(head), stdout("1\r\nx\r\n0\r\n\r\n")], "200 X-A=1 +?; [x]; end; close")],
+        &[("a closed connection", &[stdout(head), stdout("1\r\nx\r\n0\r\n\r\n")], "200 X-A=1 +?; [x]; end; end; close")],
     );
 }
 

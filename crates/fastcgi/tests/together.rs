@@ -47,6 +47,10 @@ fn records_and_reads_may_be_cut_anywhere() {
             want += &format!("; [{content}]");
         }
         want += "; end";
+        if sized && !content.is_empty() {
+            // The response's, then the application's.
+            want += "; end";
+        }
         if !errors.is_empty() {
             want += &format!("; log [{errors}]");
         }
