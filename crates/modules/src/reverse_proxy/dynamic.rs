@@ -25,8 +25,8 @@ use std::sync::Arc;
 use causeway_pipeline::{Build, BuildError, Context, Fault, Metrics, StateId};
 use serde_json::Value;
 
-use self::answers::Answers;
 pub(super) use self::answers::Looking;
+use self::answers::{Answer, Answers};
 use self::sets::{Current, Sets};
 use self::source::Source;
 use super::ReverseProxyPlan;
@@ -44,15 +44,19 @@ pub(super) struct DynamicUpstreams {
     metrics: Arc<Metrics>,
 }
 
-/// The lookups that a request has met so far: a bit for each source.
-#[derive(Clone, Copy, Default)]
+/// The lookups that an attempt of a request has met so far: a bit for each source.
+#[derive(Default)]
 pub(super) struct Waited {
-    /// A lookup was under way when the request came: its result counts once it is over.
+    /// A lookup was under way when the attempt began: its result counts once it is over.
     begun: u32,
-    /// The request has waited for a lookup: its result counts at any age.
+    /// The attempt has waited for a lookup: its result counts at any age.
     done: u32,
-    /// The request has waited for too long.
+    /// The attempt has waited for too long.
     late: u32,
+    /// The last answer may be the reason that the attempt before failed.
+    doubted: u32,
+    /// The answers whose lookups it has met. They must last until it uses them, even if their sets are displaced meanwhile.
+    answers: Vec<Arc<Answer>>,
 }
 
 /// The part of [`Waited`] for one source.
@@ -61,6 +65,7 @@ struct WaitedFor {
     is_begun: bool,
     is_done: bool,
     is_late: bool,
+    is_doubted: bool,
 }
 
 /// The dynamic upstreams for a request.
@@ -81,9 +86,14 @@ impl Waited {
     }
 
     /// Returns the part for one source.
-    fn of(self, source: usize) -> WaitedFor {
+    fn of(&self, source: usize) -> WaitedFor {
         let has = |bits: u32| bits >> source & 1 == 1;
-        WaitedFor { is_begun: has(self.begun), is_done: has(self.done), is_late: has(self.late) }
+        WaitedFor {
+            is_begun: has(self.begun),
+            is_done: has(self.done),
+            is_late: has(self.late),
+            is_doubted: has(self.doubted),
+        }
     }
 }
 
@@ -113,15 +123,11 @@ impl DynamicUpstreams {
         self.sources.first().map_or("", |source| &source.shown)
     }
 
-    /// Prepares another attempt of a request: as in Caddy, a lone `srv` is looked up again, because its answer may be
-    /// the reason of the failure.
-    pub(super) fn begin_retry(&self, cx: &mut Context) {
-        if let ([source], false) = (&*self.sources, self.is_multi)
-            && source.is_service()
-        {
-            let sets = Rc::clone(cx.generation().state(self.sets));
-            sets.expire(cx, (0, source));
-        }
+    /// Returns the begin of another attempt of a request: as in Caddy, a lone `srv` is looked up again, because its
+    /// answer may be the reason of the failure.
+    pub(super) fn begin_retry(&self) -> Waited {
+        let is_doubted = matches!(&*self.sources, [source] if !self.is_multi && source.is_service());
+        Waited { doubted: u32::from(is_doubted), ..Waited::default() }
     }
 
     /// Returns the upstreams for a request. Fails with 500 if they have no valid address.
@@ -141,6 +147,7 @@ impl DynamicUpstreams {
                 Current::Known(set) => parts.push(set),
                 Current::Wait(looking) => {
                     waited.begun |= 1 << number;
+                    waited.answers.push(Arc::clone(&looking.answer));
                     wait = wait.or(Some((looking, number)));
                 }
                 Current::Failed if self.is_multi => {}

@@ -105,10 +105,14 @@ pub(super) fn start(cx: &mut Context, local: Rc<Local>) -> Step {
 
 /// One attempt. `before` is the fault of the attempt before, if there was one.
 fn attempt(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, before: Option<Fault>) -> Step {
-    attempt_after(cx, local, tries, content, before, Waited::default())
+    let waited = match &local.plan.dynamic {
+        Some(dynamic) if tries.retries > 0 => dynamic.begin_retry(),
+        _ => Waited::default(),
+    };
+    attempt_after(cx, local, tries, content, before, waited)
 }
 
-/// As [`attempt`]. `waited` has the lookups that the request has met.
+/// As [`attempt`]. `waited` has the lookups that the attempt has met.
 fn attempt_after(
     cx: &mut Context,
     local: Rc<Local>,
@@ -199,17 +203,10 @@ fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fau
     let tries = tries.next();
     local.placeholders(cx).begun(cx, &tries);
     if pause.is_zero() {
-        return attempt_again(cx, local, tries, content, fault);
+        return attempt(cx, local, tries, content, Some(fault));
     }
     let sleep = Sleep::until(Rc::clone(cx.worker()), cx.worker().now() + pause);
-    cx.wait(sleep, move |cx, ()| attempt_again(cx, local, tries, content, fault))
-}
-
-fn attempt_again(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, before: Fault) -> Step {
-    if let Some(dynamic) = &local.plan.dynamic {
-        dynamic.begin_retry(cx);
-    }
-    attempt(cx, local, tries, content, Some(before))
+    cx.wait(sleep, move |cx, ()| attempt(cx, local, tries, content, Some(fault)))
 }
 
 /// Sends the request to an address, and waits for the response.
@@ -424,11 +421,11 @@ fn end_failed(cx: &mut Context, call: Call, asked: PendingCall, error: CallError
     }
     // A probe that was not counted leaves its pool, also to the next attempt below.
     drop(asked.admission.take());
+    let content = content_left(&call, &asked);
     let attempted = match Attempt::of(&error) {
-        Attempt::Sent if may_repeat(cx, &call, &asked) => Attempt::Repeatable,
+        Attempt::Sent if content.is_some() && may_repeat(cx, &call, &asked) => Attempt::Repeatable,
         attempted => attempted,
     };
-    let content = content_left(&call, &asked);
     // Before the next attempt: the call counts until it is dropped.
     drop(call);
     let fault = failed(&asked.pool, error, is_late);
@@ -438,10 +435,15 @@ fn end_failed(cx: &mut Context, call: Call, asked: PendingCall, error: CallError
     }
 }
 
-/// Returns whether the call's request may be sent again although the upstream may have acted on it.
+/// Returns whether the call's request may be sent again although the upstream may have acted on it, and the limits leave an
+/// attempt.
 fn may_repeat(cx: &mut Context, call: &Call, asked: &PendingCall) -> bool {
     let plan = &asked.local.plan;
     let Some(retries) = &plan.balancing.retries else { return false };
+    // First, since the rest may evaluate many matchers.
+    if !retries.has_attempt_left(cx, &asked.tries) {
+        return false;
+    }
     // HTTP in gRPC has put the head of its message into the call. It switches no protocols.
     if !plan.wire_form.sends_own_content() && request::fill(cx, call, plan, &asked.pool, Switch::None).is_err() {
         return false;

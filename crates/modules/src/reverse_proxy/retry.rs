@@ -98,10 +98,15 @@ impl Retries {
         Ok(Some(Self { count_max, duration_max, interval: interval.unwrap_or(default), conditions }))
     }
 
+    /// Returns whether the limits leave another attempt.
+    pub(super) fn has_attempt_left(&self, cx: &Context, tries: &Tries) -> bool {
+        let took = cx.worker().now().saturating_duration_since(tries.began);
+        self.duration_max.is_none_or(|max| took < max) && self.count_max.is_none_or(|max| tries.retries < max)
+    }
+
     /// Returns the pause before the next attempt; `None` if there is no next attempt.
     pub(super) fn pause(&self, cx: &Context, tries: &Tries, failed: Attempt) -> Option<Duration> {
-        let took = cx.worker().now().saturating_duration_since(tries.began);
-        if self.duration_max.is_some_and(|max| took >= max) || self.count_max.is_some_and(|max| tries.retries >= max) {
+        if !self.has_attempt_left(cx, tries) {
             return None;
         }
         match failed {
@@ -148,7 +153,7 @@ pub(super) enum Attempt {
     NotSent,
     /// The upstream may have received the request.
     Sent,
-    /// As [`Self::Sent`], and [`Retries::allows`] that it receives the request again.
+    /// As [`Self::Sent`], but the request may be sent again ([`Retries::allows`]).
     Repeatable,
     /// The upstream has responded, and `lb_retry_match` rejects the response.
     Answered,

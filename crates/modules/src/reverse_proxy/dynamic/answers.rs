@@ -18,8 +18,8 @@ use super::WaitedFor;
 const WAITING_MAX: usize = 1024;
 /// How long a request waits for a lookup.
 const WAIT_MAX: Duration = Duration::from_secs(15);
-/// The age from which a retry expires an answer, so that the retries of many requests share one lookup.
-const EXPIRED_FROM: Duration = Duration::from_secs(1);
+/// The age from which a retry does not trust an answer, so that the retries of many requests share one lookup.
+const DOUBTED_FROM: Duration = Duration::from_secs(1);
 /// Upstreams that have left DNS and whose state is kept, and for how long; the time is Caddy's.
 const DEPARTED_MAX: usize = 1024;
 const DEPARTED_KEPT: Duration = Duration::from_secs(60 * 60);
@@ -48,8 +48,6 @@ struct State {
     failed_at: Option<Instant>,
     /// When the last lookup ended.
     looked_at: Option<Instant>,
-    /// The answer is not used without another lookup. If that fails, it is, as long as it is not too old.
-    is_expired: bool,
     is_looking: bool,
     /// The requests that wait, by their tickets.
     waiting: BTreeMap<u64, Waker>,
@@ -101,17 +99,21 @@ impl Answer {
     pub(super) fn consult(self: &Arc<Self>, terms: Terms<'_>, waited: WaitedFor, worker: &Rc<dyn Worker>) -> Freshness {
         let now = worker.now();
         let mut state = locked(&self.state);
-        let has_waited = waited.is_done || waited.is_begun && !state.is_looking;
+        let has_waited = !waited.is_late && (waited.is_done || waited.is_begun && !state.is_looking);
+        let may_wait = !has_waited && !waited.is_late && state.waiting.len() < WAITING_MAX;
+        let is_doubted = waited.is_doubted && state.looked_at.is_some_and(|at| now >= at + DOUBTED_FROM);
         // Caddy: after a failure the last answer is used for the grace period, even if there is none yet.
-        match (state.failed_at, terms.grace, state.answered_at) {
-            (Some(at), Some(grace), _) if has_waited || !state.is_expired && now < at + grace => {
-                return Freshness::Fresh(Arc::clone(&state.records), at + grace);
+        let fresh_until = match (state.failed_at, terms.grace, state.answered_at) {
+            (Some(at), Some(grace), _) => Some(at + grace),
+            (None, _, Some(at)) => Some(at + terms.refresh),
+            _ => None,
+        };
+        match fresh_until {
+            // A retry that cannot wait for another answer uses this one, as any other request does.
+            Some(until) if has_waited || now < until && !(is_doubted && may_wait) => {
+                return Freshness::Fresh(Arc::clone(&state.records), until);
             }
-            (Some(_), _, _) if has_waited => return Freshness::Failed,
-            (None, _, Some(at)) if has_waited || !state.is_expired && now < at + terms.refresh => {
-                return Freshness::Fresh(Arc::clone(&state.records), at + terms.refresh);
-            }
-            _ if has_waited || state.waiting.len() >= WAITING_MAX => return Freshness::Failed,
+            _ if !may_wait => return Freshness::Failed,
             _ => {}
         }
         let ticket = state.next_ticket;
@@ -129,12 +131,6 @@ impl Answer {
             self.look_up(terms, worker);
         }
         Freshness::Wait(looking)
-    }
-
-    /// Makes the next request look up again, unless the last lookup is recent.
-    pub(super) fn expire(&self, now: Instant) {
-        let mut state = locked(&self.state);
-        state.is_expired |= state.looked_at.is_some_and(|at| now >= at + EXPIRED_FROM);
     }
 
     /// Returns whether the last lookup has found nothing and no other one is under way.
@@ -195,9 +191,8 @@ impl Round {
                 let took = now.saturating_duration_since(began);
                 report_failure(&self.shown, FailureKind::Lookup, took, &error, now);
                 let mut state = locked(&self.answer.state);
-                let is_kept = state.is_expired
-                    && state.failed_at.is_none()
-                    && state.answered_at.is_some_and(|at| now < at + self.refresh);
+                // A retry may have begun the lookup early.
+                let is_kept = state.failed_at.is_none() && state.answered_at.is_some_and(|at| now < at + self.refresh);
                 if !is_kept {
                     state.failed_at = Some(now);
                 }
@@ -213,7 +208,7 @@ impl Drop for Round {
         if state.answered_at.is_none() && state.failed_at.is_none() {
             state.failed_at = Some(self.worker.now());
         }
-        (state.is_looking, state.is_expired, state.looked_at) = (false, false, Some(self.worker.now()));
+        (state.is_looking, state.looked_at) = (false, Some(self.worker.now()));
         state.rounds += 1;
         let waiting = std::mem::take(&mut state.waiting);
         // A waker may run code that takes the lock.
@@ -224,7 +219,7 @@ impl Drop for Round {
 
 /// Waits for the end of a lookup; the output is whether it took too long.
 pub(in super::super) struct Looking {
-    answer: Arc<Answer>,
+    pub(super) answer: Arc<Answer>,
     /// The lookup that is waited for.
     round: u64,
     /// Its place among the requests that wait.

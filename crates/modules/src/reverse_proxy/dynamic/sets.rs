@@ -83,14 +83,11 @@ impl Sets {
     ) -> Result<Current, Fault> {
         let set = self.find(cx, number, source);
         let now = cx.worker().now();
-        {
+        if !waited.is_doubted {
             let made = set.made.borrow();
             if made.fresh_until.is_some_and(|until| now < until) {
                 return Ok(Current::Known(Rc::clone(&made.upstreams)));
             }
-        }
-        if waited.is_late {
-            return Ok(Current::Failed);
         }
         let Source { refresh, grace, resolver, shown, .. } = source;
         let terms = Terms { refresh: *refresh, grace: *grace, resolver: resolver.as_ref(), shown };
@@ -108,13 +105,6 @@ impl Sets {
                 Ok(Current::Known(Rc::clone(&made.upstreams)))
             }
         }
-    }
-
-    /// Makes a source's upstreams for the request stale, so that its next attempt looks them up again.
-    pub(super) fn expire(&self, cx: &mut Context, (number, source): (usize, &Source)) {
-        let set = self.find(cx, number, source);
-        set.answer.expire(cx.worker().now());
-        set.made.borrow_mut().fresh_until = None;
     }
 
     /// Finds the set of the request's question.
@@ -142,8 +132,9 @@ impl Sets {
             let mut by_key = sets.by_key.borrow_mut();
             if by_key.len() >= QUESTIONS_MAX {
                 // Names that a client has made up must not displace the upstreams of others. Among equals any one, as
-                // in Caddy: a map has no order.
-                let least = by_key.iter().min_by_key(|(_, set)| set.worth()).map(|(key, _)| key.clone());
+                // in Caddy, so that no name is displaced by each new one.
+                let order = |set: &Set| (set.worth(), cx.worker().random());
+                let least = by_key.iter().min_by_key(|(_, set)| order(set)).map(|(key, _)| key.clone());
                 if let Some(set) = least.and_then(|least| by_key.remove(&least)) {
                     let now = cx.worker().now();
                     for gone in set.made.borrow().upstreams.iter() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use causeway_pipeline::worker::{DnsRecord, Families, LookupError, Question};
-use causeway_testkit::{Kit, Request};
+use causeway_testkit::{Kit, Pending, Request};
 use serde_json::{Value, json};
 
 use super::{kit, start_call};
@@ -202,14 +202,48 @@ fn names_without_upstreams_are_forgotten_first() {
     }
     assert_eq!(kit.worker().take_questions(), [], "they are still known");
 
-    let (call, pending) = start_call(&mut kit, &to("good7"));
-    call.engine.fail(causeway_pipeline::CallError::Closed);
-    assert_eq!(pending.finish(&mut kit).status, 502);
-    for number in 0..1000 {
+    for number in 0..90 {
+        let (call, pending) = start_call(&mut kit, &to(&format!("good{number}")));
+        call.engine.fail(causeway_pipeline::CallError::Closed);
+        assert_eq!(pending.finish(&mut kit).status, 502);
+    }
+    for number in 0..500 {
         kit.worker().records(&format!("more{number}.test"), Ok(vec![address(200)]));
         assert!(chosen(&mut kit, &to(&format!("more{number}"))).is_ok());
     }
-    assert_eq!(chosen(&mut kit, &to("good7")), Err(503), "its upstream has failed");
+    kit.worker().take_questions();
+    for number in 0..90 {
+        assert_eq!(chosen(&mut kit, &to(&format!("good{number}"))), Err(503), "its upstream has failed");
+    }
+    assert_ne!(kit.worker().take_questions(), [], "some had to go");
+}
+
+// A set may have to go during its first lookup, if each other one has upstreams. The requests that wait for it get its
+// answer all the same, also those that wait for another source first.
+#[test]
+fn a_name_may_be_forgotten_during_its_lookup() {
+    let name = "{http.request.header.x-name}.test";
+    let one = json!({ "source": "a", "name": name });
+    let two = json!({ "source": "multi", "sources": [{ "source": "srv", "name": "s.test" }, one] });
+    for source in [one, two] {
+        let mut kit = of(source.clone());
+        let to = |name: &str| Request::get("/").field("x-name", name);
+        for number in 0..100 {
+            kit.worker().records(&format!("good{number}.test"), Ok(vec![address(1)]));
+            assert!(chosen(&mut kit, &to(&format!("good{number}"))).is_ok());
+        }
+        let names = ["new1", "new2", "new3"];
+        names.iter().for_each(|name| kit.worker().records(&format!("{name}.test"), Ok(vec![address(2)])));
+        kit.worker().queue_jobs(10);
+        let waiting = names.map(|name| kit.send_pending(&to(name)).expect_err("it waits"));
+        kit.worker().run_jobs();
+        kit.worker().drive_spawned();
+        for pending in waiting {
+            let pending = pending.poll(&mut kit).expect_err("the call is under way");
+            assert_eq!(&*kit.worker().take_call().expect("a call").address, "10.0.0.2:80", "{source}");
+            pending.cancel(&mut kit);
+        }
+    }
 }
 
 /// Fails a request's attempts until there is no other, and returns their upstreams. `records` are those of the service
@@ -267,6 +301,48 @@ fn a_retry_looks_a_service_up_again() {
         attempts(&mut kit, &after);
         assert_eq!(kit.worker().take_questions().len(), lookups - 1, "{source}");
     }
+}
+
+/// Starts a request, whose first attempt fails.
+#[track_caller]
+fn failed_once(kit: &mut Kit) -> Pending {
+    let (call, pending) = start_call(kit, &Request::get("/"));
+    call.engine.fail(causeway_pipeline::CallError::Closed);
+    pending.poll(kit).expect_err("there is another attempt")
+}
+
+// Only the retry waits for its lookup: the answer is good for other requests until `refresh` is over. If the lookup takes too
+// long, or too many wait for it, the retry uses the answer too.
+#[test]
+fn a_lookup_for_a_retry_delays_no_other_request() {
+    let mut kit = kit(json!({
+        "upstreams": [],
+        "dynamic_upstreams": { "source": "srv", "name": "s.test" },
+        "load_balancing": { "retries": 1 },
+    }));
+    kit.worker().records("s.test", Ok(vec![service("old.test", 1)]));
+    get(&mut kit).unwrap();
+    kit.worker().advance(Duration::from_secs(1));
+    kit.worker().queue_jobs(1);
+    let waiting: Vec<_> = (0..1024).map(|_| failed_once(&mut kit)).collect();
+    assert!(kit.worker().take_call().is_none(), "they wait for the lookup");
+    // It does not wait, nor does the first attempt of any request.
+    let pending = failed_once(&mut kit);
+    assert_eq!(&*kit.worker().take_call().expect("a call").address, "old.test:1");
+    pending.cancel(&mut kit);
+    kit.worker().advance(Duration::from_secs(15));
+    for pending in waiting {
+        let pending = pending.poll(&mut kit).expect_err("the call is under way");
+        assert_eq!(&*kit.worker().take_call().expect("a call").address, "old.test:1");
+        pending.cancel(&mut kit);
+    }
+    // Once `refresh` is over, there is no answer.
+    let pending = failed_once(&mut kit);
+    kit.worker().advance(Duration::from_secs(60));
+    assert_eq!(pending.finish(&mut kit).status, 502);
+    let pending = kit.send_pending(&Request::get("/")).expect_err("any request waits");
+    assert!(kit.worker().take_call().is_none());
+    pending.cancel(&mut kit);
 }
 
 // Requests that arrive during a lookup wait for it; the lookup is one.

@@ -6,7 +6,7 @@ use causeway_testkit::{FakeCall, Kit, Pending, Request, TestResponse};
 use serde_json::{Value, json};
 
 use super::tunnel::start_after_content;
-use super::{kit, start_call};
+use super::{kit, proxy, registry, start_call};
 
 fn three(balancing: Value) -> Kit {
     let mut balancing = balancing;
@@ -421,6 +421,28 @@ fn transport_errors() {
     let (call, pending) = start_call(&mut kit, &Request::new("POST", "/").content(long.as_str()));
     assert_eq!(self::text(&call).len(), long.len());
     assert_eq!(after_answer(&mut kit, call, pending, 503, &[("X-A", "1")]).err().unwrap().values("X-A").count(), 1);
+}
+
+// Caddy, tryAgain: the limits come first. Without an attempt left, no condition is evaluated, which here would capture.
+#[test]
+fn conditions_are_evaluated_for_another_attempt() {
+    let condition = json!({ "path_regexp": { "name": "again", "pattern": "^/(.*)" } });
+    let options = json!({ "load_balancing": { "try_duration": "1s", "retry_match": [condition] } });
+    let errors = json!([{ "handle": [{ "handler": "static_response", "body": "path {http.regexp.again.1}" }] }]);
+    for (took, is_evaluated) in [(999, true), (1000, false)] {
+        let mut kit = Kit::with_errors(&registry(), &json!([{ "handle": [proxy(options.clone())] }]), &errors);
+        let (call, pending) = start_call(&mut kit, &Request::get("/captured"));
+        kit.worker().advance(Duration::from_millis(took));
+        call.engine.fail(CallError::Closed);
+        drop(call);
+        let answer = pending.poll(&mut kit).unwrap_or_else(|pending| {
+            kit.worker().advance(Duration::from_millis(250));
+            let pending = pending.poll(&mut kit).expect_err("the call is under way");
+            kit.worker().take_call().expect("another attempt").engine.fail(CallError::Closed);
+            pending.finish(&mut kit)
+        });
+        assert_eq!(answer.text() == "path captured", is_evaluated, "after {took} ms: {}", answer.text());
+    }
 }
 
 // Caddy, `lb_retry_match` with `file`: a matcher that would have to wait does not hold, and the next set counts. The
