@@ -44,6 +44,7 @@ pub(super) fn target(uri: &str) -> Option<Box<str>> {
     let Reference { scheme, path, query, .. } = Reference::parse(uri);
     // As in Go, the text after the scheme of `localhost:80/x` is no path.
     let path = if scheme.is_some() && !path.starts_with('/') { "" } else { path };
+    // DEVIATES Caddy: it decodes the path and escapes it anew, so that a `%2F` becomes another separator.
     joined(path, query)
 }
 
@@ -141,7 +142,8 @@ mod tests {
     }
 
     // Caddy takes the path and the query of `health_uri`, and ignores a scheme and a host. Go's url.Parse: a scheme is
-    // at the beginning; URL.RequestURI escapes the path.
+    // at the beginning. Bytes that need it are escaped, and a path that is escaped stays as it is written; Caddy sends
+    // `/a%2Fb%20c'(1)` as `/a/b%20c%27%281%29`.
     #[test]
     fn targets() {
         for (uri, want) in [
