@@ -196,16 +196,21 @@ fn a_request_is_aborted_when_its_client_disconnects() {
     origin.end();
 }
 
-// A response without content is complete with its head; the client does not wait for the script, which works on. Closing the
-// connection would abort it.
+// A response without content is complete with its head, and one of known length with its last byte; the client does not wait
+// for the script, which works on. Closing the connection, also when the client disconnects, would abort it.
 #[test]
 fn a_script_that_works_on_after_its_response() {
     let server = TestServer::start(|_| {});
-    for head in ["Status: 204\r\n\r\n", "Content-Length: 0\r\n\r\n"] {
+    for (response, content) in [
+        ("Status: 204\r\n\r\n", ""),
+        ("Content-Length: 0\r\n\r\n", ""),
+        ("Content-Length: 2\r\n\r\nok", "ok"),
+        ("Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "ok"),
+    ] {
         let (answered, is_answered) = std::sync::mpsc::channel();
         let origin = Origin::with(vec![Box::new(move |peer: &mut OriginConnection| {
             request(peer);
-            put(peer, STDOUT, head.as_bytes());
+            put(peer, STDOUT, response.as_bytes());
             is_answered.recv().unwrap();
             peer.0.set_nonblocking(true).unwrap();
             let error = peer.0.peek(&mut [0]).expect_err("neither a byte nor an end");
@@ -216,7 +221,7 @@ fn a_script_that_works_on_after_its_response() {
             peer.end();
         }) as Deed]);
         speak_fastcgi(&origin);
-        assert_eq!(server.client().get(&origin.target()).text(), "");
+        assert_eq!(server.client().get(&origin.target()).text(), content);
         answered.send(()).unwrap();
         origin.end();
     }

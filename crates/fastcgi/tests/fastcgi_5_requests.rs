@@ -227,16 +227,16 @@ fn chunked_content() {
                 "200 X-A=1 +?; [hello]; Truncated; close",
             ),
             ("no chunk", &[stdout(head), stdout("hello"), end(0, 0)], "200 X-A=1 +?; Chunk; close"),
-            (
-                "more than chunks",
-                &[stdout(head), stdout("0\r\n\r\nmore"), end(0, 0)],
-                "200 X-A=1 +?; end; end; close",
-            ),
+            ("more than chunks", &[stdout(head), stdout("0\r\n\r\nmore"), end(0, 0)], "200 X-A=1 +?; end; end; close"),
         ],
     );
     check(
         Then::Closes,
-        &[("a closed connection", &[stdout(head), stdout("1\r\nx\r\n0\r\n\r\n")], "200 X-A=1 +?; [x]; end; end; close")],
+        &[(
+            "a closed connection",
+            &[stdout(head), stdout("1\r\nx\r\n0\r\n\r\n")],
+            "200 X-A=1 +?; [x]; end; end; close",
+        )],
     );
 }
 

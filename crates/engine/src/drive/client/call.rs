@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_message::{BodyLength, Framing, Method, ResponseHead, StatusCode, StreamId, WriteList};
 use causeway_pipeline::upstream::{EngineCall, FailureKind, StderrLevel, report_failure, report_stderr};
@@ -21,6 +21,9 @@ use crate::worker::Core;
 const STDERR_BYTES_MAX: usize = 4 * 1024;
 /// Interim responses that a call accepts. RFC 9110 §15.2 allows any number, so without a bound an upstream could send them for ever.
 const INTERIMS_MAX: u16 = 100;
+/// How long a FastCGI application may go on after its response, if there is no `read_timeout`. No client waits for it, so without a bound
+/// one that hangs would keep its connection for ever. Work that takes longer belongs into a queue.
+const REST_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// The state of the response. A tunnel's two directions end separately, and the call is over when both have.
 ///
@@ -473,7 +476,7 @@ impl UpstreamCall {
                 transport.read_timeout.map(|limit| (self.since + limit, CallError::Stalled))
             }
             // Since its response; later output is no progress.
-            Inbound::Rest => transport.read_timeout.map(|limit| (self.since + limit, CallError::Stalled)),
+            Inbound::Rest => Some((self.since + transport.read_timeout.unwrap_or(REST_MAX), CallError::Stalled)),
             // Only our direction is left, and the write limit above covers it.
             Inbound::Ended | Inbound::Over => None,
         }
