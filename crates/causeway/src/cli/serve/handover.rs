@@ -402,7 +402,7 @@ impl Predecessor {
         {
             return;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Passes the result on; reports a failure to the former process, which then serves on.
