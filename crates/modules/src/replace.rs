@@ -37,6 +37,10 @@ pub(crate) struct Replacer(StateId<ReplacerCopy>);
 /// again only when the expanded source differs.
 pub(crate) struct TemplatedReplacer {
     source: Template,
+    /// The operator's own text, if it is an expression, for requests in which no placeholder has a value: a count such as
+    /// `{1,255}` or a class such as `\p{L}` also looks like a placeholder. It has the bounds of the operator, since the
+    /// request has no part in it.
+    written: Option<(String, Replacer)>,
     /// `None` before a worker's first use.
     last: StateId<RefCell<Option<Last>>>,
 }
@@ -103,8 +107,11 @@ impl Replacer {
     /// # Errors
     /// If `source` is not a valid regular expression.
     pub(crate) fn build(source: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let expression = RegularExpression::build(source, build)?;
-        Ok(Self(build.state(move |_| ReplacerCopy::new(expression.clone()))))
+        Ok(Self::new(RegularExpression::build(source, build)?, build))
+    }
+
+    fn new(expression: RegularExpression, build: &mut Build<'_>) -> Self {
+        Self(build.state(move |_| ReplacerCopy::new(expression.clone())))
     }
 
     /// Appends `text` to `out` with every match replaced by `with`, in which `$1` and `${name}` expand to capture
@@ -121,13 +128,20 @@ impl Replacer {
 
 impl TemplatedReplacer {
     pub(crate) fn build(source: Template, build: &mut Build<'_>) -> Self {
-        Self { source, last: build.state(|_| RefCell::default()) }
+        let text = source.text_of_unknown();
+        let replacer = RegularExpression::read(&text).ok().map(|expression| Replacer::new(expression, build));
+        let written = replacer.map(|replacer| (text, replacer));
+        Self { source, written, last: build.state(|_| RefCell::default()) }
     }
 
     /// Like [`Replacer::replace`]. As in Caddy, an expanded source that is not a valid expression matches no text.
-    /// DEVIATES Caddy: neither does one beyond the bounds of [`RegularExpression::read_at_request`].
+    /// DEVIATES Caddy: neither does one with values of the request that is beyond the bounds of
+    /// [`RegularExpression::read_at_request`].
     pub(crate) fn replace(&self, cx: &mut Context, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
         cx.rendered(&self.source, |cx, source| {
+            if let Some((_, replacer)) = self.written.as_ref().filter(|(written, _)| written.as_bytes() == source) {
+                return replacer.replace(cx, text, with, out);
+            }
             let mut last = cx.generation().state(self.last).borrow_mut();
             // Compiling is expensive and allocates; most requests expand to the previous source.
             if last.as_ref().is_none_or(|last| last.source != source) {

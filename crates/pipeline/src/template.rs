@@ -46,7 +46,8 @@ enum Piece {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Meaning {
-    /// A value that was known at load. It is not the operator's text: a `*` or `&` in it has no meaning.
+    /// A value that was known at load. It is apart from the operator's text for callers that escape values
+    /// ([`Template::render_values`]); [`Template::literal`] contains it.
     Known(Box<str>),
     Placeholder(PlaceholderId),
     /// A slot that a module sets; unknown until then.
@@ -95,6 +96,7 @@ impl Template {
                 Some(CompiledName::Text(text)) => Meaning::Known(text.into()),
                 Some(CompiledName::Placeholder(id)) => Meaning::Placeholder(id),
                 None if is_name(name) => Meaning::Slot(build.slot(name)),
+                None if unknown == Unknown::Folder => Meaning::Known(".".into()),
                 None => continue,
             };
             pieces.push(Piece::Placeholder { means, written: tail[..=end].into() });
@@ -109,6 +111,17 @@ impl Template {
     #[inline]
     pub fn literal(&self) -> Option<&str> {
         self.literal.as_deref()
+    }
+
+    /// Returns the text that [`render`](Self::render) appends while all placeholders that depend on the request are
+    /// unknown. Only for templates that keep unknown placeholders.
+    pub fn text_of_unknown(&self) -> String {
+        debug_assert_eq!(self.unknown, Unknown::Written);
+        let texts = self.pieces.iter().map(|piece| match piece {
+            Piece::Text(text) | Piece::Placeholder { means: Meaning::Known(text), .. } => &**text,
+            Piece::Placeholder { written, .. } => written,
+        });
+        texts.collect()
     }
 
     /// Appends the rendered template.

@@ -75,6 +75,8 @@ impl Ops {
             match pattern.literal() {
                 // A lone `*` deletes all fields, before the other operations.
                 Some("*") => clear = true,
+                // As in Caddy, a name whose placeholders are empty deletes no field.
+                Some("") if !name.is_empty() => {}
                 Some(text) if text != "**" && FieldName::parse(text.trim_matches('*')).is_none() => {
                     return Err(build.refuse(name, "a field name, with a * at its start or end at most"));
                 }
@@ -83,7 +85,9 @@ impl Ops {
         }
         let mut replace = Vec::with_capacity(written.replace.len());
         for (name, replacements) in written.replace {
-            let field = if name == "*" { None } else { Some(FieldNameTemplate::build(&name, build)?) };
+            // Caddy expands the name first: it may be the value of a placeholder.
+            let is_all = build.template_keeping_unknown(&name).literal() == Some("*");
+            let field = if is_all { None } else { Some(FieldNameTemplate::build(&name, build)?) };
             for (index, replacement) in replacements.iter().enumerate() {
                 let search = build
                     .at(format!("replace.{name}[{index}]"), |build| ReplacementSearch::build(replacement, build))?;

@@ -111,6 +111,8 @@ fn values_known_at_load() {
         (json!({ "delete": ["{env.NAME}"] }), "|b-b"),
         (json!({ "delete": ["{env.START}*"] }), "|"),
         (json!({ "delete": ["{env.ALL}"] }), "|"),
+        (json!({ "delete": ["{env.UNSET}"] }), "1|b-b"),
+        (json!({ "replace": { "{env.ALL}": [{ "search_regexp": "[1b]", "replace": "x" }] } }), "x|x-x"),
         (json!({ "replace": { "X-B": [{ "search_regexp": "{env.PATTERN}", "replace": "<$0>" }] } }), "1|<b->b"),
         (json!({ "replace": { "X-B": [{ "search_regexp": "^{env.PATTERN}{1}", "replace": "x" }] } }), "1|xb"),
         (json!({ "replace": { "{env.NAME}": [{ "search": "1", "replace": "{env.PATTERN}" }] } }), "b.|b-b"),
@@ -139,7 +141,8 @@ fn kit_of_client_expressions() -> Kit {
     )
 }
 
-// The same request has the same answer on each worker: the expressions compiled before do not count.
+// The same request has the same answer on each worker: the answer does not depend on the expressions that the worker
+// compiled before.
 #[test]
 fn an_empty_expression_is_compiled_on_first_use() {
     for before in [None, Some("b"), Some("(")] {
@@ -163,9 +166,31 @@ fn expressions_of_a_client_are_bounded() {
         (r"b|\pL{300}", "b-b"),
         (&format!("(?i)b|{any}"), "b-b"),
         (r"(?i)b|\pL\pL\pL", "b-b"),
+        (r"(?i)b|\p{Any}", "b-b"),
         (&long, "b-b"),
     ] {
         assert_eq!(replaced_by_client(&mut kit, expression), want, "{expression}");
+    }
+}
+
+// docs/limits.md: the small bounds are for expressions with values of the request. A count or a class of the operator's
+// own looks like a placeholder, but has no value.
+#[test]
+fn expressions_of_the_operator_have_large_bounds() {
+    let long = format!("a{{1,9}}|{}", "c".repeat(1024));
+    for (expression, want) in [
+        ("^hello.{1,255}$", "x"),
+        (r"[\p{L}\p{N}]{1,8}", "x x"),
+        ("^https?://[^/]{1,253}(/.*)?$", "hello world"),
+        (&long, "hello world"),
+        (&long.replace('a', "o"), "hellx wxrld"),
+        // With a value of the request.
+        ("^hello.{1,255}{http.request.method}$", "hello world"),
+        ("{http.request.uri.query}.{1,2}", "hexorld"),
+    ] {
+        let ops = json!({ "replace": { "X-A": [{ "search_regexp": expression, "replace": "x" }] } });
+        let request = Request::get("/?llo").field("X-A", "hello world");
+        assert_eq!(send(json!({ "request": ops }), &request).text(), format!("{want}||"), "{expression}");
     }
 }
 

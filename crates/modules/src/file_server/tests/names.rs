@@ -80,8 +80,9 @@ fn index_names() {
 #[test]
 fn a_root_placeholder_without_a_value() {
     let folder = Folder::new();
-    let mut kit = folder.kit(json!({ "root": "{http.request.header.Root}/src" }));
-    assert_eq!(kit.send(&Request::get("/lib.rs")).status, 200);
+    for root in ["{http.request.header.Root}/src", "{a b}/src"] {
+        assert_eq!(folder.kit(json!({ "root": root })).send(&Request::get("/lib.rs")).status, 200, "{root}");
+    }
     let mut kit = folder.kit(json!({ "root": "{http.request.uri.query.root}" }));
     assert_eq!(kit.send(&Request::get("/src/lib.rs")).status, 200);
     assert_eq!(kit.send(&Request::get("/src/lib.rs?root=/%00")).status, 400);
