@@ -154,17 +154,18 @@ impl HostLoggers {
         }
     }
 
-    /// The loggers of a host are those of its name, or of the name with `*` in place of its first labels.
+    /// The loggers of a host are those of its name, or of the name with `*` in place of its first labels. As in Caddy,
+    /// a host with loggers is not skipped.
     fn of_host(&self, host: &str, authority: &str) -> Option<&[usize]> {
         if let Some(found) = self.names.get(host) {
+            return Some(found);
+        }
+        if let Some((_, found)) = self.wildcards.iter().find(|(name, _)| covers(name, host)) {
             return Some(found);
         }
         let is_skipped = |skipped: &String| skipped == authority || covers(skipped, host);
         if self.skip_hosts.iter().any(is_skipped) {
             return None;
-        }
-        if let Some((_, found)) = self.wildcards.iter().find(|(name, _)| covers(name, host)) {
-            return Some(found);
         }
         (!self.skip_unmapped_hosts).then_some(&[0])
     }

@@ -147,7 +147,8 @@ fn a_record_has_caddys_shape() {
     }
 }
 
-// Caddy's documentation of `log`: `hostnames`, `no_hostname`, the level, include and exclude, log_skip.
+// Caddy's documentation of `log`: `hostnames`, `no_hostname`, the level, include and exclude, log_skip. A host whose name
+// or wildcard has loggers is not skipped.
 #[test]
 fn records_go_to_the_logs_that_accept_them() {
     let folder = Folder::new("which");
@@ -161,7 +162,7 @@ fn records_go_to_the_logs_that_accept_them() {
         "names": {
             "a.example": ["one"], "*.b.example": ["wild", "one"], "M.Example": ["wild"], "m.example": ["one", "wild"],
         },
-        "skip_hosts": ["skipped.example", "*.*.skipped.example"],
+        "skip_hosts": ["skipped.example", "*.*.skipped.example", "z.b.example"],
         "logs": { "one": log(&one, "http.log.access.one"), "wild": log(&wild, "http.log.access.wild"), "rest": others, "errors": loud },
     });
     let mut routes = routes(config, json!({ "status_code": "{http.request.uri.query.s}" }));
@@ -180,6 +181,7 @@ fn records_go_to_the_logs_that_accept_them() {
         ("m.EXAMPLE", "/6?s=200"),
         ("x.y.skipped.example", "/7?s=200"),
         ("y.skipped.example", "/8?s=200"),
+        ("z.b.example", "/9?s=200"),
     ] {
         kit.send(&Request::get(target).without("Host").field("Host", host));
     }
@@ -189,8 +191,8 @@ fn records_go_to_the_logs_that_accept_them() {
             .map(|line| line["request"]["uri"].as_str().unwrap().split('?').next().unwrap().to_owned())
             .collect()
     };
-    assert_eq!(targets(&one), ["/1", "/2", "/3", "/6"]);
-    assert_eq!(targets(&wild), ["/3", "/6"]);
+    assert_eq!(targets(&one), ["/1", "/2", "/3", "/6", "/9"]);
+    assert_eq!(targets(&wild), ["/3", "/6", "/9"]);
     assert_eq!(targets(&rest), ["/4", "/8"]);
     assert_eq!(targets(&errors), ["/2"]);
     assert_eq!(lines(&errors)[0]["level"], "error");
