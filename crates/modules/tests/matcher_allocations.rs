@@ -69,8 +69,9 @@ fn expressions() {
         "path_regexp('re', '^/(.)(.*)$') && {http.regexp.re.1} == 'f'",
         "{http.vars.list}.split(',').exists(x, x == 'q') && {http.vars.a} + '-' + {http.vars.list} == 'x1-p,q,r'",
         "int({http.vars.a}.substring(1)) * 2 == 2 ? {http.request.host}.matches('^a') : false",
+        "double({http.request.header.X-Number}) == 1.5 && double({http.vars.a}.substring(1)) < 2.0",
         "'A'.lowerAscii() == 'a' && ['a', 'b'].join('-').replace('-', '') == 'ab' && string(1.5) == '1.5'",
     ] {
-        check(&json!({ "expression": expression }), 201, &request("/foo/bar"));
+        check(&json!({ "expression": expression }), 201, &request("/foo/bar").field("X-Number", "1.5"));
     }
 }

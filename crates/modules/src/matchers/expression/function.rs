@@ -1,6 +1,7 @@
 //! The functions of CEL and of its string extension, as far as route conditions need them. Positions in strings count
 //! characters; as in Go, a byte that is not part of a valid character counts as one.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 use std::ops::Range;
 
@@ -372,7 +373,9 @@ fn float(text: &str) -> Option<f64> {
     if !underscores.all(|(at, _)| at > 0 && is_digit(at - 1) && is_digit(at + 1)) {
         return None;
     }
-    let number: f64 = text.replace('_', "").parse().ok()?;
+    // Copied only if there is an underscore: most texts are parsed without an allocation.
+    let digits = if text.contains('_') { Cow::Owned(text.replace('_', "")) } else { Cow::Borrowed(text) };
+    let number: f64 = digits.parse().ok()?;
     let is_in_range = number.is_finite() || !text.contains(|ch: char| ch.is_ascii_digit());
     is_in_range.then_some(number)
 }
