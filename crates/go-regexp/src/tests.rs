@@ -112,6 +112,9 @@ fn characters_of_classes() {
         (r"[\W]", 1_000_000, 1_200_000),
         ("[[:^alpha:]x]", 1_000_000, 1_200_000),
         (r"\p{^L}", 1_000_000, 1_200_000),
+        (r"\p{Any}", 1_000_000, 1_200_000),
+        (r"\p{is_any}", 1_000_000, 1_200_000),
+        (r"\pC", 1_000_000, 1_200_000),
     ] {
         assert_eq!(translate(pattern).unwrap().folded_characters, 0, "{pattern}");
         let characters = translate(&format!("a(?i:{pattern})")).unwrap().folded_characters;

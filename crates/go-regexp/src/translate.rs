@@ -13,6 +13,14 @@ const COUNT_MAX: u32 = 1000;
 const CHARACTERS: usize = 0x11_0000;
 const LARGEST_CLASS: usize = 150_000;
 
+/// Returns whether a Unicode class has more than letters, for example the characters without a meaning. The crate ignores
+/// case, underscores and `is` at the start.
+fn is_huge(class: &str) -> bool {
+    let name = class.replace('_', "").to_ascii_lowercase();
+    let name = name.strip_prefix("is").unwrap_or(&name);
+    ["any", "assigned", "c", "cn", "other", "unassigned", "unknown", "zzzz"].contains(&name)
+}
+
 /// A pattern for the crate `regex`.
 #[derive(Debug)]
 pub struct Translated {
@@ -247,7 +255,7 @@ impl<'g> Translation<'g> {
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
             return self.mistake(start, WHAT);
         }
-        self.class_characters += if negated { CHARACTERS } else { LARGEST_CLASS };
+        self.class_characters += if negated || is_huge(name) { CHARACTERS } else { LARGEST_CLASS };
         Ok(format!("\\{}{{{name}}}", if negated { 'P' } else { 'p' }))
     }
 
