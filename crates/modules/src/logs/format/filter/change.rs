@@ -250,7 +250,7 @@ fn change_query(actions: &[Action], target: &[u8], scratch: &mut Scratch) {
     decoded.clear();
     pairs.clear();
     let (target, fragment) = match memchr::memchr(b'#', target) {
-        // A request's target has no fragment: as in Caddy, a `#` in it is a character of its path or query.
+        // A request's target has no fragment: a `#` in its query is part of the query.
         Some(at) if !target.starts_with(b"/") => target.split_at(at),
         _ => (target, &[][..]),
     };
