@@ -41,11 +41,16 @@ pub(crate) fn groups_len(expression: &str) -> usize {
 /// Whether an expression has alternatives outside of its groups.
 pub(crate) fn has_alternatives(expression: &str) -> bool {
     let (mut depth, mut is_escaped) = (0, false);
+    // The characters of an open class; a bracket that is the first of them does not close it.
+    let mut class: Option<String> = None;
     expression.chars().any(|c| {
         let is_text = std::mem::replace(&mut is_escaped, false);
         match c {
+            '\\' if !is_text => is_escaped = true,
+            ']' if !is_text && class.as_deref().is_some_and(|class| !matches!(class, "" | "^")) => class = None,
+            _ if let Some(class) = &mut class => class.push(c),
             _ if is_text => {}
-            '\\' => is_escaped = true,
+            '[' => class = Some(String::new()),
             '(' => depth += 1,
             ')' => depth -= 1,
             '|' => return depth == 0,
@@ -185,6 +190,25 @@ mod tests {
             (r"a(?=b", r"a(?=b"),
         ] {
             assert_eq!(without_assertions(expression), want);
+        }
+    }
+
+    // PCRE's documentation, "Vertical bar" and "Square brackets and character classes".
+    #[test]
+    fn alternatives() {
+        for (expression, want) in [
+            ("a|b", true),
+            ("(a|b)", false),
+            (r"a\|b", false),
+            ("a[|]b", false),
+            ("a[]|]b", false),
+            ("a[^]|(]b", false),
+            (r"a[\]|(]b", false),
+            ("a[(]b|c", true),
+            ("a[)]b(c|d)", false),
+            (r"a\[b|c]", true),
+        ] {
+            assert_eq!(has_alternatives(expression), want, "{expression}");
         }
     }
 
