@@ -311,8 +311,15 @@ impl<'a> Translator<'a> {
                 let (inside, prefix) = (self.fresh("inside"), prefix.trim_end_matches('/').to_owned());
                 let expression = format!("^{}(.*)$", regex::escape(&prefix));
                 out.push(format!("@{inside} path_regexp {inside} {}", quote(&expression)));
-                let root = self.expand(out, alias, scope, alias.argument(0));
-                Some(FolderPlace { root, path: format!("{{re.{inside}.1}}"), prefix, matcher: Some(inside), ..whole })
+                // Without a root it would be that of the server.
+                let root = self.expand(out, alias, scope, alias.argument(0)).unwrap_or("/nonexistent".to_owned());
+                Some(FolderPlace {
+                    root: Some(root),
+                    path: format!("{{re.{inside}.1}}"),
+                    prefix,
+                    matcher: Some(inside),
+                    ..whole
+                })
             }
             Some((alias, _)) => {
                 let path = self.expand(out, alias, scope, alias.argument(0))?;
