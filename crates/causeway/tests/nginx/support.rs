@@ -257,7 +257,12 @@ pub(crate) fn counting_upstream() -> u16 {
         ("accel", "X-Accel-Redirect: /protected/a.txt\r\nContent-Disposition: attachment\r\nX-Inner: 1\r\n"),
         ("accel-none", "X-Accel-Redirect: /protected/none\r\nContent-Disposition: attachment\r\n"),
         ("accel-closed", "X-Accel-Redirect: /closed/x\r\n"),
-        ("accel-typed", "X-Accel-Redirect: /protected/typed\r\nContent-Type: text/x-first\r\nSet-Cookie: a=b\r\n"),
+        (
+            "accel-typed",
+            "X-Accel-Redirect: /protected/typed\r\nContent-Type: text/x-first\r\nSet-Cookie: a=b\r\nContent-Disposition: attachment\r\n\
+             Cache-Control: max-age=60\r\nExpires: Thu, 01 Jan 2037 00:00:00 GMT\r\nAccept-Ranges: bytes\r\n",
+        ),
+        ("accel-untyped", "X-Accel-Redirect: /protected/untyped\r\nContent-Type: text/x-first\r\n"),
         ("accel-query", "X-Accel-Redirect: /protected/typed?y=2\r\nContent-Type: text/x-first\r\n"),
         ("typed", "Content-Type: text/x-second\r\n"),
     ];

@@ -332,14 +332,16 @@ fn files_that_an_upstream_permits_equal_those_of_nginx() {
     compare("accel", &["content-disposition", "x-inner", "content-range"], &cases);
 }
 
-/// nginx's documentation of `error_page` and `X-Accel-Redirect`: the method is GET, and the URI is the new one. The second upstream's fields
-/// replace those of the first.
+/// nginx's documentation of `error_page` and `X-Accel-Redirect`: the method is GET, and the URI is the new one. The second upstream's type
+/// replaces that of the first; other fields that nginx keeps stand beside its own.
 #[test]
 fn second_upstreams_equal_those_of_nginx() {
     let content = "Content-Length: 5\r\n\r\nhello";
-    let paths = ["/pages/404", "/pages/404?a=b", "/pages/plain", "/accel-typed?x=1", "/accel-query?x=1"];
+    let paths =
+        ["/pages/404", "/pages/404?a=b", "/pages/plain", "/accel-typed?x=1", "/accel-untyped", "/accel-query?x=1"];
     let cases: Vec<_> = paths.iter().flat_map(|path| [("GET", *path, ""), ("POST", *path, content)]).collect();
-    compare("upstream_again", &["content-type", "set-cookie"], &cases);
+    let fields = ["content-type", "set-cookie", "content-disposition", "cache-control", "expires", "accept-ranges"];
+    compare("upstream_again", &fields, &cases);
     compare("upstream_again", &[], &[("POST", "/all/x", content), ("POST", "/some/x", content)]);
 }
 

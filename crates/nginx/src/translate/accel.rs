@@ -8,6 +8,11 @@ use crate::parse::Directive;
 use crate::variables::VariableScope;
 use crate::write::block;
 
+/// The type of the response with `X-Accel-Redirect`, before a second upstream has answered.
+const FIRST_TYPE: &str = "{rp.header.Content-Type}";
+/// A variable with that type.
+const FIRST_TYPE_KEPT: &str = "first_type";
+
 /// Fields of the upstream that nginx keeps (its documentation of `X-Accel-Redirect`).
 const KEPT_FIELDS: &[&str] =
     &["Content-Type", "Content-Disposition", "Set-Cookie", "Accept-Ranges", "Cache-Control", "Expires"];
@@ -42,10 +47,19 @@ impl<'a> Translator<'a> {
         for target in targets {
             let (head, capture) = self.location_matcher(&mut answer, target);
             let content = self.content(target, &all, &target.scope(scope, &capture));
-            // A second upstream sends fields of its own, which replace those of the first.
-            let kept = if passes(target.own()) { "Set-Cookie".to_owned() } else { KEPT_FIELDS.join(" ") };
             let mut lines = Vec::new();
-            block(&mut lines, "copy_response_headers", vec![format!("include {kept}")]);
+            let kept = match passes(target.own()) {
+                // A second upstream sends fields of its own beside those of the first. There is only one type, which is the second's.
+                true => {
+                    let name = self.fresh("typed");
+                    lines.push(format!("@{name} not vars {FIRST_TYPE} \"\""));
+                    lines.push(format!("vars @{name} {FIRST_TYPE_KEPT} {FIRST_TYPE}"));
+                    lines.push(format!("header @{name} ?Content-Type {{vars.{FIRST_TYPE_KEPT}}}"));
+                    &KEPT_FIELDS[1..]
+                }
+                false => KEPT_FIELDS,
+            };
+            block(&mut lines, "copy_response_headers", vec![format!("include {}", kept.join(" "))]);
             lines.extend(content);
             let mut ordered = Vec::new();
             block(&mut ordered, "route", lines);
