@@ -39,7 +39,7 @@ pub(crate) struct VariableScope {
     pub(crate) capture: String,
     /// Names of that matcher's groups.
     pub(crate) groups: Vec<String>,
-    /// An earlier rule has an expression, whose groups `$1` may be although the scope has none.
+    /// An earlier rule has an expression: `$1` may be a group of it, so it is unknown and not empty.
     pub(crate) has_expressions: bool,
     /// The number of that matcher's groups. Those of higher numbers are empty.
     pub(crate) groups_len: usize,
@@ -115,8 +115,10 @@ impl VariableScope {
         Ok(out)
     }
 
-    /// Takes the groups of an expression, `capture` being the name of its matcher. nginx keeps the named groups of earlier expressions.
+    /// Takes the groups of an expression that has just matched, `capture` being the name of its matcher. nginx keeps the named groups of
+    /// earlier expressions.
     pub(crate) fn capture_groups(&mut self, capture: &str, expression: &str) {
+        self.has_expressions = false;
         let earlier = (std::mem::replace(&mut self.capture, capture.to_owned()), std::mem::take(&mut self.groups));
         if !earlier.1.is_empty() {
             self.earlier_groups.push(earlier);
@@ -165,11 +167,10 @@ impl VariableScope {
         if is_number || has(&self.groups) {
             let capture = &self.capture;
             let is_absent = name.parse().is_ok_and(|number: usize| number > self.groups_len);
-            let group = || if is_absent { String::new() } else { format!("{{re.{capture}.{name}}}") };
-            if capture.is_empty() {
+            if capture.is_empty() || is_absent {
                 return (!self.has_expressions).then(String::new);
             }
-            return Some(group());
+            return Some(format!("{{re.{capture}.{name}}}"));
         }
         if let Some((capture, _)) = self.earlier_groups.iter().rfind(|(_, groups)| has(groups)) {
             return Some(format!("{{re.{capture}.{name}}}"));

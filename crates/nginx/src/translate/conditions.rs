@@ -2,7 +2,7 @@
 
 use super::access::refuses;
 use super::referers::other_referers;
-use super::rules::{OWN_FIELDS, keep_location, may_end, rules_of};
+use super::rules::{OWN_FIELDS, has_expression, is_to_https, keep_location, may_end, rules_of};
 use super::{Translator, own};
 use crate::expressions::compiled;
 use crate::parse::Directive;
@@ -32,14 +32,14 @@ impl Translator<'_> {
     ) {
         self.keep_values(out, directive, scope);
         let is_partial = directive.arguments.iter().any(|word| scope.is_partial(word));
-        if is_partial && refuses(directive) {
+        if is_partial && may_keep_out(directive) {
             out.push("error 403".to_owned());
             let reason = "a value of its variable has no equivalent; all requests are refused";
             return self.note(out, directive, reason);
         }
         let names = own(directive, "set").into_iter().map(|set| set.argument(0).trim_start_matches('$'));
         let Some(condition) = self.condition_of(out, directive, blocks, scope) else {
-            if !refuses(directive) {
+            if !may_keep_out(directive) {
                 names.for_each(|name| scope.forget(name));
                 return self.note(out, directive, "a condition of a form that has no matcher");
             }
@@ -155,6 +155,7 @@ impl Translator<'_> {
                 }
             }
             may_have_ended |= may_end(rule);
+            inner_scope.has_expressions |= has_expression(rule);
         }
     }
 
@@ -179,6 +180,17 @@ fn go_on_after_end(rules: &[&Directive], is_last: bool) -> bool {
     let may_have_ended = |at: usize| rules[..at].iter().any(|rule| may_end(rule));
     let is_without_end = |at: &usize| rules[*at].name == "rewrite" && !may_end(rules[*at]) && may_have_ended(*at);
     (0..rules.len()).find(is_without_end).is_some_and(|at| !is_last || at + 1 < rules.len())
+}
+
+/// Whether an `if` may keep clients from content that would be open without it: by a refusal, another answer, or a `rewrite` that leads away.
+/// The usual redirect of a whole site to HTTPS is not meant so.
+fn may_keep_out(directive: &Directive) -> bool {
+    directive.block().iter().any(|rule| match &*rule.name {
+        "return" | "rewrite" if rule.arguments.iter().any(|word| is_to_https(word)) => false,
+        "return" => true,
+        "rewrite" => may_end(rule),
+        _ => refuses(rule),
+    })
 }
 
 /// The words of a condition, without its parentheses.

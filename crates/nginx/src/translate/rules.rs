@@ -6,7 +6,7 @@ use super::{Translator, inherited, value};
 use crate::expressions::{WithoutLookAhead, compiled, has_alternatives, without_look_ahead};
 use crate::location::{Pattern, pattern};
 use crate::parse::Directive;
-use crate::variables::{VariableScope, replaced, variable, variables};
+use crate::variables::{VariableScope, replaced, variable, variables, without_query};
 use crate::write::{block, quote, quote_scalar, rewrite};
 
 /// A variable: a rule with `break` has changed the path.
@@ -101,6 +101,17 @@ pub(super) fn may_change_uri(block: &Directive) -> bool {
     })
 }
 
+/// Whether a rule, a location or a block within it has an expression, which sets `$1`.
+pub(super) fn has_expression(directive: &Directive) -> bool {
+    let own = match &*directive.name {
+        "rewrite" => true,
+        "if" => directive.arguments.iter().any(|word| word.contains('~')),
+        "location" => directive.argument(0).starts_with('~'),
+        _ => false,
+    };
+    own || directive.block().iter().any(has_expression)
+}
+
 /// Whether a rule may end the rules of its block, without an answer.
 pub(super) fn may_end(rule: &Directive) -> bool {
     match &*rule.name {
@@ -124,6 +135,15 @@ fn is_exclusive(rule: &Directive) -> bool {
 /// Whether a target is another server's, and not a path.
 pub(super) fn is_url(target: &str) -> bool {
     target.starts_with("http://") || target.starts_with("https://")
+}
+
+/// Whether a target is the request's own URI with the scheme `https`.
+pub(super) fn is_to_https(target: &str) -> bool {
+    let paths = ["$request_uri", "$uri", "$1", "/$1"];
+    ["$host", "$http_host", "$server_name"].iter().any(|host| {
+        let path = target.strip_prefix("https://").and_then(|rest| rest.strip_prefix(host));
+        path.is_some_and(|path| paths.contains(&without_query(path.trim_end_matches('?'))))
+    })
 }
 
 /// Whether a target begins with a variable whose value begins with a slash.
@@ -236,7 +256,7 @@ impl Translator<'_> {
                 _ => {}
             }
             may_have_ended |= may_end(rule);
-            scope.has_expressions |= rule.name == "rewrite" || rule.arguments.iter().any(|word| word.contains('~'));
+            scope.has_expressions |= has_expression(rule);
         }
     }
 

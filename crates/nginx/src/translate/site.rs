@@ -12,7 +12,7 @@ use super::hosts::{HostOrder, HostPattern, host_groups_all, host_pattern, is_hos
 use super::listens::{Defaults, Listen, SiteAddresses, site_addresses};
 use super::locations::refuse_dot_segments;
 use super::path_case::PathCase;
-use super::rules::{always_answers, rules_of};
+use super::rules::{always_answers, has_expression, rules_of};
 use super::units::bytes;
 use super::upstream_address::with_constants;
 use super::{Translator, active, inherited, own, value};
@@ -300,6 +300,7 @@ impl<'a> Translator<'a> {
             host_groups: host_groups.to_vec(),
             host_groups_all: host_groups_all(server),
             server_names: hosts.to_vec(),
+            has_expressions: has_expression(server),
             ..self.shared_scope()
         };
         if let Some(host) = hosts.first() {

@@ -1,6 +1,6 @@
 //! Rules without an equivalent that may refuse requests: never nothing.
 
-use super::check;
+use super::{check, translated};
 
 fn location(lines: &str) -> String {
     format!("server {{ root /a; location / {{ {lines} }} }}")
@@ -46,6 +46,8 @@ fn maps_without_an_equivalent() {
         "set $x 0; if ($m) { set $x 1; } if ($x) { return 403; }",
         "set $x a$m; if ($x = a1) { return 403; }",
         "if ($http_a) { set $x $m; } if ($x) { return 403; }",
+        "if ($m) { return 302 /login; }",
+        "if ($m) { rewrite ^ /login last; }",
     ] {
         check(&format!("{partial} {}", location(lines)), &["error 403"], refused);
     }
@@ -68,4 +70,62 @@ fn variables_of_rules_without_an_equivalent() {
     }
     let known = location("set $x $request_length; set $x 1; if ($x) { return 403; }");
     check(&known, &["error @if_"], "the variable $request_length has no equivalent here");
+}
+
+// docs/from-nginx.md: an `if` without a matcher may lead clients away from content that is not for them.
+#[test]
+fn conditions_without_an_equivalent() {
+    let condition =
+        |rule: &str| location(&format!("if ($ssl_client_verify != SUCCESS) {{ {rule} }} proxy_pass http://a:1;"));
+    for rule in [
+        "return 403;",
+        "return 302 /login;",
+        "return 200 x;",
+        "return 301 https://sso.test$request_uri;",
+        "return 301 https://$host/login?to=$request_uri;",
+        "rewrite ^ /login last;",
+        "rewrite ^ /login break;",
+        "rewrite ^ /login redirect;",
+        "rewrite ^ https://sso.test/;",
+    ] {
+        check(&condition(rule), &["error 403"], "all requests are refused");
+    }
+    for rule in [
+        "return 301 https://$host$request_uri;",
+        "rewrite ^ https://$http_host$uri$is_args$args? permanent;",
+        "rewrite ^(.*)$ https://$server_name$1 permanent;",
+        "rewrite ^/a /b;",
+        "set $a 1;",
+        "add_header A b;",
+    ] {
+        let (caddyfile, notes) = translated(&format!("http {{ {} }}", condition(rule)));
+        assert!(!caddyfile.contains("error 403") && notes.contains("no matcher"), "{rule}: {caddyfile}{notes}");
+    }
+}
+
+// nginx keeps the groups of the last expression that has matched, in whichever location or rule: `$1` is not empty without one of its own.
+#[test]
+fn groups_of_other_rules() {
+    let page =
+        "error_page 404 @fb; location ~ ^/img/(.*)$ { try_files $uri =404; } location @fb { return 200 \"fb[$1]\"; }";
+    let last = "location /a/ { rewrite ^/a/(.*)$ /c/x last; }";
+    for lines in [
+        page,
+        &format!("{last} location /c/ {{ return 200 \"c[$1]\"; }}"),
+        "location / { if ($http_a) { rewrite ^/b/(.*)$ /c/$1; return 302 /login?to=$1; } }",
+        "location ~ ^/(a) { rewrite ^/a/(.)(.) /a/c; return 302 /login?to=$2; }",
+    ] {
+        check(&format!("server {{ root /a; {lines} }}"), &[" 403"], "has no equivalent here");
+    }
+    let refused = format!("server {{ root /a; {last} location /c/ {{ if ($1 = admin) {{ return 403; }} }} }}");
+    check(&refused, &["error 403"], "all requests are refused");
+    check("server { location /c/ { return 200 \"c[$1]\"; } }", &["respond * c[] 200"], "");
+    check("server { location ~ ^/(c) { return 200 \"c[$1$2]\"; } }", &[".1}] 200"], "");
+}
+
+// An `alias` without an equivalent has no files, and not those of the server's root.
+#[test]
+fn folders_without_an_equivalent() {
+    let lines = "location /a/ { alias /x/$connection/; try_files $uri @b; } location @b { return 404; }";
+    check(&format!("server {{ root /a; {lines} }}"), &["\troot /nonexistent\n"], "$connection has no equivalent");
 }
