@@ -5,7 +5,7 @@ mod graph;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use self::graph::{ImportGraph, ImportGraphError};
@@ -164,11 +164,17 @@ impl<'a> Imports<'a> {
         Ok(filled)
     }
 
-    /// Reads the files that `target` names, by a path or a pattern with one wildcard. Relative to the importing file.
+    /// Reads the files that `target` names, by a path or a pattern with at most one `*` and one `?`. Relative to the importing file.
     fn files(&mut self, target: &Token, env: Environment<'_>) -> Result<(Vec<Token>, Vec<String>), Error> {
         let word = |rule| Error::at(target, ErrorKind::Word { rule, found: target.text.clone() });
         let base = Path::new(&*target.at.file).parent().unwrap_or(Path::new(""));
         let pattern = base.join(&*target.text);
+        // As Go's `filepath.Join`, which Caddy uses for relative names only.
+        let pattern = if Path::new(&*target.text).is_absolute() {
+            pattern
+        } else {
+            cleaned(&std::path::absolute(&pattern).unwrap_or(pattern))
+        };
         let text = pattern.to_string_lossy();
         let brackets = text.contains('[') && text.contains(']');
         if text.matches('*').count() > 1 || text.matches('?').count() > 1 || brackets {
@@ -327,9 +333,28 @@ fn named_blocks(block: &[Token]) -> Result<BTreeMap<&str, (&Token, &[Token])>, E
     Ok(named)
 }
 
+/// The path without `.` and `..`, by its text alone, as Go's `filepath.Clean`. It may be another file if a folder is a link.
+fn cleaned(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            // The root is its own parent.
+            Component::ParentDir => _ = out.pop(),
+            _ => out.push(component),
+        }
+    }
+    out
+}
+
 /// The files that match a pattern with wildcards in any of its components, sorted. As Go's `filepath.Glob`: a folder that
-/// cannot be read has no matches. As in Caddy, a leading `*` does not match hidden files in the last component; in a folder's name it does.
+/// cannot be read has no matches, and after a wildcard no entry of a folder has the name `.`, `..` or an empty one. As in Caddy, a leading `*` does not match hidden files in the last component; in a folder's name it does.
 fn glob(pattern: &Path) -> Vec<PathBuf> {
+    let text = pattern.to_string_lossy();
+    let mut names = text.split(std::path::is_separator).skip_while(|name| !name.contains(['*', '?']));
+    if names.any(|name| matches!(name, "" | "." | "..")) {
+        return Vec::new();
+    }
     let mut found = vec![PathBuf::new()];
     let mut components = pattern.components().peekable();
     while let Some(component) = components.next() {

@@ -154,16 +154,25 @@ fn files() {
 }
 
 // As Go's `filepath.Glob`: the wildcard can be in any component, and the matches are sorted. As in Caddy, a leading `*` finds no hidden files,
-// but files in hidden folders.
+// but files in hidden folders. A relative pattern is cleaned first, so that `..` takes a wildcard away; an absolute one is not.
 #[test]
 fn wildcards_in_folders() {
     let plain = |body: &str| from_files(&format!(":80 {{\n{body}\n}}\n")).unwrap();
+    let in_files = |path: &str| format!("{}/tests/caddyfile/files{path}", env!("CARGO_MANIFEST_DIR"));
     let headers = |names: &[&str]| plain(&names.iter().map(|name| format!("header {name} x\n")).collect::<String>());
     for (pattern, want) in [
         ("sites/*/site.conf", &["Four", "One", "Two"][..]),
         ("sites/t*/site.conf", &["Two"]),
         ("sites/t?o/s*.conf", &["Two"]),
-        ("./sites/*/../one/site.conf", &["One", "One", "One", "One"]),
+        ("./sites/*/../one/site.conf", &["One"]),
+        ("absent/../sites/*/./site.conf", &["Four", "One", "Two"]),
+        ("absent/../sites/one/site.conf", &["One"]),
+        (&in_files("/sites/*/site.conf"), &["Four", "One", "Two"]),
+        (&in_files("/sites/../sites/t*/site.conf"), &["Two"]),
+        (&in_files("/sites/*/../one/site.conf"), &[]),
+        (&in_files("/sites/*/./site.conf"), &[]),
+        (&in_files("/sites/*//site.conf"), &[]),
+        (&in_files("/absent/../sites/*/site.conf"), &[]),
         ("sites/three/.h*", &["Three"]),
         ("sites/three/*", &[]),
         ("sites/*/absent.conf", &[]),
