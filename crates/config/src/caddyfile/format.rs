@@ -56,23 +56,31 @@ fn means_the_same(before: &str, formatted: &str) -> bool {
         let file = Arc::from("");
         let Ok(tokens) = lexer::lex(before, &file, &|_| None) else { return true };
         let Ok(formatted) = lexer::lex(formatted, &file, &|_| None) else { return false };
-        words(&formatted) == words(&tokens)
-            || (words(&without_braces(&formatted)) == words(&without_braces(&tokens)) && !readable(tokens, &file))
+        words(whole(&formatted)) == words(whole(&tokens))
+            || (words(without_braces(&formatted)) == words(without_braces(&tokens)) && !readable(tokens, &file))
     };
     // Check twice: an unset variable is empty in one reading and a word in the other.
     same(before, formatted) && (!before.contains("{$") || same(&with_variables(before), &with_variables(formatted)))
 }
 
+/// A word, and its text or a part of that.
+type Part<'a> = (&'a Token, &'a str);
+
+/// Whole words.
+fn whole(tokens: &[Token]) -> Vec<Part<'_>> {
+    tokens.iter().map(|token| (token, &*token.text)).collect()
+}
+
 /// The words, each with whether it starts a line. Braces are exempt, since the formatter may move them.
-fn words(tokens: &[Token]) -> Vec<(&str, Quote, bool)> {
-    let brace = |token: &Token| token.opens() || token.closes();
-    let mut words = Vec::with_capacity(tokens.len());
+fn words(parts: Vec<Part<'_>>) -> Vec<(&str, Quote, bool)> {
+    let brace = |(token, text): Part<'_>| !token.quoted() && matches!(text, "{" | "}");
+    let mut words = Vec::with_capacity(parts.len());
     let mut before = None;
-    for token in tokens {
-        let starts =
-            before.is_some_and(|before: &Token| !brace(before) && !brace(token) && before.line_ends_before(token));
-        words.push((&*token.text, token.quote, starts));
-        before = Some(token);
+    for part in parts {
+        let (token, text) = part;
+        let ends_line = |before: Part<'_>| !brace(before) && before.0.line_ends_before(token);
+        words.push((text, token.quote, !brace(part) && before.is_some_and(ends_line)));
+        before = Some(part);
     }
     // An unclosed quote at the end of the file includes the last line break.
     if let Some((text, quote, starts)) = words.pop_if(|(_, quote, _)| *quote == Quote::None)
@@ -84,17 +92,17 @@ fn words(tokens: &[Token]) -> Vec<(&str, Quote, bool)> {
 }
 
 /// Takes the braces out of bare words: `a.test{` becomes `a.test` and `{`.
-fn without_braces(tokens: &[Token]) -> Vec<Token> {
+fn without_braces(tokens: &[Token]) -> Vec<Part<'_>> {
     let mut parts = Vec::with_capacity(tokens.len());
     for token in tokens {
         let mut rest = &*token.text;
         while let Some(at) = rest.find(['{', '}']).filter(|_| token.quote == Quote::None && rest.len() > 1) {
             let (part, after) = rest.split_at(at.max(1));
-            parts.push(Token { text: part.into(), ..token.clone() });
+            parts.push((token, part));
             rest = after;
         }
         if !rest.is_empty() || token.text.is_empty() {
-            parts.push(Token { text: rest.into(), ..token.clone() });
+            parts.push((token, rest));
         }
     }
     parts

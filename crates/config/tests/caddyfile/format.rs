@@ -78,6 +78,14 @@ fn text() {
     assert_eq!(format(b":80\nrespond \xff\xe2\x82"), ":80\nrespond \u{fffd}\u{fffd}\u{fffd}\n", "one for each byte");
 }
 
+// The time is linear: with a copy of the word for each of its braces, this takes minutes.
+#[test]
+fn long_words() {
+    let word = "{b".repeat(1 << 19);
+    let formatted = format(format!("a.test{{\nrespond {word}\n}}\n").as_bytes());
+    assert_eq!(formatted, format!("a.test {{\n\trespond {word}\n}}\n"));
+}
+
 // The first character that would change, counted as editors do. Windows line breaks are accepted.
 #[test]
 fn texts_that_are_not_formatted() {
