@@ -87,8 +87,8 @@ impl Redirects {
     }
 
     /// Inserts the redirects into every server on the HTTP port, and returns the others as an additional server.
-    /// `any_managed`: whether any name of a site gets a managed certificate, which those of Tailscale are not. If none does, only the catch-all redirect is inserted, at
-    /// the end, so that a site's own catch-all routes come first.
+    /// `any_managed`: whether any site name has a managed certificate; Tailscale's certificates are not managed. If none has one, only the
+    /// catch-all redirect is inserted, at the end, so that a site's own catch-all routes come first.
     pub(super) fn place(self, sites: &mut [HttpsServer<'_>], ports: Ports, any_managed: bool) -> Option<Remaining> {
         // Group by address, then by host to listen on: each listener gets one route per TLS address.
         let mut by_address: BTreeMap<(Option<std::net::IpAddr>, u16), Vec<String>> = BTreeMap::new();
