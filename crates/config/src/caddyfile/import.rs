@@ -348,7 +348,8 @@ fn cleaned(path: &Path) -> PathBuf {
 }
 
 /// The files that match a pattern with wildcards in any of its components, sorted. As Go's `filepath.Glob`: a folder that
-/// cannot be read has no matches, and after a wildcard no entry of a folder has the name `.`, `..` or an empty one. As in Caddy, a leading `*` does not match hidden files in the last component; in a folder's name it does.
+/// cannot be read has no matches, and after a wildcard no entry of a folder has the name `.`, `..` or an empty one. As in
+/// Caddy, a leading `*` does not match hidden files in the last component; in a folder's name it does.
 fn glob(pattern: &Path) -> Vec<PathBuf> {
     let text = pattern.to_string_lossy();
     let mut names = text.split(std::path::is_separator).skip_while(|name| !name.contains(['*', '?']));

@@ -48,7 +48,8 @@ impl CallQueue {
         self.calls.borrow().get(ahead).map(|waiting| waiting.since)
     }
 
-    /// Adds a call after those that have waited as long or longer; `connecting` connections are being opened for the queue. Returns it if the queue is full.
+    /// Adds a call after those that have waited as long or longer; `connecting` connections are being opened for the queue. Returns it if the
+    /// queue is full.
     pub(super) fn push(&self, waiting: WaitingCall, connecting: usize) -> Result<(), WaitingCall> {
         let mut calls = self.calls.borrow_mut();
         // Calls that were given up make room before a live one is refused. Rare, since the queue must be full.

@@ -8,8 +8,8 @@
 //!   perhaps "stop" ────────────────────────────►
 //! ```
 //! The descriptors travel as SCM_RIGHTS (unix(7)), so the new process needs no numbers, and no other program inherits them. If the
-//! former process ends before "go", the new one serves on: the sockets are open in it. A former process that a signal ends at once kills the new one
-//! first.
+//! former process ends before "go", the new one serves on: the sockets are open in it. A former process that a signal ends
+//! at once kills the new one first.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, IoSlice, IoSliceMut, Read as _, Write as _};
