@@ -37,8 +37,8 @@ use super::{client, output};
 use follow::Followed;
 pub(crate) use handover::Predecessor;
 use handover::ServerFacts;
-use signals::StopKind;
 pub(super) use signals::StopSignals;
+use signals::{StopCause, StopKind};
 
 /// Exit status when SIGQUIT or a second signal ends the process at once; Caddy's number.
 const FORCED: i32 = 2;
@@ -166,8 +166,12 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         if let Some(followed) = serving.follows.as_ref().filter(|followed| followed.watch == Watch::EverySecond) {
             tokio::spawn(followed.clone().watch(control.clone(), serving.adapted.json.clone()));
         }
-        let stop = loop {
+        let cause = loop {
             tokio::select! {
+                biased;
+                // First, so that a signal that has arrived is this process's, and not that of one that takes its place in this turn.
+                kind = end.next() => break StopCause::Signal(kind),
+                () = &mut passed_on => break StopCause::PassedOn,
                 () = &mut run => return Ok(()),
                 () = reload.next() => {
                     let again = follow::again(serving.follows.clone(), control.clone());
@@ -185,19 +189,12 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
                         let _ = control.upgrade(None).await;
                     });
                 }
-                stop = end.next() => break stop,
-                () = &mut passed_on => break StopKind::Graceful,
-            }
-        };
-        let forced = async {
-            if stop == StopKind::Graceful {
-                end.next().await;
             }
         };
         tokio::select! {
             biased;
             () = &mut run => Ok(()),
-            () = forced => {
+            () = signals::forced(cause, async || end.next().await) => {
                 handover::kill_started();
                 drop(pidfile);
                 log::end();

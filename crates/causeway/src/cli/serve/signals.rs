@@ -1,5 +1,7 @@
 //! The signals that a server handles.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -11,12 +13,35 @@ pub(in crate::cli) struct StopSignals {
 }
 
 /// How a signal stops the server.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli) enum StopKind {
     /// In-flight requests may finish.
     Graceful,
     /// The process ends at once: SIGQUIT, as in Caddy.
     Immediate,
+}
+
+/// Why the server stops.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum StopCause {
+    /// This process got a signal.
+    Signal(StopKind),
+    /// The former process got a signal, and has passed it on to this one.
+    PassedOn,
+}
+
+/// How long after a signal that was passed on this process may get the same one: a terminal and systemd send it to both processes.
+const SAME_SIGNAL_WITHIN: Duration = Duration::from_secs(1);
+
+/// Waits until a signal ends the process at once: SIGQUIT, or the second signal. `next` waits for the next one.
+pub(super) async fn forced(cause: StopCause, mut next: impl AsyncFnMut() -> StopKind) {
+    let is_immediate = match cause {
+        StopCause::Signal(kind) => kind == StopKind::Immediate,
+        StopCause::PassedOn => tokio::time::timeout(SAME_SIGNAL_WITHIN, next()).await == Ok(StopKind::Immediate),
+    };
+    if !is_immediate {
+        next().await;
+    }
 }
 
 /// SIGUSR1, which reloads the configuration's file.
@@ -70,5 +95,38 @@ impl UpgradeSignal {
     /// Waits for the next signal.
     pub(super) async fn next(&mut self) {
         self.0.recv().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // docs/upgrade.md: a stop that is passed on, and the same signal to this process, are one stop.
+    #[tokio::test]
+    async fn signals_that_end_the_process_at_once() {
+        use StopCause::{PassedOn, Signal};
+        use StopKind::{Graceful, Immediate};
+        for (cause, signals, want) in [
+            (Signal(Immediate), &[][..], true),
+            (Signal(Graceful), &[], false),
+            (Signal(Graceful), &[Graceful], true),
+            (PassedOn, &[], false),
+            (PassedOn, &[Graceful], false),
+            (PassedOn, &[Immediate], true),
+            (PassedOn, &[Graceful, Graceful], true),
+        ] {
+            let mut signals = signals.iter().copied();
+            let next = async || match signals.next() {
+                Some(kind) => kind,
+                None => std::future::pending().await,
+            };
+            let is_forced = tokio::select! {
+                biased;
+                () = forced(cause, next) => true,
+                () = tokio::task::yield_now() => false,
+            };
+            assert_eq!(is_forced, want);
+        }
     }
 }
