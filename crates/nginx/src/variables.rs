@@ -39,7 +39,7 @@ pub(crate) struct VariableScope {
     pub(crate) capture: String,
     /// Names of that matcher's groups.
     pub(crate) groups: Vec<String>,
-    /// An earlier rule has an expression: `$1` may be a group of it, so it is unknown and not empty.
+    /// An earlier rule has an expression with a group: `$1` may be a group of it, so it is unknown and not empty.
     pub(crate) has_expressions: bool,
     /// The number of that matcher's groups. Those of higher numbers are empty.
     pub(crate) groups_len: usize,

@@ -2,11 +2,13 @@
 
 use super::access::refuses;
 use super::referers::other_referers;
-use super::rules::{OWN_FIELDS, has_expression, is_to_https, keep_location, may_end, rules_of};
+use super::rules::{
+    OWN_FIELDS, has_expression, is_to_https, keep_location, may_end, redirect_target, rules_of, takes_any_path,
+};
 use super::{Translator, own};
 use crate::expressions::compiled;
 use crate::parse::Directive;
-use crate::variables::{VariableScope, is_path, only_variable, variable};
+use crate::variables::{VariableScope, is_path, only_variable, variable, variables};
 use crate::write::{block, cel_text, quote, quote_scalar};
 
 /// The condition of an `if`.
@@ -31,15 +33,17 @@ impl Translator<'_> {
         is_last: bool,
     ) {
         self.keep_values(out, directive, scope);
-        let is_partial = directive.arguments.iter().any(|word| scope.is_partial(word));
-        if is_partial && may_keep_out(directive) {
+        let in_condition = directive.arguments.iter().flat_map(|word| variables(word));
+        let partial: Vec<&str> = in_condition.filter(|name| scope.partial.iter().any(|other| other == name)).collect();
+        let is_partial = !partial.is_empty();
+        if is_partial && may_keep_out(directive, scope, &partial) {
             out.push("error 403".to_owned());
             let reason = "a value of its variable has no equivalent; all requests are refused";
             return self.note(out, directive, reason);
         }
         let names = own(directive, "set").into_iter().map(|set| set.argument(0).trim_start_matches('$'));
         let Some(condition) = self.condition_of(out, directive, blocks, scope) else {
-            if !may_keep_out(directive) {
+            if !may_keep_out(directive, scope, &[]) {
                 names.for_each(|name| scope.forget(name));
                 return self.note(out, directive, "a condition of a form that has no matcher");
             }
@@ -183,18 +187,24 @@ fn go_on_after_end(rules: &[&Directive], is_last: bool) -> bool {
 }
 
 /// Whether an `if` may keep clients from content that would be open without it: by a refusal, another answer, or a `rewrite` that leads away.
-/// The usual redirect of a whole site to HTTPS is not meant so.
-fn may_keep_out(directive: &Directive) -> bool {
+/// Two usual redirects are not meant so: the one to HTTPS, and one to the value of a variable of `partial`, which lacks some of its values.
+fn may_keep_out(directive: &Directive, scope: &VariableScope, partial: &[&str]) -> bool {
+    // In its query, the value may only tell the reason of a redirect to a login.
+    let has_partial = |target: &str| {
+        let path = target.split('?').next().unwrap_or_default();
+        variables(path).iter().any(|name| partial.contains(name))
+    };
+    let is_usual = |target: &str| is_to_https(target, &scope.server_names) || has_partial(target);
     directive.block().iter().any(|rule| match &*rule.name {
-        "return" | "rewrite" if rule.arguments.iter().any(|word| is_to_https(word)) => false,
+        "return" | "rewrite" if redirect_target(rule).is_some_and(is_usual) => false,
         "return" => true,
-        "rewrite" => may_end(rule),
+        "rewrite" => may_end(rule) || takes_any_path(rule.argument(0)),
         _ => refuses(rule),
     })
 }
 
 /// The words of a condition, without its parentheses.
-fn condition_words(directive: &Directive) -> Vec<&str> {
+pub(super) fn condition_words(directive: &Directive) -> Vec<&str> {
     let mut words: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
     if let Some(first) = words.first_mut() {
         *first = first.strip_prefix('(').unwrap_or(first);
@@ -210,6 +220,13 @@ fn condition_words(directive: &Directive) -> Vec<&str> {
         words.pop();
     }
     words
+}
+
+/// The rest of a text that begins with a variable.
+fn without_variable<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let braced = text.strip_prefix("${").and_then(|rest| rest.strip_prefix(name)?.strip_prefix('}'));
+    let is_first = text.starts_with('$') && variables(text).first() == Some(&name);
+    braced.or_else(|| text.strip_prefix('$')?.strip_prefix(name).filter(|_| is_first))
 }
 
 /// Returns the lines of the matcher for a condition. Lines that it needs before it go to `out`. `beside_path`: the matcher will have an
@@ -237,10 +254,11 @@ fn condition_matcher(
                 block(&mut lines, &format!("{negated}file"), options);
                 return Some(lines);
             }
-            let path = match file {
-                "$request_filename" => "{path}".to_owned(),
-                _ => quote(&scope.expand(file.strip_prefix("$document_root")?).ok()?),
+            let path = match without_variable(file, "request_filename") {
+                Some(ending) => format!("{{path}}{}", scope.expand(ending).ok()?),
+                None => scope.expand(without_variable(file, "document_root")?).ok()?,
             };
+            let path = quote(&path);
             let line = format!("{negated}file {}", paths(&path)?);
             // The root is a folder that exists, but the matcher `file` finds no folder for `/`.
             let is_root_left_out = kind != "-f" && path == "{path}" && !negated.is_empty();
@@ -249,6 +267,15 @@ fn condition_matcher(
         [variable] => (variable, "", ""),
         [variable, operator, operand] => (variable, operator, operand),
         _ => return None,
+    };
+    let (variable, operator, operand) = match (only_variable(variable), operator, operand) {
+        // Its value is `on` or empty.
+        (Some("https"), "" | "!=", "") | (Some("https"), "=", "on") => return Some(vec!["protocol https".to_owned()]),
+        (Some("https"), "=", "") | (Some("https"), "!=", "on") => return Some(vec!["not protocol https".to_owned()]),
+        // Its value is `?` or empty, as that of `$args`.
+        (Some("is_args"), "" | "!=", "") | (Some("is_args"), "=", "?") => ("$args", "!=", ""),
+        (Some("is_args"), "=", "") | (Some("is_args"), "!=", "?") => ("$args", "=", ""),
+        _ => (variable, operator, operand),
     };
     let mut key = scope.expand(variable).ok()?;
     if key.matches('{').count() != 1 || !key.starts_with('{') {

@@ -1,9 +1,10 @@
 //! `rewrite`, `set` and `return`, and the order of all rules of nginx's rewrite module.
 
+use super::conditions::condition_words;
 use super::content::in_written_order;
 use super::fields::is_added;
 use super::{Translator, inherited, value};
-use crate::expressions::{WithoutLookAhead, compiled, has_alternatives, without_look_ahead};
+use crate::expressions::{WithoutLookAhead, compiled, groups_len, has_alternatives, test, without_look_ahead};
 use crate::location::{Pattern, pattern};
 use crate::parse::Directive;
 use crate::variables::{VariableScope, replaced, variable, variables, without_query};
@@ -101,12 +102,15 @@ pub(super) fn may_change_uri(block: &Directive) -> bool {
     })
 }
 
-/// Whether a rule, a location or a block within it has an expression, which sets `$1`.
+/// Whether a rule, a location or a block within it has an expression with a group, which sets `$1`. One without a group leaves it empty.
 pub(super) fn has_expression(directive: &Directive) -> bool {
+    let has_group = |expression: &str| groups_len(&without_look_ahead(expression).expression) > 0;
     let own = match &*directive.name {
-        "rewrite" => true,
-        "if" => directive.arguments.iter().any(|word| word.contains('~')),
-        "location" => directive.argument(0).starts_with('~'),
+        "rewrite" => has_group(directive.argument(0)),
+        "if" => {
+            matches!(condition_words(directive)[..], [_, test, expression] if test.contains('~') && has_group(expression))
+        }
+        "location" => matches!(pattern(directive), Ok(Pattern::Regexp(expression)) if has_group(&expression)),
         _ => false,
     };
     own || directive.block().iter().any(has_expression)
@@ -132,18 +136,44 @@ fn is_exclusive(rule: &Directive) -> bool {
     }
 }
 
-/// Whether a target is another server's, and not a path.
+/// Whether a target is a URL, and not a path.
 pub(super) fn is_url(target: &str) -> bool {
-    target.starts_with("http://") || target.starts_with("https://")
+    target.starts_with("http://") || target.starts_with("https://") || begins_with_scheme(target)
 }
 
-/// Whether a target is the request's own URI with the scheme `https`.
-pub(super) fn is_to_https(target: &str) -> bool {
-    let paths = ["$request_uri", "$uri", "$1", "/$1"];
-    ["$host", "$http_host", "$server_name"].iter().any(|host| {
-        let path = target.strip_prefix("https://").and_then(|rest| rest.strip_prefix(host));
-        path.is_some_and(|path| paths.contains(&without_query(path.trim_end_matches('?'))))
-    })
+/// The target of a `return` or a `rewrite` that is a redirect.
+pub(super) fn redirect_target(rule: &Directive) -> Option<&str> {
+    let arguments: Vec<&str> = rule.arguments.iter().map(String::as_str).collect();
+    match (&*rule.name, &arguments[..]) {
+        ("return", [url]) if is_url(url) => Some(url),
+        ("return", ["301" | "302" | "303" | "307" | "308", url]) => Some(url),
+        ("rewrite", [_, target]) if is_url(target) => Some(target),
+        ("rewrite", [_, target, flag]) if is_url(target) || matches!(*flag, "redirect" | "permanent") => Some(target),
+        _ => None,
+    }
+}
+
+/// Whether an expression of a `rewrite` takes paths of any name.
+pub(super) fn takes_any_path(expression: &str) -> bool {
+    let takes = test(expression);
+    ["/~", "/~/~"].into_iter().all(takes)
+}
+
+/// Whether a target is the request's own URI with the scheme `https`, at a server of these names. Another port may be that of another server.
+pub(super) fn is_to_https(target: &str, server_names: &[String]) -> bool {
+    let target = replaced(target, |name| Some(format!("${{{name}}}")));
+    let Some(rest) = target.strip_prefix("https://") else { return false };
+    let (host, path) = match rest.strip_prefix("${").and_then(|rest| rest.split_once('}')) {
+        Some(("host" | "http_host" | "server_name", path)) => (None, path),
+        Some(_) => return false,
+        None => {
+            let (host, path) = rest.split_at(rest.find([':', '/', '$']).unwrap_or(rest.len()));
+            (Some(host), path)
+        }
+    };
+    let is_own = host.is_none_or(|host| server_names.iter().any(|name| name.eq_ignore_ascii_case(host)));
+    let path = path.strip_prefix(":443").unwrap_or(path).trim_end_matches('?');
+    is_own && matches!(without_query(path), "${request_uri}" | "${uri}" | "${document_uri}" | "${1}" | "/${1}")
 }
 
 /// Whether a target begins with a variable whose value begins with a slash.

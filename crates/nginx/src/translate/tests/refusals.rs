@@ -48,8 +48,20 @@ fn maps_without_an_equivalent() {
         "if ($http_a) { set $x $m; } if ($x) { return 403; }",
         "if ($m) { return 302 /login; }",
         "if ($m) { rewrite ^ /login last; }",
+        "if ($m) { return 403 /$m; }",
+        "if ($m) { return 302 /login?why=$m; }",
+        "if ($m) { rewrite ^ /login/$m last; }",
+        "if ($m$http_a) { return 302 /login/$http_a; }",
     ] {
         check(&format!("{partial} {}", location(lines)), &["error 403"], refused);
+    }
+    // A redirect map: the site stays open without one of its entries.
+    for rule in
+        ["return 301 $m;", "return 301 https://$host/$m;", "rewrite ^ /b$m permanent;", "rewrite ^ https://b.test$m;"]
+    {
+        let (caddyfile, notes) =
+            translated(&format!("http {{ {partial} {} }}", location(&format!("if ($m) {{ {rule} }}"))));
+        assert!(!caddyfile.contains("error 403") && caddyfile.contains("redir "), "{rule}: {caddyfile}{notes}");
     }
     // Other rules have the values that there are.
     let other = location("if ($m) { set $x 1; } set $x 2; if ($x) { return 403; } return 200 $m;");
@@ -75,8 +87,10 @@ fn variables_of_rules_without_an_equivalent() {
 // docs/from-nginx.md: an `if` without a matcher may lead clients away from content that is not for them.
 #[test]
 fn conditions_without_an_equivalent() {
-    let condition =
-        |rule: &str| location(&format!("if ($ssl_client_verify != SUCCESS) {{ {rule} }} proxy_pass http://a:1;"));
+    let condition = |rule: &str| {
+        let rule = format!("if ($ssl_client_verify != SUCCESS) {{ {rule} }}");
+        format!("server {{ server_name a.test www.a.test; location / {{ {rule} proxy_pass http://a:1; }} }}")
+    };
     for rule in [
         "return 403;",
         "return 302 /login;",
@@ -87,11 +101,26 @@ fn conditions_without_an_equivalent() {
         "rewrite ^ /login break;",
         "rewrite ^ /login redirect;",
         "rewrite ^ https://sso.test/;",
+        "rewrite ^/a $scheme://sso.test/;",
+        "rewrite ^ /login;",
+        "rewrite ^(.*)$ /login?to=$1;",
+        "return 403 https://$host$request_uri;",
+        "return 200 https://$host$request_uri;",
+        "rewrite https://$host$request_uri /login last;",
+        "return 301 https://b.test$request_uri;",
+        "return 301 https://$host.b.test$request_uri;",
+        "return 301 https://$host:8443$request_uri;",
+        "return 301 https://$arg_a$request_uri;",
     ] {
         check(&condition(rule), &["error 403"], "all requests are refused");
     }
     for rule in [
         "return 301 https://$host$request_uri;",
+        "return https://$host$request_uri;",
+        "return 308 https://www.a.test$request_uri;",
+        "return 301 https://A.test:443$document_uri;",
+        "return 301 https://${host}${request_uri};",
+        "return 301 https://${server_name}${uri}${is_args}${args};",
         "rewrite ^ https://$http_host$uri$is_args$args? permanent;",
         "rewrite ^(.*)$ https://$server_name$1 permanent;",
         "rewrite ^/a /b;",
@@ -100,6 +129,40 @@ fn conditions_without_an_equivalent() {
     ] {
         let (caddyfile, notes) = translated(&format!("http {{ {} }}", condition(rule)));
         assert!(!caddyfile.contains("error 403") && notes.contains("no matcher"), "{rule}: {caddyfile}{notes}");
+    }
+}
+
+// nginx's documentation of `$https` ("`on` if connection operates in SSL mode, or an empty string otherwise"), `$is_args` and `if`.
+#[test]
+fn conditions_of_usual_sites() {
+    for (condition, matcher) in [
+        ("$https", " protocol https"),
+        ("$https = on", " protocol https"),
+        ("$https != \"\"", " protocol https"),
+        ("$https = \"\"", " not protocol https"),
+        ("${https} != on", " not protocol https"),
+        ("$is_args", " not vars {query} \"\""),
+        ("$is_args != ''", " not vars {query} \"\""),
+        ("$is_args = \"?\"", " not vars {query} \"\""),
+        ("$is_args = ''", " vars {query} \"\""),
+        ("-f $request_filename.html", " file {path}.html"),
+        ("!-e \"${request_filename}.html\"", " not file {path}.html {path}.html/"),
+        ("-f $request_filename/index.html", " file {path}/index.html"),
+        ("-d ${document_root}/a", " file /a/"),
+    ] {
+        let matcher = format!("@if_2{matcher}\n");
+        let rule = format!("if ({condition}) {{ return 301 https://www.a.test:8443$request_uri; }}");
+        check(&location(&rule), &[&matcher, "redir @if_2 "], "");
+    }
+    // docs/from-nginx.md, "Differences": such redirects close the site.
+    let maps = "map $http_user_agent $mobile { default 0; ~*^(?=.*android)(?=.*mobile) 1; }";
+    let redirect = location("if ($mobile) { return 302 https://m.a.test$request_uri; }");
+    check(&format!("{maps} {redirect}"), &["error 403"], "all requests are refused");
+    let redirect = location("if ($geoip_country_code = DE) { return 302 /de/; }");
+    check(&redirect, &["error 403"], "all requests are refused");
+    for condition in ["$https = off", "-f $request_filename_old", "-f /$request_length"] {
+        let rule = format!("if ({condition}) {{ return 301 /a; }}");
+        check(&location(&rule), &["error 403"], "all requests are refused");
     }
 }
 
@@ -120,6 +183,13 @@ fn groups_of_other_rules() {
     let refused = format!("server {{ root /a; {last} location /c/ {{ if ($1 = admin) {{ return 403; }} }} }}");
     check(&refused, &["error 403"], "all requests are refused");
     check("server { location /c/ { return 200 \"c[$1]\"; } }", &["respond * c[] 200"], "");
+    let no_groups =
+        "location ~ \\.(?:css|js)$ { expires 1d; } if ($http_user_agent ~ bot) { return 402; } rewrite ^/old /new;";
+    check(
+        &format!("server {{ root /a; {no_groups} location /c/ {{ return 301 https://c.test/$1; }} }}"),
+        &["redir * https://c.test/ 301"],
+        "",
+    );
     check("server { location ~ ^/(c) { return 200 \"c[$1$2]\"; } }", &[".1}] 200"], "");
 }
 
