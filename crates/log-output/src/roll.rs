@@ -327,6 +327,20 @@ mod tests {
 
     use super::*;
 
+    /// Creates an empty folder.
+    fn new_folder(test: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("causeway-log-{test}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn decompressed(path: &Path) -> String {
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(File::open(path).unwrap()).read_to_string(&mut text).unwrap();
+        text
+    }
+
     fn spec(interval: Option<Duration>, minutes: &[u8], times: &[(u8, u8)]) -> RollSpec {
         RollSpec {
             bytes_max: 1,
@@ -403,9 +417,7 @@ mod tests {
     // has left unfinished is written anew.
     #[test]
     fn a_file_is_compressed_once() {
-        let folder = std::env::temp_dir().join(format!("causeway-log-part-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
+        let folder = new_folder("part");
         let (path, part) = (folder.join("a.log"), folder.join("a.log.part"));
         let text = "the lines of the log\n".repeat(1000);
         fs::write(&path, &text).unwrap();
@@ -418,10 +430,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
         drop(other);
         sweep().unwrap();
-        let mut read = String::new();
-        let compressed = File::open(folder.join("a.log.gz")).unwrap();
-        io::Read::read_to_string(&mut flate2::read::GzDecoder::new(compressed), &mut read).unwrap();
-        assert_eq!(read, text);
+        assert_eq!(decompressed(&folder.join("a.log.gz")), text);
         // Another process has found the file before it was replaced.
         sweep().unwrap();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
@@ -431,16 +440,12 @@ mod tests {
     // A compressed file beside the original may be one that another program left unfinished, so it does not count.
     #[test]
     fn an_original_is_compressed_over_an_older_file() {
-        let folder = std::env::temp_dir().join(format!("causeway-log-done-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
+        let folder = new_folder("done");
         let (path, done) = (folder.join("a.log"), folder.join("a.log.gz"));
         fs::write(&path, "the lines of the log").unwrap();
         fs::write(&done, "").unwrap();
         compress(&path, SystemTime::now(), 0o600, Compression::Gzip).unwrap();
-        let mut text = String::new();
-        flate2::read::GzDecoder::new(File::open(&done).unwrap()).read_to_string(&mut text).unwrap();
-        assert_eq!(text, "the lines of the log");
+        assert_eq!(decompressed(&done), "the lines of the log");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         // Another process has compressed and removed the original.
         compress(&path, SystemTime::now(), 0o600, Compression::Gzip).unwrap();
@@ -451,9 +456,7 @@ mod tests {
     // An unfinished file is removed with its log file, but not while another process has the lock.
     #[test]
     fn an_abandoned_file_is_removed() {
-        let folder = std::env::temp_dir().join(format!("causeway-log-abandoned-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
+        let folder = new_folder("abandoned");
         let part = folder.join("a.log.part");
         let other = lock_unfinished(&part, 0o600).unwrap().unwrap();
         remove_abandoned(&part);
@@ -467,9 +470,7 @@ mod tests {
     // Two processes may choose the same name at the same time.
     #[test]
     fn a_rolled_file_is_not_overwritten() {
-        let folder = std::env::temp_dir().join(format!("causeway-log-taken-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
+        let folder = new_folder("taken");
         let (path, taken) = (folder.join("a.log"), folder.join("a-size.log"));
         fs::write(&path, "ours").unwrap();
         fs::write(&taken, "another's").unwrap();
