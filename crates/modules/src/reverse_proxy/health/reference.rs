@@ -1,6 +1,6 @@
 //! Request targets from URI references (RFC 3986): `health_uri`, and the `Location` of a redirect.
 
-use causeway_message::path::hex;
+use causeway_message::path::{hex, remove_dot_segments};
 
 use crate::rewrite::escape;
 
@@ -92,22 +92,11 @@ pub(super) fn resolve(base: &str, location: &str) -> Option<Destination> {
     }
 }
 
-/// Removes the segments `.` and `..` (RFC 3986 §5.2.4) of a path that is empty or begins with a slash.
+/// Removes the segments `.` and `..` (RFC 3986 §5.2.4).
 fn without_dots(path: &str) -> String {
-    let mut kept = Vec::new();
-    let mut is_folder = false;
-    for segment in path.split('/').skip(1) {
-        is_folder = matches!(segment, "." | "..");
-        match segment {
-            "." => {}
-            ".." => drop(kept.pop()),
-            segment => kept.push(segment),
-        }
-    }
-    if is_folder {
-        kept.push("");
-    }
-    format!("/{}", kept.join("/"))
+    let mut kept = Vec::with_capacity(path.len());
+    remove_dot_segments(path.as_bytes(), &mut kept);
+    String::from_utf8(kept).expect("whole segments of a text")
 }
 
 /// Returns a target with the path and the query, escaped where that is needed.
