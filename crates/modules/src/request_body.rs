@@ -83,6 +83,9 @@ mod tests {
             "handle": [{ "handler": "static_response", "body": "matched" }],
         }]});
         assert_eq!(Kit::new(&registry, &json!([{ "handle": [limit, matched] }])).send(&long()).status, 413);
+        // Also after a handler has used the error's text.
+        let text = json!({ "handler": "headers", "response": { "set": { "X-Text": ["{http.request.body}"] } } });
+        assert_eq!(Kit::new(&registry, &json!([{ "handle": [limit, text, matched] }])).send(&long()).status, 413);
         // No handler reads the body, so the limit is never exceeded.
         let handlers =
             json!([{ "handler": "request_body", "max_size": 1 }, { "handler": "static_response", "body": "ok" }]);

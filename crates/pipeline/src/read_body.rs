@@ -30,7 +30,9 @@ pub(crate) enum Excess {
 /// Starts reading the whole body; afterwards the chain continues where it stopped. `None` if there is no wait: the
 /// body was read before, a handler took it, or the request has none.
 pub(crate) fn read(cx: &mut Context, excess: Excess) -> Option<Wait> {
-    if cx.body_text().is_some() || cx.read_held_body() || cx.is_before_tunnel() {
+    // The text may be the error of an earlier handler's reading.
+    let is_read = cx.body_text().is_some_and(|text| excess == Excess::IsText || text != TOO_LARGE);
+    if is_read || cx.read_held_body() || cx.is_before_tunnel() {
         return None;
     }
     let body = cx.take_body()?;
@@ -44,7 +46,12 @@ pub(crate) fn read(cx: &mut Context, excess: Excess) -> Option<Wait> {
 fn keep(cx: &mut Context, read: BodyRead, excess: Excess) -> Result<(), Fault> {
     match read.end {
         ReadEnd::Whole => cx.hold_body(read.bytes, read.trailers),
-        ReadEnd::Broken(BodyError::TooLarge) if excess == Excess::IsText => cx.set_body_text(TOO_LARGE),
+        ReadEnd::Broken(BodyError::TooLarge) if excess == Excess::IsText => {
+            cx.set_body_text(TOO_LARGE);
+            // A handler that needs the content fails with 413.
+            let end = ReadEnd::Broken(BodyError::TooLarge);
+            cx.put_body_back(BodyRead { bytes: Vec::new(), trailers: None, end });
+        }
         ReadEnd::Longer(..) => {
             // Error routes may have a proxy, which needs the body.
             cx.put_body_back(read);
