@@ -6,7 +6,8 @@
 //! - `query`: edits the query as a list of keys and values
 //!
 //! The new target always begins with a slash.
-//! DEVIATES Caddy: there `rewrite x` makes a path without a slash, which no path matcher matches.
+//! DEVIATES Caddy: there `rewrite x` makes a path without a slash. Here [`ROOTLESS`] keeps that path for `path` patterns
+//! without a slash.
 
 pub(crate) mod escape;
 mod path;
@@ -21,6 +22,10 @@ use serde_json::Value;
 
 /// A placeholder that is set while nothing is left of the path after a change: the target then has `/` in its place.
 pub(crate) const STRIPPED: &str = "http.rewrite.stripped";
+
+/// A placeholder with the path, not decoded, that a rewrite wrote without its first slash: `/x` after `rewrite x`. It is
+/// outdated once the request's path differs.
+pub(crate) const ROOTLESS: &str = "http.rewrite.rootless";
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -43,6 +48,7 @@ pub(crate) struct Rewrite {
     paths: Box<[path::Change]>,
     query: Option<query::Operations>,
     stripped: VarId,
+    rootless: VarId,
 }
 
 /// The path after some changes.
@@ -53,6 +59,8 @@ enum Rest {
     Some,
     /// The target has `/` in place of an empty path.
     Nothing,
+    /// The target has a `/` before the new path.
+    Rootless,
 }
 
 /// Compiles the handler from its JSON.
@@ -108,6 +116,7 @@ impl Rewrite {
             paths: paths.into(),
             query,
             stripped: build.slot(STRIPPED),
+            rootless: build.slot(ROOTLESS),
         })
     }
 
@@ -118,6 +127,11 @@ impl Rewrite {
             Rest::Same => {}
             Rest::Some => cx.unset_variable(self.stripped),
             Rest::Nothing => cx.set_variable_text(self.stripped, b"true"),
+            Rest::Rootless => cx.with_scratch(|cx, path| {
+                path.extend_from_slice(cx.head().path());
+                cx.set_variable_text(self.rootless, path);
+                cx.unset_variable(self.stripped);
+            }),
         }
         Ok(())
     }

@@ -3,19 +3,24 @@
 //! Caddy's documentation of `http.matchers.path`: the case of letters is ignored. A `*` at one end or at both is a fast
 //! prefix, suffix or substring match that spans slashes; other patterns are globs. Before the comparison slashes are
 //! merged (unless the pattern contains `//`) and dot segments resolved. A pattern with `%` is compared with the escaped
-//! path at that position.
+//! path at that position. A pattern without a slash at its begin matches a path that `rewrite` wrote without one.
 
 mod escaped;
 
 use std::cell::RefCell;
 
 use causeway_message::path::{clean, is_clean, remove_dot_segments};
+use causeway_pipeline::context::VarId;
 use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher, PathReach, Reach, Template};
 use serde_json::Value;
 
 use crate::glob::{Affix, Space, glob};
+use crate::rewrite::ROOTLESS;
 
-struct PathMatcher(Box<[PathPattern]>);
+struct PathMatcher {
+    patterns: Box<[PathPattern]>,
+    rootless: VarId,
+}
 
 struct PathPattern {
     text: Template,
@@ -31,6 +36,8 @@ impl PathPattern {
         let fixed = text.find(|ch| "*?[\\".contains(ch));
         match (shape.kind, fixed) {
             (PathMatchKind::Escaped, _) | (_, Some(0)) => None,
+            // The index has the path with the slash.
+            _ if !text.starts_with('/') => None,
             (PathMatchKind::Affix, None) => Some(PathReach::Exact(text)),
             (_, fixed) => Some(PathReach::Prefix(&text[..fixed.unwrap_or(text.len())])),
         }
@@ -87,7 +94,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
         let shape = text.literal().map(|literal| Shape::of(literal.as_bytes()));
         PathPattern { text, shape }
     });
-    Ok(Box::new(PathMatcher(patterns.collect())))
+    Ok(Box::new(PathMatcher { patterns: patterns.collect(), rootless: build.slot(ROOTLESS) }))
 }
 
 thread_local! {
@@ -101,34 +108,41 @@ thread_local! {
 
 impl Matcher for PathMatcher {
     fn matches(&self, cx: &mut Context) -> Matched {
-        Ok(self.0.iter().any(|pattern| {
+        Ok(self.patterns.iter().any(|pattern| {
             cx.rendered(&pattern.text, |cx, text| {
                 let shape = pattern.shape.unwrap_or_else(|| Shape::of(text));
+                let is_rooted = matches!(text.first(), None | Some(b'/' | b'*'));
+                let skipped = usize::from(!is_rooted && cx.variable(self.rootless) == Some(cx.head().path()));
                 // Escaped patterns need the raw path; all others the decoded one.
                 if shape.kind == PathMatchKind::Escaped {
-                    return matches(shape, text, cx.head().path());
+                    return matches(shape, text, cx.head().path(), skipped);
                 }
                 // A plain path needs neither cleaning nor case mapping beyond ASCII.
-                if cx.path_is_plain() { shape.matches(text, cx.path()) } else { matches(shape, text, cx.path()) }
+                if cx.path_is_plain() {
+                    shape.matches(text, &cx.path()[skipped..])
+                } else {
+                    matches(shape, text, cx.path(), skipped)
+                }
             })
         }))
     }
 
     fn reach(&self) -> Reach<'_> {
-        let paths: Option<Vec<_>> = self.0.iter().map(PathPattern::reach).collect();
+        let paths: Option<Vec<_>> = self.patterns.iter().map(PathPattern::reach).collect();
         paths.map_or(Reach::All, Reach::Paths)
     }
 }
 
-fn matches(shape: Shape, pattern: &[u8], path: &[u8]) -> bool {
+/// Returns whether the cleaned path without its first `skipped` bytes matches.
+fn matches(shape: Shape, pattern: &[u8], path: &[u8], skipped: usize) -> bool {
     if path.is_ascii() {
-        return matches_cleaned(shape, pattern, path);
+        return matches_cleaned(shape, pattern, path, skipped);
     }
     // `glob` and `Affix` ignore the case of ASCII letters only; other letters must be lowered first.
     LOWERED.with_borrow_mut(|(lower_path, lower_pattern)| {
         lower(path, lower_path);
         lower(pattern, lower_pattern);
-        matches_cleaned(shape, lower_pattern, lower_path)
+        matches_cleaned(shape, lower_pattern, lower_path, skipped)
     })
 }
 
@@ -165,14 +179,14 @@ pub(super) fn clean_as_caddy(path: &[u8], merge_slashes: bool, out: &mut Vec<u8>
     }
 }
 
-fn matches_cleaned(shape: Shape, pattern: &[u8], path: &[u8]) -> bool {
+fn matches_cleaned(shape: Shape, pattern: &[u8], path: &[u8], skipped: usize) -> bool {
     let has_dots = || path.windows(2).any(|pair| pair == b"/.");
     if is_clean(path) || (!shape.merge_slashes && !has_dots()) {
-        return shape.matches(pattern, path);
+        return shape.matches(pattern, &path[skipped..]);
     }
     CLEANED.with_borrow_mut(|cleaned| {
         cleaned.clear();
         clean_as_caddy(path, shape.merge_slashes, cleaned);
-        shape.matches(pattern, cleaned)
+        shape.matches(pattern, &cleaned[skipped..])
     })
 }

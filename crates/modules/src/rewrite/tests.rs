@@ -61,6 +61,54 @@ fn uri() {
     ]);
 }
 
+// Caddy: `rewrite x` makes a path without a slash, which only a pattern without one matches exactly (the Caddyfile of
+// symfony-docker rewrites to `index.php`, and matches it by `path index.php`, but not a client's `/index.php`).
+#[test]
+fn path_without_a_slash() {
+    let respond = |body: &str| json!({ "handler": "static_response", "body": body });
+    let rewrite = |uri: &str| json!({ "handler": "rewrite", "uri": uri });
+    for (path, rewritten, pattern, want) in [
+        ("/foo", "index.php", "index.php", "front"),
+        ("/foo", "INDEX.php", "index.php", "front"),
+        ("/foo", "index.php", "*.php", "front"),
+        ("/foo", "a//./b", "a/b", "front"),
+        ("/foo", "\u{dc}/x", "%C3%9C/*", "front"),
+        ("/foo", "\u{dc}", "\u{fc}", "front"),
+        ("/foo", "index.php", "ndex.php", "other"),
+        ("/foo", "/index.php", "index.php", "other"),
+        ("/index.php", "?q", "index.php", "other"),
+    ] {
+        let routes = json!([
+            { "handle": [rewrite(rewritten)] },
+            { "match": [{ "path": [pattern] }], "handle": [respond("front")] },
+            { "handle": [respond("other")] },
+        ]);
+        let answer = Kit::new(&registry(), &routes).send(&Request::get(path));
+        assert_eq!(answer.text(), want, "{rewritten} and {pattern}");
+    }
+    // A later rewrite, and an earlier request of the same connection, leave no mark.
+    let later = json!([
+        { "match": [{ "path": ["/foo"] }], "handle": [rewrite("index.php")] },
+        { "match": [{ "query": { "again": ["1"] } }], "handle": [rewrite("/index.php")] },
+        { "match": [{ "path": ["index.php"] }], "handle": [respond("front")] },
+        { "handle": [respond("{http.request.uri.path}")] },
+    ]);
+    let mut kit = Kit::new(&registry(), &later);
+    for (target, want) in [("/foo", "front"), ("/index.php", "/index.php"), ("/other", "/other"), ("/foo", "front")] {
+        assert_eq!(kit.send(&Request::get(target)).text(), want, "{target}");
+    }
+}
+
+// Caddy sends the URL to the upstream as it is; the upstream takes its path.
+#[test]
+fn url() {
+    check(&[
+        (json!({ "uri": "http://minio:9000/blog/404.html" }), "/a?b", "GET /blog/404.html?b /blog/404.html"),
+        (json!({ "uri": "https://minio?c" }), "/a?b", "GET /a?c /a"),
+        (json!({ "uri": "http://minio" }), "/a?b", "GET /?b /"),
+    ]);
+}
+
 // A value that is known at load is a value like any other: it cannot add parameters or end the path.
 #[test]
 fn values_known_at_load() {

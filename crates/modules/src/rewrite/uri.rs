@@ -24,6 +24,7 @@ impl Uri {
     pub(super) fn build(source: &str, escapes_values: bool, build: &mut Build<'_>) -> Self {
         // A fragment is never sent (RFC 3986 §4.2 and Caddy).
         let source = source.split('#').next().unwrap_or_default();
+        let source = without_origin(source);
         let (path, query) = match source.split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (source, None),
@@ -79,7 +80,11 @@ impl Uri {
                     set_target(cx, path, query)?;
                     return Ok(Rest::Same);
                 }
-                let rest = if path.is_empty() { Rest::Nothing } else { Rest::Some };
+                let rest = match path.first() {
+                    None => Rest::Nothing,
+                    Some(b'/') => Rest::Some,
+                    Some(_) => Rest::Rootless,
+                };
                 // Decode and escape again, so that the path is spelled as Go spells it. An invalid escape counts as
                 // literal text.
                 escape::decode(path, 0);
@@ -91,6 +96,13 @@ impl Uri {
             })
         })
     }
+}
+
+/// Returns the path and the query of a URL. Caddy sends the URL to the upstream as its target in absolute form, of which
+/// the upstream takes the path (RFC 9112 §3.2.2).
+fn without_origin(source: &str) -> &str {
+    let Some(rest) = source.strip_prefix("http://").or_else(|| source.strip_prefix("https://")) else { return source };
+    rest.find(['/', '?']).map_or("/", |at| &rest[at..])
 }
 
 /// Returns whether the placeholder's value is a decoded path, which is escaped without a setting too, as in Caddy.
