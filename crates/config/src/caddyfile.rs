@@ -480,7 +480,9 @@ fn warn_of_other_servers(segments: &mut [Segment], session: &Session<'_>) {
             if let Some((variable, instead)) = hint::of_variable(&token.text) {
                 session.warn(token, format!("'{variable}' is plain text in a Caddyfile; expected {instead}"));
             }
-            if token.text.len() > 1 && token.text.ends_with(';') {
+            // `max-age=31536000;` is a usual value of a header.
+            let parameter = token.text.strip_suffix(';').is_some_and(|text| text.contains('=') && !text.contains('/'));
+            if token.text.len() > 1 && token.text.ends_with(';') && !parameter {
                 let message = "the ';' is part of this word; a line of a Caddyfile ends without one";
                 session.warn(token, message.to_owned());
             }

@@ -45,7 +45,7 @@ impl AcmeDns {
             let failed = |error: String| SettingError::new(FILE, path, format!("a JSON file with accounts: {error}"));
             let text = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
             let json: Map<String, Value> = serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
-            return Self::accounts(json).map_err(|error| failed(error.found));
+            return Self::accounts(json).map_err(|error| failed(error.to_string()));
         }
         match settings.remove(BY_NAME) {
             Some(Value::Object(config)) if settings.is_empty() => Ok(Self(Accounts::ByName(read(config)?))),
@@ -57,6 +57,12 @@ impl AcmeDns {
     fn accounts(json: Map<String, Value>) -> Result<Self, SettingError> {
         if !json.is_empty() && json.values().all(Value::is_object) {
             return Ok(Self(Accounts::ByName(read(json)?)));
+        }
+        for key in ["username", "password", "subdomain", "server_url"] {
+            let value = json.get(key).map(|value| value.as_str().unwrap_or_default());
+            if value.is_none_or(str::is_empty) {
+                return Err(SettingError::new(key, value.unwrap_or("none"), "username, password, subdomain and server_url"));
+            }
         }
         Ok(Self(Accounts::All(read(json)?)))
     }

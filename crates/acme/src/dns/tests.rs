@@ -188,7 +188,11 @@ async fn acmedns() {
     }
     std::fs::remove_file(&path).unwrap();
     for (settings, want) in [
-        (json!({ "username": "u" }), ": found 'missing field `password`', expected its settings"),
+        (json!({ "username": "u" }), "password: found 'none', expected username, password, subdomain and server_url"),
+        (
+            json!({ "username": "u", "password": "", "subdomain": "s", "server_url": "x" }),
+            "password: found '', expected username, password, subdomain and server_url",
+        ),
         (json!({ "config": many, "username": "u" }), "config: found 'other settings too', expected only this one"),
     ] {
         let error = DnsProvider::new("acmedns", settings.as_object().unwrap().clone()).unwrap_err();

@@ -115,7 +115,10 @@ pub(crate) fn of_a_plugin(name: &str) -> Option<(&'static str, &'static str)> {
         (&["exec", "supervisor"], "exec or supervisor", "a unit of systemd"),
         (&["replace", "replace_response"], "replace-response", "no equivalent"),
         (&["realip"], "realip", "trusted_proxies in the global option servers"),
-        (&["geoip", "geo_ip", "maxmind_geolocation"], "MaxMind GeoIP", "no equivalent"),
+        (&["geoip", "geo_ip", "maxmind_geolocation", "geocn"], "MaxMind GeoIP", "no equivalent"),
+        (&["authelia"], "caddy-authelia", "forward_auth to Authelia"),
+        (&["http_cache"], "http-cache", "cache"),
+        (&["zlog"], "zlog", "log"),
         (&["s3proxy"], "s3-proxy", "reverse_proxy to the bucket's address"),
     ];
     let (_, plugin, instead) = PLUGINS.iter().find(|(names, ..)| names.contains(&name))?;

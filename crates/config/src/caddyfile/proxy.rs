@@ -56,6 +56,8 @@ struct Proxy {
     for_httpgrpc: Option<Token>,
     up: FieldOperations,
     down: FieldOperations,
+    /// A `header_up` that sets Host to the upstream's address.
+    upstream_host: Option<Token>,
     /// A transport set by a shortcut. `Some` forbids the option `transport`.
     fixed_transport: Option<Value>,
     transport: Option<Transport>,
@@ -257,6 +259,12 @@ impl Proxy {
             "header_up" => {
                 apply(line.rest(), line, &mut self.up)?;
                 warn_of_defaults(line);
+                if let [field, value] = line.arguments()
+                    && field.text.eq_ignore_ascii_case("host")
+                    && &*value.text == "{http.reverse_proxy.upstream.hostport}"
+                {
+                    self.upstream_host = Some(field.clone());
+                }
             }
             "header_down" => apply(line.rest(), line, &mut self.down)?,
             option @ ("method" | "rewrite") => {
@@ -292,7 +300,7 @@ impl Proxy {
 
     /// If no transport is named, the upstreams' scheme selects one. A named transport must be compatible with the
     /// scheme.
-    fn choose_transport(&mut self, d: &Dispenser<'_>) -> Result<(), Error> {
+    fn choose_transport(&mut self, d: &mut Dispenser<'_>) -> Result<(), Error> {
         if matches!(&*self.scheme, "https" | "h2c") && self.transport.is_none() {
             self.transport = Some(Transport::http());
         }
@@ -321,6 +329,10 @@ impl Proxy {
                 transport.json.insert("versions".into(), json!(["h2c", "2"]));
             }
             _ => {}
+        }
+        if let Some(field) = self.upstream_host.take_if(|_| transport.json.contains_key("tls")) {
+            let message = "header_up Host is not needed: to an upstream over TLS the proxy sends the upstream's host by itself";
+            d.warn(&field, message.to_owned());
         }
         if let Some(transport) = self.transport.take().and_then(Transport::json) {
             self.json.insert("transport".into(), transport);

@@ -652,6 +652,10 @@ fn words_of_other_servers() {
             "2:1: the body comes before the status; expected 'respond \"Bad request\" 400'",
         ),
         (
+            ":80 {\n\treverse_proxy https://a {\n\t\theader_up Host {upstream_hostport}\n\t}\n}\n",
+            "3:13: header_up Host is not needed: to an upstream over TLS the proxy sends the upstream's host by itself",
+        ),
+        (
             "http:// {\n\tbind 127.0.0.1:8080 ::1\n}\n",
             "2:7: the port of '127.0.0.1:8080' has no effect: that of the site's address counts",
         ),
@@ -674,6 +678,13 @@ fn words_of_other_servers() {
             "Caddyfile:2:17: the ';' is part of this word; a line of a Caddyfile ends without one",
         ]
     );
+    // No warning: Caddy's documentation has this value, and Host of an upstream without TLS is the client's.
+    for text in [
+        ":80 {\n\theader Strict-Transport-Security max-age=31536000;\n}\n",
+        ":80 {\n\treverse_proxy a:1 {\n\t\theader_up Host {upstream_hostport}\n\t}\n}\n",
+    ] {
+        assert!(read(text).unwrap().warnings.is_empty(), "{text}");
+    }
 }
 
 // RFC 1035 §2.3.4: the lengths of labels and names. The site is served all the same, as in Caddy, and so are the others.
