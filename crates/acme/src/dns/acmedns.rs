@@ -61,7 +61,11 @@ impl AcmeDns {
         for key in ["username", "password", "subdomain", "server_url"] {
             let value = json.get(key).map(|value| value.as_str().unwrap_or_default());
             if value.is_none_or(str::is_empty) {
-                return Err(SettingError::new(key, value.unwrap_or("none"), "username, password, subdomain and server_url"));
+                return Err(SettingError::new(
+                    key,
+                    value.unwrap_or("none"),
+                    "username, password, subdomain and server_url",
+                ));
             }
         }
         Ok(Self(Accounts::All(read(json)?)))

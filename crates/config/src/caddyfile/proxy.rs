@@ -331,7 +331,8 @@ impl Proxy {
             _ => {}
         }
         if let Some(field) = self.upstream_host.take_if(|_| transport.json.contains_key("tls")) {
-            let message = "header_up Host is not needed: to an upstream over TLS the proxy sends the upstream's host by itself";
+            let message =
+                "header_up Host is not needed: to an upstream over TLS the proxy sends the upstream's host by itself";
             d.warn(&field, message.to_owned());
         }
         if let Some(transport) = self.transport.take().and_then(Transport::json) {
