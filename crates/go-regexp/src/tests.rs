@@ -59,6 +59,27 @@ fn patterns_match_like_go() {
         ("^[\u{7f}-\u{100}]$", "ä", true),
         (r"^[^\n]$", "\n", false),
         (r"^[^a]$", "\n", true),
+        // Flags are no atom: the repetition is that of the `a`.
+        (r"^a(?i)*B$", "aab", true),
+        (r"^a(?i)*B$", "Ab", false),
+        (r"^a(?i)(?s){2}.$", "aa\n", true),
+        (r"^a*(?i)B$", "aab", true),
+        (r"^(?:a(?i))*b$", "aab", true),
+        (r"^(?)a$", "a", true),
+        (r"^a(?)*$", "aa", true),
+        (r"^(?ii)A$", "a", true),
+        (r"^(?i-i)A$", "a", false),
+        (r"^(?i-i:A)$", "A", true),
+        (r"^(?i-ss:A.)$", "a\n", false),
+        // No text has surrogates.
+        (r"^\x{D800}?$", "", true),
+        (r"\x{D800}", "\u{fffd}", false),
+        (r"(?i)\x{dfff}", "ab", false),
+        (r"[\x{D800}-\x{DFFF}]", "a\u{d7ff}\u{e000}", false),
+        (r"^[^\x{D800}-\x{DFFF}]$", "a", true),
+        (r"^[x\x{D800}]$", "x", true),
+        (r"^[a-\x{D800}][\x{D800}-\x{FFFF}]$", "\u{d7ff}\u{e000}", true),
+        (r"^[a-\x{D800}]$", "\u{e000}", false),
     ] {
         assert_eq!(regex(pattern).is_match(text.as_bytes()), want, "{pattern:?} {text:?}");
     }
@@ -88,15 +109,40 @@ fn patterns_that_go_refuses() {
         (r"[[:alfa:]]", "an unknown class name at character 2"),
         (r"(?!a)", "an unknown group type at character 1"),
         (r"(?x)a b", "an unknown group type at character 1"),
+        (r"(?i-)a", "an unknown group type at character 1"),
+        (r"(?-i-s)a", "an unknown group type at character 1"),
+        (r"b(?i", "an unknown group type at character 2"),
+        (r"a(?U)*", "a repetition operator after the flag U at character 6"),
+        (r"a*(?i)?", "a repetition operator after a repetition at character 7"),
+        ("(a{500})(?i){3}", "repetition counts whose product is above 1000 at character 13"),
         (r"(?<a b>x)", "a group without a name at character 1"),
         (r"(?<a>x)(?P<a>x)", "a duplicate group name at character 8"),
         (r"\p{", "an invalid Unicode class at character 1"),
     ] {
         assert_eq!(translate(pattern).map(|_| ()).unwrap_err().to_string(), want, "{pattern:?}");
     }
-    for pattern in ["*", "a|*", "(", ")", r"\p{Nope}"] {
+    for pattern in ["*", "a|*", "(?i)*", "((?i)*)", "(", ")", r"\p{Nope}"] {
         let translated = translate(pattern).unwrap();
         assert!(Regex::new(&translated.pattern).is_err(), "{pattern}");
+    }
+}
+
+// A pattern may be a client's. Of each of these the rest was once read again at each place.
+#[test]
+fn translating_takes_linear_time() {
+    let names: String = (0..50_000).map(|name| format!("(?<n{name}>)")).collect();
+    assert_eq!(translate(&names).unwrap().names.len(), 50_001);
+    let many = |text: &str| text.repeat(500_000);
+    for (pattern, want) in [
+        (many("{"), None),
+        (many("{") + "}", None),
+        (many("{1,"), None),
+        (format!("[{}x]", many("[:")), None),
+        (many("(?i)"), None),
+        (many("(?i") + ")", Some("an unknown group type at character 1")),
+    ] {
+        let got = translate(&pattern).map(|_| ()).map_err(|mistake| mistake.to_string());
+        assert_eq!(got.err().as_deref(), want, "{}", &pattern[..10]);
     }
 }
 

@@ -4,7 +4,9 @@
 //! ASCII; `\<` is a literal `<`; inside a class `[`, `&&`, `--` and `~~` are literal too; `\Q…\E` and octal escapes
 //! exist; a `{` that does not begin a count is literal; counts end at 1000; a repetition cannot follow a repetition.
 
+use std::collections::HashSet;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// The largest repetition count that Go accepts.
 const COUNT_MAX: u32 = 1000;
@@ -12,6 +14,12 @@ const COUNT_MAX: u32 = 1000;
 /// All characters of Unicode, and those of its largest class of letters, rounded up.
 const CHARACTERS: usize = 0x11_0000;
 const LARGEST_CLASS: usize = 150_000;
+
+/// The surrogates are no characters. In Go they can be written, and match nothing.
+const SURROGATES: RangeInclusive<u32> = 0xD800..=0xDFFF;
+
+/// A class without characters, also as a member of another class.
+const NOTHING: &str = "[a&&b]";
 
 /// Returns whether a Unicode class has more than letters, for example the characters without a meaning. The crate ignores
 /// case, underscores and `is` at the start.
@@ -46,13 +54,22 @@ impl fmt::Display for PatternError {
     }
 }
 
-/// Translates a pattern. The crate may still refuse the result, for example for a parenthesis without its other half.
+/// Translates a pattern, in a time proportional to its length. The crate may still refuse the result, for example for a parenthesis
+/// without its other half.
 ///
 /// # Errors
 /// If the crate would read the pattern in another way than Go, and Go refuses it.
 pub fn translate(go: &str) -> Result<Translated, PatternError> {
-    let out = String::with_capacity(go.len());
-    let mut work = Translation { source: go, at: 0, out, names: vec![None], class_characters: 0, folds: false };
+    let mut work = Translation {
+        source: go,
+        at: 0,
+        out: String::with_capacity(go.len()),
+        names: vec![None],
+        known_names: HashSet::new(),
+        has_class_names: true,
+        class_characters: 0,
+        folds: false,
+    };
     work.whole()?;
     let folded_characters = if work.folds { work.class_characters } else { 0 };
     Ok(Translated { pattern: work.out, names: work.names, folded_characters })
@@ -64,9 +81,20 @@ struct Translation<'g> {
     at: usize,
     out: String,
     names: Vec<Option<Box<str>>>,
+    known_names: HashSet<&'g str>,
+    /// False if the unread part is known to be without `:]`, so that no second search is needed.
+    has_class_names: bool,
     class_characters: usize,
     /// The flag `i` was read.
     folds: bool,
+}
+
+/// The construct that begins with `(`.
+enum Group {
+    /// A parenthesis that needs its other half, translated.
+    Open(String),
+    /// Flags for the rest of the group around them, translated. Go allows `(?)`, which changes none.
+    Flags(String),
 }
 
 impl<'g> Translation<'g> {
@@ -101,12 +129,18 @@ impl<'g> Translation<'g> {
         let mut repeated = false;
         // The largest product of nested counts in the last atom, and in each open group.
         let (mut atom, mut groups) = (1, vec![1]);
+        // Flags after the last atom. In Go a repetition after them still repeats the atom, and the crate refuses it.
+        let mut flags = String::new();
         while let Some(ch) = self.peek() {
             let start = self.at;
             if let Some((length, count)) = self.repetition()? {
                 // The `regex` crate accepts `a**`; Go rejects it.
                 if repeated {
                     return self.mistake(start, "a repetition operator after a repetition");
+                }
+                // DEVIATES Go: there this flag changes how the repetition matches.
+                if flags.contains('U') {
+                    return self.mistake(start, "a repetition operator after the flag U");
                 }
                 atom *= count.max(1);
                 if atom > COUNT_MAX {
@@ -120,22 +154,29 @@ impl<'g> Translation<'g> {
                 if self.take("?") {
                     self.out.push('?');
                 }
+                self.out.push_str(&std::mem::take(&mut flags));
                 repeated = true;
                 continue;
             }
-            repeated = false;
-            atom = 1;
             self.next();
-            match ch {
-                '\\' => self.escape(start)?,
-                '[' => self.class(start)?,
-                '(' => {
-                    self.group(start)?;
-                    // `(?i)` is none.
-                    if !self.out.ends_with(')') {
+            if ch == '(' {
+                match self.group(start)? {
+                    // DEVIATES Go: `a*(?i)*` is refused, for without the flags it would have another meaning in the crate.
+                    Group::Flags(more) => flags.push_str(&more),
+                    Group::Open(opening) => {
+                        self.out.push_str(&std::mem::take(&mut flags));
+                        self.out.push_str(&opening);
+                        (repeated, atom) = (false, 1);
                         groups.push(1);
                     }
                 }
+                continue;
+            }
+            self.out.push_str(&std::mem::take(&mut flags));
+            (repeated, atom) = (false, 1);
+            match ch {
+                '\\' => self.escape(start)?,
+                '[' => self.class(start)?,
                 ')' => {
                     self.out.push(ch);
                     atom = groups.pop().unwrap_or(1);
@@ -147,6 +188,7 @@ impl<'g> Translation<'g> {
                 _ => self.literal(ch),
             }
         }
+        self.out.push_str(&flags);
         Ok(())
     }
 
@@ -157,7 +199,13 @@ impl<'g> Translation<'g> {
         if rest.starts_with(['*', '+', '?']) {
             return Ok(Some((1, 1)));
         }
-        let Some((counts, _)) = rest.strip_prefix('{').and_then(|rest| rest.split_once('}')) else { return Ok(None) };
+        let Some(rest) = rest.strip_prefix('{') else { return Ok(None) };
+        // Only to the end of the counts: a search for `}` from each `{` would be quadratic.
+        let length = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b',').count();
+        let (counts, rest) = rest.split_at(length);
+        if !rest.starts_with('}') {
+            return Ok(None);
+        }
         let (least, most) = match counts.split_once(',') {
             None => (counts, None),
             Some((least, most)) => (least, Some(most)),
@@ -207,10 +255,10 @@ impl<'g> Translation<'g> {
             }
             _ => match self.perl_class(start)? {
                 Some(class) => self.out.push_str(&class),
-                None => {
-                    let ch = self.escaped(start)?;
-                    self.literal(ch);
-                }
+                None => match char::from_u32(self.escaped(start)?) {
+                    Some(ch) => self.literal(ch),
+                    None => self.out.push_str(NOTHING),
+                },
             },
         }
         Ok(())
@@ -259,8 +307,8 @@ impl<'g> Translation<'g> {
         Ok(format!("\\{}{{{name}}}", if negated { 'P' } else { 'p' }))
     }
 
-    /// Returns the character that an escape denotes. The backslash is already consumed.
-    fn escaped(&mut self, start: usize) -> Result<char, PatternError> {
+    /// Returns the character that an escape denotes, or a surrogate. The backslash is already consumed.
+    fn escaped(&mut self, start: usize) -> Result<u32, PatternError> {
         const WHAT: &str = "an invalid escape";
         let octal = |ch: char| ('0'..='7').contains(&ch);
         let code = match self.next() {
@@ -295,10 +343,7 @@ impl<'g> Translation<'g> {
             Some(ch) if ch.is_ascii() && !ch.is_ascii_alphanumeric() => u32::from(ch),
             _ => return self.mistake(start, WHAT),
         };
-        match char::from_u32(code) {
-            Some(ch) => Ok(ch),
-            None => self.mistake(start, WHAT),
-        }
+        if code > u32::from(char::MAX) { self.mistake(start, WHAT) } else { Ok(code) }
     }
 
     /// Translates a class. The `[` is already consumed.
@@ -325,29 +370,47 @@ impl<'g> Translation<'g> {
                 self.at = at;
             }
             let Some(low) = self.member()? else { return self.mistake(start, "an unclosed character class") };
-            self.literal(low);
+            let mut high = low;
             // A `-` before `]`, or as the last character, is a member, not a range.
             if self.rest().starts_with('-') && self.rest().len() > 1 && !self.rest().starts_with("-]") {
                 self.next();
-                let Some(high) = self.member()? else { return self.mistake(start, "an unclosed character class") };
+                high = match self.member()? {
+                    Some(high) => high,
+                    None => return self.mistake(start, "an unclosed character class"),
+                };
                 if high < low {
                     return self.mistake(at, "a descending range");
                 }
                 self.class_characters += (high as usize) - (low as usize);
-                self.out.push('-');
-                self.literal(high);
             }
+            self.range(low, high);
         }
         self.out.push(']');
         Ok(())
     }
 
-    /// Consumes one member of a class; `None` at the end of the pattern.
-    fn member(&mut self) -> Result<Option<char>, PatternError> {
+    /// Consumes one member of a class, a character or a surrogate; `None` at the end of the pattern.
+    fn member(&mut self) -> Result<Option<u32>, PatternError> {
         let start = self.at;
         match self.next() {
             Some('\\') => self.escaped(start).map(Some),
-            ch => Ok(ch),
+            ch => Ok(ch.map(u32::from)),
+        }
+    }
+
+    /// Appends a range within a class, without the surrogates at its ends.
+    fn range(&mut self, low: u32, high: u32) {
+        let low = if SURROGATES.contains(&low) { SURROGATES.end() + 1 } else { low };
+        let high = if SURROGATES.contains(&high) { SURROGATES.start() - 1 } else { high };
+        match (char::from_u32(low), char::from_u32(high)) {
+            (Some(low), Some(high)) if low <= high => {
+                self.literal(low);
+                if low < high {
+                    self.out.push('-');
+                    self.literal(high);
+                }
+            }
+            _ => self.out.push_str(NOTHING),
         }
     }
 
@@ -357,7 +420,11 @@ impl<'g> Translation<'g> {
             "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper",
             "word", "xdigit",
         ];
-        let Some((name, _)) = self.rest()[2..].split_once(":]") else { return Ok(false) };
+        let name = self.has_class_names.then(|| self.rest()[2..].split_once(":]")).flatten();
+        let Some((name, _)) = name else {
+            self.has_class_names = false;
+            return Ok(false);
+        };
         if !NAMES.contains(&name.strip_prefix('^').unwrap_or(name)) {
             return self.mistake(self.at, "an unknown class name");
         }
@@ -369,36 +436,48 @@ impl<'g> Translation<'g> {
     }
 
     /// Translates the start of a group. The `(` is already consumed.
-    fn group(&mut self, start: usize) -> Result<(), PatternError> {
-        self.out.push('(');
+    fn group(&mut self, start: usize) -> Result<Group, PatternError> {
         if !self.take("?") {
             self.names.push(None);
-            return Ok(());
+            return Ok(Group::Open("(".to_owned()));
         }
         if self.take("P<") || self.take("<") {
             let name = self.rest().split_once('>').map(|(name, _)| name);
             let word =
                 |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
             let Some(name) = name.filter(word) else { return self.mistake(start, "a group without a name") };
-            if self.names.iter().flatten().any(|known| **known == *name) {
+            if !self.known_names.insert(name) {
                 return self.mistake(start, "a duplicate group name");
             }
             self.at += name.len() + 1;
             self.names.push(Some(name.into()));
-            return Ok(());
+            return Ok(Group::Open("(".to_owned()));
         }
-        // Only flags remain: `(?i)` or `(?i:`. Go has no lookaround and no `x` flag.
-        let flags = self.rest().split([':', ')']).next().unwrap_or_default();
-        if flags.len() == self.rest().len() || !flags.bytes().all(|byte| b"imsU-".contains(&byte)) {
-            return self.mistake(start, "an unknown group type");
+        // Only flags remain: `(?i)` or `(?i:`. Go has no lookaround and no `x` flag. The crate refuses a flag that is there twice;
+        // in Go the last one counts.
+        let (mut on, mut off, mut is_off) = (String::new(), String::new(), false);
+        loop {
+            match self.next() {
+                Some(flag @ ('i' | 'm' | 's' | 'U')) => {
+                    self.folds |= flag == 'i';
+                    let flags = if is_off { &mut off } else { &mut on };
+                    if !flags.contains(flag) {
+                        flags.push(flag);
+                    }
+                }
+                Some('-') if !is_off => is_off = true,
+                Some(end @ (':' | ')')) if !is_off || !off.is_empty() => {
+                    on.retain(|flag| !off.contains(flag));
+                    let minus = if off.is_empty() { "" } else { "-" };
+                    return Ok(match (end, on.is_empty() && off.is_empty()) {
+                        (':', _) => Group::Open(format!("(?{on}{minus}{off}:")),
+                        (_, true) => Group::Flags(String::new()),
+                        (_, false) => Group::Flags(format!("(?{on}{minus}{off})")),
+                    });
+                }
+                _ => return self.mistake(start, "an unknown group type"),
+            }
         }
-        self.folds |= flags.contains('i');
-        self.out.push('?');
-        self.out.push_str(flags);
-        self.at += flags.len();
-        let end = self.next();
-        self.out.extend(end);
-        Ok(())
     }
 
     /// Appends a character so that it is literal both inside and outside of a class.
