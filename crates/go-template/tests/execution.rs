@@ -209,6 +209,13 @@ fn sprig_functions_respect_the_bounds() {
         ("{{$l := list 1 1}}{{range 100}}{{$l = list $l $l}}{{end}}{{toJson $l}}", "need"),
         ("{{fromJson (repeat 300 \"[\")}}", "nests deeper"),
         ("{{range $i, $_ := until 100000}}{{regexMatch (printf \"\\\\pL%d\" $i) \"a\"}}{{end}}", "needs more steps"),
+        // Reading an expression takes time and memory before its states are known.
+        ("{{mustRegexMatch (repeat 600000 \"{\") \"x\"}}", "the expression is too large"),
+        ("{{mustRegexMatch (printf \"(?i)%s\" (repeat 5000 \"\\\\pL\")) \"x\"}}", "needs more steps"),
+        (
+            "{{range $i, $_ := until 100}}{{regexMatch (printf \"[%s%d]\" (repeat 10000 \"a\") $i) \"a\"}}{{end}}",
+            "needs more steps",
+        ),
         // Copies of one long string.
         ("{{$s := repeat 1000000 \"k\"}}{{toStrings (list $s $s $s $s $s $s) | len}}", "need more memory"),
         ("{{$s := repeat 1000000 \"k\"}}{{sortAlpha (list $s $s $s $s $s $s) | len}}", "need more memory"),

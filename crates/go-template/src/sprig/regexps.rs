@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use causeway_go_regexp::{as_characters, translate};
+use causeway_go_regexp::{Translated, as_characters, translate};
 use regex::{CaptureLocations, Regex, RegexBuilder};
 use regex_syntax::hir::{Class, Hir, HirKind};
 
@@ -18,10 +18,13 @@ use crate::value::{Element, List, Value};
 const TWO: &[Type] = &[Type::String, Type::String];
 const COUNTED: &[Type] = &[Type::String, Type::String, Type::Int];
 const THREE: &[Type] = &[Type::String, Type::String, Type::String];
+/// The bytes of an expression. Reading one takes up to thousands of times as much memory.
+const SOURCE_BYTES_MAX: usize = 16 * 1024;
 /// The bytes of a compiled expression.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
 /// The states of an expression, as [`states`] estimates them.
 const STATES_MAX: usize = 5000;
+const TOO_LARGE: &str = "the expression is too large";
 
 pub(super) static ROWS: &[Row] = &[
     fixed("mustRegexFind", TWO, find),
@@ -82,11 +85,22 @@ impl TextPattern {
         if let Some((_, pattern)) = known.borrow().iter().find(|(known, _)| **known == *source) {
             return Ok(Ok(Rc::clone(pattern)));
         }
-        // Compiling takes about as long as thousands of other steps.
-        call.spend(2000 + source.len())?;
-        let pattern = match Self::of(source) {
+        let refused = |fault: String| Ok(Err(format!("error parsing regexp: {fault}").into()));
+        if source.len() > SOURCE_BYTES_MAX {
+            return refused(TOO_LARGE.to_owned());
+        }
+        // Compiling takes about as long as thousands of other steps. The crate puts the ranges of a class in order after each of them,
+        // so that the time is quadratic.
+        call.spend(2000 + source.len() + source.len().pow(2) / 4096)?;
+        let translated = match Self::translated(source) {
+            Ok(translated) => translated,
+            Err(fault) => return refused(fault),
+        };
+        // With the flag `i` the crate looks up each character of a class.
+        call.spend(translated.folded_characters / 16)?;
+        let pattern = match Self::of(translated) {
             Ok(pattern) => Rc::new(pattern),
-            Err(fault) => return Ok(Err(format!("error parsing regexp: {fault}").into())),
+            Err(fault) => return refused(fault),
         };
         call.spend(64 * pattern.states)?;
         // A search keeps the two ends of each group for each state, before and after a character.
@@ -99,16 +113,19 @@ impl TextPattern {
         Ok(Ok(pattern))
     }
 
-    fn of(source: &[u8]) -> Result<Self, String> {
+    fn translated(source: &[u8]) -> Result<Translated, String> {
         let source = std::str::from_utf8(source).map_err(|_| "invalid UTF-8")?;
-        let translated = translate(source).map_err(|mistake| mistake.to_string())?;
+        translate(source).map_err(|mistake| mistake.to_string())
+    }
+
+    fn of(translated: Translated) -> Result<Self, String> {
         // The last line of the crate's message has the reason, after a drawing of the place.
         let reason =
             |message: String| message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
         let hir = regex_syntax::parse(&translated.pattern).map_err(|error| reason(error.to_string()))?;
         let states = states(&hir);
         if states > STATES_MAX {
-            return Err("the expression is too large".to_owned());
+            return Err(TOO_LARGE.to_owned());
         }
         let regex = RegexBuilder::new(&translated.pattern)
             .size_limit(COMPILED_BYTES_MAX)
