@@ -13,10 +13,14 @@ type Escape = fn(&mut Text<'_>, &[u8]) -> Result<(), LimitError>;
 
 /// Prints the arguments as `print` does, and escapes the text.
 pub(super) fn with(call: &mut Call<'_>, args: &[Value], escape: Escape) -> Result<Value, FunctionError> {
-    // An absent value prints as nothing, unlike with `print`.
     let printed = match args {
         [Value::String(text)] => text.to_vec(),
-        [Value::Nil] => b"<no value>".to_vec(),
+        // An absent value is this text, unlike with `print`.
+        _ if args.iter().any(|arg| matches!(arg, Value::Nil)) => {
+            call.allocate(size_of_val(args))?;
+            let or_text = |arg: &Value| if matches!(arg, Value::Nil) { "<no value>".into() } else { arg.clone() };
+            print::print(call.budget(), &args.iter().map(or_text).collect::<Vec<_>>())?
+        }
         _ => print::print(call.budget(), args)?,
     };
     let mut text = call.text();
@@ -49,7 +53,7 @@ pub(super) fn js(out: &mut Text<'_>, text: &[u8]) -> Result<(), LimitError> {
                 '\'' => out.push(b"\\'")?,
                 '"' => out.push(b"\\\"")?,
                 '<' | '>' | '&' | '=' => out.push(format!("\\u{:04X}", u32::from(c)).as_bytes())?,
-                c if u32::from(c) < 0x20 || c == '\x7f' => out.push(format!("\\u{:04X}", u32::from(c)).as_bytes())?,
+                c if u32::from(c) < 0x20 => out.push(format!("\\u{:04X}", u32::from(c)).as_bytes())?,
                 c if c.is_ascii() || is_printable(c) => out.push(c.encode_utf8(&mut [0; 4]).as_bytes())?,
                 c => {
                     let mut escaped = String::new();
@@ -58,9 +62,8 @@ pub(super) fn js(out: &mut Text<'_>, text: &[u8]) -> Result<(), LimitError> {
                 }
             }
         }
-        for _ in chunk.invalid() {
-            out.push(b"\\uFFFD")?;
-        }
+        // Go decodes each of these bytes as U+FFFD, which is printable, and copies the byte.
+        out.push(chunk.invalid())?;
     }
     Ok(())
 }
