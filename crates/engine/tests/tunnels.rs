@@ -383,6 +383,25 @@ fn halves_of_a_stream() {
     }
 }
 
+// RFC 8441 §5: END_STREAM is the end of TCP's stream, also with the head of the request.
+#[test]
+fn a_stream_that_ends_with_its_request() {
+    let bench = TunnelFixture::new(|_| {});
+    let origin = origin(|peer| {
+        assert_eq!(whole(peer), b"");
+        peer.send("answer");
+    });
+    let mut client = bench.clear.http2();
+    let connect = client.connect_and_end("x", &origin.target());
+    let response = client.wait(connect.response).unwrap();
+    assert_eq!(response.status(), 200);
+    let mut body = response.into_body();
+    assert_eq!(client.wait(exactly(&mut body, 6)), b"answer");
+    assert!(client.wait(is_ended(&mut body)));
+    client.settle();
+    origin.end();
+}
+
 // RFC 6455 §7.1.1: the server of a WebSocket closes the connection, and the client waits for it. A client that then leaves its
 // own direction open must not hold the upstream's connection, or its stream, for as long as it likes.
 #[test]

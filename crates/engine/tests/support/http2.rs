@@ -122,12 +122,23 @@ impl Http2 {
     /// An extended CONNECT (RFC 8441).
     #[track_caller]
     pub(crate) fn connect_to(&mut self, protocol: &'static str, target: &str) -> PendingResponse {
+        self.request_tunnel(protocol, target, true)
+    }
+
+    /// An extended CONNECT whose head ends the stream.
+    #[track_caller]
+    pub(crate) fn connect_and_end(&mut self, protocol: &'static str, target: &str) -> PendingResponse {
+        self.request_tunnel(protocol, target, false)
+    }
+
+    #[track_caller]
+    fn request_tunnel(&mut self, protocol: &'static str, target: &str, has_content: bool) -> PendingResponse {
         // The request is allowed only after the server's settings have enabled it.
         while !self.requests.is_extended_connect_protocol_enabled() {
             self.settle();
         }
         let request = Request::builder().method(Method::CONNECT).uri(format!("http://test{target}"));
-        self.open(request.extension(Protocol::from_static(protocol)).body(()).expect("a good head"), true)
+        self.open(request.extension(Protocol::from_static(protocol)).body(()).expect("a good head"), has_content)
     }
 
     #[track_caller]

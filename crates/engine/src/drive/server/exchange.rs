@@ -441,7 +441,8 @@ impl Exchange {
             }
             Body::Tunnel(_) => {
                 self.is_tunnel = true;
-                if self.inbound == Inbound::Complete {
+                // RFC 8441 §5: over HTTP/2 END_STREAM has ended the client's direction.
+                if self.inbound == Inbound::Complete && !machine.is_multiplexed() {
                     // The other protocol's bytes follow the request.
                     self.inbound = Inbound::Open;
                     self.cx.mailbox().reopen();
