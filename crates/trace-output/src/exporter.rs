@@ -143,7 +143,9 @@ impl Exporter<'_> {
                 Ok(Delivery::Retry { reason, after }) => (reason, after.map(|after| after.min(QUIET_MAX))),
                 Err(_) => (format!("no answer within {limit:?}"), None),
             };
-            let wait = after.unwrap_or_else(|| self.vary(back_off));
+            // A collector may demand a pause, but not that there is none.
+            let own = self.vary(back_off);
+            let wait = after.map_or(own, |after| after.max(own));
             back_off = (back_off * 2).min(BACK_OFF_MAX);
             if Instant::now() + wait >= end {
                 self.quiet_until = Instant::now() + after.unwrap_or_default();

@@ -259,6 +259,24 @@ fn the_end_of_retries() {
     assert_eq!(counts, SpanCounts { failed: 1, ..NONE });
 }
 
+// OTLP, "Failures": an exponential backoff, also if the collector demands no pause.
+#[test]
+fn retries_without_a_pause() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = || Reply { fields: vec![("Retry-After", "0".into())], ..Reply::of(503) };
+    let collector = Collector::http(0, (0..1000).map(|_| now()).collect());
+    let mut variables = http(collector.port);
+    variables.push(("OTEL_BSP_EXPORT_TIMEOUT", "500".into()));
+    let output = open(&variables);
+    let counts = counted(|| {
+        send(&output, 1);
+        flush_all(LIMIT);
+    });
+    assert_eq!(counts, SpanCounts { failed: 1, ..NONE });
+    // Pauses of 50 ms at least, each twice as long as the one before.
+    assert!(collector.replies_left() > 990, "{}", collector.replies_left());
+}
+
 // OTLP, "OTLP/HTTP Throttling": a pause that is longer than the limit of a batch also applies to the next batches.
 #[test]
 fn a_long_pause() {
