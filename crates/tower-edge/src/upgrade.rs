@@ -13,7 +13,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
-use std::future::{Future as _, poll_fn};
+use std::future::{Future as _, pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -221,18 +221,41 @@ async fn behind_head(ours: &mut DuplexStream) -> Option<Vec<u8>> {
 
 fn switch(cx: &mut Context, fields: &HeaderMap, pipe: Pipe) -> Step {
     answer::put_fields(fields, Length::Content, cx.response_mut().fields_mut());
-    let Some(inbound) = cx.take_body() else {
+    if cx.take_body().is_none() {
         return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR));
-    };
+    }
+    // The client's bytes, also if a handler has replaced the content that the request does not have.
+    let inbound = cx.tunnel_reader();
     let (from_service, to_service) = tokio::io::split(pipe.stream);
-    cx.worker().spawn(Box::pin(pass_on(inbound, to_service)));
+    let (teller, end) = oneshot::channel();
+    cx.worker().spawn(Box::pin(pass_on(inbound, to_service, end)));
     // Sent before the stream is read, so that the order of bytes is kept.
     let first = (!pipe.first.is_empty()).then(|| Chunk::from(pipe.first));
-    Step::Respond(Response::switch(Tunnel { stream: from_service, first, worker: Rc::clone(cx.worker()) }))
+    let worker = Rc::clone(cx.worker());
+    Step::Respond(Response::switch(Tunnel { stream: from_service, first, end: Some(teller), worker }))
 }
 
-/// Copies bytes from the peer to the service, until either ends.
-async fn pass_on(mut inbound: IncomingBody, mut to_service: WriteHalf<DuplexStream>) {
+/// The end of the bytes from the service. If the [`Tunnel`] is dropped before it, the sender is dropped unused.
+struct ServiceEnd;
+
+/// Copies bytes from the peer to the service, until either ends, or the tunnel is dropped before the service's end. Our end of the pipe is
+/// then closed, also if a service that does not read has left it full: otherwise the service would never see that the peer is gone.
+async fn pass_on(inbound: IncomingBody, to_service: WriteHalf<DuplexStream>, end: oneshot::Receiver<ServiceEnd>) {
+    let mut copying = pin!(copy(inbound, to_service));
+    let mut dropped = pin!(async {
+        if let Ok(ServiceEnd) = end.await {
+            // The other direction is still open.
+            pending::<()>().await;
+        }
+    });
+    poll_fn(|task| match dropped.as_mut().poll(task) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending => copying.as_mut().poll(task),
+    })
+    .await;
+}
+
+async fn copy(mut inbound: IncomingBody, mut to_service: WriteHalf<DuplexStream>) {
     while let Some(Ok(Frame::Chunk(chunk))) = poll_fn(|task| inbound.poll_frame(task)).await {
         if to_service.write_all(chunk.as_slice()).await.is_err() {
             return;
@@ -246,6 +269,8 @@ async fn pass_on(mut inbound: IncomingBody, mut to_service: WriteHalf<DuplexStre
 struct Tunnel {
     stream: ReadHalf<DuplexStream>,
     first: Option<Chunk>,
+    /// Until the end of the stream.
+    end: Option<oneshot::Sender<ServiceEnd>>,
     worker: Rc<dyn Worker>,
 }
 
@@ -262,6 +287,12 @@ impl BodyStream for Tunnel {
             Poll::Ready(Ok(())) => {
                 let len = buffer.filled().len();
                 // An empty read is the end of the stream.
+                if len == 0
+                    && let Some(end) = self.end.take()
+                {
+                    // Fails only if the peer's direction is over too.
+                    let _ = end.send(ServiceEnd);
+                }
                 Poll::Ready((len > 0).then(|| Ok(Frame::Chunk(block.freeze(0..len)))))
             }
         }

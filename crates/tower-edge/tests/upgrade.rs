@@ -3,11 +3,13 @@
 mod support;
 
 use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::Request;
 use axum::extract::ws::{Message as Sent, WebSocketUpgrade};
 use axum::response::{IntoResponse as _, Response};
@@ -160,7 +162,33 @@ fn websockets() {
     assert_eq!(running.engine().observer().total().panics, 0);
 }
 
-// RFC 8441 §5: the service sees the extended CONNECT of an HTTP/2 client as an Upgrade.
+/// Opens the WebSocket `/echo` over HTTP/2, and returns the streams in both directions. `ends`: the request ends its stream.
+async fn open_over_http2(address: SocketAddr, ends: bool) -> (h2::SendStream<Bytes>, h2::RecvStream) {
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    let mut client = client.ready().await.unwrap();
+    while !client.is_extended_connect_protocol_enabled() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let request = http::Request::builder().method("CONNECT").uri(format!("http://{address}/echo"));
+    let request = request.header("sec-websocket-version", "13").extension(h2::ext::Protocol::from_static("websocket"));
+    let (response, content) = client.send_request(request.body(()).unwrap(), ends).unwrap();
+    let response = response.await.unwrap();
+    assert_eq!((response.status().as_u16(), response.headers().get("sec-websocket-accept")), (200, None));
+    (content, response.into_body())
+}
+
+/// Reads a stream to its end.
+async fn rest(mut inbound: h2::RecvStream) -> Vec<u8> {
+    let mut got = Vec::new();
+    while let Some(data) = inbound.data().await {
+        got.extend_from_slice(&data.unwrap());
+    }
+    got
+}
+
+// RFC 8441 §5: the service sees the extended CONNECT of an HTTP/2 client as an Upgrade, and END_STREAM as the end of TCP's stream.
 #[test]
 fn a_websocket_over_http2() {
     let echo = |upgrade: WebSocketUpgrade| async {
@@ -173,26 +201,18 @@ fn a_websocket_over_http2() {
     let running = start(Router::new().route("/echo", any(echo)));
     let address = running.addresses()[0];
     block_on(async {
-        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-        let (client, connection) = h2::client::handshake(stream).await.unwrap();
-        tokio::spawn(connection);
-        let mut client = client.ready().await.unwrap();
-        while !client.is_extended_connect_protocol_enabled() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        let request = http::Request::builder().method("CONNECT").uri(format!("http://{address}/echo"));
-        let request =
-            request.header("sec-websocket-version", "13").extension(h2::ext::Protocol::from_static("websocket"));
-        let (response, mut content) = client.send_request(request.body(()).unwrap(), false).unwrap();
-        let response = response.await.unwrap();
-        assert_eq!((response.status().as_u16(), response.headers().get("sec-websocket-accept")), (200, None));
+        let (mut content, mut inbound) = open_over_http2(address, false).await;
         // RFC 6455 §5.2: a text of two bytes, masked by zeros.
         content.send_data([&b"\x81\x82\0\0\0\0"[..], b"hi"].concat().into(), false).unwrap();
-        let mut inbound = response.into_body();
         let mut got = Vec::new();
         while got.len() < 4 {
             got.extend_from_slice(&inbound.data().await.unwrap().unwrap());
         }
         assert_eq!(got, b"\x81\x02hi");
+        content.send_data(Bytes::new(), true).unwrap();
+        assert_eq!(rest(inbound).await, b"");
+        // The request's head can end the direction, too.
+        let (_content, inbound) = open_over_http2(address, true).await;
+        assert_eq!(rest(inbound).await, b"");
     });
 }
