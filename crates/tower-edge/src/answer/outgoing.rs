@@ -80,6 +80,10 @@ where
             Poll::Ready(None) => First::Whole(chunk),
             Poll::Ready(Some(Ok(trailers @ Frame::Trailers(_)))) => First::Trailed(chunk, trailers),
             Poll::Ready(Some(Err(_))) => First::Failed(Some(Frame::Chunk(chunk))),
+            Poll::Ready(Some(Ok(Frame::Chunk(more)))) if !more.is_empty() => {
+                tracing::error!("a service's content is longer than its size hint");
+                First::Failed(Some(Frame::Chunk(chunk)))
+            }
             _ => First::Frame(Frame::Chunk(chunk)),
         },
         Poll::Ready(Some(Ok(frame))) => First::Frame(frame),
