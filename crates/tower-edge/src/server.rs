@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, IntoFuture, pending};
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ impl std::error::Error for ServeError {
 
 impl Builder {
     /// Adds an address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, or `:8080` for all addresses.
-    /// Port 0 lets the system choose one.
+    /// Port 0 lets the system choose one. Of a name, all addresses that the machine has are used.
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         self.listen.push(address.into());
         self
@@ -324,7 +324,16 @@ fn addresses(found: &str) -> Result<Vec<ListenAddress>, ServeError> {
     }
     let known = |address: SocketAddr| ListenAddress { host: Some(address.ip()), port: address.port() };
     let known: Vec<_> = found.to_socket_addrs().map_err(|_| wrong())?.map(known).collect();
-    if known.is_empty() { Err(wrong()) } else { Ok(known) }
+    if known.is_empty() { Err(wrong()) } else { Ok(present(known)) }
+}
+
+/// Returns those of a name's addresses that this machine has, or all if it has none, so that binding them shows the error. `localhost` has
+/// one of IPv6 also if the system has no IPv6.
+fn present(known: Vec<ListenAddress>) -> Vec<ListenAddress> {
+    // On any free port: one that is in use is an error of its own.
+    let is_present = |address: &&ListenAddress| address.host.is_none_or(|ip| TcpListener::bind((ip, 0)).is_ok());
+    let found: Vec<_> = known.iter().filter(is_present).copied().collect();
+    if found.is_empty() { known } else { found }
 }
 
 /// Reads a certificate chain and its key from PEM; the certificate precedes its issuers. For

@@ -33,3 +33,14 @@ fn errors_of_invalid_settings() {
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<std::io::Error>());
     assert_eq!(source.expect("the system's error").kind(), std::io::ErrorKind::AddrInUse);
 }
+
+// RFC 6761 §6.3: `localhost` is 127.0.0.1 and ::1, but a machine may be without IPv6. 192.0.2.1 (RFC 5737) stands for such an address.
+#[test]
+fn addresses_that_the_machine_has_not() {
+    let [local, other] = ["127.0.0.1", "192.0.2.1"].map(|ip| ListenAddress { host: ip.parse().ok(), port: 0 });
+    assert_eq!(present(vec![other, local]), [local]);
+    assert_eq!(present(vec![other]), [other]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let in_use = ListenAddress { port: taken.local_addr().unwrap().port(), ..local };
+    assert_eq!(present(vec![in_use, other]), [in_use]);
+}
