@@ -25,7 +25,7 @@ fn errors_of_invalid_settings() {
     refused(listen().workers(0), "workers: found 0, expected one at least");
     let none = Protocols { http1: false, http2: true, http2_clear: false, http2_upgrade: true };
     refused(listen().protocols(none), "protocols: expected http1 or http2_clear for a server without TLS");
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = || builder().listen(taken.local_addr().unwrap().to_string());
     refused(taken(), "listening on 127.0.0.1:");
     // A program finds the system's error without reading the text.
@@ -40,7 +40,7 @@ fn addresses_that_the_machine_has_not() {
     let [local, other] = ["127.0.0.1", "192.0.2.1"].map(|ip| ListenAddress { host: ip.parse().ok(), port: 0 });
     assert_eq!(present(vec![other, local]), [local]);
     assert_eq!(present(vec![other]), [other]);
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let in_use = ListenAddress { port: taken.local_addr().unwrap().port(), ..local };
     assert_eq!(present(vec![in_use, other]), [in_use]);
 }
