@@ -44,12 +44,16 @@ const PRECOMPRESS_QUEUE_PER_THREAD: usize = 64;
 /// Queued jobs of other computations per thread.
 const COMPUTING_QUEUE_PER_THREAD: usize = 32;
 
+/// The least number of parties that can fill the pool for blocking work: each may hold a quarter of it.
+const BLOCKING_PARTIES_MIN: usize = 4;
+
 /// The lowest priority: a worker that wakes preempts such a thread at once.
 const NICE_LOWEST: i32 = 19;
 /// A priority between workers and all other jobs: a flood of password comparisons must not delay handshakes, nor compressed responses.
 const NICE_MIDDLE: i32 = 10;
 
-/// The bounds of each pool for blocking work: one for files, one for blocking jobs of modules.
+/// The bounds of each pool for blocking work: one for files, one for blocking jobs of modules. In the latter, one party may hold a
+/// quarter of the threads and of the queue.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockingSpec {
     /// Maximum number of threads; 32 by default.
@@ -96,7 +100,11 @@ impl PoolSpec {
         let BlockingSpec { threads_max, queue_max } = blocking;
         match kind {
             WorkKind::File => Self::shared("file", threads_max, queue_max),
-            WorkKind::Blocking => Self::shared("blocking", threads_max, queue_max),
+            WorkKind::Blocking => Self {
+                party_threads_max: threads_max.div_ceil(BLOCKING_PARTIES_MIN),
+                party_queue_max: queue_max.div_ceil(BLOCKING_PARTIES_MIN),
+                ..Self::shared("blocking", threads_max, queue_max)
+            },
             WorkKind::Computing => Self::shared("computing", workers, workers * COMPUTING_QUEUE_PER_THREAD),
             WorkKind::Resolve => Self {
                 party_threads_max: RESOLVE_THREADS_PER_NAME,

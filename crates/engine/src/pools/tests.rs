@@ -135,6 +135,32 @@ fn abandoned_jobs_leave_the_queue_and_do_not_run() {
     assert_eq!([jobs.seen.recv(), jobs.seen.recv(), jobs.seen.recv()], [Ok(2), Ok(5), Ok(6)]);
 }
 
+// One client must not hold the whole pool for blocking work; jobs without a party may fill it.
+#[test]
+fn a_party_gets_only_a_quarter_of_the_pool_for_blocking_work() {
+    let spec = PoolSpec::of(WorkKind::Blocking, BlockingSpec { threads_max: 8, queue_max: 8 }, 1);
+    let (pool, jobs) = (WorkPool::new(spec), Jobs::new());
+    let client = |number: u32| WORK().for_party("client", number);
+    let mut held = Vec::new();
+    let mut run = |work, number| {
+        let (job, end) = jobs.held(number);
+        held.push(end);
+        pool.run(work, job)
+    };
+    for (work, number) in [(client(1), 1), (client(1), 2)] {
+        assert_eq!((run(work, number), jobs.seen.recv()), (Ok(()), Ok(number)));
+    }
+    // Two jobs of client 1 run, and two wait.
+    assert_eq!([3, 4, 5].map(|number| run(client(1), number)), [Ok(()), Ok(()), Err(Busy)]);
+    assert_eq!((run(client(2), 6), jobs.seen.recv()), (Ok(()), Ok(6)));
+    for number in 7..=11 {
+        assert_eq!((run(WORK(), number), jobs.seen.recv()), (Ok(()), Ok(number)));
+    }
+    // All threads are busy.
+    assert_eq!([12, 13, 14, 15, 16, 17].map(|number| run(WORK(), number)), [Ok(()); 6]);
+    assert_eq!(run(WORK(), 18), Err(Busy), "the queue is full");
+}
+
 #[test]
 fn a_party_gets_only_its_share_of_the_queue() {
     let spec = PoolSpec { party_queue_max: 2, ..PoolSpec::shared("test", 1, 8) };
