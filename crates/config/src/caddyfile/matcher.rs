@@ -55,14 +55,19 @@ fn bare(mut line: Segment) -> Segment {
 fn set(lines: &[Segment], name: &str) -> Result<MatcherSet, Error> {
     let mut by_kind: BTreeMap<Box<str>, Vec<Segment>> = BTreeMap::new();
     for line in lines {
-        if line.name.quoted() {
-            // A quoted word in the position of a kind is an expression.
-            let expression = Token { text: "expression".into(), ..line.name.clone() };
-            let arguments = Vec::from_iter(std::iter::once(&line.name).chain(&line.arguments).cloned());
-            let line = Segment { name: expression, arguments, ..line.clone() };
+        let mut rest = Some(line.clone());
+        while let Some(mut line) = rest.take() {
+            // A quoted word in the position of a kind is an expression. The words after it are another matcher, as in
+            // Caddy, and have the block.
+            if line.name.quoted() {
+                rest = line.rest();
+                let name = Token { text: "expression".into(), ..line.name.clone() };
+                line.arguments = vec![std::mem::replace(&mut line.name, name)];
+                if rest.is_some() {
+                    line.block = None;
+                }
+            }
             by_kind.entry(line.name.text.clone()).or_default().push(line);
-        } else {
-            by_kind.entry(line.name.text.clone()).or_default().push(line.clone());
         }
     }
     let mut set = MatcherSet::new();

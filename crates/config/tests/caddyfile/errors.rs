@@ -237,6 +237,21 @@ fn matchers() {
             ":80\n@a `path('/a')` z",
             "2:17: unexpected 'z' after a quoted expression; expected the line to end before it",
         ),
+        // Caddy: words after a quoted expression are another matcher.
+        (
+            ":80\n@a not `path('/a')` z",
+            "2:21: getting matcher module 'z': module not registered; expected client_ip, expression, file, header, header_regexp, \
+             host, method, not, path, path_regexp, protocol, query, remote_ip, tls, url_pattern, vars, vars_regexp",
+        ),
+        (
+            ":80\nreverse_proxy localhost {\n\tlb_retry_match `path('/a')` z\n}",
+            "3:30: parsing caddyfile tokens for 'reverse_proxy': getting matcher module 'z': module not registered; expected client_ip, expression, file, header, header_regexp, \
+             host, method, not, path, path_regexp, protocol, query, remote_ip, tls, url_pattern, vars, vars_regexp",
+        ),
+        (
+            ":80\n@a not `path('/a')` `path('/b')`",
+            "2:21: repeated expression matchers are not supported, combine them into one expression with &&",
+        ),
         (":80\n@a protocol http https", "2:18: expected exactly one protocol; expected it after 'https'"),
         (
             ":80\n@a file {\n\troot /a /b\n}",

@@ -70,6 +70,14 @@ fn not() {
         ("not path /a /b", json!({ "not": [{ "path": ["/a", "/b"] }] })),
         ("not {\npath /a\nmethod GET\n}", json!({ "not": [{ "path": ["/a"], "method": ["GET"] }] })),
         ("{\nnot path /a\nnot method GET\n}", json!({ "not": [{ "path": ["/a"] }, { "method": ["GET"] }] })),
+        ("not `{method} == 'GET'`", json!({ "not": [{ "expression": "{http.request.method} == 'GET'" }] })),
+        // As in Caddy, the words after a quoted expression are another matcher, and so are the lines of its block.
+        ("not `true` path /a /b", json!({ "not": [{ "expression": "true", "path": ["/a", "/b"] }] })),
+        ("not {\n`true` path /a\npath /b\n}", json!({ "not": [{ "expression": "true", "path": ["/a", "/b"] }] })),
+        (
+            "not `true` file a {\nroot /x\n}",
+            json!({ "not": [{ "expression": "true", "file": { "try_files": ["a"], "root": "/x" } }] }),
+        ),
         ("not path_regexp x", json!({ "not": [{ "path_regexp": { "pattern": "x" } }] })),
         ("not not path /a", json!({ "not": [{ "not": [{ "path": ["/a"] }] }] })),
     ]);
