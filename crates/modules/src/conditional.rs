@@ -1,6 +1,7 @@
 //! Conditional requests (RFC 9110 §13).
 
-use causeway_message::{FieldMap, List, Method, names};
+use causeway_message::syntax::trim_ows;
+use causeway_message::{FieldMap, Method, names};
 
 /// The result of the preconditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub(crate) fn evaluate(
 
 /// Returns whether `If-None-Match` lists this tag; `*` lists none in particular.
 pub(crate) fn lists_weakly(fields: &FieldMap, etag: &[u8]) -> bool {
-    fields.get_all(names::IF_NONE_MATCH).any(|value| List::new(value).any(|candidate| weak(candidate, etag)))
+    fields.get_all(names::IF_NONE_MATCH).any(|value| entity_tags(value).any(|candidate| weak(candidate, etag)))
 }
 
 /// Step 5: returns whether If-Range permits a partial response; true without the field. Compares a tag strongly and a
@@ -69,9 +70,20 @@ fn lists(
     etag: Option<&[u8]>,
     same: fn(&[u8], &[u8]) -> bool,
 ) -> bool {
-    fields
-        .get_all(name)
-        .any(|value| value == b"*" || etag.is_some_and(|etag| List::new(value).any(|candidate| same(candidate, etag))))
+    fields.get_all(name).any(|value| {
+        value == b"*" || etag.is_some_and(|etag| entity_tags(value).any(|candidate| same(candidate, etag)))
+    })
+}
+
+/// Iterates over the entity tags of a list. RFC 9110 §8.8.3: a backslash in a tag has no meaning, unlike in the quoted
+/// strings of other lists (§5.6.4).
+fn entity_tags(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut quoted = false;
+    let tags = value.split(move |&byte| {
+        quoted ^= byte == b'"';
+        byte == b',' && !quoted
+    });
+    tags.map(trim_ows).filter(|tag| !tag.is_empty())
 }
 
 // RFC 9110 §8.8.3.2: equal, and neither tag is weak.
@@ -88,4 +100,33 @@ fn weak(a: &[u8], b: &[u8]) -> bool {
 pub(crate) fn date(value: Option<&[u8]>) -> Option<u64> {
     let time = httpdate::parse_http_date(std::str::from_utf8(value?).ok()?).ok()?;
     Some(time.duration_since(std::time::SystemTime::UNIX_EPOCH).ok()?.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 9110 §8.8.3: a tag may contain commas and backslashes; §5.6.1.2: empty elements are skipped.
+    #[test]
+    fn entity_tags_are_split_at_commas_between_them() {
+        for (list, want) in [
+            ("", &[][..]),
+            (" , ,", &[]),
+            (r#""a",W/"b" ,	"c""#, &[r#""a""#, r#"W/"b""#, r#""c""#]),
+            (r#""a,b", "c""#, &[r#""a,b""#, r#""c""#]),
+            (r#""a\", "b""#, &[r#""a\""#, r#""b""#]),
+            (r#"a\",b",c"#, &[r#"a\",b""#, "c"]),
+            (r#""a,b"#, &[r#""a,b"#]),
+        ] {
+            let got: Vec<_> = entity_tags(list.as_bytes()).map(|tag| std::str::from_utf8(tag).unwrap()).collect();
+            assert_eq!(got, want, "{list}");
+        }
+        let mut fields = FieldMap::new();
+        let list = causeway_message::FieldValue::parse(br#""a\", "b""#).unwrap();
+        fields.insert(causeway_message::NameRef::from(names::IF_NONE_MATCH), list);
+        for tag in [r#""a\""#, r#""b""#] {
+            let outcome = evaluate(&fields, Method::Get, Some(tag.as_bytes()), None);
+            assert_eq!(outcome, Precondition::NotModified, "{tag}");
+        }
+    }
 }
