@@ -91,8 +91,8 @@ pub(super) fn give(plan: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
     let content_use = ContentUse::of(cx, entry);
     let chosen = choose(plan, cx, entry, content_use);
     let (variant, coding) = (chosen.variant, chosen.coding);
-    let is_conditional = plan.status.is_none() && cx.fault().is_none();
-    let known = if is_conditional { made::known_tag(cx.head().fields(), entry) } else { None };
+    let is_conditional = plan.status.is_none() && cx.fault().is_none() && content_use == ContentUse::Sent;
+    let known = if is_conditional { made::known_tag(&plan.made, cx, entry, variant) } else { None };
     set_fields(cx, entry, known.or(variant.etag.as_deref()));
     // An error route's page, or a page with a configured status, is not a representation to which a condition could
     // refer.

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use causeway_message::{Chunk, FieldMap, FieldValue, Method, names};
+use causeway_message::{Chunk, FieldValue, Method, names};
 use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Build, BuildError, Context};
 
@@ -88,18 +88,10 @@ pub(super) fn choose<'e>(
     cx: &Context,
     entry: &'e Rc<FileEntry>,
 ) -> Option<(FieldValue<'static>, &'e FileVariant)> {
+    if !may_choose(cx, entry) {
+        return None;
+    }
     let request = cx.head();
-    // Ranges are those of the uncompressed file.
-    if entry.made.is_empty() || request.method() == Method::Get && request.fields().contains(names::RANGE) {
-        return None;
-    }
-    // An earlier handler declared that the content is encoded already, or that it must not be, or set the tag of the
-    // uncompressed file.
-    let response = cx.response().fields();
-    let is_set = response.contains(names::CONTENT_ENCODING) || response.contains(names::ETAG);
-    if is_set || response.has_token(names::CACHE_CONTROL, "no-transform") {
-        return None;
-    }
     let best = |is_offered: fn(MadePhase) -> bool| {
         accept_encoding::choose(request.fields(), |name| {
             let at = codings.0.iter().position(|(coding, _)| name.eq_ignore_ascii_case(coding.name().as_bytes()))?;
@@ -116,14 +108,43 @@ pub(super) fn choose<'e>(
     Some((codings.0[at].1, entry.made[at].variant.get()?))
 }
 
+/// Returns whether a variant of this file could be the response to this request.
+fn may_choose(cx: &Context, entry: &FileEntry) -> bool {
+    let request = cx.head();
+    // Ranges are those of the uncompressed file.
+    if entry.made.is_empty() || request.method() == Method::Get && request.fields().contains(names::RANGE) {
+        return false;
+    }
+    // An earlier handler declared that the content is encoded already, or that it must not be, or set the tag of the
+    // uncompressed file.
+    let response = cx.response().fields();
+    let is_set = response.contains(names::CONTENT_ENCODING) || response.contains(names::ETAG);
+    !is_set && !response.has_token(names::CACHE_CONTROL, "no-transform")
+}
+
 /// Returns the entity tag that a response to this request should have: of the tags of the file and its variants, the
 /// one that the request's `If-None-Match` lists. All of them stand for the same version, and the client has one of
-/// them.
-pub(super) fn known_tag<'e>(request: &FieldMap, entry: &'e FileEntry) -> Option<&'e [u8]> {
-    if entry.made.is_empty() || !request.contains(names::IF_NONE_MATCH) {
+/// them: then that one is selected, and not `chosen`.
+///
+/// RFC 9110 §13.1.2: the condition is evaluated for the selected representation. So only the tags count that a response
+/// to this request could have: a cache may have a variant that this client does not accept.
+pub(super) fn known_tag<'e>(
+    codings: &MadeCodings,
+    cx: &Context,
+    entry: &'e FileEntry,
+    chosen: &'e FileVariant,
+) -> Option<&'e [u8]> {
+    let request = cx.head().fields();
+    if !request.contains(names::IF_NONE_MATCH) || !may_choose(cx, entry) {
         return None;
     }
-    let tags = std::iter::once(&entry.main.etag).chain(entry.made.iter().map(|variant| &variant.etag));
+    let accepts = |coding: &Coding| {
+        let is_same = |name: &[u8]| name.eq_ignore_ascii_case(coding.name().as_bytes()).then_some(((), 0));
+        accept_encoding::choose(request, is_same).is_some()
+    };
+    let accepted = codings.0.iter().zip(&entry.made).filter(|((coding, _), _)| accepts(coding));
+    // If a cache has several of them, it should use the one that it would get.
+    let tags = [&chosen.etag, &entry.main.etag].into_iter().chain(accepted.map(|(_, variant)| &variant.etag));
     tags.filter_map(Option::as_deref).find(|tag| crate::conditional::lists_weakly(request, tag))
 }
 
