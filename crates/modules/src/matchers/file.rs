@@ -47,6 +47,9 @@ struct FileMatcherConfig {
     try_files: Option<Vec<String>>,
     try_policy: String,
     split_path: Vec<String>,
+    /// Not in Caddy's JSON: the entries of `try_files` are values of an expression, so that a slash at the end of a
+    /// placeholder's value has the meaning of one in the text.
+    of_values: bool,
 }
 
 /// The compiled configuration.
@@ -98,7 +101,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
     let files = written.try_files.unwrap_or_else(|| vec!["{http.request.uri.path}".into()]);
     let tries = files.iter().map(|file| match status(file) {
         Some(status) if matches!(policy, TryPolicy::First | TryPolicy::FirstOrLast) => Try::Status(status),
-        _ => Try::File(FilePattern::new(file, build)),
+        _ => Try::File(FilePattern::new(file, written.of_values, build)),
     });
     let tries = tries.collect();
     Ok(Box::new(File {

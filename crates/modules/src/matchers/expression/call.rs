@@ -57,7 +57,7 @@ pub(super) fn json(matcher: &str, arguments: &[Tree], named: &str, at: usize) ->
         ("file", [Tree { part: Expr::Map(pairs), .. }]) => file(pairs),
         // The default is the request's path.
         ("file", []) => Ok(json!({})),
-        ("file", _) => Ok(json!({ "try_files": texts(arguments)? })),
+        ("file", _) => Ok(json!({ "try_files": texts(arguments)?, "of_values": true })),
         ("url_pattern", [pattern]) => Ok(json!({ "pattern": literal(pattern)? })),
         ("url_pattern", _) => wrong("exactly one string"),
         ("tls", []) => Ok(json!({})),
@@ -127,7 +127,10 @@ fn file(pairs: &[(Tree, Tree)]) -> Result<Json, ExpressionError> {
     for (key, _) in pairs {
         let name = text(key)?;
         match &*name {
-            "try_files" | "split_path" => {}
+            "try_files" => {
+                map.insert("of_values".to_owned(), true.into());
+            }
+            "split_path" => {}
             // These two options take a single string.
             "root" | "try_policy" => {
                 let first = map[&name].get(0).cloned();

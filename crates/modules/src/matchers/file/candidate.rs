@@ -11,16 +11,30 @@ pub(super) struct FilePattern {
     template: Template,
     /// The configured text contains wildcards, so wildcards in placeholder values must be escaped.
     is_glob: bool,
-    /// The configured text ends with a slash: the candidate must be a folder.
-    is_folder: bool,
+    folder_slash: FolderSlash,
+}
+
+/// When the candidate must be a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FolderSlash {
+    /// The configured text ends with a slash.
+    Always,
+    Never,
+    /// If the expanded text ends with a slash.
+    OfText,
 }
 
 impl FilePattern {
-    pub(super) fn new(written: &str, build: &mut Build<'_>) -> Self {
+    /// `of_value`: the pattern is a value of an expression, which ends as the values of its placeholders do.
+    pub(super) fn new(written: &str, of_value: bool, build: &mut Build<'_>) -> Self {
         Self {
             template: build.template(written),
             is_glob: written.contains(['*', '?', '[', '\\']),
-            is_folder: written.ends_with('/'),
+            folder_slash: match written.ends_with('/') {
+                true => FolderSlash::Always,
+                false if of_value => FolderSlash::OfText,
+                false => FolderSlash::Never,
+            },
         }
     }
 }
@@ -68,7 +82,8 @@ impl Candidate {
 }
 
 /// Expands a pattern to a candidate in `out`. Returns `None` where Caddy has no candidate: only a pattern that ends
-/// with a slash matches a folder, so with `{path}` a request for `/folder/` continues with the next entry.
+/// with a slash matches a folder, so with `{path}` a request for `/folder/` continues with the next entry. In an
+/// expression the pattern is the value of `{path}`, so there such a request matches the folder.
 ///
 /// Wildcards in the root are literal. DEVIATES Caddy, which expands them too.
 pub(super) fn put(
@@ -82,7 +97,7 @@ pub(super) fn put(
     push_root(&plan.root, cx, out);
     let root = out.len();
     let is_glob = pattern.is_glob && form == CandidateForm::Tried;
-    cx.with_scratch(|cx, rendered| {
+    let is_folder = cx.with_scratch(|cx, rendered| {
         if is_glob {
             pattern.template.render_values(cx, rendered, |_, value, out| escape(value, out));
         } else {
@@ -94,11 +109,16 @@ pub(super) fn put(
         {
             out.pop();
         }
+        match pattern.folder_slash {
+            FolderSlash::Always => true,
+            FolderSlash::Never => false,
+            FolderSlash::OfText => rendered.ends_with(b"/"),
+        }
     });
     let mut end = root + split(&out[root..], &plan.splits);
     match form {
-        CandidateForm::Tried if end > root + 1 && out[end - 1] == b'/' && !pattern.is_folder => return None,
-        CandidateForm::Literal if pattern.is_folder && out[end - 1] != b'/' => {
+        CandidateForm::Tried if end > root + 1 && out[end - 1] == b'/' && !is_folder => return None,
+        CandidateForm::Literal if is_folder && out[end - 1] != b'/' => {
             out.insert(end, b'/');
             end += 1;
         }

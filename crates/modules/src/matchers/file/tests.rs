@@ -102,6 +102,58 @@ fn files_and_folders() {
     check(&folder, tries, &[("/foo.php.php/", "/foo.php.php/index.php file"), ("/foodir/", "/index.php file")]);
 }
 
+// Caddy, celFileMatcherMacroExpander: in an expression a candidate is the value of a placeholder, so a path with a slash
+// at its end is a folder. Not in Caddy: wildcards in the value are literal.
+#[test]
+fn candidates_of_an_expression() {
+    let folder = site();
+    let root = folder.0.to_str().expect("UTF-8");
+    let kit = |expression: &str| {
+        let found = "{http.matchers.file.relative} {http.matchers.file.type}";
+        let set = json!({ "handler": "vars", "root": root });
+        let found = json!({ "handler": "static_response", "body": found });
+        let missing = json!({ "handler": "static_response", "status_code": 404 });
+        Kit::new(
+            &registry(),
+            &json!([
+                { "handle": [set] },
+                { "match": [{ "expression": expression }], "handle": [found], "terminal": true },
+                { "handle": [missing] },
+            ]),
+        )
+    };
+    let path = "{http.request.uri.path}";
+    let one = [
+        ("/foo.txt", "/foo.txt file"),
+        ("/foo.txt/", "404"),
+        ("/foodir/", "/foodir/ directory"),
+        ("/foodir/.", "404"),
+        ("/foodir", "404"),
+        ("/foo.*", "404"),
+        ("/f*/", "404"),
+        ("/", "404"),
+    ];
+    let both = [("/foodir", "/foodir/ directory"), ("/foodir/", "/foodir/ directory"), ("/foo.txt/", "404")];
+    // The pattern of the matcher's default has no slash, whatever the path.
+    let default = [("/foo.txt", "/foo.txt file"), ("/foodir/", "404"), ("/foodir", "404")];
+    for (expression, cases) in [
+        (format!("file({path})"), &one[..]),
+        (format!("file({{'try_files': [{path}]}})"), &one),
+        (format!("file({path}, {path} + '/')"), &both),
+        ("file()".to_owned(), &default),
+        (format!("file({{'root': '{root}'}})"), &default),
+        // A glob with a value: the slash is that of the value.
+        (format!("file('/*dir' + {path})"), &[("/", "/foodir/ directory"), ("/foo.txt", "/foodir/foo.txt file")]),
+    ] {
+        let mut kit = kit(&expression);
+        for (target, want) in cases {
+            let answer = kit.send(&Request::get(target));
+            let got = if answer.status == 200 { answer.text().to_owned() } else { answer.status.to_string() };
+            assert_eq!(got, *want, "{expression} {target}");
+        }
+    }
+}
+
 // No path leads out of the root.
 #[test]
 fn traversal() {
