@@ -34,6 +34,26 @@ pub(crate) enum ReadTime {
 /// A future for the outcome of a lookup.
 pub(crate) struct LookupFuture<R>(Receiver<(R, Stamp)>);
 
+impl<R> LookupFuture<R> {
+    /// Creates a future with the sender of its outcome.
+    pub(crate) fn new() -> (OutcomeSender<R>, Self) {
+        let (sender, receiver) = channel();
+        (OutcomeSender(sender), Self(receiver))
+    }
+}
+
+/// Sends the outcome of a lookup to one request.
+pub(crate) struct OutcomeSender<R>(Sender<(R, Stamp)>);
+
+impl<R> OutcomeSender<R> {
+    pub(crate) fn send(self, outcome: R) {
+        let mut stamp = Stamp::default();
+        progress::before_send(&mut stamp);
+        // The receiver is gone if its request was cancelled.
+        let _ = self.0.send((outcome, stamp));
+    }
+}
+
 impl<R> Future for LookupFuture<R> {
     type Output = Result<R, Canceled>;
 

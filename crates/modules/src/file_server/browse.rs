@@ -24,14 +24,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use causeway_message::{Chunk, FieldValue, NameRef, StatusCode, names, path, query};
-use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Build, BuildError, Context, Fault, Response, StateId, Step};
 use serde::Deserialize;
 
 use super::disk::{DiskLookup, not_opened};
 use super::locate::FilePath;
 use super::{FileServerPlan, answer, failed, missing};
-use crate::conditional;
+use crate::conditional::{self, Precondition};
 use crate::fresh::{CachedValue, Cost, Costly, Fresh, RevalidationGuard};
 use crate::templates::{self, TemplatesPlan};
 use custom::ListingFacts;
@@ -78,8 +77,8 @@ impl Browse {
         for (at, word) in written.sort.iter().enumerate() {
             // Caddy: the first word is the sort key, the second the direction.
             let expected = match at {
-                0 if !matches!(&**word, "asc" | "desc") && order.set(word) => continue,
-                1 if matches!(&**word, "asc" | "desc") && order.set(word) => continue,
+                0 if order.set_key(word) => continue,
+                1 if order.set_direction(word) => continue,
                 0 => "one of name, namedirfirst, size, time as the first word of sort",
                 1 => "asc or desc as the second word of sort",
                 _ => "at most two words in sort",
@@ -147,8 +146,11 @@ impl ListingQuery {
             let word = String::from_utf8_lossy(&text);
             match PARAMETERS[at] {
                 // An unknown word keeps the configured order.
-                "sort" | "order" => {
-                    order.set(&word);
+                "sort" => {
+                    order.set_key(&word);
+                }
+                "order" => {
+                    order.set_direction(&word);
                 }
                 "limit" => limit = word.parse().ok().filter(|&limit| limit > 0),
                 "layout" => {
@@ -275,7 +277,7 @@ fn make(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, permi
     };
     let format = asked.format;
     let ours = Arc::clone(plan);
-    let job = offload(&**cx.worker(), Work::of(WorkKind::File), move || {
+    let job = permit.offload(&**cx.worker(), move || {
         let browse = ours.browse.as_ref()?;
         let listing = Listing::read(file_path.path(), &file_path.names(&ours), browse, &asked);
         let made = listing.map(|listing| (render(&listing, &asked, browse), listing.modified));
@@ -284,10 +286,8 @@ fn make(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, permi
     let Ok(job) = job else { return Step::Fail(Fault::busy()) };
     let plan = Arc::clone(plan);
     cx.wait(job, move |cx, done| {
-        // Let the next listing start before this response is prepared.
-        drop(permit);
         let Some(browse) = &plan.browse else { return missing(&plan) };
-        let (bytes, modified) = match done.flatten() {
+        let (bytes, modified) = match done.ok().flatten().flatten() {
             Some(Ok(made)) => made,
             Some(Err(DiskLookup::Failed(fault))) => return failed(cx, fault),
             Some(Err(_)) => return missing(&plan),
@@ -322,7 +322,7 @@ fn by_template(
     permit: ListingPermit,
 ) -> Step {
     let ours = Arc::clone(plan);
-    let job = offload(&**cx.worker(), Work::of(WorkKind::File), move || {
+    let job = permit.offload(&**cx.worker(), move || {
         let browse = ours.browse.as_ref()?;
         let listing = Listing::read(file_path.path(), &file_path.names(&ours), browse, &asked);
         let template = custom::read_template(&browse.template.as_ref()?.file);
@@ -332,11 +332,10 @@ fn by_template(
     let Ok(job) = job else { return Step::Fail(Fault::busy()) };
     let plan = Arc::clone(plan);
     cx.wait(job, move |cx, done| {
-        drop(permit);
         let Some(custom) = plan.browse.as_ref().and_then(|browse| browse.template.as_ref()) else {
             return missing(&plan);
         };
-        let (facts, template) = match done.flatten() {
+        let (facts, template) = match done.ok().flatten().flatten() {
             Some(Ok(read)) => read,
             Some(Err(DiskLookup::Failed(fault))) => return failed(cx, fault),
             Some(Err(_)) => return missing(&plan),
@@ -361,14 +360,24 @@ fn render(listing: &Listing, asked: &ListingQuery, browse: &Browse) -> Vec<u8> {
     bytes
 }
 
-/// Sets the fields that describe a listing. Returns the response 304 if the client has a current one.
+/// Sets the fields that describe a listing. Returns the response without content to which the request's conditions
+/// lead, if any.
 fn validators(cx: &mut Context, modified: SystemTime) -> Option<Step> {
-    let seconds = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
-    let since = conditional::date(cx.head().fields().get(names::IF_MODIFIED_SINCE));
     let response = cx.response_mut();
     response.append(names::VARY, VARY);
     response.last_modified(modified);
-    since.is_some_and(|since| seconds <= since).then(|| Step::Respond(Response::empty(StatusCode::NOT_MODIFIED)))
+    // As with files, the page of an error route is not a representation to which a condition could refer.
+    if cx.fault().is_some() {
+        return None;
+    }
+    let seconds = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+    let (request, etag) = (cx.head(), cx.response().fields().get(names::ETAG));
+    let status = match conditional::evaluate(request.fields(), request.method(), etag, Some(seconds)) {
+        Precondition::NotModified => StatusCode::NOT_MODIFIED,
+        Precondition::Failed => StatusCode::PRECONDITION_FAILED,
+        Precondition::Perform => return None,
+    };
+    Some(Step::Respond(Response::empty(status)))
 }
 
 fn give(cx: &mut Context, made: &Made) -> Step {

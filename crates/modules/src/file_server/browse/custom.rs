@@ -61,8 +61,9 @@ impl DotFields for ListingFacts {
                 let item = |index| Value::Object(Rc::new(ItemValue { facts: Arc::clone(&self), index }));
                 Value::list((0..listing.items.len()).map(item).collect())
             }
-            "Offset" => count(asked.offset),
-            "Limit" => count(asked.limit.filter(|limit| *limit <= listing.total()).unwrap_or(0)),
+            "Offset" => count(listing.offset),
+            // As in Caddy, 0 if there were fewer items.
+            "Limit" => count(asked.limit.filter(|limit| *limit <= listing.total() - listing.offset).unwrap_or(0)),
             "NumDirs" => count(listing.folders),
             "NumFiles" => count(listing.files),
             "TotalFileSize" => size(listing.own_bytes),

@@ -28,17 +28,25 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Applies one of Caddy's words for the key or the direction. Returns false for an unknown word.
-    pub(super) fn set(&mut self, word: &str) -> bool {
-        match word {
-            "name" => self.sort = Sort::Name,
-            "namedirfirst" => self.sort = Sort::NameFoldersFirst,
-            "size" => self.sort = Sort::Size,
-            "time" => self.sort = Sort::Time,
-            "asc" => self.descending = false,
-            "desc" => self.descending = true,
+    /// Applies one of Caddy's words for the key. Returns false for an unknown word.
+    pub(super) fn set_key(&mut self, word: &str) -> bool {
+        self.sort = match word {
+            "name" => Sort::Name,
+            "namedirfirst" => Sort::NameFoldersFirst,
+            "size" => Sort::Size,
+            "time" => Sort::Time,
             _ => return false,
-        }
+        };
+        true
+    }
+
+    /// Applies one of Caddy's words for the direction. Returns false for an unknown word.
+    pub(super) fn set_direction(&mut self, word: &str) -> bool {
+        self.descending = match word {
+            "asc" => false,
+            "desc" => true,
+            _ => return false,
+        };
         true
     }
 
@@ -78,6 +86,8 @@ pub(super) struct Item {
 /// A folder's entries, sorted, after `offset` and `limit`.
 pub(super) struct Listing {
     pub(super) items: Vec<Item>,
+    /// Number of entries that are left out before the first item.
+    pub(super) offset: usize,
     /// Number of folders and of files before `offset` and `limit` are applied.
     pub(super) folders: usize,
     pub(super) files: usize,
@@ -99,6 +109,7 @@ impl Listing {
     ) -> std::io::Result<Self> {
         let mut listing = Self {
             items: Vec::new(),
+            offset: 0,
             folders: 0,
             files: 0,
             bytes: 0,
@@ -132,7 +143,11 @@ impl Listing {
         }
         // Sort everything first: `offset` and `limit` refer to the sorted list.
         listing.items.sort_unstable_by(|a, b| asked.order.compare(a, b));
-        listing.items.drain(..asked.offset.min(listing.items.len()));
+        // As in Caddy, an offset beyond the last entry is ignored.
+        if asked.offset <= listing.items.len() {
+            listing.offset = asked.offset;
+            listing.items.drain(..asked.offset);
+        }
         listing.items.truncate(asked.limit.unwrap_or(usize::MAX));
         Ok(listing)
     }

@@ -196,14 +196,14 @@ impl Page {
     /// Appends links to the previous and next part of a limited listing.
     fn pages(&mut self, listing: &Listing, asked: &ListingQuery) {
         let (Some(limit), total) = (asked.limit, listing.total()) else { return };
-        let end = asked.offset.saturating_add(limit);
-        if asked.offset == 0 && end >= total {
+        let end = listing.offset.saturating_add(limit);
+        if listing.offset == 0 && end >= total {
             return;
         }
         self.put("<nav class=\"pages\" aria-label=\"Pages\"><span>");
-        if asked.offset > 0 {
+        if listing.offset > 0 {
             self.put("<a rel=\"prev\" href=\"");
-            self.query(asked.order, asked.limit, asked.offset.saturating_sub(limit));
+            self.query(asked.order, asked.limit, listing.offset.saturating_sub(limit));
             self.put("\">← Previous</a>");
         }
         self.put("</span><span>");

@@ -1,11 +1,17 @@
 //! Limits the listings that a worker makes concurrently. Requests above the limit wait here, not in the queue of the
 //! file thread pool, where they would delay lookups of single files.
+//!
+//! A permit belongs to the job on the pool and not to the request: a client that cancels its request does not end the
+//! job, and could otherwise fill the pool with many of them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use causeway_pipeline::worker::{Busy, Work, WorkKind, Worker, offload};
 use futures_channel::oneshot::{Receiver, Sender, channel};
+
+use crate::single_flight::LookupFuture;
 
 /// Concurrent listings per worker and file server.
 const LISTINGS_MAX: usize = 2;
@@ -19,6 +25,29 @@ pub(super) struct ListingPermits {
 
 /// The right to make one listing. Dropping it passes it to the next waiting request.
 pub(super) struct ListingPermit(Rc<ListingPermits>);
+
+impl ListingPermit {
+    /// Runs `job` on the file thread pool and holds the permit until it ends, even if the result is not awaited any
+    /// more. The result is `None` if the job panicked.
+    ///
+    /// # Errors
+    /// If the pool's queue is full.
+    pub(super) fn offload<T: Send + 'static>(
+        self,
+        worker: &dyn Worker,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<LookupFuture<Option<T>>, Busy> {
+        let job = offload(worker, Work::of(WorkKind::File), job)?;
+        let (sender, outcome) = LookupFuture::new();
+        worker.spawn(Box::pin(async move {
+            let done = job.await;
+            // Let the next listing start before this response is prepared.
+            drop(self);
+            sender.send(done);
+        }));
+        Ok(outcome)
+    }
+}
 
 impl ListingPermits {
     pub(super) fn new() -> Rc<Self> {

@@ -74,7 +74,12 @@ fn orders() {
         ("?limit=2", "d z"),
         ("?limit=2&offset=2", "a.txt B.txt"),
         ("?offset=4", "c.txt"),
-        ("?offset=99&limit=-1", ""),
+        ("?offset=5", ""),
+        // Caddy, applySortAndLimit: an offset beyond the last entry is ignored.
+        ("?offset=6&limit=-1", "d z a.txt B.txt c.txt"),
+        ("?offset=99&limit=2", "d z"),
+        // The words of the one parameter are unknown to the other.
+        ("?sort=desc&order=size", "d z a.txt B.txt c.txt"),
     ] {
         let answer = kit.send(&Request::get(&format!("/{query}")));
         assert_eq!(names(page(&answer)).join(" "), want, "{query}");
@@ -237,6 +242,32 @@ fn a_listing_that_did_not_change_is_304() {
     }
 }
 
+// RFC 9110 §13.2.2: the order of conditions; a listing has no tag. §13.1.3: If-Modified-Since is ignored if there is
+// If-None-Match.
+#[test]
+fn conditions_of_a_listing() {
+    let (folder, late, early) = (sorted(), "Sun, 01 Nov 2037 00:00:00 GMT", "Thu, 01 Jan 1970 01:39:59 GMT");
+    let (_folder, custom) = custom("page");
+    for mut kit in [folder.kit(json!({ "browse": {} })), custom] {
+        for (name, value, want) in [
+            ("If-None-Match", "\"x\"", 200),
+            ("If-None-Match", "*", 304),
+            ("If-Match", "\"x\"", 412),
+            ("If-Match", "*", 304),
+            ("If-Unmodified-Since", early, 412),
+            ("If-Unmodified-Since", late, 304),
+        ] {
+            let request = Request::get("/").field("If-Modified-Since", late).field(name, value);
+            assert_eq!(kit.send(&request).status, want, "{name}: {value}");
+        }
+    }
+    // The listing of an error route is not the representation that the client has.
+    let missing = json!([{ "handle": [folder.handler(json!({ "canonical_uris": false, "index_names": ["none"] }))] }]);
+    let listing = json!([{ "handle": [folder.handler(json!({ "browse": {} }))] }]);
+    let mut kit = Kit::with_errors(&registry(), &missing, &listing);
+    page(&kit.send(&Request::get("/").field("If-Modified-Since", late)));
+}
+
 #[test]
 fn requests_within_a_second_share_one_listing() {
     let folder = sorted();
@@ -301,6 +332,31 @@ fn concurrent_listings_are_bounded() {
     assert!((4..=5).contains(&made), "{jobs:?}");
 }
 
+// Caddy has no such bound. A job that a thread has begun cannot be stopped, so a client that cancels its requests must
+// not get permits for further jobs before the first ones have ended.
+#[test]
+fn cancelled_listings_count_until_their_jobs_end() {
+    let folder = sorted();
+    let (_folder, custom) = custom("page");
+    for mut kit in [folder.kit(json!({ "browse": {} })), custom] {
+        kit.worker().queue_jobs(usize::MAX);
+        let mut waiting: Vec<_> = (1..=5)
+            .map(|offset| kit.send_pending(&Request::get(&format!("/?offset={offset}"))).expect_err("a lookup"))
+            .collect();
+        kit.worker().run_jobs();
+        kit.worker().drive_spawned();
+        let lookups = kit.worker().jobs_seen();
+        for pending in std::mem::take(&mut waiting) {
+            let pending = pending.poll(&mut kit).expect_err("a listing");
+            pending.cancel(&mut kit);
+            kit.worker().drive_spawned();
+        }
+        assert_eq!(kit.worker().jobs_seen() - lookups, 2, "two jobs for five cancelled requests");
+        page(&kit.send(&Request::get("/")));
+        assert_eq!(kit.worker().drive_spawned(), 0);
+    }
+}
+
 /// A folder, a template for its listings, and the routes for them.
 fn custom(template: &str) -> (Folder, Kit) {
     let folder = Folder::new();
@@ -333,6 +389,10 @@ fn a_custom_template() {
     assert!(answer.field("last-modified").is_some() && answer.field("content-security-policy").is_none());
     let answer = kit.send(&Request::get("/?limit=1&offset=1&layout=grid&sort=size&order=asc"));
     assert!(page(&answer).starts_with("/ / false 1+2 6 6 B size asc grid 1 1 GET|c.js "), "{}", answer.text());
+    let answer = kit.send(&Request::get("/?limit=2&offset=2"));
+    assert!(page(&answer).starts_with("/ / false 1+2 6 6 B name desc  0 2 GET|a&b/ "), "{}", answer.text());
+    let answer = kit.send(&Request::get("/?limit=2&offset=4"));
+    assert!(page(&answer).starts_with("/ / false 1+2 6 6 B name desc  2 0 GET|c.js "), "{}", answer.text());
     let later = Request::get("/").field("If-Modified-Since", "Sun, 01 Nov 2037 00:00:00 GMT");
     assert_eq!(kit.send(&later).status, 304);
     // JSON and text need no template.
