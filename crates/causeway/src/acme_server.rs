@@ -197,7 +197,7 @@ impl Handler for AcmeServerHandler {
         let host = if self.host.is_empty() { cx.head().authority().unwrap_or_default() } else { &*self.host };
         let base = format!("https://{host}{}", self.path);
         let (server, body, worker) = (Arc::clone(&self.server), cx.take_body(), Rc::clone(cx.worker()));
-        let (client, now) = (cx.client().ip, worker.wall());
+        let (client, now) = (cx.client().network(), worker.wall());
         let future = async move {
             let body = whole(body).await?;
             let work = Work::of(WorkKind::Blocking).for_party("acme_server", client);

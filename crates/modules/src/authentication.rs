@@ -11,7 +11,6 @@ mod cache;
 pub mod hash;
 
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -223,8 +222,7 @@ impl Basic {
         password: &[u8],
     ) -> Result<Offloaded<bool>, Fault> {
         // Limited by name, also for unknown names: under load the response must not reveal which names exist.
-        let work =
-            Work::of(WorkKind::Password).for_party("account", name).for_party("client", cx.client().ip.map(network));
+        let work = Work::of(WorkKind::Password).for_party("account", name).for_party("client", cx.client().network());
         let (this, password) = (Arc::clone(self), Zeroizing::new(password.to_vec()));
         let at = account.unwrap_or(self.slowest);
         offload(&**cx.worker(), work, move || this.accounts[at].hash.matches(&password)).map_err(|_| Fault::busy())
@@ -281,15 +279,6 @@ impl Account {
             expected += &format!("; a hash of {0} needs 'basic_auth {0}'", other.name());
         }
         Err(build.refuse(&written.username, expected))
-    }
-}
-
-/// Returns the address range that a single client can control: for IPv6 its /64 network (RFC 4291 §2.5.4), else the
-/// address.
-fn network(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
-        ip @ IpAddr::V4(_) => ip,
     }
 }
 

@@ -25,7 +25,7 @@ mod transfer;
 mod variables;
 mod waiting;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -85,6 +85,17 @@ pub struct Client {
     pub ip: Option<IpAddr>,
     /// Whether the peer is a trusted proxy.
     pub proxied: bool,
+}
+
+impl Client {
+    /// Returns the address range that a single client can control: for IPv6 its /64 network (RFC 4291 §2.5.4), else the
+    /// address.
+    pub fn network(&self) -> Option<IpAddr> {
+        Some(match self.ip?.to_canonical() {
+            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+            ip @ IpAddr::V4(_) => ip,
+        })
+    }
 }
 
 pub use causeway_message::Scheme;
