@@ -175,6 +175,9 @@ pub struct IssuedCertificate {
     pub certificate: Arc<Certificate>,
     /// The storage key of the authority.
     pub authority: String,
+    /// The configuration names its authority or its storage no longer. The certificate serves until there is another one, which is due at
+    /// once.
+    pub is_superseded: bool,
 }
 
 impl Keeper {
@@ -207,35 +210,14 @@ impl Keeper {
             };
             held.push((managed, certificate));
         }
-        // A public certificate carries over if its authorities and its storage are unchanged: the operator may have replaced a staging
-        // authority.
-        let mut carried = HashMap::new();
-        let mut missing = Vec::new();
-        let public_before = before
-            .filter(|before| before.storage.identity() == storage.identity())
-            .map(|before| before.kept().public.clone());
-        let mut public_before = public_before.unwrap_or_default();
-        for public in public {
-            let known = public_before.remove(&public.name).filter(|known| {
-                known.public.authorities == public.authorities && known.public.storage == public.storage
-            });
-            match known.and_then(|known| known.issued) {
-                Some(IssuedCertificate { certificate, authority }) => {
-                    let certificate = ocsp::carried(&certificate, &public.ocsp);
-                    let issued = IssuedCertificate { certificate, authority };
-                    carried.insert(public.name.clone(), PublicState { public, issued: Some(issued) });
-                }
-                None => missing.push(public),
-            }
-        }
-        carried.extend(load_all(missing, &storage, now));
+        let public = carry_public(public, before, &storage, now);
         let loaded: Vec<_> = loaded.into_iter().map(Arc::new).collect();
         let with_responder = loaded.iter().filter(|certificate| loaded_ocsp.responder(certificate).is_some());
         let with_responder: Vec<_> = with_responder.cloned().collect();
         for certificate in &with_responder {
             ocsp::restore(certificate, &loaded_ocsp, &*storage, now);
         }
-        let kept = KeeperState { held, public: carried, next_look: now };
+        let kept = KeeperState { held, public, next_look: now };
         let managed = kept.held.iter().map(|(_, certificate)| certificate);
         let public = kept.public.values().filter_map(PublicState::certificate);
         let store = Store::new(loaded.iter().chain(managed).chain(public).cloned(), selections);
@@ -306,12 +288,11 @@ impl Keeper {
     /// Returns the date from which a public name's certificate is to be renewed; `None` if it has none.
     pub fn renew_at(&self, name: &str) -> Option<SystemTime> {
         let kept = self.kept();
-        let state = kept.public.get(name)?;
-        Some(state.certificate()?.renew_at(state.public.renewal_ratio))
+        kept.public.get(name)?.renew_at()
     }
 
     /// Looks for a public name's certificate in storage, where another process may have put a new one. Returns whether the name then has a
-    /// certificate that is not due. Blocks on disk.
+    /// certificate that is not due. If storage has the one that is served, that stays, with its OCSP status. Blocks on disk.
     ///
     /// # Errors
     /// Storage cannot be read.
@@ -322,6 +303,12 @@ impl Keeper {
         let found = found
             .filter(|found| found.certificate.is_valid(now) && now < found.certificate.renew_at(public.renewal_ratio));
         let Some(found) = found else { return Ok(false) };
+        if let Some(served) = self.kept().public.get_mut(name).and_then(|state| state.issued.as_mut())
+            && served.certificate.signed().cert.first() == found.certificate.signed().cert.first()
+        {
+            (served.authority, served.is_superseded) = (found.authority, false);
+            return Ok(true);
+        }
         ocsp::restore(&found.certificate, &public.ocsp, &**storage, now);
         self.serve(name, found);
         Ok(true)
@@ -336,10 +323,7 @@ impl Keeper {
         let storage = &**local.storage.as_ref().unwrap_or(&self.storage);
         let authority = authority(&self.authorities, &local.authority);
         let certificate = obtain_locked(local, authority, (storage, lock), Needed::Signed, now)?;
-        self.serve(
-            &local.name,
-            IssuedCertificate { certificate: Arc::new(certificate), authority: local.authority.clone() },
-        );
+        self.serve(&local.name, IssuedCertificate::new(certificate, &local.authority));
         Ok(())
     }
 
@@ -357,7 +341,7 @@ impl Keeper {
         if !fresh.names().iter().any(|own| own == name) {
             return Err(Error::BadCertificate(chain_at, format!("it does not name {name}")));
         }
-        self.serve(name, IssuedCertificate { certificate: Arc::new(fresh), authority: authority.to_owned() });
+        self.serve(name, IssuedCertificate::new(fresh, authority));
         // As in `obtain`: a crash between the writes leaves a pair that does not match, which is rejected when it is read.
         lock.store(&key_at, key.as_bytes(), Lasting::Yes)?;
         lock.store(&chain_at, chain.as_bytes(), Lasting::Yes)?;
@@ -559,7 +543,7 @@ impl Keeper {
             name: state.public.name.clone(),
             authority: state.issued.as_ref().map(|issued| issued.authority.clone()),
             not_after: state.certificate().map(|certificate| certificate.not_after()),
-            renew_at: state.certificate().map(|certificate| certificate.renew_at(state.public.renewal_ratio)),
+            renew_at: state.renew_at(),
             on_demand: state.public.on_demand,
         });
         let mut names: Vec<_> = managed.chain(public).collect();
@@ -588,6 +572,62 @@ impl PublicState {
     fn certificate(&self) -> Option<&Arc<Certificate>> {
         self.issued.as_ref().map(|issued| &issued.certificate)
     }
+
+    fn renew_at(&self) -> Option<SystemTime> {
+        let IssuedCertificate { certificate, is_superseded, .. } = self.issued.as_ref()?;
+        Some(if *is_superseded { certificate.not_before() } else { certificate.renew_at(self.public.renewal_ratio) })
+    }
+}
+
+impl IssuedCertificate {
+    fn new(certificate: Certificate, authority: &str) -> Self {
+        Self { certificate: Arc::new(certificate), authority: authority.to_owned(), is_superseded: false }
+    }
+}
+
+/// Finds the certificates of public names in the previous configuration's keeper or in storage. As in Caddy, the certificate in use serves
+/// until there is another one: also if its authority or its storage was replaced, or if storage cannot be read.
+fn carry_public(
+    names: Vec<Public>,
+    before: Option<&Keeper>,
+    storage: &SharedStorage,
+    now: SystemTime,
+) -> HashMap<String, PublicState> {
+    let Some(before) = before else { return load_all(names, storage, now).into_iter().collect() };
+    let mut known = before.kept().public.clone();
+    let (mut carried, mut superseded) = (HashMap::new(), HashMap::new());
+    let mut missing = Vec::new();
+    for public in names {
+        let Some(PublicState { public: was, issued: Some(issued) }) = known.remove(&public.name) else {
+            missing.push(public);
+            continue;
+        };
+        let certificate = ocsp::carried(&issued.certificate, &public.ocsp);
+        let issued = IssuedCertificate { certificate, ..issued };
+        let is_stored_there = was.storage.as_ref().unwrap_or(&before.storage).identity()
+            == public.storage.as_ref().unwrap_or(storage).identity();
+        if is_stored_there && !issued.is_superseded && public.authorities.contains(&issued.authority) {
+            carried.insert(public.name.clone(), PublicState { public, issued: Some(issued) });
+            continue;
+        }
+        // Clients trust a local authority only if they were told to, so its certificate does not stand in for that of a public one, as in
+        // Caddy.
+        let is_local = before.authorities.iter().any(|authority| authority.spec().id == issued.authority);
+        if !is_local || public.authorities.contains(&issued.authority) {
+            superseded.insert(public.name.clone(), IssuedCertificate { is_superseded: true, ..issued });
+        }
+        missing.push(public);
+    }
+    for (name, mut state) in load_all(missing, storage, now) {
+        if let Some(old) = superseded.remove(&name)
+            && (state.issued.is_none() || old.certificate.is_valid(now))
+            && !state.certificate().is_some_and(|found| found.is_valid(now))
+        {
+            state.issued = Some(old);
+        }
+        carried.insert(name, state);
+    }
+    carried
 }
 
 impl std::fmt::Debug for Keeper {
@@ -632,7 +672,9 @@ fn obtain_locked(
     needed: Needed,
     now: SystemTime,
 ) -> Result<Certificate, Error> {
-    let stored = stored(&managed.authority, &managed.name, storage)?;
+    // If storage cannot be read, the certificate is only in memory, and the values in storage stay.
+    let mut unread = None;
+    let stored = needed.read(stored(&managed.authority, &managed.name, storage), &mut unread)?;
     let fresh = |certificate: &Certificate| {
         certificate.is_valid(now) && now < due(managed, certificate) && authority.leads_here(certificate)
     };
@@ -641,7 +683,7 @@ fn obtain_locked(
     }
     let failed = |error: rcgen::Error| Error::Sign(managed.name.clone(), error.to_string());
     let [chain_at, key_at, meta_at] = storage_keys(&managed.authority, &managed.name);
-    let old = if managed.reuse_key { storage.load(&key_at)? } else { None };
+    let old = if managed.reuse_key { needed.read(storage.load(&key_at), &mut unread)? } else { None };
     let key = match old.and_then(|text| KeyPair::try_from(&pem::key(&text, &key_at).ok()?).ok()) {
         Some(key) => key,
         None => generate_key(managed.key).map_err(failed)?,
@@ -649,8 +691,9 @@ fn obtain_locked(
     let by = if managed.by_root { SignedBy::Root } else { SignedBy::Intermediate };
     let chain = authority.sign(std::slice::from_ref(&managed.name), &key, managed.lifetime, by, now)?;
     // The key comes first. A crash between the writes leaves a pair that does not match, which `stored` rejects.
-    let kept = lock
-        .store(&key_at, key.serialize_pem().as_bytes(), Lasting::No)
+    let kept = unread
+        .map_or(Ok(()), Err)
+        .and_then(|()| lock.store(&key_at, key.serialize_pem().as_bytes(), Lasting::No))
         .and_then(|()| lock.store(&chain_at, pem::write_chain(&chain).as_bytes(), Lasting::No))
         .and_then(|()| lock.store(&meta_at, meta(&managed.name).as_bytes(), Lasting::No));
     needed

@@ -138,6 +138,21 @@ impl Needed {
         if now + Duration::from_secs(300) < not_after { Self::Stored } else { Self::Signed }
     }
 
+    /// Returns a value that was read. If storage is not needed, a failure goes to `unread`, and counts as no value.
+    pub(crate) fn read<T>(
+        self,
+        found: Result<Option<T>, Error>,
+        unread: &mut Option<Error>,
+    ) -> Result<Option<T>, Error> {
+        match found {
+            Err(error) if self == Self::Signed => {
+                *unread = Some(error);
+                Ok(None)
+            }
+            found => found,
+        }
+    }
+
     /// Returns the failure to store, unless that is only to be logged.
     pub(crate) fn check(self, subject: &str, stored: Result<(), Error>) -> Result<(), Error> {
         match (self, stored) {

@@ -1,7 +1,6 @@
 //! Certificates in storage: `certificates/AUTHORITY/NAME/NAME.crt`, `.key` and `.json`, as Caddy writes them.
 
 use std::num::NonZero;
-use std::sync::Arc;
 use std::thread;
 use std::time::SystemTime;
 
@@ -32,7 +31,7 @@ pub(super) fn stored_public(public: &Public, storage: &dyn Storage) -> Result<Op
             best = Some((found, authority));
         }
     }
-    Ok(best.map(|(best, authority)| IssuedCertificate { certificate: Arc::new(best), authority: authority.clone() }))
+    Ok(best.map(|(best, authority)| IssuedCertificate::new(best, authority)))
 }
 
 /// Reads the names' certificates from storage, on several threads: parsing and checking the keys of 10 000 names takes more than a second

@@ -336,15 +336,122 @@ fn a_public_certificate_in_its_own_storage() {
     assert_eq!(found(&Public { storage: None, ..public }), (false, false));
 }
 
-// A staging authority's certificate is not served after the operator has replaced the authority.
+// Caddy's `Cleanup` of the app `tls`: after a reload with other public authorities the certificate in use serves until a new one replaces
+// it, which is obtained at once.
 #[test]
-fn another_authority_needs_another_certificate() {
+fn another_authority_replaces_the_certificate_while_it_serves() {
     let folder = Folder::new();
     let keeper = open_public(&folder, &["staging"], None);
     let (chain, key) = issued(&[NAME], now(), 90);
     put(&keeper, &folder, "staging", &chain, &key).unwrap();
+    let old = served(&keeper).unwrap();
     let reloaded = open_public(&folder, &["production"], Some(&keeper));
-    assert!(served(&reloaded).is_none() && reloaded.renew_at(NAME).is_none());
+    // Also by the next reload.
+    let reloaded = open_public(&folder, &["production"], Some(&reloaded));
+    assert!(Arc::ptr_eq(&served(&reloaded).unwrap(), &old) && reloaded.issued(NAME).unwrap().is_superseded);
+    assert!(reloaded.renew_at(NAME).unwrap() <= now());
+    assert!(!reloaded.reload(NAME, now()).unwrap(), "the old one does not count");
+    let (chain, key) = issued(&[NAME], now(), 60);
+    put(&reloaded, &folder, "production", &chain, &key).unwrap();
+    assert_eq!(served(&reloaded).unwrap().not_after(), now() + 60 * DAY);
+    assert_eq!(reloaded.renew_at(NAME), Some(now() + 40 * DAY));
+    // If storage has a certificate of the new authority, that serves at once.
+    let reloaded = open_public(&folder, &["production"], Some(&keeper));
+    assert_eq!(served(&reloaded).unwrap().not_after(), now() + 60 * DAY);
+}
+
+// As the test above, for another storage. The certificate is as good as a new one as soon as that storage has it.
+#[test]
+fn a_certificate_serves_while_the_storage_is_replaced() {
+    let folder = Folder::new();
+    let keeper = open_public(&folder, &["one"], None);
+    let (chain, key) = issued(&[NAME], now(), 90);
+    put(&keeper, &folder, "one", &chain, &key).unwrap();
+    let old = served(&keeper).unwrap();
+    let public = keeper.kept().public[NAME].public.clone();
+    let storage: SharedStorage = Arc::new(FileStorage::new(folder.path("other")));
+    let plan = CertificatePlan { storage, public: vec![public], authorities: Vec::new(), ..wanted(&folder, &[]) };
+    let moved = Keeper::open(plan, Some(&keeper), now()).unwrap();
+    assert!(Arc::ptr_eq(&served(&moved).unwrap(), &old));
+    assert!(moved.renew_at(NAME).unwrap() <= now() && !moved.reload(NAME, now()).unwrap());
+    let files = format!("certificates/one/{NAME}");
+    std::fs::create_dir_all(folder.path("other/certificates/one")).unwrap();
+    std::fs::rename(folder.path(&format!("data/{files}")), folder.path(&format!("other/{files}"))).unwrap();
+    assert!(moved.reload(NAME, now()).unwrap());
+    assert_eq!(moved.renew_at(NAME), Some(now() + 60 * DAY));
+    assert!(Arc::ptr_eq(&served(&moved).unwrap(), &old));
+}
+
+// The certificate stays in use if its authority is one of the new ones: here storage has lost it.
+#[test]
+fn further_authorities_keep_the_certificate() {
+    let folder = Folder::new();
+    let keeper = open_public(&folder, &["one"], None);
+    let (chain, key) = issued(&[NAME], now(), 90);
+    put(&keeper, &folder, "one", &chain, &key).unwrap();
+    std::fs::remove_dir_all(folder.path("data")).unwrap();
+    for authorities in [&["one", "two"][..], &["two", "one"]] {
+        let reloaded = open_public(&folder, authorities, Some(&keeper));
+        assert!(Arc::ptr_eq(&served(&reloaded).unwrap(), &served(&keeper).unwrap()));
+        assert_eq!(reloaded.renew_at(NAME), Some(now() + 60 * DAY));
+    }
+}
+
+// Caddy's `Cleanup`: a certificate of a local authority does not stand in for one of a public authority, since other clients trust it.
+#[test]
+fn a_local_certificate_serves_for_no_public_authority() {
+    let folder = Folder::new();
+    let public = |authorities: &[&str]| Public {
+        name: NAME.to_owned(),
+        authorities: authorities.iter().map(|&authority| authority.to_owned()).collect(),
+        renewal_ratio: 1.0 / 3.0,
+        ocsp: OcspPolicy::default(),
+        storage: None,
+        on_demand: false,
+    };
+    let reload = |authorities: &[&str], before: Option<&Keeper>| {
+        let plan = CertificatePlan { public: vec![public(authorities)], ..wanted(&folder, &[]) };
+        Keeper::open(plan, before, now()).unwrap()
+    };
+    let keeper = reload(&["one", "local"], None);
+    let lock = FileStorage::new(folder.path("data")).lock("issue_cert_a.example").unwrap();
+    keeper.sign_public(&local(NAME), &lock, now()).unwrap();
+    assert!(served(&reload(&["two", "local"], Some(&keeper))).is_some());
+    assert!(served(&reload(&["one"], Some(&keeper))).is_none());
+}
+
+// CertMagic keeps the state of a certificate as long as it serves: `reload` of an equal one changes neither whether it was used, by which names
+// on demand stay, nor its OCSP status.
+#[test]
+fn an_equal_certificate_in_storage_changes_nothing() {
+    let folder = Folder::new();
+    let keeper = open_public(&folder, &["one"], None);
+    let (chain, key) = issued(&[NAME], now(), 90);
+    put(&keeper, &folder, "one", &chain, &key).unwrap();
+    let before = served(&keeper).unwrap();
+    assert!(keeper.reload(NAME, now()).unwrap());
+    assert!(Arc::ptr_eq(&served(&keeper).unwrap(), &before));
+}
+
+// A local certificate that is about to end is signed again from memory if storage cannot be read. Storage keeps its values.
+#[test]
+fn a_storage_that_cannot_be_read() {
+    let folder = Folder::new();
+    for reuse_key in [false, true] {
+        let managed = Managed { reuse_key, ..local("localhost") };
+        let keeper = open(&folder, &[managed], None, now());
+        // Reading a folder as a file fails, for root too.
+        let at = folder.path("data/certificates/local/localhost/localhost.key");
+        std::fs::remove_file(&at).unwrap();
+        std::fs::create_dir(&at).unwrap();
+        let before = leaf(&keeper, "localhost");
+        let hour = Duration::from_secs(60 * 60);
+        assert_eq!(keeper.renew(now() + 9 * hour), AGAIN);
+        assert!(Arc::ptr_eq(&leaf(&keeper, "localhost"), &before), "it serves for hours");
+        keeper.renew(now() + 12 * hour - Duration::from_secs(60));
+        assert_eq!(leaf(&keeper, "localhost").not_after(), now() + 24 * hour - Duration::from_secs(60));
+        std::fs::remove_dir_all(folder.path("data/certificates")).unwrap();
+    }
 }
 
 #[test]
