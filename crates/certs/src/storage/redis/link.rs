@@ -26,7 +26,7 @@ pub(super) struct Link {
     place: String,
     timeout: Duration,
     state: Mutex<LinkState>,
-    /// Notified when a connection is free.
+    /// Notified when a connection is free, and all waiting calls when the server has become unreachable.
     free: Condvar,
 }
 
@@ -139,14 +139,16 @@ impl Link {
         let mut state = self.state();
         loop {
             let now = Instant::now();
-            if let Some((again, why)) = &mut state.down {
-                if now < *again {
-                    return Err(io::Error::new(io::ErrorKind::NotConnected, why.clone()));
-                }
-                // This call tries; the others fail until it has a result.
-                *again = now + self.timeout + RETRY_AFTER;
+            if let Some((again, why)) = &state.down
+                && now < *again
+            {
+                return Err(io::Error::new(io::ErrorKind::NotConnected, why.clone()));
             }
             if state.used < CONNECTIONS_MAX {
+                // This call tries; the others fail until it has a result.
+                if let Some((again, _)) = &mut state.down {
+                    *again = now + self.timeout + RETRY_AFTER;
+                }
                 state.used += 1;
                 let idle = state.idle.pop();
                 return Ok(CallSlot { link: self, idle });
@@ -166,6 +168,8 @@ impl Link {
         state.idle.clear();
         let before = state.down.replace((Instant::now() + RETRY_AFTER, why.clone()));
         drop(state);
+        // All of them: a call that fails has no place, the end of which would notify the next one.
+        self.free.notify_all();
         if before.is_none() {
             tracing::error!("{}: unreachable: {why}; certificates in use stay in use", self.place);
         }

@@ -350,3 +350,27 @@ fn a_password() {
     with("s3cret").store("x", b"", Lasting::Yes).unwrap();
     assert!(!format!("{:?} {:?}", with("s3cret"), server.spec()).contains("s3cret"));
 }
+
+// A server that stops answering while more calls than connections are in progress: those that wait for a connection fail too. A lost wakeup
+// would leave them waiting.
+#[test]
+fn all_waiting_calls_fail_with_the_server() {
+    const CALLS: usize = 64;
+    // It accepts connections, by its queue, and answers nothing.
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let spec = RedisSpec {
+        timeout: Some(Duration::from_millis(200)),
+        ..RedisSpec::new("127.0.0.1", listener.local_addr().unwrap().port())
+    };
+    let storage = RedisStorage::new(&spec).unwrap();
+    let (ended, ends) = mpsc::channel();
+    for _ in 0..CALLS {
+        let (storage, ended) = (storage.clone(), ended.clone());
+        std::thread::spawn(move || ended.send(storage.load("a").is_err()));
+    }
+    for call in 0..CALLS {
+        // Only a defect needs the limit.
+        let is_failed = ends.recv_timeout(Duration::from_secs(60));
+        assert_eq!(is_failed, Ok(true), "after {call} calls");
+    }
+}
