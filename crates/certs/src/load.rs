@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{Certificate, Error, SharedStorage, pem};
 
-/// Deepest nesting of certificate folders that is read. It also ends a cycle of symbolic links.
+/// Deepest nesting of certificate folders that is read.
 const DEPTH_MAX: usize = 32;
 
 /// One configured source of certificates.
@@ -114,11 +114,13 @@ fn folder(path: &Path, depth: usize, certificates: &mut Vec<Certificate>) -> Res
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
-        if path.is_dir() {
+        // As in Caddy, links to files are followed and those to folders are not: two links to their own folder would double the files with
+        // each level.
+        if entry.file_type().map_err(failed)?.is_dir() {
             if depth < DEPTH_MAX {
                 folder(&path, depth + 1, certificates)?;
             }
-        } else if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("pem")) {
+        } else if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("pem")) && !path.is_dir() {
             certificates.push(bundle(&path)?);
         }
     }

@@ -44,6 +44,24 @@ fn kinds_of_keys() {
     assert_eq!(outcome(&[LoadedSource::Folder(folder.path("bundles"))]).unwrap().len(), 3);
 }
 
+// Caddy's `load_folders` uses Go's `filepath.Walk`: links to files are read, links to folders are not. Two links to their own folder would
+// otherwise double the files with each level.
+#[test]
+fn links_to_folders_are_not_followed() {
+    use std::os::unix::fs::symlink;
+    let folder = Folder::new();
+    fs::create_dir_all(folder.path("bundles/deep")).unwrap();
+    let (certificate, key) = pair("a.example", &PKCS_ED25519);
+    fs::write(folder.path("a.pem"), format!("{key}{certificate}")).unwrap();
+    symlink(folder.path("a.pem"), folder.path("bundles/deep/linked.pem")).unwrap();
+    for link in ["one", "two", "three.pem"] {
+        symlink(folder.path("bundles"), folder.path(&format!("bundles/{link}"))).unwrap();
+    }
+    // The folder itself may be a link.
+    symlink(folder.path("bundles"), folder.path("linked")).unwrap();
+    assert_eq!(outcome(&[LoadedSource::Folder(folder.path("linked"))]).unwrap().len(), 1);
+}
+
 // SEC 1 and PKCS #1: the formats that OpenSSL writes with these options. Caddy stores its own keys as SEC 1.
 #[test]
 fn keys_of_openssl() {
