@@ -1,6 +1,7 @@
 //! Mutual exclusion between processes by the kernel's file locks. The kernel releases a crashed process's lock.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ impl FileLock {
                 // Its holder has removed it meanwhile.
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => std::thread::sleep(CHECK_EVERY),
-                Err(TryLockError::Error(error)) => return Err(failed(error)),
+                Err(TryLockError::Error(error)) => return Err(failed(explained(&error))),
             }
             if begun.elapsed() >= LOCK_PATIENCE {
                 return Err(Error::Locked(place()));
@@ -53,12 +54,17 @@ impl Drop for FileLock {
     }
 }
 
+/// Adds the likely cause to a failure of flock(2): some network file systems have no locks.
+fn explained(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{error}: flock failed; does its file system support locks?"))
+}
+
 /// Returns whether the open file is the one at the path.
-fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let own = file.metadata()?;
     match std::fs::metadata(path) {
         Ok(other) => Ok((own.dev(), own.ino()) == (other.dev(), other.ino())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -91,5 +97,12 @@ mod tests {
         });
         assert!(!path.exists());
         std::fs::remove_dir(&folder).unwrap();
+    }
+
+    // The operator sees which property of the file system is missing: flock(2) gives ENOLCK (37) on a network one without locks.
+    #[test]
+    fn a_file_system_without_locks_is_named() {
+        let error = explained(&io::Error::from_raw_os_error(37)).to_string();
+        assert!(error.contains("(os error 37)") && error.contains("does its file system support locks?"), "{error}");
     }
 }
