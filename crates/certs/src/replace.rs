@@ -1,11 +1,13 @@
 //! Atomic replacement of whole files.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// Whether the new content must survive a power failure. Leaf certificates need not, because they can be signed again
@@ -26,19 +28,23 @@ const FOLDER_TRIES: usize = 16;
 /// Suffix of the temporary files.
 const SUFFIX: &str = ".new";
 
+/// Folders with more entries are searched for such files once per process: otherwise each of thousands of values in one folder would read
+/// the names of all others.
+const SEARCHED_ALWAYS_MAX: usize = 256;
+
 /// Replaces a file atomically: a reader sees either the old content or the new. The file has mode 0600; missing parent
-/// folders are created with mode 0700. Also removes temporary files of this path that a killed process left more than
-/// an hour ago.
+/// folders are created with mode 0700. Also removes the temporary files in its folder that a killed process left more than
+/// an hour ago; from a large folder only the first call of a process does.
 ///
 /// # Errors
 /// Fails if the folder cannot be created or written to, or the disk is full. The old file is then unchanged.
 pub fn replace(path: &Path, content: &[u8], lasting: Lasting) -> io::Result<()> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+    let (Some(folder), Some(_)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidFilename.into());
     };
     let begun = || {
         make_folder(folder)?;
-        remove_left(folder, name);
+        remove_left(folder);
         fresh_file(path)
     };
     // Another process may remove the folder, which it has found empty, before the new file is in it. `AlreadyExists` is the error of a folder that
@@ -86,18 +92,26 @@ pub(crate) fn is_left(path: &Path) -> bool {
     random.is_some_and(|random| random.len() == 16 && random.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Removes old temporary files of `name`. Errors are ignored: such a file does not affect a later replacement.
-fn remove_left(folder: &Path, name: &OsStr) {
+/// Removes old temporary files. Errors are ignored: such a file does not affect a later replacement.
+fn remove_left(folder: &Path) {
+    /// The large folders that were searched.
+    static SEARCHED: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::default);
+    // Ignores poisoning: every change is one insertion.
+    let searched = || SEARCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    if searched().contains(folder) {
+        return;
+    }
     let is_old = |at: SystemTime| at.elapsed().is_ok_and(|age| age > LEFT_AFTER);
-    let prefix = [name.as_encoded_bytes(), b"."].concat();
+    let mut count = 0;
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let other = entry.file_name();
-        let middle =
-            other.as_encoded_bytes().strip_prefix(&*prefix).and_then(|rest| rest.strip_suffix(SUFFIX.as_bytes()));
-        let is_ours = middle.is_some_and(|middle| middle.len() == 16 && middle.iter().all(u8::is_ascii_hexdigit));
-        if is_ours && entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(is_old) {
-            let _ = fs::remove_file(entry.path());
+        count += 1;
+        let path = entry.path();
+        if is_left(&path) && entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(is_old) {
+            let _ = fs::remove_file(path);
         }
+    }
+    if count > SEARCHED_ALWAYS_MAX {
+        searched().insert(folder.to_owned());
     }
 }
 
@@ -129,16 +143,24 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         names.sort();
-        // Temporary files of other files, unrelated files, and recent temporary files (possibly in use by another
-        // process) remain.
-        let want = [
-            "a.key",
-            "a.key.00000000deadbeef.new",
-            "a.key.new",
-            "a.key.txt.new",
-            "b.key.0123456789abcdef.new",
-            "x.new",
-        ];
+        // Unrelated files, and recent temporary files (possibly in use by another process) remain.
+        let want = ["a.key", "a.key.00000000deadbeef.new", "a.key.new", "a.key.txt.new", "x.new"];
         assert_eq!((names, fs::read(&path).unwrap()), (want.map(str::to_owned).to_vec(), b"new".to_vec()));
+    }
+    // Thousands of values in one folder, such as OCSP responses: the time to write one must not depend on the number of the others. Such a
+    // folder is searched by the first replacement only.
+    #[test]
+    fn a_large_folder_is_searched_once() {
+        let folder = Folder::new();
+        for number in 0..SEARCHED_ALWAYS_MAX {
+            File::create(folder.path(&number.to_string())).unwrap();
+        }
+        let left = folder.path("b.0123456789abcdef.new");
+        let is_left_after = || {
+            File::create(&left).unwrap().set_modified(SystemTime::now() - Duration::from_secs(86_400)).unwrap();
+            replace(&folder.path("a"), b"new", Lasting::No).unwrap();
+            left.exists()
+        };
+        assert_eq!((is_left_after(), is_left_after()), (false, true));
     }
 }
