@@ -1,7 +1,7 @@
 //! The account at an authority, in storage as Caddy keeps it: `acme/AUTHORITY/users/EMAIL/USER.json` and `.key`. An account by its key has `key-HASH` in place of
 //! the address.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -14,17 +14,17 @@ use rcgen::KeyPair;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
 
 use crate::connection::Connection;
+use crate::named_locks::NamedLocks;
 use crate::step::step;
 use crate::{AcmeError, ExternalAccount, Issuer, signed, zerossl};
 
 /// How long the authority may take to answer before the order, with all requests for its account.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One registration at a time: concurrent orders of a new account would otherwise register one account each.
-static REGISTRATION: Mutex<()> = Mutex::const_new(());
+/// One registration of an account at a time: concurrent orders of a new account would otherwise register one account each.
+static REGISTRATIONS: LazyLock<NamedLocks> = LazyLock::new(NamedLocks::default);
 
 /// The key of an account that exists at the authority, P-256. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
@@ -60,10 +60,11 @@ pub(crate) async fn open(
     storage: &SharedStorage,
 ) -> Result<Account, AcmeError> {
     in_time(async {
-        match read(issuer, storage).await? {
-            Some(known) => connect(issuer, connection, known).await,
-            None => register(issuer, connection, storage, None).await,
-        }
+        let known = match read(issuer, storage).await? {
+            Some(known) => known,
+            None => register(issuer, connection, storage, None).await?,
+        };
+        connect(issuer, connection, known).await
     })
     .await
 }
@@ -75,7 +76,11 @@ pub(crate) async fn replace(
     storage: &SharedStorage,
     lost: &str,
 ) -> Result<Account, AcmeError> {
-    in_time(register(issuer, connection, storage, Some(lost))).await
+    in_time(async {
+        let known = register(issuer, connection, storage, Some(lost)).await?;
+        connect(issuer, connection, known).await
+    })
+    .await
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, AcmeError>>) -> Result<T, AcmeError> {
@@ -89,23 +94,23 @@ async fn register(
     connection: &Connection,
     storage: &SharedStorage,
     lost: Option<&str>,
-) -> Result<Account, AcmeError> {
-    let _turn = REGISTRATION.lock().await;
+) -> Result<StoredAccount, AcmeError> {
+    let [account_at, key_at] = storage_keys(issuer);
+    let _turn = REGISTRATIONS.hold(format!("{} {account_at}", storage.identity())).await;
     // And one at a time of all processes with this storage.
-    let name = format!("register_acme_account_{}", issuer.email);
+    let name = format!("register_acme_account_{}_{}", issuer.storage_key(), issuer.email);
     let lock = blocking(storage, move |storage| Ok(storage.lock(&name)?)).await?;
     if let Some(known) = read(issuer, storage).await?
         && lost.is_none_or(|lost| lost != known.url)
     {
-        return connect(issuer, connection, known).await;
+        return Ok(known);
     }
-    let [account_at, key_at] = storage_keys(issuer);
     if let Some(own) = &issuer.account_key {
         let (key, lock) = (own.pkcs8(), Arc::new(lock));
         let url = signed::find_account(issuer, connection, &key).await?;
         store_key(&key, key_at, storage, &lock).await?;
         store_account(json!({ "status": "valid", "location": url }), account_at, storage, lock).await?;
-        return connect(issuer, connection, StoredAccount { url, key }).await;
+        return Ok(StoredAccount { url, key });
     }
     let contact = format!("mailto:{}", issuer.email);
     let contacts = [&*contact];
@@ -134,21 +139,22 @@ async fn register(
                 }
             };
             let url = signed::register(issuer, connection, &key, new.contact).await?;
-            connect(issuer, connection, StoredAccount { url, key }).await?
+            StoredAccount { url, key }
         }
         Some(external) => {
             let external = external_key(&external)?;
             let (account, credentials) =
                 step!(client(connection).create(&new, issuer.directory.clone(), Some(&external)))?;
-            store_key(credentials.private_key(), key_at, storage, &lock).await?;
-            account
+            let key = credentials.private_key().clone_key();
+            store_key(&key, key_at, storage, &lock).await?;
+            StoredAccount { url: account.id().to_owned(), key }
         }
     };
     let record = json!({
         "status": "valid",
         "contact": new.contact,
         "termsOfServiceAgreed": true,
-        "location": account.id(),
+        "location": account.url,
     });
     store_account(record, account_at, storage, lock).await?;
     Ok(account)

@@ -6,6 +6,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::AcmeError;
 use crate::http::HttpResponse;
+use crate::order::is_chain;
 use crate::signed::SignedRequests;
 
 /// Alternate chains that are read.
@@ -26,7 +27,7 @@ impl ChainPreference {
     /// Reads the chains at a certificate's URL and returns the preferred one as PEM.
     ///
     /// # Errors
-    /// The authority does not return the certificate.
+    /// The authority does not return the certificate, or not as PEM.
     pub(crate) async fn fetch(&self, requests: &mut SignedRequests, url: &str) -> Result<String, AcmeError> {
         let first = requests.post(url, None).await?;
         let mut chains = vec![text(&first)?];
@@ -73,8 +74,8 @@ fn issuers(chain: &str) -> Vec<String> {
 }
 
 fn text(response: &HttpResponse) -> Result<String, AcmeError> {
-    let text = String::from_utf8(response.body.to_vec());
-    text.map_err(|_| AcmeError::Malformed("found a certificate that is not UTF-8".to_owned()))
+    let text = String::from_utf8(response.body.to_vec()).ok().filter(|text| is_chain(text));
+    text.ok_or_else(|| AcmeError::Malformed("found a certificate that is not PEM".to_owned()))
 }
 
 /// The URLs of `Link: <URL>;rel="alternate"` (RFC 8555 §7.4.2). Several links may share a header line (RFC 8288 §3).
@@ -140,6 +141,17 @@ mod tests {
             assert_eq!(&preference.choose(vec![long.clone(), short.clone()]), want, "{preference:?}");
         }
         assert_eq!(ChainPreference::default().choose(vec!["nonsense".to_owned()]), "nonsense");
+    }
+
+    // RFC 8555 §9.1: a chain is PEM. Another text does not replace the one that was downloaded.
+    #[tokio::test]
+    async fn a_chain_is_pem() {
+        for (body, is_chain) in [(&*signed_by("R10"), true), ("<html>down", false), ("", false)] {
+            let double = Double::new(&[("200 OK", body)]).await;
+            let response =
+                crate::http::HttpClient::new(&[]).unwrap().send(HttpRequest::get(&double.url)).await.unwrap();
+            assert_eq!(text(&response).is_ok(), is_chain, "{body}");
+        }
     }
 
     // RFC 8288 §3.

@@ -62,6 +62,11 @@ impl Connection {
         self.last().status.is_some_and(|status| status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS)
     }
 
+    /// Whether the last request got no response, or that of a server which does not work: a repetition may succeed.
+    pub(crate) fn is_faulty(&self) -> bool {
+        self.last().status.is_none_or(|status| status.is_server_error())
+    }
+
     /// Whether the last response has a status of success.
     pub(crate) fn is_success(&self) -> bool {
         self.last().status.is_some_and(|status| status.is_success())

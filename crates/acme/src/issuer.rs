@@ -59,7 +59,7 @@ pub struct Issuer {
 pub struct Timing {
     /// How long the authority may take to answer one request.
     pub request: Duration,
-    /// The pause before the first look at an order's progress; each further one is twice as long.
+    /// The pause before the first look at an order's progress; each further one is twice as long, up to 5 s.
     pub poll: Duration,
     /// The pause before the certificate is requested again, if the authority has not sent it after the order was finalized.
     pub download_pause: Duration,

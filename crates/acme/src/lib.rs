@@ -3,11 +3,12 @@
 //! # In reading order
 //! - `issuer`: an authority and the account to use there
 //! - `account`: the account's key and URL in storage
-//! - `order`: one certificate from an authority
+//! - `order`: one certificate from an authority; `polling`: when its progress is polled
 //! - `connection`: the HTTP requests to an authority, and its `Retry-After`
 //! - `chains`: the choice between the chains that the authority offers; `signed`: requests that instant-acme cannot make
 //! - `renewal`: the renewal time that the authority suggests
 //! - `dns`: the challenge DNS-01, and the DNS providers that write its records
+//! - `named_locks`: locks by name
 //! - `step`: repeats a step of the protocol if the authority rejects its nonce
 //! - [`challenge`]: the open challenges of this process
 //! - [`http`]: the HTTP client for interfaces of other servers
@@ -23,7 +24,9 @@ mod dns;
 mod error;
 pub mod http;
 mod issuer;
+mod named_locks;
 mod order;
+mod polling;
 mod renewal;
 pub mod server;
 mod signed;

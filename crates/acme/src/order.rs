@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use causeway_certs::{KeyKind, SharedStorage, generate_key};
 use instant_acme::{
     Account, AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier,
-    NewOrder, Order, OrderStatus, RetryPolicy,
+    NewOrder, Order, OrderStatus,
 };
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use rustls_pki_types::CertificateDer;
@@ -14,11 +14,13 @@ use rustls_pki_types::pem::PemObject as _;
 use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tokio::time::Instant;
 
 use crate::challenge::{OpenChallenge, Published, StoredChallenge};
 use crate::connection::Connection;
 use crate::dns::DnsChallenge;
 use crate::http::HttpError;
+use crate::polling::Polling;
 use crate::signed::SignedRequests;
 use crate::step::{is_problem, step};
 use crate::{AcmeError, Issuer, account};
@@ -216,12 +218,16 @@ async fn complete(
 
 /// Waits until the authority has issued the certificate, and reads its chain. Repeats that after a fault of the authority or of the connection.
 async fn download(issuer: &Issuer, connection: &Connection, order: &mut Order) -> Result<String, AcmeError> {
-    let retries = polling(issuer);
     let mut downloads = 1;
     loop {
-        let error = match step!(order.poll_certificate(&retries)) {
-            Ok(chain) if is_chain(&chain) => return Ok(chain),
-            Ok(_) => AcmeError::Malformed("found a certificate that is not PEM".to_owned()),
+        let downloaded = match poll(issuer, connection, order, OrderStatus::Valid).await {
+            Ok(()) => step!(order.certificate()),
+            Err(error) => Err(error),
+        };
+        let error = match downloaded {
+            Ok(Some(chain)) if is_chain(&chain) => return Ok(chain),
+            Ok(Some(_)) => AcmeError::Malformed("found a certificate that is not PEM".to_owned()),
+            Ok(None) => return Err(Error::Str("no certificates received from ACME CA").into()),
             // The authority has decided, or has had its time.
             Err(error @ (Error::Timeout(_) | Error::Str(_))) => return Err(error.into()),
             Err(error) => error.into(),
@@ -238,9 +244,32 @@ async fn download(issuer: &Issuer, connection: &Connection, order: &mut Order) -
     }
 }
 
-/// How the order's progress is polled.
-fn polling(issuer: &Issuer) -> RetryPolicy {
-    RetryPolicy::new().initial_delay(issuer.timing.poll).timeout(PATIENCE)
+/// Waits until the order has this status or is invalid. The authority works on while a request fails, so a fault of the connection or of its
+/// servers ends nothing before [`PATIENCE`] is over.
+async fn poll(issuer: &Issuer, connection: &Connection, order: &mut Order, wanted: OrderStatus) -> Result<(), Error> {
+    let mut polling = Polling::new(issuer.timing.poll, Instant::now(), PATIENCE);
+    let (mut last, mut asked) = (None, None);
+    while let Some(pause) = polling.next(Instant::now(), asked) {
+        tokio::time::sleep(pause).await;
+        last = match step!(order.refresh()) {
+            Ok(state) => {
+                if let Some(problem) = &state.error {
+                    return Err(Error::Api(problem.clone()));
+                }
+                if state.status == wanted || state.status == OrderStatus::Invalid {
+                    return Ok(());
+                }
+                None
+            }
+            Err(error) if connection.is_faulty() => {
+                tracing::debug!(%error, "cannot read the order's status");
+                Some(error)
+            }
+            Err(error) => return Err(error),
+        };
+        asked = connection.retry_at().and_then(|at| at.duration_since(SystemTime::now()).ok());
+    }
+    Err(last.unwrap_or(Error::Timeout(None)))
 }
 
 /// Whether this is a chain as RFC 8555 §9.1 defines it: certificates as PEM, at least one.
@@ -288,10 +317,10 @@ async fn prove(
     if order.state().status != OrderStatus::Pending {
         return Ok(());
     }
-    match step!(order.poll_ready(&polling(issuer))) {
-        Ok(OrderStatus::Ready) => Ok(()),
-        Err(error) if order.state().status != OrderStatus::Invalid => Err(error.into()),
-        _ => Err(AcmeError::Unverified(failure(order).await)),
+    let polled = poll(issuer, connection, order, OrderStatus::Ready).await;
+    match (polled, order.state().status) {
+        (_, OrderStatus::Invalid) => Err(AcmeError::Unverified(failure(order).await)),
+        (polled, _) => Ok(polled?),
     }
 }
 

@@ -58,7 +58,7 @@ const INTERNAL: &str = r#"{"type":"urn:ietf:params:acme:error:serverInternal","d
 const BAD_NONCE: &str = r#"{"type":"urn:ietf:params:acme:error:badNonce","detail":"an old nonce"}"#;
 
 // RFC 8555 §6.6 and §6.7; RFC 9110 §10.2.3. A fault fails one call at most: no panic, no second order at once, no second account, and the next
-// call succeeds. A certificate that the authority has issued is fetched again instead.
+// call succeeds. A certificate that the authority has issued is fetched again instead, and the order's progress while it is polled.
 #[tokio::test]
 async fn a_fault_at_each_request() {
     let faults: [(&str, InjectedFault, &str); 9] = [
@@ -94,7 +94,12 @@ async fn a_fault_at_each_request() {
             let result = bench.obtain().await;
             let is_harmless = stage == AcmeStage::Nonce && label == "not JSON";
             // Unless `Retry-After` is longer than the order may wait.
-            let is_repeated = stage == AcmeStage::Certificate && !label.starts_with("429") && label != "503 HTML";
+            let is_repeated = match stage {
+                AcmeStage::Certificate => !label.starts_with("429") && label != "503 HTML",
+                // The authority works on. Faults of the connection and of its servers may be over at the next look.
+                AcmeStage::Order => matches!(label, "500" | "cut" | "cut in the body" | "hang"),
+                _ => false,
+            };
             match result {
                 Ok(_) => assert!(is_harmless || is_repeated, "{case}: succeeded"),
                 Err(error) => {
@@ -237,6 +242,25 @@ async fn the_download_of_a_certificate_is_repeated() {
         InjectedFault::Answer("200 OK\r\nReplay-Nonce: %NONCE", "-----BEGIN NOTHING"),
     )]);
     assert_eq!(bench.obtain().await.unwrap().chain, bench.authority.root);
+}
+
+// An authority that hangs delays no account at another one, with the same storage and address.
+#[tokio::test]
+async fn a_registration_waits_for_no_other_authority() {
+    let (mut hanging, other) = (FaultFixture::new("hanging").await, FaultFixture::new("other").await);
+    hanging.issuer.timing.request = Duration::from_secs(3600);
+    hanging.storage = other.storage.clone();
+    hanging.authority.fail(&[(AcmeStage::Account, InjectedFault::Hang)]);
+    let registered = async {
+        while hanging.authority.count(AcmeStage::Account) == 0 {
+            tokio::task::yield_now().await;
+        }
+        other.obtain().await
+    };
+    tokio::select! {
+        ended = hanging.obtain() => panic!("{ended:?}"),
+        issued = registered => assert!(issued.is_ok(), "{issued:?}"),
+    }
 }
 
 // RFC 8555 §7.3.1: `onlyReturnExisting` finds the account of a key. Caddy's documentation of `account_key`: the account exists already. Later orders find it in
