@@ -19,9 +19,8 @@ mod rfc2136;
 mod route53;
 mod zone;
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -29,6 +28,7 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::http::HttpClient;
+use crate::named_locks::NamedLocks;
 use provider::{Provider, Receipt, TxtRecord};
 pub(crate) use zone::{Resolvers, absolute};
 
@@ -39,6 +39,8 @@ pub use zone::ZoneError;
 
 /// Caddy's default of the time limit until the record is visible.
 pub const PROPAGATION_TIMEOUT: Duration = Duration::from_secs(2 * 60);
+/// Those of the records that orders of this process change: some interfaces replace all values at once, and a wildcard has the name of its base.
+static RECORD_LOCKS: LazyLock<NamedLocks> = LazyLock::new(NamedLocks::default);
 /// How long adding or removing a record may take, with all requests that it needs.
 const STEP_PATIENCE: Duration = Duration::from_secs(3 * 60);
 
@@ -73,7 +75,7 @@ impl DnsChallenge {
         let absolute = absolute(&at).map_err(DnsError::Zone)?;
         let resolvers = Resolvers::new(&self.resolvers).await.map_err(DnsError::Zone)?;
         let zone = match self.provider.0.needs_zone() {
-            true => resolvers.zone(&absolute).await.map_err(DnsError::Zone)?.to_ascii(),
+            true => resolvers.zone_of_record(&absolute).await.map_err(DnsError::Zone)?.to_ascii(),
             false => String::new(),
         };
         let zone = zone.trim_end_matches('.').to_ascii_lowercase();
@@ -180,7 +182,7 @@ pub(crate) struct PresentedRecord {
     record: TxtRecord,
     /// Taken by the removal.
     receipt: Option<Receipt>,
-    /// Held if the provider keeps only one value for a name.
+    /// Held if a further value would replace this one.
     lock: Option<OwnedMutexGuard<()>>,
 }
 
@@ -188,7 +190,7 @@ impl PresentedRecord {
     async fn new(provider: DnsProvider, record: TxtRecord) -> Result<Self, DnsError> {
         let name = provider.0.name();
         let failed = |error| DnsError::Provider(name, record.name.clone(), error);
-        let lock = record_lock(&record.name).await;
+        let lock = RECORD_LOCKS.hold(provider.0.lock_name(&record)).await;
         let added = async { provider.0.add(&http()?, &record).await };
         let receipt = in_time(added).await.map_err(failed)?;
         let lock = provider.0.keeps_one_value().then_some(lock);
@@ -214,7 +216,7 @@ impl Drop for PresentedRecord {
 async fn remove(provider: DnsProvider, record: TxtRecord, receipt: Receipt, held: Option<OwnedMutexGuard<()>>) {
     let _lock = match held {
         Some(lock) => lock,
-        None => record_lock(&record.name).await,
+        None => RECORD_LOCKS.hold(provider.0.lock_name(&record)).await,
     };
     let removed = async { provider.0.remove(&http()?, &record, &receipt).await };
     if let Err(error) = in_time(removed).await {
@@ -230,19 +232,6 @@ fn http() -> Result<HttpClient, ProviderError> {
 
 async fn in_time<T>(work: impl Future<Output = Result<T, ProviderError>>) -> Result<T, ProviderError> {
     tokio::time::timeout(STEP_PATIENCE, work).await.unwrap_or(Err(ProviderError::Slow(STEP_PATIENCE)))
-}
-
-/// Waits until no other order of this process changes the records of this name: some interfaces replace all values at once, and a
-/// wildcard has the name of its base.
-async fn record_lock(name: &str) -> OwnedMutexGuard<()> {
-    type Locks = HashMap<String, Arc<tokio::sync::Mutex<()>>>;
-    static LOCKS: LazyLock<Mutex<Locks>> = LazyLock::new(Mutex::default);
-    let lock = {
-        let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
-        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
-        Arc::clone(locks.entry(name.to_owned()).or_default())
-    };
-    lock.lock_owned().await
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! An acme-dns server (<https://github.com/joohoi/acme-dns>): a CNAME record at `_acme-challenge.NAME` points to the account's record
-//! there. It keeps the last two values and removes none.
+//! there. It keeps the last two values and removes none: a third one replaces the first, also if its order is the only one that is not done.
 
 use std::collections::BTreeMap;
 
@@ -105,5 +105,17 @@ impl Provider for AcmeDns {
 
     fn needs_zone(&self) -> bool {
         false
+    }
+
+    fn lock_name(&self, record: &TxtRecord) -> String {
+        let account = self.account(record);
+        account.map_or_else(
+            || record.name.clone(),
+            |account| format!("acmedns {} {}", account.server_url, account.subdomain),
+        )
+    }
+
+    fn keeps_one_value(&self) -> bool {
+        true
     }
 }

@@ -25,13 +25,17 @@ fn base() -> Cow<'static, str> {
 }
 
 impl DuckDns {
+    /// The name of the domain without the suffix.
+    fn domain<'a>(&'a self, record: &'a TxtRecord) -> Result<&'a str, ProviderError> {
+        let name = if self.override_domain.is_empty() { &record.name } else { &self.override_domain };
+        let name = name.strip_suffix(SUFFIX).ok_or_else(|| ProviderError::NoZone(name.clone()))?;
+        Ok(name.rsplit('.').next().unwrap_or(name))
+    }
+
     /// Sets or clears the domain's text. The interface answers 200 to mistakes too.
     fn update<'a>(&'a self, http: &'a HttpClient, record: &'a TxtRecord, change: String) -> Work<'a, ()> {
         Box::pin(async move {
-            let name = if self.override_domain.is_empty() { &record.name } else { &self.override_domain };
-            let name = name.strip_suffix(SUFFIX).ok_or_else(|| ProviderError::NoZone(name.clone()))?;
-            let domain = name.rsplit('.').next().unwrap_or(name);
-            let (domain, token) = (encoded(domain), encoded(&self.api_token));
+            let (domain, token) = (encoded(self.domain(record)?), encoded(&self.api_token));
             let url = format!("{}/update?domains={domain}&token={token}&{change}", self.base);
             match &*call(http, HttpRequest::get(url)).await? {
                 [b'O', b'K', ..] => Ok(()),
@@ -61,6 +65,10 @@ impl Provider for DuckDns {
 
     fn needs_zone(&self) -> bool {
         false
+    }
+
+    fn lock_name(&self, record: &TxtRecord) -> String {
+        self.domain(record).map_or_else(|_| record.name.clone(), |domain| format!("duckdns {domain}"))
     }
 
     fn keeps_one_value(&self) -> bool {

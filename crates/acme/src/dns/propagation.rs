@@ -57,9 +57,11 @@ async fn look(resolvers: &Resolvers, name: &Name, value: &str) -> Result<bool, Z
     visible(&resolvers.witnesses(&target).await?, &target, value).await
 }
 
-/// Whether at least one server answers, and all that do have the record. The authority, too, queries another server if one is silent.
+/// Whether at least one server answers, and all that do have the record. The authority, too, queries another server if one is silent or is
+/// not responsible for the zone (a lame delegation).
 async fn visible(servers: &[Vec<SocketAddr>], name: &Name, value: &str) -> Result<bool, ZoneError> {
     let mut seen = false;
+    let mut refusal = None;
     for addresses in servers {
         for &address in addresses {
             let Ok(response) = ask_one(address, name, RecordType::TXT).await else { continue };
@@ -67,7 +69,10 @@ async fn visible(servers: &[Vec<SocketAddr>], name: &Name, value: &str) -> Resul
                 ResponseCode::NoError => {}
                 // The record appears later, or the server is loading its zone.
                 ResponseCode::NXDomain | ResponseCode::ServFail => return Ok(false),
-                code => return Err(ZoneError::Code(name.to_string(), code.to_string())),
+                code => {
+                    refusal = Some(code);
+                    continue;
+                }
             }
             let is_here = response.answers.iter().any(|record| match &record.data {
                 RData::TXT(text) => text.txt_data.concat() == value.as_bytes(),
@@ -80,5 +85,8 @@ async fn visible(servers: &[Vec<SocketAddr>], name: &Name, value: &str) -> Resul
             break;
         }
     }
-    Ok(seen)
+    match refusal {
+        Some(code) if !seen => Err(ZoneError::Code(name.to_string(), code.to_string())),
+        _ => Ok(seen),
+    }
 }

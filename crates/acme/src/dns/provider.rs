@@ -58,7 +58,7 @@ pub(crate) struct Receipt(pub(crate) String);
 /// The future of a provider's step.
 pub(crate) type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T, ProviderError>> + Send + 'a>>;
 
-/// Writes TXT records. Calls for one name never overlap within this process.
+/// Writes TXT records. Calls with one [`lock_name`](Self::lock_name) never overlap within this process.
 pub(crate) trait Provider: Send + Sync {
     /// The name in configurations.
     fn name(&self) -> &'static str;
@@ -74,7 +74,12 @@ pub(crate) trait Provider: Send + Sync {
         true
     }
 
-    /// Whether a second value replaces the first one. Orders for a name and its wildcard then run one after the other.
+    /// The name of the lock for changes of a record. Records whose values replace each other have one.
+    fn lock_name(&self, record: &TxtRecord) -> String {
+        record.name.clone()
+    }
+
+    /// Whether a further value may replace one that is needed. Orders with one lock then run one after the other.
     fn keeps_one_value(&self) -> bool {
         false
     }

@@ -113,7 +113,7 @@ impl Route53 {
         }
         let ttl = element(set, "TTL").and_then(|ttl| ttl.parse().ok()).unwrap_or(usual.ttl);
         let values = set.split("<ResourceRecord>").skip(1);
-        let values = values.filter_map(|value| Some(element(value, "Value")?.replace("&quot;", "\""))).collect();
+        let values = values.filter_map(|value| Some(unescaped(element(value, "Value")?))).collect();
         Ok(TxtSet { ttl, values })
     }
 
@@ -183,6 +183,12 @@ pub(super) fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Replaces the predefined entities (XML 1.0 §4.6). The ampersand comes last: `&amp;lt;` is the text `&lt;`.
+fn unescaped(text: &str) -> String {
+    let text = text.replace("&quot;", "\"").replace("&apos;", "'").replace("&lt;", "<").replace("&gt;", ">");
+    text.replace("&amp;", "&")
 }
 
 /// A time as `20150830T123600Z`.
@@ -258,6 +264,15 @@ mod tests {
              SignedHeaders=content-type;host;x-amz-date, \
              Signature=5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7"
         );
+    }
+
+    // Values of other records on the name are written back as they were read.
+    #[test]
+    fn entities() {
+        for text in ["\"v=1; a<b>&c'\"", "&lt;&amp;lt;", "plain"] {
+            assert_eq!(unescaped(&escaped(text)), text);
+        }
+        assert_eq!(unescaped("&apos;&amp;apos;"), "'&apos;");
     }
 
     #[test]

@@ -203,6 +203,23 @@ async fn acmedns() {
     assert_eq!((error.setting, &*error.found), ("config_file_path", "/nowhere"));
 }
 
+// Duck DNS: "a domain has one TXT record". acme-dns keeps the last two values of an account, which names may share. Orders of different names
+// must then not replace the values of each other, so they take turns.
+#[test]
+fn names_with_one_text_take_turns() {
+    let at = |name: &str| TxtRecord { name: format!("_acme-challenge.{name}"), ..record() };
+    for (provider, one, other, has_one_text) in [
+        (provider("duckdns", ""), "mine.duckdns.org", "www.mine.duckdns.org", true),
+        (provider("duckdns", ""), "mine.duckdns.org", "yours.duckdns.org", false),
+        (provider("acmedns", "https://a.example"), "a.example", "b.example", true),
+        (provider("cloudflare", ""), "a.example", "b.example", false),
+    ] {
+        let name = provider.name();
+        assert_eq!(provider.lock_name(&at(one)) == provider.lock_name(&at(other)), has_one_text, "{name}");
+        assert_eq!(provider.keeps_one_value(), name != "cloudflare");
+    }
+}
+
 // https://docs.aws.amazon.com/Route53/latest/APIReference/: a change replaces all values, and a deletion states them.
 #[tokio::test]
 async fn route53() {

@@ -6,12 +6,16 @@ use std::path::Path;
 
 use causeway_dns::query::{QueryError, exchange, question};
 use hickory_proto::op::{Message, ResponseCode};
-use hickory_proto::rr::{Name, RData, RecordType};
+use hickory_proto::rr::{Name, RData, Record, RecordType};
 
 /// The port of DNS (RFC 1035 §4.2).
 const PORT: u16 = 53;
 /// Public resolvers, used like Caddy's if the system names none.
 const FALLBACK: [&str; 4] = ["8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1"];
+/// Addresses of a zone's servers that are asked whether a name below is a zone: each that is silent takes 10 s.
+const PARENTS_MAX: usize = 3;
+/// CNAME records after each other that are followed, as resolvers do.
+const ALIASES_MAX: usize = 8;
 /// The system's resolvers.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
@@ -54,6 +58,8 @@ pub(crate) struct Resolvers {
     addresses: Vec<SocketAddr>,
     /// Whether the configuration names them. Then they, and not the zone's servers, tell whether a record is visible, as in Caddy.
     are_configured: bool,
+    /// That of the zones' own servers. No configuration changes it; tests do.
+    zone_port: u16,
 }
 
 impl Resolvers {
@@ -64,7 +70,7 @@ impl Resolvers {
         for server in servers {
             addresses.extend(server_addresses(&server).await?);
         }
-        Ok(Self { addresses, are_configured: !written.is_empty() })
+        Ok(Self { addresses, are_configured: !written.is_empty(), zone_port: PORT })
     }
 
     /// The servers that tell whether a record is visible, each with its addresses: the configured resolvers, or the servers of the zone
@@ -114,14 +120,46 @@ impl Resolvers {
         Err(ZoneError::NoZone(name.to_string()))
     }
 
-    /// The target of the CNAME record of a name, or the name itself.
+    /// Finds the zone of a record that is about to be added. Configured resolvers tell later whether the record is visible, so they get no query
+    /// for its name before: they would cache its absence (RFC 2308 §5). The servers of the zone above tell whether the name is a zone itself.
+    pub(crate) async fn zone_of_record(&self, name: &Name) -> Result<Name, ZoneError> {
+        if self.are_configured
+            && let Ok(above) = self.zone(&name.base_name()).await
+            && let Some(is_zone) = self.is_delegated(name, &above).await
+        {
+            return Ok(if is_zone { name.clone() } else { above });
+        }
+        self.zone(name).await
+    }
+
+    /// Whether the servers of the zone `above` delegate a name, or have it as a zone themselves. `None`: none of them answers.
+    async fn is_delegated(&self, name: &Name, above: &Name) -> Option<bool> {
+        let servers = self.servers(above).await.ok()?;
+        for server in servers.into_iter().flatten().take(PARENTS_MAX) {
+            let Ok(response) = ask_one(server, name, RecordType::SOA).await else { continue };
+            if matches!(response.response_code, ResponseCode::NoError | ResponseCode::NXDomain) {
+                let has = |records: &[Record], kind| {
+                    records.iter().any(|record| record.name == *name && record.record_type() == kind)
+                };
+                return Some(has(&response.answers, RecordType::SOA) || has(&response.authorities, RecordType::NS));
+            }
+        }
+        None
+    }
+
+    /// The name that the CNAME records of a name lead to, or the name itself.
     pub(crate) async fn target(&self, name: &Name) -> Result<Name, ZoneError> {
-        let response = self.ask(name, RecordType::CNAME).await?;
-        let target = response.answers.iter().find_map(|record| match &record.data {
-            RData::CNAME(target) if record.name == *name => Some(target.0.clone()),
-            _ => None,
-        });
-        Ok(target.unwrap_or_else(|| name.clone()))
+        let mut at = name.clone();
+        for _ in 0..ALIASES_MAX {
+            let response = self.ask(&at, RecordType::CNAME).await?;
+            let target = response.answers.iter().find_map(|record| match &record.data {
+                RData::CNAME(target) if record.name == at => Some(target.0.clone()),
+                _ => None,
+            });
+            let Some(target) = target else { break };
+            at = target;
+        }
+        Ok(at)
     }
 
     /// The values of a name's TXT records, or of those that its CNAME records lead to.
@@ -148,8 +186,8 @@ impl Resolvers {
             for kind in [RecordType::A, RecordType::AAAA] {
                 let Ok(response) = self.ask(&server.0, kind).await else { continue };
                 addresses.extend(response.answers.iter().filter_map(|record| match &record.data {
-                    RData::A(ip) => Some(SocketAddr::new(ip.0.into(), PORT)),
-                    RData::AAAA(ip) => Some(SocketAddr::new(ip.0.into(), PORT)),
+                    RData::A(ip) => Some(SocketAddr::new(ip.0.into(), self.zone_port)),
+                    RData::AAAA(ip) => Some(SocketAddr::new(ip.0.into(), self.zone_port)),
                     _ => None,
                 }));
             }
@@ -206,7 +244,7 @@ mod tests {
     // Without configured resolvers, the visibility of a record is checked on the zone's own servers, at port 53.
     #[tokio::test]
     async fn witnesses() {
-        let resolvers = Resolvers { addresses: vec![server(world).await], are_configured: false };
+        let resolvers = Resolvers { addresses: vec![server(world).await], are_configured: false, zone_port: PORT };
         let name = |text| absolute(text).unwrap();
         let servers = resolvers.witnesses(&name("_acme-challenge.www.example.com")).await.unwrap();
         assert_eq!(servers, [vec!["192.0.2.53:53".parse().unwrap()]]);
@@ -215,6 +253,56 @@ mod tests {
         let configured = Resolvers { are_configured: true, ..resolvers };
         let servers = configured.witnesses(&name("a.other.example")).await.unwrap();
         assert_eq!(servers, [configured.addresses]);
+    }
+
+    // RFC 2308 §5: a resolver that is asked for a name caches that it does not exist, so the resolvers that are to see the new record get no
+    // query for it before. A record may stand in a zone of its own.
+    #[tokio::test]
+    async fn the_zone_of_a_new_record() {
+        use std::sync::{Arc, Mutex};
+
+        use hickory_proto::rr::rdata::{A, NS, SOA};
+
+        let name = |text| absolute(text).unwrap();
+        let answer = |request: &[u8], answers: Vec<RData>, delegation: Option<RData>| {
+            let request = Message::from_vec(request).unwrap();
+            let mut message = Message::response(request.id, request.op_code);
+            message.queries.clone_from(&request.queries);
+            let at = request.queries[0].name();
+            message.answers = answers.into_iter().map(|data| Record::from_rdata(at.clone(), 60, data)).collect();
+            message.authorities.extend(delegation.map(|data| Record::from_rdata(at.clone(), 60, data)));
+            Some(message.to_vec().unwrap())
+        };
+        let question = |request: &[u8]| Message::from_vec(request).unwrap().queries[0].clone();
+        let authority = server(move |request, _| {
+            let is_delegated = question(request).name().to_ascii() == "_acme-challenge.own.example.com.";
+            answer(request, Vec::new(), is_delegated.then(|| RData::NS(NS(name("ns.example.net")))))
+        });
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        let resolver = server(move |request, _| {
+            let question = question(request);
+            let text = question.name().to_ascii();
+            log.lock().unwrap().push(text.clone());
+            let soa = || RData::SOA(SOA::new(name("ns.example.com"), name("root.example.com"), 1, 60, 60, 60, 60));
+            let answers = match (&*text, question.query_type()) {
+                ("example.com.", RecordType::SOA) => vec![soa()],
+                ("example.com.", RecordType::NS) => vec![RData::NS(NS(name("ns.example.com")))],
+                ("ns.example.com.", RecordType::A) => vec![RData::A(A::new(127, 0, 0, 1))],
+                _ => Vec::new(),
+            };
+            answer(request, answers, None)
+        });
+        let (addresses, zone_port) = (vec![resolver.await], authority.await.port());
+        let resolvers = Resolvers { addresses, are_configured: true, zone_port };
+        for (at, want) in [
+            ("_acme-challenge.www.example.com", "example.com."),
+            ("_acme-challenge.own.example.com", "_acme-challenge.own.example.com."),
+        ] {
+            assert_eq!(resolvers.zone_of_record(&name(at)).await.unwrap().to_ascii(), want);
+        }
+        let asked = asked.lock().unwrap();
+        assert!(!asked.is_empty() && !asked.iter().any(|name| name.starts_with("_acme-challenge")), "{asked:?}");
     }
 
     // resolv.conf(5): lines `nameserver ADDRESS`.

@@ -1,7 +1,7 @@
 //! Zones, propagation and updates against a local DNS server.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -81,6 +81,11 @@ pub(in crate::dns) fn world(request: &[u8], _: bool) -> Option<Vec<u8>> {
         ("example.com.", RecordType::NS) => own(RData::NS(NS(name("ns.example.com")))),
         ("ns.example.com.", RecordType::A) => own(RData::A(A::new(192, 0, 2, 53))),
         ("_acme-challenge.alias.example.com.", RecordType::CNAME) => own(RData::CNAME(CNAME(name("a.other.example")))),
+        // Its own alias leads to another one; two that lead to each other lead nowhere.
+        ("_acme-challenge.twice.example.com.", RecordType::CNAME) => {
+            own(RData::CNAME(CNAME(name("_acme-challenge.alias.example.com"))))
+        }
+        ("_acme-challenge.loop.example.com.", RecordType::CNAME) => own(RData::CNAME(CNAME(query.name().clone()))),
         // A resolver adds the SOA record of the target's zone here.
         ("_acme-challenge.alias.example.com.", RecordType::SOA) => {
             let mut answers = own(RData::CNAME(CNAME(name("other.example"))));
@@ -138,7 +143,8 @@ async fn server_names() {
 async fn visible_records() {
     let servers = [server(world).await.to_string()];
     let resolvers = Resolvers::new(&servers).await.unwrap();
-    for at in ["_acme-challenge.example.com", "_acme-challenge.alias.example.com"] {
+    for at in ["_acme-challenge.example.com", "_acme-challenge.alias.example.com", "_acme-challenge.twice.example.com"]
+    {
         propagation::wait(&resolvers, &name(at), "value", Duration::from_millis(10)).await.unwrap();
         let hidden = propagation::wait(&resolvers, &name(at), "val", Duration::from_millis(10)).await.unwrap_err();
         assert_eq!(hidden.to_string(), "the TXT record was not visible after 0.01 s");
@@ -146,6 +152,22 @@ async fn visible_records() {
     let refused = name("refused.example.net");
     let hidden = propagation::wait(&resolvers, &refused, "value", Duration::from_millis(10)).await.unwrap_err();
     assert!(hidden.to_string().contains("Query Refused for refused.example.net."), "{hidden}");
+    let circle = name("_acme-challenge.loop.example.com");
+    propagation::wait(&resolvers, &circle, "value", Duration::from_millis(10)).await.unwrap_err();
+}
+
+// RFC 1912 §2.8: of the servers of a zone one may be lame, which refuses. The authority queries another one then, and so do we.
+#[tokio::test]
+async fn a_lame_server_hides_no_record() {
+    let lame =
+        server(|request, _| Some(reply(&Message::from_vec(request).unwrap(), ResponseCode::Refused, Vec::new())));
+    let servers = [server(world).await.to_string(), lame.await.to_string()];
+    let reversed = [servers[1].clone(), servers[0].clone()];
+    for servers in [servers, reversed] {
+        let resolvers = Resolvers::new(&servers).await.unwrap();
+        let at = name("_acme-challenge.example.com");
+        propagation::wait(&resolvers, &at, "value", Duration::from_millis(10)).await.unwrap();
+    }
 }
 
 // RFC 1035 §4.2.1, RFC 5452 §9.1: truncation leads to TCP, and answers to other questions are ignored.
@@ -300,7 +322,15 @@ impl Provider for Steps {
 // RFC 8555 §8.4: the name of the record. It is removed after success, failure and cancellation.
 #[tokio::test]
 async fn presented_and_removed() {
-    let address = server(world).await.to_string();
+    // The zone's own servers have no address.
+    let resolver = server(|request, is_tcp| {
+        let message = Message::from_vec(request).unwrap();
+        match &*message.queries[0].name().to_ascii() {
+            "ns.example.com." => Some(reply(&message, ResponseCode::NoError, Vec::new())),
+            _ => world(request, is_tcp),
+        }
+    });
+    let address = resolver.await.to_string();
     let challenge = |steps: &Arc<Mutex<Vec<String>>>| DnsChallenge {
         provider: DnsProvider(Arc::new(Steps(Arc::clone(steps)))),
         ttl: Some(Duration::from_secs(90)),
