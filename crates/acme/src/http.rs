@@ -113,10 +113,7 @@ impl HttpClient {
                 }
                 ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()
             }
-            ServerTrust::Unverified => {
-                let builder = ClientConfig::builder().dangerous();
-                builder.with_custom_certificate_verifier(Arc::new(AnyCertificate)).with_no_client_auth()
-            }
+            ServerTrust::Unverified => unverified(),
         };
         let builder = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http();
         let connector = Connector::new(&ProxyChoice::environment())?;
@@ -128,6 +125,14 @@ impl HttpClient {
                 builder.with_server_name_resolver(resolver).enable_http1().wrap_connector(connector)
             }
         }))
+    }
+
+    /// Makes a client that trusts any server, with this choice of a proxy.
+    ///
+    /// # Errors
+    /// If the proxy cannot be used.
+    pub(crate) fn unverified(proxy: &ProxyChoice) -> Result<Self, HttpError> {
+        Ok(Self::over(unverified(), Connector::new(proxy)?))
     }
 
     /// Makes a client for a server that listens on a Unix socket. The host of its URLs, which are `http` ones, is only a name in requests.
@@ -248,6 +253,11 @@ fn configured(paths: &[PathBuf]) -> Result<ClientConfig, HttpError> {
         }
     }
     Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+}
+
+fn unverified() -> ClientConfig {
+    let builder = ClientConfig::builder().dangerous();
+    builder.with_custom_certificate_verifier(Arc::new(AnyCertificate)).with_no_client_auth()
 }
 
 /// A request: a method, a URL, headers, and a body.

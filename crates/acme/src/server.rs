@@ -475,8 +475,6 @@ impl AcmeServer {
         let identifier = authorization.identifier.clone();
         let challenge = authorization.challenge(kind).ok_or_else(missing)?;
         if is_pending && challenge.state == ChallengeState::Pending && !call.envelope.payload.is_empty() {
-            let slot = Arc::clone(&validate::SLOTS).try_acquire_owned();
-            let slot = slot.map_err(|_| Problem::limited("too many validations are in progress; try again"))?;
             challenge.state = ChallengeState::Processing;
             let key_authorization = format!("{}.{}", challenge.token, call.account.key.thumbprint());
             let validation = Validation {
@@ -488,7 +486,9 @@ impl AcmeServer {
                 resolvers: self.plan.resolvers.clone(),
             };
             let (book, id) = (Arc::clone(&self.book), id.to_owned());
+            // The bound of names in orders is also that of these tasks.
             runtime.spawn(async move {
+                let slot = validate::SLOTS.acquire().await;
                 let result = validation.run().await;
                 drop(slot);
                 locked(&book).validated(&id, kind, result.map(|()| SystemTime::now()));
@@ -586,7 +586,7 @@ fn read_request(der: &[u8]) -> Result<(CertificateSigningRequestParams, Vec<Iden
     for name in &parsed.params.subject_alt_names {
         names.push(match name {
             rcgen::SanType::DnsName(name) => Identifier::read("dns", name.as_str())?,
-            rcgen::SanType::IpAddress(ip) => Identifier::Ip(*ip),
+            rcgen::SanType::IpAddress(ip) => Identifier::ip(*ip),
             _ => return Err(bad_request("it has a name that is neither a DNS name nor an address")),
         });
     }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 use super::problem::Problem;
 
@@ -15,6 +15,7 @@ const LABEL_MAX: usize = 63;
 pub(super) enum Identifier {
     /// In lower case, optionally with `*.` in front.
     Dns(String),
+    /// By [`Identifier::ip`].
     Ip(IpAddr),
 }
 
@@ -35,15 +36,20 @@ impl Identifier {
                 }
             }
             "ip" => {
-                let address =
-                    value.parse().map_err(|_| Problem::rejected(format!("{value:?} is not an IP address")))?;
-                Ok(Self::Ip(address))
+                let address = value.parse();
+                Ok(Self::ip(address.map_err(|_| Problem::rejected(format!("{value:?} is not an IP address")))?))
             }
             _ => {
                 let detail = format!("found an identifier of the type {kind:?}, expected \"dns\" or \"ip\"");
                 Err(Problem::new("unsupportedIdentifier", 400, detail))
             }
         }
+    }
+
+    /// An address. An IPv4-mapped one of IPv6 (RFC 4291 §2.5.5.2) is the IPv4 address: connections to both reach the same machine, so rules
+    /// must not distinguish them.
+    pub(super) fn ip(address: IpAddr) -> Self {
+        Self::Ip(address.to_canonical())
     }
 
     /// The identifier's type in JSON.
@@ -111,8 +117,16 @@ impl Rules {
     fn matches(&self, identifier: &Identifier) -> bool {
         match identifier {
             Identifier::Dns(name) => self.domains.iter().any(|domain| covers(domain, name)),
-            Identifier::Ip(ip) => self.ranges.iter().any(|range| range.contains(ip)),
+            Identifier::Ip(ip) => self.ranges.iter().any(|range| canonical(range).contains(ip)),
         }
+    }
+}
+
+/// A range of IPv4-mapped addresses as one of IPv4 addresses, as Go's `net.IPNet` takes it.
+fn canonical(range: &IpNet) -> IpNet {
+    match (range.addr(), range.addr().to_canonical(), range.prefix_len()) {
+        (IpAddr::V6(_), IpAddr::V4(ip), length @ 96..) => Ipv4Net::new(ip, length - 96).map_or(*range, IpNet::V4),
+        _ => *range,
     }
 }
 
@@ -164,6 +178,7 @@ mod tests {
         let allow = Policy { allow: rules(&["a.test", "*.b.test"], &[]), ..Policy::default() };
         let ranges = Policy { allow: rules(&[], &["10.0.0.0/8", "2001:db8::1/128"]), ..Policy::default() };
         let deny = Policy { deny: rules(&["a.test", "*.b.test"], &["10.0.0.1/32"]), ..Policy::default() };
+        let mapped = Policy { deny: rules(&[], &["::ffff:10.0.0.0/120"]), ..Policy::default() };
         let both = Policy { allow: rules(&["*.b.test"], &[]), deny: rules(&["x.b.test"], &[]), wildcards: true };
         for (policy, kind, name, want) in [
             (&open, "dns", "any.test", true),
@@ -185,6 +200,13 @@ mod tests {
             (&deny, "dns", "c.test", true),
             (&deny, "ip", "10.0.0.1", false),
             (&deny, "ip", "10.0.0.2", true),
+            // RFC 4291 §2.5.5.2: an IPv4 address in IPv6's form.
+            (&deny, "ip", "::ffff:10.0.0.1", false),
+            (&deny, "ip", "::ffff:10.0.0.2", true),
+            (&ranges, "ip", "::ffff:10.9.9.9", true),
+            (&mapped, "ip", "10.0.0.1", false),
+            (&mapped, "ip", "::ffff:10.0.0.1", false),
+            (&mapped, "ip", "10.0.1.1", true),
             (&both, "dns", "*.b.test", true),
             (&both, "dns", "x.b.test", false),
         ] {

@@ -245,13 +245,19 @@ async fn solver(answer: String) -> u16 {
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let mut request = [0; 2048];
-            let _ = stream.read(&mut request).await;
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", answer.len());
-            let _ = stream.write_all(format!("{head}{answer}").as_bytes()).await;
+            respond(&mut stream, "200 OK", &answer).await;
         }
     });
     port
+}
+
+/// Reads a request and answers it.
+async fn respond(stream: &mut (impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin), head: &str, text: &str) {
+    let mut request = [0; 2048];
+    let _ = stream.read(&mut request).await;
+    let head = format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", text.len());
+    let _ = stream.write_all(format!("{head}{text}").as_bytes()).await;
+    let _ = stream.shutdown().await;
 }
 
 fn request_for(names: &[&str]) -> (rcgen::KeyPair, String) {
@@ -338,6 +344,57 @@ async fn a_certificate() {
         assert_eq!(client.post("/revoke-cert", &revocation).status, 200);
         refused(&client.post("/revoke-cert", &revocation), 400, "alreadyRevoked");
     }
+}
+
+// RFC 8555 §8.3: the server follows redirects, here to HTTPS. As smallstep, it verifies no certificate there: a machine that redirects all of its
+// sites has none of this authority before the first order.
+#[tokio::test]
+async fn a_redirect_to_https() {
+    let mut setting = setting(plan()).await;
+    let client = Client::registered(&setting.server);
+    let order = body(&client.order(&["localhost"]));
+    let challenge = body(&client.post(&path(&order["authorizations"][0]), ""))["challenges"][0].clone();
+    let answer = format!("{}.{}", challenge["token"].as_str().unwrap(), client.key.thumbprint());
+    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = rustls_pki_types::PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
+    let tls = rustls::ServerConfig::builder().with_no_client_auth();
+    let tls = tls.with_single_cert(vec![own.cert.der().clone()], key.into()).unwrap();
+    let tls = tokio_rustls::TlsAcceptor::from(Arc::new(tls));
+    let secure = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = format!("https://127.0.0.1:{}/", secure.local_addr().unwrap().port());
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = secure.accept().await {
+            let Ok(mut stream) = tls.accept(stream).await else { continue };
+            respond(&mut stream, "200 OK", &answer).await;
+        }
+    });
+    let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = plain.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = plain.accept().await {
+            respond(&mut stream, &format!("308 Permanent Redirect\r\nLocation: {target}"), "").await;
+        }
+    });
+    let Client { key, account, .. } = client;
+    setting.server.plan.ports.http = port;
+    let client = Client { server: &setting.server, key, account };
+    let challenge = client.validated(&path(&challenge["url"])).await;
+    assert_eq!(challenge["status"], "valid", "{challenge}");
+}
+
+// Our bound of concurrent validations. An order with more names than that is not refused: the further validations wait.
+#[tokio::test]
+async fn validations_wait_for_a_place() {
+    let mut setting = setting(plan()).await;
+    setting.server.plan.ports.http = solver("another text".to_owned()).await;
+    let client = Client::registered(&setting.server);
+    let order = body(&client.order(&["localhost"]));
+    let challenge = body(&client.post(&path(&order["authorizations"][0]), ""))["challenges"][0].clone();
+    let places = super::validate::SLOTS.acquire_many(super::validate::CONCURRENT_MAX as u32).await.unwrap();
+    let answer = client.post(&path(&challenge["url"]), "{}");
+    assert_eq!((answer.status, &body(&answer)["status"]), (200, &json!("processing")), "{answer:?}");
+    drop(places);
+    assert_eq!(client.validated(&path(&challenge["url"])).await["status"], "invalid");
 }
 
 // RFC 8555 §7.1.6: a failed challenge makes its authorization and its order invalid.
