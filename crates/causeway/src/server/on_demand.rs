@@ -122,14 +122,19 @@ struct State {
     refused: HashMap<String, RefusedName>,
 }
 
+#[derive(Debug, Clone, PartialEq)]
 struct RefusedName {
     until: Instant,
     /// Failed orders since the last success.
     failures: usize,
+    /// The authorities that have named the time by a rate limit. Boxed: few names have some.
+    limited_by: Option<Box<SignedName>>,
 }
 
 impl OnDemand {
-    /// Must run within the server's runtime, which executes the orders.
+    /// Must run within the server's runtime, which executes the orders. `before`: that of the former configuration, whose rate limits count
+    /// for names with the same authorities.
+    #[expect(clippy::too_many_arguments, reason = "called once; each is a part of the configuration")]
     pub(super) fn new(
         names: plan::OnDemand,
         getters: Getters,
@@ -138,7 +143,9 @@ impl OnDemand {
         storages: &Storages,
         renewals: &Renewals,
         names_max: usize,
+        before: Option<&Self>,
     ) -> Self {
+        let refused = before.map(|before| locked(&before.shared.state).limited(&names)).unwrap_or_default();
         Self {
             shared: Arc::new(Shared {
                 names,
@@ -149,7 +156,7 @@ impl OnDemand {
                 storages: storages.clone(),
                 renewals: renewals.clone(),
                 runtime: Handle::current(),
-                state: Mutex::default(),
+                state: Mutex::new(State { refused, ..State::default() }),
             }),
         }
     }
@@ -241,15 +248,16 @@ async fn run(shared: Arc<Shared>, wanted: WantedCertificate) {
 async fn sign(shared: &Shared, name: &str, signed: SignedName) -> Option<Arc<CertifiedKey>> {
     let mut failures = locked(&shared.state).refused.get(name).map_or(0, |refused| refused.failures);
     let outcome = match is_allowed(shared, name).await {
-        true => shared.sign(name, signed, failures).await.map_err(|error| {
+        true => shared.sign(name, signed.clone(), failures).await.map_err(|error| {
+            let limited_by = error.is_limited().then(|| Box::new(signed));
             let pause = pause_after(&error, &mut failures, SystemTime::now());
             tracing::error!(
                 "{name}: cannot obtain a certificate: {error}; refusing its handshakes for {}",
                 in_words(pause)
             );
-            RefusedName { until: Instant::now() + pause, failures }
+            RefusedName { until: Instant::now() + pause, failures, limited_by }
         }),
-        false => Err(RefusedName { until: Instant::now() + DENIED_FOR, failures }),
+        false => Err(RefusedName { until: Instant::now() + DENIED_FOR, failures, limited_by: None }),
     };
     let mut state = locked(&shared.state);
     match outcome {
@@ -313,6 +321,17 @@ impl Shared {
 }
 
 impl State {
+    /// Returns the names that authorities of theirs in `names` do not accept yet.
+    fn limited(&self, names: &plan::OnDemand) -> HashMap<String, RefusedName> {
+        let now = Instant::now();
+        let limited = self.refused.iter().filter(|(name, refused)| {
+            refused.limited_by.is_some()
+                && now < refused.until
+                && names.name(name) == refused.limited_by.as_deref().cloned()
+        });
+        limited.map(|(name, refused)| (name.clone(), refused.clone())).collect()
+    }
+
     fn refuse(&mut self, name: String, refused: RefusedName) {
         // Names whose orders failed leave last: strangers can send handshakes for ever new names that are denied, and the pauses protect
         // the authority's rate limits.
@@ -362,7 +381,7 @@ mod tests {
     #[test]
     fn refused_names_are_bounded() {
         let mut state = State::default();
-        let refused = |until| RefusedName { until, failures: 0 };
+        let refused = |until| RefusedName { until, failures: 0, limited_by: None };
         let now = Instant::now();
         for number in 0..REFUSED_MAX {
             let until = if number == 0 { now + Duration::from_secs(600) } else { now };
@@ -385,15 +404,15 @@ mod tests {
         let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(600));
         for number in 0..FAILED {
             let until = if number == 0 { now } else { later };
-            state.refuse(format!("failed{number}"), RefusedName { until, failures: 3 });
+            state.refuse(format!("failed{number}"), RefusedName { until, failures: 3, limited_by: None });
         }
         for number in 0..3 * REFUSED_MAX {
-            state.refuse(format!("denied{number}"), RefusedName { until: later, failures: 0 });
+            state.refuse(format!("denied{number}"), RefusedName { until: later, failures: 0, limited_by: None });
             assert!(state.refused.len() <= REFUSED_MAX);
         }
         assert_eq!(state.refused.values().filter(|refused| refused.failures == 3).count(), FAILED);
         for number in 0..2 * REFUSED_MAX {
-            state.refuse(format!("more{number}"), RefusedName { until: later, failures: 1 });
+            state.refuse(format!("more{number}"), RefusedName { until: later, failures: 1, limited_by: None });
             assert!(state.refused.len() <= REFUSED_MAX);
         }
     }
@@ -419,7 +438,29 @@ mod tests {
         let config = json!({ "apps": { "tls": { "automation": { "policies": [policy] } } } });
         let loaded = plan::load(&config, &crate::registry()).unwrap_or_else(|error| panic!("{error}"));
         let names = loaded.certificates.on_demand.unwrap();
-        OnDemand::new(names, Getters::new(), None, keeper, storages, &Renewals::new(keeper, None), NAMES_MAX).shared
+        OnDemand::new(names, Getters::new(), None, keeper, storages, &Renewals::new(keeper, None), NAMES_MAX, None)
+            .shared
+    }
+
+    // RFC 8555 §6.6: a client that is limited waits, also if its configuration is loaded again meanwhile. Other authorities have no limit yet.
+    #[test]
+    fn rate_limits_outlive_a_reload() {
+        let names = |authority: &str| {
+            let issuer = json!({ "module": "acme", "ca": authority });
+            let policy = json!({ "subjects": ["a.example", "b.example"], "on_demand": true, "issuers": [issuer] });
+            let config = json!({ "apps": { "tls": { "automation": { "policies": [policy] } } } });
+            let loaded = plan::load(&config, &crate::registry()).unwrap_or_else(|error| panic!("{error}"));
+            loaded.certificates.on_demand.unwrap()
+        };
+        let same = names("https://ca.example/");
+        let limited_by = same.name("a.example").map(Box::new);
+        assert!(limited_by.is_some());
+        let limited = RefusedName { until: Instant::now() + Duration::from_secs(3600), failures: 2, limited_by };
+        let mut state = State::default();
+        state.refuse("a.example".to_owned(), limited.clone());
+        state.refuse("b.example".to_owned(), RefusedName { limited_by: None, ..limited.clone() });
+        assert_eq!(state.limited(&same), HashMap::from([("a.example".to_owned(), limited)]));
+        assert_eq!(state.limited(&names("https://other.example/")), HashMap::new());
     }
 
     fn local() -> ManagedName {
@@ -436,7 +477,7 @@ mod tests {
     }
 
     // The long pauses protect the rate limits of authorities. A storage that fails has none: the name is refused for seconds, and its earlier
-    // failures still count.
+    // failures still count. A local authority signs in memory.
     #[tokio::test]
     async fn a_storage_that_fails_is_no_failed_order() {
         let folder = std::env::temp_dir().join(format!("causeway-on-demand-storage-{}", std::process::id()));
@@ -445,15 +486,15 @@ mod tests {
         let shared = shared(&keeper, &storages);
         std::fs::remove_dir_all(&folder).unwrap();
         std::fs::write(&folder, "in the way").unwrap();
-        let refused_before = RefusedName { until: Instant::now(), failures: 3 };
+        assert!(sign(&shared, "a.example", SignedName::Local(local())).await.is_some());
+        let refused_before = RefusedName { until: Instant::now(), failures: 3, limited_by: None };
         locked(&shared.state).refuse("a.example".to_owned(), refused_before);
-        for signed in [SignedName::Public(public_name()), SignedName::Local(local())] {
-            assert!(sign(&shared, "a.example", signed).await.is_none());
-            let state = locked(&shared.state);
-            let refused = &state.refused["a.example"];
-            assert_eq!(refused.failures, 3);
-            assert!(refused.until <= Instant::now() + Duration::from_secs(10));
-        }
+        assert!(sign(&shared, "a.example", SignedName::Public(public_name())).await.is_none());
+        let state = locked(&shared.state);
+        let refused = &state.refused["a.example"];
+        assert_eq!(refused.failures, 3);
+        assert!(refused.until <= Instant::now() + Duration::from_secs(10));
+        drop(state);
         std::fs::remove_file(&folder).unwrap();
         // No authority signs.
         assert!(sign(&shared, "a.example", SignedName::Public(public_name())).await.is_none());

@@ -150,6 +150,13 @@ pub(super) enum RenewError {
     Authority(String, Option<SystemTime>),
 }
 
+impl RenewError {
+    /// Whether the authorities have named the time of the next attempt.
+    pub(super) fn is_limited(&self) -> bool {
+        matches!(self, Self::Authority(_, Some(_)))
+    }
+}
+
 impl fmt::Display for RenewError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Local(why) | Self::Authority(why, _)) = self;

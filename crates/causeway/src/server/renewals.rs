@@ -94,7 +94,8 @@ pub enum Attempt {
 }
 
 impl Renewals {
-    /// `before`: the tasks of the former configuration, whose authorities are not queried again before their advice ends (RFC 9773 §4.3).
+    /// `before`: the tasks of the former configuration, whose authorities are not queried again before their advice ends (RFC 9773 §4.3), and
+    /// get no order before their rate limits end.
     pub(super) fn new(keeper: &Arc<Keeper>, before: Option<&Self>) -> Self {
         let advised = before.map(|before| Arc::clone(&before.advised)).unwrap_or_default();
         // Otherwise, names that were removed would remain.
@@ -202,6 +203,17 @@ struct AdvisedName {
     advice: Option<Advice>,
     /// The last renewal.
     renewed: Option<Instant>,
+    /// Boxed: few names have one.
+    limit: Option<Box<OrderLimit>>,
+}
+
+/// A rate limit of a name's authorities (RFC 8555 §6.6).
+#[derive(Clone)]
+struct OrderLimit {
+    authorities: Vec<String>,
+    /// The failure that the limit belongs to.
+    failed: Attempt,
+    until: SystemTime,
 }
 
 impl AdvisedName {
@@ -211,9 +223,19 @@ impl AdvisedName {
         self.renewed.is_none_or(|at| at.elapsed() > ADVICE_PAUSE)
     }
 
-    /// Whether a task can still use it: a keeper has the certificate, or the last renewal was lately.
+    /// Whether a task can still use it: a keeper has the certificate, the last renewal was lately, or a limit has not ended.
     fn is_needed(&self) -> bool {
-        !self.is_advised() || self.advice.as_ref().is_some_and(|advice| Arc::strong_count(&advice.leaf) > 1)
+        !self.is_advised()
+            || self.advice.as_ref().is_some_and(|advice| Arc::strong_count(&advice.leaf) > 1)
+            || self.limit.as_ref().is_some_and(|limit| SystemTime::now() < limit.until)
+    }
+
+    /// The failure that stands, and the time left until these authorities accept another order; `None`: there is no limit.
+    fn limited(&self, authorities: &[String], now: SystemTime) -> Option<(Attempt, Duration)> {
+        let limit = self.limit.as_ref().filter(|limit| limit.authorities == authorities && now < limit.until)?;
+        // The upper bound is for a clock that was set back.
+        let left = limit.until.duration_since(now).unwrap_or_default().min(LIMITED_MAX);
+        Some((limit.failed.clone(), left))
     }
 }
 
@@ -254,13 +276,19 @@ impl Task {
                 locked(&self.advised).remove(name);
                 return;
             }
+            // After a reload with the same authorities: another order before would be refused, and might prolong the limit.
+            if let Some((failed, left)) = advised.limited(&order.public().authorities, SystemTime::now()) {
+                locked(attempts).insert(name.clone(), failed);
+                tokio::time::sleep(left).await;
+                continue;
+            }
             locked(attempts).insert(name.clone(), Attempt::Running);
             // The semaphore is never closed.
             let Ok(slot) = slots.acquire().await else { return };
             let is_early = advised.advice.as_ref().is_some_and(Advice::is_due) || self.is_revoked();
             let error = match Box::pin(order.renew(keeper, failures, is_early)).await {
                 Ok(()) if keeper.renew_at(name).is_some_and(|at| SystemTime::now() < at) => {
-                    advised.renewed = Some(Instant::now());
+                    (advised.renewed, advised.limit) = (Some(Instant::now()), None);
                     locked(&self.advised).insert(name.clone(), advised.clone());
                     self.events.issued.notify_one();
                     continue;
@@ -276,7 +304,13 @@ impl Task {
             let pause = pause_after(&error, &mut failures, SystemTime::now());
             tracing::error!("{name}: cannot obtain a certificate: {error}; retrying in {}", in_words(pause));
             let retry_at = SystemTime::now() + pause;
-            locked(attempts).insert(name.clone(), Attempt::Failed { error: error.to_string(), failures, retry_at });
+            let failed = Attempt::Failed { error: error.to_string(), failures, retry_at };
+            if error.is_limited() {
+                let authorities = order.public().authorities.clone();
+                advised.limit = Some(Box::new(OrderLimit { authorities, failed: failed.clone(), until: retry_at }));
+                locked(&self.advised).insert(name.clone(), advised.clone());
+            }
+            locked(attempts).insert(name.clone(), failed);
             tokio::time::sleep(pause).await;
         }
     }
@@ -290,33 +324,35 @@ impl Task {
             return Duration::ZERO;
         };
         // As in CertMagic, a revoked certificate is replaced at once.
-        if issued.certificate.is_revoked() {
+        if issued.certificate.is_revoked() || issued.is_superseded {
             return Duration::ZERO;
         }
         let left = |at: SystemTime, now: SystemTime| at.duration_since(now).unwrap_or_default();
-        // Only while the certificate is fresh: a due one is renewed anyhow.
-        let is_known = |advice: &Advice| Arc::ptr_eq(&advice.leaf, &issued.certificate) && now < advice.ask_at;
-        if !left(due, now).is_zero() && !advised.advice.as_ref().is_some_and(is_known) {
+        let is_its = |advice: &&Advice| Arc::ptr_eq(&advice.leaf, &issued.certificate);
+        // An authority may suggest a later time than the configured ratio, but not one shortly before the end.
+        let last = issued.certificate.renew_at(LAST_RATIO);
+        let renew_at = |advice: &Advice| advice.at.filter(|_| is_advised).map_or(due, |at| at.min(last));
+        let known = advised.advice.as_ref().filter(is_its);
+        // Only while the certificate is fresh, by the ratio or by the authority's suggestion: a due one is renewed anyhow.
+        let fresh_until = known.map_or(due, |advice| due.max(renew_at(advice)));
+        if !left(fresh_until, now).is_zero() && known.is_none_or(|advice| advice.ask_at <= now) {
+            let known_at = known.and_then(|advice| advice.at);
             // A certificate that becomes due meanwhile is renewed at once.
-            let asked = tokio::time::timeout(left(due, now), self.ask(&issued, now)).await;
-            let unanswered = Advice { leaf: Arc::clone(&issued.certificate), at: None, ask_at: now + ASK_AGAIN };
+            let asked = tokio::time::timeout(left(fresh_until, now), self.ask(&issued, known_at, now)).await;
+            let unanswered = Advice { leaf: Arc::clone(&issued.certificate), at: known_at, ask_at: now + ASK_AGAIN };
             advised.advice = Some(asked.unwrap_or(unanswered));
             locked(&self.advised).insert(name.clone(), advised.clone());
             now = SystemTime::now();
         }
-        match &advised.advice {
-            Some(advice) if Arc::ptr_eq(&advice.leaf, &issued.certificate) => {
-                // An authority may suggest a later time than the configured ratio, but not one shortly before the end.
-                let last = issued.certificate.renew_at(LAST_RATIO);
-                let at = advice.at.filter(|_| is_advised).map_or(due, |at| at.min(last));
-                left(at, now).min(left(advice.ask_at, now).max(ASK_PAUSE))
-            }
-            _ => left(due, now),
+        match advised.advice.as_ref().filter(is_its) {
+            Some(advice) => left(renew_at(advice), now).min(left(advice.ask_at, now).max(ASK_PAUSE)),
+            None => left(due, now),
         }
     }
 
-    /// Queries the authority that has issued the certificate for the time of its renewal.
-    async fn ask(&self, issued: &IssuedCertificate, now: SystemTime) -> Advice {
+    /// Queries the authority that has issued the certificate for the time of its renewal. A failed query does not change `known_at`, its
+    /// suggestion so far.
+    async fn ask(&self, issued: &IssuedCertificate, known_at: Option<SystemTime>, now: SystemTime) -> Advice {
         let name = &self.order.public().name;
         let mut advice = Advice { leaf: Arc::clone(&issued.certificate), at: None, ask_at: now + ASK_AGAIN };
         let mut issuers = self.order.issuers().iter().filter_map(PublicIssuer::acme);
@@ -330,7 +366,10 @@ impl Task {
                 advice.ask_at = now + found.again;
             }
             Ok(None) => {}
-            Err(error) => tracing::debug!(name, %error, "no renewal information"),
+            Err(error) => {
+                advice.at = known_at;
+                tracing::debug!(name, %error, "no renewal information");
+            }
         }
         advice
     }
@@ -390,122 +429,4 @@ pub(super) fn in_words(pause: Duration) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use causeway_certs::{AuthoritySpec, FileStorage, KeyKind, OcspPolicy, SharedStorage};
-    use causeway_config::plan::{self, ManagedName, PublicName};
-
-    use super::super::order::tests::{public_name, storages};
-    use super::super::storage::Storages;
-    use super::*;
-
-    // RFC 8555 §6.6: a client that is limited waits. Without a time, and beyond a week, the usual pauses count.
-    #[test]
-    fn pauses_of_rate_limits() {
-        let now = SystemTime::now();
-        let hours = |hours: u64| Some(now + Duration::from_secs(hours * 3600));
-        assert_eq!(pause_until(0, None, now), pause(0));
-        assert_eq!(pause_until(0, hours(3), now), Duration::from_secs(3 * 3600));
-        assert_eq!(pause_until(0, hours(10_000), now), LIMITED_MAX);
-        assert_eq!(pause_until(3, Some(now - Duration::from_secs(60)), now), pause(3));
-    }
-
-    fn keeper(storages: &Storages) -> Arc<Keeper> {
-        open(storages, Vec::new(), None, None)
-    }
-
-    fn open(
-        storages: &Storages,
-        authorities: Vec<AuthoritySpec>,
-        order: Option<&Order>,
-        before: Option<&Keeper>,
-    ) -> Arc<Keeper> {
-        let plan = causeway_certs::CertificatePlan {
-            storage: storages.usual().clone(),
-            authorities,
-            loaded: Vec::new(),
-            selections: Vec::new(),
-            loaded_ocsp: OcspPolicy::default(),
-            managed: Vec::new(),
-            public: order.iter().map(|order| order.public().clone()).collect(),
-            look_every: Duration::from_secs(600),
-        };
-        Arc::new(Keeper::open(plan, before, SystemTime::now()).unwrap())
-    }
-
-    // RFC 9773 §4.3: a client queries again when the time of `Retry-After` is over. A reload, which replaces the tasks, is no reason.
-    #[tokio::test]
-    async fn advice_outlives_a_reload() {
-        let folder = std::env::temp_dir().join(format!("causeway-renewals-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        let usual: SharedStorage = Arc::new(FileStorage::new(&folder));
-        let storages = Storages::open(usual.clone(), std::iter::empty(), Path::new("")).unwrap();
-        let fallback = ManagedName {
-            name: "a.example".to_owned(),
-            authority: "local".to_owned(),
-            lifetime: None,
-            renewal_ratio: None,
-            by_root: false,
-            key: plan::KeyKind::P256,
-            reuse_key: false,
-            storage: None,
-        };
-        let name = PublicName { fallback: Some(fallback), ..public_name() };
-        let order = || Order::new(&name, KeyKind::P256, false, &storages);
-        let authorities = || vec![AuthoritySpec::new("local")];
-        let first_keeper = open(&storages, authorities(), Some(&order()), None);
-        // The local authority signs, because there is no other one.
-        assert!(order().renew(&first_keeper, 0, false).await.is_ok());
-        let first = Renewals::new(&first_keeper, None);
-        let mut advised = AdvisedName::default();
-        assert!(!first.task(order(), None).until_due(&mut advised).await.is_zero());
-        let ask_at = advised.advice.unwrap().ask_at;
-        let next_keeper = open(&storages, authorities(), Some(&order()), Some(&first_keeper));
-        let next = Renewals::new(&next_keeper, Some(&first));
-        let mut advised = locked(&next.advised)["a.example"].clone();
-        assert!(!next.task(order(), None).until_due(&mut advised).await.is_zero());
-        assert!(advised.advice.as_ref().is_some_and(|advice| advice.ask_at == ask_at), "no other query");
-        drop((advised, first, first_keeper, next_keeper));
-        // The certificate of a name that was removed leaves memory.
-        drop(next.keeper);
-        let third = Renewals { keeper: open(&storages, authorities(), None, None), ..next };
-        assert!(locked(&Renewals::new(&third.keeper, Some(&third)).advised).is_empty());
-        std::fs::remove_dir_all(&folder).unwrap();
-    }
-
-    // A client that lets names leave memory and come back must not start a task with each handshake.
-    #[tokio::test]
-    async fn a_name_has_one_task() {
-        let storages = storages();
-        let renewals = Renewals::new(&keeper(&storages), None);
-        let count = || locked(&renewals.tasks).as_ref().map_or(0, |tasks| tasks.all.len());
-        let start = || renewals.start(Order::new(&public_name(), KeyKind::P256, true, &storages), None);
-        start();
-        start();
-        assert_eq!(count(), 1);
-        renewals.end("a.example");
-        while count() > 0 {
-            tokio::task::yield_now().await;
-            if let Some(tasks) = locked(&renewals.tasks).as_mut() {
-                while tasks.all.try_join_next().is_some() {}
-            }
-        }
-        start();
-        assert_eq!(count(), 1, "a new one");
-        renewals.stop();
-        start();
-        assert_eq!(count(), 0);
-    }
-
-    // Nearly all tasks of 10 000 names sleep: they hold their order and a timer. Without the boxes a task holds some KiB.
-    #[test]
-    fn a_sleeping_task_is_small() {
-        const BYTES_MAX: usize = 1600;
-        let storages = storages();
-        let keeper = keeper(&storages);
-        let task = Renewals::new(&keeper, None).task(Order::new(&public_name(), KeyKind::P256, false, &storages), None);
-        let task = task.run();
-        assert!(size_of_val(&task) <= BYTES_MAX, "{} bytes", size_of_val(&task));
-    }
-}
+mod tests;

@@ -1,0 +1,174 @@
+use std::path::Path;
+
+use causeway_certs::{AuthoritySpec, FileStorage, KeyKind, OcspPolicy, SharedStorage};
+use causeway_config::plan::{self, ManagedName, PublicName};
+
+use super::super::order::tests::{public_name, storages};
+use super::super::storage::Storages;
+use super::*;
+
+// RFC 8555 §6.6: a client that is limited waits. Without a time, and beyond a week, the usual pauses count.
+#[test]
+fn pauses_of_rate_limits() {
+    let now = SystemTime::now();
+    let hours = |hours: u64| Some(now + Duration::from_secs(hours * 3600));
+    assert_eq!(pause_until(0, None, now), pause(0));
+    assert_eq!(pause_until(0, hours(3), now), Duration::from_secs(3 * 3600));
+    assert_eq!(pause_until(0, hours(10_000), now), LIMITED_MAX);
+    assert_eq!(pause_until(3, Some(now - Duration::from_secs(60)), now), pause(3));
+}
+
+fn keeper(storages: &Storages) -> Arc<Keeper> {
+    open(storages, Vec::new(), None, None)
+}
+
+fn open(
+    storages: &Storages,
+    authorities: Vec<AuthoritySpec>,
+    order: Option<&Order>,
+    before: Option<&Keeper>,
+) -> Arc<Keeper> {
+    let plan = causeway_certs::CertificatePlan {
+        storage: storages.usual().clone(),
+        authorities,
+        loaded: Vec::new(),
+        selections: Vec::new(),
+        loaded_ocsp: OcspPolicy::default(),
+        managed: Vec::new(),
+        public: order.iter().map(|order| order.public().clone()).collect(),
+        look_every: Duration::from_secs(600),
+    };
+    Arc::new(Keeper::open(plan, before, SystemTime::now()).unwrap())
+}
+
+/// The local authority, for the name of [`public_name`].
+fn fallback() -> ManagedName {
+    ManagedName {
+        name: "a.example".to_owned(),
+        authority: "local".to_owned(),
+        lifetime: None,
+        renewal_ratio: None,
+        by_root: false,
+        key: plan::KeyKind::P256,
+        reuse_key: false,
+        storage: None,
+    }
+}
+
+// RFC 9773 §4.3: a client queries again when the time of `Retry-After` is over. A reload, which replaces the tasks, is no reason.
+#[tokio::test]
+async fn advice_outlives_a_reload() {
+    let folder = std::env::temp_dir().join(format!("causeway-renewals-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let usual: SharedStorage = Arc::new(FileStorage::new(&folder));
+    let storages = Storages::open(usual.clone(), std::iter::empty(), Path::new("")).unwrap();
+    let name = PublicName { fallback: Some(fallback()), ..public_name() };
+    let order = || Order::new(&name, KeyKind::P256, false, &storages);
+    let authorities = || vec![AuthoritySpec::new("local")];
+    let first_keeper = open(&storages, authorities(), Some(&order()), None);
+    // The local authority signs, because there is no other one.
+    assert!(order().renew(&first_keeper, 0, false).await.is_ok());
+    let first = Renewals::new(&first_keeper, None);
+    let mut advised = AdvisedName::default();
+    assert!(!first.task(order(), None).until_due(&mut advised).await.is_zero());
+    let ask_at = advised.advice.unwrap().ask_at;
+    let next_keeper = open(&storages, authorities(), Some(&order()), Some(&first_keeper));
+    let next = Renewals::new(&next_keeper, Some(&first));
+    let mut advised = locked(&next.advised)["a.example"].clone();
+    assert!(!next.task(order(), None).until_due(&mut advised).await.is_zero());
+    assert!(advised.advice.as_ref().is_some_and(|advice| advice.ask_at == ask_at), "no other query");
+    drop((advised, first, first_keeper, next_keeper));
+    // The certificate of a name that was removed leaves memory.
+    drop(next.keeper);
+    let third = Renewals { keeper: open(&storages, authorities(), None, None), ..next };
+    assert!(locked(&Renewals::new(&third.keeper, Some(&third)).advised).is_empty());
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+// RFC 9773 §4.2: the server queries the window again when `Retry-After` is over, also between the configured time of the renewal and a later
+// one that the authority has suggested.
+#[tokio::test]
+async fn a_later_suggestion_is_queried_again() {
+    let folder = std::env::temp_dir().join(format!("causeway-renewals-later-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let usual: SharedStorage = Arc::new(FileStorage::new(&folder));
+    let storages = Storages::open(usual.clone(), std::iter::empty(), Path::new("")).unwrap();
+    // The certificate has been due for most of its lifetime of 12 hours.
+    let name = PublicName { fallback: Some(fallback()), renewal_ratio: Some(0.9), ..public_name() };
+    let order = Order::new(&name, KeyKind::P256, false, &storages);
+    let keeper = open(&storages, vec![AuthoritySpec::new("local")], Some(&order), None);
+    let local = super::super::certificates::managed(&fallback(), false, &storages);
+    let hour = Duration::from_secs(60 * 60);
+    let lock = usual.lock("issue_cert_a.example").unwrap();
+    keeper.sign_public(&local, &lock, SystemTime::now() - 6 * hour).unwrap();
+    let leaf = keeper.issued("a.example").unwrap().certificate;
+    let (now, at) = (SystemTime::now(), SystemTime::now() + 2 * hour);
+    let mut advised = AdvisedName {
+        advice: Some(Advice { leaf, at: Some(at), ask_at: now - Duration::from_secs(1) }),
+        ..AdvisedName::default()
+    };
+    let task = Renewals::new(&keeper, None).task(order, None);
+    // The local authority makes no suggestions, so the configured time counts again.
+    assert!(task.until_due(&mut advised).await.is_zero());
+    assert!(advised.advice.is_some_and(|advice| advice.at.is_none() && advice.ask_at > now));
+    drop(lock);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+// RFC 8555 §6.6: a client that is limited waits, also if its configuration is loaded again meanwhile. Other authorities have no limit yet.
+#[test]
+fn a_rate_limit_outlives_a_reload() {
+    let storages = storages();
+    let keeper = keeper(&storages);
+    let first = Renewals::new(&keeper, None);
+    let now = SystemTime::now();
+    let failed = |until| Attempt::Failed { error: "too many".to_owned(), failures: 1, retry_at: until };
+    let hour = Duration::from_secs(60 * 60);
+    for (name, until) in [("limited", now + hour), ("over", now - hour)] {
+        let limit = OrderLimit { authorities: vec!["ca".to_owned()], failed: failed(until), until };
+        let advised = AdvisedName { limit: Some(Box::new(limit)), ..AdvisedName::default() };
+        locked(&first.advised).insert(name.to_owned(), advised);
+    }
+    let next = Renewals::new(&keeper, Some(&first));
+    let advised = locked(&next.advised);
+    assert!(!advised.contains_key("over"));
+    let limited = |authority: &str, now| advised["limited"].limited(&[authority.to_owned()], now);
+    assert_eq!(limited("ca", now), Some((failed(now + hour), hour)));
+    assert_eq!(limited("other", now), None);
+    assert_eq!(limited("ca", now + hour), None);
+}
+
+// A client that lets names leave memory and come back must not start a task with each handshake.
+#[tokio::test]
+async fn a_name_has_one_task() {
+    let storages = storages();
+    let renewals = Renewals::new(&keeper(&storages), None);
+    let count = || locked(&renewals.tasks).as_ref().map_or(0, |tasks| tasks.all.len());
+    let start = || renewals.start(Order::new(&public_name(), KeyKind::P256, true, &storages), None);
+    start();
+    start();
+    assert_eq!(count(), 1);
+    renewals.end("a.example");
+    while count() > 0 {
+        tokio::task::yield_now().await;
+        if let Some(tasks) = locked(&renewals.tasks).as_mut() {
+            while tasks.all.try_join_next().is_some() {}
+        }
+    }
+    start();
+    assert_eq!(count(), 1, "a new one");
+    renewals.stop();
+    start();
+    assert_eq!(count(), 0);
+}
+
+// Nearly all tasks of 10 000 names sleep: they hold their order and a timer. Without the boxes a task holds some KiB.
+#[test]
+fn a_sleeping_task_is_small() {
+    const BYTES_MAX: usize = 1600;
+    let storages = storages();
+    let keeper = keeper(&storages);
+    let task = Renewals::new(&keeper, None).task(Order::new(&public_name(), KeyKind::P256, false, &storages), None);
+    let task = task.run();
+    assert!(size_of_val(&task) <= BYTES_MAX, "{} bytes", size_of_val(&task));
+}
