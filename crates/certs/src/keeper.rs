@@ -1,7 +1,8 @@
 //! The certificates of one configuration: loads, finds in storage or signs them, and renews them while they are served.
 //!
-//! - `stored`: certificates in storage, in Caddy's layout
+//! - `stored`: certificates in storage, in Caddy's layout; `carried`: those of the previous configuration
 
+mod carried;
 mod stored;
 
 use std::collections::HashMap;
@@ -19,7 +20,8 @@ use super::{
     Authority, AuthoritySpec, Certificate, CertificateSelection, Error, Lock, OcspPolicy, SharedStorage, Store, ocsp,
     pem,
 };
-use stored::{load_all, meta, storage_keys, stored, stored_public};
+use carried::carry_public;
+use stored::{meta, storage_keys, stored, stored_public};
 
 /// The shortest time between two renewal checks, and the time until a retry after a failure.
 const LOOK_SOONEST: Duration = Duration::from_secs(1);
@@ -583,51 +585,6 @@ impl IssuedCertificate {
     fn new(certificate: Certificate, authority: &str) -> Self {
         Self { certificate: Arc::new(certificate), authority: authority.to_owned(), is_superseded: false }
     }
-}
-
-/// Finds the certificates of public names in the previous configuration's keeper or in storage. As in Caddy, the certificate in use serves
-/// until there is another one: also if its authority or its storage was replaced, or if storage cannot be read.
-fn carry_public(
-    names: Vec<Public>,
-    before: Option<&Keeper>,
-    storage: &SharedStorage,
-    now: SystemTime,
-) -> HashMap<String, PublicState> {
-    let Some(before) = before else { return load_all(names, storage, now).into_iter().collect() };
-    let mut known = before.kept().public.clone();
-    let (mut carried, mut superseded) = (HashMap::new(), HashMap::new());
-    let mut missing = Vec::new();
-    for public in names {
-        let Some(PublicState { public: was, issued: Some(issued) }) = known.remove(&public.name) else {
-            missing.push(public);
-            continue;
-        };
-        let certificate = ocsp::carried(&issued.certificate, &public.ocsp);
-        let issued = IssuedCertificate { certificate, ..issued };
-        let is_stored_there = was.storage.as_ref().unwrap_or(&before.storage).identity()
-            == public.storage.as_ref().unwrap_or(storage).identity();
-        if is_stored_there && !issued.is_superseded && public.authorities.contains(&issued.authority) {
-            carried.insert(public.name.clone(), PublicState { public, issued: Some(issued) });
-            continue;
-        }
-        // Clients trust a local authority only if they were told to, so its certificate does not stand in for that of a public one, as in
-        // Caddy.
-        let is_local = before.authorities.iter().any(|authority| authority.spec().id == issued.authority);
-        if !is_local || public.authorities.contains(&issued.authority) {
-            superseded.insert(public.name.clone(), IssuedCertificate { is_superseded: true, ..issued });
-        }
-        missing.push(public);
-    }
-    for (name, mut state) in load_all(missing, storage, now) {
-        if let Some(old) = superseded.remove(&name)
-            && (state.issued.is_none() || old.certificate.is_valid(now))
-            && !state.certificate().is_some_and(|found| found.is_valid(now))
-        {
-            state.issued = Some(old);
-        }
-        carried.insert(name, state);
-    }
-    carried
 }
 
 impl std::fmt::Debug for Keeper {
