@@ -12,7 +12,7 @@ use hickory_proto::rr::{Name, RData, Record, RecordType};
 const PORT: u16 = 53;
 /// Public resolvers, used like Caddy's if the system names none.
 const FALLBACK: [&str; 4] = ["8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1"];
-/// Addresses of a zone's servers that are asked whether a name below is a zone: each that is silent takes 10 s.
+/// Addresses of a zone's servers that get a query whether a name below is a zone: each that is silent takes 10 s.
 const PARENTS_MAX: usize = 3;
 /// CNAME records after each other that are followed, as resolvers do.
 const ALIASES_MAX: usize = 8;
@@ -255,8 +255,8 @@ mod tests {
         assert_eq!(servers, [configured.addresses]);
     }
 
-    // RFC 2308 §5: a resolver that is asked for a name caches that it does not exist, so the resolvers that are to see the new record get no
-    // query for it before. A record may stand in a zone of its own.
+    // RFC 2308 §5: a resolver caches that the name of a query does not exist, so the resolvers that are to see the new record get no query for
+    // it before. A record may stand in a zone of its own.
     #[tokio::test]
     async fn the_zone_of_a_new_record() {
         use std::sync::{Arc, Mutex};

@@ -32,8 +32,7 @@ pub(super) fn carry_public(
             carried.insert(public.name.clone(), PublicState { public, issued: Some(issued) });
             continue;
         }
-        // Clients trust a local authority only if they were told to, so its certificate does not stand in for that of a public one, as in
-        // Caddy.
+        // As in Caddy, the certificate of a local authority does not stand in for that of a public one: other clients trust it.
         let is_local = before.authorities.iter().any(|authority| authority.spec().id == issued.authority);
         if !is_local || public.authorities.contains(&issued.authority) {
             superseded.insert(public.name.clone(), IssuedCertificate { is_superseded: true, ..issued });
