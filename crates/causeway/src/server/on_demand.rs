@@ -490,11 +490,12 @@ mod tests {
         let refused_before = RefusedName { until: Instant::now(), failures: 3, limited_by: None };
         locked(&shared.state).refuse("a.example".to_owned(), refused_before);
         assert!(sign(&shared, "a.example", SignedName::Public(public_name())).await.is_none());
-        let state = locked(&shared.state);
-        let refused = &state.refused["a.example"];
-        assert_eq!(refused.failures, 3);
-        assert!(refused.until <= Instant::now() + Duration::from_secs(10));
-        drop(state);
+        {
+            let state = locked(&shared.state);
+            let refused = &state.refused["a.example"];
+            assert_eq!(refused.failures, 3);
+            assert!(refused.until <= Instant::now() + Duration::from_secs(10));
+        }
         std::fs::remove_file(&folder).unwrap();
         // No authority signs.
         assert!(sign(&shared, "a.example", SignedName::Public(public_name())).await.is_none());
