@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use causeway_pipeline::{BuildError, ListenAddress};
 use serde_json::{Value, json};
@@ -90,47 +91,63 @@ impl Redirects {
     /// `any_managed`: whether any site name has a managed certificate; Tailscale's certificates are not managed. If none has one, only the
     /// catch-all redirect is inserted, at the end, so that a site's own catch-all routes come first.
     pub(super) fn place(self, sites: &mut [HttpsServer<'_>], ports: Ports, any_managed: bool) -> Option<Remaining> {
-        // Group by address, then by host to listen on: each listener gets one route per TLS address.
-        let mut by_address: BTreeMap<(Option<std::net::IpAddr>, u16), Vec<String>> = BTreeMap::new();
+        // Group by address: a server gets one route for the names of each TLS address, and one for its patterns.
+        let mut by_address: BTreeMap<(Option<IpAddr>, u16), Vec<String>> = BTreeMap::new();
         for (name, addresses) in self.0 {
             for address in addresses {
                 by_address.entry((address.host, address.port)).or_default().push(name.clone());
             }
         }
-        let mut by_listener: BTreeMap<Option<std::net::IpAddr>, Vec<(Vec<String>, Value)>> = BTreeMap::new();
+        // The names and ports of each server on the HTTP port, by its index in `sites`, and those of the additional server.
+        let mut of_sites: BTreeMap<usize, Vec<(Vec<String>, u16)>> = BTreeMap::new();
+        let mut left = Vec::new();
+        let mut listen = Vec::new();
         for ((host, port), names) in by_address {
-            let names: Vec<String> = names.into_iter().filter(|name| !name.is_empty()).collect();
-            let route = route(&names, port, ports);
-            by_listener.entry(host).or_default().push((names, route));
-        }
-        let mut remaining = Remaining { listen: Vec::new(), routes: Value::Null };
-        let mut routes_left = Vec::new();
-        for (host, mut routes) in by_listener {
-            routes.sort_by_key(|(names, _)| specific(names));
-            let routes: Vec<Value> = routes.into_iter().map(|(_, route)| route).collect();
             let address = ListenAddress { host, port: ports.http };
-            match sites.iter_mut().find(|site| site.listens_on(address)) {
-                Some(site) => {
-                    let inserted = site.inserted.get_or_insert_default();
-                    inserted.behind = behind_hosts(site.routes);
-                    if any_managed {
-                        inserted.routes.extend(routes);
-                    }
-                    inserted.last.push(route(&[], ports.https, ports));
-                }
+            let groups = match sites.iter().position(|site| site.listens_on(address)) {
+                Some(index) => of_sites.entry(index).or_default(),
                 None => {
-                    remaining.listen.push(address);
-                    routes_left.extend(routes);
+                    if listen.last() != Some(&address) {
+                        listen.push(address);
+                    }
+                    &mut left
                 }
-            }
+            };
+            groups.extend(by_precision(names).map(|names| (names, port)));
         }
-        if remaining.listen.is_empty() {
+        for (index, groups) in of_sites {
+            let site = &mut sites[index];
+            let inserted = site.inserted.get_or_insert_default();
+            inserted.behind = behind_hosts(site.routes);
+            if any_managed {
+                inserted.routes.extend(routes(groups, ports));
+            }
+            inserted.last.push(route(&[], ports.https, ports));
+        }
+        if listen.is_empty() {
             return None;
         }
-        routes_left.push(route(&[], ports.https, ports));
-        remaining.routes = Value::Array(routes_left);
-        Some(remaining)
+        let routes = routes(left, ports).chain([route(&[], ports.https, ports)]).collect();
+        Some(Remaining { listen, routes })
     }
+}
+
+/// Splits the names of an address into the exact ones and the patterns, because only one of the former is certain to be more specific than
+/// another address's pattern. One empty list stands for all names.
+fn by_precision(mut names: Vec<String>) -> impl Iterator<Item = Vec<String>> {
+    names.retain(|name| !name.is_empty());
+    let is_for_all = names.is_empty();
+    let (patterns, exact): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| name.contains('*'));
+    [exact, patterns].into_iter().filter(|names| !names.is_empty()).chain(is_for_all.then(Vec::new))
+}
+
+/// The redirects of one server, the most specific ones first.
+///
+/// DEVIATES Caddy, which sorts those of each address to listen on, and joins the lists in the order of these addresses as texts: in one server,
+/// a site's name must not get the port of another site that is for all names, or for a pattern, at another address.
+fn routes(mut groups: Vec<(Vec<String>, u16)>, ports: Ports) -> impl Iterator<Item = Value> {
+    groups.sort_by_cached_key(|(names, _)| specific(names));
+    groups.into_iter().map(move |(names, port)| route(&names, port, ports))
 }
 
 /// Makes the servers on the HTTP port answer HTTP-01 challenges (RFC 8555 §8.3) before their own routes.

@@ -951,6 +951,65 @@ fn redirects_beside_names_of_tailscale() {
     }
 }
 
+/// The redirects of the HTTP port, in the order in which they are tried: the hosts of each with the port that its target names. `http` are the
+/// addresses of a server on the HTTP port, the other servers are TLS servers with hosts and an address each.
+fn redirects(http: &[ListenAddress], servers: &[(&[&str], ListenAddress)]) -> Vec<String> {
+    let registry = registry();
+    let mut build = Build::new(&registry);
+    let internal = json!({ "automation": { "policies": [{ "issuers": [{ "module": "internal" }] }] } });
+    let tls = serde_json::from_value::<TlsConfig>(internal).unwrap().read(&mut build).unwrap();
+    let (automatic, none) = (AutomaticHttpsConfig::default(), json!([]));
+    let routes: Vec<Value> =
+        servers.iter().map(|(names, _)| if names.is_empty() { json!([]) } else { hosts(names) }).collect();
+    let site = |routes, listen: &[ListenAddress]| HttpsServer {
+        name: "s",
+        automatic: &automatic,
+        routes,
+        listen: listen.iter().map(|address| vec![ListeningSocket::Bound(*address)]).collect(),
+        policies: None,
+        inserted: None,
+        access_log: None,
+    };
+    let mut sites = vec![site(&none, http)];
+    for (routes, (_, address)) in routes.iter().zip(servers) {
+        sites.push(HttpsServer { policies: Some(vec![TlsPolicy::default()]), ..site(routes, &[*address]) });
+    }
+    let ports = Ports { http: 80, https: 443 };
+    let arranged = arrange(&mut sites, ports, &tls, &[], &mut Vec::new(), OtherChallenges::None, &mut build).unwrap();
+    let inserted = sites[0].inserted.take().map(|inserted| [inserted.routes, inserted.last].concat());
+    let remaining = arranged.remaining.map(|remaining| remaining.routes.as_array().unwrap().clone());
+    let described = |route: &Value| {
+        let hosts: Vec<_> =
+            route["match"][0]["host"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let target = route["handle"][0]["headers"]["Location"][0].as_str()?;
+        let port = target.strip_prefix("https://{http.request.host}")?.strip_suffix("{http.request.uri}")?;
+        Some(format!("{}{port}", hosts.join(" ")))
+    };
+    // Without the route of challenges.
+    inserted.into_iter().chain(remaining).flatten().filter_map(|route| described(&route)).collect()
+}
+
+// caddyhttp/autohttps.go sorts redirects, so that a site's own name precedes the pattern or all names of another site. Here this holds for sites
+// at different addresses too.
+#[test]
+fn redirects_of_exact_names_precede_others() {
+    let at = |host: Option<&str>, port| ListenAddress { host: host.map(|host| host.parse().unwrap()), port };
+    let local = Some("127.0.0.1");
+    for (servers, want) in [
+        (&[(&["a.test"][..], at(local, 443)), (&[], at(None, 8443))][..], &["a.test", ":8443", ""][..]),
+        (&[(&["*.test"], at(None, 443)), (&["b.test"], at(local, 8443))], &["b.test:8443", "*.test", ""]),
+        (&[(&["*.test"], at(local, 443)), (&["b.test"], at(None, 8443))], &["b.test:8443", "*.test", ""]),
+        // The first name in a list does not stand for the others.
+        (
+            &[(&["*.test", "a.b.test"], at(None, 8443)), (&["*.b.test"], at(None, 8444))],
+            &["a.b.test:8443", "*.b.test:8444", "*.test:8443", ""],
+        ),
+    ] {
+        assert_eq!(redirects(&[], servers), want);
+        assert_eq!(redirects(&[at(None, 80)], servers), want, "in a server of the configuration");
+    }
+}
+
 // Caddy: "evaluated placeholder {env.X} is empty". The site would have another name.
 #[test]
 fn hosts_with_an_empty_placeholder() {
