@@ -126,6 +126,8 @@ pub(crate) fn subroute(
                 routes.push(route);
             }
             Output::Routes(together) => routes.extend(together),
+            // As in Caddy (`buildSubroute`): the authority is not added to the configuration, and `route` refuses the directive.
+            Output::Authority(_) if ordering == Ordering::ByDirective => {}
             Output::ErrorRoutes(_) | Output::Bind { .. } | Output::Log(_) | Output::Tls(_) | Output::Authority(_) => {
                 let rule = "{} directive returned something other than an HTTP route or subroute \
                             (only handler directives can be used in routes)";

@@ -60,6 +60,8 @@ fn authorities_without_trust_installation() {
             Some(json!({ "local": distrusted() })),
         ),
         ("a.test {\nacme_server {\nca c\n}\n}\n", Some(json!({ "c": {} }))),
+        // httpcaddyfile's `buildSubroute` drops the authority of a directive inside `handle`.
+        ("a.test {\nhandle {\nacme_server {\nca c\n}\n}\n}\n", None),
         (
             "{\npki {\nca c {\nname x\n}\n}\n}\na.test {\nacme_server {\nca c\n}\n}\n",
             Some(json!({ "c": { "name": "x" } })),
