@@ -135,7 +135,8 @@ impl ConnectionPolicyConfig {
         Ok(Some(policy))
     }
 
-    /// The ALPN protocols of the policy that the server has enabled.
+    /// The ALPN protocols of the policy that the server has enabled. An error if there is none: a client could then use a protocol that the
+    /// policy does not name, or no client could connect.
     fn alpn(&self, protocols: Protocols, build: &mut Build<'_>) -> Result<Vec<String>, BuildError> {
         let mut offered = Vec::new();
         for (index, protocol) in self.alpn.iter().enumerate() {
@@ -153,6 +154,15 @@ impl ConnectionPolicyConfig {
             if spoken && !offered.contains(protocol) {
                 offered.push(protocol.clone());
             }
+        }
+        if offered.is_empty() && !self.alpn.is_empty() && !self.drop {
+            let enabled = [("h2", protocols.http2), ("http/1.1", protocols.http1)];
+            let enabled: Vec<_> = enabled.into_iter().filter(|(_, is_on)| *is_on).map(|(name, _)| name).collect();
+            let expected = match &enabled[..] {
+                [] => "h2 or http/1.1, and h2 or h1 among the server's `protocols`".to_owned(),
+                enabled => format!("{} too, which the server's `protocols` enable with TLS", enabled.join(" or ")),
+            };
+            return build.at("alpn", |build| Err(build.refuse(self.alpn.join(" "), expected)));
         }
         Ok(offered)
     }

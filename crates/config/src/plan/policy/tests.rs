@@ -76,6 +76,21 @@ fn omitted_protocols_and_policies() {
         (&*offered(&["h1"]), &*offered(&["h2"]), &*offered(&["h1", "h2", "h3"])),
         ("http/1.1", "h2", "h2 http/1.1")
     );
+    // A policy of which nothing would be left is an error, unless it drops its connections: without a list, all protocols would be offered.
+    let refused = |policy: Value, protocols: &[&str]| read(&json!([policy]), protocols, &json!([])).err();
+    let at = "apps.http.servers.s.tls_connection_policies[0].alpn";
+    for (alpn, protocols, want) in [
+        (&["h2"][..], &["h1"][..], "found 'h2', expected http/1.1 too"),
+        (&["http/1.1"], &["h2", "h2c"], "found 'http/1.1', expected h2 too"),
+        (&["h3"], &[], "found 'h3', expected h2 or http/1.1 too"),
+        (&["h3", "acme-tls/1"], &["h1"], "found 'h3 acme-tls/1', expected http/1.1 too"),
+    ] {
+        let want = format!("{at}: {want}, which the server's `protocols` enable with TLS");
+        assert_eq!(refused(json!({ "alpn": alpn }), protocols), Some(want));
+    }
+    let want = format!("{at}: found 'h2', expected h2 or http/1.1, and h2 or h1 among the server's `protocols`");
+    assert_eq!(refused(json!({ "alpn": ["h2"] }), &["h2c"]), Some(want));
+    assert_eq!(refused(json!({ "alpn": ["h3"], "drop": true }), &[]), None);
     let loaded = read(&json!([{ "match": { "sni": [] } }, { "default_sni": "x" }]), &[], &json!([])).unwrap();
     assert_eq!(loaded.listeners[0].tls.clone().unwrap().policies.len(), 1);
     // As in Caddy, handshakes fail then; the server does not fall back to plain HTTP.
