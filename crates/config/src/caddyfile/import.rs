@@ -321,6 +321,10 @@ fn named_blocks(block: &[Token]) -> Result<BTreeMap<&str, (&Token, &[Token])>, E
                     break;
                 }
             }
+            // DEVIATES Caddy, which takes the brace as a word and all that follows as words of this sub-block, up to the end of the import's block.
+            if let Some(word) = block.get(index).filter(|word| !block[index - 1].line_ends_before(word)) {
+                return Err(Error::at(word, ErrorKind::Rule("Unexpected next token after '}' on same line")));
+            }
             if range.is_empty() {
                 range = body..index - 1;
             } else {

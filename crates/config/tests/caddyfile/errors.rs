@@ -331,6 +331,15 @@ fn structure() {
         (":80 {\n}\n}\n", "3:1: Unexpected '}' because no matching opening brace"),
         (":80 {\n\thandle { respond x\n\t}\n}\n", "2:9: Unexpected next token after '{' on same line"),
         (":80 {\n\thandle {}\n}\n", "2:9: Unexpected '{}' at end of line"),
+        // Words behind the brace would belong to no sub-block.
+        (
+            "(s) {\n\theader {\n\t\t{blocks.a}\n\t}\n}\n:80 {\n\timport s {\n\t\ta {\n\t\t\tB c\n\t\t} D e\n\t}\n}\n",
+            "10:5: Unexpected next token after '}' on same line",
+        ),
+        (
+            ":80 {\n\troute {\n\t\tacme_server {\n\t\t\tca c\n\t\t}\n\t}\n}\n",
+            "3:3: acme_server directive returned something other than an HTTP route or subroute (only handler directives can be used in routes)",
+        ),
         (
             ":80 {\n}\n{\n\tdebug\n}\n",
             "3:1: server block without any key is global configuration, and if used, it must be first",
