@@ -338,7 +338,7 @@ fn structure() {
         ),
         (
             ":80 {\n\troute {\n\t\tacme_server {\n\t\t\tca c\n\t\t}\n\t}\n}\n",
-            "3:3: acme_server directive returned something other than an HTTP route or subroute (only handler directives can be used in routes)",
+            "3:3: parsing caddyfile tokens for 'route': acme_server directive returned something other than an HTTP route or subroute (only handler directives can be used in routes)",
         ),
         (
             ":80 {\n}\n{\n\tdebug\n}\n",
