@@ -91,7 +91,7 @@ impl Guard {
                 return Self { trusted: Vec::new(), enforce_host: false, enforce_origin: false, remote };
             }
         };
-        let AdminAddress { host, listen } = &rules.address;
+        let listen = &rules.address.listen;
         let ip = listen.address().and_then(|address| address.host);
         let of_any_scheme = |host| Trusted { scheme: String::new(), host };
         let trusted = match origins {
@@ -104,7 +104,8 @@ impl Guard {
             None => vec![of_any_scheme(Host::Written(rules.address.to_string()))],
         };
         // A listener on every address of the machine is reachable under any name. A Unix or inherited socket has no host.
-        let everywhere = host.is_empty() || ip.is_none_or(|ip| ip.is_unspecified());
+        // The address decides, not the text that it was written as.
+        let everywhere = ip.is_none_or(|ip| ip.is_unspecified());
         Self { trusted, enforce_host: !everywhere, enforce_origin, remote: None }
     }
 
@@ -205,17 +206,26 @@ fn split(origin: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use causeway_config::plan::AdminAddress;
+    use causeway_pipeline::Registry;
 
     use super::*;
 
     fn guard(listen: &str, origins: Option<&[&str]>) -> Guard {
-        let address = AdminAddress::parse(listen, "").unwrap();
+        let mut registry = Registry::default();
+        registry.environment(|name| match name {
+            "LOCAL" => Some("localhost:2019".to_owned()),
+            "OTHER" => Some("192.0.2.1".to_owned()),
+            "PORT" => Some("2019".to_owned()),
+            "ALL" => Some("0.0.0.0".to_owned()),
+            _ => None,
+        });
+        let address = AdminAddress::parse_with(listen, "", &registry).unwrap();
         let origins = origins.map(|origins| origins.iter().map(|&origin| origin.to_owned()).collect());
         Guard::new(&Rules { address, access: Access::Local { enforce_origin: false, origins } })
     }
 
     // Caddy's documentation of `admin.origins`: the default is the listener's address; hosts are compared
-    // case-insensitively.
+    // case-insensitively. An address in a placeholder is checked like a written one.
     #[test]
     fn hosts() {
         for (listen, origins, host, want) in [
@@ -229,6 +239,10 @@ mod tests {
             ("localhost:2019", None, "", false),
             ("192.0.2.1:2019", None, "192.0.2.1:2019", true),
             ("192.0.2.1:2019", None, "localhost:2019", false),
+            ("{env.LOCAL}", None, "localhost:2019", true),
+            ("{env.LOCAL}", None, "evil.example", false),
+            ("{env.OTHER}:{env.PORT}", None, "192.0.2.1:2019", true),
+            ("{env.OTHER}:{env.PORT}", None, "{env.OTHER}:2019", false),
             ("localhost:2019", Some(&["a.example"][..]), "a.example", true),
             ("localhost:2019", Some(&["http://a.example:1"]), "a.example:1", true),
             ("localhost:2019", Some(&["a.example"]), "localhost:2019", false),
@@ -239,7 +253,7 @@ mod tests {
             let got = guard.trusted.iter().any(|trusted| trusted.host.is(host, 2019));
             assert_eq!(got, want, "{listen} {origins:?} {host}");
         }
-        for everywhere in [":2019", "0.0.0.0:2019", "[::]:2019", "unix//run/a.sock", "fd/3"] {
+        for everywhere in [":2019", "0.0.0.0:2019", "{env.ALL}:2019", "[::]:2019", "unix//run/a.sock", "fd/3"] {
             assert!(!guard(everywhere, None).enforce_host, "{everywhere}");
         }
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use causeway_config::plan::AdminAddress;
-use causeway_pipeline::{ListeningSocket, UnixAddress};
+use causeway_pipeline::{ListeningSocket, Registry, UnixAddress};
 use clap::Args;
 use serde_json::Value;
 
@@ -85,7 +85,7 @@ pub(crate) struct UpgradeCommand {
 impl UpgradeCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let config = configured(self.address.as_deref(), self.config, self.adapter)?;
-        let address = address(self.address.as_deref(), &config)?;
+        let address = address(self.address.as_deref(), &config, &Registry::default())?;
         let binary = match self.binary {
             // The server may have another working directory.
             Some(path) => Some(std::path::absolute(&path).with_context(|| format!("--binary {}", path.display()))?),
@@ -119,7 +119,7 @@ pub(super) fn configured(
 
 impl StatusCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let address = address(self.address.as_deref(), &Value::Null)?;
+        let address = address(self.address.as_deref(), &Value::Null, &Registry::default())?;
         let endpoint = AdminEndpoint { patience: Some(STATUS_TIMEOUT), ..AdminEndpoint::of(&address) };
         let answer = endpoint.ask("GET /causeway/status", &[], b"")?;
         answer.good().map_err(|words| anyhow!("the server on {address} does not report its status: {words}"))?;
@@ -130,7 +130,7 @@ impl StatusCommand {
 impl StopCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let config = configured(self.address.as_deref(), self.config, self.adapter)?;
-        let address = address(self.address.as_deref(), &config)?;
+        let address = address(self.address.as_deref(), &config, &Registry::default())?;
         let answer = AdminEndpoint::of(&address).command("POST /stop", &[], b"")?;
         answer.good().map_err(|words| anyhow!("the server on {address} does not stop: {words}"))
     }
@@ -143,7 +143,9 @@ impl Reload {
         source.print_notes();
         let adapted = source.adapt()?;
         source::warn_before_load(&source.document, &adapted);
-        let address = address(self.address.as_deref(), &adapted.json)?;
+        // The server has resolved the placeholders of its address with these variables too.
+        let registry = source::registry(&source.environment);
+        let address = address(self.address.as_deref(), &adapted.json, &registry)?;
         let file = source.file.as_deref().map(|file| file.display().to_string());
         let mut fields = vec![("Content-Type", "application/json")];
         if let Some(file) = &file {
@@ -162,20 +164,21 @@ impl Reload {
     }
 }
 
-/// Returns the admin API's address in the absence of a flag and a configuration: `CADDY_ADMIN`, or else localhost:2019.
-pub(crate) fn default_address() -> anyhow::Result<AdminAddress> {
+/// Returns the admin API's address in the absence of a flag and a configuration: `CADDY_ADMIN`, or else localhost:2019. As in Caddy,
+/// `CADDY_ADMIN` is a variable of the process, not of `--envfile`.
+pub(crate) fn default_address(registry: &Registry) -> anyhow::Result<AdminAddress> {
     match std::env::var("CADDY_ADMIN") {
-        Ok(address) if !address.is_empty() => Ok(AdminAddress::parse(&address, "CADDY_ADMIN")?),
+        Ok(address) if !address.is_empty() => Ok(AdminAddress::parse_with(&address, "CADDY_ADMIN", registry)?),
         _ => Ok(AdminAddress::parse(DEFAULT_ADDRESS, "the admin API")?),
     }
 }
 
-/// Returns the admin API's address: of a flag, a configuration, `CADDY_ADMIN`, or else the default.
-pub(super) fn address(flag: Option<&str>, config: &Value) -> anyhow::Result<AdminAddress> {
+/// Returns the admin API's address: of a flag, a configuration, `CADDY_ADMIN`, or else the default. `registry` resolves placeholders.
+pub(super) fn address(flag: Option<&str>, config: &Value, registry: &Registry) -> anyhow::Result<AdminAddress> {
     match (flag, config["admin"]["listen"].as_str()) {
-        (Some(flag), _) => Ok(AdminAddress::parse(flag, "--address")?),
-        (None, Some(listen)) if !listen.is_empty() => Ok(AdminAddress::parse(listen, "admin.listen")?),
-        _ => default_address(),
+        (Some(flag), _) => Ok(AdminAddress::parse_with(flag, "--address", registry)?),
+        (None, Some(listen)) if !listen.is_empty() => Ok(AdminAddress::parse_with(listen, "admin.listen", registry)?),
+        _ => default_address(registry),
     }
 }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use causal::report::Report;
+use causeway_pipeline::Registry;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
@@ -106,7 +107,7 @@ impl Profile {
 
     fn places(&self) -> anyhow::Result<Vec<AdminEndpoint>> {
         if self.address.is_empty() {
-            let address = super::client::default_address()?.to_string();
+            let address = super::client::default_address(&Registry::default())?.to_string();
             return Ok(vec![AdminEndpoint::parse(&address, "CADDY_ADMIN", PATIENCE)?]);
         }
         self.address.iter().map(|address| AdminEndpoint::parse(address, "--address", PATIENCE)).collect()

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail};
 use causeway_certs::trust::{StoreOutcome, TrustStoreError, TrustStores, TrustedRoot};
+use causeway_pipeline::Registry;
 use clap::Args;
 use serde_json::Value;
 
@@ -67,7 +68,7 @@ impl AuthorityFlags {
     /// Fetches the root from the admin API.
     fn root(self) -> anyhow::Result<TrustedRoot> {
         let config = client::configured(self.address.as_deref(), self.config, self.adapter)?;
-        let address = client::address(self.address.as_deref(), &config)?;
+        let address = client::address(self.address.as_deref(), &config, &Registry::default())?;
         let answer = AdminEndpoint::of(&address).ask(&format!("GET /pki/ca/{}", self.ca), &[], b"")?;
         answer.good().map_err(|words| anyhow!("the server on {address} has no authority '{}': {words}", self.ca))?;
         let answer: Value = serde_json::from_str(&answer.body).context("the server's answer is not JSON")?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use causeway_testkit::ports::free_port;
 
-use crate::client::get;
+use crate::client::{get, send};
 use crate::process::Folder;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -106,6 +106,23 @@ fn start_reload_stop() {
     assert_eq!(it.run(&["stop", "--config", "Caddyfile"]), (Some(0), String::new(), String::new()));
     // The site is closed by the time `stop` returns.
     assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, it.site)).is_err());
+}
+
+// The server and the commands resolve placeholders in the address of the API with the same variables, and the host of the result is
+// checked, as in Caddy.
+#[test]
+fn address_of_the_api_in_an_environment_file() {
+    let it = Background::new();
+    it.folder.write("env", format!("ADMIN=localhost:{}\n", it.admin));
+    let written = std::fs::read_to_string(it.folder.path("Caddyfile")).unwrap();
+    let written = written.replace(&format!("admin 127.0.0.1:{}", it.admin), "admin {env.ADMIN}");
+    it.folder.write("Caddyfile", &written);
+    let _server = it.folder.start(&["run", "--envfile", "env"]);
+    assert_eq!(get(it.site, "/").body, "one");
+    it.folder.write("Caddyfile", written.replace("respond one", "respond two"));
+    assert_eq!(it.run(&["reload", "--envfile", "env"]), (Some(0), String::new(), String::new()));
+    assert_eq!(get(it.site, "/").body, "two");
+    assert_eq!(send(it.admin, "GET /config/", &["Host: evil.example"]).status, 403);
 }
 
 #[test]

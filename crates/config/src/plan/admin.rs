@@ -58,7 +58,7 @@ pub enum Switch {
 /// The admin API's single address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdminAddress {
-    /// The host of a TCP address as written, without brackets; empty for every address of the machine.
+    /// The host of a TCP address as written, with placeholders replaced and without brackets; empty for every address of the machine.
     pub host: String,
     /// The TCP address that `host` resolved to, with its port; or a Unix or inherited socket.
     pub listen: ListeningSocket,
@@ -105,13 +105,20 @@ pub(super) struct LoggingConfig {
 }
 
 impl AdminAddress {
-    /// Parses an address as written in `admin.listen` or `--address`.
+    /// Parses an address as written in `admin.listen` or `--address`. `{env.NAME}` in it stands for a variable of the process.
     ///
     /// # Errors
     /// Fails if the text is not an address or is a range of several. `place` becomes the error's path.
     pub fn parse(text: &str, place: &str) -> Result<Self, BuildError> {
-        let registry = Registry::default();
-        Build::new(&registry).at(place, |build| Self::read(text, build))
+        Self::parse_with(text, place, &Registry::default())
+    }
+
+    /// As [`parse`](Self::parse), with the variables of `registry`.
+    ///
+    /// # Errors
+    /// As for [`parse`](Self::parse).
+    pub fn parse_with(text: &str, place: &str, registry: &Registry) -> Result<Self, BuildError> {
+        Build::new(registry).at(place, |build| Self::read(text, build))
     }
 
     fn read(text: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
@@ -122,7 +129,9 @@ impl AdminAddress {
         if listen.address().is_none() {
             return Ok(Self { host: String::new(), listen });
         }
-        // The parser succeeded, so there is a port.
+        // The text in which the parser found the address: the host decides which requests are accepted, and a placeholder may stand for any
+        // part of it. The parser succeeded, so there is a port.
+        let text = build.known(text);
         let host = text.rsplit_once(':').map_or("", |(host, _)| host);
         let host = host.rsplit_once('/').map_or(host, |(_, host)| host);
         Ok(Self { host: host.trim_start_matches('[').trim_end_matches(']').to_owned(), listen })
@@ -231,8 +240,23 @@ mod tests {
     use super::super::load;
     use super::*;
 
+    fn registry() -> Registry {
+        let mut registry = Registry::default();
+        registry.environment(|name| {
+            let variables = [
+                ("ADMIN", "localhost:3000"),
+                ("HOST", "[::1]"),
+                ("PORT", "3000"),
+                ("DIGIT", "2"),
+                ("SOCKET", "unix/@x"),
+            ];
+            variables.into_iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
+        });
+        registry
+    }
+
     fn read(config: &Value) -> Result<(Admin, Storage), String> {
-        let loaded = load(config, &Registry::default()).map_err(|error| error.to_string())?;
+        let loaded = load(config, &registry()).map_err(|error| error.to_string())?;
         Ok((loaded.admin, loaded.storage))
     }
 
@@ -263,6 +287,10 @@ mod tests {
             (json!({ "listen": "tcp/[::1]:3000" }), at("::1", "[::1]:3000")),
             (json!({ "listen": "unix//run/x|0660" }), at("", "unix//run/x|0660")),
             (json!({ "listen": "fd/3" }), at("", "fd/3")),
+            // Caddy replaces placeholders before it parses the address (`parseAdminListenAddr`).
+            (json!({ "listen": "{env.ADMIN}" }), at("localhost", "127.0.0.1:3000")),
+            (json!({ "listen": "tcp/{env.HOST}:{env.PORT}" }), at("::1", "[::1]:3000")),
+            (json!({ "listen": "127.0.0.{env.DIGIT}:{env.PORT}" }), at("127.0.0.2", "127.0.0.2:3000")),
             (json!({ "config": { "persist": false } }), Admin { persist: false, ..silent.clone() }),
             (json!({ "config": { "persist": null } }), silent.clone()),
             (
@@ -276,6 +304,15 @@ mod tests {
             [("localhost:2019", "localhost:2019"), ("[::1]:1", "[::1]:1"), (":1", ":1"), ("unix/@x|0660", "unix/@x")]
         {
             assert_eq!(AdminAddress::parse(text, "").map(|address| address.to_string()).as_deref(), Ok(want));
+        }
+        for (text, want) in [
+            ("{env.ADMIN}", "localhost:3000"),
+            ("{env.HOST}:{env.PORT}", "[::1]:3000"),
+            (":{env.PORT}", ":3000"),
+            ("{env.SOCKET}", "unix/@x"),
+        ] {
+            let address = AdminAddress::parse_with(text, "", &registry());
+            assert_eq!(address.map(|address| address.to_string()).as_deref(), Ok(want), "{text}");
         }
     }
 
