@@ -75,7 +75,11 @@ async fn resolved(
     remote: Option<(Arc<RemoteGuard>, Option<RemoteClient>)>,
     state: &AdminState,
 ) -> Result<AdminCommand, AdminResponse> {
-    let (AdminCommand::Read { path } | AdminCommand::Change { path, .. }) = &mut ask else { return Ok(ask) };
+    let (AdminCommand::Read { path } | AdminCommand::Change { path, .. } | AdminCommand::Refused { path, .. }) =
+        &mut ask
+    else {
+        return Ok(ask);
+    };
     if let Some((guard, client)) = remote.filter(|_| path.starts_with("/id/")) {
         // The path that was checked is the one that is used, even if the name moves meanwhile.
         *path = state.control.resolve(path.clone()).await.map_err(|fault| AdminResponse::fault(&fault))?;
@@ -179,6 +183,11 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
             Err(AdminResponse::not_allowed("GET"))
         }
         place if place.starts_with("/config/") || place.starts_with("/id/") => {
+            // A mistake in the `@id` precedes one in the method or the content type.
+            let refused = |path: String, answer| match path.starts_with("/id/") {
+                true => Ok(AdminCommand::Refused { path, answer }),
+                false => Err(answer),
+            };
             let verb = match method {
                 Method::Get => return Ok(AdminCommand::Read { path }),
                 Method::Post => Verb::Post,
@@ -187,11 +196,14 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
                 Method::Delete => Verb::Delete,
                 other => {
                     let words = format!("method {} not allowed", other.as_str());
-                    return Err(AdminResponse::not_allowed_with("GET, POST, PUT, PATCH, DELETE", words));
+                    let answer = AdminResponse::not_allowed_with("GET, POST, PUT, PATCH, DELETE", words);
+                    return refused(path, answer);
                 }
             };
-            if verb != Verb::Delete {
-                require_json(&content_type)?;
+            if verb != Verb::Delete
+                && let Err(answer) = require_json(&content_type)
+            {
+                return refused(path, answer);
             }
             let if_match = Some(text(names::IF_MATCH.into())).filter(|tag| !tag.is_empty());
             Ok(AdminCommand::Change { verb, path, if_match, force, by })

@@ -34,6 +34,11 @@ pub(super) enum AdminCommand {
         force: Force,
         by: By,
     },
+    /// A request that gets `answer` unless its path has no object, as in Caddy, which looks up the `@id` first.
+    Refused {
+        path: String,
+        answer: AdminResponse,
+    },
     Load {
         content_type: String,
         force: Force,
@@ -99,6 +104,10 @@ pub(super) async fn perform(
     let context = CommandContext { state, worker };
     let done = match ask {
         AdminCommand::Read { path } => return context.read(path).await,
+        AdminCommand::Refused { path, answer } => match context.state.control.resolve(path).await {
+            Ok(_) => Err(answer),
+            Err(fault) => Err(AdminResponse::fault(&fault)),
+        },
         AdminCommand::Authority { id, form } => return context.authority(id, form).await,
         AdminCommand::Stop => context.stop().await,
         AdminCommand::Status => return context.status(),

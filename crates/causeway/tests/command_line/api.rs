@@ -95,6 +95,14 @@ fn reading() {
         assert_eq!((answer.status, answer.field("Location").as_deref()), (307, Some(want)), "{path}");
     }
     check(admin, "OPTIONS /config/", &[], "", 405, json!("method OPTIONS not allowed"));
+    // Caddy's `handleConfigID` looks up the object first.
+    check(admin, "OPTIONS /id/", &[], "", 400, json!("request path is missing object ID"));
+    check(admin, "OPTIONS /id/nope", &[], "", 404, json!("unknown object ID 'nope'"));
+    check(admin, "OPTIONS /id/srv", &[], "", 405, json!("method OPTIONS not allowed"));
+    let text = "Content-Type: text/plain";
+    check(admin, "PATCH /id/nope", &[text], "1", 404, json!("unknown object ID 'nope'"));
+    let words = "unacceptable content-type: text/plain; 'application/json' required";
+    check(admin, "PATCH /id/srv", &[text], "1", 400, json!(words));
     check(admin, "GET /causeway/status", &[], "", 200, json!({ "connections": 0, "live_plans": 1, "panics": 0 }));
     check(admin, "GET /reverse_proxy/upstreams", &[], "", 200, json!([]));
     check(admin, "POST /reverse_proxy/upstreams", &[], "", 405, json!("method not allowed"));
@@ -125,8 +133,8 @@ fn endpoints() {
     let names: Vec<_> = names.split([' ', ',', '"']).filter(|word| word.starts_with('/')).collect();
     assert_eq!(names.len(), 15, "{message}");
     for name in names {
-        // Below one that ends in a slash.
-        let path = if name.ends_with('/') { format!("{name}a") } else { name.to_owned() };
+        // Below one that ends in a slash; `srv` is an `@id`.
+        let path = if name.ends_with('/') { format!("{name}srv") } else { name.to_owned() };
         let answer = call(admin, &format!("TRACE {path}"), &[], "");
         assert!(answer.status == 405 && answer.field("Allow").is_some(), "{path}: {}", answer.status);
     }
