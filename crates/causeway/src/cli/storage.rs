@@ -1,8 +1,8 @@
 //! `storage export` and `storage import`: everything in a storage as a tar archive, with keys as names.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
@@ -63,8 +63,17 @@ impl Export {
             // It holds private keys.
             let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&self.output);
             let file = file.with_context(|| format!("--output: {file_name}"))?;
+            let found = file.metadata().with_context(|| format!("--output: {file_name}"))?;
+            // A pipe or a device keeps its rights, and cannot be synchronised.
+            if found.is_file() && found.permissions().mode() & 0o077 != 0 {
+                // It existed before: `mode` applies only to a new file.
+                let hidden = file.set_permissions(Permissions::from_mode(0o600));
+                hidden.with_context(|| format!("--output: {file_name}: its permission bits"))?;
+            }
             let count = pack(&*storage, &file).with_context(|| format!("--output: {file_name}"))?;
-            file.sync_all().with_context(|| format!("--output: {file_name}"))?;
+            if found.is_file() {
+                file.sync_all().with_context(|| format!("--output: {file_name}"))?;
+            }
             count
         };
         output::note(&format!("Exported {count} values from {}", place(&*storage)));

@@ -63,6 +63,13 @@ fn from_folder_to_folder() {
     assert!(exported.contains(&format!(" values from {data}\n")), "{exported}");
     let mode = std::fs::metadata(folder.path("all.tar")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "it has private keys");
+    // So does one in the place of a file that others could read.
+    folder.write("old.tar", "old");
+    std::fs::set_permissions(folder.path("old.tar"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    succeeded(&folder.output(&["storage", "export", "--config", "Caddyfile", "--output", "old.tar"]));
+    let mode = std::fs::metadata(folder.path("old.tar")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    succeeded(&folder.output(&["storage", "export", "--config", "Caddyfile", "--output", "/dev/null"]));
     let other = format!("storage file_system {}", folder.path("other").display());
     folder.write("other.json", succeeded_adapt(&folder, &caddyfile(&other)));
     let exported = succeeded(&folder.output(&["storage", "import", "-c", "other.json", "-i", "all.tar"]));
