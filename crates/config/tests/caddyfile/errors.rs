@@ -331,7 +331,7 @@ fn structure() {
         (":80 {\n}\n}\n", "3:1: Unexpected '}' because no matching opening brace"),
         (":80 {\n\thandle { respond x\n\t}\n}\n", "2:9: Unexpected next token after '{' on same line"),
         (":80 {\n\thandle {}\n}\n", "2:9: Unexpected '{}' at end of line"),
-        // Words behind the brace would belong to no sub-block.
+        // Words after the brace would belong to no sub-block.
         (
             "(s) {\n\theader {\n\t\t{blocks.a}\n\t}\n}\n:80 {\n\timport s {\n\t\ta {\n\t\t\tB c\n\t\t} D e\n\t}\n}\n",
             "10:5: Unexpected next token after '}' on same line",
