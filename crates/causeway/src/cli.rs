@@ -265,9 +265,6 @@ impl RunFlags {
         let follows = file.map(|file| serve::followed(&self.config, file, watch));
         // A former process has sent its last word to the `start` that waits for it.
         let pingback = pingback.filter(|_| predecessor.is_none());
-        if self.watch && follows.is_none() && predecessor.is_none() {
-            bail!("--watch: found {}, expected a configuration in a file", source.name());
-        }
         let name = source.name().to_owned();
         let ConfigSource { document, environment, .. } = source;
         serve::serve(
@@ -282,13 +279,17 @@ impl RunFlags {
         {
             return Ok((source, SiteKind::Configured));
         }
-        Ok(match (self.config.find()?, &self.listen) {
+        let (source, site) = match (self.config.find()?, &self.listen) {
             (Some(source), Some(_)) => {
                 bail!("--listen is for the welcome site; {} names its own addresses", source.name())
             }
             (Some(source), None) => (source, SiteKind::Configured),
             (None, listen) => (source::welcome(listen.as_deref()), SiteKind::Welcome),
-        })
+        };
+        if self.watch && source.file.is_none() {
+            bail!("--watch: found {}, expected a configuration in a file", source.name());
+        }
+        Ok((source, site))
     }
 
     /// Reads the last loaded configuration; `None` when none was saved.
@@ -305,6 +306,10 @@ impl RunFlags {
         };
         if self.config.config.is_some() {
             output::note(&format!("Warning: --config is ignored: --resume loads {name}"));
+        }
+        if self.watch {
+            // No error: a command line with both flags would start a server only as long as nothing was saved.
+            output::note(&format!("Warning: --watch is ignored: --resume loads {name}"));
         }
         let environment = environment::EnvironmentFiles::read(&self.config.envfile)?;
         let document = Document { name, text, language: Language::Json };

@@ -43,6 +43,9 @@ use signals::{StopCause, StopKind};
 /// Exit status when SIGQUIT or a second signal ends the process at once; Caddy's number.
 const FORCED: i32 = 2;
 
+/// Time that reads and writes of files have to end after the server has ended.
+const BLOCKING_END: Duration = Duration::from_secs(5);
+
 /// Flags of all commands that run a server.
 #[derive(Args)]
 pub(crate) struct ServeFlags {
@@ -135,7 +138,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
     let (workers, grace) = (settings.workers, settings.grace.map(|grace| grace.as_secs_f64()));
     tracing::debug!(workers, grace, descriptors, "starting with these bounds");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         // Register signal handlers before the first output: a supervisor may send a signal as soon as it sees that
         // output.
         let (mut end, mut reload, mut upgrade) = signals::listen()?;
@@ -202,7 +205,10 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
             }
             () = stop_gracefully(&control) => Ok(()),
         }
-    })
+    });
+    // Without a limit, a configuration that imports a pipe or a file of a dead server would keep the process.
+    runtime.shutdown_timeout(BLOCKING_END);
+    ended
 }
 
 /// Returns the settings of the server, without the sockets of a former process.

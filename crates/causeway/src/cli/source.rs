@@ -120,7 +120,8 @@ impl ConfigFlags {
         }
         let bytes = bytes.with_context(|| format!("{name}: reading the configuration"))?;
         let Ok(text) = String::from_utf8(bytes) else { bail!("{name}: found bytes that are not UTF-8, expected text") };
-        let file = (!stdin).then(|| path.to_owned());
+        // A pipe cannot be read again, and a later attempt would wait for another writer.
+        let file = (!stdin && path.is_file()).then(|| path.to_owned());
         let document = Document { name, text, language };
         let mut source = ConfigSource { document, environment: Arc::new(environment), file, notes: Vec::new() };
         if self.adapter.as_deref() == Some(NGINX) {

@@ -66,9 +66,13 @@ fn watching_needs_a_file() {
             &["run", "--watch", "--config", "-"],
             "Error: --watch: found standard input, expected a configuration in a file\n",
         ),
+        (
+            &["run", "--watch", "--config", "/dev/stdin"],
+            "Error: --watch: found /dev/stdin, expected a configuration in a file\n",
+        ),
     ] {
-        // Standard input is read only with `--config -`.
-        let reads = arguments.contains(&"-");
+        // Standard input is read only then.
+        let reads = arguments.contains(&"--config");
         let output = if reads { folder.output_of(arguments, "{}") } else { folder.output(arguments) };
         assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(1), want));
     }
@@ -104,6 +108,21 @@ fn sigusr1() {
     assert_eq!(get(site, "/").body, "four");
 }
 
+/// A server ends although a reload waits for a pipe without a writer.
+#[test]
+fn stop_during_a_reload_that_waits() {
+    let folder =
+        Folder::with(&[("Caddyfile", "http://:0 {\n\tbind 127.0.0.1\n\timport part\n}\n"), ("part", "respond one\n")]);
+    let mut server = folder.start(&["run"]);
+    std::fs::remove_file(folder.path("part")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(folder.path("part")).status().unwrap();
+    assert!(made.success());
+    server.signal(Signal::USR1);
+    server.line_with("SIGUSR1: reloading Caddyfile");
+    server.signal(Signal::TERM);
+    assert_eq!(server.status().code(), Some(0));
+}
+
 #[test]
 fn sigusr1_without_a_file() {
     let folder = Folder::new();
@@ -132,6 +151,10 @@ fn resume() {
     drop(server);
     let mut server = ServerProcess::spawn(folder.command(&["run", "--resume", "--config", "Caddyfile"]));
     server.line_with("Warning: --config is ignored: --resume loads ");
+    server.line_with("autosave.json on ");
+    drop(server);
+    let mut server = ServerProcess::spawn(folder.command(&["run", "--resume", "--watch"]));
+    server.line_with("Warning: --watch is ignored: --resume loads ");
     server.line_with("autosave.json on ");
     drop(server);
     // Without --resume the file is served, and saved.
