@@ -53,6 +53,8 @@ pub(super) fn print(files: &[PathBuf]) -> anyhow::Result<()> {
 /// A quoted value may span lines.
 fn parse(text: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let mut variables = BTreeMap::new();
+    // DEVIATES Caddy, where an editor's byte order mark belongs to the first name, which is then not found.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.lines().enumerate();
     while let Some((index, line)) = lines.next() {
         let (number, line) = (index + 1, line.trim());
@@ -121,6 +123,7 @@ mod tests {
             ("A=1\nB=two words\n", &[("A", "1"), ("B", "two words")][..]),
             ("# note\n\n  export A=1 # of one\n", &[("A", "1")]),
             ("A=\nB=a=b", &[("A", ""), ("B", "a=b")]),
+            ("\u{feff}A=1\r\nB=2\r\n", &[("A", "1"), ("B", "2")]),
             ("A=\"x # y\"\nB='it' # it", &[("A", "x # y"), ("B", "it")]),
             ("A=\"one\ntwo \\\"2\\\"\"\nB=3", &[("A", "one\ntwo \"2\""), ("B", "3")]),
             // cmd/main.go, parseEnvFile: quotes within a value need no backslash, and on one line a backslash stays.

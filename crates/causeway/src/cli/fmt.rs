@@ -31,18 +31,23 @@ impl Fmt {
     /// Prints or writes the formatted file. Without `--overwrite`, returns an error if the file was not formatted.
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let path = self.file.as_ref().or(self.config.as_ref()).cloned().unwrap_or_else(|| CADDYFILE.into());
-        if path.as_os_str() == "-" {
+        let is_stdin = path.as_os_str() == "-";
+        let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
+        let bytes = if is_stdin {
             let mut bytes = Vec::new();
-            std::io::stdin().read_to_end(&mut bytes).context("standard input: reading the Caddyfile")?;
-            return output::print_as_is(&caddyfile::format(&bytes));
-        }
-        let name = path.display();
-        let bytes = std::fs::read(&path).with_context(|| format!("{name}: reading the Caddyfile"))?;
+            std::io::stdin().read_to_end(&mut bytes).map(|_| bytes)
+        } else {
+            std::fs::read(&path)
+        };
+        let bytes = bytes.with_context(|| format!("{name}: reading the Caddyfile"))?;
         // The formatter would replace other bytes, and `--overwrite` them in the file.
         let Ok(text) = std::str::from_utf8(&bytes) else {
             bail!("{name}: found bytes that are not UTF-8, expected text")
         };
         let formatted = caddyfile::format(&bytes);
+        if is_stdin {
+            return output::print_as_is(&formatted);
+        }
         if self.overwrite {
             return std::fs::write(&path, formatted)
                 .with_context(|| format!("{name}: writing the formatted Caddyfile"));

@@ -66,6 +66,10 @@ fn mistakes() {
         let want = "Error: latin1: found bytes that are not UTF-8, expected text\n";
         assert_eq!(result_of(&folder.output(arguments)), (Some(1), String::new(), want.to_owned()));
     }
+    let input = std::fs::File::open(folder.path("latin1")).unwrap();
+    let want = "Error: standard input: found bytes that are not UTF-8, expected text\n";
+    let output = folder.command(&["fmt", "-"]).stdin(input).output().unwrap();
+    assert_eq!(result_of(&output), (Some(1), String::new(), want.to_owned()));
     assert_eq!(std::fs::read(folder.path("latin1")).unwrap(), bytes);
 }
 
