@@ -189,7 +189,15 @@ impl UpstreamPool {
             return self.connect(Some(waiting), slot);
         }
         // An open connection first: a new one costs a round trip, with TLS two or more.
-        let Some(waiting) = self.links.hand_over(waiting) else { return };
+        let Some(mut waiting) = self.links.hand_over(waiting) else { return };
+        if waiting.is_retry && self.speaks_http2.get() {
+            // The connection that did not process it may have room again before the new one is open, and must not take it from the queue.
+            let calls_max = self.streams_max.get().map_or(GATHERED_MAX, |max| max.min(GATHERED_MAX));
+            match self.links.hand_to_new(waiting, calls_max) {
+                Some(left) => waiting = left,
+                None => return,
+            }
+        }
         if let Some(waiting) = self.wait_for_new(waiting) {
             self.enqueue(waiting);
         }
@@ -226,8 +234,8 @@ impl UpstreamPool {
         self.watch_queue();
     }
 
-    /// Hands the call that has waited longest to a new connection that has none of its own. The pool may be gone before the connection's
-    /// first turn.
+    /// Hands the call that has waited longest to a new connection that has none of its own, so that it carries one before its place goes to
+    /// another worker.
     fn hand_first(&self, link: &Link) {
         let has_own_call = !link.inbox.borrow().is_empty();
         if !has_own_call {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use causeway_pipeline::upstream::ConnectionLimits;
 use causeway_pipeline::{NetworkProxy, NetworkProxyProtocol, TlsPolicy, TlsSpec, Versions};
+use causeway_testkit::http2::{flag, kind};
 use socket2::{Domain, Socket, Type};
 use support::forward::{begin_port, override_transport};
 use support::http2::RequestBody;
@@ -292,11 +293,8 @@ fn a_connection_that_becomes_free_before_a_new_one_opens() {
     assert_eq!(occupying.answer().text(), "occupied");
 }
 
-// Over HTTP/2 many calls wait for one attempt. They fail with it, while another connection lives on without room for them.
-#[test]
-fn calls_fail_with_the_attempt_that_gathers_them() {
-    let server = TestServer::start(|setup| setup.workers = 1);
-    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+/// Redirects calls for the port of `proxy` over it, with HTTP/2, so that the test decides when a connection is open. Returns that port.
+fn through_proxy(proxy: &TcpListener) -> u16 {
     let address = proxy.local_addr().unwrap();
     override_transport(address.port(), "origin.test:80", |transport| {
         transport.versions = Versions::Http2;
@@ -306,7 +304,16 @@ fn calls_fail_with_the_attempt_that_gathers_them() {
             credentials: None,
         }));
     });
-    let target = format!("/forward/{}", address.port());
+    address.port()
+}
+
+// Over HTTP/2 many calls wait for one attempt. They fail with it, while another connection lives on without room for them.
+#[test]
+fn calls_fail_with_the_attempt_that_gathers_them() {
+    let server = TestServer::start(|setup| setup.workers = 1);
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = proxy.local_addr().unwrap();
+    let target = format!("/forward/{}", through_proxy(&proxy));
     let mut busy = server.client();
     busy.send_request(&target);
     let mut peer = OriginConnection::new(proxy.accept().unwrap().0);
@@ -341,6 +348,62 @@ fn calls_fail_with_the_attempt_that_gathers_them() {
     assert!(matches!(attempts.join().unwrap(), 1 | 2), "not one for each call");
     peer.respond(stream, "first");
     assert_eq!(busy.answer().text(), "first");
+}
+
+// RFC 9113 §8.7: a request that an upstream has refused is sent on another connection, also if the refusing one has room again before that
+// one is open.
+#[test]
+fn a_refused_call_waits_for_the_new_connection() {
+    let server = TestServer::start(|setup| setup.workers = 1);
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = through_proxy(&proxy);
+    let target = format!("/forward/{port}");
+    let mut clients = [server.client(), server.client()];
+    clients[0].send_request(&target);
+    let mut refusing = OriginConnection::new(proxy.accept().unwrap().0);
+    assert!(refusing.head().starts_with("CONNECT "));
+    refusing.send("HTTP/1.1 200 OK\r\n\r\n");
+    refusing.preface(&[(3, 1)]);
+    let refused = refusing.request_and_settings_ack();
+    clients[1].send_request(&target);
+    let mut new = OriginConnection::new(proxy.accept().unwrap().0);
+    assert!(new.head().starts_with("CONNECT "), "the second call waits for it");
+    refusing.frame(kind::RST_STREAM, flag::NONE, refused, &7_u32.to_be_bytes());
+    let second = refusing.request();
+    refusing.respond(second, "second");
+    assert_eq!(clients[1].answer().text(), "second");
+    new.send("HTTP/1.1 200 OK\r\n\r\n");
+    new.preface(&[]);
+    let first = new.request();
+    new.respond(first, "first");
+    assert_eq!(clients[0].answer().text(), "first");
+}
+
+// The name of an upstream may lose an address while a connection to that is being opened: the calls that wait are sent all the same.
+#[test]
+fn calls_wait_for_a_connection_of_a_dropped_pool() {
+    let server = TestServer::start(|setup| setup.workers = 1);
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = through_proxy(&proxy);
+    let target = format!("/forward/{port}");
+    let mut clients: [_; 3] = std::array::from_fn(|_| server.client());
+    clients.iter_mut().for_each(|client| client.send_request(&target));
+    let mut peer = OriginConnection::new(proxy.accept().unwrap().0);
+    assert!(peer.head().starts_with("CONNECT "));
+    // The worker has read those requests when it has answered these.
+    (0..2).for_each(|_| assert_eq!(server.client().get("/fixed").status, 200));
+    assert_eq!(server.client().get(&format!("/forget/{port}")).text(), "forgotten");
+    peer.send("HTTP/1.1 200 OK\r\n\r\n");
+    peer.preface(&[]);
+    for _ in 0..clients.len() {
+        let stream = peer.request();
+        peer.respond(stream, "waited");
+    }
+    for client in &mut clients {
+        assert_eq!(client.answer().text(), "waited");
+    }
+    // No further call can come.
+    peer.rest();
 }
 
 // A call whose attempt has failed does not wait for a connection that may stay busy for long.

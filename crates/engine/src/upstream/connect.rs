@@ -1,13 +1,13 @@
 //! Opens a connection to an upstream: address lookup, TCP or a Unix socket, TLS.
 
-use std::future::{Future as _, poll_fn};
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use causeway_pipeline::worker::{DnsRecord, Families, Question, Resolver, Work, WorkKind, offload};
@@ -23,7 +23,7 @@ use super::{Link, UpstreamPool, network_proxy};
 use crate::drive::ClientConnection;
 use crate::proxy_protocol;
 use crate::tls::{Connected, Connector};
-use crate::transport::{keepalive, round_trip};
+use crate::transport::{Transport as StreamTransport, keepalive, round_trip};
 use crate::worker::Core;
 
 /// The network of Unix sockets in an upstream's address.
@@ -52,18 +52,19 @@ pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
             let is_http2 = pool.transport.versions == Versions::Http2;
             let connection = ClientConnection::new(pool, Rc::clone(link), stream, peer, is_http2);
             pool.hand_first(link);
+            let pool = Rc::clone(pool);
             attempt.has_failed = false;
-            // From here on only calls keep the pool alive.
             drop(attempt);
-            connection.await;
+            OpenConnection::new(connection, pool).await;
         }
         Ok((Reached::Protected(Connected { stream, is_http2 }), peer)) => {
             pool.set_http2(link, is_http2);
             let connection = ClientConnection::new(pool, Rc::clone(link), stream, peer, is_http2);
             pool.hand_first(link);
+            let pool = Rc::clone(pool);
             attempt.has_failed = false;
             drop(attempt);
-            connection.await;
+            OpenConnection::new(connection, pool).await;
         }
         Err(fault) => {
             tracing::debug!(address = %pool.address, %fault, "no connection to an upstream");
@@ -85,6 +86,31 @@ impl Drop for Attempt {
         if self.has_failed {
             self.pool.connect_failed(&self.link, &self.fault);
         }
+    }
+}
+
+/// An open connection. It keeps its pool while calls wait there, since the pool's owner may have dropped it when the connection was being
+/// opened. From then on nothing but its owner keeps the pool.
+struct OpenConnection<T: StreamTransport> {
+    /// Dropped before the pool, to which it returns the calls that it did not begin.
+    connection: ClientConnection<T>,
+    pool: Option<Rc<UpstreamPool>>,
+}
+
+impl<T: StreamTransport> OpenConnection<T> {
+    fn new(connection: ClientConnection<T>, pool: Rc<UpstreamPool>) -> Self {
+        Self { connection, pool: Some(pool) }
+    }
+}
+
+impl<T: StreamTransport> Future for OpenConnection<T> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
+        let polled = Pin::new(&mut self.connection).poll(task);
+        // The drop of the last reference wakes this task, so that an idle connection ends.
+        drop(self.pool.take_if(|pool| pool.waiting.is_empty()));
+        polled
     }
 }
 

@@ -168,6 +168,18 @@ impl Links {
         None
     }
 
+    /// Gives a call to the newest connection that is being opened for the calls that wait, unless it was already given `calls_max`. Returns
+    /// the call if there is none.
+    pub(super) fn hand_to_new(&self, waiting: WaitingCall, calls_max: usize) -> Option<WaitingCall> {
+        let all = self.all.borrow();
+        let is_free = |link: &&Rc<Link>| {
+            link.gathers && link.state.get() == LinkState::Connecting && link.inbox.borrow().len() < calls_max
+        };
+        let Some(link) = all.iter().rfind(is_free) else { return Some(waiting) };
+        link.inbox.borrow_mut().push_back(waiting);
+        None
+    }
+
     /// Returns whether there is a connection that accepts calls, or will when it is open or has room.
     pub(super) fn has_usable(&self) -> bool {
         self.all.borrow().iter().any(|link| link.state.get() != LinkState::Ending)
@@ -246,6 +258,24 @@ mod tests {
         links.remove(&one);
         assert_eq!((links.len(), links.idle()), (1, 0));
         assert!(links.hand_over(next()).is_some(), "the other has no room");
+    }
+
+    // Only one that calls of the queue count on: the others are for the calls with which they were begun.
+    #[test]
+    fn the_newest_connection_in_progress_takes_a_call() {
+        let links = Links::default();
+        let (_held, mut calls): (Vec<_>, Vec<_>) = (0..5).map(|_| waiting()).unzip();
+        let mut next = || calls.pop().unwrap();
+        assert!(links.hand_to_new(next(), 1).is_some(), "there is none");
+        let open = links.begin(None, true, ConnectionSlot::unlimited());
+        links.set(&open, IDLE);
+        let gathering = [(); 2].map(|()| links.begin(None, true, ConnectionSlot::unlimited()));
+        links.begin(None, false, ConnectionSlot::unlimited());
+        for want in [[0, 1], [1, 1]] {
+            assert!(links.hand_to_new(next(), 1).is_none());
+            assert_eq!(gathering.each_ref().map(|link| link.inbox.borrow().len()), want);
+        }
+        assert!(links.hand_to_new(next(), 1).is_some(), "both are full");
     }
 
     #[test]

@@ -95,6 +95,13 @@ pub(crate) fn forward_once(cx: &mut Context, port: u64) -> Step {
     carry(cx, &place)
 }
 
+/// Drops the upstreams of a port, as the upstream of a name does with an address that the name does not have any more.
+pub(crate) fn forget(cx: &mut Context, port: u64) -> Step {
+    PLACES.with_borrow_mut(|places| places.retain(|(known, ..), _| *known != port));
+    let chunk = cx.chunk(b"forgotten");
+    Step::Respond(Response::chunk(StatusCode::OK, chunk))
+}
+
 /// Responds with the number of call records in use.
 pub(crate) fn calls_lent(cx: &mut Context) -> Step {
     let place = cx.worker().upstream("127.0.0.1:1", &Arc::new(Transport::default()));

@@ -18,7 +18,7 @@ use futures_channel::oneshot;
 use serde_json::{Value, json};
 
 use super::bodies::{self, Echo, Failing, LastWords, Length, Panicking, Short, Silent, TestBody};
-use super::forward::{calls_lent, forward, forward_once};
+use super::forward::{calls_lent, forget, forward, forward_once};
 use super::probe::{Ballast, Guard, Probe, ProbeEvent};
 
 /// The parameters of a handler.
@@ -53,6 +53,7 @@ const ACTS: &[(&str, Enter)] = &[
     ("forwards", |cx, _| forward(cx, number(cx), Versions::Http1, true)),
     ("forwards2", |cx, _| forward(cx, number(cx), Versions::Negotiated, true)),
     ("forward-once", |cx, _| forward_once(cx, number(cx))),
+    ("forget", |cx, _| forget(cx, number(cx))),
     ("calls-lent", |cx, _| calls_lent(cx)),
     ("bytes", |cx, _| stream(cx, Length::Told)),
     ("chunks", |cx, _| stream(cx, Length::Untold)),
