@@ -427,8 +427,8 @@ impl<T: Transport> ClientConnection<T> {
             self.begin_waits();
         }
         let before = out.len();
-        match self.line.flush(task, out) {
-            Flush::Complete => self.blocked = None,
+        let was_blocked = match self.line.flush(task, out) {
+            Flush::Complete => self.blocked.take().is_some(),
             Flush::Blocked => {
                 // Part of it was written: the upstream reads, so its time limit begins again.
                 if out.len() < before {
@@ -444,14 +444,15 @@ impl<T: Transport> ClientConnection<T> {
                 self.ended.write_failed = true;
                 // If it has sent everything, only our direction of a tunnel was left, and that has failed.
                 self.calls.iter_mut().filter(|call| call.is_half_over()).for_each(|call| call.fail(CallError::Closed));
+                false
             }
-        }
+        };
         if self.machine.is_half_closed() && !self.ended.write_failed && !std::mem::replace(&mut self.ended.write, true)
         {
             // If the transport has no room for its last record, later reads flush it.
             let _ = self.line.transport.poll_shutdown(task);
         }
-        self.calls.iter_mut().for_each(|call| call.sending.renew_share());
+        self.calls.iter_mut().for_each(|call| call.note_written(was_blocked));
     }
 
     /// The heads of new calls are being written: from now on these calls wait for the upstream.

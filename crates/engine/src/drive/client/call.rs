@@ -87,6 +87,8 @@ pub(super) struct UpstreamCall {
     upstream: Rc<str>,
     /// Whether every text on STDERR is logged.
     captures_stderr: bool,
+    /// The kernel has all output that the call has queued.
+    is_written: bool,
     began: Instant,
     /// The last time at which the upstream sent bytes for the call or accepted some.
     since: Instant,
@@ -150,6 +152,7 @@ impl UpstreamCall {
             is_success: false,
             upstream,
             captures_stderr: transport.fastcgi.is_some_and(|fastcgi| fastcgi.captures_stderr),
+            is_written: false,
             began: clock::now(),
             since: clock::now(),
             stamp: Stamp::default(),
@@ -308,6 +311,7 @@ impl UpstreamCall {
 
     /// Queues content for one turn.
     pub(super) fn pump(&mut self, machine: &mut ClientMachine, core: &Core, out: &mut WriteList) {
+        self.is_written = false;
         let turn = self.sending.pump(self.stream, machine, core, self.wake.waker(), &mut self.since, out);
         match turn {
             PumpOutcome::Open => {}
@@ -320,6 +324,16 @@ impl UpstreamCall {
             }
             PumpOutcome::Cut(fault) => self.fail(CallError::RequestBody(fault)),
             PumpOutcome::Panicked => self.fail(CallError::RequestBody(BodyError::Source)),
+        }
+    }
+
+    /// The output of all calls is written. `was_blocked`: not at once, because the kernel had no room for it.
+    pub(super) fn note_written(&mut self, was_blocked: bool) {
+        self.sending.renew_share();
+        let was_written = std::mem::replace(&mut self.is_written, true);
+        if was_blocked && !was_written && self.inbound == Inbound::Head {
+            // Until now the upstream did not have the whole request, so its time for the response begins here.
+            self.since = clock::now();
         }
     }
 
@@ -480,5 +494,52 @@ impl UpstreamCall {
             // Only our direction is left, and the write limit above covers it.
             Inbound::Ended | Inbound::Over => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use causeway_pipeline::upstream::{Calls, Upstream};
+
+    use super::*;
+
+    struct Queue(Rc<Calls>, RefCell<Vec<EngineCall>>);
+
+    impl Upstream for Queue {
+        fn start(&self, call: EngineCall) {
+            self.1.borrow_mut().push(call);
+        }
+
+        fn calls(&self) -> &Rc<Calls> {
+            &self.0
+        }
+    }
+
+    // docs/reverse-proxy.md, `response_header_timeout`: the time begins when the kernel has the whole request. It does not begin again when the
+    // output of other calls was blocked.
+    #[test]
+    fn the_time_for_the_head_begins_after_the_request() {
+        let queue = Queue(Calls::new(), RefCell::default());
+        let handle = queue.calls().take();
+        handle.send(Body::Empty, &queue);
+        let transport = Transport { head_timeout: Some(Duration::from_secs(60)), ..Transport::default() };
+        let address = Rc::from("127.0.0.1:1");
+        let machine = ClientMachine::new(false, &transport, (&address, Duration::ZERO), None);
+        let carried = queue.1.borrow_mut().pop().expect("it was sent");
+        let sent = (Body::Empty, Framing::Empty);
+        let wake = ExchangeWake::default();
+        let mut call = UpstreamCall::new(StreamId(1), carried, wake, sent, false, (address, &transport));
+        let mut is_late = |was_blocked| {
+            call.since -= Duration::from_secs(3600);
+            call.note_written(was_blocked);
+            let (deadline, fault) = call.deadline(&machine, &transport, false).expect("the head's");
+            assert_eq!(fault, CallError::HeadTimedOut);
+            deadline <= clock::now()
+        };
+        assert!(!is_late(true), "its request was in the output");
+        assert!(is_late(true), "another one was");
+        assert!(is_late(false));
     }
 }
