@@ -56,9 +56,9 @@ impl Input {
         self.has_events || !self.is_empty()
     }
 
-    /// Returns whether the machine may make progress with the bytes.
+    /// Returns whether the machine may make progress with the bytes: it did with the last ones, or it was stopped before it came to them.
     pub(crate) fn is_fresh(&self) -> bool {
-        self.fresh
+        self.fresh || self.has_events
     }
 
     /// Records that an exchange has ended, so that the machine may parse the bytes after it.
@@ -265,6 +265,10 @@ mod tests {
         assert!(input.is_fresh());
         input.consume(0);
         assert!(!input.is_fresh(), "the machine needs more bytes");
+        input.handled(true);
+        assert!(input.is_fresh(), "the machine was stopped before it came to the bytes");
+        input.handled(false);
+        assert!(!input.is_fresh());
         input.refresh();
         assert!(input.is_fresh());
     }
