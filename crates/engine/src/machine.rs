@@ -77,6 +77,8 @@ pub(crate) trait Machine: Streams {
     /// The action that [`waits_for`](Streams::waits_for) names did not come in time.
     fn handle_timeout(&mut self, out: &mut WriteList) -> Option<ServerEvent>;
 
+    /// Returns whether the peer waits for a 100 (Continue) response before it sends the body.
+    fn expects_continue(&self, stream: StreamId) -> bool;
     /// A handler reads the body: queues a 100 (Continue) response if the peer waits for one.
     fn send_continue(&mut self, stream: StreamId, out: &mut WriteList);
     /// Queues an interim response.

@@ -139,6 +139,12 @@ impl Server {
         self.connection.quantum(stream.0)
     }
 
+    /// Whether the client waits for a 100 response before it sends the content (RFC 9110 §10.1.1).
+    #[must_use]
+    pub fn expects_continue(&self, stream: StreamId) -> bool {
+        self.connection.streams.get(stream.0).is_some_and(|stream| stream.kind.expects_continue)
+    }
+
     /// Number of streams in the table.
     #[must_use]
     pub fn streams(&self) -> usize {
@@ -243,7 +249,7 @@ impl Server {
 
     /// Sends a 100 response if the client waits for it (RFC 9110 §10.1.1); otherwise does nothing.
     pub fn send_continue(&mut self, stream: StreamId, out: &mut WriteList) {
-        if self.connection.streams.get(stream.0).is_some_and(|stream| stream.kind.expects_continue) {
+        if self.expects_continue(stream) {
             self.send_interim(stream, StatusCode::CONTINUE, &FieldMap::new(), out);
         }
     }

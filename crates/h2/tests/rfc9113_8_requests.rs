@@ -311,6 +311,25 @@ fn requests_that_are_rejected_with_a_response() {
     assert_eq!(peer.take(), want);
 }
 
+// RFC 9110 §10.1.1: a client waits for a 100 response until that, the final head, or content of its own.
+#[test]
+fn expect_continue() {
+    let expecting = with(POST_FIELDS, &[("expect", "100-continue"), ("content-length", "5")]);
+    let events: [(&str, fn(&mut Peer)); 4] = [
+        ("a 100", |peer| peer.server.send_continue(StreamId(1), &mut peer.out)),
+        ("a response", |peer| peer.answer(1, 200, "")),
+        ("content", |peer| peer.feed(&data(1, 0, b"he"))),
+        ("an end", |peer| peer.feed(&rst_stream(1, 8))),
+    ];
+    for (what, event) in events {
+        let mut peer = Peer::connected(Settings::default());
+        peer.feed(&[headers(1, 0, &expecting), post(3)].concat());
+        assert_eq!([1, 3, 5].map(|id| peer.server.expects_continue(StreamId(id))), [true, false, false]);
+        event(&mut peer);
+        assert!(!peer.server.expects_continue(StreamId(1)), "after {what}");
+    }
+}
+
 // §8.5: CONNECT has only a method and an authority with a port.
 #[test]
 fn connect() {

@@ -445,6 +445,8 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
                 exchange.cx.mailbox().complete();
             }
             ServerEvent::End { .. } => {
+                // A tunnel that is half-closed now may be silent for a limited time, which begins here.
+                exchange.since = clock::now();
                 exchange.inbound = Inbound::Complete;
                 exchange.cx.mailbox().complete();
             }

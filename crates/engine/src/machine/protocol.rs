@@ -299,6 +299,13 @@ impl Machine for Protocol {
         }
     }
 
+    fn expects_continue(&self, stream: StreamId) -> bool {
+        match self {
+            Self::Http1(http1) => http1.server.expects_continue(),
+            Self::Http2(machine) => machine.expects_continue(stream),
+        }
+    }
+
     fn send_continue(&mut self, stream: StreamId, out: &mut WriteList) {
         either!(self, machine => machine.send_continue(stream, out));
     }

@@ -154,7 +154,10 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
     }
 
     fn time_out(&mut self, awaited: AwaitedAction, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
-        self.ending = if self.phase == Phase::HalfClosed { Ending::PeerGone } else { Ending::TimedOut };
+        // The time of a stream says nothing about an end of the connection.
+        if awaited != AwaitedAction::Streams {
+            self.ending = if self.phase == Phase::HalfClosed { Ending::PeerGone } else { Ending::TimedOut };
+        }
         match awaited {
             AwaitedAction::None => ControlFlow::Break(()),
             AwaitedAction::Request | AwaitedAction::Close => {

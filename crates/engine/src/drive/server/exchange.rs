@@ -149,7 +149,10 @@ impl Exchange {
             self.settle(verdict, machine, out);
         }
         // Even if there is no room for content now: `could_send` depends on it.
-        self.sending.wake();
+        if self.sending.wake() {
+            // Until now the peer waited for the source, so the peer's time to open its window begins here.
+            self.since = clock::now();
+        }
         self.sync_reader(machine, task, out);
     }
 
@@ -207,7 +210,10 @@ impl Exchange {
             // The other protocol may be silent for any time while both directions are open.
             return self.is_half_closed().then_some(PeerAction::MoveTunnel);
         }
-        let awaits_body = self.inbound == Inbound::Open && (self.discards() || self.cx.mailbox().is_empty());
+        let awaits_body = self.inbound == Inbound::Open
+            && (self.discards() || self.cx.mailbox().is_empty())
+            // RFC 9110 §10.1.1: the peer waits for the 100, or for the response, so it is not late.
+            && !machine.expects_continue(self.stream);
         awaits_body.then_some(PeerAction::SendBody)
     }
 
@@ -298,7 +304,9 @@ impl Exchange {
         if self.inbound == Inbound::Open {
             let mailbox = self.cx.mailbox();
             let is_wanted = mailbox.wanted();
-            if is_wanted {
+            if is_wanted && machine.expects_continue(self.stream) {
+                // Until now the peer waited for the 100.
+                self.since = clock::now();
                 machine.send_continue(self.stream, out);
             }
             let taken = mailbox.taken();
@@ -391,6 +399,8 @@ impl Exchange {
     fn respond<M: Machine>(&mut self, response: Response, machine: &mut M, out: &mut WriteList) {
         let _span = stage::ENCODE.enter();
         let Response { mut status, mut body } = response;
+        // Until now the peer waited for the handlers.
+        self.since = clock::now();
         self.cx.drop_replaced_body();
         // RFC 9110 §15.3.6: a 205 has no content, but a length.
         if status == StatusCode::RESET_CONTENT {

@@ -9,9 +9,10 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Wake, Waker};
+use std::task::{Wake, Waker, ready};
+use std::time::Duration;
 
-use causeway_message::StatusCode;
+use causeway_message::{Chunk, StatusCode};
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{
     BodyStream, Build, Context, Generation, Handler, IncomingBody, ListenAddress, ListenerSpec, Outcome, Plan,
@@ -55,10 +56,19 @@ impl Handler for ByPath {
                 let stream = Blocks { worker: Rc::clone(cx.worker()), left };
                 Step::Respond(Response::stream(StatusCode::OK, stream))
             }
+            Some("collected") => {
+                let bytes = vec![b'w'; segments.next().unwrap().parse().unwrap()];
+                let mut body = cx.take_body().unwrap();
+                let end = poll_fn(move |task| {
+                    while ready!(body.poll_frame(task)).is_some() {}
+                    Poll::Ready(())
+                });
+                cx.wait(end, |_, ()| Step::Respond(Response::chunk(StatusCode::OK, bytes.into())))
+            }
+            Some("later") => Step::Respond(Response::stream(StatusCode::OK, Later(Some(hold().0)))),
+            Some("tunnel") => Step::Respond(Response::switch(Later(Some(hold().0)))),
             Some("hold") => {
-                let (go, mut held) = oneshot::channel::<()>();
-                let polls = Rc::new(Cell::new(0));
-                HELD.with_borrow_mut(|all| all.push((go, Rc::clone(&polls))));
+                let (mut held, polls) = hold();
                 let wait = poll_fn(move |task| {
                     polls.set(polls.get() + 1);
                     Pin::new(&mut held).poll(task)
@@ -73,6 +83,26 @@ impl Handler for ByPath {
 
     fn end(&self, cx: &Context, outcome: &Outcome) {
         ENDED.with_borrow_mut(|ended| ended.push((cx.original().target().as_str().to_owned(), *outcome)));
+    }
+}
+
+/// Registers something that waits until the test releases it.
+fn hold() -> (oneshot::Receiver<()>, Rc<Cell<u32>>) {
+    let (go, held) = oneshot::channel();
+    let polls = Rc::new(Cell::new(0));
+    HELD.with_borrow_mut(|all| all.push((go, Rc::clone(&polls))));
+    (held, polls)
+}
+
+/// Content that begins when the test releases it.
+struct Later(Option<oneshot::Receiver<()>>);
+
+impl BodyStream for Later {
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        let Some(held) = &mut self.0 else { return Poll::Ready(None) };
+        let _ = ready!(Pin::new(held).poll(task));
+        self.0 = None;
+        Poll::Ready(Some(Ok(Frame::Chunk(Chunk::from_static(b"later")))))
     }
 }
 
@@ -188,6 +218,11 @@ impl Bench {
         ENDED.with_borrow_mut(|ended| {
             ended.drain(..).map(|(target, o)| (target, o.status.map(StatusCode::as_u16), o.ending)).collect()
         })
+    }
+
+    /// Makes an exchange's last progress so old that each of its time limits has passed since.
+    fn age(&mut self, at: usize) {
+        self.connection.exchanges[at].since -= Duration::from_secs(3600);
     }
 
     fn release_held(&self, at: usize) -> Rc<Cell<u32>> {
@@ -384,6 +419,86 @@ fn the_end_is_read_after_the_requests_ahead_of_it() {
     let log = bench.log();
     assert_eq!((handled(&log), log.last().map(String::as_str)), (4, Some("end")), "{log:?}");
     assert_eq!(bench.ended(), vec![complete("/fixed"); requests]);
+}
+
+// As above, for a request whose predecessor fills the output at an end without bytes of its own.
+#[test]
+fn the_end_is_read_after_a_request_behind_a_long_response() {
+    let mut bench = Bench::new();
+    bench.connection.machine.is_multiplexed = false;
+    let response = OUTPUT_BYTES_MAX + 1;
+    let target = format!("/collected/{response}");
+    bench.sends(&[pair::head(1, &target), pair::last(1, 3), pair::head(2, "/fixed"), pair::end(2)]);
+    // The rest of the output is less than the limit.
+    bench.wire.borrow_mut().room = response / 2;
+    bench.wire.borrow_mut().has_ended = true;
+    assert!(bench.turn().is_pending());
+    let sent = format!("1 data {response}");
+    let want = ["1 release 3", "1 head 200", &sent, "1 finish", "2 head 200", "2 data 5", "2 finish", "end"];
+    assert_eq!(bench.log(), want);
+}
+
+// docs/limits.md: the times to open a window, to send the rest of a body after the response, and to go on in a half-closed tunnel begin when
+// the peer has to act, however long the server was at work before.
+#[test]
+fn the_peers_time_begins_when_it_has_to_act() {
+    check_time("/hold", &[pair::end(1)], |bench| {
+        bench.connection.machine.windows[0] = 0;
+        bench.release_held(0);
+    });
+    check_time("/later", &[pair::end(1)], |bench| {
+        bench.connection.machine.windows[0] = 0;
+        bench.release_held(0);
+    });
+    check_time("/hold", &[], |bench| drop(bench.release_held(0)));
+    check_time("/tunnel", &[], |bench| bench.sends(&[pair::end(1)]));
+}
+
+/// Begins an exchange with these frames after its head. Checks that `event` begins the peer's time.
+#[track_caller]
+fn check_time(target: &str, frames: &[Vec<u8>], event: fn(&mut Bench)) {
+    let was_reset = |bench: &mut Bench| bench.log().contains(&"1 reset".to_owned());
+    let mut bench = Bench::new();
+    bench.sends(&[&[pair::head(1, target)], frames].concat());
+    assert!(bench.turn().is_pending());
+    bench.age(0);
+    event(&mut bench);
+    assert!(bench.turn().is_pending());
+    assert!(!was_reset(&mut bench), "{target}: its time has just begun");
+    bench.age(0);
+    assert!(bench.turn().is_pending());
+    assert!(was_reset(&mut bench), "{target}: its time has passed");
+}
+
+// RFC 9110 §10.1.1: a peer that waits for a 100 (Continue) response is not late with its content.
+#[test]
+fn a_peer_that_waits_for_continue_is_not_late() {
+    for expects_continue in [true, false] {
+        let mut bench = Bench::new();
+        bench.connection.machine.expects_continue = expects_continue;
+        bench.sends(&[pair::head(1, "/hold")]);
+        assert!(bench.turn().is_pending());
+        bench.age(0);
+        assert!(bench.turn().is_pending());
+        let want = if expects_continue { Inbound::Open } else { Inbound::Failed };
+        assert_eq!(bench.connection.exchanges[0].inbound, want);
+    }
+}
+
+// The ending of an exchange is the cause of its own end: a stream that was too slow has no effect on later endings.
+#[test]
+fn a_slow_stream_is_not_the_cause_of_the_connections_end() {
+    let mut bench = Bench::new();
+    bench.connection.machine.windows[0] = 0;
+    bench.sends(&[pair::head(1, "/fixed"), pair::end(1), pair::head(2, "/hold"), pair::end(2)]);
+    assert!(bench.turn().is_pending());
+    bench.age(0);
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.ended(), [("/fixed".to_owned(), Some(200), Ending::TimedOut)]);
+    drop(bench.connection);
+    let ended = ENDED.with_borrow_mut(|ended| ended.drain(..).map(|(_, outcome)| outcome.ending).collect::<Vec<_>>());
+    assert_eq!(ended, [Ending::PeerGone]);
+    bench.core.close();
 }
 
 #[test]

@@ -27,6 +27,11 @@ pub(super) fn end(stream: u8) -> Vec<u8> {
     frame(b'E', stream, b"")
 }
 
+/// Content, after which the stream's end is an event without bytes, as in HTTP/1.
+pub(super) fn last(stream: u8, len: usize) -> Vec<u8> {
+    frame(b'L', stream, &vec![b'd'; len])
+}
+
 /// The peer breaks one stream's framing.
 pub(super) fn fault(stream: u8) -> Vec<u8> {
     frame(b'F', stream, b"")
@@ -41,11 +46,23 @@ pub(super) struct Pair {
     /// Bytes that streams 1 and 2 may still carry.
     pub(super) windows: [i64; 2],
     pub(super) log: Vec<String>,
+    /// The streams side by side have windows; if not, the driver treats the machine like one of HTTP/1.
+    pub(super) is_multiplexed: bool,
+    /// The peer waits for a 100 (Continue) response on each stream.
+    pub(super) expects_continue: bool,
+    /// The stream whose end is the next event, without bytes of its own.
+    ending: Option<StreamId>,
 }
 
 impl Default for Pair {
     fn default() -> Self {
-        Self { windows: [i64::MAX / 2; 2], log: Vec::new() }
+        Self {
+            windows: [i64::MAX / 2; 2],
+            log: Vec::new(),
+            is_multiplexed: true,
+            expects_continue: false,
+            ending: None,
+        }
     }
 }
 
@@ -61,7 +78,7 @@ impl Pair {
 
 impl Streams for Pair {
     fn is_multiplexed(&self) -> bool {
-        true
+        self.is_multiplexed
     }
 
     fn waits_for(&self) -> WaitsFor {
@@ -132,6 +149,9 @@ impl Machine for Pair {
         head: &mut Head,
         _: &mut WriteList,
     ) -> (usize, Option<ServerEvent>) {
+        if let Some(stream) = self.ending.take() {
+            return (0, Some(ServerEvent::End { stream }));
+        }
         let &[kind, stream, len, ref rest @ ..] = bytes else { return (0, None) };
         let Some(bytes) = rest.get(..usize::from(len)) else { return (0, None) };
         let stream = StreamId(u32::from(stream));
@@ -142,6 +162,10 @@ impl Machine for Pair {
                 Some(ServerEvent::Head { stream, body: BodyLength::Unknown, upgrade: false })
             }
             b'D' => Some(ServerEvent::Data { stream, range: 3..3 + bytes.len() }),
+            b'L' => {
+                self.ending = Some(stream);
+                Some(ServerEvent::Data { stream, range: 3..3 + bytes.len() })
+            }
             b'E' => Some(ServerEvent::End { stream }),
             b'F' => Some(ServerEvent::Fault { stream: Some(stream), fault: StatusCode::BAD_REQUEST }),
             b'W' => {
@@ -164,6 +188,10 @@ impl Machine for Pair {
 
     fn handle_timeout(&mut self, _: &mut WriteList) -> Option<ServerEvent> {
         None
+    }
+
+    fn expects_continue(&self, _: StreamId) -> bool {
+        self.expects_continue
     }
 
     fn send_continue(&mut self, _: StreamId, _: &mut WriteList) {}
