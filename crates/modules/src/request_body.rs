@@ -31,18 +31,17 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
 
 impl Handler for RequestBody {
     fn enter(&self, cx: &mut Context) -> Step {
-        // The protocol parser has already rejected an invalid Content-Length.
-        let mut known = cx.head().fields().content_length().ok().flatten();
         if let Some(set) = &self.set {
             let body = cx.render(set);
-            known = Some(body.len() as u64);
             cx.replace_body(body);
         }
         let Some(max) = self.bytes_max else { return Step::Next };
+        // Before the limit, beyond which a replacement's length is not known any more.
+        let declared = cx.declared_body_len();
         // Set the limit before failing: error routes may also read the body.
         cx.limit_body(max);
-        match known {
-            Some(known) if known > max => Step::Fail(Fault::body(BodyError::TooLarge)),
+        match declared {
+            Some(declared) if declared > max => Step::Fail(Fault::body(BodyError::TooLarge)),
             _ => Step::Next,
         }
     }
@@ -76,6 +75,18 @@ mod tests {
             let respond = json!({ "handler": "static_response", "body": "{http.request.body}" });
             let answer = Kit::new(&registry, &json!([{ "handle": [handler, respond] }])).send(&request);
             assert_eq!((answer.status, answer.text()), (status, body), "{options}");
+        }
+        // Caddy: `set` also sets the request's length, by which a later limit judges.
+        for (set, request, status) in
+            [("short", long().field("Content-Length", "10"), 200), ("0123456789", Request::get("/"), 413)]
+        {
+            let handlers = json!([
+                { "handler": "request_body", "set": set },
+                { "handler": "request_body", "max_size": 9 },
+                { "handler": "static_response", "body": "{http.request.body}" },
+            ]);
+            let answer = Kit::new(&registry, &json!([{ "handle": handlers }])).send(&request);
+            assert_eq!((answer.status, answer.text()), (status, if status == 200 { set } else { "" }), "{set}");
         }
         let limit = json!({ "handler": "request_body", "max_size": 9 });
         let matched = json!({ "handler": "subroute", "routes": [{

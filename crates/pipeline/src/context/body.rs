@@ -103,6 +103,16 @@ impl Context {
         }
     }
 
+    /// Returns the length in bytes that the request declares for its body: that of a body in place of the peer's, or else its
+    /// Content-Length.
+    pub fn declared_body_len(&self) -> Option<u64> {
+        match self.0.body.replaced {
+            Some(_) => self.body_len(),
+            // The protocol parser has already rejected an invalid Content-Length.
+            None => self.head().fields().content_length().ok().flatten(),
+        }
+    }
+
     /// Returns whether the peer's body, which no handler has taken or replaced, is known to be empty.
     pub fn is_body_empty(&self) -> bool {
         let body = &self.0.body;
