@@ -55,10 +55,7 @@ impl Handler for Subroute {
     fn failed(&self, cx: &mut Context, fault: Fault) -> Step {
         match self.errors {
             None => Step::Fail(fault),
-            Some(routes) => {
-                cx.set_fault(fault);
-                Step::Call(routes)
-            }
+            Some(routes) => cx.handle_fault(fault, routes),
         }
     }
 }

@@ -49,6 +49,57 @@ fn subroute() {
     check(json!([sub(json!({ "routes": failing, "errors": twice }))]), server, &get, (418, "server 418"));
 }
 
+// Caddy, http.handlers.subroute: the fault that its error routes handle is theirs alone, so that handlers before it see
+// none, or the one from before. The placeholders show the last fault further on.
+#[test]
+fn a_handled_fault() {
+    let get = Request::get("/a");
+    let fails = |status: u16| json!([{ "handle": [{ "handler": "error", "status_code": status }] }]);
+    let sub = |status: u16, errors: Value| json!({ "handler": "subroute", "routes": fails(status), "errors": { "routes": errors } });
+    let replaces = json!({ "handler": "intercept", "handle_response": [{
+        "routes": [{ "handle": [respond("after {http.error.status_code}")] }],
+    }]});
+    let answers = json!([{ "handle": [respond("own")] }]);
+    check(json!([replaces, sub(403, answers.clone())]), Value::Null, &get, (200, "after 403"));
+    // Without a response from the error routes too.
+    check(json!([replaces, sub(403, json!([]))]), Value::Null, &get, (200, "after 403"));
+    // Within other error routes the status is that of their fault.
+    let within = json!([{ "handle": [replaces, sub(410, answers.clone())] }]);
+    check(json!([sub(404, within.clone())]), Value::Null, &get, (404, "after 410"));
+    check(json!([{ "handler": "error", "status_code": 404 }]), within, &get, (404, "after 410"));
+    // Error routes that fail leave theirs to the next ones.
+    let server = json!([{ "handle": [respond("server {http.error.status_code}")] }]);
+    check(json!([replaces, sub(403, fails(418))]), server, &get, (418, "server 418"));
+    // The next request has no fault.
+    let handlers = json!([replaces, { "handler": "subroute", "routes": [
+        { "match": [{ "path": ["/a"] }], "handle": [sub(403, answers)] },
+        { "handle": [respond("fine")] },
+    ]}]);
+    let mut kit = Kit::new(&registry(), &json!([{ "handle": handlers }]));
+    for (target, want) in [("/a", "after 403"), ("/b", "after {http.error.status_code}")] {
+        let answer = kit.send(&Request::get(target));
+        assert_eq!((answer.status, answer.text()), (200, want), "{target}");
+    }
+}
+
+// Caddy: error routes see the request's own method and target, and the changes of the fields, also that of Host for a
+// request in absolute form (RFC 9112 §3.2.2).
+#[test]
+fn error_routes_keep_the_changed_host() {
+    let errors = json!([{ "handle": [respond("{http.request.host} {http.request.uri}")] }]);
+    let rewrites = json!({ "handler": "rewrite", "uri": "/other?z" });
+    let fails = json!({ "handler": "error", "status_code": 404 });
+    let sets = json!({ "handler": "headers", "request": { "set": { "Host": ["b.test"] } } });
+    for (target, path) in
+        [("/x?y", "/x?y"), ("http://a.test/x?y", "/x?y"), ("http://a.test", "/"), ("http://a.test?y", "/?y")]
+    {
+        let request = Request::get(target).field("Host", "a.test");
+        for (changes, host) in [(json!([rewrites, sets, fails]), "b.test"), (json!([rewrites, fails]), "a.test")] {
+            check(changes, errors.clone(), &request, (404, &format!("{host} {path}")));
+        }
+    }
+}
+
 // Caddy, http.handlers.error: the default is 500; placeholders are allowed.
 #[test]
 fn error() {

@@ -92,6 +92,9 @@ pub(crate) struct Flow {
     /// Responses that routes may replace, the innermost last, with the index into `entered` of the handler that set each
     /// aside.
     replaced: Vec<(u16, Response)>,
+    /// The handlers that have called error routes which are not over, the innermost last: the index into `entered`, which
+    /// is also in `back`, and the fault that was handled before.
+    handling: Vec<(u16, Option<Fault>)>,
     pub(crate) measurement: Measurement,
 }
 
@@ -135,6 +138,7 @@ impl Flow {
             left: _,
             awaits,
             replaced,
+            handling,
             measurement,
         } = self;
         calls.clear();
@@ -155,6 +159,7 @@ impl Flow {
         *direction = Direction::In;
         *awaits = None;
         replaced.clear();
+        handling.clear();
         measurement.clear();
     }
 
@@ -186,6 +191,12 @@ impl Flow {
             self.replaced.push((self.left, response));
             self.back.push(self.left);
         }
+    }
+
+    /// Records that the running handler calls error routes while the fault `before` is handled.
+    pub(crate) fn begin_handling(&mut self, before: Option<Fault>) {
+        self.handling.push((self.left, before));
+        self.back.push(self.left);
     }
 
     /// Returns the response that the running handler set aside.
@@ -457,8 +468,13 @@ fn settle(cx: &mut Context, step: &Step) {
 }
 
 fn back<'p>(cx: &mut Context, plan: &'p Plan) -> Option<&'p HandlerEntry> {
+    let mut at = cx.flow_mut().back.pop()?;
+    // The error routes that a handler has called are over; the handler itself saw the fault before them.
+    while let Some((_, before)) = cx.flow_mut().handling.pop_if(|(caller, _)| *caller == at) {
+        cx.end_handling(before);
+        at = cx.flow_mut().back.pop()?;
+    }
     let flow = cx.flow_mut();
-    let at = flow.back.pop()?;
     (flow.direction, flow.current, flow.left) = (Direction::Out, flow.entered[usize::from(at)], at);
     Some(plan.entry(flow.current))
 }

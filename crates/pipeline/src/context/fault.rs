@@ -5,7 +5,8 @@ use std::time::Instant;
 use causeway_message::StatusCode;
 
 use super::Context;
-use crate::handler::{Fault, FaultId};
+use crate::handler::{Fault, FaultId, Step};
+use crate::route::RoutesId;
 
 /// A fault that reached the server.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +27,9 @@ pub struct Failure<'c> {
 #[derive(Default)]
 pub(super) struct FaultState {
     current: Option<Fault>,
-    /// The id of `current`, once generated.
+    /// The fault whose error routes began last, if they are over. Placeholders show it further on, as in Caddy.
+    handled: Option<Fault>,
+    /// The id of the fault that placeholders show, once generated.
     id: Option<FaultId>,
     /// The fault that reached the server, and that of the error routes for it.
     reached: [Option<ReachedFault>; 2],
@@ -41,8 +44,9 @@ struct ReachedFault {
 
 impl FaultState {
     pub(super) fn reset(&mut self) {
-        let Self { current, id, reached } = self;
+        let Self { current, handled, id, reached } = self;
         *current = None;
+        *handled = None;
         *id = None;
         *reached = [None, None];
     }
@@ -54,11 +58,32 @@ impl Context {
         self.0.fault.current.as_ref()
     }
 
-    /// Sets the fault for a handler that calls error routes of its own; the interpreter sets it for the server's
-    /// error routes.
-    pub fn set_fault(&mut self, fault: Fault) {
-        self.0.fault.current = Some(fault);
-        self.0.fault.id = None;
+    /// Returns the fault that placeholders show: that of the error routes which began last.
+    pub(crate) fn shown_fault(&self) -> Option<&Fault> {
+        self.0.fault.handled.as_ref().or(self.0.fault.current.as_ref())
+    }
+
+    /// For [`Handler::failed`](crate::Handler::failed): handles the fault by the error routes of `list`. Once they have
+    /// responded or failed, [`fault`](Self::fault) is again the one from before, for the handlers before this one.
+    pub fn handle_fault(&mut self, fault: Fault, list: RoutesId) -> Step {
+        let before = self.0.fault.current.take();
+        self.0.flow.begin_handling(before);
+        self.set_fault(fault);
+        Step::Call(list)
+    }
+
+    /// The error routes that a handler has called are over; `before` is the fault that was handled before.
+    pub(crate) fn end_handling(&mut self, before: Option<Fault>) {
+        let state = &mut self.0.fault;
+        let over = std::mem::replace(&mut state.current, before);
+        // Error routes within these ones may have begun later.
+        state.handled = state.handled.take().or(over);
+    }
+
+    fn set_fault(&mut self, fault: Fault) {
+        let state = &mut self.0.fault;
+        state.current = Some(fault);
+        (state.handled, state.id) = (None, None);
     }
 
     /// Sets a fault that no handler dealt with: the server's first one, or that of its error routes. Returns the status for a response
@@ -74,10 +99,10 @@ impl Context {
         status
     }
 
-    /// Returns the id of the current fault, generated on first use; `None` without a fault.
+    /// Returns the id of the fault that placeholders show, generated on first use; `None` without a fault.
     pub fn fault_id(&mut self) -> Option<FaultId> {
+        self.shown_fault()?;
         let parts = &mut *self.0;
-        parts.fault.current.as_ref()?;
         Some(*parts.fault.id.get_or_insert_with(|| FaultId(parts.worker.random())))
     }
 

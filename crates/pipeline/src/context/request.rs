@@ -185,16 +185,32 @@ impl Context {
         self.0.request.decode_path();
     }
 
-    /// Restores the request's own method and target and keeps the handlers' changes to its fields, as Caddy does
-    /// before error routes.
+    /// Restores the request's own method and target and keeps the handlers' changes to its fields, Host too, as Caddy
+    /// does before error routes.
     pub(crate) fn restore_target(&mut self) {
-        let parts = &mut *self.0;
-        if parts.request.is_edited {
-            let own = if parts.carried.carrier.is_some() { &parts.carried.head } else { &parts.request.original };
-            parts.request.edited.set_method(own.method());
-            parts.request.edited.set_target(own.target().as_str()).expect("a target that was parsed once is one");
-            self.0.request.decode_path();
+        if !self.0.request.is_edited {
+            return;
         }
+        self.with_scratch(|cx, text| {
+            let parts = &mut *cx.0;
+            let own = if parts.carried.carrier.is_some() { &parts.carried.head } else { &parts.request.original };
+            let (edited, target) = (&mut parts.request.edited, own.target());
+            edited.set_method(own.method());
+            let has_moved_authority =
+                target.form() == TargetForm::Absolute && edited.target().form() == TargetForm::Origin;
+            if has_moved_authority {
+                // A handler has moved the authority to Host and may have changed it there; the target's would hide that.
+                text.extend_from_slice(target.path().as_bytes());
+                if let Some(query) = target.query() {
+                    text.push(b'?');
+                    text.extend_from_slice(query.as_bytes());
+                }
+            } else {
+                text.extend_from_slice(target.as_str().as_bytes());
+            }
+            edited.set_target(&**text).expect("a target that was parsed once is one, and so is its origin form");
+            parts.request.decode_path();
+        });
     }
 
     /// Returns the target's path, percent-decoded once. It may contain any bytes.

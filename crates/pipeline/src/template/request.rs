@@ -254,7 +254,7 @@ impl PlaceholderId {
             },
             Self::Fault(part) => {
                 let id = cx.fault_id();
-                let (Some(fault), Some(id)) = (cx.fault(), id) else { return false };
+                let (Some(fault), Some(id)) = (cx.shown_fault(), id) else { return false };
                 part.render(fault, id, out);
             }
             _ => self.render_fact(cx, out),
