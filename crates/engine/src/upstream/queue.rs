@@ -135,9 +135,12 @@ impl CallQueue {
 /// The task of a pool with a limit of connections; ends with the pool.
 pub(super) async fn watch(core: Rc<Core>, pool: Weak<UpstreamPool>) {
     let mut alarm = Alarm { core, key: None, at: None };
+    // While calls wait, since the pool's owner may drop it.
+    let mut kept = None;
     poll_fn(|task| match pool.upgrade() {
         Some(pool) => {
             turn(&pool, &mut alarm, task);
+            kept = Some(pool).filter(|pool| !pool.waiting.is_empty());
             Poll::Pending
         }
         None => Poll::Ready(()),
@@ -203,5 +206,50 @@ impl Alarm {
 impl Drop for Alarm {
     fn drop(&mut self) {
         self.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_pipeline::upstream::{Calls, EngineCall, Upstream};
+    use causeway_pipeline::{Body, Call};
+
+    use super::*;
+
+    struct Sent(Rc<Calls>, RefCell<Vec<EngineCall>>);
+
+    impl Upstream for Sent {
+        fn start(&self, call: EngineCall) {
+            self.1.borrow_mut().push(call);
+        }
+
+        fn calls(&self) -> &Rc<Calls> {
+            &self.0
+        }
+    }
+
+    fn waiting(is_retry: bool, since: Instant) -> (Call, WaitingCall) {
+        let sent = Sent(Calls::new(), RefCell::default());
+        let call = sent.calls().take();
+        call.send(Body::Empty, &sent);
+        let carried = sent.1.borrow_mut().pop().unwrap();
+        (call, WaitingCall { call: carried, is_retry, since })
+    }
+
+    // A connection puts a call back that it was handed and has not begun: it takes its place among those that wait. Calls of the same age
+    // stay in their order.
+    #[test]
+    fn a_call_that_comes_back_waits_by_its_age() {
+        let (queue, now) = (CallQueue::default(), clock::now());
+        let at = |seconds| now + Duration::from_secs(seconds);
+        let pushed = [(false, 1), (false, 3), (true, 2), (false, 2), (true, 0), (true, 3)];
+        let calls = pushed.map(|(is_retry, seconds)| waiting(is_retry, at(seconds)));
+        let _handles = calls.map(|(handle, waiting)| {
+            assert!(queue.push(waiting, 0).is_ok());
+            handle
+        });
+        let popped: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|next| (next.is_retry, next.since)).collect();
+        let want = [(true, 0), (false, 1), (true, 2), (false, 2), (false, 3), (true, 3)];
+        assert_eq!(popped, want.map(|(is_retry, seconds)| (is_retry, at(seconds))));
     }
 }

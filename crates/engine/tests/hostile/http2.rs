@@ -376,6 +376,44 @@ fn a_used_connection_closes_under_requests() {
     assert_all_returned(&server);
 }
 
+// The calls of a lost connection are sent again in their order.
+#[test]
+fn the_calls_of_a_lost_connection_keep_their_order() {
+    const TEXTS: [&str; 4] = ["1", "2", "3", "4"];
+    let server = TestServer::start(|setup| setup.workers = 1);
+    let origin = Origin::new(vec![
+        |p| {
+            good(p);
+            for _ in TEXTS {
+                p.request();
+                p.step();
+            }
+        },
+        |p| {
+            p.preface(&[]);
+            for text in TEXTS {
+                let stream = p.request();
+                p.respond(stream, text);
+            }
+        },
+    ]);
+    override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+        transport.versions = causeway_pipeline::Versions::Http2;
+    });
+    assert_eq!(send_request(&server, &target(&origin)), whole(200, "good"));
+    let mut clients = TEXTS.map(|_| server.client());
+    for client in &mut clients {
+        client.send_request(&target(&origin));
+        origin.await_step();
+    }
+    for (client, text) in clients.iter_mut().zip(TEXTS) {
+        assert_eq!(read(client), whole(200, text));
+    }
+    origin.end();
+    drop(clients);
+    assert_all_returned(&server);
+}
+
 // An upstream's host that is restarted closes all connections. The next attempt must not meet another one of them.
 #[test]
 fn all_used_connections_close() {

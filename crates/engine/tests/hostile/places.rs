@@ -1,9 +1,11 @@
 //! Upstream connections while their pools appear and disappear: reload, drain, pools dropped after one call, and connections
 //! at their stream limit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_pipeline::Versions;
+use causeway_pipeline::upstream::ConnectionLimits;
 
 use causeway_testkit::http2::{flag, kind};
 
@@ -28,6 +30,39 @@ fn a_pool_without_a_holder() {
     assert_eq!(send_request(&server, &target), whole(200, "one"));
     assert_eq!(send_request(&server, &target), whole(200, "one"));
     origin.end();
+    assert_all_returned(&server);
+}
+
+// The calls that wait for a connection of a dropped pool are sent all the same.
+#[test]
+fn a_pool_without_a_holder_whose_calls_wait() {
+    let server = TestServer::start(|setup| setup.workers = 1);
+    let (go, held) = std::sync::mpsc::channel::<()>();
+    let origin = Origin::with(vec![Box::new(move |peer| {
+        peer.head();
+        peer.step();
+        held.recv().unwrap();
+        peer.answer("first");
+        peer.head();
+        peer.answer("second");
+        peer.end();
+    })]);
+    override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+        transport.connection_limits = Some(Arc::new(ConnectionLimits::new(1)));
+    });
+    let mut clients = [server.client(), server.client()];
+    clients[0].send_request(&origin.target());
+    origin.await_step();
+    clients[1].send_request(&origin.target());
+    // The worker has read that request when it has answered these.
+    (0..2).for_each(|_| assert_eq!(send_request(&server, "/fixed").status(), 200));
+    assert_eq!(send_request(&server, &format!("/forget/{}", origin.port)), whole(200, "forgotten"));
+    go.send(()).unwrap();
+    for (client, text) in clients.iter_mut().zip(["first", "second"]) {
+        assert_eq!(read(client), whole(200, text));
+    }
+    origin.end();
+    drop(clients);
     assert_all_returned(&server);
 }
 
