@@ -314,8 +314,9 @@ fn requests_that_are_rejected_with_a_response() {
 // RFC 9110 §10.1.1: a client waits for a 100 response until that, the final head, or content of its own.
 #[test]
 fn expect_continue() {
+    type PeerAct = fn(&mut Peer);
     let expecting = with(POST_FIELDS, &[("expect", "100-continue"), ("content-length", "5")]);
-    let events: [(&str, fn(&mut Peer)); 4] = [
+    let events: [(&str, PeerAct); 4] = [
         ("a 100", |peer| peer.server.send_continue(StreamId(1), &mut peer.out)),
         ("a response", |peer| peer.answer(1, 200, "")),
         ("content", |peer| peer.feed(&data(1, 0, b"he"))),
