@@ -80,7 +80,9 @@ impl Context {
         state.handled = state.handled.take().or(over);
     }
 
-    fn set_fault(&mut self, fault: Fault) {
+    /// Sets the fault for all handlers from here on; a handler with error routes of its own uses
+    /// [`handle_fault`](Self::handle_fault).
+    pub fn set_fault(&mut self, fault: Fault) {
         let state = &mut self.0.fault;
         state.current = Some(fault);
         (state.handled, state.id) = (None, None);

@@ -505,9 +505,9 @@ mod tests {
 
     use super::*;
 
-    struct Queue(Rc<Calls>, RefCell<Vec<EngineCall>>);
+    struct Sent(Rc<Calls>, RefCell<Vec<EngineCall>>);
 
-    impl Upstream for Queue {
+    impl Upstream for Sent {
         fn start(&self, call: EngineCall) {
             self.1.borrow_mut().push(call);
         }
@@ -521,13 +521,13 @@ mod tests {
     // output of other calls was blocked.
     #[test]
     fn the_time_for_the_head_begins_after_the_request() {
-        let queue = Queue(Calls::new(), RefCell::default());
-        let handle = queue.calls().take();
-        handle.send(Body::Empty, &queue);
+        let upstream = Sent(Calls::new(), RefCell::default());
+        let handle = upstream.calls().take();
+        handle.send(Body::Empty, &upstream);
         let transport = Transport { head_timeout: Some(Duration::from_secs(60)), ..Transport::default() };
         let address = Rc::from("127.0.0.1:1");
         let machine = ClientMachine::new(false, &transport, (&address, Duration::ZERO), None);
-        let carried = queue.1.borrow_mut().pop().expect("it was sent");
+        let carried = upstream.1.borrow_mut().pop().expect("it was sent");
         let sent = (Body::Empty, Framing::Empty);
         let wake = ExchangeWake::default();
         let mut call = UpstreamCall::new(StreamId(1), carried, wake, sent, false, (address, &transport));
