@@ -97,6 +97,7 @@ pub struct Translation {
 pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translation, SyntaxError> {
     let mut main = parse(text, name, files)?;
     raw_uri::replace(&mut main);
+    locations::end_without_path(&mut main);
     let mut translator = Translator {
         files,
         notes: Vec::new(),
@@ -110,6 +111,10 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
         programs: Vec::new(),
         case: path_case::PathCase::Ignored,
         kept_locations: Vec::new(),
+        conditions: Vec::new(),
+        held_fields: Vec::new(),
+        outer_fields: accel::OuterFields::default(),
+        replaced_fields: Vec::new(),
         named: Vec::new(),
         location_pages: Vec::new(),
         options: Vec::new(),
@@ -206,6 +211,14 @@ struct Translator<'a> {
     case: path_case::PathCase,
     /// The locations that a `break` of the rules written last may keep, each with the scope of its rules.
     kept_locations: Vec<(crate::location::Location<'a>, VariableScope)>,
+    /// The `if` that replace fields or the upstream of their location, with their names; see `conditions`.
+    conditions: Vec<(Directive, String)>,
+    /// The names of those among the rules written last, with the lines of their fields.
+    held_fields: Vec<(String, Vec<String>)>,
+    /// The fields around the upstream that is being written, which are not for `X-Accel-Redirect`.
+    outer_fields: accel::OuterFields,
+    /// The names of those that the location of `X-Accel-Redirect` which is being written has to remove.
+    replaced_fields: Vec<String>,
     /// The named locations around the lines that are being written.
     named: Vec<String>,
     /// The error pages of the locations of the site that is being written.
@@ -246,8 +259,11 @@ impl<'a> Translator<'a> {
             }
         }
         for directive in http.block() {
-            let known = ["server", "upstream", "map", "geo", "limit_req_zone", "log_format", "types", "#"];
-            if !known.contains(&&*directive.name) {
+            let known = ["server", "upstream", "map", "geo", "limit_req_zone", "log_format", "#"];
+            // The types of nginx's own file are those that files have here.
+            let is_usual = directive.name == "types"
+                && (directive.block().is_empty() || directive.place.file.rsplit('/').next() == Some("mime.types"));
+            if !known.contains(&&*directive.name) && !is_usual {
                 self.report_unread(head, directive, tables::READ);
             }
         }
@@ -266,6 +282,8 @@ impl<'a> Translator<'a> {
         }
         if name == "#" {
             out.push(format!("# {}", directive.argument(0)).trim_end().to_owned());
+        } else if ["uwsgi_", "scgi_"].iter().any(|prefix| name.starts_with(prefix)) && !name.ends_with("_pass") {
+            // The line with the upstream is named, and these are for it.
         } else if name == "charset" && directive.argument(0).eq_ignore_ascii_case("utf-8") {
             // `file_server` declares it by itself.
             self.tuning.push(directive.clone());

@@ -19,6 +19,8 @@ const PLACEHOLDERS: &[(&str, &str)] = &[
     ("server_addr", "{http.request.local.host}"),
     ("server_port", "{http.request.local.port}"),
     ("request_method", "{method}"),
+    ("content_type", "{header.Content-Type}"),
+    ("content_length", "{header.Content-Length}"),
     ("server_protocol", "{http.request.proto}"),
     ("document_root", "{http.vars.root}"),
     ("request_id", "{uuid}"),

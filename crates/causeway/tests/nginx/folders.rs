@@ -183,3 +183,79 @@ fn absolute_targets_beside_rules_with_the_uri_are_refused() {
     assert_eq!(send("/remote"), [301, 301]);
     assert_eq!(send("http://example.com/remote"), [301, 400]);
 }
+
+/// nginx's documentation of `alias`: the rest of the path is joined to its text, whether or not that ends with a slash. So the text may also be
+/// the name of a file.
+#[test]
+fn paths_beside_the_folder_of_an_alias_equal_those_of_nginx() {
+    let paths = "/a /a/ /a/page.html /a/private/ /a/private/index.html /aprivate/ /aprivate/index.html /apage.html /a.git/config \
+                 /a/.git/config /a%0apage.html /a. /a./page.html /aw/page.html /a//page.html /%61private/index.html /a%2Fpage.html";
+    let password = "auth_basic x; auth_basic_user_file ROOT/htpasswd;";
+    let closed =
+        format!("location /a {{ alias ROOT/www; }} location /a/private {{ {password} alias ROOT/www/private; }}");
+    check(
+        "beside",
+        &[
+            ("location /a { alias ROOT/www; } location /a/private/ { deny all; } location ~ /\\. { deny all; }", paths),
+            ("location ^~ /a { alias ROOT/www; } location ~ /\\. { deny all; }", paths),
+            (&closed, paths),
+            ("location /a { alias ROOT/ww; autoindex on; }", "/aw/page.html /aw/ /aw/a/ /aw/a /a/page.html /a/ /a"),
+            ("location /a/ { alias ROOT/ww; }", "/a/w/page.html /a/page.html /a/private/index.html /a"),
+            ("location /a { alias ROOT/www; try_files $uri $uri/ /a/index.html; }", paths),
+            ("location /a { alias ROOT/www; try_files $uri =404; }", paths),
+            ("location /a { alias ROOT/www; try_files $uri @n; } location @n { return 200 named; }", paths),
+            (
+                "location /a { alias ROOT/www; location ~ \\.html$ { try_files $uri =404; } }",
+                "/aprivate/index.html /a/private/index.html /apage.html",
+            ),
+            (
+                "location /icon { alias ROOT/www/page.html; } location ~ ^/same { alias ROOT/www/page.html; } \
+                 location ^~ /b.css { deny 192.0.2.1; alias ROOT/www/assets/app.css; }",
+                "/icon /icons /icon/ /icon/x /same /same/x /b.css /b.cssx /b.css/",
+            ),
+        ],
+    );
+}
+
+/// nginx's documentation of `try_files`: the last word is a URI. Without a slash it is that of no location with a prefix.
+#[test]
+fn last_words_without_a_slash_lead_to_no_other_location() {
+    let other = "location / { return 200 other; }";
+    let servers = ["index.html", "page.html", "none"].map(|last| {
+        format!("location /a/ {{ try_files $uri $uri/ {last}; }} location /b/ {{ alias ROOT/www/; try_files $uri {last}; }} {other}")
+    });
+    let servers: Vec<_> =
+        servers.iter().map(|server| (server.as_str(), "/a/none /a/ /a/index.html /b/none /b/page.html /")).collect();
+    check("last", &servers);
+}
+
+/// nginx's documentation of `if`: its content is that of a location, which inherits from the one around it. The last that holds counts.
+#[test]
+fn the_last_condition_that_holds_replaces_content() {
+    let proxied = "proxy_pass http://127.0.0.1:UP1; break;";
+    let thin = format!(
+        "location / {{ if (-f $request_filename/index.html) {{ rewrite (.*) $1/index.html break; }} \
+         if (-f $request_filename.html) {{ rewrite (.*) $1.html break; }} if (!-f $request_filename) {{ {proxied} }} }}"
+    );
+    let jenkins = format!(
+        "location / {{ add_header X-Outer 1; if (!-f $request_filename) {{ add_header X-Kind up; {proxied} }} }}"
+    );
+    check(
+        "held",
+        &[
+            (
+                "location / { add_header X-Outer 1; if ($request_method = GET) { add_header X-Kind get; } \
+                 if ($arg_x) { add_header X-Inner 1; expires 1h; } if ($arg_y) { set $z 1; } }",
+                "/page.html /page.html?x=1 /page.html?x=1&y=1 /page.html?y=1 /none",
+            ),
+            (
+                "location / { add_header X-Outer 1; if ($arg_x) { add_header X-Inner $arg_x always; } \
+                 if ($arg_y) { add_header X-Kind 1; return 404; } return 200 text; }",
+                "/ /?x=1 /?x=1&y=1 /?y=1",
+            ),
+            ("location / { if ($content_length = \"\") { return 411; } }", "/page.html"),
+            (&thin, "/page /a /a/ / /none /page.html /assets/app.css"),
+            (&jenkins, "/page.html /none /a/ / /a"),
+        ],
+    );
+}

@@ -255,6 +255,8 @@ pub(crate) fn counting_upstream() -> u16 {
         ("vary-all", "Vary: *\r\n"),
         ("stale", "Cache-Control: max-age=1\r\n"),
         ("accel", "X-Accel-Redirect: /protected/a.txt\r\nContent-Disposition: attachment\r\nX-Inner: 1\r\n"),
+        ("accel-cached", "X-Accel-Redirect: /protected/a.txt\r\nCache-Control: no-cache\r\n"),
+        ("software", "Server: Up/1.0\r\n"),
         ("accel-none", "X-Accel-Redirect: /protected/none\r\nContent-Disposition: attachment\r\n"),
         ("accel-closed", "X-Accel-Redirect: /closed/x\r\n"),
         (

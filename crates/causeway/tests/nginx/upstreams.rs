@@ -362,3 +362,33 @@ fn targets_with_variables_equal_those_of_nginx() {
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
     compare("proxy_variables", &[], &cases);
 }
+
+/// nginx's documentation of `X-Accel-Redirect`, `expires` and `add_header`: the location that responds has its own fields alone, and `expires` replaces the upstream's Cache-Control before `add_header` adds another one.
+#[test]
+fn fields_of_the_location_that_responds_equal_those_of_nginx() {
+    let paths = "/x /accel /accel-cached /max-age /no-cache /404 /both/max-age /both/x /both/404 /always/max-age /always/404 \
+                 /always/accel /named/accel /named/x /cond/accel /cond/x /cond/x?a=1 /cond/accel?a=1 /denied/x /methods/x /files/a.txt";
+    let mut cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    cases.push(("POST", "/methods/x", "Content-Length: 0\r\n"));
+    let fields = ["x-outer", "x-always", "x-kind", "cache-control", "content-disposition", "causeway-accel"];
+    compare("accel_fields", &fields, &cases);
+    // The name of an upstream's software.
+    compare("accel_fields", &["server"], &[("GET", "/passed/software", "")]);
+}
+
+/// nginx's documentation of `try_files`, whose last word is a URI with a query of its own, and of `fastcgi_index`.
+#[test]
+fn queries_and_indexes_of_programs_equal_those_of_nginx() {
+    let folder = ShapeFolder::new("queries");
+    std::fs::write(folder.0.join("www/qindex.php"), "source").unwrap();
+    let listener = UnixListener::bind(folder.0.join("php.sock")).unwrap();
+    std::thread::spawn(move || {
+        program(&listener, |of| {
+            let values = ["SCRIPT_FILENAME", "SCRIPT_NAME", "PATH_INFO", "QUERY_STRING"].map(of);
+            format!("Content-Type: text/html\r\n\r\n{}\n", values.join(" "))
+        });
+    });
+    let paths = "/qnone.php?q=1 /qindex.php?q=1 /qnone.php /b/ /b/x /b/?q=1 /d/ /d/x /c/ /c/index.php/x /c/index.php/x/ /e/index.php/";
+    let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    compare_in(&folder, "php_query", &[], &cases);
+}

@@ -3,6 +3,7 @@
 use super::rules::is_url;
 use super::tables::REFUSING;
 use super::upstream::copied;
+use super::upstream_address::with_constants;
 use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Locations, location_blocks};
 use crate::parse::Directive;
@@ -117,10 +118,18 @@ impl<'a> Translator<'a> {
         true
     }
 
-    /// Refuses the methods that `limit_except` of a block does not name, but for the addresses that it allows.
-    pub(super) fn other_methods(&mut self, out: &mut Vec<String>, owner: &Directive) {
+    /// Refuses the methods that `limit_except` of the last of the blocks does not name, but for the addresses that it allows.
+    pub(super) fn other_methods(&mut self, out: &mut Vec<String>, blocks: &[&Directive], scope: &VariableScope) {
+        let Some(owner) = blocks.last() else { return };
         for limit in own(owner, "limit_except") {
-            self.limit_methods(out, limit);
+            let mut lines = Vec::new();
+            self.limit_methods(&mut lines, limit);
+            for line in lines {
+                match line.strip_prefix("error @").and_then(|rest| rest.strip_suffix(" 403")) {
+                    Some(matcher) => self.refuse(out, matcher, 403, blocks, scope),
+                    None => out.push(line),
+                }
+            }
         }
     }
 
@@ -185,7 +194,7 @@ impl<'a> Translator<'a> {
             self.remark(out, realm, "a password is always required, also where the variable is 'off'");
         }
         let mut accounts = Vec::new();
-        match self.files.read(list.argument(0)) {
+        match self.files.read(&with_constants(list.argument(0), blocks)) {
             Err(reason) => self.note(out, list, &reason),
             Ok(text) => {
                 for (user, hash) in text.lines().filter_map(|line| line.trim().split_once(':')) {

@@ -3,7 +3,7 @@
 use super::access::refuses;
 use super::referers::other_referers;
 use super::rules::{
-    OWN_FIELDS, has_expression, is_to_https, keep_location, may_end, redirect_target, rules_of, takes_any_path,
+    HELD_CONDITION, has_expression, is_to_https, keep_location, may_end, redirect_target, rules_of, takes_any_path,
 };
 use super::{Translator, own};
 use crate::expressions::compiled;
@@ -58,11 +58,15 @@ impl Translator<'_> {
         }
         let definition = definition..out.len();
         let answers = !own(directive, "return").is_empty();
-        if !answers && !own(directive, "add_header").is_empty() {
+        if !answers && blocks.len() > 2 && holds_content(directive) {
             let mut fields = Vec::new();
             self.fields(&mut fields, &[blocks, &[directive]].concat(), &condition.scope, None);
-            fields.push(format!("vars {OWN_FIELDS} yes"));
-            block(out, &format!("route @{name}"), fields);
+            let held = self.name_of_condition(directive);
+            out.push(format!("vars @{name} {HELD_CONDITION} {held}"));
+            self.held_fields.push((held, fields));
+        } else if !answers && !self.held_fields.is_empty() {
+            // In nginx the location's own fields replace those of an earlier `if`.
+            out.push(format!("vars @{name} {HELD_CONDITION} \"\""));
         }
         if go_on_after_end(&rules_of(directive), is_last) {
             out.push(format!("error @{name} 500"));
@@ -142,7 +146,7 @@ impl Translator<'_> {
                         _ => block(out, &format!("route @{name}"), lines),
                     }
                 }
-                "add_header" => {}
+                _ if blocks.len() > 2 && is_held(rule) => {}
                 // A block `handle` that runs, so that none after it does.
                 "break" => {
                     let kept = (!scope.location_kept.is_empty()).then(|| keep_location(scope));
@@ -154,12 +158,66 @@ impl Translator<'_> {
                     self.note(
                         out,
                         rule,
-                        "within 'if' only return, rewrite, set, add_header and break are carried over",
+                        "within 'if' only return, rewrite, set, add_header, expires, break and an upstream are carried over",
                     );
                 }
             }
             may_have_ended |= may_end(rule);
             inner_scope.has_expressions |= has_expression(rule);
+        }
+    }
+
+    /// The value of [`HELD_CONDITION`] if this is the last `if` that holds. The rules of a location may be written several times.
+    pub(super) fn name_of_condition(&mut self, directive: &Directive) -> String {
+        let content = |d: &Directive| d.block().iter().filter(|inner| is_held(inner)).cloned().collect::<Vec<_>>();
+        let is_equal = |other: &Directive| {
+            other.place == directive.place
+                && other.arguments == directive.arguments
+                && content(other) == content(directive)
+        };
+        if let Some((_, name)) = self.conditions.iter().find(|(other, _)| is_equal(other)) {
+            return name.clone();
+        }
+        let name = self.fresh("held");
+        self.conditions.push((directive.clone(), name.clone()));
+        name
+    }
+
+    /// Writes the fields of a location, and those of the `if` that replace them. `conditions` has the values of [`HELD_CONDITION`].
+    pub(super) fn fields_by_condition(
+        &mut self,
+        out: &mut Vec<String>,
+        fields: Vec<String>,
+        conditions: Vec<(String, Vec<String>)>,
+    ) {
+        let names: Vec<&str> = conditions.iter().map(|(name, _)| &**name).collect();
+        if !fields.is_empty() {
+            let outer = self.fresh("outer_fields");
+            out.push(format!("@{outer} not vars {HELD_CONDITION} {}", names.join(" ")));
+            block(out, &format!("route @{outer}"), fields);
+        }
+        for (name, fields) in conditions.iter().filter(|(_, fields)| !fields.is_empty()) {
+            let own = self.fresh("own_fields");
+            out.push(format!("@{own} vars {HELD_CONDITION} {name}"));
+            block(out, &format!("route @{own}"), fields.clone());
+        }
+    }
+
+    /// Writes the fields of a `return`. Beside an `if` of the same location that holds, they are those of the `if`.
+    pub(super) fn fields_of_answer(
+        &mut self,
+        out: &mut Vec<String>,
+        blocks: &[&Directive],
+        scope: &VariableScope,
+        status: u16,
+    ) {
+        let mut fields = Vec::new();
+        self.fields(&mut fields, blocks, scope, Some(status));
+        match self.held_fields.clone() {
+            conditions if !conditions.is_empty() && blocks.last().is_some_and(|block| block.name == "location") => {
+                self.fields_by_condition(out, fields, conditions);
+            }
+            _ => out.extend(fields),
         }
     }
 
@@ -176,6 +234,16 @@ impl Translator<'_> {
             }
         }
     }
+}
+
+/// Whether a directive within an `if` replaces one of the location.
+pub(super) fn is_held(rule: &Directive) -> bool {
+    matches!(&*rule.name, "add_header" | "expires" | "proxy_pass" | "fastcgi_pass" | "grpc_pass")
+}
+
+/// Whether an `if` replaces fields or the upstream of its location.
+pub(super) fn holds_content(condition: &Directive) -> bool {
+    condition.block().iter().any(is_held)
 }
 
 /// Whether some rules of an `if` come after a `rewrite` without a flag, before which others may have ended them. `is_last`: no rules come

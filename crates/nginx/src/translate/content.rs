@@ -1,9 +1,15 @@
 //! The content of a location: its own lines in their order, and files or an upstream.
 
+use super::accel::replace_fields;
+use super::conditions::holds_content;
+use super::error_pages::passes;
 use super::fields::has_equal_fields;
 use super::folders::FolderPlace;
-use super::rules::{OWN_FIELDS, always_answers, rules_of};
+use super::locations::with_query;
+use super::path_case::is_plain_path;
+use super::rules::{HELD_CONDITION, always_answers, rules_of};
 use super::units::size;
+use super::upstream::own_server_field;
 use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Locations, Pattern, pattern};
 use crate::parse::Directive;
@@ -12,6 +18,9 @@ use crate::write::{block, quote, rewrite};
 
 /// A variable: the path below the folder of an `alias`.
 const FOLDER_PATH: &str = "folder_path";
+
+/// A path that no file has.
+const NO_FILE: &str = "/no/such/file";
 
 /// How many named locations may lead to each other.
 const NAMED_DEPTH_MAX: usize = 4;
@@ -80,7 +89,7 @@ impl<'a> Translator<'a> {
             }
         }
         self.choose_pages(&mut out, blocks, around.map_or(&[], |around| &around.blocks), &scope);
-        self.internal(&mut out, location);
+        self.internal(&mut out, location, &scope);
         let location_blocks = location.location_blocks();
         // An upstream over HTTP gets the whole path; only files and programs are within the folder.
         let sends_path = ["proxy_pass", "grpc_pass"].iter().any(|name| !own(own_block, name).is_empty())
@@ -93,8 +102,11 @@ impl<'a> Translator<'a> {
         self.script_names(&mut out, location, &mut scope);
         // Rules see the whole path, and tests of files that within the folder of `alias`.
         let is_alias_first = tests_files(own_block);
+        let files = own(own_block, "try_files").first().copied();
+        let keeps_path =
+            files.and_then(|files| files.arguments.last()).is_some_and(|last| !last.starts_with(['=', '@']));
         if let Some((alias, pattern)) = alias.as_ref().filter(|_| is_alias_first) {
-            self.alias(&mut out, alias, pattern, &scope);
+            self.alias(&mut out, alias, pattern, &scope, keeps_path);
         }
         if location_blocks.iter().any(|block| !own(block, "access_log").is_empty())
             && value(location_blocks, "access_log") == Some("off")
@@ -106,7 +118,7 @@ impl<'a> Translator<'a> {
             self.body_limit(&mut out, blocks);
         }
         // The other methods do not reach the rules.
-        self.other_methods(&mut out, own_block);
+        self.other_methods(&mut out, blocks, &scope);
         if in_location {
             let mut rules = Vec::new();
             self.paths_of_maps(&mut rules, own_block);
@@ -124,8 +136,8 @@ impl<'a> Translator<'a> {
                 return in_written_order(out);
             }
         }
+        let held_fields = std::mem::take(&mut self.held_fields);
         // A named location for missing files has fields of its own.
-        let files = own(own_block, "try_files").first().copied();
         let named = files.and_then(|files| files.arguments.last()?.strip_prefix('@'));
         let named = named.and_then(|name| all.named(name));
         // A named location gets the whole path, so that only the files are below the folder of `alias`.
@@ -137,14 +149,15 @@ impl<'a> Translator<'a> {
             }
             if named.is_some() && is_prefix && !is_alias_first {
                 let mut lines = Vec::new();
-                self.alias(&mut lines, alias, pattern, &scope);
+                self.alias(&mut lines, alias, pattern, &scope, keeps_path);
                 of_folder = self.folder_place(&mut out, location, &scope).map(|place| (place, lines));
                 if let Some((FolderPlace { path, matcher: Some(matcher), .. }, _)) = &mut of_folder {
+                    out.push(format!("vars {FOLDER_PATH} {NO_FILE}"));
                     out.push(format!("vars @{matcher} {FOLDER_PATH} {path}"));
                     *path = format!("{{vars.{FOLDER_PATH}}}");
                 }
             } else if !is_alias_first {
-                self.alias(&mut out, alias, pattern, &scope);
+                self.alias(&mut out, alias, pattern, &scope, keeps_path);
             }
         }
         let is_for_found = named.is_some_and(|named| !has_equal_fields(blocks, &named.blocks));
@@ -153,12 +166,19 @@ impl<'a> Translator<'a> {
         if around.is_none_or(|around| !has_equal_fields(&around.blocks, blocks)) {
             self.fields(&mut fields, blocks, &scope, None);
         }
-        let sets_fields = |rule: &&Directive| own(rule, "return").is_empty() && !own(rule, "add_header").is_empty();
-        if !fields.is_empty() && own(own_block, "if").iter().any(sets_fields) {
-            let name = self.fresh("outer_fields");
-            out.push(format!("@{name} not vars {OWN_FIELDS} yes"));
-            block(&mut out, &format!("route @{name}"), fields);
-        } else if is_for_found {
+        if !held_fields.is_empty() {
+            let mut by_condition = Vec::new();
+            self.fields_by_condition(&mut by_condition, fields, held_fields);
+            fields = by_condition;
+        }
+        if !self.replaced_fields.is_empty() {
+            fields = replace_fields(&std::mem::take(&mut self.replaced_fields), fields);
+        }
+        let outer_fields = self.outer_fields.clone();
+        if self.may_leave(location, all, named) {
+            fields = self.outer_fields.keep_from_targets(fields);
+        }
+        if is_for_found {
             content = fields;
         } else {
             out.extend(fields);
@@ -166,11 +186,12 @@ impl<'a> Translator<'a> {
         self.limits(&mut out, blocks, &scope);
         self.access(&mut out, blocks, &scope);
         scope.has_user = active(blocks, "auth_basic").is_some() && value(blocks, "satisfy") != Some("any");
-        self.source(&mut content, location, &scope);
+        self.sources(&mut content, location, &scope);
         match files {
             Some(files) => self.try_files(&mut out, files, location, all, &scope, (of_folder, content)),
             None => out.extend(content),
         }
+        self.outer_fields = outer_fields;
         in_written_order(out)
     }
 
@@ -182,35 +203,102 @@ impl<'a> Translator<'a> {
     }
 
     /// `internal`: refuses requests whose path no rule has changed. It stands before all lines that change the path.
-    pub(super) fn internal(&mut self, out: &mut Vec<String>, location: &Location<'_>) {
+    pub(super) fn internal(&mut self, out: &mut Vec<String>, location: &Location<'_>, scope: &VariableScope) {
         if is_internal(location) {
             let name = self.fresh("from_outside");
             out.push(format!("@{name} `{{path}} == {{orig_path}}`"));
-            out.push(format!("error @{name} 404"));
+            self.refuse(out, &name, 404, &location.blocks, scope);
         }
     }
 
-    fn alias(&mut self, out: &mut Vec<String>, alias: &Directive, pattern: &Pattern, scope: &VariableScope) {
+    /// Refuses the requests of a matcher, with the fields of the last of the blocks.
+    pub(super) fn refuse(
+        &mut self,
+        out: &mut Vec<String>,
+        matcher: &str,
+        status: u16,
+        blocks: &[&Directive],
+        scope: &VariableScope,
+    ) {
+        let mut lines = Vec::new();
+        self.fields(&mut lines, blocks, scope, Some(status));
+        if lines.is_empty() {
+            out.push(format!("error @{matcher} {status}"));
+        } else {
+            lines.push(format!("error * {status}"));
+            block(out, &format!("route @{matcher}"), lines);
+        }
+    }
+
+    /// Writes the folder of an `alias`, and the path in it. `keeps_path`: a path that nginx joins to the folder's name must not become another
+    /// one than that of a file beside the folder, as the location's `try_files` has a last word for the folder.
+    fn alias(
+        &mut self,
+        out: &mut Vec<String>,
+        alias: &Directive,
+        pattern: &Pattern,
+        scope: &VariableScope,
+        keeps_path: bool,
+    ) {
         let target = alias.argument(0);
         match pattern {
             Pattern::Prefix { prefix, .. } => {
-                out.push(format!("uri strip_prefix {}", quote(prefix.trim_end_matches('/'))));
-                match self.expand(out, alias, scope, target) {
-                    Some(target) => out.push(format!("root * {}", quote(&target))),
-                    None => out.push("root * /nonexistent".to_owned()),
+                let mut inside = vec![format!("uri strip_prefix {}", quote(prefix.trim_end_matches('/')))];
+                let root = match self.expand(out, alias, scope, target) {
+                    Some(target) => format!("root * {}", quote(&target)),
+                    None => "root * /nonexistent".to_owned(),
+                };
+                inside.push(root.clone());
+                if target.ends_with('/') {
+                    return out.extend(inside);
                 }
+                // nginx joins the rest of the path to the text of the alias: `/static.env` is not in the folder of `/static`, but beside it.
+                // The text itself may be the name of a file.
+                let (around, name) = target.rsplit_once('/').unwrap_or(("", target));
+                let has_name = !keeps_path && is_plain_path(&format!("/{name}")) && !name.contains('$');
+                let around = Some(format!("{around}/")).filter(|_| has_name);
+                let around = around.and_then(|around| self.expand(out, alias, scope, &around));
+                let matcher = self.fresh("joined");
+                let rest = match (prefix.ends_with('/'), around.is_some()) {
+                    (true, _) => "(.+)",
+                    (false, true) => "([^/].*)?",
+                    (false, false) => "([^/].*)",
+                };
+                let expression = format!("(?is)^{}{rest}$", regex::escape(prefix));
+                let joined = match around {
+                    Some(around) => {
+                        vec![
+                            format!("rewrite * /{name}{{re.{matcher}.1}} escape_values"),
+                            format!("root * {}", quote(&around)),
+                        ]
+                    }
+                    None => vec![format!("rewrite * {NO_FILE}"), root],
+                };
+                let mut lines = vec![format!("@{matcher} path_regexp {matcher} {}", quote(&expression))];
+                block(&mut lines, &format!("handle @{matcher}"), joined);
+                block(&mut lines, "handle", inside);
+                block(out, "route", lines);
             }
             Pattern::Exact(_) => {
                 let (folder, file) = target.rsplit_once('/').unwrap_or(("", target));
                 out.push(format!("root * {}", quote(&format!("{folder}/"))));
                 out.push(format!("rewrite * {}", quote(&format!("/{file}"))));
             }
+            // All paths are that of one file.
+            Pattern::Regexp(_) if is_plain_path(target) && !target.contains('$') && !target.ends_with('/') => {
+                out.push("root * /".to_owned());
+                out.push(format!("rewrite * {target}"));
+            }
             _ => match scope.expand(target) {
                 Ok(target) if !scope.capture.is_empty() && target.contains(&format!("{{re.{}.", scope.capture)) => {
                     out.push("root * /".to_owned());
                     out.push(rewrite(&target));
                 }
-                _ => self.note(out, alias, "in a location with an expression its path has to contain a group"),
+                _ => self.note(
+                    out,
+                    alias,
+                    "in a location with an expression its path has to contain a group, or to be that of a file",
+                ),
             },
         }
     }
@@ -290,7 +378,9 @@ impl<'a> Translator<'a> {
                 _ => String::new(),
             };
             let last = last.strip_prefix(&stem).unwrap_or(&last);
-            out.push(format!("try_files {candidates} {}", quote(last)));
+            // Only a program reads the query, which is not the client's.
+            let last = if passes(location.own()) { with_query(last) } else { last.to_owned() };
+            out.push(format!("try_files {candidates} {}", quote(&last)));
         }
         out.extend(content);
     }
@@ -349,7 +439,30 @@ impl<'a> Translator<'a> {
             patterns.push(quote(&self.expand(out, files, scope, candidate)?));
         }
         // Without any the matcher would look for the path.
-        Some(if patterns.is_empty() { "/no/such/file".to_owned() } else { patterns.join(" ") })
+        Some(if patterns.is_empty() { NO_FILE.to_owned() } else { patterns.join(" ") })
+    }
+
+    /// The handlers that make the response: those of `if`, and that of the location.
+    fn sources(&mut self, out: &mut Vec<String>, location: &Location<'a>, scope: &VariableScope) {
+        let own_block = location.blocks[location.blocks.len() - 1];
+        let conditions = own(own_block, "if").into_iter().filter(|rule| holds_content(rule) && passes(rule));
+        let mut lines = Vec::new();
+        for condition in conditions {
+            let inner =
+                Location { blocks: location.blocks.iter().copied().chain([condition]).collect(), ..location.clone() };
+            let mut content = Vec::new();
+            self.source(&mut content, &inner, scope);
+            let (held, name) = (self.name_of_condition(condition), self.fresh("passes"));
+            lines.push(format!("@{name} vars {HELD_CONDITION} {held}"));
+            block(&mut lines, &format!("handle @{name}"), in_written_order(content));
+        }
+        if lines.is_empty() {
+            return self.source(out, location, scope);
+        }
+        let mut content = Vec::new();
+        self.source(&mut content, location, scope);
+        block(&mut lines, "handle", in_written_order(content));
+        block(out, "route", lines);
     }
 
     /// The handler that makes the response.
@@ -368,7 +481,8 @@ impl<'a> Translator<'a> {
                 .iter()
                 .map(|host| format!("{scheme}://{host}"))
                 .collect();
-            out.push(format!("reverse_proxy {}", hosts.join(" ")));
+            let lines = own_server_field("grpc", blocks).into_iter().collect();
+            block(out, &format!("reverse_proxy {}", hosts.join(" ")), lines);
             return;
         }
         if let Some(pass) = own(own_block, "fastcgi_pass").first() {

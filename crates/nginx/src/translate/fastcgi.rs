@@ -1,6 +1,7 @@
 //! Programs: `fastcgi_pass` with its parameters, and the names of scripts.
 
 use super::content::alias_of;
+use super::folders::ends;
 use super::units::bytes;
 use super::{Translator, WHOLE_PATH, inherited, own, value};
 use crate::expressions::compiled;
@@ -101,13 +102,12 @@ impl<'a> Translator<'a> {
             out.push("error 502".to_owned());
             return self.note(out, pass, "all servers of the upstream are down; requests fail with 502");
         }
-        if let (Some(index), Pattern::Prefix { .. } | Pattern::Exact(_)) =
-            (value(blocks, "fastcgi_index"), &location.pattern)
-        {
+        // The script's name is that of the split path.
+        let may_be_folder = !matches!(&location.pattern, Pattern::Regexp(expression) if ends(expression).is_some());
+        let index = value(blocks, "fastcgi_index").filter(|_| may_be_folder).map(|index| {
             let name = self.fresh("folder");
-            out.push(format!("@{name} path */"));
-            out.push(format!("rewrite @{name} {}", quote(&format!("{{path}}{index}"))));
-        }
+            [format!("@{name} path */"), format!("rewrite @{name} {}", quote(&format!("{{path}}{index}")))]
+        });
         let mut lines = Vec::new();
         let alias = alias_of(location);
         match &alias {
@@ -127,8 +127,17 @@ impl<'a> Translator<'a> {
         let parameters = inherited(blocks, "fastcgi_param");
         if let Some(split) = self.split(out, blocks) {
             let name = self.fresh("script");
-            out.push(format!("@{name} path_regexp {name} {}", quote(split.argument(0))));
-            out.push(format!("rewrite @{name} {{re.{name}.1}} escape_values"));
+            let mut script = vec![
+                format!("@{name} path_regexp {name} {}", quote(split.argument(0))),
+                format!("rewrite @{name} {{re.{name}.1}} escape_values"),
+            ];
+            match index {
+                Some(index) => {
+                    script.extend(index);
+                    block(out, "route", script);
+                }
+                None => out.extend(script),
+            }
             let info = format!("{{re.{name}.2}}");
             for (parameter, variables, value) in [
                 ("PATH_INFO", &["$fastcgi_path_info"][..], info.clone()),
@@ -141,6 +150,8 @@ impl<'a> Translator<'a> {
                     lines.push(format!("env {parameter} {value}"));
                 }
             }
+        } else {
+            out.extend(index.into_iter().flatten());
         }
         if parameters
             .iter()

@@ -25,6 +25,7 @@ impl Translator<'_> {
         }
         let is_added = status.map(has_added_fields);
         let mut sometimes = Vec::new();
+        let expires = inherited(blocks, "expires").last().copied().filter(|expires| expires.argument(0) != "off");
         for field in inherited(blocks, "add_header") {
             let Some(text) = self.expand_path(out, field, scope, field.argument(1)) else { continue };
             // nginx adds no empty field.
@@ -66,7 +67,10 @@ impl Translator<'_> {
                 }
                 continue;
             }
-            if always && has_cache {
+            // `expires` replaces the field of an upstream before.
+            let is_after_expires =
+                expires.is_some() && is_added.is_none() && field.argument(0).eq_ignore_ascii_case("cache-control");
+            if always && (has_cache || is_after_expires) {
                 // After the cache, for which only the upstream's fields count.
                 block(out, "header", vec![line, "defer".to_owned()]);
                 continue;
@@ -77,9 +81,9 @@ impl Translator<'_> {
                 sometimes.push(line);
             }
         }
-        if let Some(expires) = inherited(blocks, "expires").last() {
-            let control = match expires.argument(0) {
-                "off" => None,
+        let mut control = None;
+        if let Some(expires) = expires {
+            control = match expires.argument(0) {
                 time if time == "epoch" || time.starts_with('-') => Some("no-cache".to_owned()),
                 "max" => Some("max-age=315360000".to_owned()),
                 time => match seconds(time.strip_prefix('+').unwrap_or(time)) {
@@ -90,17 +94,24 @@ impl Translator<'_> {
                     }
                 },
             };
-            // It replaces the field of an upstream, and stands beside one of `add_header`.
+        }
+        let control = control.map(|control| format!("Cache-Control {control}"));
+        if is_added == Some(true) {
+            // It stands beside a field of `add_header`.
             let is_control = |field: &&Directive| field.argument(0).eq_ignore_ascii_case("cache-control");
             let sign = if inherited(blocks, "add_header").iter().any(is_control) { "+" } else { "" };
-            sometimes.extend(control.map(|control| format!("{sign}Cache-Control {control}")));
-        }
-        if is_added == Some(true) {
+            sometimes.extend(control.map(|control| format!("{sign}{control}")));
             out.extend(sometimes.into_iter().map(|line| format!("header {line}")));
-        } else if !sometimes.is_empty() && is_added.is_none() {
-            sometimes.push(format!("match status {ADDED}"));
-            // The field is added when the response's status is known.
-            block(out, "header", sometimes);
+        } else if is_added.is_none() {
+            // The field is added when the response's status is known. Of several blocks the last comes first, so that `expires` replaces the field
+            // of an upstream, and not one of `add_header`.
+            let is_beside = sometimes.iter().any(|line| line.to_ascii_lowercase().starts_with("+cache-control "));
+            let (with_others, apart) = if is_beside { (None, control) } else { (control, None) };
+            sometimes.extend(with_others);
+            for mut lines in [sometimes, apart.into_iter().collect()].into_iter().filter(|lines| !lines.is_empty()) {
+                lines.push(format!("match status {ADDED}"));
+                block(out, "header", lines);
+            }
         }
     }
 

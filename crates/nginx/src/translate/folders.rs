@@ -129,7 +129,7 @@ impl<'a> Translator<'a> {
             if rules_choose_anew(location.own()) {
                 scope = this.scope_of_rules(location, all, outer);
                 // The other methods do not reach the rules.
-                this.other_methods(&mut rules, location.own());
+                this.other_methods(&mut rules, &location.blocks, &scope);
                 let lines = this.rules(&location.blocks, &mut scope);
                 block(&mut rules, "route", lines);
             }
@@ -179,13 +179,20 @@ impl<'a> Translator<'a> {
         if !location.is_prefix() || !is_plain_path(path) || answers || is_internal(location) || restricts(location) {
             return;
         }
-        // The matcher `file` finds no folder for `/`, so it looks for the folder's name in the one around it.
-        let folder = alias.argument(0).trim_end_matches('/');
-        let Some((around, name)) = folder.rfind('/').map(|at| folder.split_at(at)) else { return };
+        let Some((around, name)) = folder_of(alias) else { return };
         let Some(around) = self.expand(route, alias, scope, around) else { return };
-        if !name.contains('$') && is_plain_path(name) {
-            self.redirect_to_folder(route, (location, scope), path, (&format!("{around}/"), name));
+        self.redirect_to_folder(route, (location, scope), path, (&format!("{around}/"), name));
+    }
+
+    /// The matcher of the prefix of an `alias` that is a folder, and not a file.
+    fn itself_of_alias(&self, location: &Location<'a>, prefix: &str, scope: &VariableScope) -> Vec<String> {
+        let mut matcher = vec![self.case.matcher(prefix, "$")];
+        let folder = alias_of(location).and_then(|(alias, _)| folder_of(alias));
+        if let Some((Ok(around), name)) = folder.map(|(around, name)| (scope.expand(around), name)) {
+            let root = format!("root {}", quote(&format!("{around}/")));
+            block(&mut matcher, "file", vec![root, format!("try_files {name}/")]);
         }
+        matcher
     }
 
     /// Writes the redirect of a path to its slash, with the location's fields. It applies if the root has the folder.
@@ -308,8 +315,14 @@ impl<'a> Translator<'a> {
         match alias_of(location) {
             None => Some(whole),
             Some((alias, Pattern::Prefix { prefix, .. })) => {
+                // A path that nginx joins to the name of the folder is not within it.
+                let rest = match (alias.argument(0).ends_with('/'), prefix.ends_with('/')) {
+                    (true, _) => "(.*)",
+                    (false, true) => "(/)",
+                    (false, false) => "(/.*|)",
+                };
                 let (inside, prefix) = (self.fresh("inside"), prefix.trim_end_matches('/').to_owned());
-                let expression = format!("^{}(.*)$", regex::escape(&prefix));
+                let expression = format!("(?s)^{}{rest}$", regex::escape(&prefix));
                 out.push(format!("@{inside} path_regexp {inside} {}", quote(&expression)));
                 // Without a root it would be that of the server.
                 let root = self.expand(out, alias, scope, alias.argument(0)).unwrap_or("/nonexistent".to_owned());
@@ -332,12 +345,21 @@ impl<'a> Translator<'a> {
     fn redirect_alias_itself(&mut self, out: &mut Vec<String>, location: &Location<'a>, scope: &VariableScope) {
         let Some((_, Pattern::Prefix { prefix, .. })) = alias_of(location) else { return };
         if !prefix.ends_with('/') && restricts(location) {
+            let matcher = self.itself_of_alias(location, &prefix, scope);
             let name = self.fresh("stem");
-            out.push(format!("@{name} {}", self.case.matcher(&prefix, "$")));
+            block(out, &format!("@{name}"), matcher);
             let redirect = format!("redir * {ORIGIN}{prefix}/{{?query}} 301");
             self.guarded(out, location, scope, &name, vec![redirect]);
         }
     }
+}
+
+/// The folder around that of an `alias`, and the name in it, with a slash before it: the matcher `file` finds no folder for `/`. `None` for a
+/// name with variables.
+fn folder_of(alias: &Directive) -> Option<(&str, &str)> {
+    let folder = alias.argument(0).trim_end_matches('/');
+    let (around, name) = folder.split_at(folder.rfind('/')?);
+    (!name.contains('$') && is_plain_path(name)).then_some((around, name))
 }
 
 /// The names of a location's indexes.
@@ -405,7 +427,8 @@ pub(super) fn leaves_folders(location: &Location<'_>, all: &Locations<'_>) -> bo
 /// Whether a location serves files, and so folders, to some clients.
 fn has_folders(location: &Location<'_>) -> bool {
     let block = location.own();
-    let has_pass = PASSES.iter().any(|name| !own(block, name).is_empty());
+    let conditions = own(block, "if").into_iter();
+    let has_pass = conditions.chain([block]).any(|d| PASSES.iter().any(|name| !own(d, name).is_empty()));
     let may_be_folder = match &location.pattern {
         Pattern::Exact(path) => path.ends_with('/'),
         Pattern::Regexp(expression) => ends(expression).is_none(),
@@ -428,7 +451,7 @@ fn tests_folders(location: &Location<'_>) -> bool {
 }
 
 /// The texts, in lower case, with one of which each path ends that an expression matches; `None` for those of other forms.
-fn ends(expression: &str) -> Option<Vec<String>> {
+pub(super) fn ends(expression: &str) -> Option<Vec<String>> {
     let before = expression.strip_suffix('$')?;
     let (head, texts) = match before.strip_suffix(')') {
         Some(group) => group.rsplit_once('(').map(|(head, texts)| (head, texts.trim_start_matches("?:")))?,

@@ -231,17 +231,16 @@ impl<'a> Translator<'a> {
     /// The rules of a location after which nginx chooses again.
     fn choosing_rules(&mut self, handle: &LocationBlock<'a>, all: &Locations<'a>) -> Vec<String> {
         let LocationBlock { location, scope, .. } = handle;
-        let owner = location.own();
         let mut lines = Vec::new();
         if location.is_server() || !rules_come_first(location, all) {
             return lines;
         }
-        self.internal(&mut lines, location);
+        self.internal(&mut lines, location, scope);
         self.with_root(&mut lines, location, scope, |this, out| {
             let mut scope = this.scope_of_rules(location, all, scope);
             this.script_names(out, location, &mut scope);
             // The other methods do not reach the rules.
-            this.other_methods(out, owner);
+            this.other_methods(out, &location.blocks, &scope);
             let rules = this.rules(&location.blocks, &mut scope);
             block(out, "route", rules);
         });
@@ -286,7 +285,7 @@ impl<'a> Translator<'a> {
             return lines;
         }
         let mut out = Vec::new();
-        self.internal(&mut out, location);
+        self.internal(&mut out, location, &scope);
         out.extend(scripts);
         out.extend(lines);
         out
@@ -400,7 +399,7 @@ impl<'a> Translator<'a> {
     ) {
         let mut all = Vec::new();
         self.body_limit(&mut all, location.location_blocks());
-        self.other_methods(&mut all, location.own());
+        self.other_methods(&mut all, &location.blocks, scope);
         if !location.is_server() && !rules_choose_anew(location.own()) && scope.location_kept.is_empty() {
             let rules = self.rules(&location.blocks, &mut scope.clone());
             if !rules.is_empty() {
@@ -426,6 +425,26 @@ impl<'a> Translator<'a> {
 pub(super) fn rewrite_anew(scope: &VariableScope, rewrite: String) -> Vec<String> {
     let unkept = (!scope.location_kept.is_empty()).then(|| format!("vars {LOCATION_KEPT} \"\""));
     [rewrite].into_iter().chain(unkept).collect()
+}
+
+/// Ends each `try_files` whose last word is no path with `=404`: nginx chooses a location by that word, which no prefix takes, and joins it to
+/// the text of the root.
+pub(super) fn end_without_path(directives: &mut [Directive]) {
+    for directive in directives {
+        let has_alias = !own(directive, "alias").is_empty();
+        for inner in directive.block.iter_mut().flatten().filter(|inner| inner.name == "try_files") {
+            let Some(last) = inner.arguments.pop() else { continue };
+            let is_path = last.starts_with(['/', '@', '=', '$']);
+            // As a file's name it would count within the folder of `alias`.
+            if is_path || !has_alias {
+                inner.arguments.push(last);
+            }
+            if !is_path {
+                inner.arguments.push("=404".to_owned());
+            }
+        }
+        end_without_path(directive.block.as_deref_mut().unwrap_or_default());
+    }
 }
 
 /// Whether the rules of a location apply before the steps for files of all locations: they may choose another one, or change the path of

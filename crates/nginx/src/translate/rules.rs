@@ -1,6 +1,7 @@
 //! `rewrite`, `set` and `return`, and the order of all rules of nginx's rewrite module.
 
 use super::conditions::condition_words;
+use super::conditions::is_held;
 use super::content::in_written_order;
 use super::fields::is_added;
 use super::{Translator, inherited, value};
@@ -14,8 +15,8 @@ use crate::write::{block, quote, quote_scalar, rewrite};
 pub(super) const PATH_CHANGED: &str = "path_changed";
 /// A variable: the location whose rules a `break` has ended, although they may choose another one.
 pub(super) const LOCATION_KEPT: &str = "location_kept";
-/// A variable: an `if` has set fields, in the place of those of its location.
-pub(super) const OWN_FIELDS: &str = "own_fields";
+/// A variable: the last `if` that holds, whose fields and upstream replace those of its location.
+pub(super) const HELD_CONDITION: &str = "held_condition";
 
 /// The origin that nginx writes before the path of a redirect.
 pub(super) const ORIGIN: &str = "{scheme}://{hostport}";
@@ -246,6 +247,7 @@ impl Translator<'_> {
     /// The rules of the last of the blocks. Their answers have the fields of `add_header`.
     pub(super) fn rules(&mut self, blocks: &[&Directive], scope: &mut VariableScope) -> Vec<String> {
         let mut out = Vec::new();
+        self.held_fields.clear();
         self.rules_from(&mut out, &rules_of(blocks[blocks.len() - 1]), blocks, scope, 0);
         out
     }
@@ -304,7 +306,7 @@ impl Translator<'_> {
             if is_condition {
                 rule.block
                     .get_or_insert_default()
-                    .retain(|inner| matches!(&*inner.name, "return" | "set" | "add_header"));
+                    .retain(|inner| inner.name == "return" || inner.name == "set" || is_held(inner));
             }
             let is_empty = is_condition && rule.block().is_empty();
             !is_empty && !matches!(&*rule.name, "rewrite" | "break")
@@ -478,12 +480,12 @@ impl Translator<'_> {
         let Some(mut response) = self.response(out, answer, scope) else {
             // Without its text a refusal stays one, and no other answer becomes the location's content.
             let status = if status < 400 { 403 } else { status };
-            self.fields(&mut lines, blocks, scope, Some(status));
+            self.fields_of_answer(&mut lines, blocks, scope, status);
             lines.push(format!("error * {status}"));
             return lines;
         };
         if status != 444 {
-            self.fields(&mut lines, blocks, scope, Some(status));
+            self.fields_of_answer(&mut lines, blocks, scope, status);
         }
         let is_typed = |d: &&Directive| d.argument(0).eq_ignore_ascii_case("content-type") && is_added(d, status);
         if response.iter().any(|line| line.starts_with("respond"))

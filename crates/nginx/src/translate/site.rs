@@ -14,7 +14,7 @@ use super::locations::refuse_dot_segments;
 use super::path_case::PathCase;
 use super::rules::{always_answers, has_expression, rules_of};
 use super::units::bytes;
-use super::upstream_address::with_constants;
+use super::upstream_address::{sets, with_constants};
 use super::{Translator, active, inherited, own, value};
 use crate::location::Locations;
 use crate::parse::Directive;
@@ -306,7 +306,13 @@ impl<'a> Translator<'a> {
         if let Some(host) = hosts.first() {
             scope.server_name.clone_from(host);
         }
-        self.root(out, &blocks, &scope);
+        // Rules may set the variables of the root.
+        let roots = inherited(&blocks, "root");
+        let root = roots.last().map_or(String::new(), |root| with_constants(root.argument(0), &blocks));
+        let is_of_rules = variables(&root).into_iter().any(|name| !sets(server, name).is_empty());
+        if !is_of_rules {
+            self.root(out, &blocks, &scope);
+        }
         if value(&blocks, "gzip") == Some("on") {
             let mut types = vec!["text/html".to_owned()];
             for kind in inherited(&blocks, "gzip_types").iter().flat_map(|d| &d.arguments) {
@@ -363,6 +369,12 @@ impl<'a> Translator<'a> {
         } else if !rules.is_empty() {
             // Apart from the locations: of the blocks `handle` of one route only one runs.
             block(&mut route, "route", rules);
+        }
+        if is_of_rules {
+            let mut lines = Vec::new();
+            self.root(&mut lines, &blocks, &scope);
+            // Locations have lines `root` of their own.
+            route.extend(lines.into_iter().map(|line| line.replacen("root *", "vars root", 1)));
         }
         if !always_answers(server) {
             self.locations(out, &mut route, &blocks, &scope);

@@ -726,3 +726,57 @@ fn limits_fields_and_case_with_upstreams() {
         assert!(caddyfile.contains("path_regexp ^/open/"), "{rule}: {caddyfile}");
     }
 }
+
+// nginx's documentation of `proxy_pass_header`: the upstream's Server is hidden.
+#[test]
+fn the_server_field_of_upstreams() {
+    let server = |pass: &str| format!("server {{ location / {{ {pass} }} }}");
+    let own = "header_down Server Causeway";
+    check(&server("proxy_pass http://a:1; proxy_pass_header Date;"), &[own], "");
+    check(&server("grpc_pass a:1;"), &[own], "");
+    let passed = "proxy_pass http://a:1; proxy_pass_header server;";
+    for pass in [passed, "grpc_pass a:1; grpc_pass_header Server;", "fastcgi_pass a:1;"] {
+        let (caddyfile, notes) = translated(&format!("http {{ {} }}", server(pass)));
+        assert!(!caddyfile.contains("header_down Server") && notes.is_empty(), "{pass}: {caddyfile}{notes}");
+    }
+}
+
+// Each line has an effect, or is named once.
+#[test]
+fn types_and_parameters_without_an_equivalent() {
+    let server = "server { root /a; }";
+    check(&format!("types {{ application/x-foo foo; }} {server}"), &[], "the types of files cannot be set");
+    check(&format!("include mime.types; {server}"), &[], "");
+    let uwsgi = "uwsgi_param A a; uwsgi_param B b; uwsgi_read_timeout 3s; uwsgi_pass a:1;";
+    let (_, notes) = translated(&format!("http {{ server {{ location / {{ {uwsgi} }} }} }}"));
+    assert_eq!(notes.lines().count(), 1, "{notes}");
+}
+
+// nginx's documentation of `set`: a variable of a server's rules may be the root, or the list of passwords.
+#[test]
+fn files_that_variables_name() {
+    struct Passwords;
+    impl Files for Passwords {
+        fn read(&self, path: &str) -> Result<String, String> {
+            Ok(format!("{path}:$2y$05$a"))
+        }
+
+        fn glob(&self, _: &str) -> Vec<String> {
+            Vec::new()
+        }
+    }
+    let root = "set $root /a; if (!-d /a) { set $root /b; } root $root;";
+    check(&format!("server {{ {root} location / {{ }} }}"), &["vars root {vars.nginx_root}"], "");
+    let text = "server { set $list /p; location / { root /a; auth_basic a; auth_basic_user_file $list; } }";
+    let caddyfile = translate(text, "n", &Passwords).unwrap().caddyfile;
+    assert!(caddyfile.contains("\t/p $2y$05$a\n"), "{caddyfile}");
+}
+
+// nginx's documentation of ngx_http_core_module: fields of the request that have variables of their own.
+#[test]
+fn conditions_for_content() {
+    let condition =
+        |condition: &str| format!("server {{ root /a; location / {{ if ({condition}) {{ return 403; }} }} }}");
+    check(&condition("$content_type !~ grpc"), &["not vars_regexp if_1 {header.Content-Type} grpc"], "");
+    check(&condition("$content_length = \"\""), &["vars {header.Content-Length} \"\""], "");
+}

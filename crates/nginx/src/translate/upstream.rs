@@ -64,6 +64,7 @@ impl<'a> Translator<'a> {
         }
         self.fields_up(out, &mut lines, &location.blocks, &scope);
         lines.extend(hidden);
+        lines.extend(own_server_field("proxy", &location.blocks));
         self.cookies(out, &mut lines, &location.blocks, &scope);
         self.intercepted(&mut lines, "proxy", &location.blocks);
         self.accel(&mut lines, "proxy", location, outer_scope);
@@ -395,6 +396,13 @@ impl<'a> Translator<'a> {
             }
         }
     }
+}
+
+/// The line that hides the name of an upstream's software, as nginx does. `pass` is the prefix of the directives.
+pub(super) fn own_server_field(pass: &str, blocks: &[&Directive]) -> Option<String> {
+    let is_passed =
+        inherited(blocks, &format!("{pass}_pass_header")).iter().any(|d| d.argument(0).eq_ignore_ascii_case("server"));
+    (!is_passed).then(|| "header_down Server Causeway".to_owned())
 }
 
 const TWICE_REPLACED: &str =

@@ -120,7 +120,7 @@ fn constant<'a>(name: &str, blocks: &[&'a Directive]) -> Option<&'a str> {
 }
 
 /// The lines `set` for a variable in a server, at all depths.
-fn sets<'a>(block: &'a Directive, name: &str) -> Vec<&'a Directive> {
+pub(super) fn sets<'a>(block: &'a Directive, name: &str) -> Vec<&'a Directive> {
     let mut found = Vec::new();
     for directive in block.block() {
         if directive.name == "set" && directive.argument(0).trim_start_matches('$') == name {
