@@ -313,7 +313,13 @@ impl RunFlags {
         }
         let environment = environment::EnvironmentFiles::read(&self.config.envfile)?;
         let document = Document { name, text, language: Language::Json };
-        Ok(Some(ConfigSource { document, environment: environment.into(), file: None, notes: Vec::new() }))
+        Ok(Some(ConfigSource {
+            document,
+            environment: environment.into(),
+            file: None,
+            notes: Vec::new(),
+            is_translated: false,
+        }))
     }
 }
 

@@ -45,6 +45,8 @@ pub(crate) struct ConfigSource {
     pub(crate) file: Option<PathBuf>,
     /// Lines of an nginx configuration that the Caddyfile does not carry over.
     pub(crate) notes: Vec<causeway_nginx::Note>,
+    /// The text is that of a Caddyfile that was made of an nginx configuration.
+    pub(crate) is_translated: bool,
 }
 
 /// The file system, for configurations of nginx.
@@ -92,6 +94,7 @@ fn from_nginx(source: &mut ConfigSource) -> anyhow::Result<()> {
     document.text = caddyfile::format(translation.caddyfile.as_bytes());
     document.name = format!("the Caddyfile of {}", document.name);
     source.notes = translation.notes;
+    source.is_translated = true;
     Ok(())
 }
 
@@ -123,7 +126,13 @@ impl ConfigFlags {
         // A pipe cannot be read again, and a later attempt would wait for another writer.
         let file = (!stdin && path.is_file()).then(|| path.to_owned());
         let document = Document { name, text, language };
-        let mut source = ConfigSource { document, environment: Arc::new(environment), file, notes: Vec::new() };
+        let mut source = ConfigSource {
+            document,
+            environment: Arc::new(environment),
+            file,
+            notes: Vec::new(),
+            is_translated: false,
+        };
         if self.adapter.as_deref() == Some(NGINX) {
             from_nginx(&mut source)?;
         }
@@ -174,7 +183,12 @@ impl ConfigSource {
     }
 
     pub(crate) fn adapt_with(&self, directives: &Directives) -> anyhow::Result<AdaptedDocument> {
-        Ok(self.document.adapt(directives, &|name: &str| self.environment.get(name))?)
+        let mut adapted = self.document.adapt(directives, &|name: &str| self.environment.get(name))?;
+        if self.is_translated {
+            // The lines of warnings would be those of a text that the operator has not written, and may never see.
+            adapted.warnings.clear();
+        }
+        Ok(adapted)
     }
 
     /// Checks that the configuration can be served. Returns warnings about settings that it accepts.
@@ -239,6 +253,7 @@ pub(crate) fn welcome(listen: Option<&str>) -> ConfigSource {
         environment: Arc::default(),
         file: None,
         notes: Vec::new(),
+        is_translated: false,
     }
 }
 

@@ -354,7 +354,7 @@ impl Predecessor {
         let environment = Arc::new(EnvironmentFiles::read(&flags.envfile)?);
         let document = Document { name: self.name.clone(), text: self.config.to_string(), language: Language::Json };
         let site = if self.is_configured { SiteKind::Configured } else { SiteKind::Welcome };
-        Ok((ConfigSource { document, environment, file: None, notes: Vec::new() }, site))
+        Ok((ConfigSource { document, environment, file: None, notes: Vec::new(), is_translated: false }, site))
     }
 
     /// Returns the running configuration.
