@@ -108,6 +108,7 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
         has_real_ip: false,
         is_in_accel: false,
         fields_are_shared: false,
+        gzip_of_locations: false,
         programs: Vec::new(),
         case: path_case::PathCase::Ignored,
         kept_locations: Vec::new(),
@@ -205,6 +206,8 @@ struct Translator<'a> {
     is_in_accel: bool,
     /// The site that is being written has the fields of all its locations.
     fields_are_shared: bool,
+    /// The locations of the site that is being written are compressed each by its own lines.
+    gzip_of_locations: bool,
     /// The endings of files that the site that is being written does not send, as they are programs.
     programs: Vec<&'static str>,
     /// How the paths of the site that is being written are compared.

@@ -259,3 +259,11 @@ fn the_last_condition_that_holds_replaces_content() {
         ],
     );
 }
+
+/// nginx's documentation of `gzip`: a location may have its own.
+#[test]
+fn compression_of_locations_equals_that_of_nginx() {
+    let cases =
+        ["/page.html", "/assets/app.css", "/a/", "/index.html"].map(|path| ("HEAD", path, "Accept-Encoding: gzip\r\n"));
+    compare("gzip_of_locations", &["content-encoding"], &cases);
+}

@@ -8,6 +8,7 @@ use super::folders::FolderPlace;
 use super::locations::with_query;
 use super::path_case::is_plain_path;
 use super::rules::{HELD_CONDITION, always_answers, rules_of};
+use super::site::compression;
 use super::units::size;
 use super::upstream::own_server_field;
 use super::{Translator, active, inherited, own, value};
@@ -74,15 +75,7 @@ impl<'a> Translator<'a> {
                 self.report_unread(&mut out, directive, super::tables::READ);
             }
             for directive in own_block.block() {
-                let of_server = matches!(
-                    &*directive.name,
-                    "gzip"
-                        | "gzip_types"
-                        | "gzip_min_length"
-                        | "set_real_ip_from"
-                        | "real_ip_header"
-                        | "real_ip_recursive"
-                );
+                let of_server = matches!(&*directive.name, "set_real_ip_from" | "real_ip_header" | "real_ip_recursive");
                 if of_server || directive.name == "access_log" && directive.argument(0) != "off" {
                     self.note(&mut out, directive, "carried over only from a server or 'http'");
                 }
@@ -186,6 +179,9 @@ impl<'a> Translator<'a> {
         self.limits(&mut out, blocks, &scope);
         self.access(&mut out, blocks, &scope);
         scope.has_user = active(blocks, "auth_basic").is_some() && value(blocks, "satisfy") != Some("any");
+        if self.gzip_of_locations {
+            content.extend(compression(blocks));
+        }
         self.sources(&mut content, location, &scope);
         match files {
             Some(files) => self.try_files(&mut out, files, location, all, &scope, (of_folder, content)),

@@ -42,6 +42,9 @@ const MEDIA_TYPES: &[(&str, &str)] = &[
     ("image/x-ms-bmp", "image/bmp"),
 ];
 
+/// Directives about compression.
+const COMPRESSION: &[&str] = &["gzip", "gzip_types", "gzip_min_length"];
+
 impl<'a> Translator<'a> {
     pub(super) fn sites(&mut self, out: &mut Vec<String>, http: &'a Directive, servers: &[&'a Directive]) {
         let mut notes = Vec::new();
@@ -313,26 +316,9 @@ impl<'a> Translator<'a> {
         if !is_of_rules {
             self.root(out, &blocks, &scope);
         }
-        if value(&blocks, "gzip") == Some("on") {
-            let mut types = vec!["text/html".to_owned()];
-            for kind in inherited(&blocks, "gzip_types").iter().flat_map(|d| &d.arguments) {
-                if !types.contains(kind) {
-                    types.push(kind.clone());
-                }
-            }
-            // The media types of nginx's mime.types, and of applications, that files have under another name here.
-            for (nginx, own) in MEDIA_TYPES {
-                if types.iter().any(|kind| kind == nginx) && !types.iter().any(|kind| kind == own) {
-                    types.push((*own).to_owned());
-                }
-            }
-            let mut lines =
-                vec![format!("minimum_length {}", value(&blocks, "gzip_min_length").and_then(bytes).unwrap_or(20))];
-            if !types.iter().any(|kind| kind == "*") {
-                let types = types.iter().map(|kind| format!("header Content-Type {kind}*")).collect();
-                block(&mut lines, "match", types);
-            }
-            block(out, "encode gzip", lines);
+        self.gzip_of_locations = own(server, "location").into_iter().any(has_compression);
+        if !self.gzip_of_locations {
+            out.extend(compression(&blocks));
         }
         let has_cache_status = mentions_in(server, http, CACHE_STATUS) && !self.shared.caches.is_empty();
         if has_cache_status {
@@ -471,6 +457,39 @@ impl<'a> Translator<'a> {
             block(out, &format!("log {name}"), lines);
         }
     }
+}
+
+/// Whether a location, or one within it, has lines of its own about compression.
+fn has_compression(location: &Directive) -> bool {
+    let has_line = |d: &Directive| COMPRESSION.contains(&&*d.name);
+    location.block().iter().any(|d| has_line(d) || d.name == "location" && has_compression(d))
+}
+
+/// Returns the `encode` of a server or a location, if its responses are compressed.
+pub(super) fn compression(blocks: &[&Directive]) -> Vec<String> {
+    if value(blocks, "gzip") != Some("on") {
+        return Vec::new();
+    }
+    let mut types = vec!["text/html".to_owned()];
+    for kind in inherited(blocks, "gzip_types").iter().flat_map(|d| &d.arguments) {
+        if !types.contains(kind) {
+            types.push(kind.clone());
+        }
+    }
+    // The media types of nginx's mime.types, and of applications, that files have under another name here.
+    for (nginx, own) in MEDIA_TYPES {
+        if types.iter().any(|kind| kind == nginx) && !types.iter().any(|kind| kind == own) {
+            types.push((*own).to_owned());
+        }
+    }
+    let mut lines = vec![format!("minimum_length {}", value(blocks, "gzip_min_length").and_then(bytes).unwrap_or(20))];
+    if !types.iter().any(|kind| kind == "*") {
+        let types = types.iter().map(|kind| format!("header Content-Type {kind}*")).collect();
+        block(&mut lines, "match", types);
+    }
+    let mut out = Vec::new();
+    block(&mut out, "encode gzip", lines);
+    out
 }
 
 /// Whether a server has a condition for the certificates of clients that has no equivalent.

@@ -777,6 +777,22 @@ fn files_that_variables_name() {
 fn conditions_for_content() {
     let condition =
         |condition: &str| format!("server {{ root /a; location / {{ if ({condition}) {{ return 403; }} }} }}");
-    check(&condition("$content_type !~ grpc"), &["not vars_regexp if_1 {header.Content-Type} grpc"], "");
+    check(&condition("$content_type !~ grpc"), &["not vars_regexp if_2 {header.Content-Type} grpc"], "");
     check(&condition("$content_length = \"\""), &["vars {header.Content-Length} \"\""], "");
+}
+
+// nginx's documentation of `gzip`: a location may have its own.
+#[test]
+fn compression_of_locations() {
+    let server = |lines: &str| format!("gzip on; server {{ root /a; {lines} location /b/ {{ expires 1d; }} }}");
+    let count = |lines: &str| {
+        let (caddyfile, notes) = translated(&format!("http {{ {} }}", server(lines)));
+        assert!(notes.is_empty(), "{notes}");
+        (caddyfile.matches("encode gzip").count(), caddyfile.matches("minimum_length 7").count())
+    };
+    assert_eq!(count("location /c/ { }"), (1, 0));
+    assert_eq!(count("location /c/ { gzip off; }"), (2, 0));
+    assert_eq!(count("location /c/ { gzip_min_length 7; }"), (3, 1));
+    assert_eq!(count("location /c/ { location /c/d/ { gzip off; } }"), (3, 0));
+    assert_eq!(count("gzip off; location /c/ { gzip on; }"), (1, 0));
 }
