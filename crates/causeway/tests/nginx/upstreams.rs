@@ -392,3 +392,13 @@ fn queries_and_indexes_of_programs_equal_those_of_nginx() {
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
     compare_in(&folder, "php_query", &[], &cases);
 }
+
+/// nginx's documentation of `proxy_pass`: a value of a variable is first looked up among the names of upstreams.
+#[test]
+fn upstreams_that_variables_name_equal_those_of_nginx() {
+    let paths = ["/x", "/uri/x", "/url/x", "/set/x"];
+    let paths: Vec<_> =
+        paths.iter().flat_map(|path| ["one", "two", "three"].map(|to| format!("{path}?to={to}"))).collect();
+    let cases: Vec<_> = paths.iter().map(|path| ("GET", path.as_str(), "")).collect();
+    compare("proxy_upstreams", &[], &cases);
+}

@@ -466,7 +466,10 @@ impl<'a> Translator<'a> {
         let own_block = location.own();
         let blocks = &*location.blocks;
         if let Some(pass) = own(own_block, "proxy_pass").first() {
-            return self.proxy(out, pass, location, scope);
+            if !self.proxy_by_value(out, pass, location, scope) {
+                self.proxy(out, pass, location, scope);
+            }
+            return;
         }
         if let Some(pass) = own(own_block, "grpc_pass").first() {
             let address = pass.argument(0);

@@ -446,6 +446,7 @@ fn addresses_of_upstreams() {
         ("proxy_pass $s/x;", &["rewrite * /x?", "reverse_proxy c:4"]),
         ("set $g up; proxy_pass http://$g;", &["reverse_proxy c:3"]),
         ("proxy_pass http://$m;", &["reverse_proxy {nginx_m}"]),
+        ("proxy_pass http://$u;", &["vars {nginx_u} up", "reverse_proxy c:3"]),
         ("proxy_pass http://$host;", &["reverse_proxy {host}:80"]),
         ("proxy_pass https://$host$request_uri;", &["reverse_proxy {host}:443"]),
         (
@@ -463,7 +464,7 @@ fn addresses_of_upstreams() {
     }
     for (lines, reason) in [
         ("proxy_pass http://$n;", "some values of $n have a port"),
-        ("proxy_pass http://$u;", "$u may be the name of an upstream"),
+        ("set $y up; if ($arg_x) { set $y $arg_z; } proxy_pass http://$y;", "$y may be the name of an upstream"),
         ("proxy_pass http://$http_host;", "$http_host may have a port or not"),
         ("proxy_pass http://$nothing;", "the variable $nothing has no equivalent in an address"),
         ("proxy_pass $arg_url;", "found no http:// or https://"),

@@ -1,8 +1,9 @@
 //! Upstreams: `proxy_pass` as `reverse_proxy`, with balancing, retries, fields and cookies.
 
+use super::content::in_written_order;
 use super::rules::{ORIGIN, PATH_CHANGED, has_break, may_change_uri};
 use super::units::seconds;
-use super::upstream_address::{begins_with_slash, split_host, with_constants};
+use super::upstream_address::{NamedTargets, begins_with_slash, split_host, with_constants};
 use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Pattern};
 use crate::parse::Directive;
@@ -10,6 +11,31 @@ use crate::variables::{VariableScope, has_path, variables};
 use crate::write::{block, quote};
 
 impl<'a> Translator<'a> {
+    /// Writes the upstreams of a `proxy_pass` with a variable whose values are their names. Returns `false` for another one.
+    pub(super) fn proxy_by_value(
+        &mut self,
+        out: &mut Vec<String>,
+        pass: &Directive,
+        location: &Location<'a>,
+        scope: &VariableScope,
+    ) -> bool {
+        let Some(NamedTargets { variable, targets }) = self.named_targets(pass, location) else { return false };
+        let Ok(key) = scope.expand(&format!("${{{variable}}}")) else { return false };
+        let mut lines = Vec::new();
+        for (value, target) in targets {
+            let one = Directive { arguments: vec![target], ..pass.clone() };
+            let mut content = Vec::new();
+            self.proxy(&mut content, &one, location, scope);
+            let name = self.fresh(value);
+            lines.push(format!("@{name} vars {} {}", quote(&key), quote(value)));
+            block(&mut lines, &format!("handle @{name}"), in_written_order(content));
+        }
+        // Without a value nginx knows no host.
+        block(&mut lines, "handle", vec!["error 502".to_owned()]);
+        block(out, "route", lines);
+        true
+    }
+
     pub(super) fn proxy(
         &mut self,
         out: &mut Vec<String>,

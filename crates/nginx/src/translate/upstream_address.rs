@@ -5,6 +5,13 @@ use crate::location::{Location, Pattern};
 use crate::parse::Directive;
 use crate::variables::{VariableScope, replaced, variables};
 
+/// The targets of a `proxy_pass` with a variable.
+pub(super) struct NamedTargets<'a> {
+    pub(super) variable: String,
+    /// Each value of the variable, with the target that has it in the place of the variable.
+    pub(super) targets: Vec<(&'a str, String)>,
+}
+
 impl<'a> Translator<'a> {
     /// The addresses of an upstream, or the one address; `usual` is the port of an address without one. In an upstream that is 80,
     /// also for https.
@@ -57,6 +64,30 @@ impl<'a> Translator<'a> {
             };
         }
         Ok(format!("{address}:{usual}"))
+    }
+
+    /// The targets of a `proxy_pass` that begins with a variable, after the scheme or before it, if some of them are names of upstreams.
+    pub(super) fn named_targets(&self, pass: &Directive, location: &Location<'a>) -> Option<NamedTargets<'a>> {
+        let text = with_constants(pass.argument(0), &location.blocks);
+        let variable = (*variables(&text).first()?).to_owned();
+        let with_value = |value: &str| replaced(&text, |name| (name == variable).then(|| value.to_owned()));
+        // A URI that is no variable is another one without variables before it.
+        let without = with_value("");
+        let rest = ["http://", "https://"].iter().find_map(|scheme| without.strip_prefix(scheme)).unwrap_or(&without);
+        let mut values = self.values(&variable, location);
+        values.retain(|value| !value.is_empty());
+        values.sort_unstable();
+        values.dedup();
+        if !rest.is_empty() && !rest.starts_with('$') || values.iter().any(|value| value.contains('$')) {
+            return None;
+        }
+        let is_upstream = |name: &str| self.shared.upstreams.contains_key(name);
+        let is_named = |(_, target): &(&str, String)| {
+            let rest = target.split_once("://").map(|(_, rest)| rest);
+            rest.is_some_and(|rest| is_upstream(&split_host(rest, &location.pattern, is_upstream).0))
+        };
+        let targets: Vec<_> = values.into_iter().map(|value| (value, with_value(value))).collect();
+        targets.iter().any(is_named).then_some(NamedTargets { variable, targets })
     }
 
     /// The texts that a variable of `map` or `set` may have; empty for other variables.
