@@ -402,3 +402,14 @@ fn upstreams_that_variables_name_equal_those_of_nginx() {
     let cases: Vec<_> = paths.iter().map(|path| ("GET", path.as_str(), "")).collect();
     compare("proxy_upstreams", &[], &cases);
 }
+
+/// nginx's documentation of `auth_request_set`: a field of the application that decides is sent to the client, if there is one, and never the
+/// client's own.
+#[test]
+fn fields_of_a_decision_equal_those_of_nginx() {
+    let paths = "/x /404 /set-cookie /none/x /none/404 /both/x /both/404 /twice/x /refused/x /files/a.txt /files/none";
+    let paths: Vec<_> = paths.split_ascii_whitespace().collect();
+    let lines = ["", "Causeway-Auth-set-cookie: x=y\r\nX-Real-IP: x=y\r\n"];
+    let cases: Vec<_> = paths.iter().flat_map(|path| lines.map(|lines| ("GET", *path, lines))).collect();
+    compare("auth_fields", &["set-cookie", "x-outer"], &cases);
+}

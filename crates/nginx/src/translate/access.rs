@@ -1,8 +1,9 @@
 //! Access to a location: addresses, methods, passwords, rates, requests to an upstream that decides, and the rules that refuse requests.
 
+use super::fields::ADDED;
 use super::rules::is_url;
 use super::tables::REFUSING;
-use super::upstream::copied;
+use super::upstream::{copied, kept_field};
 use super::upstream_address::with_constants;
 use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Locations, location_blocks};
@@ -258,13 +259,16 @@ impl<'a> Translator<'a> {
         scope.proxy_host = host.to_owned();
         self.fields_up(out, &mut lines, &chosen.blocks, &scope);
         for set in inherited(blocks, "auth_request_set") {
+            let of_client = field_of_client(set, blocks);
             match copied(set, blocks) {
+                Some((from, to)) if to != kept_field(&from, blocks) => {}
                 Some((from, to)) if from.eq_ignore_ascii_case(to) => lines.push(format!("copy_headers {to}")),
                 Some((from, to)) => lines.push(format!("copy_headers {from}>{to}")),
+                None if let Some((from, kept, _)) = &of_client => lines.push(format!("copy_headers {from}>{kept}")),
                 None => self.note(
                     out,
                     set,
-                    "only a field of the response, '$upstream_http_…', that 'proxy_set_header' sends unchanged is carried over",
+                    "only a field of the response, '$upstream_http_…', that 'proxy_set_header' or 'add_header' sends unchanged is carried over",
                 ),
             }
         }
@@ -288,6 +292,23 @@ impl<'a> Translator<'a> {
         let hosts = self.upstream_addresses(host, usual);
         self.transport(out, &mut lines, (scheme, host), &chosen.blocks, &scope);
         block(out, &format!("forward_auth {}", hosts.join(" ")), lines);
+    }
+
+    /// Writes the fields of responses that the upstream of `auth_request` has decided, after the request to it.
+    pub(super) fn fields_of_decision(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
+        if active(blocks, "auth_request").is_none() {
+            return;
+        }
+        for set in inherited(blocks, "auth_request_set") {
+            let Some((_, kept, field)) = field_of_client(set, blocks) else { continue };
+            let name = self.fresh("decided");
+            out.push(format!("@{name} header {kept} *"));
+            let line = format!("+{} {{header.{kept}}}", field.argument(0));
+            let late = if field.argument(2) == "always" { "defer".to_owned() } else { format!("match status {ADDED}") };
+            let mut lines = Vec::new();
+            block(&mut lines, "header", vec![line, late]);
+            block(out, &format!("route @{name}"), lines);
+        }
     }
 
     /// The lines that answer a request which `auth_request` refuses with a status that has an `error_page`: those of a short page, or the
@@ -316,6 +337,18 @@ impl<'a> Translator<'a> {
         });
         answer.flatten().or_else(|| Some(vec![format!("error {code}")]))
     }
+}
+
+/// Returns the field of the upstream of `auth_request`, the request's field that keeps its value, and the line `add_header` that sends it to the
+/// client, if a variable of `auth_request_set` only copies it.
+pub(super) fn field_of_client<'a>(
+    set: &Directive,
+    blocks: &[&'a Directive],
+) -> Option<(String, String, &'a Directive)> {
+    let from = set.argument(1).strip_prefix("$upstream_http_")?.replace('_', "-");
+    let field = inherited(blocks, "add_header").into_iter().find(|field| field.argument(1) == set.argument(0))?;
+    let kept = kept_field(&from, blocks);
+    Some((from, kept, field))
 }
 
 /// Whether a location, or one around it, has rules that refuse requests.

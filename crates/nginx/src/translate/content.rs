@@ -178,6 +178,7 @@ impl<'a> Translator<'a> {
         }
         self.limits(&mut out, blocks, &scope);
         self.access(&mut out, blocks, &scope);
+        self.fields_of_decision(&mut out, blocks);
         scope.has_user = active(blocks, "auth_basic").is_some() && value(blocks, "satisfy") != Some("any");
         if self.gzip_of_locations {
             content.extend(compression(blocks));

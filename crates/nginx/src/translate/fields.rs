@@ -1,14 +1,15 @@
 //! Fields of responses: `add_header` and `expires`.
 
+use super::access::field_of_client;
 use super::cache::CACHE_STATUS;
 use super::units::seconds;
-use super::{Translator, inherited};
+use super::{Translator, active, inherited};
 use crate::parse::Directive;
 use crate::variables::{VariableScope, only_variable, variables};
 use crate::write::{block, quote};
 
 /// Statuses to whose responses `add_header` without `always` applies (nginx's documentation of ngx_http_headers_module).
-const ADDED: &str = "200 201 204 206 301 302 303 304 307 308";
+pub(super) const ADDED: &str = "200 201 204 206 301 302 303 304 307 308";
 
 impl Translator<'_> {
     /// `add_header` and `expires` for the last of the blocks. For an answer with a known status only the fields that it gets. Writes nothing if
@@ -27,6 +28,13 @@ impl Translator<'_> {
         let mut sometimes = Vec::new();
         let expires = inherited(blocks, "expires").last().copied().filter(|expires| expires.argument(0) != "off");
         for field in inherited(blocks, "add_header") {
+            let is_decided =
+                |set: &&Directive| field_of_client(set, blocks).is_some_and(|(_, _, other)| std::ptr::eq(field, other));
+            // They are written after the access rules, see `fields_of_decision`.
+            if active(blocks, "auth_request").is_some() && inherited(blocks, "auth_request_set").iter().any(is_decided)
+            {
+                continue;
+            }
             let Some(text) = self.expand_path(out, field, scope, field.argument(1)) else { continue };
             // nginx adds no empty field.
             if text.is_empty() {

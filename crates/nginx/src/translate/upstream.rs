@@ -1,5 +1,6 @@
 //! Upstreams: `proxy_pass` as `reverse_proxy`, with balancing, retries, fields and cookies.
 
+use super::access::field_of_client;
 use super::content::in_written_order;
 use super::rules::{ORIGIN, PATH_CHANGED, has_break, may_change_uri};
 use super::units::seconds;
@@ -369,13 +370,19 @@ impl<'a> Translator<'a> {
         }
         let copies = inherited(blocks, "auth_request_set");
         let has_request = active(blocks, "auth_request").is_some();
+        let for_client = copies.iter().filter_map(|set| field_of_client(set, blocks));
+        let is_own = |kept: &String| kept.starts_with(KEPT_PREFIX);
+        lines.extend(for_client.map(|(_, kept, _)| kept).filter(is_own).map(|kept| format!("header_up -{kept}")));
         let has_usual_port = blocks.get(1).is_none_or(|server| own(server, "listen").iter().all(|d| is_usual_port(d)));
         for field in fields {
             let (name, text) = (field.argument(0), field.argument(1));
-            if copies.iter().any(|set| copied(set, blocks).is_some_and(|(_, to)| to == name)) {
+            if let Some((from, _)) = copies.iter().filter_map(|set| copied(set, blocks)).find(|(_, to)| *to == name) {
                 // `forward_auth` sends it. Without that it is empty, and not the client's.
+                let kept = kept_field(&from, blocks);
                 if !has_request {
                     lines.push(format!("header_up -{name}"));
+                } else if kept != name {
+                    lines.push(format!("header_up {name} {{header.{kept}}}"));
                 }
                 continue;
             }
@@ -445,6 +452,16 @@ fn is_usual_port(listen: &Directive) -> bool {
     let address = listen.argument(0);
     let port = address.rsplit(':').next().unwrap_or_default();
     matches!(port, "80" | "443") || !port.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// The beginning of names of fields that only the server itself reads.
+const KEPT_PREFIX: &str = "Causeway-Auth-";
+
+/// The request's field that keeps the value of a field of the upstream of `auth_request`: `forward_auth` copies each to one only.
+pub(super) fn kept_field(from: &str, blocks: &[&Directive]) -> String {
+    let copies = inherited(blocks, "auth_request_set");
+    let last = copies.iter().rev().filter_map(|set| copied(set, blocks)).find(|(other, _)| other == from);
+    last.map_or_else(|| format!("{KEPT_PREFIX}{from}"), |(_, to)| to.to_owned())
 }
 
 /// Returns the names of the response's field and of the request's field, if a variable of `auth_request_set` only copies one to the other.
