@@ -198,6 +198,16 @@ fn a_line_without_an_equivalent_is_reported_twice() {
     assert!(stderr.contains("nginx.conf:1: not needed, as these only tune nginx itself: worker_processes"), "{stderr}");
 }
 
+/// Warnings would name lines of a text that the operator has not written.
+#[test]
+fn lines_of_the_caddyfile_are_not_warned_of() {
+    let folder = ShapeFolder::new("warnings");
+    let lines = "set_real_ip_from 10.0.0.1; location / { proxy_set_header X-Forwarded-Proto $scheme; proxy_pass http://127.0.0.1:9001; }";
+    std::fs::write(folder.0.join("nginx.conf"), format!("http {{ server {{ listen 8080; {lines} }} }}")).unwrap();
+    let output = folder.causeway(&["adapt", "--adapter", "nginx", "--config", "nginx.conf"]).output().unwrap();
+    assert!(output.status.success() && !words(&output).contains("Warning"), "{}", words(&output));
+}
+
 /// A server without TLS and with it is two sites, since only the second has a certificate.
 #[test]
 fn a_server_with_and_without_tls_is_two_sites() {
