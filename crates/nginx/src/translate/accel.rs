@@ -17,7 +17,8 @@ const FIRST_TYPE_KEPT: &str = "first_type";
 const KEPT_FIELDS: &[&str] =
     &["Content-Type", "Content-Disposition", "Set-Cookie", "Accept-Ranges", "Cache-Control", "Expires"];
 
-/// A field that tells the fields around an upstream that a location of `X-Accel-Redirect` responds. It is removed at last.
+/// A field of the response of a location that `X-Accel-Redirect` names: with it, the fields around the upstream are not added. It is removed at
+/// last.
 const MARK: &str = "Causeway-Accel";
 
 /// The fields of the location around an upstream. nginx sends only those of the location that `X-Accel-Redirect` names.

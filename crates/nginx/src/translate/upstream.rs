@@ -31,7 +31,7 @@ impl<'a> Translator<'a> {
             lines.push(format!("@{name} vars {} {}", quote(&key), quote(value)));
             block(&mut lines, &format!("handle @{name}"), in_written_order(content));
         }
-        // Without a value nginx knows no host.
+        // Without a value there is no host.
         block(&mut lines, "handle", vec!["error 502".to_owned()]);
         block(out, "route", lines);
         true
