@@ -125,7 +125,13 @@ impl Rewrite {
         self.apply_to_method(cx);
         match self.apply_to_target(cx)? {
             Rest::Same => {}
-            Rest::Some => cx.unset_variable(self.stripped),
+            Rest::Some => {
+                cx.unset_variable(self.stripped);
+                // The other changes do not add the slash.
+                if self.uri.is_some() {
+                    cx.unset_variable(self.rootless);
+                }
+            }
             Rest::Nothing => cx.set_variable_text(self.stripped, b"true"),
             Rest::Rootless => cx.with_scratch(|cx, path| {
                 path.extend_from_slice(cx.head().path());
@@ -160,6 +166,7 @@ impl Rewrite {
             match change.apply(cx)? {
                 // The `/` of an empty path is no path either.
                 Rest::Some if cx.head().target().path() == "/" => {}
+                Rest::Some if rest == Rest::Rootless => {}
                 Rest::Same => {}
                 left => rest = left,
             }

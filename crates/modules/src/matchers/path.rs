@@ -3,7 +3,8 @@
 //! Caddy's documentation of `http.matchers.path`: the case of letters is ignored. A `*` at one end or at both is a fast
 //! prefix, suffix or substring match that spans slashes; other patterns are globs. Before the comparison slashes are
 //! merged (unless the pattern contains `//`) and dot segments resolved. A pattern with `%` is compared with the escaped
-//! path at that position. A pattern without a slash at its begin matches a path that `rewrite` wrote without one.
+//! path at that position. A path that `rewrite` wrote without a slash at its beginning is compared without it
+//! by patterns without one.
 
 mod escaped;
 
@@ -111,7 +112,7 @@ impl Matcher for PathMatcher {
         Ok(self.patterns.iter().any(|pattern| {
             cx.rendered(&pattern.text, |cx, text| {
                 let shape = pattern.shape.unwrap_or_else(|| Shape::of(text));
-                let is_rooted = matches!(text.first(), None | Some(b'/' | b'*'));
+                let is_rooted = matches!(text.first(), None | Some(b'/'));
                 let skipped = usize::from(!is_rooted && cx.variable(self.rootless) == Some(cx.head().path()));
                 // Escaped patterns need the raw path; all others the decoded one.
                 if shape.kind == PathMatchKind::Escaped {

@@ -75,6 +75,9 @@ fn path_without_a_slash() {
         ("/foo", "\u{dc}/x", "%C3%9C/*", "front"),
         ("/foo", "\u{dc}", "\u{fc}", "front"),
         ("/foo", "index.php", "ndex.php", "other"),
+        ("/foo", "index.php", "*/index.php", "other"),
+        ("/foo", "index.php", "*x*p", "front"),
+        ("/foo", "%2Findex.php", "index.php", "other"),
         ("/foo", "/index.php", "index.php", "other"),
         ("/index.php", "?q", "index.php", "other"),
     ] {
@@ -94,7 +97,13 @@ fn path_without_a_slash() {
         { "handle": [respond("{http.request.uri.path}")] },
     ]);
     let mut kit = Kit::new(&registry(), &later);
-    for (target, want) in [("/foo", "front"), ("/index.php", "/index.php"), ("/other", "/other"), ("/foo", "front")] {
+    for (target, want) in [
+        ("/foo", "front"),
+        ("/index.php", "/index.php"),
+        ("/foo?again=1", "/index.php"),
+        ("/other", "/other"),
+        ("/foo", "front"),
+    ] {
         assert_eq!(kit.send(&Request::get(target)).text(), want, "{target}");
     }
 }
@@ -104,7 +113,9 @@ fn path_without_a_slash() {
 fn url() {
     check(&[
         (json!({ "uri": "http://minio:9000/blog/404.html" }), "/a?b", "GET /blog/404.html?b /blog/404.html"),
-        (json!({ "uri": "https://minio?c" }), "/a?b", "GET /a?c /a"),
+        (json!({ "uri": "https://minio?c" }), "/a?b", "GET /?c /"),
+        (json!({ "uri": "http://minio:9000{http.request.uri.path}" }), "/a?b", "GET /a?b /a"),
+        (json!({ "uri": "http://{http.request.host}{http.request.uri}" }), "/a?b", "GET /a?b /a"),
         (json!({ "uri": "http://minio" }), "/a?b", "GET /?b /"),
     ]);
 }

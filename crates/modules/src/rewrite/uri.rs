@@ -1,5 +1,7 @@
 //! A new target from a string with placeholders. A component that the string omits (path or query) is unchanged.
 
+use std::borrow::Cow;
+
 use causeway_message::path::push_escape;
 use causeway_message::query;
 use causeway_pipeline::{Build, Context, Fault, Template};
@@ -24,7 +26,7 @@ impl Uri {
     pub(super) fn build(source: &str, escapes_values: bool, build: &mut Build<'_>) -> Self {
         // A fragment is never sent (RFC 3986 §4.2 and Caddy).
         let source = source.split('#').next().unwrap_or_default();
-        let source = without_origin(source);
+        let source = &*without_origin(source);
         let (path, query) = match source.split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (source, None),
@@ -80,14 +82,14 @@ impl Uri {
                     set_target(cx, path, query)?;
                     return Ok(Rest::Same);
                 }
+                // Decode and escape again, so that the path is spelled as Go spells it. An invalid escape counts as
+                // literal text.
+                escape::decode(path, 0);
                 let rest = match path.first() {
                     None => Rest::Nothing,
                     Some(b'/') => Rest::Some,
                     Some(_) => Rest::Rootless,
                 };
-                // Decode and escape again, so that the path is spelled as Go spells it. An invalid escape counts as
-                // literal text.
-                escape::decode(path, 0);
                 cx.with_scratch(|cx, escaped| {
                     escape::path(path, escaped);
                     set_target(cx, escaped, query)
@@ -100,9 +102,14 @@ impl Uri {
 
 /// Returns the path and the query of a URL. Caddy sends the URL to the upstream as its target in absolute form, of which
 /// the upstream takes the path (RFC 9112 §3.2.2).
-fn without_origin(source: &str) -> &str {
-    let Some(rest) = source.strip_prefix("http://").or_else(|| source.strip_prefix("https://")) else { return source };
-    rest.find(['/', '?']).map_or("/", |at| &rest[at..])
+fn without_origin(source: &str) -> Cow<'_, str> {
+    let Some(rest) = source.strip_prefix("http://").or_else(|| source.strip_prefix("https://")) else {
+        return source.into();
+    };
+    // The host may be a placeholder, such as `{env.HOST}`; a part of the client's target is the path.
+    let ends = [rest.find(['/', '?']), rest.find("{http.request.uri")];
+    let path = ends.into_iter().flatten().min().map_or("", |at| &rest[at..]);
+    if path.is_empty() || path.starts_with('?') { format!("/{path}").into() } else { path.into() }
 }
 
 /// Returns whether the placeholder's value is a decoded path, which is escaped without a setting too, as in Caddy.
