@@ -43,7 +43,7 @@ mod worker;
 pub use observer::{Observer, WorkerCounts, WorkerView};
 pub use pools::BlockingSpec;
 pub use server::{Engine, EngineSpec, Pulse, StartError, check_tls};
-pub use sockets::{BindError, HandedSockets};
+pub use sockets::{BindError, HandedSockets, is_absent_address};
 #[cfg(fuzzing)]
 pub use tls::fuzzing;
 pub use tls::{

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use causeway_pipeline::{BoundAddress, ListenerSpec, ListeningSocket, Plan};
 use socket2::Socket;
 
-pub use bind::BindError;
+pub use bind::{BindError, is_absent_address};
 use bind::{Own, bind};
 pub use handover::HandedSockets;
 use handover::claim;

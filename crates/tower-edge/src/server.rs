@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::future::{Future, IntoFuture, pending};
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_engine::certificate::{self, CertificateDer, CertifiedKey, PemObject as _, PrivateKeyDer};
-use causeway_engine::{BlockingSpec, Certificates, Engine, EngineSpec, StartError};
+use causeway_engine::{BlockingSpec, Certificates, Engine, EngineSpec, StartError, is_absent_address};
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{
     Build, ClientAuthentication, ClientAuthenticationMode, Confusable, HeadLimits, Http2, ListenAddress, ListenerSpec,
@@ -140,7 +140,7 @@ impl std::error::Error for ServeError {
 
 impl Builder {
     /// Adds an address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, or `:8080` for all addresses.
-    /// Port 0 lets the system choose one. Of a name, all addresses that the machine has are used.
+    /// Port 0 lets the system choose one. A name stands for those of its addresses that the machine has.
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         self.listen.push(address.into());
         self
@@ -327,11 +327,12 @@ fn addresses(found: &str) -> Result<Vec<ListenAddress>, ServeError> {
     if known.is_empty() { Err(wrong()) } else { Ok(present(known)) }
 }
 
-/// Returns those of a name's addresses that this machine has, or all if it has none, so that binding them shows the error. `localhost` has
-/// one of IPv6 also if the system has no IPv6.
+/// Returns those of a name's addresses that this machine has, or all if it has none, so that binding them shows the error. `localhost`
+/// resolves to `::1` even on a system without IPv6.
 fn present(known: Vec<ListenAddress>) -> Vec<ListenAddress> {
     // On any free port: one that is in use is an error of its own.
-    let is_present = |address: &&ListenAddress| address.host.is_none_or(|ip| TcpListener::bind((ip, 0)).is_ok());
+    let is_absent = |ip: IpAddr| TcpListener::bind((ip, 0)).is_err_and(|error| is_absent_address(&error));
+    let is_present = |address: &&ListenAddress| !address.host.is_some_and(is_absent);
     let found: Vec<_> = known.iter().filter(is_present).copied().collect();
     if found.is_empty() { known } else { found }
 }

@@ -18,10 +18,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context as Task, Poll};
+use std::time::Duration;
 
 use causeway_message::{Chunk, Head, Method, StatusCode, names};
 use causeway_pipeline::{
-    BodyError, BodyStream, Context, Fault, Frame, IncomingBody, Reason, Response, StateId, Step, Worker,
+    BodyError, BodyStream, Context, Fault, Frame, IncomingBody, Reason, Response, Sleep, StateId, Step, Worker,
 };
 use http::{Extensions, HeaderMap, Request};
 use hyper::body::Incoming;
@@ -228,7 +229,7 @@ fn switch(cx: &mut Context, fields: &HeaderMap, pipe: Pipe) -> Step {
     let inbound = cx.tunnel_reader();
     let (from_service, to_service) = tokio::io::split(pipe.stream);
     let (teller, end) = oneshot::channel();
-    cx.worker().spawn(Box::pin(pass_on(inbound, to_service, end)));
+    cx.worker().spawn(Box::pin(pass_on(inbound, to_service, end, Rc::clone(cx.worker()))));
     // Sent before the stream is read, so that the order of bytes is kept.
     let first = (!pipe.first.is_empty()).then(|| Chunk::from(pipe.first));
     let worker = Rc::clone(cx.worker());
@@ -238,9 +239,18 @@ fn switch(cx: &mut Context, fields: &HeaderMap, pipe: Pipe) -> Step {
 /// The end of the bytes from the service. If the [`Tunnel`] is dropped before it, the sender is dropped unused.
 struct ServiceEnd;
 
-/// Copies bytes from the peer to the service, until either ends, or the tunnel is dropped before the service's end. Our end of the pipe is
-/// then closed, also if a service that does not read has left it full: otherwise the service would never see that the peer is gone.
-async fn pass_on(inbound: IncomingBody, to_service: WriteHalf<DuplexStream>, end: oneshot::Receiver<ServiceEnd>) {
+/// The time that a service has to read the bytes of a peer that is gone.
+const LAST_BYTES_TIME: Duration = Duration::from_secs(5);
+
+/// Copies bytes from the peer to the service, until either ends. If the tunnel is dropped before the service's end, the peer is gone: the
+/// service can read the peer's last bytes for a time, and then our end of the pipe is closed, also if a service that does not read has left
+/// it full. Otherwise the service would never see that the peer is gone.
+async fn pass_on(
+    inbound: IncomingBody,
+    to_service: WriteHalf<DuplexStream>,
+    end: oneshot::Receiver<ServiceEnd>,
+    worker: Rc<dyn Worker>,
+) {
     let mut copying = pin!(copy(inbound, to_service));
     let mut dropped = pin!(async {
         if let Ok(ServiceEnd) = end.await {
@@ -248,9 +258,15 @@ async fn pass_on(inbound: IncomingBody, to_service: WriteHalf<DuplexStream>, end
             pending::<()>().await;
         }
     });
-    poll_fn(|task| match dropped.as_mut().poll(task) {
-        Poll::Ready(()) => Poll::Ready(()),
-        Poll::Pending => copying.as_mut().poll(task),
+    let mut until = None;
+    poll_fn(|task| {
+        if copying.as_mut().poll(task).is_ready() {
+            return Poll::Ready(());
+        }
+        if until.is_none() && dropped.as_mut().poll(task).is_ready() {
+            until = Some(Sleep::until(Rc::clone(&worker), worker.now() + LAST_BYTES_TIME));
+        }
+        if Sleep::is_over(&mut until, task) { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
 }

@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::{Context as Task, Poll, Waker};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
@@ -97,7 +98,32 @@ fn a_dropped_tunnel_ends_a_service_that_does_not_read() {
     // The service's task, and the one that passes bytes on: both pipes are full.
     assert_eq!(drive(&kit), ATTENDANTS + 2);
     drop(response);
+    assert_eq!(drive(&kit), ATTENDANTS + 2, "the service can still read the last bytes");
+    kit.worker().advance(Duration::from_secs(5));
     assert_eq!(drive(&kit), ATTENDANTS);
+}
+
+// As from a socket: a service gets the bytes that the peer sent before it was gone.
+#[test]
+fn the_last_bytes_of_a_peer_that_is_gone() {
+    let (mut kit, upgraded) = kit(&json!([{ "handler": "app" }]));
+    let response = switched(&mut kit, &MUCH);
+    let got = Rc::new(Cell::new(0));
+    let is_dropped = Rc::new(Cell::new(false));
+    let (read, may_read) = (Rc::clone(&got), Rc::clone(&is_dropped));
+    kit.worker().spawn(Box::pin(async move {
+        let upgrade = upgraded.lock().unwrap().take().unwrap();
+        let mut stream = TokioIo::new(upgrade.await.unwrap());
+        poll_fn(|_| if may_read.get() { Poll::Ready(()) } else { Poll::Pending }).await;
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).await.unwrap();
+        read.set(bytes.len());
+    }));
+    drive(&kit);
+    drop(response);
+    drive(&kit);
+    is_dropped.set(true);
+    assert_eq!((drive(&kit), got.get()), (ATTENDANTS, MUCH.len()));
 }
 
 // RFC 9293 §3.6: a service that has ended its direction still receives the peer's bytes.

@@ -94,11 +94,8 @@ pub(super) fn bind(address: ListenAddress, workers: usize, own: &Own) -> Result<
                 first = Err(io::Error::new(io::ErrorKind::AddrInUse, TWICE));
             }
         }
-        // On a machine without IPv6 the IPv6 wildcard fails with one of these errors; then the next candidate is IPv4's.
-        let no_family = |error: &io::Error| {
-            error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(libc_eafnosupport())
-        };
-        if !first.as_ref().is_err_and(no_family) {
+        // Without IPv6, the next candidate is IPv4's.
+        if !first.as_ref().is_err_and(is_absent_address) {
             break;
         }
     }
@@ -119,8 +116,10 @@ fn is_in_use(bound: &io::Result<Socket>) -> bool {
     bound.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
 }
 
-fn libc_eafnosupport() -> i32 {
-    rustix::io::Errno::AFNOSUPPORT.raw_os_error()
+/// Returns whether binding failed because the machine does not have the address: a machine without IPv6 has none of its addresses.
+pub fn is_absent_address(error: &io::Error) -> bool {
+    let no_family = rustix::io::Errno::AFNOSUPPORT.raw_os_error();
+    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(no_family)
 }
 
 /// Binds a socket exclusively, then opens its address to further sockets of this process.

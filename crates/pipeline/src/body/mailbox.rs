@@ -142,7 +142,7 @@ impl Mailbox {
         wake(mail);
     }
 
-    /// Opens a complete body again: the request has become a tunnel, and bytes of another protocol follow. A limit on the content does not
+    /// Opens a complete body again: a request over HTTP/1.1 has become a tunnel, and bytes of another protocol follow. A limit on the content does not
     /// apply to them.
     pub fn reopen(&self) {
         let mut mail = self.0.borrow_mut();

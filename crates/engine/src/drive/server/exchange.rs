@@ -1,7 +1,7 @@
 //! One exchange on a client's connection: its context and the two halves of its life.
 //!
 //! ```text
-//! inbound:   Open ──End──► Complete ──a tunnel──► Open        Open ──fault, deadline──► Failed
+//! inbound:   Open ──End──► Complete ──a tunnel over HTTP/1.1──► Open        Open ──fault, deadline──► Failed
 //! sending:   not begun ──response──► open ──last byte queued──► done
 //!                  └───────────────small response────────────────┘
 //! ```
