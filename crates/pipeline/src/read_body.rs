@@ -35,7 +35,13 @@ pub(crate) fn read(cx: &mut Context, excess: Excess) -> Option<Wait> {
     if is_read || cx.read_held_body() || cx.is_before_tunnel() {
         return None;
     }
-    let body = cx.take_body()?;
+    let Some(body) = cx.take_body() else {
+        if excess == Excess::Fails {
+            // The error's text, if any.
+            cx.drop_body_text();
+        }
+        return None;
+    };
     Some(cx.wait_for(ReadBody::new(body, TEXT_BYTES_MAX), move |cx, read| match keep(cx, read, excess) {
         Ok(()) => Step::Next,
         Err(fault) => Step::Fail(fault),

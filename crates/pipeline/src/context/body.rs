@@ -187,6 +187,11 @@ impl Context {
         self.0.body.text.as_ref().map(Chunk::as_slice)
     }
 
+    /// Drops the placeholder's text.
+    pub(crate) fn drop_body_text(&mut self) {
+        self.0.body.text = None;
+    }
+
     /// Keeps a body that was read for a placeholder, for handlers that take it later.
     pub(crate) fn hold_body(&mut self, text: Vec<u8>, trailers: Option<Box<FieldMap>>) {
         let text = Chunk::from(text);
