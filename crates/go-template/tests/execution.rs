@@ -209,6 +209,11 @@ fn sprig_functions_respect_the_bounds() {
         ("{{$l := list 1 1}}{{range 100}}{{$l = list $l $l}}{{end}}{{toJson $l}}", "need"),
         ("{{fromJson (repeat 300 \"[\")}}", "nests deeper"),
         ("{{range $i, $_ := until 100000}}{{regexMatch (printf \"\\\\pL%d\" $i) \"a\"}}{{end}}", "needs more steps"),
+        // The compiler refuses each of these, after much work.
+        (
+            "{{range $i, $_ := until 100000}}{{regexMatch (printf \"\\\\pL{100}%d\" $i) \"a\"}}{{end}}",
+            "needs more steps",
+        ),
         // Reading an expression takes time and memory before its states are known.
         ("{{mustRegexMatch (repeat 600000 \"{\") \"x\"}}", "the expression is too large"),
         ("{{mustRegexMatch (printf \"(?i)%s\" (repeat 5000 \"\\\\pL\")) \"x\"}}", "needs more steps"),

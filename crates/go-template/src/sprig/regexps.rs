@@ -1,6 +1,7 @@
 //! Regular expressions in Go's syntax.
 
 use std::cell::RefCell;
+use std::fmt::Display;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -89,8 +90,8 @@ impl TextPattern {
         if source.len() > SOURCE_BYTES_MAX {
             return refused(TOO_LARGE.to_owned());
         }
-        // Compiling takes about as long as thousands of other steps. The crate puts the ranges of a class in order after each of them,
-        // so that the time is quadratic.
+        // Compiling takes about as long as thousands of other steps. The crate sorts a class again after each class within it, so
+        // that the time is quadratic.
         call.spend(2000 + source.len() + source.len().pow(2) / 4096)?;
         let translated = match Self::translated(source) {
             Ok(translated) => translated,
@@ -98,11 +99,16 @@ impl TextPattern {
         };
         // With the flag `i` the crate looks up each character of a class.
         call.spend(translated.folded_characters / 16)?;
-        let pattern = match Self::of(translated) {
+        let states = match Self::states(&translated) {
+            Ok(states) => states,
+            Err(fault) => return refused(fault),
+        };
+        // Before the work, since an expression that is refused then costs as much.
+        call.spend(64 * states)?;
+        let pattern = match Self::of(translated, states) {
             Ok(pattern) => Rc::new(pattern),
             Err(fault) => return refused(fault),
         };
-        call.spend(64 * pattern.states)?;
         // A search keeps the two ends of each group for each state, before and after a character.
         call.allocate(pattern.states.saturating_mul(pattern.names.len()).saturating_mul(4 * size_of::<usize>()))?;
         let mut known = known.borrow_mut();
@@ -118,20 +124,18 @@ impl TextPattern {
         translate(source).map_err(|mistake| mistake.to_string())
     }
 
-    fn of(translated: Translated) -> Result<Self, String> {
-        // The last line of the crate's message has the reason, after a drawing of the place.
-        let reason =
-            |message: String| message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        let hir = regex_syntax::parse(&translated.pattern).map_err(|error| reason(error.to_string()))?;
+    fn states(translated: &Translated) -> Result<usize, String> {
+        let hir = regex_syntax::parse(&translated.pattern).map_err(reason)?;
         let states = states(&hir);
-        if states > STATES_MAX {
-            return Err(TOO_LARGE.to_owned());
-        }
+        if states > STATES_MAX { Err(TOO_LARGE.to_owned()) } else { Ok(states) }
+    }
+
+    fn of(translated: Translated, states: usize) -> Result<Self, String> {
         let regex = RegexBuilder::new(&translated.pattern)
             .size_limit(COMPILED_BYTES_MAX)
             .dfa_size_limit(COMPILED_BYTES_MAX)
             .build()
-            .map_err(|error| reason(error.to_string()))?;
+            .map_err(reason)?;
         Ok(Self { regex, names: translated.names, states })
     }
 
@@ -142,6 +146,11 @@ impl TextPattern {
         let (states, share) = if is_first { (self.states.max(8), 64) } else { (self.states, 256) };
         Ok(call.spend(1 + bytes.saturating_mul(states) / share)?)
     }
+}
+
+/// Returns the last line of a message of the crate: the reason, after a drawing of the place.
+fn reason(error: impl Display) -> String {
+    error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
 
 /// Estimates the states of an expression from above, repetitions expanded.
