@@ -23,6 +23,18 @@ struct AcmeDnsAccount {
     server_url: String,
 }
 
+impl AcmeDnsAccount {
+    fn read(json: Map<String, Value>) -> Result<Self, SettingError> {
+        for key in ["username", "password", "subdomain", "server_url"] {
+            if json.get(key).is_none_or(|value| value == "") {
+                let found = if json.contains_key(key) { "" } else { "none" };
+                return Err(SettingError::new(key, found, "username, password, subdomain and server_url"));
+            }
+        }
+        read(json)
+    }
+}
+
 /// One account for all names, or one for each name.
 #[derive(Debug, PartialEq, Eq)]
 enum Accounts {
@@ -48,7 +60,7 @@ impl AcmeDns {
             return Self::accounts(json).map_err(|error| failed(error.to_string()));
         }
         match settings.remove(BY_NAME) {
-            Some(Value::Object(config)) if settings.is_empty() => Ok(Self(Accounts::ByName(read(config)?))),
+            Some(Value::Object(config)) if settings.is_empty() => Self::by_name(config),
             Some(_) => Err(only(BY_NAME)),
             None => Self::accounts(settings),
         }
@@ -56,19 +68,17 @@ impl AcmeDns {
 
     fn accounts(json: Map<String, Value>) -> Result<Self, SettingError> {
         if !json.is_empty() && json.values().all(Value::is_object) {
-            return Ok(Self(Accounts::ByName(read(json)?)));
+            return Self::by_name(json);
         }
-        for key in ["username", "password", "subdomain", "server_url"] {
-            let value = json.get(key).map(|value| value.as_str().unwrap_or_default());
-            if value.is_none_or(str::is_empty) {
-                return Err(SettingError::new(
-                    key,
-                    value.unwrap_or("none"),
-                    "username, password, subdomain and server_url",
-                ));
-            }
-        }
-        Ok(Self(Accounts::All(read(json)?)))
+        Ok(Self(Accounts::All(AcmeDnsAccount::read(json)?)))
+    }
+
+    fn by_name(json: Map<String, Value>) -> Result<Self, SettingError> {
+        let account = |(name, account): (String, Value)| match account {
+            Value::Object(account) => Ok((name, AcmeDnsAccount::read(account)?)),
+            _ => Err(SettingError::new(BY_NAME, name, "names, each with an account")),
+        };
+        Ok(Self(Accounts::ByName(json.into_iter().map(account).collect::<Result<_, _>>()?)))
     }
 
     fn account(&self, record: &TxtRecord) -> Option<&AcmeDnsAccount> {

@@ -193,6 +193,10 @@ async fn acmedns() {
             json!({ "username": "u", "password": "", "subdomain": "s", "server_url": "x" }),
             "password: found '', expected username, password, subdomain and server_url",
         ),
+        (
+            json!({ "config": { "www.example.com": { "username": "u" } } }),
+            "password: found 'none', expected username, password, subdomain and server_url",
+        ),
         (json!({ "config": many, "username": "u" }), "config: found 'other settings too', expected only this one"),
     ] {
         let error = DnsProvider::new("acmedns", settings.as_object().unwrap().clone()).unwrap_err();
