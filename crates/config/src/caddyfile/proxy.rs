@@ -262,6 +262,8 @@ impl Proxy {
                 if let [field, value] = line.arguments()
                     && field.text.eq_ignore_ascii_case("host")
                     && &*value.text == "{http.reverse_proxy.upstream.hostport}"
+                    // Proxies to other upstreams may import the line too.
+                    && field.imported.is_none()
                 {
                     self.upstream_host = Some(field.clone());
                 }
@@ -300,7 +302,7 @@ impl Proxy {
 
     /// If no transport is named, the upstreams' scheme selects one. A named transport must be compatible with the
     /// scheme.
-    fn choose_transport(&mut self, d: &mut Dispenser<'_>) -> Result<(), Error> {
+    fn choose_transport(&mut self, d: &Dispenser<'_>) -> Result<(), Error> {
         if matches!(&*self.scheme, "https" | "h2c") && self.transport.is_none() {
             self.transport = Some(Transport::http());
         }
