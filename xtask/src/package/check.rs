@@ -269,9 +269,25 @@ fn systemd(stage: &mut Stage, house: &House, package: &Path) -> Result<(), Halt>
     }
 }
 
+/// Checks that the context of the first stage has all files of the repository.
+fn context_is_whole(house: &House) -> anyhow::Result<()> {
+    let ignored = fs::read_to_string(house.root.join(".dockerignore"))?;
+    let ignored = Vec::from_iter(ignored.lines().filter(|line| !line.is_empty() && !line.starts_with('#')));
+    if let Some(pattern) = ignored.iter().find(|line| line.contains(['*', '?', '!', '['])) {
+        anyhow::bail!(".dockerignore: found {pattern}, expected paths without wildcards");
+    }
+    let files = run(Command::new("git").arg("-C").arg(&house.root).arg("ls-files"))?;
+    let is_left_out = |file: &&str| ignored.iter().any(|path| Path::new(file).starts_with(path));
+    match files.lines().find(is_left_out) {
+        Some(file) => anyhow::bail!(".dockerignore leaves out {file}, a file of the repository"),
+        None => Ok(()),
+    }
+}
+
 /// Builds the last stage of the Containerfile from the program of the tests and the libraries that it is linked to, in place of the
 /// static program of the first stage, whose base image needs a registry; and runs the image.
 fn container(stage: &mut Stage, house: &House) -> Result<(), Halt> {
+    context_is_whole(house)?;
     need_namespaces()?;
     let buildah = tools::BUILDAH.need(stage, house)?;
     let folder = house.scratch("container")?;

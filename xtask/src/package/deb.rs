@@ -36,7 +36,8 @@ pub(super) enum Compression {
 
 /// Builds the package from this program, and returns its path.
 pub(super) fn build(house: &House, program: &Path, out: &Path, compression: Compression) -> anyhow::Result<PathBuf> {
-    let version = format!("{}-{REVISION}", version(house)?);
+    // `0.2.0~rc.1` precedes `0.2.0` (Debian Policy §5.6.12).
+    let version = format!("{}-{REVISION}", version(house)?.replacen('-', "~", 1));
     let epoch = epoch(house)?;
     let scratch = house.scratch("deb")?;
     let root = scratch.join("root");

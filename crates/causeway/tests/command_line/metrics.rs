@@ -316,7 +316,10 @@ fn the_dashboard_and_the_alerts() {
         assert!(text.contains(&family), "{name} is not in the scrape");
     }
     if let Some(tool) = promtool() {
-        let output = Command::new(tool).args(["check", "rules"]).arg(&rules_file).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let tests = folder.join("prometheus-alerts.test.yml");
+        for (command, file) in [("check", &rules_file), ("test", &tests)] {
+            let output = Command::new(&tool).args([command, "rules"]).arg(file).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+        }
     }
 }
