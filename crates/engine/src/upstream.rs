@@ -189,15 +189,7 @@ impl UpstreamPool {
             return self.connect(Some(waiting), slot);
         }
         // An open connection first: a new one costs a round trip, with TLS two or more.
-        let Some(mut waiting) = self.links.hand_over(waiting) else { return };
-        if waiting.is_retry && self.speaks_http2.get() {
-            // The connection that did not process it may have room again before the new one is open, and must not take it from the queue.
-            let calls_max = self.streams_max.get().map_or(GATHERED_MAX, |max| max.min(GATHERED_MAX));
-            match self.links.hand_to_new(waiting, calls_max) {
-                Some(left) => waiting = left,
-                None => return,
-            }
-        }
+        let Some(waiting) = self.links.hand_over(waiting) else { return };
         if let Some(waiting) = self.wait_for_new(waiting) {
             self.enqueue(waiting);
         }
@@ -213,13 +205,16 @@ impl UpstreamPool {
 
     /// Queues the call, and opens a connection unless those that are being opened will take the call. Returns it if the limit is reached.
     fn wait_for_new(&self, waiting: WaitingCall) -> Option<WaitingCall> {
+        if waiting.is_retry && self.speaks_http2.get() {
+            // Tied to a new connection: from the queue, the one that did not process it could take it, or another one that is lost too.
+            let calls_max = self.streams_max.get().map_or(GATHERED_MAX, |max| max.min(GATHERED_MAX));
+            let waiting = self.links.hand_to_new(waiting, calls_max)?;
+            let Some(slot) = self.slot() else { return Some(waiting) };
+            self.connect(Some(waiting), slot);
+            return None;
+        }
         if self.waiting.len() >= self.gathered() {
             let Some(slot) = self.slot() else { return Some(waiting) };
-            if waiting.is_retry {
-                // The connection that did not process it must not take it again.
-                self.connect(Some(waiting), slot);
-                return None;
-            }
             self.connect(None, slot);
         }
         self.enqueue(waiting);

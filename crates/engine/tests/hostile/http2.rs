@@ -468,6 +468,56 @@ fn all_used_connections_close() {
     assert_all_returned(&server);
 }
 
+// The upstream's host was restarted: all calls of a lost connection are sent again on a new one, none on another lost connection.
+#[test]
+fn all_calls_of_a_lost_connection_are_sent_again() {
+    let server = TestServer::start(|setup| setup.workers = 1);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (step, steps) = std::sync::mpsc::channel();
+    let (read_all, has_read_all) = std::sync::mpsc::channel();
+    let origin = std::thread::spawn(move || {
+        let warm = || {
+            let mut peer = OriginConnection::new(listener.accept().unwrap().0);
+            peer.preface(&[(3, 3)]);
+            let stream = peer.request_and_settings_ack();
+            peer.respond(stream, "warm");
+            peer
+        };
+        let mut lost = warm();
+        (0..3).for_each(|_| _ = lost.request());
+        step.send(()).unwrap();
+        let idle = warm();
+        has_read_all.recv_timeout(crate::PATIENCE).expect("the response is read");
+        drop(lost);
+        drop(idle);
+        let mut new = OriginConnection::new(listener.accept().unwrap().0);
+        new.preface(&[]);
+        for _ in 0..3 {
+            let stream = new.request();
+            new.respond(stream, "again");
+        }
+        new.rest();
+    });
+    override_transport(port, &format!("127.0.0.1:{port}"), |transport| {
+        transport.versions = causeway_pipeline::Versions::Http2;
+    });
+    let target = format!("/forward2/{port}");
+    assert_eq!(send_request(&server, &target), whole(200, "warm"));
+    let mut clients: [_; 3] = std::array::from_fn(|_| server.client());
+    clients.iter_mut().for_each(|client| client.send_request(&target));
+    steps.recv_timeout(crate::PATIENCE).expect("three calls are open");
+    assert_eq!(send_request(&server, &target), whole(200, "warm"));
+    read_all.send(()).unwrap();
+    for client in &mut clients {
+        assert_eq!(read(client), whole(200, "again"));
+    }
+    drop(clients);
+    assert_all_returned(&server);
+    drop(server);
+    origin.join().unwrap();
+}
+
 // RFC 9113 §5.1.2, §6.5.2: the upstream allows no streams. The first request is sent before its SETTINGS arrive.
 #[test]
 fn an_upstream_without_streams() {
