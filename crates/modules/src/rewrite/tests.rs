@@ -116,6 +116,12 @@ fn url() {
         (json!({ "uri": "https://minio?c" }), "/a?b", "GET /?c /"),
         (json!({ "uri": "http://minio:9000{http.request.uri.path}" }), "/a?b", "GET /a?b /a"),
         (json!({ "uri": "http://{http.request.host}{http.request.uri}" }), "/a?b", "GET /a?b /a"),
+        (
+            json!({ "uri": "http://a.{http.request.host}:{http.vars.port}{http.request.orig_uri}" }),
+            "/a?b",
+            "GET /a?b /a",
+        ),
+        (json!({ "uri": "http://{http.request.uri.query.host}/p" }), "/a?host=x", "GET /p?host=x /p"),
         (json!({ "uri": "http://minio" }), "/a?b", "GET /?b /"),
     ]);
 }

@@ -106,9 +106,13 @@ fn without_origin(source: &str) -> Cow<'_, str> {
     let Some(rest) = source.strip_prefix("http://").or_else(|| source.strip_prefix("https://")) else {
         return source.into();
     };
-    // The host may be a placeholder, such as `{env.HOST}`; a part of the client's target is the path.
-    let ends = [rest.find(['/', '?']), rest.find("{http.request.uri")];
-    let path = ends.into_iter().flatten().min().map_or("", |at| &rest[at..]);
+    // A placeholder at the beginning, or after a `.` or `:`, is a part of the host and its port; any other one begins the path.
+    let begins_path = |at: &usize| match rest.as_bytes()[*at] {
+        b'/' | b'?' => true,
+        b'{' => *at > 0 && !matches!(rest.as_bytes()[at - 1], b'.' | b':'),
+        _ => false,
+    };
+    let path = (0..rest.len()).find(begins_path).map_or("", |at| &rest[at..]);
     if path.is_empty() || path.starts_with('?') { format!("/{path}").into() } else { path.into() }
 }
 
