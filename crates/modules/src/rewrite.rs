@@ -6,7 +6,7 @@
 //! - `query`: edits the query as a list of keys and values
 //!
 //! The new target always begins with a slash.
-//! DEVIATES Caddy: there `rewrite x` makes a path without a slash. Here [`ROOTLESS`] keeps that path for `path` patterns
+//! DEVIATES Caddy: there `rewrite x` makes a path without a slash. Here `ROOTLESS` keeps that path for `path` patterns
 //! without a slash.
 
 pub(crate) mod escape;
