@@ -182,6 +182,9 @@ enum OutputLanguage {
 
 /// Parses the command line and runs the command.
 pub(crate) fn main() -> ExitCode {
+    if let Some(status) = serve::run_launcher() {
+        return status;
+    }
     let outcome = match Cli::try_parse() {
         Ok(cli) => cli.run(),
         Err(error) => output::refused_flags(&error),

@@ -35,8 +35,8 @@ use super::environment::EnvironmentFiles;
 use super::source::{self, ConfigFlags};
 use super::{client, output};
 use follow::Followed;
-pub(crate) use handover::Predecessor;
 use handover::ServerFacts;
+pub(crate) use handover::{Predecessor, run_launcher};
 pub(super) use signals::StopSignals;
 use signals::{StopCause, StopKind};
 

@@ -10,14 +10,24 @@
 //! The descriptors travel as SCM_RIGHTS (unix(7)), so the new process needs no numbers, and no other program inherits them. If the
 //! former process ends before "go", the new one serves on: the sockets are open in it. A former process that a signal ends
 //! at once kills the new one first.
+//!
+//! A third process, the launcher, starts the new one and is its parent until it serves:
+//! ```text
+//!   former process ── starts ──► launcher ── starts ──► new process
+//!                  ◄── "id N", and "ended STATUS" if the new process ends ──
+//!                  ── kills it at "ready" ──►             now a child of process 1
+//! ```
+//! systemd neither waits for the end of a main process that is not its child nor hears of it: a stop of the unit would kill it at
+//! once with SIGKILL.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,6 +41,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
 };
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _};
@@ -41,10 +52,16 @@ use crate::cli::source::{ConfigFlags, ConfigSource};
 
 /// Set for a process whose standard input is a handover.
 const VARIABLE: &str = "CAUSEWAY_HANDOVER";
+/// The first argument of the launcher. The program of the new process and its arguments follow.
+const LAUNCH: &str = "launch-successor";
+/// This program, also after a package has replaced or removed its file.
+const THIS_PROGRAM: &str = "/proc/self/exe";
 /// Time limit for the new process until it serves.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Time limit for the new process to read the offer, and for the former one to answer "ready".
+/// Time limit for the launcher, for the new process to read the offer, and for the former one to answer "ready".
 const TALK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time in which a process that does not serve may end by itself.
+const END_PATIENCE: Duration = Duration::from_millis(500);
 /// Interval at which a wait looks whether the server was stopped.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// Descriptors in one message; Linux allows 253.
@@ -60,9 +77,38 @@ static STARTED: Mutex<Option<StartedProcess>> = Mutex::new(None);
 /// A process that has been started to take this one's place.
 enum StartedProcess {
     /// It does not serve yet.
-    Starting(Child),
+    Starting(StartingProcess),
     /// It serves, and reads this connection.
     Serving(UnixStream),
+}
+
+/// A process that does not serve yet.
+struct StartingProcess {
+    /// Its parent, which ends with it.
+    launcher: Child,
+    id: u32,
+}
+
+impl StartingProcess {
+    /// Kills the process, unless it has ended.
+    fn kill(&mut self) {
+        // The id is the process's as long as its parent is there. A signal that ends the launcher goes to the process as well.
+        if let Ok(None) = self.launcher.try_wait() {
+            // Ignore a failure: it has just ended.
+            let _ = kill_process(pid(self.id), Signal::KILL);
+        }
+    }
+
+    /// Ends the launcher, so that the process is a child of process 1, or of the nearest subreaper (prctl(2)).
+    fn release(&mut self) {
+        // Ignore a failure: it has ended.
+        let _ = self.launcher.kill();
+        let _ = self.launcher.wait();
+    }
+}
+
+fn pid(id: u32) -> Pid {
+    i32::try_from(id).ok().and_then(Pid::from_raw).expect("the system has given this process id")
 }
 
 fn started() -> MutexGuard<'static, Option<StartedProcess>> {
@@ -71,9 +117,8 @@ fn started() -> MutexGuard<'static, Option<StartedProcess>> {
 
 /// Kills the process that has not yet taken this one's place, before this one ends at once: at the end of the connection it would serve.
 pub(super) fn kill_started() {
-    if let Some(StartedProcess::Starting(child)) = &mut *started() {
-        // Ignore a failure: it has ended.
-        let _ = child.kill();
+    if let Some(StartedProcess::Starting(process)) = &mut *started() {
+        process.kill();
     }
 }
 
@@ -130,14 +175,18 @@ impl ServerFacts {
         let program = program.clone();
         let fault = |error: anyhow::Error| format!("{}: {error:#}", program.display());
         let (ours, theirs) = UnixStream::pair().context("a pair of sockets").map_err(fault)?;
-        let child = spawn(&program, theirs).map_err(fault)?;
-        let id = child.id();
+        let process = launch(&program, &ours, theirs).map_err(fault)?;
+        let id = process.id;
         // If this process ends before this line, the other one cannot read the offer, and ends too.
-        *started() = Some(StartedProcess::Starting(child));
+        *started() = Some(StartedProcess::Starting(process));
         let mut line = &ours;
         match self.talk(offer, line, READY_TIMEOUT) {
             Ok(()) => {
-                // While this is still the main process, the service manager accepts its message about the next one.
+                if let Some(StartedProcess::Starting(process)) = &mut *started() {
+                    process.release();
+                }
+                // Not before: systemd looks at this message whether the next main process is its child. While this is still the main
+                // process, systemd accepts the message.
                 service_manager::succeeded_by(id);
                 // An error means that the process has just ended; the service manager then restarts the service.
                 let _ = line.write_all(b"go\n");
@@ -147,7 +196,7 @@ impl ServerFacts {
             Err(error) => {
                 // The process may become ready at this moment.
                 let _ = line.write_all(b"no\n");
-                Err(fault(end_started(error)))
+                Err(fault(end_started(error, line)))
             }
         }
     }
@@ -183,6 +232,9 @@ impl ServerFacts {
             _ if offer.is_withdrawn.load(Ordering::Relaxed) => bail!("the server was stopped meanwhile"),
             (Ok(text), _) if text == "ready" => Ok(()),
             (Ok(text), _) if text.is_empty() => bail!("the new process ended before it served"),
+            (Ok(text), _) if text.starts_with(ENDED) => {
+                bail!("the new process ended before it served ({})", &text[ENDED.len()..])
+            }
             (Ok(text), _) => {
                 let reason =
                     text.strip_prefix("failed ").unwrap_or("found another program's answer, expected a causeway's");
@@ -200,35 +252,72 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-fn spawn(program: &Path, line: UnixStream) -> anyhow::Result<Child> {
+/// Starts a process with this one's arguments, whose parent is a launcher and whose standard input is `theirs`.
+fn launch(program: &Path, ours: &UnixStream, theirs: UnixStream) -> anyhow::Result<StartingProcess> {
     let mut arguments = std::env::args_os();
-    let _ = arguments.next();
-    let mut command = std::process::Command::new(program);
-    command.args(arguments).env(VARIABLE, "1").stdin(Stdio::from(OwnedFd::from(line)));
+    let own_name = arguments.next().unwrap_or_else(|| THIS_PROGRAM.into());
+    let mut command = Command::new(THIS_PROGRAM);
+    command.arg0(own_name).arg(LAUNCH).arg(program).args(arguments);
+    command.env(VARIABLE, "1").stdin(Stdio::from(OwnedFd::from(theirs)));
     // sd_watchdog_enabled(3): the variable would say that the signs of life are another process's task.
     command.env_remove("WATCHDOG_PID");
-    command.spawn().context("starting the new process")
+    let mut launcher = command.spawn().context("starting the launcher of the new process")?;
+    // The command holds the other end of the connection, whose end is a message.
+    drop(command);
+    let answer = read_line(ours, TALK_TIMEOUT, &AtomicBool::new(false));
+    let id = answer.as_deref().ok().and_then(|text| text.strip_prefix("id ")?.parse().ok());
+    if let Some(id) = id {
+        return Ok(StartingProcess { launcher, id });
+    }
+    // Ignore a failure: it has ended.
+    let _ = launcher.kill();
+    let status = launcher.wait().context("the launcher of the new process")?;
+    match answer.context("the launcher of the new process")?.strip_prefix("failed ") {
+        Some(reason) => bail!("starting the new process: {reason}"),
+        None => bail!("the launcher of the new process ended early ({status})"),
+    }
+}
+
+/// The launcher's message that the new process has ended by itself. Its status follows.
+const ENDED: &str = "ended ";
+
+/// Does the work of a launcher if this process is one: starts the new process, reports its id, and waits for its end, which it reports too.
+pub(crate) fn run_launcher() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != LAUNCH || !Predecessor::is_there() {
+        return None;
+    }
+    let program = arguments.next()?;
+    // Without the former process nothing else ends this one. Ignore a failure: it then ends with the new process.
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    let launch = || -> io::Result<()> {
+        let mut line = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
+        let mut child = match Command::new(program).args(arguments).spawn() {
+            Ok(child) => child,
+            Err(error) => return line.write_all(format!("failed {error}\n").as_bytes()),
+        };
+        // One write each: the new process may write too.
+        line.write_all(format!("id {}\n", child.id()).as_bytes())?;
+        let status = child.wait()?;
+        line.write_all(format!("{ENDED}{status}\n").as_bytes())
+    };
+    // An error means that the former process has ended.
+    Some(launch().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS))
 }
 
 /// Ends the process that does not serve. Adds its exit status to the error if it has ended by itself.
-fn end_started(error: anyhow::Error) -> anyhow::Error {
-    // A process that has closed the connection is about to exit; the status is a part of the reason.
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(500) {
-        if let Some(StartedProcess::Starting(child)) = &mut *started()
-            && let Ok(Some(status)) = child.try_wait()
-        {
-            return anyhow!("{error:#} ({status})");
-        }
-        // Without the lock, which the end of this process needs.
-        std::thread::sleep(Duration::from_millis(5));
-    }
+fn end_started(error: anyhow::Error, line: &UnixStream) -> anyhow::Error {
+    // A process that has reported a failure is about to exit; the status is a part of the reason.
+    let status = read_line(line, END_PATIENCE, &AtomicBool::new(false)).unwrap_or_default();
     kill_started();
     let ended = started().take();
-    if let Some(StartedProcess::Starting(mut child)) = ended {
-        let _ = child.wait();
+    if let Some(StartedProcess::Starting(mut process)) = ended {
+        let _ = process.launcher.wait();
     }
-    error
+    match status.strip_prefix(ENDED) {
+        Some(status) => anyhow!("{error:#} ({status})"),
+        None => error,
+    }
 }
 
 /// Reads a line; returns an empty one at the end of the stream.
@@ -474,6 +563,7 @@ mod tests {
         for (answer, want) in [
             ("failed listening on :80: no\n", "the new process does not serve: listening on :80: no"),
             ("", "the new process ended before it served"),
+            ("ended exit status: 0\n", "the new process ended before it served (exit status: 0)"),
             ("hello\n", "the new process does not serve: found another program's answer, expected a causeway's"),
         ] {
             let (ours, mut theirs) = UnixStream::pair().unwrap();
