@@ -322,7 +322,7 @@ impl Server {
 
     /// Drains the sites, then closes the admin API. From here on every command fails because the server is stopping.
     async fn end(mut self, done: oneshot::Sender<()>) {
-        (self.fixed.stages)(&Stage::Stopping);
+        (self.fixed.stages)(&Stage::Stopping(self.shutdown_delay.saturating_add(self.grace)));
         self.pulling = None;
         self.queues.close();
         // During the delay the server still serves normally, so that load balancers can notice: placeholders expose the

@@ -62,8 +62,8 @@ pub enum Stage<'s> {
     Loaded(&'s [(BoundAddress, bool)]),
     /// A load has ended: the server keeps its configuration.
     Refused(&'s LoadError),
-    /// The server begins to stop.
-    Stopping,
+    /// The server begins to stop, which takes at most this time, and a moment for the last bytes.
+    Stopping(Duration),
 }
 
 /// Receives the stages of a server. It must not block.

@@ -225,6 +225,29 @@ fn messages_about_the_state_of_a_server() {
     assert_eq!(server.status().code(), Some(0));
 }
 
+// sd_notify(3): EXTEND_TIMEOUT_USEC= asks for the time that the unit's `TimeoutStopSec=20s` does not give.
+#[test]
+fn a_request_for_the_time_of_a_long_stop() {
+    for (name, options, want) in [
+        ("usual", "grace_period 10s", None),
+        ("grace", "grace_period 60s", Some("EXTEND_TIMEOUT_USEC=70000000")),
+        ("delay", "shutdown_delay 25s", Some("EXTEND_TIMEOUT_USEC=45000000")),
+        ("both", "grace_period 90m\nshutdown_delay 5s", Some("EXTEND_TIMEOUT_USEC=5415000000")),
+    ] {
+        let manager = Manager::new(name);
+        let folder = Folder::with(&[("Caddyfile", &*format!("{{\n{options}\n}}\nhttp://:0 {{\nbind 127.0.0.1\n}}\n"))]);
+        let mut command = folder.command(&["run"]);
+        command.env("NOTIFY_SOCKET", &manager.1);
+        let server = ServerProcess::start(command);
+        assert_eq!(manager.next()[0], "READY=1");
+        server.signal(Signal::TERM);
+        let stopping = manager.next();
+        assert_eq!(stopping[..2], ["STOPPING=1", "STATUS=Stopping"]);
+        assert_eq!(stopping.get(2).map(String::as_str), want, "{options}");
+        server.signal(Signal::KILL);
+    }
+}
+
 // sd_notify(3): MAINPID= names another main process. With `NotifyAccess=main` only the present one may send it, and only the next one
 // may send READY=1 after it. The former process must not report its end as the service's.
 #[test]
@@ -239,6 +262,13 @@ fn messages_about_another_main_process() {
     server.signal(Signal::USR2);
     let message = manager.next();
     let id = message[0].strip_prefix("MAINPID=").unwrap();
+    // systemd looks at this message whether the process is its child; it waits for no other one's end. Process 1 plays systemd here, or a
+    // subreaper above the test does.
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim();
+    let parent_program = std::fs::read_to_string(format!("/proc/{parent}/cmdline")).unwrap();
+    assert_ne!(parent, server.pid().to_string());
+    assert!(!parent_program.contains("launch-successor"), "{parent_program}");
     server.line_with(&format!("process {id} serves now"));
     assert_eq!(manager.next(), ["READY=1", &format!("STATUS=Serving http://127.0.0.1:{port}")]);
     assert_eq!(server.status().code(), Some(0));

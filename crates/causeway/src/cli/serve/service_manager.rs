@@ -1,11 +1,18 @@
 //! Messages to the service manager, in systemd's protocol sd_notify: none without `NOTIFY_SOCKET`.
 
+use std::time::Duration;
+
 use causeway::server::Stage;
 use causeway_engine::Pulse;
 use causeway_pipeline::BoundAddress;
 use sd_notify::NotifyState;
 
 use super::urls;
+
+/// A stop with the default `grace_period` and without a `shutdown_delay`.
+const USUAL_STOP: Duration = Duration::from_secs(10);
+/// The time that a stop may take beyond the delay and the grace period.
+const STOP_MARGIN: Duration = Duration::from_secs(10);
 
 /// Reports that the server has started.
 pub(super) fn ready(places: &[(BoundAddress, bool)]) {
@@ -27,8 +34,24 @@ pub(super) fn tell(stage: &Stage<'_>) {
             let status = format!("The last configuration was refused: {fault}").replace(char::is_control, " ");
             send(&[NotifyState::Ready, NotifyState::Status(&status)]);
         }
-        Stage::Stopping => send(&[NotifyState::Stopping, NotifyState::Status("Stopping")]),
+        Stage::Stopping(within) => {
+            let stopping = [NotifyState::Stopping, NotifyState::Status("Stopping")];
+            match more_time(*within) {
+                Some(text) => send(&[&stopping[..], &[NotifyState::Custom(&text)]].concat()),
+                None => send(&stopping),
+            }
+        }
     }
+}
+
+/// Returns the request for the time of a stop that the unit's `TimeoutStopSec=20s` is too short for; `None` for the usual stop, so that an
+/// operator may shorten that.
+///
+/// systemd.service(5): a service that asks is killed when the time is over, if `TimeoutStopSec=` is over too.
+fn more_time(within: Duration) -> Option<String> {
+    // Not `ExtendTimeoutUsec`, whose number ends at 71 minutes.
+    let microseconds = u64::try_from(within.saturating_add(STOP_MARGIN).as_micros()).unwrap_or(u64::MAX / 2);
+    (within > USUAL_STOP).then(|| format!("EXTEND_TIMEOUT_USEC={microseconds}"))
 }
 
 /// Reports that another process takes this one's place. Only the main process may report it, and its later messages are ignored.
