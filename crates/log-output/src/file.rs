@@ -71,6 +71,15 @@ impl LogFile {
         Ok(Self { spec, file, bytes, identity, is_regular, begun, roller, roll_not_before: None, quiet_until: None })
     }
 
+    /// Creates nothing, and fails only if no user could open the file: the server may run as another one.
+    pub(crate) fn check(spec: &FileSpec) -> io::Result<()> {
+        match fs::metadata(&spec.path) {
+            Ok(metadata) if metadata.is_dir() => Err(rustix::io::Errno::ISDIR.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn configure(&mut self, spec: FileSpec) {
         let is_new_roll = spec.roll != self.spec.roll || spec.file_mode() != self.spec.file_mode();
         self.spec = spec;

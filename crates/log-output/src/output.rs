@@ -231,6 +231,18 @@ impl Output {
         Ok(output)
     }
 
+    /// Like [`open`](Self::open), but opens no file: the output of one loses all lines.
+    ///
+    /// # Errors
+    /// The path cannot be a file's, or as [`open`](Self::open).
+    pub fn check(spec: &OutputSpec) -> io::Result<Arc<Self>> {
+        let OutputSpec::File(file) = spec else { return Self::open(spec) };
+        LogFile::check(file)?;
+        let mut output = Self::start(&OutputSpec::Discard, Sink::Stream(Box::new(io::sink())))?;
+        output.spec = Mutex::new(spec.clone());
+        Ok(Arc::new(output))
+    }
+
     /// Returns an output that writes to `stream`. It is not shared.
     ///
     /// # Errors

@@ -56,6 +56,8 @@ pub struct Registry {
     environment: Environment,
     metrics: Arc<Metrics>,
     fetched: FetchedTable,
+    /// The plans are not served.
+    is_check: bool,
 }
 
 impl Default for Registry {
@@ -67,6 +69,7 @@ impl Default for Registry {
             environment: Box::new(|name| std::env::var(name).ok()),
             metrics: Arc::default(),
             fetched: FetchedTable::default(),
+            is_check: false,
         }
     }
 }
@@ -75,6 +78,16 @@ impl Registry {
     /// Sets the lookup of `{env.NAME}`, which happens at load.
     pub fn environment(&mut self, look_up: impl Fn(&str) -> Option<String> + Send + Sync + 'static) {
         self.environment = Box::new(look_up);
+    }
+
+    /// Lets the plans that are built with this registry only be checked: no file is created for them, so they must not be served.
+    pub fn check_only(&mut self) {
+        self.is_check = true;
+    }
+
+    /// Returns whether [`check_only`](Self::check_only) was called.
+    pub fn is_check(&self) -> bool {
+        self.is_check
     }
 
     /// Returns the metrics of all plans that are built with this registry.
@@ -385,6 +398,11 @@ impl<'r> Build<'r> {
     /// Returns the value of an environment variable.
     pub fn environment(&self, name: &str) -> Option<String> {
         (self.registry.environment)(name)
+    }
+
+    /// Returns whether the plan is only checked, so that no file may be created for it.
+    pub fn is_check(&self) -> bool {
+        self.registry.is_check
     }
 
     /// Sets an app's settings, for the modules that read them ([`app`](Self::app)).

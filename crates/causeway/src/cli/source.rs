@@ -191,9 +191,11 @@ impl ConfigSource {
         Ok(adapted)
     }
 
-    /// Checks that the configuration can be served. Returns warnings about settings that it accepts.
+    /// Checks that the configuration can be served, and creates no file. Returns warnings about settings that it accepts.
     pub(crate) fn validate(&self, adapted: &AdaptedDocument) -> anyhow::Result<Vec<String>> {
-        let checked = server::validate(adapted.json.clone(), &registry(&self.environment));
+        let mut registry = registry(&self.environment);
+        registry.check_only();
+        let checked = server::validate(adapted.json.clone(), &registry);
         checked.map_err(|fault| explain(&self.document, adapted, &fault))
     }
 }

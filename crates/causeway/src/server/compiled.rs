@@ -30,7 +30,8 @@ pub(super) struct Compiled {
 /// Maps an `@id` to the path of its object.
 pub(super) type Ids = BTreeMap<String, String>;
 
-/// Checks a configuration without serving it. Faults that only binding an address reveals are not detected.
+/// Checks a configuration without serving it. Faults that only binding an address reveals are not detected. The files of logs are
+/// created, unless the registry is for checks only ([`Registry::check_only`]).
 ///
 /// Returns warnings about settings that it accepts.
 ///
@@ -51,7 +52,11 @@ pub(super) fn compile(
     let logs = open_logs(&config, registry).map_err(|error| LoadError::Config(error.into()))?;
     let reader = Reader::new(data);
     // The plan needs the names in certificate files, so they are read now and kept for `Custody`.
-    let loaded = plan::load_with(&config, registry, &reader, own_files(data, autosave)).map_err(LoadError::Config)?;
+    let mut loaded =
+        plan::load_with(&config, registry, &reader, own_files(data, autosave)).map_err(LoadError::Config)?;
+    if registry.is_check() {
+        forget_secrets_logs(&mut loaded);
+    }
     causeway_engine::check_tls(&loaded.listeners).map_err(|error| match error {
         StartError::Tls(error) => LoadError::TlsPolicy(error),
         error => LoadError::Sites(error),
@@ -64,6 +69,13 @@ pub(super) fn compile(
     let remote = remote_rules(&loaded.admin).map_err(LoadError::Config)?;
     pull::check(loaded.admin.pull.as_ref()).map_err(LoadError::Config)?;
     Ok(Compiled { ids, loaded, remote, logs, certificates: reader.into_read() })
+}
+
+/// Removes the files of `insecure_secrets_log`, which a check of the policies would create.
+fn forget_secrets_logs(loaded: &mut Loaded) {
+    for tls in loaded.listeners.iter_mut().filter_map(|listener| listener.tls.as_mut()) {
+        tls.policies.iter_mut().for_each(|policy| policy.secrets_log = None);
+    }
 }
 
 /// Returns the data folder and that of the saved configuration if their paths are relative, so that they may be below

@@ -104,6 +104,30 @@ fn all_implemented_features() {
     assert_eq!(stdout(folder.output(&["validate", "--config", "config.json"])), "config.json is valid\n");
 }
 
+/// A check creates no file and no folder: as root it would leave ones that the server's user cannot write. It refuses a path that no user
+/// can write.
+#[test]
+fn a_check_creates_no_files() {
+    let site = |path: &str| {
+        format!(
+            "{{\nadmin off\nlog {{\noutput file own/server.log\n}}\n}}\nlocalhost:8443 {{\nlog {{\noutput file {path}\n}}\ntls {{\ninsecure_secrets_log secrets\n}}\n}}\n"
+        )
+    };
+    let folder = Folder::with(&[("Caddyfile", &site("logs/deep/access.log"))]);
+    for arguments in [&["validate"][..], &["adapt", "--validate"]] {
+        stdout(folder.output(arguments));
+        for path in ["own", "logs", "secrets"] {
+            assert!(!folder.path(path).exists(), "{arguments:?} created {path}");
+        }
+    }
+    for (path, found) in [(".", "Is a directory"), ("Caddyfile/access.log", "Not a directory")] {
+        let folder = Folder::with(&[("Caddyfile", &site(path))]);
+        let output = folder.output(&["validate"]);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && errors.contains(found), "{path}: {errors}");
+    }
+}
+
 /// `adapt` accepts the syntax of unsupported directives; with `--validate` it refuses them.
 #[test]
 fn valid_syntax_that_cannot_be_served() {

@@ -64,13 +64,17 @@ pub struct Logs(Box<[Log]>);
 static OPEN: LazyLock<Mutex<HashMap<String, Weak<Logs>>>> = LazyLock::new(Mutex::default);
 
 impl Logs {
-    /// Opens the logs of a configuration's `logging.logs`.
+    /// Opens the logs of a configuration's `logging.logs`. If the plan is only checked ([`Build::is_check`]), no file is opened.
     ///
     /// # Errors
     /// A log has an unknown output, format, level or option, two logs give one file different options, or an output
     /// cannot be opened.
     pub fn open(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<Arc<Self>, BuildError> {
-        let key = serde_json::to_string(written).unwrap_or_default();
+        let mut key = serde_json::to_string(written).unwrap_or_default();
+        if build.is_check() {
+            // They lose their lines, so no server may share them.
+            key.insert_str(0, "check ");
+        }
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(logs) = open.get(&key).and_then(Weak::upgrade) {
             return Ok(logs);
@@ -139,7 +143,9 @@ impl Log {
             other => return build.at("queue_full", |build| Err(build.refuse(other, "drop or wait"))),
         };
         check_names(config, build)?;
-        let output = match Output::open(&spec) {
+        // DEVIATES Caddy, whose `validate` opens and creates the files: as root it would leave ones that the server's user cannot write.
+        let opened = if build.is_check() { Output::check(&spec) } else { Output::open(&spec) };
+        let output = match opened {
             Ok(output) => output,
             Err(error) => {
                 let expected = match spec {
