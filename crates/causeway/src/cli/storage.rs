@@ -76,7 +76,12 @@ impl Export {
             }
             count
         };
-        output::note(&format!("Exported {count} values from {}", place(&*storage)));
+        let place = place(&*storage);
+        if count == 0 {
+            // Most likely the wrong storage: a user's default one is another than the server's. The archive is no backup.
+            bail!("{place}: found no values, expected the storage of a server that has run");
+        }
+        output::note(&format!("Exported {count} values from {place}"));
         Ok(())
     }
 }

@@ -121,6 +121,22 @@ fn succeeded_adapt(folder: &Folder, text: &str) -> Vec<u8> {
     folder.output(&["adapt", "--config", "adapted/Caddyfile"]).stdout
 }
 
+/// An empty archive is no backup: the configuration has another storage than the server, or no server has run.
+#[test]
+fn an_export_of_nothing_fails() {
+    let folder = Folder::new();
+    let empty = folder.path("empty");
+    folder.write("Caddyfile", caddyfile(&format!("storage file_system {}", empty.display())));
+    for output in ["all.tar", "-"] {
+        let output = folder.output(&["storage", "export", "--config", "Caddyfile", "--output", output]);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        let want =
+            format!("Error: {}: found no values, expected the storage of a server that has run\n", empty.display());
+        assert!(errors.ends_with(&want), "{errors}");
+    }
+}
+
 // The same by Redis, through pipes.
 #[test]
 fn from_folder_to_redis_and_back() {
