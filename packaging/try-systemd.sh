@@ -27,6 +27,8 @@ touch /srv/upgraded
 wait $!
 test ! -e /srv/refused
 test "$(main)" != "$former"
+# systemd waits only for the end of its own child.
+test "$(sed -n 's/^PPid:\t//p' "/proc/$(main)/status")" = 1
 systemctl is-active causeway
 systemctl reload causeway
 
@@ -35,6 +37,16 @@ former=$(main)
 kill -KILL "$former"
 test "$(page)" = changed
 test "$(main)" != "$former"
+
+# A removal and an installation start the enabled unit again, whichever it is.
+systemctl disable --now causeway
+systemctl enable --now causeway-api
+dpkg --remove causeway
+dpkg --install /srv/causeway.deb
+systemctl is-active causeway-api
+systemctl disable --now causeway-api
+systemctl enable --now causeway
+systemctl is-active causeway
 
 systemctl stop causeway
 test "$(curl --silent http://127.0.0.1/ || echo refused)" = refused
