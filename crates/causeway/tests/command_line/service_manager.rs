@@ -225,7 +225,7 @@ fn messages_about_the_state_of_a_server() {
     assert_eq!(server.status().code(), Some(0));
 }
 
-// sd_notify(3): EXTEND_TIMEOUT_USEC= asks for the time that the unit's `TimeoutStopSec=20s` does not give.
+// sd_notify(3): EXTEND_TIMEOUT_USEC= requests the time that the unit's `TimeoutStopSec=20s` does not give.
 #[test]
 fn a_request_for_the_time_of_a_long_stop() {
     for (name, options, want) in [

@@ -17,8 +17,8 @@
 //!                  ◄── "id N", and "ended STATUS" if the new process ends ──
 //!                  ── kills it at "ready" ──►             now a child of process 1
 //! ```
-//! systemd neither waits for the end of a main process that is not its child nor hears of it: a stop of the unit would kill it at
-//! once with SIGKILL.
+//! systemd does not wait for the end of a main process that is not its child, and gets no signal of it: a stop of the unit would kill it
+//! at once with SIGKILL.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, IoSlice, IoSliceMut, Read as _, Write as _};

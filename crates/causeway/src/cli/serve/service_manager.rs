@@ -47,7 +47,7 @@ pub(super) fn tell(stage: &Stage<'_>) {
 /// Returns the request for the time of a stop that the unit's `TimeoutStopSec=20s` is too short for; `None` for the usual stop, so that an
 /// operator may shorten that.
 ///
-/// systemd.service(5): a service that asks is killed when the time is over, if `TimeoutStopSec=` is over too.
+/// systemd.service(5): a service with this request is killed when the time is over, if `TimeoutStopSec=` is over too.
 fn more_time(within: Duration) -> Option<String> {
     // Not `ExtendTimeoutUsec`, whose number ends at 71 minutes.
     let microseconds = u64::try_from(within.saturating_add(STOP_MARGIN).as_micros()).unwrap_or(u64::MAX / 2);
