@@ -64,8 +64,8 @@ fn errors_contain_their_position() {
             "Caddyfile:6:20: found 'years', expected s, ms, ns or string",
         ),
         (
-            "output file /proc/none/a.log",
-            "Caddyfile:5:15: found '/proc/none/a.log: No such file or directory (os error 2)', expected a file that can be written",
+            "output file /dev/null/none/a.log",
+            "Caddyfile:5:15: found '/dev/null/none/a.log: Not a directory (os error 20)', expected a file that can be written",
         ),
     ] {
         let folder = Folder::with(&[(

@@ -175,10 +175,12 @@ impl ServerFacts {
         let program = program.clone();
         let fault = |error: anyhow::Error| format!("{}: {error:#}", program.display());
         let (ours, theirs) = UnixStream::pair().context("a pair of sockets").map_err(fault)?;
+        // Locked meanwhile: an end at once must wait for the id of the process, to kill it.
+        let mut place = started();
         let process = launch(&program, &ours, theirs).map_err(fault)?;
         let id = process.id;
-        // If this process ends before this line, the other one cannot read the offer, and ends too.
-        *started() = Some(StartedProcess::Starting(process));
+        *place = Some(StartedProcess::Starting(process));
+        drop(place);
         let mut line = &ours;
         match self.talk(offer, line, READY_TIMEOUT) {
             Ok(()) => {
