@@ -35,7 +35,9 @@ pub use self::policy::{Policy, Rules};
 
 use self::account::{Accounts, ClientAccount};
 use self::jws::{Envelope, Jwk, Signer};
-use self::order::{Challenge, ChallengeState, IssuedChain, NAMES_PER_ORDER_MAX, OrderBook, ServerOrder};
+use self::order::{
+    Challenge, ChallengeState, IssuedChain, NAMES_PER_ORDER_MAX, OrderBook, ServerOrder, VALIDATIONS_PER_ACCOUNT_MAX,
+};
 use self::policy::Identifier;
 use self::problem::Problem;
 use self::validate::Validation;
@@ -468,13 +470,20 @@ impl AcmeServer {
     fn challenge(&self, call: &Call<'_>, id: &str, kind: &str, runtime: &Handle) -> Result<ServerResponse, Problem> {
         let base = call.request.base;
         let missing = || Problem::missing("challenge");
+        let up = format!("<{base}/authz/{id}>;rel=\"up\"");
         let kind = ChallengeKind::by_name(kind).ok_or_else(missing)?;
         let mut book = locked(&self.book);
+        let is_full = book.validations(&call.account.id) >= VALIDATIONS_PER_ACCOUNT_MAX;
         let (authorization, _) = book.authorization(id, &call.account.id, call.now)?;
         let is_pending = authorization.status() == "pending";
         let identifier = authorization.identifier.clone();
         let challenge = authorization.challenge(kind).ok_or_else(missing)?;
         if is_pending && challenge.state == ChallengeState::Pending && !call.envelope.payload.is_empty() {
+            if is_full {
+                return Err(Problem::limited(format!(
+                    "{VALIDATIONS_PER_ACCOUNT_MAX} challenges of the account are being verified, or wait for that"
+                )));
+            }
             challenge.state = ChallengeState::Processing;
             let key_authorization = format!("{}.{}", challenge.token, call.account.key.thumbprint());
             let validation = Validation {
@@ -485,17 +494,22 @@ impl AcmeServer {
                 ports: self.plan.ports,
                 resolvers: self.plan.resolvers.clone(),
             };
-            let (book, id) = (Arc::clone(&self.book), id.to_owned());
-            // The bound of names in orders is also that of these tasks.
+            let shown = challenge.to_json(id, base);
+            let queued = QueuedValidation::new(&self.book, &mut book, &call.account.id);
+            let id = id.to_owned();
             runtime.spawn(async move {
                 let slot = validate::SLOTS.acquire().await;
-                let result = validation.run().await;
+                // The order may have expired meanwhile, or another challenge have decided.
+                if locked(&queued.book).begin_validation(&id, kind, SystemTime::now()) {
+                    let result = validation.run().await;
+                    locked(&queued.book).validated(&id, kind, result.map(|()| SystemTime::now()));
+                }
                 drop(slot);
-                locked(&book).validated(&id, kind, result.map(|()| SystemTime::now()));
             });
+            return Ok(ServerResponse::json(200, &shown).field("link", up));
         }
         let shown = challenge.to_json(id, base);
-        Ok(ServerResponse::json(200, &shown).field("link", format!("<{base}/authz/{id}>;rel=\"up\"")))
+        Ok(ServerResponse::json(200, &shown).field("link", up))
     }
 
     /// RFC 8555 §7.4.
@@ -571,6 +585,26 @@ impl AcmeServer {
         }
         tracing::info!("acme_server: a certificate of the authority '{}' was revoked", self.plan.authority);
         Ok(ServerResponse::empty(200))
+    }
+}
+
+/// A validation that waits or runs. It counts for its account until it is dropped, also by a panic.
+struct QueuedValidation {
+    book: Arc<Mutex<OrderBook>>,
+    account: String,
+}
+
+impl QueuedValidation {
+    /// `locked` is the content of `book`.
+    fn new(book: &Arc<Mutex<OrderBook>>, locked: &mut OrderBook, account: &str) -> Self {
+        locked.add_validation(account);
+        Self { book: Arc::clone(book), account: account.to_owned() }
+    }
+}
+
+impl Drop for QueuedValidation {
+    fn drop(&mut self) {
+        locked(&self.book).end_validation(&self.account);
     }
 }
 

@@ -19,6 +19,9 @@ pub(super) const NAMES_PER_ORDER_MAX: usize = 100;
 /// others.
 const OPEN_PER_ACCOUNT_MAX: usize = 300;
 const OPEN_NAMES_PER_ACCOUNT_MAX: usize = NAMES_MAX / 10;
+/// Challenges of one account that are being verified or wait for that: one for each of its orders. Accounts share the places, so the challenges of
+/// an account wait for at most as many of another one.
+pub(super) const VALIDATIONS_PER_ACCOUNT_MAX: usize = OPEN_PER_ACCOUNT_MAX;
 /// How long an order exists without a certificate.
 const OPEN_LIFETIME: Duration = Duration::from_secs(60 * 60);
 /// How long an order with its certificate's URL exists after the issue, and how long if new orders need its place.
@@ -31,6 +34,8 @@ pub(super) struct OrderBook {
     nonces: HashSet<String>,
     nonce_order: VecDeque<String>,
     orders: HashMap<String, ServerOrder>,
+    /// The number of validations that wait or run, by account.
+    validations: HashMap<String, usize>,
 }
 
 /// A client's request for one certificate.
@@ -154,13 +159,46 @@ impl OrderBook {
         Ok((order.authorizations.get_mut(at).ok_or_else(missing)?, expires))
     }
 
+    /// The number of validations of an account that wait or run.
+    pub(super) fn validations(&self, account: &str) -> usize {
+        self.validations.get(account).copied().unwrap_or_default()
+    }
+
+    pub(super) fn add_validation(&mut self, account: &str) {
+        *self.validations.entry(account.to_owned()).or_default() += 1;
+    }
+
+    pub(super) fn end_validation(&mut self, account: &str) {
+        if let Some(count) = self.validations.get_mut(account) {
+            *count -= 1;
+            if *count == 0 {
+                self.validations.remove(account);
+            }
+        }
+    }
+
+    /// Returns whether a validation that has waited is still of use. If its authorization has been decided meanwhile, the challenge is pending
+    /// again (RFC 8555 §7.1.6: only the authorization has a final state then).
+    pub(super) fn begin_validation(&mut self, id: &str, kind: ChallengeKind, now: SystemTime) -> bool {
+        let Some((expires, authorization)) = self.authorization_of_any(id) else { return false };
+        let is_pending = now < expires && authorization.status() == "pending";
+        if let Some(challenge) = authorization.challenge(kind).filter(|_| !is_pending) {
+            challenge.state = ChallengeState::Pending;
+        }
+        is_pending
+    }
+
+    /// An authorization of any account, with its order's expiry date.
+    fn authorization_of_any(&mut self, id: &str) -> Option<(SystemTime, &mut Authorization)> {
+        let (order, index) = id.split_once('-')?;
+        let order = self.orders.get_mut(order)?;
+        Some((order.expires, order.authorizations.get_mut(index.parse::<usize>().ok()?)?))
+    }
+
     /// Records the result of a validation. The order may have expired meanwhile.
     pub(super) fn validated(&mut self, id: &str, kind: ChallengeKind, result: Result<SystemTime, Problem>) {
-        let Some((order, index)) = id.split_once('-') else { return };
-        let order = self.orders.get_mut(order);
-        let authorization =
-            order.zip(index.parse::<usize>().ok()).and_then(|(order, index)| order.authorizations.get_mut(index));
-        let challenge = authorization.and_then(|authorization| authorization.challenge(kind));
+        let found = self.authorization_of_any(id);
+        let challenge = found.and_then(|(_, authorization)| authorization.challenge(kind));
         if let Some(challenge) = challenge {
             challenge.state = match result {
                 Ok(at) => ChallengeState::Valid(at),

@@ -1,6 +1,8 @@
 //! The protocol by hand: requests are signed here, independently of `jws`.
 
+use std::future::poll_fn;
 use std::sync::{Arc, LazyLock, OnceLock};
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -395,6 +397,54 @@ async fn validations_wait_for_a_place() {
     assert_eq!((answer.status, &body(&answer)["status"]), (200, &json!("processing")), "{answer:?}");
     drop(places);
     assert_eq!(client.validated(&path(&challenge["url"])).await["status"], "invalid");
+}
+
+// Our bound of the validations of an account that wait: all accounts share the places. Another account waits for at most as many of them.
+#[tokio::test]
+async fn an_account_has_a_number_of_validations() {
+    let setting = setting(plan()).await;
+    let client = Client::registered(&setting.server);
+    let _places = super::validate::SLOTS.acquire_many(super::validate::CONCURRENT_MAX as u32).await.unwrap();
+    let names: Vec<_> = (0..super::NAMES_PER_ORDER_MAX).map(|at| format!("a{at}.test")).collect();
+    let names: Vec<_> = names.iter().map(|name| &**name).collect();
+    let mut statuses = Vec::new();
+    for _ in 0..4 {
+        let order = body(&client.order(&names));
+        for authorization in order["authorizations"].as_array().unwrap() {
+            let at = path(authorization).replace("/authz/", "/challenge/");
+            statuses.push(client.post(&format!("{at}/http-01"), "{}").status);
+        }
+    }
+    let limit = super::VALIDATIONS_PER_ACCOUNT_MAX;
+    assert!(statuses[..limit].iter().all(|&status| status == 200) && statuses.len() > limit);
+    assert!(statuses[limit..].iter().all(|&status| status == 429));
+    let other = Client::registered(&setting.server);
+    let order = body(&other.order(&["localhost"]));
+    let challenge = body(&other.post(&path(&order["authorizations"][0]), ""))["challenges"][0].clone();
+    assert_eq!(other.post(&path(&challenge["url"]), "{}").status, 200);
+}
+
+// A validation that has waited is left out if its authorization has been decided meanwhile, or its order has expired: it would occupy a place.
+#[tokio::test]
+async fn no_validation_of_a_decided_authorization() {
+    let mut setting = setting(plan()).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    setting.server.plan.ports.http = listener.local_addr().unwrap().port();
+    let client = Client::registered(&setting.server);
+    let order = body(&client.order(&["localhost"]));
+    let authorization = path(&order["authorizations"][0]);
+    let challenge = path(&body(&client.post(&authorization, ""))["challenges"][0]["url"]);
+    let places = super::validate::SLOTS.acquire_many(super::validate::CONCURRENT_MAX as u32).await.unwrap();
+    assert_eq!(body(&client.post(&challenge, "{}"))["status"], "processing");
+    assert_eq!(body(&client.post(&authorization, r#"{"status":"deactivated"}"#))["status"], "deactivated");
+    drop(places);
+    assert_eq!(client.validated(&challenge).await["status"], "pending");
+    let account = client.account.as_ref().unwrap().rsplit('/').next().unwrap();
+    assert_eq!(locked(&setting.server.book).validations(account), 0);
+    assert!(poll_fn(|task| Poll::Ready(listener.poll_accept(task).is_pending())).await, "no request");
+    let mut book = locked(&setting.server.book);
+    let later = SystemTime::now() + Duration::from_secs(2 * 60 * 60);
+    assert!(!book.begin_validation(authorization.strip_prefix("/authz/").unwrap(), ChallengeKind::Http, later));
 }
 
 // RFC 8555 §7.1.6: a failed challenge makes its authorization and its order invalid.
