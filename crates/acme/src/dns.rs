@@ -39,7 +39,7 @@ pub use zone::ZoneError;
 
 /// Caddy's default of the time limit until the record is visible.
 pub const PROPAGATION_TIMEOUT: Duration = Duration::from_secs(2 * 60);
-/// Those of the records that orders of this process change: some interfaces replace all values at once, and a wildcard has the name of its base.
+/// Locks for the records that orders of this process change: some interfaces replace all values at once, and a wildcard has the name of its base.
 static RECORD_LOCKS: LazyLock<NamedLocks> = LazyLock::new(NamedLocks::default);
 /// How long adding or removing a record may take, with all requests that it needs.
 const STEP_PATIENCE: Duration = Duration::from_secs(3 * 60);
@@ -62,7 +62,8 @@ pub struct DnsChallenge {
 }
 
 impl DnsChallenge {
-    /// The longest time from the start to a visible record, and for its removal.
+    /// The longest time from the start to a visible record, and for its removal. An order for a record that shares its lock has to end first in this
+    /// time too.
     pub(crate) fn patience(&self) -> Duration {
         self.propagation_delay + self.propagation_timeout.unwrap_or_default() + 2 * STEP_PATIENCE
     }
@@ -82,8 +83,10 @@ impl DnsChallenge {
         let ttl = self.ttl.map(|ttl| u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX));
         let record = TxtRecord { name: at, zone, value: value.clone(), ttl };
         let provider = self.provider.clone();
+        // Not in the task: an order that is cancelled while it waits leaves the queue.
+        let lock = RECORD_LOCKS.hold(provider.0.lock_name(&record)).await;
         // A task of its own: if this order is cancelled meanwhile, the record is still removed.
-        let presented = tokio::spawn(PresentedRecord::new(provider, record)).await;
+        let presented = tokio::spawn(PresentedRecord::new(provider, record, lock)).await;
         let presented = presented.unwrap_or_else(|error| Err(DnsError::Panic(error.to_string())))?;
         tokio::time::sleep(self.propagation_delay).await;
         if let Some(limit) = self.propagation_timeout
@@ -187,10 +190,10 @@ pub(crate) struct PresentedRecord {
 }
 
 impl PresentedRecord {
-    async fn new(provider: DnsProvider, record: TxtRecord) -> Result<Self, DnsError> {
+    /// `lock` is that of the record.
+    async fn new(provider: DnsProvider, record: TxtRecord, lock: OwnedMutexGuard<()>) -> Result<Self, DnsError> {
         let name = provider.0.name();
         let failed = |error| DnsError::Provider(name, record.name.clone(), error);
-        let lock = RECORD_LOCKS.hold(provider.0.lock_name(&record)).await;
         let added = async { provider.0.add(&http()?, &record).await };
         let receipt = in_time(added).await.map_err(failed)?;
         let lock = provider.0.keeps_one_value().then_some(lock);

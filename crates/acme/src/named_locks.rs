@@ -1,4 +1,4 @@
-//! Locks by name, of which a table has only those in use.
+//! Locks by name. The table has only those in use.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

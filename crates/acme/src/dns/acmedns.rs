@@ -1,5 +1,5 @@
 //! An acme-dns server (<https://github.com/joohoi/acme-dns>): a CNAME record at `_acme-challenge.NAME` points to the account's record
-//! there. It keeps the last two values and removes none: a third one replaces the first, also if its order is the only one that is not done.
+//! there. It keeps the last two values and removes none: a third one replaces the first, also if only the order of the first is not done.
 
 use std::collections::BTreeMap;
 
@@ -121,7 +121,7 @@ impl Provider for AcmeDns {
         let account = self.account(record);
         account.map_or_else(
             || record.name.clone(),
-            |account| format!("acmedns {} {}", account.server_url, account.subdomain),
+            |account| format!("acmedns {} {}", account.server_url.trim_end_matches('/'), account.subdomain),
         )
     }
 

@@ -3,6 +3,10 @@
 mod answers;
 pub(super) mod servers;
 
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
 use serde_json::json;
 
 use super::provider::{Provider, ProviderError, Receipt, TxtRecord};
@@ -222,6 +226,66 @@ fn names_with_one_text_take_turns() {
         assert_eq!(provider.lock_name(&at(one)) == provider.lock_name(&at(other)), has_one_text, "{name}");
         assert_eq!(provider.keeps_one_value(), name != "cloudflare");
     }
+    // The same server, of two issuers.
+    let lock = |url: &str| provider("acmedns", url).lock_name(&record());
+    assert_eq!(lock("https://a.example/"), lock("https://a.example"));
+}
+
+/// A provider that counts the records that were added.
+struct Counting(Arc<AtomicUsize>);
+
+impl Provider for Counting {
+    fn name(&self) -> &'static str {
+        "counting"
+    }
+
+    fn add<'a>(&'a self, _: &'a HttpClient, _: &'a TxtRecord) -> provider::Work<'a, Receipt> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { Ok(Receipt::default()) })
+    }
+
+    fn remove<'a>(&'a self, _: &'a HttpClient, _: &'a TxtRecord, _: &'a Receipt) -> provider::Work<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn needs_zone(&self) -> bool {
+        false
+    }
+
+    fn keeps_one_value(&self) -> bool {
+        true
+    }
+}
+
+// Orders for one record take turns. One that is cancelled while it waits for its turn adds no record, which the next one would wait for.
+#[tokio::test]
+async fn a_cancelled_order_leaves_the_queue() {
+    let added = Arc::new(AtomicUsize::new(0));
+    let challenge = DnsChallenge {
+        provider: DnsProvider(Arc::new(Counting(Arc::clone(&added)))),
+        ttl: None,
+        propagation_delay: Duration::ZERO,
+        propagation_timeout: None,
+        resolvers: vec!["127.0.0.1:1".to_owned()],
+        override_domain: None,
+    };
+    let yields = || async {
+        for _ in 0..8 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let held = RECORD_LOCKS.hold("_acme-challenge.queue.example".to_owned()).await;
+    let mut cancelled = Box::pin(challenge.present("queue.example", "a".to_owned()));
+    for _ in 0..8 {
+        assert!(poll_fn(|context| Poll::Ready(cancelled.as_mut().poll(context).is_pending())).await);
+        tokio::task::yield_now().await;
+    }
+    drop(cancelled);
+    drop(held);
+    yields().await;
+    let presented = challenge.present("queue.example", "b".to_owned()).await.unwrap();
+    assert_eq!(added.load(Ordering::SeqCst), 1);
+    presented.remove().await;
 }
 
 // https://docs.aws.amazon.com/Route53/latest/APIReference/: a change replaces all values, and a deletion states them.
