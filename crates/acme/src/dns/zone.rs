@@ -7,13 +7,16 @@ use std::path::Path;
 use causeway_dns::query::{QueryError, exchange, question};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
+use tokio::task::JoinSet;
 
 /// The port of DNS (RFC 1035 §4.2).
 const PORT: u16 = 53;
 /// Public resolvers, used like Caddy's if the system names none.
 const FALLBACK: [&str; 4] = ["8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1"];
-/// Addresses of a zone's servers that get a query whether a name below is a zone: each that is silent takes 10 s.
+/// Addresses of a zone's servers that get a query whether a name below is a zone, at the same time: a silent one takes 10 s.
 const PARENTS_MAX: usize = 3;
+/// The first label of a challenge's record (RFC 8555 §8.4).
+const USUAL_LABEL: &str = "_acme-challenge";
 /// CNAME records after each other that are followed, as resolvers do.
 const ALIASES_MAX: usize = 8;
 /// The system's resolvers.
@@ -58,7 +61,7 @@ pub(crate) struct Resolvers {
     addresses: Vec<SocketAddr>,
     /// Whether the configuration names them. Then they, and not the zone's servers, tell whether a record is visible, as in Caddy.
     are_configured: bool,
-    /// That of the zones' own servers. No configuration changes it; tests do.
+    /// The port of the zones' own servers; another one only in tests.
     zone_port: u16,
 }
 
@@ -121,13 +124,20 @@ impl Resolvers {
     }
 
     /// Finds the zone of a record that is about to be added. Configured resolvers tell later whether the record is visible, so they get no query
-    /// for its name before: they would cache its absence (RFC 2308 §5). The servers of the zone above tell whether the name is a zone itself.
+    /// for its name before: they would cache its absence (RFC 2308 §5). The servers of the zone above tell whether the name is a zone itself. If none
+    /// of them answers, because a firewall blocks port 53 for example, a name with the usual first label counts as none, and for another one the
+    /// resolvers do get the query.
     pub(crate) async fn zone_of_record(&self, name: &Name) -> Result<Name, ZoneError> {
         if self.are_configured
             && let Ok(above) = self.zone(&name.base_name()).await
-            && let Some(is_zone) = self.is_delegated(name, &above).await
         {
-            return Ok(if is_zone { name.clone() } else { above });
+            let is_usual = || name.iter().next() == Some(USUAL_LABEL.as_bytes());
+            match self.is_delegated(name, &above).await {
+                Some(true) => return Ok(name.clone()),
+                Some(false) => return Ok(above),
+                None if is_usual() => return Ok(above),
+                None => {}
+            }
         }
         self.zone(name).await
     }
@@ -135,8 +145,13 @@ impl Resolvers {
     /// Whether the servers of the zone `above` delegate a name, or have it as a zone themselves. `None`: none of them answers.
     async fn is_delegated(&self, name: &Name, above: &Name) -> Option<bool> {
         let servers = self.servers(above).await.ok()?;
+        let mut asked = JoinSet::new();
         for server in servers.into_iter().flatten().take(PARENTS_MAX) {
-            let Ok(response) = ask_one(server, name, RecordType::SOA).await else { continue };
+            let name = name.clone();
+            asked.spawn(async move { ask_one(server, &name, RecordType::SOA).await });
+        }
+        while let Some(answered) = asked.join_next().await {
+            let Ok(Ok(response)) = answered else { continue };
             if matches!(response.response_code, ResponseCode::NoError | ResponseCode::NXDomain) {
                 let has = |records: &[Record], kind| {
                     records.iter().any(|record| record.name == *name && record.record_type() == kind)
@@ -239,7 +254,7 @@ fn of_system(path: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dns::tests::servers::{server, world};
+    use crate::dns::tests::servers::{server, unused_port, world};
 
     // Without configured resolvers, the visibility of a record is checked on the zone's own servers, at port 53.
     #[tokio::test]
@@ -301,6 +316,11 @@ mod tests {
         ] {
             assert_eq!(resolvers.zone_of_record(&name(at)).await.unwrap().to_ascii(), want);
         }
+        // None of the zone's servers answers.
+        let zone_port = unused_port().await;
+        let blocked = Resolvers { zone_port, ..resolvers };
+        let found = blocked.zone_of_record(&name("_acme-challenge.own.example.com")).await.unwrap();
+        assert_eq!(found.to_ascii(), "example.com.");
         let asked = asked.lock().unwrap();
         assert!(!asked.is_empty() && !asked.iter().any(|name| name.starts_with("_acme-challenge")), "{asked:?}");
     }

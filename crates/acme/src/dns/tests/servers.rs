@@ -28,6 +28,11 @@ async fn sockets() -> (SocketAddr, UdpSocket, TcpListener) {
     }
 }
 
+/// A port on which nothing listens.
+pub(in crate::dns) async fn unused_port() -> u16 {
+    sockets().await.0.port()
+}
+
 /// Starts a DNS server on UDP and TCP that sends the bytes that `answer` returns; `None`: nothing.
 pub(in crate::dns) async fn server(
     answer: impl Fn(&[u8], bool) -> Option<Vec<u8>> + Send + Sync + 'static,
