@@ -98,7 +98,8 @@ async fn register(
     let [account_at, key_at] = storage_keys(issuer);
     let _turn = REGISTRATIONS.hold(format!("{} {account_at}", storage.identity())).await;
     // And one at a time of all processes with this storage.
-    let name = format!("register_acme_account_{}_{}", issuer.storage_key(), issuer.email);
+    let folder = account_at.rsplit_once('/').map_or(&*account_at, |(folder, _)| folder);
+    let name = format!("register_acme_account_{folder}");
     let lock = blocking(storage, move |storage| Ok(storage.lock(&name)?)).await?;
     if let Some(known) = read(issuer, storage).await?
         && lost.is_none_or(|lost| lost != known.url)
