@@ -1,15 +1,16 @@
 //! An authority and the account to use there.
 
+use std::hash::{Hash as _, Hasher};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use causeway_certs::SharedStorage;
 
-use crate::account::AccountKey;
+use crate::account::{self, AccountKey};
 use crate::chains::ChainPreference;
 use crate::dns::DnsChallenge;
 use crate::http::ProxyChoice;
-use crate::order::{Issued, Wanted, obtain};
+use crate::order::{Issued, PATIENCE, Wanted, obtain};
 use crate::{AcmeError, ZeroSslIssuer, http, zerossl};
 
 /// Let's Encrypt's directory, the default authority.
@@ -61,19 +62,26 @@ pub struct Timing {
     pub request: Duration,
     /// The pause before the first look at an order's progress; each further one is twice as long, up to 5 s.
     pub poll: Duration,
+    /// How long the authority may take to verify the name, and to issue.
+    pub patience: Duration,
     /// The pause before the certificate is requested again, if the authority has not sent it after the order was finalized.
     pub download_pause: Duration,
 }
 
 impl Default for Timing {
-    /// 30 s, as in CertMagic, 250 ms, and 10 s.
+    /// 30 s, as in CertMagic, 250 ms, 5 min, as in Caddy, and 10 s.
     fn default() -> Self {
-        Self { request: http::LIMIT, poll: Duration::from_millis(250), download_pause: Duration::from_secs(10) }
+        Self {
+            request: http::LIMIT,
+            poll: Duration::from_millis(250),
+            patience: PATIENCE,
+            download_pause: Duration::from_secs(10),
+        }
     }
 }
 
 /// An account at the authority that exists outside ACME.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ExternalAccount {
     /// The key's ID.
     pub key_id: String,
@@ -104,6 +112,19 @@ impl PublicIssuer {
         match self {
             Self::Acme(issuer) => issuer.storage_key(),
             Self::ZeroSsl(_) => zerossl::certificates::STORAGE_KEY.to_owned(),
+        }
+    }
+
+    /// Identifies the account, within one storage, to which the authority's rate limits apply.
+    pub fn hash_account(&self, hasher: &mut impl Hasher) {
+        match self {
+            Self::Acme(issuer) => {
+                account::storage_keys(issuer).hash(hasher);
+                issuer.external_account.hash(hasher);
+                // The limit may be that of the test authority.
+                issuer.test_directory.hash(hasher);
+            }
+            Self::ZeroSsl(issuer) => (zerossl::certificates::STORAGE_KEY, &issuer.api_key).hash(hasher),
         }
     }
 

@@ -216,12 +216,14 @@ async fn complete(
     Ok(Issued { chain, key: key.serialize_pem() })
 }
 
-/// Waits until the authority has issued the certificate, and reads its chain. Repeats that after a fault of the authority or of the connection.
+/// Waits until the authority has issued the certificate, and reads its chain. Repeats that after a fault of the authority or of the connection,
+/// unless [`poll`] has repeated its requests for its whole time.
 async fn download(issuer: &Issuer, connection: &Connection, order: &mut Order) -> Result<String, AcmeError> {
     let mut downloads = 1;
     loop {
         let downloaded = match poll(issuer, connection, order, OrderStatus::Valid).await {
             Ok(()) => step!(order.certificate()),
+            Err(error) if connection.is_faulty() => return Err(error.into()),
             Err(error) => Err(error),
         };
         let error = match downloaded {
@@ -245,9 +247,9 @@ async fn download(issuer: &Issuer, connection: &Connection, order: &mut Order) -
 }
 
 /// Waits until the order has this status or is invalid. The authority works on while a request fails, so a fault of the connection or of its
-/// servers ends nothing before [`PATIENCE`] is over.
+/// servers ends nothing before the authority's time is over.
 async fn poll(issuer: &Issuer, connection: &Connection, order: &mut Order, wanted: OrderStatus) -> Result<(), Error> {
-    let mut polling = Polling::new(issuer.timing.poll, Instant::now(), PATIENCE);
+    let mut polling = Polling::new(issuer.timing.poll, Instant::now(), issuer.timing.patience);
     let (mut last, mut asked) = (None, None);
     while let Some(pause) = polling.next(Instant::now(), asked) {
         tokio::time::sleep(pause).await;

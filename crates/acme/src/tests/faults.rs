@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use causeway_certs::{FileStorage, KeyKind, SharedStorage};
+use serde_json::json;
 
 use super::authority::{AcmeStage, InjectedFault, ScriptedAuthority};
 use crate::{AcmeError, Issued, Issuer, Timing, Wanted, obtain};
@@ -33,7 +34,12 @@ impl FaultFixture {
             // The order is not repeated with the other challenge.
             tls_alpn: false,
             is_distributed: false,
-            timing: Timing { request: Duration::from_secs(1), poll: PAUSE, download_pause: PAUSE },
+            timing: Timing {
+                request: Duration::from_secs(1),
+                poll: PAUSE,
+                download_pause: PAUSE,
+                ..Timing::default()
+            },
             ..Issuer::default()
         };
         let storage = Arc::new(FileStorage::new(folder.join("storage")));
@@ -242,6 +248,24 @@ async fn the_download_of_a_certificate_is_repeated() {
         InjectedFault::Answer("200 OK\r\nReplay-Nonce: %NONCE", "-----BEGIN NOTHING"),
     )]);
     assert_eq!(bench.obtain().await.unwrap().chain, bench.authority.root);
+}
+
+// The order's progress after the request for the certificate is polled for five minutes. If the authority has not answered by then, the order has
+// failed with that fault, and no further time begins.
+#[tokio::test]
+async fn a_fault_that_lasts_is_the_reason() {
+    let mut fixture = FaultFixture::new("lasts").await;
+    // One request each for the verified name and for the certificate.
+    fixture.issuer.timing.patience = PAUSE;
+    let base = fixture.authority.directory.strip_suffix("/directory").unwrap();
+    let ready = json!({ "status": "ready", "identifiers": [], "authorizations": [], "finalize": format!("{base}/finalize/1") });
+    let ready = InjectedFault::Answer("200 OK\r\nReplay-Nonce: %NONCE", ready.to_string().leak());
+    let fault = InjectedFault::Answer("500 Internal Server Error\r\nReplay-Nonce: %NONCE", INTERNAL);
+    let order = |fault| (AcmeStage::Order, fault);
+    fixture.authority.fail(&[order(ready), order(fault), order(fault), order(fault), order(fault)]);
+    let error = fixture.obtain().await.unwrap_err().to_string();
+    assert!(error.contains("a broken disk"), "{error}");
+    assert_eq!(fixture.authority.count(AcmeStage::Order), 2);
 }
 
 // An authority that hangs delays no account at another one, with the same storage and address.
