@@ -8,8 +8,8 @@
 //! - `tree`: reads and changes one value of the configuration
 //! - `ids`: configuration objects addressed by `@id`
 //! - `certificates`: the certificates of the current configuration, obtained and renewed
-//! - `renewals`: the tasks of those of public authorities; `order`: one certificate from the first issuer that signs it; `issuers`: the
-//!   issuers by the configuration
+//! - `renewals`: the tasks of those of public authorities; `order`: one certificate from the first issuer that signs it;
+//!   `order_limits`: rate limits that orders have met; `issuers`: the issuers by the configuration
 //! - `on_demand`: certificates for which a handshake waits; `getters`: those of other servers, which handshakes query; `staples`: OCSP
 //!   responses
 //! - `tickets`: the keys of session tickets; `trust_endpoint`: authorities that other servers send
@@ -43,6 +43,7 @@ mod issuers;
 mod measures;
 mod on_demand;
 mod order;
+mod order_limits;
 mod pull;
 mod range_fetches;
 mod renewals;

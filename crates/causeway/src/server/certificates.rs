@@ -148,7 +148,6 @@ impl Custody {
         let mut all_managed: Vec<_> = wanted.managed.iter().map(|name| managed(name, false, &storages)).collect();
         let tickets_before = before.map(|before| Arc::clone(&before.tickets));
         let renewals_before = before.map(|before| &before.renewals);
-        let on_demand_before = before.and_then(|before| before.on_demand.as_ref());
         let before = before.map(|before| Arc::clone(&before.keeper));
         // Names on demand stay, if the new configuration still provides for them.
         let known = before.as_ref().map(|before| before.names_on_demand()).unwrap_or_default();
@@ -200,7 +199,7 @@ impl Custody {
         let names_max = wanted.cache_capacity.unwrap_or(NAMES_MAX);
         let on_demand = on_demand.map(|names| {
             let permission = permission.clone();
-            OnDemand::new(names, getters, permission, &keeper, &storages, &renewals, names_max, on_demand_before)
+            OnDemand::new(names, getters, permission, &keeper, &storages, &renewals, names_max)
         });
         Ok(Self {
             keeper,

@@ -127,14 +127,10 @@ struct RefusedName {
     until: Instant,
     /// Failed orders since the last success.
     failures: usize,
-    /// The authorities that have named the time by a rate limit. Boxed: few names have some.
-    limited_by: Option<Box<SignedName>>,
 }
 
 impl OnDemand {
-    /// Must run within the server's runtime, which executes the orders. `before`: that of the former configuration, whose rate limits count
-    /// for names with the same authorities.
-    #[expect(clippy::too_many_arguments, reason = "called once; each is a part of the configuration")]
+    /// Must run within the server's runtime, which executes the orders.
     pub(super) fn new(
         names: plan::OnDemand,
         getters: Getters,
@@ -143,9 +139,7 @@ impl OnDemand {
         storages: &Storages,
         renewals: &Renewals,
         names_max: usize,
-        before: Option<&Self>,
     ) -> Self {
-        let refused = before.map(|before| locked(&before.shared.state).limited(&names)).unwrap_or_default();
         Self {
             shared: Arc::new(Shared {
                 names,
@@ -156,7 +150,7 @@ impl OnDemand {
                 storages: storages.clone(),
                 renewals: renewals.clone(),
                 runtime: Handle::current(),
-                state: Mutex::new(State { refused, ..State::default() }),
+                state: Mutex::default(),
             }),
         }
     }
@@ -248,16 +242,15 @@ async fn run(shared: Arc<Shared>, wanted: WantedCertificate) {
 async fn sign(shared: &Shared, name: &str, signed: SignedName) -> Option<Arc<CertifiedKey>> {
     let mut failures = locked(&shared.state).refused.get(name).map_or(0, |refused| refused.failures);
     let outcome = match is_allowed(shared, name).await {
-        true => shared.sign(name, signed.clone(), failures).await.map_err(|error| {
-            let limited_by = error.is_limited().then(|| Box::new(signed));
+        true => shared.sign(name, signed, failures).await.map_err(|error| {
             let pause = pause_after(&error, &mut failures, SystemTime::now());
             tracing::error!(
                 "{name}: cannot obtain a certificate: {error}; refusing its handshakes for {}",
                 in_words(pause)
             );
-            RefusedName { until: Instant::now() + pause, failures, limited_by }
+            RefusedName { until: Instant::now() + pause, failures }
         }),
-        false => Err(RefusedName { until: Instant::now() + DENIED_FOR, failures, limited_by: None }),
+        false => Err(RefusedName { until: Instant::now() + DENIED_FOR, failures }),
     };
     let mut state = locked(&shared.state);
     match outcome {
@@ -321,17 +314,6 @@ impl Shared {
 }
 
 impl State {
-    /// Returns the names that authorities of theirs in `names` do not accept yet.
-    fn limited(&self, names: &plan::OnDemand) -> HashMap<String, RefusedName> {
-        let now = Instant::now();
-        let limited = self.refused.iter().filter(|(name, refused)| {
-            refused.limited_by.is_some()
-                && now < refused.until
-                && names.name(name) == refused.limited_by.as_deref().cloned()
-        });
-        limited.map(|(name, refused)| (name.clone(), refused.clone())).collect()
-    }
-
     fn refuse(&mut self, name: String, refused: RefusedName) {
         // Names whose orders failed leave last: strangers can send handshakes for ever new names that are denied, and the pauses protect
         // the authority's rate limits.
@@ -381,7 +363,7 @@ mod tests {
     #[test]
     fn refused_names_are_bounded() {
         let mut state = State::default();
-        let refused = |until| RefusedName { until, failures: 0, limited_by: None };
+        let refused = |until| RefusedName { until, failures: 0 };
         let now = Instant::now();
         for number in 0..REFUSED_MAX {
             let until = if number == 0 { now + Duration::from_secs(600) } else { now };
@@ -404,15 +386,15 @@ mod tests {
         let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(600));
         for number in 0..FAILED {
             let until = if number == 0 { now } else { later };
-            state.refuse(format!("failed{number}"), RefusedName { until, failures: 3, limited_by: None });
+            state.refuse(format!("failed{number}"), RefusedName { until, failures: 3 });
         }
         for number in 0..3 * REFUSED_MAX {
-            state.refuse(format!("denied{number}"), RefusedName { until: later, failures: 0, limited_by: None });
+            state.refuse(format!("denied{number}"), RefusedName { until: later, failures: 0 });
             assert!(state.refused.len() <= REFUSED_MAX);
         }
         assert_eq!(state.refused.values().filter(|refused| refused.failures == 3).count(), FAILED);
         for number in 0..2 * REFUSED_MAX {
-            state.refuse(format!("more{number}"), RefusedName { until: later, failures: 1, limited_by: None });
+            state.refuse(format!("more{number}"), RefusedName { until: later, failures: 1 });
             assert!(state.refused.len() <= REFUSED_MAX);
         }
     }
@@ -438,29 +420,7 @@ mod tests {
         let config = json!({ "apps": { "tls": { "automation": { "policies": [policy] } } } });
         let loaded = plan::load(&config, &crate::registry()).unwrap_or_else(|error| panic!("{error}"));
         let names = loaded.certificates.on_demand.unwrap();
-        OnDemand::new(names, Getters::new(), None, keeper, storages, &Renewals::new(keeper, None), NAMES_MAX, None)
-            .shared
-    }
-
-    // RFC 8555 §6.6: a client that is limited waits, also if its configuration is loaded again meanwhile. Other authorities have no limit yet.
-    #[test]
-    fn rate_limits_outlive_a_reload() {
-        let names = |authority: &str| {
-            let issuer = json!({ "module": "acme", "ca": authority });
-            let policy = json!({ "subjects": ["a.example", "b.example"], "on_demand": true, "issuers": [issuer] });
-            let config = json!({ "apps": { "tls": { "automation": { "policies": [policy] } } } });
-            let loaded = plan::load(&config, &crate::registry()).unwrap_or_else(|error| panic!("{error}"));
-            loaded.certificates.on_demand.unwrap()
-        };
-        let same = names("https://ca.example/");
-        let limited_by = same.name("a.example").map(Box::new);
-        assert!(limited_by.is_some());
-        let limited = RefusedName { until: Instant::now() + Duration::from_secs(3600), failures: 2, limited_by };
-        let mut state = State::default();
-        state.refuse("a.example".to_owned(), limited.clone());
-        state.refuse("b.example".to_owned(), RefusedName { limited_by: None, ..limited.clone() });
-        assert_eq!(state.limited(&same), HashMap::from([("a.example".to_owned(), limited)]));
-        assert_eq!(state.limited(&names("https://other.example/")), HashMap::new());
+        OnDemand::new(names, Getters::new(), None, keeper, storages, &Renewals::new(keeper, None), NAMES_MAX).shared
     }
 
     fn local() -> ManagedName {
@@ -487,15 +447,12 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
         std::fs::write(&folder, "in the way").unwrap();
         assert!(sign(&shared, "a.example", SignedName::Local(local())).await.is_some());
-        let refused_before = RefusedName { until: Instant::now(), failures: 3, limited_by: None };
+        let refused_before = RefusedName { until: Instant::now(), failures: 3 };
         locked(&shared.state).refuse("a.example".to_owned(), refused_before);
         assert!(sign(&shared, "a.example", SignedName::Public(public_name())).await.is_none());
-        {
-            let state = locked(&shared.state);
-            let refused = &state.refused["a.example"];
-            assert_eq!(refused.failures, 3);
-            assert!(refused.until <= Instant::now() + Duration::from_secs(10));
-        }
+        let refused = locked(&shared.state).refused["a.example"].clone();
+        assert_eq!(refused.failures, 3);
+        assert!(refused.until <= Instant::now() + Duration::from_secs(10));
         std::fs::remove_file(&folder).unwrap();
         // No authority signs.
         assert!(sign(&shared, "a.example", SignedName::Public(public_name())).await.is_none());

@@ -1,6 +1,7 @@
 //! The order of a name's certificate: its issuers are tried in turn, under the name's lock in storage.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -11,6 +12,7 @@ use causeway_config::plan::PublicName;
 use super::blocking::blocking;
 use super::certificates::managed;
 use super::issuers::issuers;
+use super::order_limits::OrderLimits;
 use super::storage::Storages;
 
 /// Caddy's default of the lifetime's fraction that remains when a certificate is renewed.
@@ -56,14 +58,39 @@ impl Order {
         &self.issuers
     }
 
+    /// Identifies the issuers' accounts. `usual` is the storage of names without one of their own.
+    pub(super) fn accounts(&self, usual: &SharedStorage) -> Box<[u64]> {
+        let storage = self.storage(usual).identity();
+        let account = |issuer: &PublicIssuer| {
+            let mut hasher = DefaultHasher::new();
+            issuer.hash_account(&mut hasher);
+            // Each storage has accounts of its own.
+            storage.hash(&mut hasher);
+            hasher.finish()
+        };
+        self.issuers.iter().map(account).collect()
+    }
+
+    /// Whether a local authority signs when none of the issuers does.
+    pub(super) fn has_fallback(&self) -> bool {
+        self.fallback.is_some()
+    }
+
     /// The name's storage; `usual` is that of names without one of their own.
     pub(super) fn storage<'s>(&'s self, usual: &'s SharedStorage) -> &'s SharedStorage {
         self.public.storage.as_ref().unwrap_or(usual)
     }
 
     /// Obtains a certificate from the first issuer that signs one, or else from the local authority. `attempt` counts the failures so
-    /// far. `is_early`: the authority has suggested to renew the certificate in use before it is due.
-    pub(super) async fn renew(&self, keeper: &Arc<Keeper>, attempt: usize, is_early: bool) -> Result<(), RenewError> {
+    /// far. `is_early`: the authority has suggested to renew the certificate in use before it is due. Within a rate limit of `limits` no issuer
+    /// gets an order; a certificate that another process has stored is found, and the local authority signs.
+    pub(super) async fn renew(
+        &self,
+        keeper: &Arc<Keeper>,
+        attempt: usize,
+        is_early: bool,
+        limits: &OrderLimits,
+    ) -> Result<(), RenewError> {
         let failed = |error: Error| RenewError::Local(error.to_string());
         let (storage, name) = (self.storage(keeper.storage()).clone(), self.public.name.clone());
         let locked = blocking(move || storage.lock(&format!("issue_cert_{name}"))).await;
@@ -81,9 +108,40 @@ impl Order {
         if is_found && !(is_early && is_old()) {
             return Ok(());
         }
+        let (mut reasons, retry_at) = match limits.find(self, keeper.storage(), SystemTime::now()) {
+            Some(limit) => (limit.reasons.clone(), Some(limit.until)),
+            None => match self.obtain_of_any(keeper, &lock, attempt).await {
+                Ok(()) => {
+                    limits.remove(&self.public.name);
+                    return Ok(());
+                }
+                Err((reasons, retry_at)) => {
+                    limits.add(self, keeper.storage(), &reasons, retry_at, SystemTime::now());
+                    (reasons, retry_at)
+                }
+            },
+        };
+        if let Some(local) = self.fallback.clone().filter(|local| self.lacks_public_certificate(local, keeper)) {
+            tracing::error!("{}: {reasons}; the local authority '{}' signs", self.public.name, local.authority);
+            let keeper = Arc::clone(keeper);
+            let signed = blocking(move || keeper.sign_public(&local, &lock, SystemTime::now())).await;
+            let Err(error) = signed.and_then(|signed| signed.map_err(|error| error.to_string())) else { return Ok(()) };
+            reasons = format!("{reasons}; the local authority: {error}");
+        }
+        Err(RenewError::Authority(reasons, retry_at))
+    }
+
+    /// Obtains a certificate from the first issuer that signs one. Otherwise returns the reasons, and the time before which all of them refuse
+    /// another order.
+    async fn obtain_of_any(
+        &self,
+        keeper: &Arc<Keeper>,
+        lock: &Arc<Lock>,
+        attempt: usize,
+    ) -> Result<(), (String, Option<SystemTime>)> {
         let (mut errors, mut ends) = (Vec::new(), Vec::new());
         for issuer in &self.issuers {
-            match self.obtain(issuer, keeper, &lock, attempt).await {
+            match self.obtain(issuer, keeper, lock, attempt).await {
                 Ok(()) => return Ok(()),
                 Err(error) => {
                     ends.push(error.retry_at());
@@ -93,15 +151,7 @@ impl Order {
         }
         // An issuer without such a time may be tried sooner.
         let retry_at = ends.into_iter().collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().min());
-        let mut reasons = errors.join("; ");
-        if let Some(local) = self.fallback.clone().filter(|local| self.lacks_public_certificate(local, keeper)) {
-            tracing::error!("{}: {reasons}; the local authority '{}' signs", self.public.name, local.authority);
-            let keeper = Arc::clone(keeper);
-            let signed = blocking(move || keeper.sign_public(&local, &lock, SystemTime::now())).await;
-            let Err(error) = signed.and_then(|signed| signed.map_err(|error| error.to_string())) else { return Ok(()) };
-            reasons = format!("{reasons}; the local authority: {error}");
-        }
-        Err(RenewError::Authority(reasons, retry_at))
+        Err((errors.join("; "), retry_at))
     }
 
     /// Returns whether the name has no certificate of a public authority that clients accept. The local authority replaces no such one.
@@ -146,15 +196,8 @@ impl Order {
 pub(super) enum RenewError {
     /// Storage or a local authority failed, or another process has held the name's lock for too long. No order was made.
     Local(String),
-    /// The authorities' reasons, and the time before which all of them refuse another order by a rate limit.
+    /// The authorities' reasons, and the time before which all of them refuse another order, if they have named one. It may be over.
     Authority(String, Option<SystemTime>),
-}
-
-impl RenewError {
-    /// Whether the authorities have named the time of the next attempt.
-    pub(super) fn is_limited(&self) -> bool {
-        matches!(self, Self::Authority(_, Some(_)))
-    }
 }
 
 impl fmt::Display for RenewError {

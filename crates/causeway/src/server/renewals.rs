@@ -13,13 +13,12 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::blocking::locked;
 use super::on_demand::Permission;
 use super::order::{Order, RenewError};
+use super::order_limits::{LIMITED_MAX, OrderLimits};
 
 /// Certificates that are obtained concurrently. More would only wait for the authority's rate limits.
 const CONCURRENT_MAX: usize = 32;
 /// The longest sleep until a renewal, so that a step of the clock delays no renewal by more.
 const SLEEP_MAX: Duration = Duration::from_secs(10 * 60);
-/// The longest pause that an authority's rate limit causes: the longest period of Let's Encrypt's limits.
-const LIMITED_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The fraction of the lifetime that remains at the latest when a certificate is renewed, independent of its authority's suggestion; CertMagic's.
 const LAST_RATIO: f64 = 1.0 / 20.0;
 /// The time until the next query after an authority has given no advice (RFC 9773), and the shortest time between two queries.
@@ -54,6 +53,7 @@ pub(super) struct Renewals {
     attempts: Arc<Mutex<HashMap<String, Attempt>>>,
     advisor: Arc<RenewalAdvisor>,
     advised: Arc<Mutex<HashMap<String, AdvisedName>>>,
+    limits: Arc<OrderLimits>,
     events: Arc<CertificateEvents>,
     /// `None` after [`stop`](Self::stop).
     tasks: Arc<Mutex<Option<Tasks>>>,
@@ -100,6 +100,8 @@ impl Renewals {
         let advised = before.map(|before| Arc::clone(&before.advised)).unwrap_or_default();
         // Otherwise, names that were removed would remain.
         locked(&advised).retain(|_, name| name.is_needed());
+        let limits = before.map(|before| Arc::clone(&before.limits)).unwrap_or_default();
+        limits.remove_ended(SystemTime::now());
         let slots = Arc::new(Semaphore::new(CONCURRENT_MAX));
         Self {
             keeper: Arc::clone(keeper),
@@ -107,6 +109,7 @@ impl Renewals {
             attempts: Arc::default(),
             advisor: Arc::default(),
             advised,
+            limits,
             events: Arc::default(),
             tasks: Arc::new(Mutex::new(Some(Tasks::default()))),
         }
@@ -145,6 +148,7 @@ impl Renewals {
             attempts: self.attempts.clone(),
             advisor: self.advisor.clone(),
             advised: self.advised.clone(),
+            limits: self.limits.clone(),
             events: self.events.clone(),
             is_ending: Arc::default(),
         }
@@ -168,14 +172,14 @@ impl Renewals {
         drop(locked(&self.tasks).take());
     }
 
-    /// Orders a certificate at once. `attempt` counts the failures so far.
+    /// Orders a certificate at once, unless a rate limit stands. `attempt` counts the failures so far.
     ///
     /// # Errors
     /// The reason why no issuer signed a certificate.
     pub(super) async fn obtain(&self, order: &Order, attempt: usize) -> Result<(), RenewError> {
         // The semaphore is never closed.
         let _slot = self.slots.acquire().await.map_err(|error| RenewError::Local(error.to_string()))?;
-        order.renew(&self.keeper, attempt, false).await
+        order.renew(&self.keeper, attempt, false, &self.limits).await
     }
 
     /// The state of the names without a fresh certificate.
@@ -193,6 +197,7 @@ struct Task {
     attempts: Arc<Mutex<HashMap<String, Attempt>>>,
     advisor: Arc<RenewalAdvisor>,
     advised: Arc<Mutex<HashMap<String, AdvisedName>>>,
+    limits: Arc<OrderLimits>,
     events: Arc<CertificateEvents>,
     is_ending: Arc<AtomicBool>,
 }
@@ -203,17 +208,6 @@ struct AdvisedName {
     advice: Option<Advice>,
     /// The last renewal.
     renewed: Option<Instant>,
-    /// Boxed: few names have one.
-    limit: Option<Box<OrderLimit>>,
-}
-
-/// A rate limit of a name's authorities (RFC 8555 §6.6).
-#[derive(Clone)]
-struct OrderLimit {
-    authorities: Vec<String>,
-    /// The failure that the limit belongs to.
-    failed: Attempt,
-    until: SystemTime,
 }
 
 impl AdvisedName {
@@ -223,19 +217,10 @@ impl AdvisedName {
         self.renewed.is_none_or(|at| at.elapsed() > ADVICE_PAUSE)
     }
 
-    /// Whether a task can still use it: a keeper has the certificate, the last renewal was lately, or a limit has not ended.
+    /// Whether a task can still use it: a keeper has the certificate, or the last renewal was lately.
     fn is_needed(&self) -> bool {
         !self.is_advised()
             || self.advice.as_ref().is_some_and(|advice| Arc::strong_count(&advice.leaf) > 1)
-            || self.limit.as_ref().is_some_and(|limit| SystemTime::now() < limit.until)
-    }
-
-    /// The failure that stands, and the time left until these authorities accept another order; `None`: there is no limit.
-    fn limited(&self, authorities: &[String], now: SystemTime) -> Option<(Attempt, Duration)> {
-        let limit = self.limit.as_ref().filter(|limit| limit.authorities == authorities && now < limit.until)?;
-        // The upper bound is for a clock that was set back.
-        let left = limit.until.duration_since(now).unwrap_or_default().min(LIMITED_MAX);
-        Some((limit.failed.clone(), left))
     }
 }
 
@@ -276,19 +261,13 @@ impl Task {
                 locked(&self.advised).remove(name);
                 return;
             }
-            // After a reload with the same authorities: another order before would be refused, and might prolong the limit.
-            if let Some((failed, left)) = advised.limited(&order.public().authorities, SystemTime::now()) {
-                locked(attempts).insert(name.clone(), failed);
-                tokio::time::sleep(left).await;
-                continue;
-            }
             locked(attempts).insert(name.clone(), Attempt::Running);
             // The semaphore is never closed.
             let Ok(slot) = slots.acquire().await else { return };
             let is_early = advised.advice.as_ref().is_some_and(Advice::is_due) || self.is_revoked();
-            let error = match Box::pin(order.renew(keeper, failures, is_early)).await {
+            let error = match Box::pin(order.renew(keeper, failures, is_early, &self.limits)).await {
                 Ok(()) if keeper.renew_at(name).is_some_and(|at| SystemTime::now() < at) => {
-                    (advised.renewed, advised.limit) = (Some(Instant::now()), None);
+                    advised.renewed = Some(Instant::now());
                     locked(&self.advised).insert(name.clone(), advised.clone());
                     self.events.issued.notify_one();
                     continue;
@@ -301,18 +280,19 @@ impl Task {
                 Err(error) => error,
             };
             drop(slot);
-            let pause = pause_after(&error, &mut failures, SystemTime::now());
+            let pause = self.until_ended(pause_after(&error, &mut failures, SystemTime::now()));
             tracing::error!("{name}: cannot obtain a certificate: {error}; retrying in {}", in_words(pause));
             let retry_at = SystemTime::now() + pause;
-            let failed = Attempt::Failed { error: error.to_string(), failures, retry_at };
-            if error.is_limited() {
-                let authorities = order.public().authorities.clone();
-                advised.limit = Some(Box::new(OrderLimit { authorities, failed: failed.clone(), until: retry_at }));
-                locked(&self.advised).insert(name.clone(), advised.clone());
-            }
-            locked(attempts).insert(name.clone(), failed);
+            locked(attempts).insert(name.clone(), Attempt::Failed { error: error.to_string(), failures, retry_at });
             tokio::time::sleep(pause).await;
         }
+    }
+
+    /// Shortens a pause to the end of the certificate in use, if the local authority signs another one then.
+    fn until_ended(&self, pause: Duration) -> Duration {
+        let served = self.keeper.issued(&self.order.public().name).filter(|_| self.order.has_fallback());
+        let left = served.and_then(|served| served.certificate.not_after().duration_since(SystemTime::now()).ok());
+        left.map_or(pause, |left| pause.min(left.max(LOCAL_PAUSE)))
     }
 
     /// Returns the time until the next action: a renewal, or a query for renewal information. Zero: the certificate is due, or there is

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use causeway_certs::{AuthoritySpec, FileStorage, KeyKind, OcspPolicy, SharedStorage};
-use causeway_config::plan::{self, ManagedName, PublicName};
+use causeway_config::plan::{self, AcmeIssuer, ManagedName, PublicName};
 
 use super::super::order::tests::{public_name, storages};
 use super::super::storage::Storages;
@@ -67,7 +67,7 @@ async fn advice_outlives_a_reload() {
     let authorities = || vec![AuthoritySpec::new("local")];
     let first_keeper = open(&storages, authorities(), Some(&order()), None);
     // The local authority signs, because there is no other one.
-    assert!(order().renew(&first_keeper, 0, false).await.is_ok());
+    assert!(order().renew(&first_keeper, 0, false, &OrderLimits::default()).await.is_ok());
     let first = Renewals::new(&first_keeper, None);
     let mut advised = AdvisedName::default();
     assert!(!first.task(order(), None).until_due(&mut advised).await.is_zero());
@@ -115,27 +115,42 @@ async fn a_later_suggestion_is_queried_again() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-// RFC 8555 §6.6: a client that is limited waits, also if its configuration is loaded again meanwhile. Other authorities have no limit yet.
-#[test]
-fn a_rate_limit_outlives_a_reload() {
-    let storages = storages();
-    let keeper = keeper(&storages);
-    let first = Renewals::new(&keeper, None);
-    let now = SystemTime::now();
-    let failed = |until| Attempt::Failed { error: "too many".to_owned(), failures: 1, retry_at: until };
-    let hour = Duration::from_secs(60 * 60);
-    for (name, until) in [("limited", now + hour), ("over", now - hour)] {
-        let limit = OrderLimit { authorities: vec!["ca".to_owned()], failed: failed(until), until };
-        let advised = AdvisedName { limit: Some(Box::new(limit)), ..AdvisedName::default() };
-        locked(&first.advised).insert(name.to_owned(), advised);
-    }
-    let next = Renewals::new(&keeper, Some(&first));
-    let advised = locked(&next.advised);
-    assert!(!advised.contains_key("over"));
-    let limited = |authority: &str, now| advised["limited"].limited(&[authority.to_owned()], now);
-    assert_eq!(limited("ca", now), Some((failed(now + hour), hour)));
-    assert_eq!(limited("other", now), None);
-    assert_eq!(limited("ca", now + hour), None);
+// RFC 8555 §6.6: a client that is limited waits, also if its configuration is loaded again meanwhile or the name has left memory. A certificate
+// that another process has stored is found, and the local authority signs.
+#[tokio::test]
+async fn a_rate_limit_outlives_a_reload() {
+    let folder = std::env::temp_dir().join(format!("causeway-renewals-limit-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let usual: SharedStorage = Arc::new(FileStorage::new(&folder));
+    let storages = Storages::open(usual.clone(), std::iter::empty(), Path::new("")).unwrap();
+    // Nothing listens there.
+    let issuer = AcmeIssuer { ca: "https://127.0.0.1:1/directory".to_owned(), ..AcmeIssuer::default() };
+    let written = PublicName { issuers: vec![plan::PublicIssuer::Acme(Box::new(issuer))], ..public_name() };
+    let order = |fallback| {
+        Order::new(&PublicName { fallback, ..written.clone() }, KeyKind::P256, false, &storages)
+    };
+    let with_fallback = || order(Some(fallback()));
+    let open = || open(&storages, vec![AuthoritySpec::new("local")], Some(&with_fallback()), None);
+    let first = Renewals::new(&open(), None);
+    let (now, hour) = (SystemTime::now(), Duration::from_secs(60 * 60));
+    first.limits.add(&order(None), &usual, "too many", Some(now + hour), now);
+    first.end("a.example");
+    let next = Renewals::new(&open(), Some(&first));
+    let error = next.obtain(&order(None), 0).await.unwrap_err();
+    assert!(matches!(&error, RenewError::Authority(why, Some(at)) if why == "too many" && *at == now + hour), "{error}");
+    assert!(next.obtain(&with_fallback(), 0).await.is_ok());
+    let limit = |renewals: &Renewals| renewals.limits.find(&order(None), &usual, SystemTime::now());
+    assert!(limit(&next).is_some(), "the local authority has signed");
+    // Another process has the certificate now.
+    let third = Renewals::new(&open(), Some(&next));
+    assert!(third.obtain(&order(None), 0).await.is_ok());
+    // The local authority signs the next one when this one ends, also within a limit.
+    let task = third.task(with_fallback(), None);
+    let left = third.keeper.issued("a.example").unwrap().certificate.not_after().duration_since(now).unwrap();
+    assert!(task.until_ended(LIMITED_MAX) <= left);
+    assert_eq!(task.until_ended(pause(0)), pause(0));
+    assert_eq!(third.task(order(None), None).until_ended(LIMITED_MAX), LIMITED_MAX);
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 // A client that lets names leave memory and come back must not start a task with each handshake.

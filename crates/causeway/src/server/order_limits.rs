@@ -1,0 +1,150 @@
+//! The rate limits of authorities (RFC 8555 §6.6) that orders have met. They outlive a reload: an order before their end would be refused, and
+//! might prolong them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use causeway_certs::SharedStorage;
+
+use super::blocking::locked;
+use super::order::Order;
+
+/// The longest limit that counts: the longest period of Let's Encrypt's limits.
+pub(super) const LIMITED_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Names whose limits are remembered. The limits of further ones do not outlive a reload.
+const LIMITS_MAX: usize = 100_000;
+
+/// The limits by name. Those of a name that leaves memory stay.
+#[derive(Default)]
+pub(super) struct OrderLimits(Mutex<HashMap<String, Arc<OrderLimit>>>);
+
+/// The refusal of all authorities of a name.
+#[derive(Debug)]
+pub(super) struct OrderLimit {
+    /// The accounts that the authorities limit.
+    accounts: Box<[u64]>,
+    /// The authorities' reasons, in one line.
+    pub(super) reasons: String,
+    /// The first time at which one of them accepts another order.
+    pub(super) until: SystemTime,
+}
+
+impl OrderLimits {
+    /// Returns the limit that an order would meet. None of the accounts of an order has to be another one for that: the sequence of the
+    /// authorities does not matter. `usual` is the storage of names without one of their own.
+    pub(super) fn find(&self, order: &Order, usual: &SharedStorage, now: SystemTime) -> Option<Arc<OrderLimit>> {
+        let limit = locked(&self.0).get(&order.public().name).cloned()?;
+        // The upper bound is for a clock that was set back.
+        let stands = now < limit.until && limit.until <= now + LIMITED_MAX;
+        let applies = stands && order.accounts(usual).iter().all(|account| limit.accounts.contains(account));
+        applies.then_some(limit)
+    }
+
+    /// Remembers that the authorities refuse further orders until `retry_at`, if that is a time in the future.
+    pub(super) fn add(
+        &self,
+        order: &Order,
+        usual: &SharedStorage,
+        reasons: &str,
+        retry_at: Option<SystemTime>,
+        now: SystemTime,
+    ) {
+        let Some(until) = retry_at.filter(|at| now < *at) else { return };
+        let until = until.min(now + LIMITED_MAX);
+        let limit = OrderLimit { accounts: order.accounts(usual), reasons: reasons.to_owned(), until };
+        let mut limits = locked(&self.0);
+        if limits.len() >= LIMITS_MAX {
+            limits.retain(|_, limit| now < limit.until);
+        }
+        if limits.len() < LIMITS_MAX {
+            limits.insert(order.public().name.clone(), Arc::new(limit));
+        }
+    }
+
+    /// Forgets the limit of a name that has a certificate.
+    pub(super) fn remove(&self, name: &str) {
+        locked(&self.0).remove(name);
+    }
+
+    /// Forgets the limits that are over.
+    pub(super) fn remove_ended(&self, now: SystemTime) {
+        locked(&self.0).retain(|_, limit| now < limit.until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use causeway_certs::{FileStorage, KeyKind};
+    use causeway_config::plan::{AcmeIssuer, PublicIssuer, PublicName};
+
+    use super::super::order::RenewError;
+    use super::super::order::tests::{public_name, storages};
+    use super::super::renewals::pause_after;
+    use super::*;
+
+    fn order(issuers: &[AcmeIssuer]) -> Order {
+        let issuers = issuers.iter().map(|issuer| PublicIssuer::Acme(Box::new(issuer.clone()))).collect();
+        Order::new(&PublicName { issuers, ..public_name() }, KeyKind::P256, false, &storages())
+    }
+
+    fn issuer(ca: &str) -> AcmeIssuer {
+        AcmeIssuer { ca: format!("https://{ca}.example/directory"), ..AcmeIssuer::default() }
+    }
+
+    fn usual() -> SharedStorage {
+        Arc::new(FileStorage::new(Path::new("")))
+    }
+
+    // RFC 8555 §6.6: a client waits until the time that the authority has named. Our own pause between failed orders, which is for mistakes of
+    // the operator, ends with a reload, and so does a time in the past.
+    #[test]
+    fn a_limit_is_the_time_of_the_authority() {
+        let (limits, now, usual) = (OrderLimits::default(), SystemTime::now(), usual());
+        let order = order(&[issuer("a")]);
+        limits.add(&order, &usual, "busy", Some(now - Duration::from_secs(1)), now);
+        limits.add(&order, &usual, "no account", None, now);
+        assert!(limits.find(&order, &usual, now).is_none());
+        let until = now + Duration::from_secs(3);
+        let error = RenewError::Authority("busy".to_owned(), Some(until));
+        assert_eq!(pause_after(&error, &mut 11, now), Duration::from_secs(6 * 60 * 60));
+        limits.add(&order, &usual, "busy", Some(until), now);
+        assert_eq!(limits.find(&order, &usual, now).map(|limit| limit.until), Some(until));
+        assert!(limits.find(&order, &usual, until).is_none());
+        // A week at most.
+        limits.add(&order, &usual, "busy", Some(now + 2 * LIMITED_MAX), now);
+        assert_eq!(limits.find(&order, &usual, now).map(|limit| limit.until), Some(now + LIMITED_MAX));
+        limits.remove_ended(now + LIMITED_MAX);
+        assert!(locked(&limits.0).is_empty());
+    }
+
+    // An authority limits an account. An operator who sets another one, or another authority, need not wait; the sequence of the authorities and
+    // their number do not matter.
+    #[test]
+    fn a_limit_is_that_of_an_account() {
+        let (limits, now, usual) = (OrderLimits::default(), SystemTime::now(), usual());
+        let hour = Duration::from_secs(60 * 60);
+        limits.add(&order(&[issuer("a"), issuer("b")]), &usual, "too many", Some(now + hour), now);
+        let email = AcmeIssuer { email: "ops@a.example".to_owned(), ..issuer("a") };
+        let external = AcmeIssuer { external_account: Some(("id".to_owned(), "a2V5".to_owned())), ..issuer("a") };
+        let other_test = AcmeIssuer { test_ca: "https://test.example/directory".to_owned(), ..issuer("a") };
+        let profile = AcmeIssuer { profile: "short".to_owned(), ..issuer("a") };
+        for (issuers, is_limited) in [
+            (vec![issuer("a"), issuer("b")], true),
+            (vec![issuer("b"), issuer("a")], true),
+            (vec![issuer("b")], true),
+            (vec![profile], true),
+            (vec![issuer("a"), issuer("c")], false),
+            (vec![email], false),
+            (vec![external], false),
+            (vec![other_test], false),
+        ] {
+            let found = limits.find(&order(&issuers), &usual, now);
+            assert_eq!(found.is_some(), is_limited, "{issuers:?}");
+        }
+        let elsewhere: SharedStorage = Arc::new(FileStorage::new(Path::new("elsewhere")));
+        assert!(limits.find(&order(&[issuer("a")]), &elsewhere, now).is_none(), "it has other accounts");
+    }
+}
