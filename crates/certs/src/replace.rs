@@ -1,6 +1,6 @@
 //! Atomic replacement of whole files.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Whether the new content must survive a power failure. Leaf certificates need not, because they can be signed again
 /// at once: thousands of signatures take the time of a few disk flushes.
@@ -28,13 +28,13 @@ const FOLDER_TRIES: usize = 16;
 /// Suffix of the temporary files.
 const SUFFIX: &str = ".new";
 
-/// Folders with more entries are searched for such files once per process: otherwise each of thousands of values in one folder would read
-/// the names of all others.
+/// Folders with more entries are searched for such files once per [`LEFT_AFTER`]: otherwise each of thousands of values in one folder would
+/// read the names of all others.
 const SEARCHED_ALWAYS_MAX: usize = 256;
 
 /// Replaces a file atomically: a reader sees either the old content or the new. The file has mode 0600; missing parent
 /// folders are created with mode 0700. Also removes the temporary files in its folder that a killed process left more than
-/// an hour ago; from a large folder only the first call of a process does.
+/// an hour ago; from a large folder only one call in an hour does.
 ///
 /// # Errors
 /// Fails if the folder cannot be created or written to, or the disk is full. The old file is then unchanged.
@@ -44,7 +44,7 @@ pub fn replace(path: &Path, content: &[u8], lasting: Lasting) -> io::Result<()> 
     };
     let begun = || {
         make_folder(folder)?;
-        remove_left(folder);
+        remove_left(folder, Instant::now());
         fresh_file(path)
     };
     // Another process may remove the folder, which it has found empty, before the new file is in it. `AlreadyExists` is the error of a folder that
@@ -93,12 +93,12 @@ pub(crate) fn is_left(path: &Path) -> bool {
 }
 
 /// Removes old temporary files. Errors are ignored: such a file does not affect a later replacement.
-fn remove_left(folder: &Path) {
-    /// The large folders that were searched.
-    static SEARCHED: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::default);
+fn remove_left(folder: &Path, now: Instant) {
+    /// The large folders, each with the time of its last search.
+    static SEARCHED: LazyLock<Mutex<HashMap<PathBuf, Instant>>> = LazyLock::new(Mutex::default);
     // Ignores poisoning: every change is one insertion.
     let searched = || SEARCHED.lock().unwrap_or_else(PoisonError::into_inner);
-    if searched().contains(folder) {
+    if searched().get(folder).is_some_and(|at| now.saturating_duration_since(*at) < LEFT_AFTER) {
         return;
     }
     let is_old = |at: SystemTime| at.elapsed().is_ok_and(|age| age > LEFT_AFTER);
@@ -111,7 +111,7 @@ fn remove_left(folder: &Path) {
         }
     }
     if count > SEARCHED_ALWAYS_MAX {
-        searched().insert(folder.to_owned());
+        searched().insert(folder.to_owned(), now);
     }
 }
 
@@ -147,20 +147,24 @@ mod tests {
         let want = ["a.key", "a.key.00000000deadbeef.new", "a.key.new", "a.key.txt.new", "x.new"];
         assert_eq!((names, fs::read(&path).unwrap()), (want.map(str::to_owned).to_vec(), b"new".to_vec()));
     }
+
     // Thousands of values in one folder, such as OCSP responses: the time to write one must not depend on the number of the others. Such a
-    // folder is searched by the first replacement only.
+    // folder is searched once in an hour, so that a process that runs for months removes the files that others have left meanwhile.
     #[test]
-    fn a_large_folder_is_searched_once() {
+    fn a_large_folder_is_searched_once_in_an_hour() {
         let folder = Folder::new();
         for number in 0..SEARCHED_ALWAYS_MAX {
             File::create(folder.path(&number.to_string())).unwrap();
         }
         let left = folder.path("b.0123456789abcdef.new");
-        let is_left_after = || {
+        let is_left_after = |search: &dyn Fn()| {
             File::create(&left).unwrap().set_modified(SystemTime::now() - Duration::from_secs(86_400)).unwrap();
-            replace(&folder.path("a"), b"new", Lasting::No).unwrap();
+            search();
             left.exists()
         };
-        assert_eq!((is_left_after(), is_left_after()), (false, true));
+        let replace = || replace(&folder.path("a"), b"new", Lasting::No).unwrap();
+        assert_eq!((is_left_after(&replace), is_left_after(&replace)), (false, true));
+        let later = Instant::now() + LEFT_AFTER;
+        assert!(!is_left_after(&|| remove_left(&folder.path(""), later)));
     }
 }
