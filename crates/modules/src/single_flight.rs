@@ -21,7 +21,7 @@ use futures_channel::oneshot::{Canceled, Receiver, Sender, channel};
 use progress::Stamp;
 
 /// The senders for all requests that wait for one lookup.
-type Waiters<R> = Vec<Sender<(R, Stamp)>>;
+type Waiters<R> = Vec<OutcomeSender<R>>;
 
 /// When a lookup reads the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,11 @@ impl<R> OutcomeSender<R> {
         progress::before_send(&mut stamp);
         // The receiver is gone if its request was cancelled.
         let _ = self.0.send((outcome, stamp));
+    }
+
+    /// Returns whether the request is gone. Otherwise registers the task for a wakeup when it goes.
+    pub(crate) fn is_abandoned(&mut self, task: &mut Task<'_>) -> bool {
+        self.0.poll_canceled(task).is_ready()
     }
 }
 
@@ -93,13 +98,13 @@ impl<R: Clone + 'static> SingleFlight<R> {
         job: impl FnOnce() -> T + Send + 'static,
         then: impl FnOnce(Option<T>) -> R + 'static,
     ) -> Result<(LookupFuture<R>, ReadTime), Busy> {
-        let (sender, receiver) = channel();
+        let (sender, outcome) = LookupFuture::new();
         let generation = Rc::clone(cx.generation());
         if let Some(flight) = generation.state(id).0.borrow_mut().get_mut(key) {
             flight.waiting.push(sender);
             let has_begun = flight.has_begun.load(Ordering::SeqCst);
             let time = if has_begun { ReadTime::MaybeBeforeCall } else { ReadTime::AfterCall };
-            return Ok((LookupFuture(receiver), time));
+            return Ok((outcome, time));
         }
         let has_begun = Arc::new(AtomicBool::new(false));
         let begins = Arc::clone(&has_begun);
@@ -124,14 +129,11 @@ impl<R: Clone + 'static> SingleFlight<R> {
             });
             let Some(done) = done.await else { return };
             let outcome = then(done);
-            let mut stamp = Stamp::default();
-            progress::before_send(&mut stamp);
             for sender in under_way.end() {
-                // The receiver is gone if its request was cancelled.
-                let _ = sender.send((outcome.clone(), stamp));
+                sender.send(outcome.clone());
             }
         }));
-        Ok((LookupFuture(receiver), ReadTime::AfterCall))
+        Ok((outcome, ReadTime::AfterCall))
     }
 }
 
@@ -148,7 +150,7 @@ impl<R> RunningLookup<R> {
     fn is_abandoned(&self, task: &mut Task<'_>) -> bool {
         let mut looks = self.generation.state(self.id).0.borrow_mut();
         let Some(Flight { waiting, .. }) = looks.get_mut(&self.key) else { return true };
-        waiting.retain_mut(|sender| sender.poll_canceled(task).is_pending());
+        waiting.retain_mut(|sender| !sender.is_abandoned(task));
         waiting.is_empty()
     }
 

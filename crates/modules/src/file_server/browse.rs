@@ -277,25 +277,21 @@ fn make(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, permi
     };
     let format = asked.format;
     let ours = Arc::clone(plan);
-    let job = permit.offload(&**cx.worker(), move || {
+    let read = move || {
         let browse = ours.browse.as_ref()?;
         let listing = Listing::read(file_path.path(), &file_path.names(&ours), browse, &asked);
         let made = listing.map(|listing| (render(&listing, &asked, browse), listing.modified));
         Some(made.map_err(|error| not_opened(file_path.path(), &error)))
-    });
-    let Ok(job) = job else { return Step::Fail(Fault::busy()) };
-    let plan = Arc::clone(plan);
-    cx.wait(job, move |cx, done| {
-        let Some(browse) = &plan.browse else { return missing(&plan) };
-        let (bytes, modified) = match done.ok().flatten().flatten() {
-            Some(Ok(made)) => made,
-            Some(Err(DiskLookup::Failed(fault))) => return failed(cx, fault),
-            Some(Err(_)) => return missing(&plan),
-            None => return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+    };
+    let (generation, made) = (Rc::clone(cx.generation()), browse.made);
+    // Stored before the permit passes on: the engine may poll the next request before this one.
+    let store = move |read: Option<Option<Result<(Vec<u8>, SystemTime), DiskLookup>>>| {
+        let (bytes, modified) = match read.flatten()? {
+            Ok(read) => read,
+            Err(failed) => return Some(Err(failed)),
         };
-        let generation = Rc::clone(cx.generation());
-        let mut remembered = generation.state(browse.made).borrow_mut();
-        let made = match old {
+        let mut remembered = generation.state(made).borrow_mut();
+        Some(Ok(match old {
             // Keep the old bytes if they are equal: slow readers of the old listing and later requests then share one
             // buffer.
             Some((made, _)) if made.bytes.as_slice() == bytes && made.modified == modified => {
@@ -307,9 +303,15 @@ fn make(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, permi
                 remembered.put(&key, Rc::clone(&made), began);
                 made
             }
-        };
-        drop(remembered);
-        give(cx, &made)
+        }))
+    };
+    let Ok(job) = permit.offload(&**cx.worker(), read, store) else { return Step::Fail(Fault::busy()) };
+    let plan = Arc::clone(plan);
+    cx.wait(job, move |cx, made| match made.ok().flatten() {
+        Some(Ok(made)) => give(cx, &made),
+        Some(Err(DiskLookup::Failed(fault))) => failed(cx, fault),
+        Some(Err(_)) => missing(&plan),
+        None => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
     })
 }
 
@@ -322,20 +324,20 @@ fn by_template(
     permit: ListingPermit,
 ) -> Step {
     let ours = Arc::clone(plan);
-    let job = permit.offload(&**cx.worker(), move || {
+    let read = move || {
         let browse = ours.browse.as_ref()?;
         let listing = Listing::read(file_path.path(), &file_path.names(&ours), browse, &asked);
         let template = custom::read_template(&browse.template.as_ref()?.file);
         let read = listing.map(|listing| (ListingFacts::new(listing, asked), template));
         Some(read.map_err(|error| not_opened(file_path.path(), &error)))
-    });
-    let Ok(job) = job else { return Step::Fail(Fault::busy()) };
+    };
+    let Ok(job) = permit.offload(&**cx.worker(), read, Option::flatten) else { return Step::Fail(Fault::busy()) };
     let plan = Arc::clone(plan);
     cx.wait(job, move |cx, done| {
         let Some(custom) = plan.browse.as_ref().and_then(|browse| browse.template.as_ref()) else {
             return missing(&plan);
         };
-        let (facts, template) = match done.ok().flatten().flatten() {
+        let (facts, template) = match done.ok().flatten() {
             Some(Ok(read)) => read,
             Some(Err(DiskLookup::Failed(fault))) => return failed(cx, fault),
             Some(Err(_)) => return missing(&plan),

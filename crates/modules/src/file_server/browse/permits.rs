@@ -1,12 +1,17 @@
 //! Limits the listings that a worker makes concurrently. Requests above the limit wait here, not in the queue of the
 //! file thread pool, where they would delay lookups of single files.
 //!
-//! A permit belongs to the job on the pool and not to the request: a client that cancels its request does not end the
-//! job, and could otherwise fill the pool with many of them.
+//! A permit belongs to the job on the pool and not to the request: a client that cancels its request does not end a job
+//! that has begun, and could otherwise fill the pool with many of them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::{Future as _, poll_fn};
+use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 
 use causeway_pipeline::worker::{Busy, Work, WorkKind, Worker, offload};
 use futures_channel::oneshot::{Receiver, Sender, channel};
@@ -27,23 +32,37 @@ pub(super) struct ListingPermits {
 pub(super) struct ListingPermit(Rc<ListingPermits>);
 
 impl ListingPermit {
-    /// Runs `job` on the file thread pool and holds the permit until it ends, even if the result is not awaited any
-    /// more. The result is `None` if the job panicked.
+    /// Runs `job` on the file thread pool, then `then` on the worker with its result (`None` if the job panicked).
+    /// Holds the permit until both have ended, even if the result is not awaited any more: the next request finds the
+    /// result that `then` stores. A job that no thread has begun is cancelled with its request.
     ///
     /// # Errors
     /// If the pool's queue is full.
-    pub(super) fn offload<T: Send + 'static>(
+    pub(super) fn offload<T: Send + 'static, R: 'static>(
         self,
         worker: &dyn Worker,
         job: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<LookupFuture<Option<T>>, Busy> {
-        let job = offload(worker, Work::of(WorkKind::File), job)?;
-        let (sender, outcome) = LookupFuture::new();
+        then: impl FnOnce(Option<T>) -> R + 'static,
+    ) -> Result<LookupFuture<R>, Busy> {
+        // Set by the job when it begins, or by its cancellation.
+        let is_claimed = Arc::new(AtomicBool::new(false));
+        let claims = Arc::clone(&is_claimed);
+        let job = move || (!claims.swap(true, Ordering::SeqCst)).then(job);
+        let mut job = offload(worker, Work::of(WorkKind::File), job)?;
+        let (mut sender, outcome) = LookupFuture::new();
         worker.spawn(Box::pin(async move {
-            let done = job.await;
+            let done = poll_fn(|task| {
+                if let Poll::Ready(done) = Pin::new(&mut job).poll(task) {
+                    return Poll::Ready(Some(done.flatten()));
+                }
+                let is_cancelled = sender.is_abandoned(task) && !is_claimed.swap(true, Ordering::SeqCst);
+                if is_cancelled { Poll::Ready(None) } else { Poll::Pending }
+            });
+            let Some(done) = done.await else { return };
+            let outcome = then(done);
             // Let the next listing start before this response is prepared.
             drop(self);
-            sender.send(done);
+            sender.send(outcome);
         }));
         Ok(outcome)
     }

@@ -332,26 +332,59 @@ fn concurrent_listings_are_bounded() {
     assert!((4..=5).contains(&made), "{jobs:?}");
 }
 
+// A request that waits for its permit finds the listing that the one before it has made, in whatever sequence the engine
+// polls them.
+#[test]
+fn requests_for_one_folder_wait_for_its_listing() {
+    let folder = sorted();
+    let mut kit = folder.kit(json!({ "browse": {} }));
+    kit.worker().queue_jobs(usize::MAX);
+    let mut waiting: Vec<_> = (0..4).map(|_| kit.send_pending(&Request::get("/")).expect_err("a lookup")).collect();
+    kit.worker().run_jobs();
+    kit.worker().drive_spawned();
+    let lookups = kit.worker().jobs_seen();
+    waiting = waiting.into_iter().map(|pending| pending.poll(&mut kit).expect_err("a listing, or a permit")).collect();
+    kit.worker().run_jobs();
+    kit.worker().drive_spawned();
+    while let Some(pending) = waiting.pop() {
+        let answer = pending.poll(&mut kit);
+        assert_eq!(answer.ok().map(|answer| answer.status), Some(200));
+    }
+    assert_eq!(kit.worker().jobs_seen() - lookups, 2);
+}
+
 // Caddy has no such bound. A job that a thread has begun cannot be stopped, so a client that cancels its requests must
-// not get permits for further jobs before the first ones have ended.
+// not get permits for further jobs before the first ones have ended. A job in the queue leaves it, like those of other
+// requests.
 #[test]
 fn cancelled_listings_count_until_their_jobs_end() {
     let folder = sorted();
-    let (_folder, custom) = custom("page");
-    for mut kit in [folder.kit(json!({ "browse": {} })), custom] {
+    let [(_one, custom), (_other, other_custom)] = [custom("page"), custom("page")];
+    for (mut kit, have_begun) in [
+        (folder.kit(json!({ "browse": {} })), true),
+        (folder.kit(json!({ "browse": {} })), false),
+        (custom, true),
+        (other_custom, false),
+    ] {
         kit.worker().queue_jobs(usize::MAX);
         let mut waiting: Vec<_> = (1..=5)
             .map(|offset| kit.send_pending(&Request::get(&format!("/?offset={offset}"))).expect_err("a lookup"))
             .collect();
         kit.worker().run_jobs();
         kit.worker().drive_spawned();
-        let lookups = kit.worker().jobs_seen();
-        for pending in std::mem::take(&mut waiting) {
-            let pending = pending.poll(&mut kit).expect_err("a listing");
-            pending.cancel(&mut kit);
-            kit.worker().drive_spawned();
+        waiting =
+            waiting.into_iter().map(|pending| pending.poll(&mut kit).expect_err("a listing, or a permit")).collect();
+        let jobs = kit.worker().jobs_seen();
+        if have_begun {
+            // Their results have not arrived.
+            assert_eq!(kit.worker().run_jobs(), 2);
         }
-        assert_eq!(kit.worker().jobs_seen() - lookups, 2, "two jobs for five cancelled requests");
+        for pending in waiting {
+            pending.cancel(&mut kit);
+        }
+        assert_eq!(kit.worker().jobs_seen(), jobs, "no further job for cancelled requests");
+        kit.worker().drive_spawned();
+        assert_eq!(kit.worker().drop_abandoned(), if have_begun { 0 } else { 2 });
         page(&kit.send(&Request::get("/")));
         assert_eq!(kit.worker().drive_spawned(), 0);
     }
