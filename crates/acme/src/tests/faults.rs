@@ -34,12 +34,7 @@ impl FaultFixture {
             // The order is not repeated with the other challenge.
             tls_alpn: false,
             is_distributed: false,
-            timing: Timing {
-                request: Duration::from_secs(1),
-                poll: PAUSE,
-                download_pause: PAUSE,
-                ..Timing::default()
-            },
+            timing: Timing { request: Duration::from_secs(1), poll: PAUSE, download_pause: PAUSE, ..Timing::default() },
             ..Issuer::default()
         };
         let storage = Arc::new(FileStorage::new(folder.join("storage")));
@@ -258,7 +253,8 @@ async fn a_fault_that_lasts_is_the_reason() {
     // One request each for the verified name and for the certificate.
     fixture.issuer.timing.patience = PAUSE;
     let base = fixture.authority.directory.strip_suffix("/directory").unwrap();
-    let ready = json!({ "status": "ready", "identifiers": [], "authorizations": [], "finalize": format!("{base}/finalize/1") });
+    let ready =
+        json!({ "status": "ready", "identifiers": [], "authorizations": [], "finalize": format!("{base}/finalize/1") });
     let ready = InjectedFault::Answer("200 OK\r\nReplay-Nonce: %NONCE", ready.to_string().leak());
     let fault = InjectedFault::Answer("500 Internal Server Error\r\nReplay-Nonce: %NONCE", INTERNAL);
     let order = |fault| (AcmeStage::Order, fault);

@@ -219,8 +219,7 @@ impl AdvisedName {
 
     /// Whether a task can still use it: a keeper has the certificate, or the last renewal was lately.
     fn is_needed(&self) -> bool {
-        !self.is_advised()
-            || self.advice.as_ref().is_some_and(|advice| Arc::strong_count(&advice.leaf) > 1)
+        !self.is_advised() || self.advice.as_ref().is_some_and(|advice| Arc::strong_count(&advice.leaf) > 1)
     }
 }
 

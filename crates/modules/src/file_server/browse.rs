@@ -202,6 +202,9 @@ impl ListingQuery {
     }
 }
 
+/// The bytes of a rendered listing, and the time of its last change.
+type ReadListing = Result<(Vec<u8>, SystemTime), DiskLookup>;
+
 /// A rendered listing.
 struct Made {
     format: Format,
@@ -285,7 +288,7 @@ fn make(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, permi
     };
     let (generation, made) = (Rc::clone(cx.generation()), browse.made);
     // Stored before the permit passes on: the engine may poll the next request before this one.
-    let store = move |read: Option<Option<Result<(Vec<u8>, SystemTime), DiskLookup>>>| {
+    let store = move |read: Option<Option<ReadListing>>| {
         let (bytes, modified) = match read.flatten()? {
             Ok(read) => read,
             Err(failed) => return Some(Err(failed)),

@@ -126,9 +126,7 @@ async fn a_rate_limit_outlives_a_reload() {
     // Nothing listens there.
     let issuer = AcmeIssuer { ca: "https://127.0.0.1:1/directory".to_owned(), ..AcmeIssuer::default() };
     let written = PublicName { issuers: vec![plan::PublicIssuer::Acme(Box::new(issuer))], ..public_name() };
-    let order = |fallback| {
-        Order::new(&PublicName { fallback, ..written.clone() }, KeyKind::P256, false, &storages)
-    };
+    let order = |fallback| Order::new(&PublicName { fallback, ..written.clone() }, KeyKind::P256, false, &storages);
     let with_fallback = || order(Some(fallback()));
     let open = || open(&storages, vec![AuthoritySpec::new("local")], Some(&with_fallback()), None);
     let first = Renewals::new(&open(), None);
@@ -137,7 +135,10 @@ async fn a_rate_limit_outlives_a_reload() {
     first.end("a.example");
     let next = Renewals::new(&open(), Some(&first));
     let error = next.obtain(&order(None), 0).await.unwrap_err();
-    assert!(matches!(&error, RenewError::Authority(why, Some(at)) if why == "too many" && *at == now + hour), "{error}");
+    assert!(
+        matches!(&error, RenewError::Authority(why, Some(at)) if why == "too many" && *at == now + hour),
+        "{error}"
+    );
     assert!(next.obtain(&with_fallback(), 0).await.is_ok());
     let limit = |renewals: &Renewals| renewals.limits.find(&order(None), &usual, SystemTime::now());
     assert!(limit(&next).is_some(), "the local authority has signed");
