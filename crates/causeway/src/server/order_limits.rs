@@ -120,7 +120,7 @@ mod tests {
         assert!(locked(&limits.0).is_empty());
     }
 
-    // An authority limits an account. An operator who sets another one, or another authority, need not wait; the sequence of the authorities and
+    // An authority limits an account. With another account or authority there is no wait; the sequence of the authorities and
     // their number do not matter.
     #[test]
     fn a_limit_is_that_of_an_account() {

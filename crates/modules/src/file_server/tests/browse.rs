@@ -332,7 +332,7 @@ fn concurrent_listings_are_bounded() {
     assert!((4..=5).contains(&made), "{jobs:?}");
 }
 
-// A request that waits for its permit finds the listing that the one before it has made, in whatever sequence the engine
+// A request that waits for its permit finds the listing that the one before it has made, in any sequence in which the engine
 // polls them.
 #[test]
 fn requests_for_one_folder_wait_for_its_listing() {
