@@ -240,9 +240,26 @@ fn the_last_condition_that_holds_replaces_content() {
     let jenkins = format!(
         "location / {{ add_header X-Outer 1; if (!-f $request_filename) {{ add_header X-Kind up; {proxied} }} }}"
     );
+    let login = "if ($arg_s = \"\") { proxy_pass http://127.0.0.1:UP1; break; }";
+    let files = format!("location / {{ {login} if (-f $request_filename) {{ break; }} }}");
+    let rewritten = format!("location / {{ {login} if (-f $request_filename) {{ rewrite ^ /a/index.html break; }} }}");
+    let chosen = format!(
+        "location / {{ {login} if (-f $request_filename) {{ rewrite ^ /a/index.html last; }} }} location /a/ {{ add_header X-Kind a; }}"
+    );
+    let fields = "location / { add_header X-Outer 1; if ($arg_s = \"\") { add_header X-Inner 1; expires 1h; break; } \
+                  if (-f $request_filename) { break; } }";
+    let kept = format!(
+        "location / {{ {login} if (-f $request_filename) {{ break; }} rewrite ^/x /a/index.html last; }} location /a/ {{ }}"
+    );
+    let of_session = "/page.html /page.html?s=1 /x /x?s=1 /assets/app.css /assets/app.css?s=1";
     check(
         "held",
         &[
+            (&files, of_session),
+            (&rewritten, of_session),
+            (&chosen, of_session),
+            (fields, of_session),
+            (&kept, of_session),
             (
                 "location / { add_header X-Outer 1; if ($request_method = GET) { add_header X-Kind get; } \
                  if ($arg_x) { add_header X-Inner 1; expires 1h; } if ($arg_y) { set $z 1; } }",

@@ -262,7 +262,9 @@ impl Translator<'_> {
     ) {
         let mut may_have_ended = false;
         for (index, rule) in rules.iter().enumerate() {
-            if may_have_ended && !is_exclusive(rule) {
+            // Such an `if` ends the fields and the upstream of an earlier one; after that one's `break` it does not apply.
+            let ends_content = rule.name == "if" && own(rule, "return").is_empty() && !self.held_fields.is_empty();
+            if may_have_ended && (ends_content || !is_exclusive(rule)) {
                 if depth == REST_DEPTH_MAX {
                     out.push("error 500".to_owned());
                     return self.note(out, rule, "too many rules that may end the rules; requests fail with 500");
