@@ -396,7 +396,8 @@ fn queries_and_indexes_of_programs_equal_those_of_nginx() {
 /// nginx's documentation of `proxy_pass`: a value of a variable is first looked up among the names of upstreams.
 #[test]
 fn upstreams_that_variables_name_equal_those_of_nginx() {
-    let paths = ["/x", "/uri/x", "/url/x", "/set/x"];
+    // A map without a default has no host for other values.
+    let paths = ["/x", "/uri/x", "/url/x", "/set/x", "/only/x", "/only_url/x"];
     let paths: Vec<_> =
         paths.iter().flat_map(|path| ["one", "two", "three"].map(|to| format!("{path}?to={to}"))).collect();
     let cases: Vec<_> = paths.iter().map(|path| ("GET", path.as_str(), "")).collect();

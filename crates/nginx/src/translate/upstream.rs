@@ -31,8 +31,8 @@ impl<'a> Translator<'a> {
             lines.push(format!("@{name} vars {} {}", quote(&key), quote(value)));
             block(&mut lines, &format!("handle @{name}"), in_written_order(content));
         }
-        // Without a value there is no host.
-        block(&mut lines, "handle", vec!["error 502".to_owned()]);
+        // Without a value there is no host, which nginx takes for a mistake of its own.
+        block(&mut lines, "handle", vec!["error 500".to_owned()]);
         block(out, "route", lines);
         true
     }
