@@ -216,8 +216,8 @@ struct Translator<'a> {
     kept_locations: Vec<(crate::location::Location<'a>, VariableScope)>,
     /// The `if` that replace fields or the upstream of their location, with their names; see `conditions`.
     conditions: Vec<(Directive, String)>,
-    /// The names of those among the rules written last, with the lines of their fields.
-    held_fields: Vec<(String, Vec<String>)>,
+    /// The fields of those among the rules written last.
+    held_fields: Vec<conditions::HeldFields>,
     /// The fields around the upstream that is being written, which are not for `X-Accel-Redirect`.
     outer_fields: accel::OuterFields,
     /// The names of those that the location of `X-Accel-Redirect` which is being written has to remove.

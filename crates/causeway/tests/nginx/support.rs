@@ -257,6 +257,8 @@ pub(crate) fn counting_upstream() -> u16 {
         ("accel", "X-Accel-Redirect: /protected/a.txt\r\nContent-Disposition: attachment\r\nX-Inner: 1\r\n"),
         ("accel-cached", "X-Accel-Redirect: /protected/a.txt\r\nCache-Control: no-cache\r\n"),
         ("software", "Server: Up/1.0\r\n"),
+        // A field of the translation, which counts only if that sets it itself.
+        ("marked", "Causeway-Accel: yes\r\n"),
         ("accel-none", "X-Accel-Redirect: /protected/none\r\nContent-Disposition: attachment\r\n"),
         ("accel-closed", "X-Accel-Redirect: /closed/x\r\n"),
         (

@@ -372,6 +372,9 @@ fn fields_of_the_location_that_responds_equal_those_of_nginx() {
     cases.push(("POST", "/methods/x", "Content-Length: 0\r\n"));
     let fields = ["x-outer", "x-always", "x-kind", "cache-control", "content-disposition", "causeway-accel"];
     compare("accel_fields", &fields, &cases);
+    // An upstream cannot set the mark of the translation, which no client gets.
+    let cases = ["/marked", "/always/marked", "/named/marked"].map(|path| ("GET", path, ""));
+    compare("accel_fields", &fields[..5], &cases);
     // The name of an upstream's software.
     compare("accel_fields", &["server"], &[("GET", "/passed/software", "")]);
 }
@@ -413,4 +416,14 @@ fn fields_of_a_decision_equal_those_of_nginx() {
     let lines = ["", "Causeway-Auth-set-cookie: x=y\r\nX-Real-IP: x=y\r\n"];
     let cases: Vec<_> = paths.iter().flat_map(|path| lines.map(|lines| ("GET", *path, lines))).collect();
     compare("auth_fields", &["set-cookie", "x-outer"], &cases);
+}
+
+/// nginx's documentation of `add_header`: a decided field is inherited as others are, also by named locations, those of `X-Accel-Redirect` and
+/// `if`, and is absent where other fields replace it.
+#[test]
+fn inherited_fields_of_a_decision_equal_those_of_nginx() {
+    let paths = "/x /404 /files/a.txt /page.html /own/x /own/x?file=none /accel /off/x /cond/x /cond/x?a=1 /cond/x?b=1 /cond/x?a=1&b=1 \
+                 /cond/x?c=1 /cond/404?a=1 /only/x /only/x?a=1 /answer/x /answer/x?a=1 /protected/a.txt";
+    let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
+    compare("auth_fields_server", &["set-cookie", "x-outer", "x-kind", "causeway-accel"], &cases);
 }

@@ -32,11 +32,26 @@ pub(super) struct OuterFields {
 
 impl OuterFields {
     /// Makes the lines of fields such that they are not for a location that `X-Accel-Redirect` names. Those that are set before the response are
-    /// removed there.
-    pub(super) fn keep_from_targets(&mut self, lines: Vec<String>) -> Vec<String> {
-        let mut out = Vec::new();
-        let mut lines = lines.into_iter().peekable();
+    /// removed there. `decided` are lines after the access rules.
+    pub(super) fn keep_from_targets(&mut self, fields: &mut Vec<String>, decided: &mut Vec<String>) {
         let mut looks = false;
+        for lines in [&mut *fields, decided] {
+            *lines = self.without_mark(std::mem::take(lines), &mut looks);
+        }
+        self.looks_for_mark |= looks;
+        if looks {
+            let mut removed = Vec::new();
+            // Of the fields that wait for the response, the first line comes last.
+            block(&mut removed, "header", vec![format!("-{MARK}"), "defer".to_owned()]);
+            removed.append(fields);
+            block(fields, "route", removed);
+        }
+    }
+
+    /// Adds to the lines of fields the condition that the response has no mark. `looks` becomes true if some have it.
+    fn without_mark(&mut self, lines: Vec<String>, looks: &mut bool) -> Vec<String> {
+        let mut out = Vec::new();
+        let mut lines = lines.into_iter();
         while let Some(line) = lines.next() {
             if !line.starts_with("header ") || !line.ends_with('{') {
                 let words = line.strip_prefix("header ").unwrap_or_default().split(' ');
@@ -47,7 +62,7 @@ impl OuterFields {
                 out.push(line);
                 continue;
             }
-            looks = true;
+            *looks = true;
             out.push(line);
             let absent = format!("header !{MARK}");
             let mut conditions = Vec::new();
@@ -66,15 +81,12 @@ impl OuterFields {
                 }
             }
         }
-        self.looks_for_mark |= looks;
-        if looks {
-            let mut removed = Vec::new();
-            // Of the fields that wait for the response, the first line comes last.
-            block(&mut removed, "header", vec![format!("-{MARK}"), "defer".to_owned()]);
-            removed.append(&mut out);
-            block(&mut out, "route", removed);
-        }
         out
+    }
+
+    /// The line for an upstream, whose own field is no mark.
+    pub(super) fn line_of_upstream(&self) -> Option<String> {
+        self.looks_for_mark.then(|| format!("header_down -{MARK}"))
     }
 
     /// The line for a location that `X-Accel-Redirect` names.

@@ -259,7 +259,11 @@ impl<'a> Translator<'a> {
         scope.proxy_host = host.to_owned();
         self.fields_up(out, &mut lines, &chosen.blocks, &scope);
         for set in inherited(blocks, "auth_request_set") {
-            let of_client = field_of_client(set, blocks);
+            // An `if` may have lines of its own.
+            let conditions = blocks.last().map(|owner| own(owner, "if")).unwrap_or_default().into_iter();
+            let in_conditions = || conditions.map(|inner| [blocks, &[inner]].concat());
+            let of_client =
+                field_of_client(set, blocks).or_else(|| in_conditions().find_map(|inner| field_of_client(set, &inner)));
             match copied(set, blocks) {
                 Some((from, to)) if to != kept_field(&from, blocks) => {}
                 Some((from, to)) if from.eq_ignore_ascii_case(to) => lines.push(format!("copy_headers {to}")),
@@ -296,11 +300,7 @@ impl<'a> Translator<'a> {
 
     /// Writes the fields of responses that the upstream of `auth_request` has decided, after the request to it.
     pub(super) fn fields_of_decision(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
-        if active(blocks, "auth_request").is_none() {
-            return;
-        }
-        for set in inherited(blocks, "auth_request_set") {
-            let Some((_, kept, field)) = field_of_client(set, blocks) else { continue };
+        for (kept, field) in decided_fields(blocks) {
             let name = self.fresh("decided");
             out.push(format!("@{name} header {kept} *"));
             let line = format!("+{} {{header.{kept}}}", field.argument(0));
@@ -349,6 +349,15 @@ pub(super) fn field_of_client<'a>(
     let field = inherited(blocks, "add_header").into_iter().find(|field| field.argument(1) == set.argument(0))?;
     let kept = kept_field(&from, blocks);
     Some((from, kept, field))
+}
+
+/// The lines `add_header` whose values the upstream of `auth_request` has decided, each after the request's field that keeps the value.
+pub(super) fn decided_fields<'a>(blocks: &[&'a Directive]) -> Vec<(String, &'a Directive)> {
+    if active(blocks, "auth_request").is_none() {
+        return Vec::new();
+    }
+    let sets = inherited(blocks, "auth_request_set").into_iter();
+    sets.filter_map(|set| field_of_client(set, blocks)).map(|(_, kept, field)| (kept, field)).collect()
 }
 
 /// Whether a location, or one around it, has rules that refuse requests.

@@ -11,6 +11,17 @@ use crate::parse::Directive;
 use crate::variables::{VariableScope, is_path, only_variable, variable, variables};
 use crate::write::{block, cel_text, quote, quote_scalar};
 
+/// The fields of an `if` that replace those of its location.
+#[derive(Debug, Clone)]
+pub(super) struct HeldFields {
+    /// The value of [`HELD_CONDITION`].
+    pub(super) name: String,
+    /// The lines of the fields.
+    pub(super) fields: Vec<String>,
+    /// The lines of those that the upstream of `auth_request` decides.
+    pub(super) decided: Vec<String>,
+}
+
 /// The condition of an `if`.
 struct Condition {
     /// The matcher's name.
@@ -59,11 +70,13 @@ impl Translator<'_> {
         let definition = definition..out.len();
         let answers = !own(directive, "return").is_empty();
         if !answers && blocks.len() > 2 && holds_content(directive) {
-            let mut fields = Vec::new();
-            self.fields(&mut fields, &[blocks, &[directive]].concat(), &condition.scope, None);
+            let (mut fields, mut decided) = (Vec::new(), Vec::new());
+            let inner = [blocks, &[directive]].concat();
+            self.fields(&mut fields, &inner, &condition.scope, None);
+            self.fields_of_decision(&mut decided, &inner);
             let held = self.name_of_condition(directive);
             out.push(format!("vars @{name} {HELD_CONDITION} {held}"));
-            self.held_fields.push((held, fields));
+            self.held_fields.push(HeldFields { name: held, fields, decided });
         } else if !answers && !self.held_fields.is_empty() {
             // In nginx the location's own fields replace those of an earlier `if`.
             out.push(format!("vars @{name} {HELD_CONDITION} \"\""));
@@ -183,24 +196,29 @@ impl Translator<'_> {
         name
     }
 
-    /// Writes the fields of a location, and those of the `if` that replace them. `conditions` has the values of [`HELD_CONDITION`].
+    /// The lines of the fields of a location, and those of the `if` that replace them. `conditions` has the values of [`HELD_CONDITION`], if
+    /// there is such an `if`.
     pub(super) fn fields_by_condition(
         &mut self,
-        out: &mut Vec<String>,
         fields: Vec<String>,
-        conditions: Vec<(String, Vec<String>)>,
-    ) {
-        let names: Vec<&str> = conditions.iter().map(|(name, _)| &**name).collect();
+        conditions: &[(&String, &Vec<String>)],
+    ) -> Vec<String> {
+        if conditions.is_empty() {
+            return fields;
+        }
+        let mut out = Vec::new();
+        let names: Vec<&str> = conditions.iter().map(|(name, _)| name.as_str()).collect();
         if !fields.is_empty() {
             let outer = self.fresh("outer_fields");
             out.push(format!("@{outer} not vars {HELD_CONDITION} {}", names.join(" ")));
-            block(out, &format!("route @{outer}"), fields);
+            block(&mut out, &format!("route @{outer}"), fields);
         }
         for (name, fields) in conditions.iter().filter(|(_, fields)| !fields.is_empty()) {
             let own = self.fresh("own_fields");
             out.push(format!("@{own} vars {HELD_CONDITION} {name}"));
-            block(out, &format!("route @{own}"), fields.clone());
+            block(&mut out, &format!("route @{own}"), (*fields).clone());
         }
+        out
     }
 
     /// Writes the fields of a `return`. Beside an `if` of the same location that holds, they are those of the `if`.
@@ -213,12 +231,13 @@ impl Translator<'_> {
     ) {
         let mut fields = Vec::new();
         self.fields(&mut fields, blocks, scope, Some(status));
-        match self.held_fields.clone() {
-            conditions if !conditions.is_empty() && blocks.last().is_some_and(|block| block.name == "location") => {
-                self.fields_by_condition(out, fields, conditions);
-            }
-            _ => out.extend(fields),
+        if blocks.last().is_some_and(|block| block.name == "location") {
+            // The request to the upstream of `auth_request` comes later.
+            let held = self.held_fields.clone();
+            let conditions: Vec<_> = held.iter().map(|held| (&held.name, &held.fields)).collect();
+            fields = self.fields_by_condition(fields, &conditions);
         }
+        out.extend(fields);
     }
 
     /// Gives the variables that an `if` sets the values that they have without it, such as those of request fields.

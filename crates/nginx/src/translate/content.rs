@@ -10,7 +10,7 @@ use super::path_case::is_plain_path;
 use super::rules::{HELD_CONDITION, always_answers, rules_of};
 use super::site::compression;
 use super::units::size;
-use super::upstream::own_server_field;
+use super::upstream::{own_server_field, without_kept_fields};
 use super::{Translator, active, inherited, own, value};
 use crate::location::{Location, Locations, Pattern, pattern};
 use crate::parse::Directive;
@@ -155,21 +155,21 @@ impl<'a> Translator<'a> {
         }
         let is_for_found = named.is_some_and(|named| !has_equal_fields(blocks, &named.blocks));
         let mut content = Vec::new();
-        let mut fields = Vec::new();
+        let (mut fields, mut decided) = (Vec::new(), Vec::new());
         if around.is_none_or(|around| !has_equal_fields(&around.blocks, blocks)) {
             self.fields(&mut fields, blocks, &scope, None);
         }
-        if !held_fields.is_empty() {
-            let mut by_condition = Vec::new();
-            self.fields_by_condition(&mut by_condition, fields, held_fields);
-            fields = by_condition;
-        }
+        let held: Vec<_> = held_fields.iter().map(|held| (&held.name, &held.fields)).collect();
+        fields = self.fields_by_condition(fields, &held);
+        let held: Vec<_> = held_fields.iter().map(|held| (&held.name, &held.decided)).collect();
+        decided = self.fields_by_condition(decided, &held);
+            self.fields_of_decision(&mut decided, blocks);
         if !self.replaced_fields.is_empty() {
             fields = replace_fields(&std::mem::take(&mut self.replaced_fields), fields);
         }
         let outer_fields = self.outer_fields.clone();
         if self.may_leave(location, all, named) {
-            fields = self.outer_fields.keep_from_targets(fields);
+            self.outer_fields.keep_from_targets(&mut fields, &mut decided);
         }
         if is_for_found {
             content = fields;
@@ -178,7 +178,8 @@ impl<'a> Translator<'a> {
         }
         self.limits(&mut out, blocks, &scope);
         self.access(&mut out, blocks, &scope);
-        self.fields_of_decision(&mut out, blocks);
+        out.extend(decided);
+            content.append(&mut decided);
         scope.has_user = active(blocks, "auth_basic").is_some() && value(blocks, "satisfy") != Some("any");
         if self.gzip_of_locations {
             content.extend(compression(blocks));
@@ -481,7 +482,9 @@ impl<'a> Translator<'a> {
                 .iter()
                 .map(|host| format!("{scheme}://{host}"))
                 .collect();
-            let lines = own_server_field("grpc", blocks).into_iter().collect();
+            let mut lines: Vec<String> = own_server_field("grpc", blocks).into_iter().collect();
+            lines.extend(without_kept_fields(blocks));
+            lines.extend(self.outer_fields.line_of_upstream());
             block(out, &format!("reverse_proxy {}", hosts.join(" ")), lines);
             return;
         }

@@ -3,6 +3,7 @@
 use super::content::alias_of;
 use super::folders::ends;
 use super::units::bytes;
+use super::upstream::without_kept_fields;
 use super::{Translator, WHOLE_PATH, inherited, own, value};
 use crate::expressions::compiled;
 use crate::location::{Location, Pattern};
@@ -193,6 +194,8 @@ impl<'a> Translator<'a> {
         }
         // A field of FastCGI, not of HTTP.
         transport.push("header_down -Status".to_owned());
+        transport.extend(without_kept_fields(blocks));
+        transport.extend(self.outer_fields.line_of_upstream());
         self.intercepted(&mut transport, "fastcgi", blocks);
         self.accel(&mut transport, "fastcgi", location, scope);
         block(&mut transport, "transport fastcgi", lines);

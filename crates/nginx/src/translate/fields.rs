@@ -1,9 +1,9 @@
 //! Fields of responses: `add_header` and `expires`.
 
-use super::access::field_of_client;
+use super::access::decided_fields;
 use super::cache::CACHE_STATUS;
 use super::units::seconds;
-use super::{Translator, active, inherited};
+use super::{Translator, inherited};
 use crate::parse::Directive;
 use crate::variables::{VariableScope, only_variable, variables};
 use crate::write::{block, quote};
@@ -28,11 +28,8 @@ impl Translator<'_> {
         let mut sometimes = Vec::new();
         let expires = inherited(blocks, "expires").last().copied().filter(|expires| expires.argument(0) != "off");
         for field in inherited(blocks, "add_header") {
-            let is_decided =
-                |set: &&Directive| field_of_client(set, blocks).is_some_and(|(_, _, other)| std::ptr::eq(field, other));
             // They are written after the access rules, see `fields_of_decision`.
-            if active(blocks, "auth_request").is_some() && inherited(blocks, "auth_request_set").iter().any(is_decided)
-            {
+            if decided_fields(blocks).iter().any(|(_, other)| std::ptr::eq(field, *other)) {
                 continue;
             }
             let Some(text) = self.expand_path(out, field, scope, field.argument(1)) else { continue };
@@ -197,9 +194,10 @@ pub(super) fn has_shared_fields(blocks: &[&Directive]) -> bool {
         && !blocks.iter().any(|block| has(block, &["proxy_cache", "fastcgi_cache"]))
 }
 
-/// Whether two locations have the same lines `add_header` and `expires`.
+/// Whether two locations have the same lines `add_header` and `expires`, with the same decided values.
 pub(super) fn has_equal_fields(one: &[&Directive], other: &[&Directive]) -> bool {
     ["add_header", "expires"].iter().all(|name| inherited(one, name) == inherited(other, name))
+        && decided_fields(one) == decided_fields(other)
 }
 
 /// Whether `add_header` without `always` applies to responses with this status.

@@ -375,6 +375,36 @@ fn requests_that_decide() {
     }
 }
 
+// An upstream gets no field of the request that keeps a decided one for the client, also of a location that led to its own.
+#[test]
+fn fields_of_a_decision_are_kept_from_upstreams() {
+    let decided = "auth_request /auth; auth_request_set $c $upstream_http_set_cookie; add_header Set-Cookie $c;";
+    for (lines, kept) in [
+        ("proxy_pass http://a:1;", "a:1 {"),
+        ("fastcgi_pass a:1;", "a:1 {"),
+        ("grpc_pass a:1;", "h2c://a:1 {"),
+        ("add_header X-A 1; if ($arg_a) { add_header Set-Cookie $c; } proxy_pass http://a:1;", "a:1 {"),
+    ] {
+        let auth = "location = /auth { auth_request off; proxy_pass http://b; }";
+        for server in [
+            format!("server {{ root /a; {decided} location / {{ {lines} }} {auth} }}"),
+            format!(
+                "server {{ root /a; location / {{ {decided} try_files $uri @a; }} location @a {{ {lines} }} {auth} }}"
+            ),
+        ] {
+            if server.contains("@a") && lines.contains("$c") {
+                continue;
+            }
+            let (caddyfile, _) = translated(&format!("http {{ {server} }}"));
+            let (_, upstream) = caddyfile.split_once(&format!("reverse_proxy {kept}")).unwrap();
+            let options = upstream.split('}').next().unwrap();
+            assert!(options.contains("header_up -Causeway-Auth-*\n"), "{server}\n{caddyfile}");
+            assert!(caddyfile.contains("copy_headers set-cookie>Causeway-Auth-set-cookie"), "{caddyfile}");
+        }
+    }
+    assert!(!translated("http { server { location / { proxy_pass http://a:1; } } }").0.contains("Causeway-Auth"));
+}
+
 #[test]
 fn requests_to_upstreams() {
     let upstream = "upstream u { server a; server b; server c; }";

@@ -1,6 +1,5 @@
 //! Upstreams: `proxy_pass` as `reverse_proxy`, with balancing, retries, fields and cookies.
 
-use super::access::field_of_client;
 use super::content::in_written_order;
 use super::rules::{ORIGIN, PATH_CHANGED, has_break, may_change_uri};
 use super::units::seconds;
@@ -92,6 +91,7 @@ impl<'a> Translator<'a> {
         self.fields_up(out, &mut lines, &location.blocks, &scope);
         lines.extend(hidden);
         lines.extend(own_server_field("proxy", &location.blocks));
+        lines.extend(self.outer_fields.line_of_upstream());
         self.cookies(out, &mut lines, &location.blocks, &scope);
         self.intercepted(&mut lines, "proxy", &location.blocks);
         self.accel(&mut lines, "proxy", location, outer_scope);
@@ -370,9 +370,7 @@ impl<'a> Translator<'a> {
         }
         let copies = inherited(blocks, "auth_request_set");
         let has_request = active(blocks, "auth_request").is_some();
-        let for_client = copies.iter().filter_map(|set| field_of_client(set, blocks));
-        let is_own = |kept: &String| kept.starts_with(KEPT_PREFIX);
-        lines.extend(for_client.map(|(_, kept, _)| kept).filter(is_own).map(|kept| format!("header_up -{kept}")));
+        lines.extend(without_kept_fields(blocks));
         let has_usual_port = blocks.get(1).is_none_or(|server| own(server, "listen").iter().all(|d| is_usual_port(d)));
         for field in fields {
             let (name, text) = (field.argument(0), field.argument(1));
@@ -456,6 +454,23 @@ fn is_usual_port(listen: &Directive) -> bool {
 
 /// The beginning of names of fields that only the server itself reads.
 const KEPT_PREFIX: &str = "Causeway-Auth-";
+
+/// The line that keeps from an upstream the fields that only the server itself reads, if it may have some. Another location may have led here.
+pub(super) fn without_kept_fields(blocks: &[&Directive]) -> Option<String> {
+    let mut sets: Vec<&Directive> = blocks.iter().flat_map(|block| own(block, "auth_request_set")).collect();
+    sets.extend(blocks.get(1).into_iter().flat_map(|server| within(server, "auth_request_set")));
+    let mut fields: Vec<&Directive> = blocks.iter().flat_map(|block| own(block, "add_header")).collect();
+    fields.extend(blocks.get(1).into_iter().flat_map(|server| within(server, "add_header")));
+    let is_sent = |set: &&Directive| fields.iter().any(|field| field.argument(1) == set.argument(0));
+    sets.iter().any(is_sent).then(|| format!("header_up -{KEPT_PREFIX}*"))
+}
+
+/// The directives of this name in a block, at all depths.
+fn within<'a>(block: &'a Directive, name: &str) -> Vec<&'a Directive> {
+    let mut found = own(block, name);
+    found.extend(block.block().iter().flat_map(|inner| within(inner, name)));
+    found
+}
 
 /// The request's field that keeps the value of a field of the upstream of `auth_request`: `forward_auth` copies each to one only.
 pub(super) fn kept_field(from: &str, blocks: &[&Directive]) -> String {
