@@ -280,7 +280,9 @@ fn the_last_condition_that_holds_replaces_content() {
 /// nginx's documentation of `gzip`: a location may have its own.
 #[test]
 fn compression_of_locations_equals_that_of_nginx() {
-    let cases =
-        ["/page.html", "/assets/app.css", "/a/", "/index.html"].map(|path| ("HEAD", path, "Accept-Encoding: gzip\r\n"));
+    let paths =
+        "/page.html /assets/app.css /a/ /index.html /answer/ /answer/if?a=1 /answer/if /plain/ /named/x /named/x?a=1";
+    let cases: Vec<_> =
+        paths.split_ascii_whitespace().map(|path| ("HEAD", path, "Accept-Encoding: gzip\r\n")).collect();
     compare("gzip_of_locations", &["content-encoding"], &cases);
 }

@@ -111,6 +111,16 @@ impl<'a> Translator<'a> {
             self.body_limit(&mut out, blocks);
         }
         // The other methods do not reach the rules.
+        // A named location for missing files has fields of its own, and its own compression.
+        let named = files.and_then(|files| files.arguments.last()?.strip_prefix('@'));
+        let named = named.and_then(|name| all.named(name));
+        let compressed = compression(blocks);
+        let is_equal = |other: &Location<'_>| compression(&other.blocks) == compressed;
+        let is_compressed = named.is_none_or(is_equal);
+        if self.gzip_of_locations && is_compressed && !around.is_some_and(is_equal) {
+            // Before the rules, whose answers are compressed too.
+            out.extend(compressed.clone());
+        }
         self.other_methods(&mut out, blocks, &scope);
         if in_location {
             let mut rules = Vec::new();
@@ -130,9 +140,6 @@ impl<'a> Translator<'a> {
             }
         }
         let held_fields = std::mem::take(&mut self.held_fields);
-        // A named location for missing files has fields of its own.
-        let named = files.and_then(|files| files.arguments.last()?.strip_prefix('@'));
-        let named = named.and_then(|name| all.named(name));
         // A named location gets the whole path, so that only the files are below the folder of `alias`.
         let mut of_folder = None;
         if let Some((alias, pattern)) = &alias {
@@ -181,7 +188,7 @@ impl<'a> Translator<'a> {
         out.extend(decided);
             content.append(&mut decided);
         scope.has_user = active(blocks, "auth_basic").is_some() && value(blocks, "satisfy") != Some("any");
-        if self.gzip_of_locations {
+        if self.gzip_of_locations && !is_compressed {
             content.extend(compression(blocks));
         }
         self.sources(&mut content, location, &scope);
