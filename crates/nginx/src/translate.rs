@@ -97,7 +97,6 @@ pub struct Translation {
 pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translation, SyntaxError> {
     let mut main = parse(text, name, files)?;
     raw_uri::replace(&mut main);
-    locations::end_without_path(&mut main);
     let mut translator = Translator {
         files,
         notes: Vec::new(),

@@ -5,7 +5,7 @@ use super::conditions::holds_content;
 use super::error_pages::passes;
 use super::fields::has_equal_fields;
 use super::folders::FolderPlace;
-use super::locations::with_query;
+use super::locations::{leads_nowhere, split_last, with_query};
 use super::path_case::is_plain_path;
 use super::rules::{HELD_CONDITION, always_answers, rules_of};
 use super::site::compression;
@@ -96,8 +96,7 @@ impl<'a> Translator<'a> {
         // Rules see the whole path, and tests of files that within the folder of `alias`.
         let is_alias_first = tests_files(own_block);
         let files = own(own_block, "try_files").first().copied();
-        let keeps_path =
-            files.and_then(|files| files.arguments.last()).is_some_and(|last| !last.starts_with(['=', '@']));
+        let keeps_path = files.and_then(split_last).is_some_and(|(last, _)| !last.starts_with(['=', '@']));
         if let Some((alias, pattern)) = alias.as_ref().filter(|_| is_alias_first) {
             self.alias(&mut out, alias, pattern, &scope, keeps_path);
         }
@@ -111,6 +110,7 @@ impl<'a> Translator<'a> {
             self.body_limit(&mut out, blocks);
         }
         // The other methods do not reach the rules.
+        self.other_methods(&mut out, blocks, &scope);
         // A named location for missing files has fields of its own, and its own compression.
         let named = files.and_then(|files| files.arguments.last()?.strip_prefix('@'));
         let named = named.and_then(|name| all.named(name));
@@ -121,7 +121,6 @@ impl<'a> Translator<'a> {
             // Before the rules, whose answers are compressed too.
             out.extend(compressed.clone());
         }
-        self.other_methods(&mut out, blocks, &scope);
         if in_location {
             let mut rules = Vec::new();
             self.paths_of_maps(&mut rules, own_block);
@@ -165,12 +164,12 @@ impl<'a> Translator<'a> {
         let (mut fields, mut decided) = (Vec::new(), Vec::new());
         if around.is_none_or(|around| !has_equal_fields(&around.blocks, blocks)) {
             self.fields(&mut fields, blocks, &scope, None);
+            self.fields_of_decision(&mut decided, blocks);
         }
         let held: Vec<_> = held_fields.iter().map(|held| (&held.name, &held.fields)).collect();
         fields = self.fields_by_condition(fields, &held);
         let held: Vec<_> = held_fields.iter().map(|held| (&held.name, &held.decided)).collect();
         decided = self.fields_by_condition(decided, &held);
-            self.fields_of_decision(&mut decided, blocks);
         if !self.replaced_fields.is_empty() {
             fields = replace_fields(&std::mem::take(&mut self.replaced_fields), fields);
         }
@@ -180,13 +179,13 @@ impl<'a> Translator<'a> {
         }
         if is_for_found {
             content = fields;
+            content.append(&mut decided);
         } else {
             out.extend(fields);
         }
         self.limits(&mut out, blocks, &scope);
         self.access(&mut out, blocks, &scope);
         out.extend(decided);
-            content.append(&mut decided);
         scope.has_user = active(blocks, "auth_basic").is_some() && value(blocks, "satisfy") != Some("any");
         if self.gzip_of_locations && !is_compressed {
             content.extend(compression(blocks));
@@ -317,7 +316,12 @@ impl<'a> Translator<'a> {
         scope: &VariableScope,
         (of_folder, content): (Option<(FolderPlace, Vec<String>)>, Vec<String>),
     ) {
-        let Some((last, candidates)) = files.arguments.split_last() else { return };
+        let Some((last, candidates)) = split_last(files) else { return };
+        if let Some(word) = files.arguments.last().filter(|word| leads_nowhere(word)) {
+            let reason =
+                format!("the last word '{word}' without a slash is '=404', as no location with a prefix takes it");
+            self.remark(out, files, &reason);
+        }
         // nginx joins a name to the text of an `alias`.
         let has_slash = alias_of(location).is_some_and(|(alias, _)| alias.argument(0).ends_with('/'));
         let in_folder = |name: &String| match has_slash && !name.starts_with(['/', '$']) {

@@ -2,7 +2,7 @@
 
 use super::access::refuses;
 use super::content::in_written_order;
-use super::locations::{PASSES, with_query};
+use super::locations::{PASSES, split_last, with_query};
 use super::rules::{always_answers, is_url, rules_choose_anew, rules_of};
 use super::{Translator, inherited, own};
 use crate::location::{Location, Locations, location_blocks};
@@ -282,7 +282,7 @@ impl<'a> Translator<'a> {
     ) -> Vec<String> {
         let mut lines = Vec::new();
         let Some(files) = own(location.own(), "try_files").first().copied() else { return lines };
-        let Some((last, candidates)) = files.arguments.split_last() else { return lines };
+        let Some((last, candidates)) = split_last(files) else { return lines };
         let next = all.chosen(path_of(last)).filter(|next| makes_pages(next) && !has_access_rules(next));
         let Some(next) = next.filter(|_| !path_of(last).contains('$')) else { return lines };
         let candidates = self.candidates(out, files, candidates, scope);

@@ -321,7 +321,7 @@ impl<'a> Translator<'a> {
         }
         let has_alias = alias_of(location).is_some();
         let files = own(own_block, "try_files").first().copied();
-        let parts = files.and_then(|files| files.arguments.split_last());
+        let parts = files.and_then(split_last);
         let named = parts.and_then(|(last, _)| all.named(last.strip_prefix('@')?));
         if let (Some(files), Some((last, _)), true) = (files, parts, has_alias) {
             let leaves = !last.starts_with('=') && (last.starts_with('@') || leads_elsewhere(last, location, all));
@@ -427,31 +427,23 @@ pub(super) fn rewrite_anew(scope: &VariableScope, rewrite: String) -> Vec<String
     [rewrite].into_iter().chain(unkept).collect()
 }
 
-/// Ends each `try_files` whose last word is no path with `=404`: nginx chooses a location by that word, which no prefix takes, and joins it to
-/// the text of the root.
-pub(super) fn end_without_path(directives: &mut [Directive]) {
-    for directive in directives {
-        let has_alias = !own(directive, "alias").is_empty();
-        for inner in directive.block.iter_mut().flatten().filter(|inner| inner.name == "try_files") {
-            let Some(last) = inner.arguments.pop() else { continue };
-            let is_path = last.starts_with(['/', '@', '=', '$']);
-            // As a file's name it would count within the folder of `alias`.
-            if is_path || !has_alias {
-                inner.arguments.push(last);
-            }
-            if !is_path {
-                inner.arguments.push("=404".to_owned());
-            }
-        }
-        end_without_path(directive.block.as_deref_mut().unwrap_or_default());
-    }
+/// The last word of a `try_files`, and the files before it. One without a slash at its start counts as `=404`: nginx chooses a location by that
+/// word, which no prefix takes, and joins it to the text of the root.
+pub(super) fn split_last(files: &Directive) -> Option<(&str, &[String])> {
+    let (last, candidates) = files.arguments.split_last()?;
+    Some((if leads_nowhere(last) { "=404" } else { last }, candidates))
+}
+
+/// Whether the last word of a `try_files` is that of no location.
+pub(super) fn leads_nowhere(last: &str) -> bool {
+    !last.starts_with(['/', '@', '=', '$'])
 }
 
 /// Whether the rules of a location apply before the steps for files of all locations: they may choose another one, or change the path of
 /// those files.
 fn rules_come_first(location: &Location<'_>, all: &Locations<'_>) -> bool {
     let owner = location.own();
-    let last = own(owner, "try_files").first().and_then(|files| files.arguments.last()).map_or("=", String::as_str);
+    let last = own(owner, "try_files").first().and_then(|files| split_last(files)).map_or("=", |(last, _)| last);
     let leaves_files = || match last.strip_prefix('@') {
         Some(name) => all.named(name).is_some_and(|named| rules_choose_anew(named.own())),
         None => !last.starts_with('=') && leads_elsewhere(last, location, all),

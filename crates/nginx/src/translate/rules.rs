@@ -4,7 +4,8 @@ use super::conditions::condition_words;
 use super::conditions::is_held;
 use super::content::in_written_order;
 use super::fields::is_added;
-use super::{Translator, inherited, value};
+use super::locations::split_last;
+use super::{Translator, inherited, own, value};
 use crate::expressions::{WithoutLookAhead, compiled, groups_len, has_alternatives, test, without_look_ahead};
 use crate::location::{Pattern, pattern};
 use crate::parse::Directive;
@@ -97,7 +98,7 @@ pub(super) fn has_break(owner: &Directive) -> bool {
 pub(super) fn may_change_uri(block: &Directive) -> bool {
     block.block().iter().any(|directive| match &*directive.name {
         "rewrite" => true,
-        "try_files" => directive.arguments.last().is_some_and(|last| !last.starts_with(['@', '='])),
+        "try_files" => split_last(directive).is_some_and(|(last, _)| !last.starts_with(['@', '='])),
         "location" | "if" => may_change_uri(directive),
         _ => false,
     })

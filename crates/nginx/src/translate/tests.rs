@@ -405,6 +405,19 @@ fn fields_of_a_decision_are_kept_from_upstreams() {
     assert!(!translated("http { server { location / { proxy_pass http://a:1; } } }").0.contains("Causeway-Auth"));
 }
 
+// nginx's documentation of `try_files`: a last word without a slash is the URI of no location with a prefix.
+#[test]
+fn last_words_without_a_slash_are_named_once() {
+    for files in ["try_files $uri none;", "alias /b/; try_files $uri none;"] {
+        let (caddyfile, notes) = translated(&format!("http {{ server {{ root /a; location /a/ {{ {files} }} }} }}"));
+        let word = "\"try_files $uri none\": the last word 'none' without a slash is '=404'";
+        assert!(
+            notes.matches("none").count() == 2 && notes.contains(word) && caddyfile.contains("error 404"),
+            "{notes}\n{caddyfile}"
+        );
+    }
+}
+
 #[test]
 fn requests_to_upstreams() {
     let upstream = "upstream u { server a; server b; server c; }";
