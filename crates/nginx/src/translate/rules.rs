@@ -1,7 +1,6 @@
 //! `rewrite`, `set` and `return`, and the order of all rules of nginx's rewrite module.
 
-use super::conditions::condition_words;
-use super::conditions::is_held;
+use super::conditions::{condition_words, holds_content, is_held};
 use super::content::in_written_order;
 use super::fields::is_added;
 use super::locations::split_last;
@@ -261,11 +260,11 @@ impl Translator<'_> {
         scope: &mut VariableScope,
         depth: usize,
     ) {
-        let mut may_have_ended = false;
+        let (mut may_have_ended, mut has_kept_content) = (false, false);
         for (index, rule) in rules.iter().enumerate() {
-            // Such an `if` ends the fields and the upstream of an earlier one; after that one's `break` it does not apply.
-            let ends_content = rule.name == "if" && own(rule, "return").is_empty() && !self.held_fields.is_empty();
-            if may_have_ended && (ends_content || !is_exclusive(rule)) {
+            // Such an `if` ends the fields and the upstream of an earlier one; after an end of the rules it does not apply.
+            let ends_content = rule.name == "if" && own(rule, "return").is_empty();
+            if may_have_ended && !is_exclusive(rule) || has_kept_content && ends_content {
                 if depth == REST_DEPTH_MAX {
                     out.push("error 500".to_owned());
                     return self.note(out, rule, "too many rules that may end the rules; requests fail with 500");
@@ -291,6 +290,7 @@ impl Translator<'_> {
                 _ => {}
             }
             may_have_ended |= may_end(rule);
+            has_kept_content |= may_end(rule) && !self.held_fields.is_empty() && (!ends_content || holds_content(rule));
             scope.has_expressions |= has_expression(rule);
         }
     }

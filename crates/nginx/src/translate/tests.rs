@@ -646,6 +646,15 @@ fn a_unix_socket() {
     assert!(caddyfile.contains("write a second site with `bind unix//run/a.sock`"), "{caddyfile}");
 }
 
+// Many rules that may end the rules stand side by side, unless one of them keeps the content of an `if`.
+#[test]
+fn rules_beside_the_content_of_a_condition() {
+    let rewrites = "if ($arg_b) { rewrite ^ /b last; } ".repeat(20);
+    let server = |head: &str| format!("server {{ root /a; location / {{ {head} {rewrites} }} location /b {{ }} }}");
+    check(&server("if ($arg_a) { add_header X-A 1; }"), &["vars @if_"], "");
+    check(&server("if ($arg_a) { add_header X-A 1; break; }"), &["handle {"], "");
+}
+
 // nginx's documentation of `rewrite` and `break`: with `break` the request stays in its location, even if other rules have changed the path.
 #[test]
 fn rules_that_keep_their_location() {
