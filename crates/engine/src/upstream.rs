@@ -14,6 +14,8 @@
 //! - `queue`: the calls that wait, and for how long
 
 mod connect;
+#[cfg(test)]
+pub(crate) mod fake_call;
 mod links;
 pub(crate) mod network_proxy;
 mod queue;

@@ -85,6 +85,42 @@ fn a_replaced_body_is_none_of_the_tunnel() {
     assert_eq!(*got.borrow(), b"to the service");
 }
 
+/// A service that reads only when it may.
+#[derive(Clone, Default)]
+struct LateReader {
+    may_read: Rc<Cell<bool>>,
+    /// The number of bytes that it has read, at their end.
+    bytes: Rc<Cell<usize>>,
+}
+
+/// Whether the service ends its direction at the start.
+#[derive(PartialEq, Eq)]
+enum EndsFirst {
+    No,
+    Yes,
+}
+
+impl LateReader {
+    /// Starts the service, and runs it as far as it comes.
+    fn start(kit: &Kit, upgraded: Upgraded, ends_first: EndsFirst) -> Self {
+        let late = Self::default();
+        let reader = late.clone();
+        kit.worker().spawn(Box::pin(async move {
+            let upgrade = upgraded.lock().unwrap().take().unwrap();
+            let mut stream = TokioIo::new(upgrade.await.unwrap());
+            if ends_first == EndsFirst::Yes {
+                stream.shutdown().await.unwrap();
+            }
+            poll_fn(|_| if reader.may_read.get() { Poll::Ready(()) } else { Poll::Pending }).await;
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).await.unwrap();
+            reader.bytes.set(bytes.len());
+        }));
+        drive(kit);
+        late
+    }
+}
+
 // A peer that is gone ends the service's sending, also if the service reads nothing: its task and the buffers would stay for ever.
 #[test]
 fn a_dropped_tunnel_ends_a_service_that_does_not_read() {
@@ -108,22 +144,11 @@ fn a_dropped_tunnel_ends_a_service_that_does_not_read() {
 fn the_last_bytes_of_a_peer_that_is_gone() {
     let (mut kit, upgraded) = kit(&json!([{ "handler": "app" }]));
     let response = switched(&mut kit, &MUCH);
-    let got = Rc::new(Cell::new(0));
-    let is_dropped = Rc::new(Cell::new(false));
-    let (read, may_read) = (Rc::clone(&got), Rc::clone(&is_dropped));
-    kit.worker().spawn(Box::pin(async move {
-        let upgrade = upgraded.lock().unwrap().take().unwrap();
-        let mut stream = TokioIo::new(upgrade.await.unwrap());
-        poll_fn(|_| if may_read.get() { Poll::Ready(()) } else { Poll::Pending }).await;
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).await.unwrap();
-        read.set(bytes.len());
-    }));
-    drive(&kit);
+    let late = LateReader::start(&kit, upgraded, EndsFirst::No);
     drop(response);
     drive(&kit);
-    is_dropped.set(true);
-    assert_eq!((drive(&kit), got.get()), (ATTENDANTS, MUCH.len()));
+    late.may_read.set(true);
+    assert_eq!((drive(&kit), late.bytes.get()), (ATTENDANTS, MUCH.len()));
 }
 
 // RFC 9293 §3.6: a service that has ended its direction still receives the peer's bytes.
@@ -131,22 +156,10 @@ fn the_last_bytes_of_a_peer_that_is_gone() {
 fn a_service_may_end_its_direction_first() {
     let (mut kit, upgraded) = kit(&json!([{ "handler": "app" }]));
     let response = switched(&mut kit, &MUCH);
-    let got = Rc::new(Cell::new(0));
-    let is_dropped = Rc::new(Cell::new(false));
-    let (read, may_read) = (Rc::clone(&got), Rc::clone(&is_dropped));
-    kit.worker().spawn(Box::pin(async move {
-        let upgrade = upgraded.lock().unwrap().take().unwrap();
-        let mut stream = TokioIo::new(upgrade.await.unwrap());
-        stream.shutdown().await.unwrap();
-        poll_fn(|_| if may_read.get() { Poll::Ready(()) } else { Poll::Pending }).await;
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).await.unwrap();
-        read.set(bytes.len());
-    }));
-    drive(&kit);
+    let late = LateReader::start(&kit, upgraded, EndsFirst::Yes);
     let Body::Tunnel(mut tunnel) = response.body else { panic!("no tunnel") };
     assert!(matches!(tunnel.stream.poll_frame(&mut Task::from_waker(Waker::noop())), Poll::Ready(None)));
     drop(tunnel);
-    is_dropped.set(true);
-    assert_eq!((drive(&kit), got.get()), (ATTENDANTS, MUCH.len()));
+    late.may_read.set(true);
+    assert_eq!((drive(&kit), late.bytes.get()), (ATTENDANTS, MUCH.len()));
 }

@@ -212,28 +212,13 @@ impl Links {
 
 #[cfg(test)]
 mod tests {
-    use causeway_pipeline::upstream::{Calls, EngineCall, Upstream};
-    use causeway_pipeline::{Body, Call};
+    use causeway_pipeline::Call;
 
+    use super::super::fake_call;
     use super::*;
 
-    struct Queue(Rc<Calls>, RefCell<Vec<EngineCall>>);
-
-    impl Upstream for Queue {
-        fn start(&self, call: EngineCall) {
-            self.1.borrow_mut().push(call);
-        }
-
-        fn calls(&self) -> &Rc<Calls> {
-            &self.0
-        }
-    }
-
     fn waiting() -> (Call, WaitingCall) {
-        let queue = Queue(Calls::new(), RefCell::default());
-        let call = queue.calls().take();
-        call.send(Body::Empty, &queue);
-        let carried = queue.1.borrow_mut().pop().unwrap();
+        let (call, carried) = fake_call::sent();
         (call, WaitingCall::new(carried, false))
     }
 

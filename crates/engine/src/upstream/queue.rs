@@ -211,28 +211,13 @@ impl Drop for Alarm {
 
 #[cfg(test)]
 mod tests {
-    use causeway_pipeline::upstream::{Calls, EngineCall, Upstream};
-    use causeway_pipeline::{Body, Call};
+    use causeway_pipeline::Call;
 
+    use super::super::fake_call;
     use super::*;
 
-    struct Sent(Rc<Calls>, RefCell<Vec<EngineCall>>);
-
-    impl Upstream for Sent {
-        fn start(&self, call: EngineCall) {
-            self.1.borrow_mut().push(call);
-        }
-
-        fn calls(&self) -> &Rc<Calls> {
-            &self.0
-        }
-    }
-
     fn waiting(is_retry: bool, since: Instant) -> (Call, WaitingCall) {
-        let sent = Sent(Calls::new(), RefCell::default());
-        let call = sent.calls().take();
-        call.send(Body::Empty, &sent);
-        let carried = sent.1.borrow_mut().pop().unwrap();
+        let (call, carried) = fake_call::sent();
         (call, WaitingCall { call: carried, is_retry, since })
     }
 

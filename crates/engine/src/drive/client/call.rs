@@ -499,35 +499,17 @@ impl UpstreamCall {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-
-    use causeway_pipeline::upstream::{Calls, Upstream};
-
     use super::*;
-
-    struct Sent(Rc<Calls>, RefCell<Vec<EngineCall>>);
-
-    impl Upstream for Sent {
-        fn start(&self, call: EngineCall) {
-            self.1.borrow_mut().push(call);
-        }
-
-        fn calls(&self) -> &Rc<Calls> {
-            &self.0
-        }
-    }
+    use crate::upstream::fake_call;
 
     // docs/reverse-proxy.md, `response_header_timeout`: the time begins when the kernel has the whole request. It does not begin again when the
     // output of other calls was blocked.
     #[test]
     fn the_time_for_the_head_begins_after_the_request() {
-        let upstream = Sent(Calls::new(), RefCell::default());
-        let handle = upstream.calls().take();
-        handle.send(Body::Empty, &upstream);
+        let (_handle, carried) = fake_call::sent();
         let transport = Transport { head_timeout: Some(Duration::from_secs(60)), ..Transport::default() };
         let address = Rc::from("127.0.0.1:1");
         let machine = ClientMachine::new(false, &transport, (&address, Duration::ZERO), None);
-        let carried = upstream.1.borrow_mut().pop().expect("it was sent");
         let sent = (Body::Empty, Framing::Empty);
         let wake = ExchangeWake::default();
         let mut call = UpstreamCall::new(StreamId(1), carried, wake, sent, false, (address, &transport));
