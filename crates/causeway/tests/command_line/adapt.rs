@@ -110,13 +110,13 @@ fn all_implemented_features() {
 fn a_check_creates_no_files() {
     let site = |path: &str| {
         format!(
-            "{{\nadmin off\nlog {{\noutput file own/server.log\n}}\n}}\nlocalhost:8443 {{\nlog {{\noutput file {path}\n}}\ntls {{\ninsecure_secrets_log secrets\n}}\n}}\n"
+            "{{\nadmin off\nlog {{\noutput file own/server.log\n}}\n}}\nlocalhost:8443 {{\nlog {{\noutput file {path}\n}}\ntls {{\ninsecure_secrets_log secrets\n}}\nroute {{\ncache {{\nsimplefs {{\npath cached\n}}\n}}\n}}\n}}\n"
         )
     };
     let folder = Folder::with(&[("Caddyfile", &site("logs/deep/access.log"))]);
     for arguments in [&["validate"][..], &["adapt", "--validate"]] {
         stdout(folder.output(arguments));
-        for path in ["own", "logs", "secrets"] {
+        for path in ["own", "logs", "secrets", "cached"] {
             assert!(!folder.path(path).exists(), "{arguments:?} created {path}");
         }
     }

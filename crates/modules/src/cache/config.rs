@@ -1,5 +1,6 @@
 //! The handler's JSON: the members of the plugin `cache-handler` that apply here, and `memory`.
 
+use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -105,7 +106,8 @@ struct RegexConfig {
     exclude: String,
 }
 
-fn open(written: &FolderConfig, key: &KeyRules, build: &mut Build<'_>) -> Result<Arc<DiskHandle>, BuildError> {
+/// Opens the folder. `None` if the plan is only checked: its files may be a running server's.
+fn open(written: &FolderConfig, key: &KeyRules, build: &mut Build<'_>) -> Result<Option<Arc<DiskHandle>>, BuildError> {
     if written.path.is_empty() {
         return build.at("path", |build| Err(build.refuse("nothing", "the path of a folder")));
     }
@@ -113,13 +115,23 @@ fn open(written: &FolderConfig, key: &KeyRules, build: &mut Build<'_>) -> Result
         let expected = "keys with the host and without a template: other keys are not distinct in another process";
         return Err(build.refuse(&written.path, expected));
     }
+    if build.is_check() {
+        let is_other = match std::fs::metadata(&written.path) {
+            Ok(found) => !found.is_dir(),
+            Err(error) => error.kind() == io::ErrorKind::NotADirectory,
+        };
+        return match is_other {
+            true => build.at("path", |build| Err(build.refuse(&written.path, "a folder"))),
+            false => Ok(None),
+        };
+    }
     let FolderBounds { size, directory_size } = written.configuration;
     let settings = DiskSettings {
         folder: PathBuf::from(&written.path),
         bytes_max: if directory_size == 0 { FOLDER_BYTES_MAX } else { directory_size },
         files_max: if size == 0 { usize::MAX } else { size },
     };
-    DiskHandle::open(&settings).or_else(|error| {
+    DiskHandle::open(&settings).map(Some).or_else(|error| {
         build.at("path", |build| Err(build.refuse(&written.path, format!("a folder that can be written to: {error}"))))
     })
 }
@@ -148,7 +160,7 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
     let key = build.at("key", |build| KeyRules::build(written.key, &written.headers, build))?;
     let disk = match &written.simplefs {
         None => None,
-        Some(folder) => Some(build.at("simplefs", |build| open(folder, &key, build))?),
+        Some(folder) => build.at("simplefs", |build| open(folder, &key, build))?,
     };
     let name = if written.cache_name.is_empty() { NAME } else { &written.cache_name };
     let Some(name) = status::name(name) else {
