@@ -99,11 +99,14 @@ impl StartingProcess {
         }
     }
 
-    /// Ends the launcher, so that the process is a child of process 1, or of the nearest subreaper (prctl(2)).
-    fn release(&mut self) {
+    /// Ends the launcher, so that the process is a child of process 1, or of the nearest subreaper (prctl(2)). Returns false if the process
+    /// has ended: then its launcher has ended too.
+    fn release(&mut self) -> bool {
+        let is_there = matches!(self.launcher.try_wait(), Ok(None));
         // Ignore a failure: it has ended.
         let _ = self.launcher.kill();
         let _ = self.launcher.wait();
+        is_there
     }
 }
 
@@ -184,8 +187,13 @@ impl ServerFacts {
         let mut line = &ours;
         match self.talk(offer, line, READY_TIMEOUT) {
             Ok(()) => {
-                if let Some(StartedProcess::Starting(process)) = &mut *started() {
-                    process.release();
+                let is_there = match &mut *started() {
+                    Some(StartedProcess::Starting(process)) => process.release(),
+                    _ => true,
+                };
+                if !is_there {
+                    let _ = line.write_all(b"no\n");
+                    return Err(fault(end_started(anyhow!("the new process ended before it took over"), line)));
                 }
                 // Not before: systemd looks at this message whether the next main process is its child. While this is still the main
                 // process, systemd accepts the message.
@@ -309,8 +317,16 @@ pub(crate) fn run_launcher() -> Option<ExitCode> {
 
 /// Ends the process that does not serve. Adds its exit status to the error if it has ended by itself.
 fn end_started(error: anyhow::Error, line: &UnixStream) -> anyhow::Error {
-    // A process that has reported a failure is about to exit; the status is a part of the reason.
-    let status = read_line(line, END_PATIENCE, &AtomicBool::new(false)).unwrap_or_default();
+    // A process that has reported a failure is about to exit; the status is a part of the reason. One that reports now that it is ready, or
+    // why it is not, is about to end too, and gives its pid file back first.
+    let deadline = Instant::now() + END_PATIENCE;
+    let status = loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match read_line(line, left, &AtomicBool::new(false)) {
+            Ok(text) if !text.is_empty() && !text.starts_with(ENDED) => {}
+            last => break last.unwrap_or_default(),
+        }
+    };
     kill_started();
     let ended = started().take();
     if let Some(StartedProcess::Starting(mut process)) = ended {
