@@ -496,6 +496,8 @@ impl AcmeServer {
             };
             let shown = challenge.to_json(id, base);
             let queued = QueuedValidation::new(&self.book, &mut book, &call.account.id);
+            // A runtime that has ended drops the task at once, which locks the book.
+            drop(book);
             let id = id.to_owned();
             runtime.spawn(async move {
                 let slot = validate::SLOTS.acquire().await;
