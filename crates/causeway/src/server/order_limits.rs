@@ -31,8 +31,7 @@ pub(super) struct OrderLimit {
 }
 
 impl OrderLimits {
-    /// Returns the limit that an order would meet. None of the accounts of an order has to be another one for that: the sequence of the
-    /// authorities does not matter. `usual` is the storage of names without one of their own.
+    /// Returns the limit that an order would meet: one that limits all accounts of the order, in any sequence. `usual` is the storage of names without one of their own.
     pub(super) fn find(&self, order: &Order, usual: &SharedStorage, now: SystemTime) -> Option<Arc<OrderLimit>> {
         let limit = locked(&self.0).get(&order.public().name).cloned()?;
         // The upper bound is for a clock that was set back.

@@ -154,7 +154,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
     }
 
     fn time_out(&mut self, awaited: AwaitedAction, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
-        // The time of a stream says nothing about an end of the connection.
+        // A late stream is not the cause of a later end of the connection.
         if awaited != AwaitedAction::Streams {
             self.ending = if self.phase == Phase::HalfClosed { Ending::PeerGone } else { Ending::TimedOut };
         }

@@ -423,7 +423,7 @@ fn the_end_is_read_after_the_requests_ahead_of_it() {
 
 // As above, for a request whose predecessor fills the output at an end without bytes of its own.
 #[test]
-fn the_end_is_read_after_a_request_behind_a_long_response() {
+fn the_end_is_read_after_a_long_response_and_a_request() {
     let mut bench = Bench::new();
     bench.connection.machine.is_multiplexed = false;
     let response = OUTPUT_BYTES_MAX + 1;
