@@ -19,13 +19,17 @@ test "$(setting Healthcheck.Test)" = '[CMD /usr/bin/causeway status]'
 inside="$buildah run --isolation chroot $container -- /usr/bin/causeway"
 $inside run --config /etc/causeway/Caddyfile >server.log 2>&1 &
 trap 'cat server.log' EXIT
+# Two runs of buildah that begin at once both create the container's mount points, and the second to create one fails. So this asks the
+# server itself until it answers, and only then runs the health check.
 tries=0
-until $inside status; do
+until curl --fail --silent --show-error http://127.0.0.1:8080/ >page; do
     tries=$((tries + 1))
     test $tries -lt 100
+    kill -0 $!
     sleep 0.1
 done
-curl --fail --silent --show-error http://127.0.0.1:8080/ | grep 'Causeway runs in this container'
+grep 'Causeway runs in this container' page
+$inside status
 server=$(pgrep --full '^/usr/bin/causeway run')
 test "$(ps -o uid= "$server" | tr -d ' ')" = 65532
 # The server's own folder belongs to it, so that it can keep certificates there.
