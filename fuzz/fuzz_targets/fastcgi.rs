@@ -76,8 +76,8 @@ fn run(input: &[u8], how: u8, cut: usize) -> Transcript {
                 break;
             }
         }
-        assert!(!seen.is_over || client.wants_close() && client.is_idle());
-        assert!(!client.wants_close() || client.is_last() && seen.is_over);
+        assert!(!seen.is_over || client.should_close() && client.is_idle());
+        assert!(!client.should_close() || client.is_last() && seen.is_over);
     }
     let last = client.handle_eof();
     note(&last, &client, (&[], 0), &head, &mut seen);

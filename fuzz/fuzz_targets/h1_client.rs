@@ -97,8 +97,8 @@ fn run(input: &[u8], how: u8, cut: usize) -> Transcript {
                 ask(&mut client, how & 0xdf, &mut out);
             }
         }
-        assert!(!seen.broken || client.wants_close() && client.is_idle());
-        assert!(!client.wants_close() || client.is_last());
+        assert!(!seen.broken || client.should_close() && client.is_idle());
+        assert!(!client.should_close() || client.is_last());
     }
     let last = client.handle_eof();
     note(&last, &client, &[], 0, &head, &mut seen);

@@ -135,7 +135,7 @@ fn serve(source: &mut FuzzInput<'_>) {
         if action % 16 == 0 {
             open.remove(&stream);
         }
-        if server.wants_close() {
+        if server.should_close() {
             open.clear();
         }
         check_written(&mut out, false);

@@ -144,7 +144,7 @@ impl WriterConnection {
                 Writer::One => self.write_all(&mut stream).await?,
                 Writer::Each => stream = self.write_each(stream).await?,
             }
-            if self.server.wants_close() {
+            if self.server.should_close() {
                 return Ok(());
             }
         }

@@ -22,7 +22,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::drive::{ProfilerState, ServerConnection};
 use crate::listener::{Listener, ListenerKey};
-use crate::machine::Protocol;
+use crate::machine::HttpServerMachine;
 use crate::proxy_protocol::{self, Start};
 use crate::server::Command;
 use crate::sockets::AcceptingSocket;
@@ -57,9 +57,9 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Counts a connection for the accepting worker and returns its index. For an ending listener, when the further workers
-    /// may be ending too.
-    fn keep(&self) -> usize {
+    /// Counts a connection for the accepting worker and returns its index. Used for an ending listener: the other workers may
+    /// be ending too.
+    fn count_own(&self) -> usize {
         self.loads[self.own].connections.fetch_add(1, Ordering::Relaxed);
         self.own
     }
@@ -168,7 +168,7 @@ pub(crate) async fn accept(
         match accepted {
             Ok((stream, peer)) => {
                 let _span = stage::ACCEPT.enter();
-                let worker = if is_last { peers.keep() } else { peers.choose() };
+                let worker = if is_last { peers.count_own() } else { peers.choose() };
                 if worker == peers.own {
                     serve(&core, &listener, stream, peer);
                     continue;
@@ -275,7 +275,8 @@ async fn after_proxy_header(
     timeout: Duration,
 ) {
     let start = tokio::time::timeout(timeout, proxy_protocol::read(&stream)).await;
-    // The reactor has reported the bytes of an incomplete header, and does so only once.
+    // The reactor is edge-triggered and has reported the bytes of the incomplete header; registering the socket again reports
+    // them once more.
     let is_reported = matches!(start, Err(_) | Ok(Ok(Start::Incomplete)));
     let refused = match start {
         Ok(Ok(Start::Header { .. })) if policy == ProxyPolicy::Reject => {
@@ -288,7 +289,7 @@ async fn after_proxy_header(
             None
         }
         Ok(Ok(Start::Malformed)) => Some("a header that violates the protocol"),
-        Ok(Err(_)) => Some("an end before the header"),
+        Ok(Err(_)) => Some("the connection ended before the header"),
         // Without a header in time the connection is one without a header.
         Ok(Ok(Start::Absent | Start::Incomplete)) | Err(_) if policy == ProxyPolicy::Require => Some("no header"),
         Ok(Ok(Start::Absent | Start::Incomplete)) | Err(_) => None,
@@ -342,8 +343,8 @@ fn start<T: Transport + 'static>(
 ) {
     let offer = Rc::clone(&listener.plan().offer);
     let machine = match &tls {
-        None => Protocol::clear(&offer),
-        Some(facts) => Protocol::protected(&offer, Some(facts.protocol.as_bytes())),
+        None => HttpServerMachine::clear(&offer),
+        Some(facts) => HttpServerMachine::protected(&offer, Some(facts.protocol.as_bytes())),
     };
     let connection = ServerConnection::new(core, listener, transport, machine, ends, tls, admission);
     tokio::task::spawn_local(connection.with_profiler_state(profiler));

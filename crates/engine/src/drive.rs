@@ -12,7 +12,7 @@
 //! - `wake`: the waker of an exchange
 //! - `server`: a connection that a client opened; `client`: a connection to an upstream
 //!
-//! Both are generic over [`Transport`](crate::transport::Transport) and speak to a protocol machine
+//! Both are generic over [`Transport`](crate::transport::Transport) and drive a protocol machine
 //! ([`machine`](crate::machine)). An idle connection holds no block and no write list.
 
 mod client;
@@ -26,7 +26,7 @@ use std::pin::pin;
 use std::task::Context as Task;
 
 use crate::blocks::BlockSize;
-use crate::machine::Streams;
+use crate::machine::Machine;
 pub(crate) use client::ClientConnection;
 pub(crate) use server::{Exchange, ProfilerState, ServerConnection};
 pub(crate) use wake::ExchangeSlot;
@@ -41,7 +41,7 @@ const COPIED_BELOW: u64 = 8 * 1024;
 
 /// Returns the maximum size of the blocks that a connection is read into. Where streams share it, windows bound their waiting bytes but
 /// not the blocks that hold these, so a block must not be longer than a head needs.
-fn block_size_max(machine: &impl Streams) -> BlockSize {
+fn block_size_max(machine: &impl Machine) -> BlockSize {
     if machine.is_multiplexed() { BlockSize::Normal } else { BlockSize::Long }
 }
 

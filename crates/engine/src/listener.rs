@@ -210,7 +210,7 @@ impl Listener {
             offer: Rc::clone(&plan.offer),
         };
         let last = Self::new(last, self.unix.clone());
-        // The counters stay equal, or the connection would take itself for outdated.
+        // The counters stay equal; otherwise `is_outdated` would be true for the connection.
         last.renewals.set(self.renewals.get());
         last.admissions.set(self.admissions.get());
         last.ending.set(self.ending.get());

@@ -1,13 +1,13 @@
-//! The traits over protocol machines.
+//! The traits over protocol machines: [`Machine`] for either role, and [`ServerMachine`].
 //!
-//! A machine performs no I/O: it turns bytes into events and commands into bytes, and reports what it waits for. The drivers are written
-//! once over these traits; HTTP/1.1 is a machine with one open stream.
+//! A machine performs no I/O: it turns bytes into events and commands into bytes, and reports the event that it waits for. The drivers are
+//! written once over these traits; HTTP/1.1 is a machine with one open stream.
 //!
-//! - `protocol`: a server's machine, either HTTP/1.1 or HTTP/2 as the peer's first bytes or ALPN decide
+//! - `server`: a server's machine, either HTTP/1.1 or HTTP/2 as the peer's first bytes or ALPN decide
 //! - `client`: a client's machine: HTTP/1.1, HTTP/2 or FastCGI
 
 mod client;
-mod protocol;
+mod server;
 
 use std::time::Instant;
 
@@ -17,20 +17,20 @@ use crate::listener::ListenerPlan;
 
 pub(crate) use causeway_message::{BodyLength, Framing, WaitsFor};
 pub(crate) use client::{ClientEvent, ClientMachine};
-pub(crate) use protocol::Protocol;
+pub(crate) use server::HttpServerMachine;
 
 /// An event of a server's machine; a fault is the status of the error response.
 pub(crate) type ServerEvent = causeway_message::ServerEvent<StatusCode>;
 
 /// The part of a protocol machine that does not depend on its role.
-pub(crate) trait Streams: Unpin {
+pub(crate) trait Machine: Unpin {
     /// Returns whether the connection carries several streams, each with a window. If not, the driver stops giving it bytes while a body's
     /// mailbox is full, and a stream's end may be the connection's.
     fn is_multiplexed(&self) -> bool;
     /// Returns the peer's next action, for deadlines.
     fn waits_for(&self) -> WaitsFor;
     /// Returns whether the connection is to be closed once all output is written.
-    fn wants_close(&self) -> bool;
+    fn should_close(&self) -> bool;
     /// Returns whether, on a connection that became a tunnel, our direction has ended and the peer's has not. The driver then shuts down
     /// its sending side after the output is written, and goes on reading. Always false with several streams.
     fn is_half_closed(&self) -> bool;
@@ -58,7 +58,7 @@ pub(crate) trait Streams: Unpin {
 }
 
 /// A server's protocol machine.
-pub(crate) trait Machine: Streams {
+pub(crate) trait ServerMachine: Machine {
     /// Returns how many exchanges may be open or wait for one write. Further requests are parsed after that write.
     fn exchanges_max(&self) -> usize;
 
@@ -74,7 +74,7 @@ pub(crate) trait Machine: Streams {
     fn renew(&mut self, plan: &ListenerPlan);
     /// The peer ended its sending side.
     fn handle_eof(&mut self) -> Option<ServerEvent>;
-    /// The action that [`waits_for`](Streams::waits_for) names did not come in time.
+    /// The action that [`waits_for`](Machine::waits_for) names did not come in time.
     fn handle_timeout(&mut self, out: &mut WriteList) -> Option<ServerEvent>;
 
     /// Returns whether the peer waits for a 100 (Continue) response before it sends the body.

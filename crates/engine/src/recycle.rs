@@ -12,7 +12,7 @@ use crate::worker::Core;
 pub(crate) fn recycle(core: &Core, exchange: Exchange) {
     let Exchange { cx, wake, ending, status, received, sending, .. } = exchange;
     if cx.is_measured() {
-        // Without it the duration of an exchange that one turn began and ended would be 0.
+        // Without the refresh the duration of an exchange that one turn began and ended would be 0.
         clock::refresh();
     }
     let took = clock::now().saturating_duration_since(cx.arrival().at);

@@ -85,7 +85,7 @@ pub fn check_tls(listeners: &[ListenerSpec]) -> Result<(), StartError> {
     TlsPlan::all(listeners, None, &tickets).map(drop).map_err(StartError::Tls)
 }
 
-/// How long tunnels may take, once the grace period is over, to tell their peers that they end.
+/// Time limit for tunnels to send their closing messages after the grace period.
 const TUNNEL_CLOSE_LIMIT: Duration = Duration::from_millis(500);
 
 /// A command to a worker.

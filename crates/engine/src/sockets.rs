@@ -149,7 +149,7 @@ impl BoundListeners {
                 && before.socket != listener.socket
                 && let Err(error) = unix::set_mode(address)
             {
-                tracing::warn!(path = %address.path, %error, "the permission bits of a Unix socket's file stay");
+                tracing::warn!(path = %address.path, %error, "cannot change the permission bits of a Unix socket's file");
             }
         }
         *self = Self { open, closing, keys_used };

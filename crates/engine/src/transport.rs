@@ -62,9 +62,9 @@ pub(crate) trait Transport: Unpin {
     /// Makes the following close send a reset, so that a peer cannot mistake a truncated response for a complete one.
     fn reset_on_close(&self);
 
-    /// Raises the bound of unsent bytes in the kernel ([`UNSENT_BYTES_MAX`]) if the peer is near. Called once, after the kernel has sent
-    /// some hundred kilobytes.
-    fn fit_send_buffer(&self) {}
+    /// Raises the kernel's limit of unsent bytes (`TCP_NOTSENT_LOWAT`) if the peer is near. Called once, after the kernel has sent some
+    /// hundred kilobytes.
+    fn raise_unsent_limit(&self) {}
 }
 
 /// Keepalive settings by which the kernel detects that the peer of a silent connection is gone: the first probe after `pause`,
@@ -75,8 +75,8 @@ pub(crate) fn keepalive(pause: Duration) -> TcpKeepalive {
 
 /// Idle time before the kernel probes a client, and the interval between probes; Caddy's.
 const PROBE_INTERVAL: Duration = Duration::from_secs(15);
-/// Bytes that the kernel holds for a connection besides those in flight. Priorities of streams have no effect on bytes that it has
-/// accepted: with its default limit of megabytes a page would wait behind a download for a second on a link of 20 Mbit/s.
+/// `TCP_NOTSENT_LOWAT`: bytes that the kernel holds for a connection besides those in flight. Priorities of streams have no effect on
+/// bytes that it has accepted: with its default limit of megabytes a page would wait for a download for a second on a link of 20 Mbit/s.
 const UNSENT_BYTES_MAX: libc::c_int = 128 * 1024;
 
 /// As [`UNSENT_BYTES_MAX`], for a near peer: there writes of that size cost a large download a tenth of its CPU time.
@@ -151,7 +151,7 @@ impl Transport for TcpStream {
         let _ = socket2::SockRef::from(self).set_linger(Some(Duration::ZERO));
     }
 
-    fn fit_send_buffer(&self) {
+    fn raise_unsent_limit(&self) {
         // Zero: the kernel has no estimate.
         let time = round_trip(self.as_fd());
         if !time.is_zero() && time < NEAR {

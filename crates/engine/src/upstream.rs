@@ -70,7 +70,7 @@ pub(crate) struct UpstreamPool {
 /// A call that is not on a connection yet.
 pub(crate) struct WaitingCall {
     pub(crate) call: EngineCall,
-    /// It was sent before, on a connection that ended without processing it.
+    /// The request was sent before, on a connection that ended without processing it.
     pub(crate) is_retry: bool,
     /// When it was handed to the pool.
     pub(crate) since: Instant,
@@ -183,7 +183,7 @@ impl UpstreamPool {
 
     /// Hands the call to a connection, or queues it; opens a connection if the queue lacks one.
     pub(crate) fn place(&self, waiting: WaitingCall) {
-        // The connections that became idle with the one that ended may have ended too, for example when the upstream's host was restarted.
+        // Over HTTP/1.1 a retry opens a new connection: idle ones of the same age may be dead too, for example after the host restarted.
         if waiting.is_retry
             && !self.speaks_http2.get()
             && let Some(slot) = self.slot()
@@ -208,7 +208,7 @@ impl UpstreamPool {
     /// Queues the call, and opens a connection unless those that are being opened will take the call. Returns it if the limit is reached.
     fn wait_for_new(&self, waiting: WaitingCall) -> Option<WaitingCall> {
         if waiting.is_retry && self.speaks_http2.get() {
-            // Tied to a new connection: from the queue, the one that did not process it could take it, or another one that is lost too.
+            // Bind the call to a new connection. From the queue, the connection that did not process it, or another lost one, could take it.
             let calls_max = self.streams_max.get().map_or(GATHERED_MAX, |max| max.min(GATHERED_MAX));
             let waiting = self.links.hand_to_new(waiting, calls_max)?;
             let Some(slot) = self.slot() else { return Some(waiting) };
@@ -308,9 +308,8 @@ impl UpstreamPool {
     /// A connection could not be opened: fails the calls that waited for this attempt, and all waiting calls if there is no other connection.
     /// Otherwise opens another one for the rest, because the present ones may stay busy.
     ///
-    /// Over HTTP/1.1 one call waits for each attempt: the one that was handed to it, or else the one that has waited longest. Over HTTP/2 they
-    /// are all that this connection would have gathered, less those for which other attempts suffice. A call that came after the attempt had
-    /// begun is none of them.
+    /// Over HTTP/1.1 one waiting call fails: the attempt's own, or else the oldest. Over HTTP/2 up to [`GATHERED_MAX`] fail, except those
+    /// that other attempts cover. A call queued after this attempt began never fails with it.
     fn connect_failed(&self, link: &Rc<Link>, fault: &CallError) {
         self.links.remove(link);
         let mut failed = std::mem::take(&mut *link.inbox.borrow_mut());

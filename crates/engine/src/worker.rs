@@ -49,7 +49,7 @@ pub(crate) struct Core {
     pub(crate) load: Arc<Load>,
     /// The profiler's measure of the server's progress: responses that were sent whole.
     pub(crate) answered: progress::Point,
-    /// Those of the active plan, for connections to upstreams.
+    /// The certificates of the active plan, for connections to upstreams.
     certificates: RefCell<Option<Arc<dyn Certificates>>>,
     /// A generation without a plan, for storage that is not in use.
     vacant: Rc<Generation>,

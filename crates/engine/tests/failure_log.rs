@@ -58,7 +58,7 @@ fn responses_that_break_off() {
         peer.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello");
     };
     let cases: Vec<(Deed, Option<&str>)> = vec![
-        (Box::new(move |peer| sized(peer)), Some("it closed before the answer's end")),
+        (Box::new(move |peer| sized(peer)), Some("the connection closed before the response was complete")),
         (
             Box::new(|peer| {
                 peer.head();

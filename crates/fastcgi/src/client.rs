@@ -146,7 +146,7 @@ impl FastCgiClient {
     #[must_use]
     pub fn waits_for(&self) -> WaitsFor {
         match self.inbound {
-            ResponsePart::Idle if !self.wants_close() => WaitsFor::KeepAlive,
+            ResponsePart::Idle if !self.should_close() => WaitsFor::KeepAlive,
             ResponsePart::Head if self.has_stdout => WaitsFor::Head,
             ResponsePart::Body(_) => WaitsFor::Body,
             ResponsePart::Idle | ResponsePart::Head | ResponsePart::Rest { .. } | ResponsePart::Closed => {
@@ -157,7 +157,7 @@ impl FastCgiClient {
 
     /// Whether the driver should close the connection once all output is written.
     #[must_use]
-    pub fn wants_close(&self) -> bool {
+    pub fn should_close(&self) -> bool {
         self.over || self.draining && self.is_idle()
     }
 

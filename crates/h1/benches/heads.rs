@@ -155,7 +155,7 @@ fn exchange() {
             server.finish(StreamId(stream), &mut out);
             out.clear();
         }));
-        assert!(server.is_idle() && !server.wants_close());
+        assert!(server.is_idle() && !server.should_close());
         // Prepare servers that all have a response pending, so that only the response is timed.
         let mut waiting: Vec<Server> = (0..TURNS).map(|_| Server::new(Rc::new(Limits::default()))).collect();
         for server in &mut waiting {

@@ -55,7 +55,7 @@ impl fmt::Debug for ForwardProxy {
 /// It is driven as [`Server`](crate::Server) is: call [`Client::handle_bytes`] repeatedly with the unconsumed bytes,
 /// until it returns neither consumed bytes nor an event. One exchange is open at a time. It ends when its response
 /// and its request are complete ([`Client::finish`], or [`Framing::Empty`]), or when it is reset. An exchange is the
-/// last one if its response says so or the connection's state is no longer certain ([`Client::is_last`]).
+/// last one if its response ends the connection or the connection's state is no longer certain ([`Client::is_last`]).
 #[derive(Debug)]
 pub struct Client {
     limits: Rc<Limits>,
@@ -153,7 +153,7 @@ impl Client {
     #[must_use]
     pub fn waits_for(&self) -> WaitsFor {
         match self.inbound {
-            Inbound::Idle if self.wants_close() => WaitsFor::Nothing,
+            Inbound::Idle if self.should_close() => WaitsFor::Nothing,
             Inbound::Idle => WaitsFor::KeepAlive,
             Inbound::Head { searched: 1.. } => WaitsFor::Head,
             Inbound::Body(_) | Inbound::UntilClose => WaitsFor::Body,
@@ -163,7 +163,7 @@ impl Client {
 
     /// Whether the driver should close the connection once all output is written.
     #[must_use]
-    pub fn wants_close(&self) -> bool {
+    pub fn should_close(&self) -> bool {
         self.over || self.draining && self.is_idle()
     }
 

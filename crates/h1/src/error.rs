@@ -112,7 +112,7 @@ impl ProtocolError {
             Self::ChunkEnd => "a chunk of another length than its size",
             Self::TrailersTooLong => "trailers that are too long",
             Self::TooSlow => "a head that did not arrive in time",
-            Self::Truncated => "an end within a message",
+            Self::Truncated => "the connection ended within a message",
             Self::StatusLine => "an invalid status line",
             Self::TooManyInterims => "too many interim responses",
             Self::Switch => "a switch of protocols that was not offered",

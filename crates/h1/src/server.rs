@@ -117,7 +117,7 @@ impl Server {
     #[must_use]
     pub fn waits_for(&self) -> WaitsFor {
         match self.inbound {
-            Inbound::Head { .. } if self.wants_close() => WaitsFor::Nothing,
+            Inbound::Head { .. } if self.should_close() => WaitsFor::Nothing,
             Inbound::Head { .. } if self.begun => WaitsFor::Head,
             Inbound::Head { .. } => WaitsFor::KeepAlive,
             // RFC 9110 §10.1.1: the client waits for the 100, or for the response, so it is not late.
@@ -129,7 +129,7 @@ impl Server {
 
     /// Whether the driver should close the connection once all output is written and all received bytes are handled.
     #[must_use]
-    pub fn wants_close(&self) -> bool {
+    pub fn should_close(&self) -> bool {
         let between = matches!(self.inbound, Inbound::Head { .. });
         self.over || self.eof && between || self.draining && between && !self.begun
     }

@@ -55,7 +55,7 @@ fn answered(request: &str, head: &ResponseHead, framing: Framing) -> (String, bo
     conn.server.send(ONE, Chunk::from_static(b"hello"), &mut conn.out);
     conn.server.send_bytes(ONE, b" you", &mut conn.out);
     conn.server.finish(ONE, &mut conn.out);
-    (conn.written(), conn.server.wants_close())
+    (conn.written(), conn.server.should_close())
 }
 
 /// §6: the framing fields and the content; §9.6: whether the connection closes.
@@ -126,14 +126,14 @@ fn interim_responses() {
     assert_eq!(conn.feed(b"hello").len(), 2);
     conn.server.send_head(ONE, &head(200), Framing::Empty, DATE, &mut conn.out);
     conn.server.finish(ONE, &mut conn.out);
-    assert!(!conn.server.wants_close() && conn.server.waits_for() == WaitsFor::KeepAlive);
+    assert!(!conn.server.should_close() && conn.server.waits_for() == WaitsFor::KeepAlive);
 
     let mut conn = Conn::new();
     conn.feed(post("1.1").as_bytes());
     conn.server.send_head(ONE, &head(403), Framing::Empty, DATE, &mut conn.out);
     conn.server.send_continue(ONE, &mut conn.out);
     conn.server.finish(ONE, &mut conn.out);
-    assert!(conn.written().ends_with("Connection: close\r\n\r\n") && conn.server.wants_close());
+    assert!(conn.written().ends_with("Connection: close\r\n\r\n") && conn.server.should_close());
 
     let mut conn = Conn::new();
     conn.feed(post("1.0").as_bytes());
@@ -157,9 +157,9 @@ fn tunnels() {
     conn.server.send_bytes(ONE, b"raw", &mut conn.out);
     assert_eq!(conn.written(), "raw");
     assert_eq!(conn.server.handle_eof(), Some(Event::End { stream: ONE }));
-    assert!(!conn.server.wants_close() && conn.server.writable(ONE));
+    assert!(!conn.server.should_close() && conn.server.writable(ONE));
     conn.server.finish(ONE, &mut conn.out);
-    assert!(conn.server.wants_close() && conn.server.is_idle());
+    assert!(conn.server.should_close() && conn.server.is_idle());
 
     // §7.8: with an expectation, 100 precedes 101. Another response needs none.
     let upgrade_request =
@@ -180,10 +180,10 @@ fn tunnels() {
     conn.feed(b"CONNECT b:80 HTTP/1.1\r\nHost: b:80\r\n\r\n");
     conn.server.send_head(ONE, &head(200), Framing::Tunnel, DATE, &mut conn.out);
     conn.server.finish(ONE, &mut conn.out);
-    assert!(conn.server.is_half_closed() && !conn.server.wants_close() && !conn.server.writable(ONE));
+    assert!(conn.server.is_half_closed() && !conn.server.should_close() && !conn.server.writable(ONE));
     assert_eq!(conn.feed(b"late"), [Event::Data { stream: ONE, range: 0..4 }]);
     assert_eq!(conn.server.handle_eof(), Some(Event::End { stream: ONE }));
-    assert!(conn.server.wants_close() && conn.server.is_idle() && !conn.server.is_half_closed());
+    assert!(conn.server.should_close() && conn.server.is_idle() && !conn.server.is_half_closed());
 
     let mut conn = Conn::new();
     conn.feed(b"CONNECT b:80 HTTP/1.1\r\nHost: b:80\r\n\r\n");
@@ -197,7 +197,7 @@ fn tunnels() {
     conn.feed(b"CONNECT b:80 HTTP/1.1\r\nHost: b:80\r\n\r\n");
     conn.server.send_head(ONE, &head(501), Framing::Empty, DATE, &mut conn.out);
     conn.server.finish(ONE, &mut conn.out);
-    assert!(conn.written().contains("\r\nConnection: close\r\n") && conn.server.wants_close());
+    assert!(conn.written().contains("\r\nConnection: close\r\n") && conn.server.should_close());
     assert_eq!(conn.feed(b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n"), []);
 }
 
@@ -215,7 +215,7 @@ fn trailers() {
         conn.server.send_trailers(ONE, &fields, &mut conn.out);
         conn.server.finish(ONE, &mut conn.out);
         assert!(conn.written().ends_with(&format!("\r\n\r\n{want}")));
-        assert!(!conn.server.wants_close() && conn.server.is_idle());
+        assert!(!conn.server.should_close() && conn.server.is_idle());
     }
 }
 
@@ -226,7 +226,7 @@ fn a_response_before_the_content() {
     assert_eq!(conn.feed(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe").len(), 2);
     conn.server.send_head(ONE, &head(200), Framing::Empty, DATE, &mut conn.out);
     conn.server.finish(ONE, &mut conn.out);
-    assert!(!conn.server.wants_close() && !conn.server.is_idle() && !conn.server.writable(ONE));
+    assert!(!conn.server.should_close() && !conn.server.is_idle() && !conn.server.writable(ONE));
     let events = conn.feed(b"lloGET /b HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(events[..2], [Event::Data { stream: ONE, range: 0..3 }, Event::End { stream: ONE }]);
     assert!(matches!(events[2], Event::Head { stream: StreamId(2), .. }));
@@ -238,31 +238,31 @@ fn a_response_before_the_content() {
 fn ends() {
     let mut conn = Conn::new();
     conn.server.drain();
-    assert!(conn.server.wants_close());
+    assert!(conn.server.should_close());
 
     let mut conn = Conn::new();
     conn.feed(b"GET / HT");
     conn.server.drain();
-    assert!(!conn.server.wants_close() && conn.server.waits_for() == WaitsFor::Head);
+    assert!(!conn.server.should_close() && conn.server.waits_for() == WaitsFor::Head);
     conn.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     conn.server.send_head(ONE, &head(200), Framing::Empty, DATE, &mut conn.out);
     conn.server.finish(ONE, &mut conn.out);
-    assert!(conn.written().contains("Connection: close\r\n") && conn.server.wants_close());
+    assert!(conn.written().contains("Connection: close\r\n") && conn.server.should_close());
 
     let mut conn = Conn::new();
     let fault = Event::Fault { stream: Some(ONE), fault: ProtocolError::HostCount };
     assert_eq!(conn.feed(b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"), [fault]);
-    assert!(!conn.server.wants_close() && conn.server.writable(ONE));
+    assert!(!conn.server.should_close() && conn.server.writable(ONE));
     conn.server.send_head(ONE, &head(400), Framing::Empty, DATE, &mut conn.out);
     conn.server.finish(ONE, &mut conn.out);
     conn.server.send_head(ONE, &head(400), Framing::Empty, DATE, &mut conn.out);
-    assert!(conn.server.wants_close());
+    assert!(conn.server.should_close());
     assert_eq!(conn.written().matches("HTTP/1.1 400").count(), 1);
 
     let mut conn = Conn::new();
     conn.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     conn.server.finish(ONE, &mut conn.out);
-    assert!(conn.server.wants_close() && conn.out.is_empty(), "finished without a head: reset");
+    assert!(conn.server.should_close() && conn.out.is_empty(), "finished without a head: reset");
 }
 
 /// A reset aborts an open exchange; a late reset does not affect the connection's next one.
@@ -271,7 +271,7 @@ fn resets() {
     let mut conn = Conn::new();
     conn.feed(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe");
     conn.server.reset(ONE);
-    assert!(conn.server.wants_close() && !conn.server.writable(ONE));
+    assert!(conn.server.should_close() && !conn.server.writable(ONE));
     assert_eq!(conn.feed(b"llo"), []);
 
     let mut conn = Conn::new();
@@ -279,7 +279,7 @@ fn resets() {
     conn.server.send_head(ONE, &head(200), Framing::Empty, DATE, &mut conn.out);
     conn.server.finish(ONE, &mut conn.out);
     conn.server.reset(ONE);
-    assert!(!conn.server.wants_close());
+    assert!(!conn.server.should_close());
 }
 
 /// A half-closed peer still gets its last response.
@@ -288,11 +288,11 @@ fn half_closed() {
     let mut conn = Conn::new();
     conn.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(conn.server.handle_eof(), None);
-    assert!(!conn.server.wants_close());
+    assert!(!conn.server.should_close());
     conn.server.send_head(ONE, &head(200), Framing::Sized(1), DATE, &mut conn.out);
     conn.server.send_bytes(ONE, b"x", &mut conn.out);
     conn.server.finish(ONE, &mut conn.out);
-    assert!(conn.written().ends_with("\r\n\r\nx") && conn.server.wants_close());
+    assert!(conn.written().ends_with("\r\n\r\nx") && conn.server.should_close());
     assert_eq!(conn.server.waits_for(), WaitsFor::Nothing);
 
     // A complete request that arrived before the peer closed is answered; an incomplete one is dropped.
@@ -302,11 +302,11 @@ fn half_closed() {
     conn.server.send_head(ONE, &head(200), Framing::Empty, DATE, &mut conn.out);
     conn.server.finish(ONE, &mut conn.out);
     assert_eq!(conn.feed(b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n").len(), 1);
-    assert!(!conn.server.wants_close());
+    assert!(!conn.server.should_close());
     conn.server.send_head(StreamId(2), &head(200), Framing::Empty, DATE, &mut conn.out);
     conn.server.finish(StreamId(2), &mut conn.out);
     assert_eq!(conn.feed(b"GET /c HT"), []);
-    assert!(conn.server.wants_close());
+    assert!(conn.server.should_close());
 
     // Incomplete content is reported as truncated.
     let mut conn = Conn::new();

@@ -97,6 +97,6 @@ fn a_connection_field_of_the_owner_closes_the_connection() {
         response.set(names::CONNECTION, FieldValue::parse(value.as_bytes()).unwrap());
         server.send_head(StreamId(1), &response, Framing::Empty, b"Sun, 06 Nov 1994 08:49:37 GMT", &mut out);
         server.finish(StreamId(1), &mut out);
-        assert_eq!(server.wants_close(), closes, "{value}");
+        assert_eq!(server.should_close(), closes, "{value}");
     }
 }

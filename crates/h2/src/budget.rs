@@ -111,7 +111,7 @@ impl Clock {
 }
 
 /// Acknowledgements in the output, in two groups: those counted until the first group was written, and those since. The output of a busy
-/// connection is never empty, so they are followed by their positions in it.
+/// connection is never empty, so each group records the output's position after its last frame.
 #[derive(Clone, Copy, Debug)]
 struct Answers {
     counts: [u32; 2],

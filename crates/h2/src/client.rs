@@ -73,7 +73,7 @@ impl Client {
 
     /// Whether the driver should close the connection once all output is written.
     #[must_use]
-    pub fn wants_close(&self) -> bool {
+    pub fn should_close(&self) -> bool {
         self.connection.is_over() || self.is_last() && self.connection.streams.is_empty()
     }
 

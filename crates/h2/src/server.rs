@@ -1,7 +1,7 @@
 //! One connection in the server's role (RFC 9113).
 //!
 //! ```text
-//! life:  Open ──drain──► Draining ──PING acknowledged, timeout, too many requests──► Last ──no stream──► wants_close
+//! life:  Open ──drain──► Draining ──PING acknowledged, timeout, too many requests──► Last ──no stream──► should_close
 //!          └────────── a fault, a timeout, or the peer is gone ──► the input ends (`InputState::Over`)
 //! ```
 //! - `blocks`: handles header blocks
@@ -83,7 +83,7 @@ impl Server {
     #[must_use]
     pub fn waits_for(&self) -> WaitsFor {
         let connection = &self.connection;
-        if connection.is_over() || self.wants_close() {
+        if connection.is_over() || self.should_close() {
             WaitsFor::Nothing
         } else if connection.is_amid_frame() {
             WaitsFor::Head
@@ -98,7 +98,7 @@ impl Server {
 
     /// Whether the driver should close the connection once all output is written.
     #[must_use]
-    pub fn wants_close(&self) -> bool {
+    pub fn should_close(&self) -> bool {
         // In `Draining` the connection stays open: requests may still be in flight.
         let is_ending = self.eof || matches!(self.life, Life::Last(_));
         self.connection.is_over() || is_ending && self.connection.streams.is_empty()

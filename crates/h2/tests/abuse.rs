@@ -16,7 +16,7 @@ fn until_broken(peer: &mut Peer, max: u32, mut make: impl FnMut(u32) -> Vec<u8>)
         let lines = peer.take();
         if lines.contains("< broken") {
             assert!(lines.contains("ENHANCE_YOUR_CALM"), "{lines}");
-            assert!(peer.server.wants_close() && peer.server.streams() == 0);
+            assert!(peer.server.should_close() && peer.server.streams() == 0);
             return Some(at);
         }
     }

@@ -149,7 +149,7 @@ fn draining() {
         &[&ping(ACK, b"goaway 1")[..], &get(5), &post(7), &data(7, END_STREAM, b"ignored"), &rst_stream(7, 8)].concat(),
     );
     assert_eq!(peer.take(), "> GOAWAY 3 NO_ERROR");
-    assert!(peer.server.is_last() && !peer.server.wants_close());
+    assert!(peer.server.is_last() && !peer.server.should_close());
     peer.answer(1, 200, "");
     peer.take();
     peer.feed(&frame(0x1, END_HEADERS | END_STREAM, 9, &[0xff, 0xff, 0xff]));
@@ -229,7 +229,7 @@ fn input_after_a_connection_error_is_ignored() {
     peer.server.drain(&mut peer.out);
     assert_eq!((peer.take().as_str(), peer.server.handle_eof()), ("", None));
     assert_eq!(peer.server.handle_timeout(&mut peer.out), None);
-    assert!(peer.server.wants_close() && peer.server.is_last() && peer.server.streams() == 0);
+    assert!(peer.server.should_close() && peer.server.is_last() && peer.server.streams() == 0);
 }
 
 // The peer's end of stream: complete requests are still answered; an incomplete one ends the connection.

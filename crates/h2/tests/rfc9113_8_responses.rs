@@ -464,13 +464,13 @@ fn goaway_in() {
     upstream.feed(&goaway(0x7fff_ffff, 0));
     assert_eq!(upstream.take(), "< goaway NoError");
     assert_eq!(upstream.open(&get, Framing::Empty), Err(OpenError::Ending));
-    assert!(upstream.client.is_last() && !upstream.client.wants_close());
+    assert!(upstream.client.is_last() && !upstream.client.should_close());
     upstream.feed(&[goaway(3, 0), status(5, END_STREAM, &[]), status(3, END_STREAM, &[])].concat());
     assert_eq!(upstream.take(), "< goaway NoError\n< 5 unprocessed\n< 7 unprocessed\n< 3 200");
     assert_eq!(upstream.open(&get, Framing::Empty), Err(OpenError::Ending));
-    assert!(upstream.client.is_last() && !upstream.client.wants_close());
+    assert!(upstream.client.is_last() && !upstream.client.should_close());
     upstream.feed(&status(1, END_STREAM, &[]));
-    assert!(upstream.client.wants_close());
+    assert!(upstream.client.should_close());
 }
 
 // Ends by a drain of the client, and by the peer's end of stream.
@@ -479,13 +479,13 @@ fn endings() {
     let mut upstream = UpstreamPeer::with_request("GET");
     upstream.client.drain(&mut upstream.out);
     assert_eq!(upstream.take(), "> GOAWAY 0 NO_ERROR");
-    assert!(!upstream.client.wants_close());
+    assert!(!upstream.client.should_close());
     upstream.feed(&status(1, END_STREAM, &[]));
-    assert!(upstream.client.wants_close());
+    assert!(upstream.client.should_close());
     let mut upstream = UpstreamPeer::with_request("GET");
     assert_eq!(upstream.client.handle_eof(), Some(ClientEvent::Broken { fault: None }));
-    assert!(upstream.client.wants_close() && upstream.client.handle_eof().is_none());
+    assert!(upstream.client.should_close() && upstream.client.handle_eof().is_none());
     let mut idle = UpstreamPeer::connected(&[]);
     assert_eq!(idle.client.handle_eof(), None);
-    assert!(idle.client.wants_close());
+    assert!(idle.client.should_close());
 }

@@ -3,19 +3,19 @@
 /// The event that a machine is waiting for. Its driver picks the deadline by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitsFor {
-    /// The first byte of the next request.
+    /// The next message; no exchange is open.
     KeepAlive,
-    /// The rest of a request's head.
+    /// The rest of a head that has begun; over HTTP/2 the rest of any frame except DATA, or the first SETTINGS.
     Head,
-    /// The rest of a request's body. A machine with several streams leaves the deadlines of bodies to its driver.
+    /// The rest of a message's content. A machine with several streams leaves the deadlines of content to its driver.
     Body,
-    /// The peer's acknowledgement: of the end of the connection, or of SETTINGS.
+    /// The acknowledgement of the PING that follows the first GOAWAY.
     Acknowledgement,
     /// No input from the peer.
     Nothing,
 }
 
-/// The way in which a request's content is delimited (RFC 9112 §6.3, RFC 9113 §8.1).
+/// The way in which a received message's content is delimited (RFC 9112 §6.3, RFC 9113 §8.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyLength {
     /// There is no content.
@@ -34,12 +34,12 @@ impl BodyLength {
     }
 }
 
-/// The way in which a response's content is to be delimited.
+/// The way in which the content of a message that we send is to be delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// No content. Sent with `Content-Length: 0` if the status and method allow content.
     Empty,
-    /// Exactly this many bytes follow; the last one completes the response.
+    /// Exactly this many bytes follow; the last one completes the message.
     Sized(u64),
     /// Content of unknown length.
     Stream,

@@ -125,7 +125,7 @@ impl WriterConnection {
                 wire = self.write(wire).await?;
                 self.note_written((wire.at - before) as u64);
             }
-            if self.server.wants_close() {
+            if self.server.should_close() {
                 return Ok(());
             }
         }

@@ -56,7 +56,7 @@ pub fn respond() -> TimedCase<'static> {
         for (server, stream) in &mut waiting {
             server.send_bytes(*stream, answer::BODY.as_bytes(), &mut out);
             server.finish(*stream, &mut out);
-            assert!(server.is_idle() && !server.wants_close());
+            assert!(server.is_idle() && !server.should_close());
         }
         out.clear();
         cost

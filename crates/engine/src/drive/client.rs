@@ -32,7 +32,7 @@ use super::wake::ExchangeWake;
 use super::{COPIED_BELOW, OUTPUT_BYTES_MAX, ROUNDS_MAX, block_size_max, yield_turn};
 use crate::clock;
 use crate::hold::ReadTime;
-use crate::machine::{ClientEvent, ClientMachine, Streams as _};
+use crate::machine::{ClientEvent, ClientMachine, Machine as _};
 use crate::transport::Transport;
 use crate::upstream::{Link, LinkState, Peer, UpstreamPool, WaitingCall};
 use call::{UpstreamCall, framing};
@@ -57,7 +57,7 @@ pub(crate) struct ClientConnection<T: Transport> {
     arrived: u64,
     /// The time since which the kernel accepts no output.
     blocked: Option<Instant>,
-    /// It carried a call to its end, or was idle: the upstream may close it, or may have closed it, without regard to the next call.
+    /// The connection carried a call to its end, or was idle: the upstream may close it, or may have closed it, without regard to the next call.
     may_be_stale: bool,
     liveness: Liveness,
     ended: Ended,
@@ -152,7 +152,7 @@ impl<T: Transport> ClientConnection<T> {
                 !self.calls.is_empty()
             };
             // Output that the upstream has not accepted when the last call ends has no purpose any more.
-            let is_over = self.machine.wants_close() && (out.is_empty() || self.calls.is_empty());
+            let is_over = self.machine.should_close() && (out.is_empty() || self.calls.is_empty());
             if is_over || self.ended.read && self.calls.is_empty() || self.is_abandoned() {
                 return ControlFlow::Break(());
             }
@@ -183,7 +183,7 @@ impl<T: Transport> ClientConnection<T> {
                 continue;
             }
             let Some(WaitingCall { call, is_retry, since }) = self.next_call() else { break };
-            // It waited in a queue, and its client has gone meanwhile.
+            // The call waited in a queue, and its client has disconnected since.
             if call.is_given_up() {
                 continue;
             }
@@ -591,7 +591,7 @@ impl<T: Transport> Future for ClientConnection<T> {
 
 impl<T: Transport> Drop for ClientConnection<T> {
     fn drop(&mut self) {
-        // A worker that ends has cut the clients' connections too: the log must not blame the upstream.
+        // A worker that ends has cut the clients' connections too: the log must not report a failure of the upstream.
         let is_end = self.line.core.lifecycle.is_closed();
         if !is_end {
             let fault = std::mem::replace(&mut self.fault, CallError::Closed);

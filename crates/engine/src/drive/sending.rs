@@ -17,7 +17,7 @@ use causeway_pipeline::{Body, BodyError};
 use super::OUTPUT_BYTES_MAX;
 use crate::clock;
 use crate::content::{Content, Pull};
-use crate::machine::Streams;
+use crate::machine::Machine;
 use crate::worker::Core;
 
 /// Bytes that one stream may add to the output before the output is written.
@@ -165,12 +165,12 @@ impl Sending {
     }
 
     /// Returns whether there is content that the stream accepts, so that only room in the output is missing.
-    pub(super) fn could_send(&self, stream: StreamId, machine: &impl Streams) -> bool {
+    pub(super) fn could_send(&self, stream: StreamId, machine: &impl Machine) -> bool {
         self.has_content() && machine.writable(stream)
     }
 
     /// As [`could_send`](Self::could_send), and the stream has not used up its share of the output.
-    pub(super) fn may_send(&self, stream: StreamId, machine: &impl Streams) -> bool {
+    pub(super) fn may_send(&self, stream: StreamId, machine: &impl Machine) -> bool {
         self.sent - self.share_start < STREAM_BYTES_MAX as u64 && self.could_send(stream, machine)
     }
 
@@ -179,7 +179,7 @@ impl Sending {
     pub(super) fn pump(
         &mut self,
         stream: StreamId,
-        machine: &mut impl Streams,
+        machine: &mut impl Machine,
         core: &Core,
         waker: &Waker,
         since: &mut Instant,
@@ -241,7 +241,7 @@ impl Sending {
         &mut self,
         outcome: PumpOutcome,
         stream: StreamId,
-        machine: &mut impl Streams,
+        machine: &mut impl Machine,
         out: &mut WriteList,
     ) -> PumpOutcome {
         machine.reset(stream, out);

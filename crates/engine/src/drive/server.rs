@@ -1,9 +1,9 @@
 //! A connection that a client opened.
 //!
 //! ```text
-//!  Open ──the machine wants to close──► Lingering ──the peer's end, a byte limit, a deadline──► closed
+//!  Open ──the machine closes──► Lingering ──the peer's end, a byte limit, a deadline──► closed
 //!    ├──the peer's end, no exchange is open──► closed
-//!    ├──the peer's end──► HalfClosed ──the machine wants to close──► closed
+//!    ├──the peer's end──► HalfClosed ──the machine closes──► closed
 //!    └──our end of a tunnel──► WriteClosed ──the peer's end──► HalfClosed
 //! ```
 //! A handler that responds at once never becomes a future: its response is queued in the turn that read the request. An idle
@@ -35,7 +35,7 @@ use super::wake::ExchangeSlot;
 use super::{COPIED_BELOW, OUTPUT_BYTES_MAX, ROUNDS_MAX, yield_turn};
 use crate::clock;
 use crate::listener::Listener;
-use crate::machine::{BodyLength, Machine, ServerEvent, WaitsFor};
+use crate::machine::{BodyLength, ServerEvent, ServerMachine, WaitsFor};
 use crate::recycle::recycle;
 use crate::transport::Transport;
 use crate::worker::Core;
@@ -53,7 +53,7 @@ pub(crate) struct ProfilerState {
 }
 
 /// A connection that a client opened.
-pub(crate) struct ServerConnection<T: Transport, M: Machine> {
+pub(crate) struct ServerConnection<T: Transport, M: ServerMachine> {
     line: Line<T>,
     machine: M,
     exchanges: Vec<Exchange>,
@@ -66,10 +66,10 @@ pub(crate) struct ServerConnection<T: Transport, M: Machine> {
     /// The peer's action that the current deadline is for.
     awaited: AwaitedAction,
     drain: DrainStep,
-    /// Bytes of the peer were left unread, so a plain close would send a reset.
-    unclean: bool,
-    /// How often the kernel accepts no more output until [`Transport::fit_send_buffer`] is called; 0 after it.
-    pauses_until_fit: u8,
+    /// The peer may still send bytes that nothing reads, so a plain close would send a reset.
+    needs_lingering_close: bool,
+    /// Number of times that the kernel may still refuse output before [`Transport::raise_unsent_limit`] is called; 0 afterwards.
+    pauses_until_raise: u8,
     /// The number of the listener's plan whose limits the machine has.
     limits_of: u32,
     /// The listener's admission number when the connection was accepted. A later number means that the plan admits other peers, or other
@@ -80,7 +80,7 @@ pub(crate) struct ServerConnection<T: Transport, M: Machine> {
 }
 
 /// After this many pauses of the output the kernel has sent about half a megabyte: the round trip includes the queue of a slow link.
-const FIT_AFTER_PAUSES: u8 = 8;
+const RAISE_AFTER_PAUSES: u8 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -101,7 +101,7 @@ enum DrainStep {
     NotBegun,
     /// Requests that had already arrived are still accepted.
     LastRead,
-    /// The connection is idle and may be for a while: the response to its next request announces the end.
+    /// The connection is idle and may stay idle for a while: the response to its next request announces the end.
     Patient,
     /// The machine closes gracefully.
     Draining,
@@ -111,12 +111,12 @@ enum DrainStep {
 
 // The memory of an idle connection, besides the runtime's own task header and registration.
 #[cfg(test)]
-const _: () = assert!(size_of::<ServerConnection<tokio::net::TcpStream, crate::machine::Protocol>>() <= 256);
+const _: () = assert!(size_of::<ServerConnection<tokio::net::TcpStream, crate::machine::HttpServerMachine>>() <= 256);
 // The same over TLS, beside its boxed keys.
 #[cfg(test)]
-const _: () = assert!(size_of::<ServerConnection<crate::tls::TlsStream, crate::machine::Protocol>>() <= 264);
+const _: () = assert!(size_of::<ServerConnection<crate::tls::TlsStream, crate::machine::HttpServerMachine>>() <= 264);
 
-impl<T: Transport, M: Machine> ServerConnection<T, M> {
+impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     pub(crate) fn new(
         core: Rc<Core>,
         listener: Rc<Listener>,
@@ -139,8 +139,8 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             phase: Phase::Open,
             awaited: AwaitedAction::None,
             drain: DrainStep::NotBegun,
-            unclean: false,
-            pauses_until_fit: FIT_AFTER_PAUSES,
+            needs_lingering_close: false,
+            pauses_until_raise: RAISE_AFTER_PAUSES,
             admission,
             ending: Ending::PeerGone,
         }
@@ -155,7 +155,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
 
     fn turn(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
         let mut out = self.line.begin_turn(task);
-        // Looked at in each turn, since no event of this connection announces a reload.
+        // Checked in each turn, because no event of this connection announces a reload.
         if self.listener.is_ending() || self.is_outdated() {
             self.drain(task, &mut out);
         }
@@ -206,7 +206,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         }
     }
 
-    /// Returns whether the drain is patient with this connection: it is idle, and its protocol has no message that announces an end.
+    /// Returns whether the connection may wait for its next request: it is idle, and its protocol has no message that announces an end.
     fn may_stay_idle(&self) -> bool {
         !self.machine.is_multiplexed()
             && self.exchanges.is_empty()
@@ -218,7 +218,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         self.resume_woken(task, out);
         for round in 0..ROUNDS_MAX {
             if self.phase == Phase::Lingering {
-                // The response is sent, and our side is closed; whatever still arrives has no receiver.
+                // The response is sent, and our side is closed; further bytes have no receiver.
                 return self.line.discard(task);
             }
             self.handle_input(task, out);
@@ -230,15 +230,17 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
                 if self.line.input.is_held() {
                     return ControlFlow::Continue(());
                 }
-                // While bytes are unhandled there is no read. But bytes that the machine could not use (a part of a head) need one.
-                let left = self.may_handle(task, out) && self.line.input.has_more() && self.line.input.is_fresh();
-                let closing = self.machine.wants_close() && out.is_empty() && self.exchanges.is_empty() && !left;
+                // No read while bytes are unhandled. Exception: an incomplete head, which needs more bytes.
+                let has_unhandled =
+                    self.may_handle(task, out) && self.line.input.has_more() && self.line.input.is_fresh();
+                let closing =
+                    self.machine.should_close() && out.is_empty() && self.exchanges.is_empty() && !has_unhandled;
                 // An ending listener still serves requests that had arrived before its end.
                 if closing && !(self.listener.is_ending() && self.read(task, out)?) {
                     self.begin_close(task)?;
                     return self.line.discard(task);
                 }
-                if !closing && !left && !self.read(task, out)? {
+                if !closing && !has_unhandled && !self.read(task, out)? {
                     return ControlFlow::Continue(());
                 }
             }
@@ -349,7 +351,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         if self.is_outdated() {
             // RFC 9110 §15.5.20: the present plan might not have accepted this connection. The client may retry on another one.
             self.line.core.put_slot(slot);
-            self.unclean = true;
+            self.needs_lingering_close = true;
             self.machine.drain(out);
             return self.machine.refuse(stream, StatusCode::MISDIRECTED_REQUEST, &clock::date(), out);
         }
@@ -387,7 +389,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         task: &mut Task<'_>,
         out: &mut WriteList,
     ) {
-        // Of all events only these two concern the connection and not a stream: its loss, and a fault before a head.
+        // `Broken`, and a `Fault` without a stream, concern the whole connection.
         let (ServerEvent::Data { stream, .. }
         | ServerEvent::Head { stream, .. }
         | ServerEvent::Trailers { stream }
@@ -395,7 +397,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         | ServerEvent::Reset { stream }
         | ServerEvent::Fault { stream: Some(stream), .. }) = event
         else {
-            self.unclean = true;
+            self.needs_lingering_close = true;
             if event == ServerEvent::Broken {
                 self.exchanges.iter_mut().for_each(|exchange| exchange.give_up(Ending::PeerGone));
             } else {
@@ -407,7 +409,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         // From the back: most events are for the youngest exchange, and over HTTP/1.1 all are.
         let Some(exchange) = self.exchanges.iter_mut().rfind(|exchange| exchange.stream == stream) else {
             if let ServerEvent::Fault { fault: status, .. } = event {
-                self.unclean = true;
+                self.needs_lingering_close = true;
                 self.machine.refuse(stream, status, &clock::date(), out);
             }
             return;
@@ -419,7 +421,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
                 exchange.since = clock::now();
                 if exchange.inbound == Inbound::Failed && !self.machine.is_multiplexed() {
                     // The body has failed for its reader: without a window, nothing else bounds the bytes that follow.
-                    self.unclean = true;
+                    self.needs_lingering_close = true;
                 } else if exchange.discards() {
                     exchange.discard(len, &mut self.machine, out);
                 } else {
@@ -486,10 +488,10 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
             Flush::Complete => {}
             Flush::Blocked => {
                 // Without several streams the bound costs nothing, and a slow reader is noticed in time.
-                if self.machine.is_multiplexed() && self.pauses_until_fit > 0 {
-                    self.pauses_until_fit -= 1;
-                    if self.pauses_until_fit == 0 {
-                        self.line.transport.fit_send_buffer();
+                if self.machine.is_multiplexed() && self.pauses_until_raise > 0 {
+                    self.pauses_until_raise -= 1;
+                    if self.pauses_until_raise == 0 {
+                        self.line.transport.raise_unsent_limit();
                     }
                 }
                 return ControlFlow::Continue(());
@@ -511,8 +513,8 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
     /// Ends the exchanges that are over. If a response was cut short, which its framing does not show, closes the connection with a reset: a
     /// close without one looks like the end of a response that only the connection's end delimits.
     fn retire(&mut self, out: &mut WriteList) -> ControlFlow<()> {
-        let Self { exchanges, machine, line, unclean, .. } = self;
-        let closing = machine.wants_close();
+        let Self { exchanges, machine, line, needs_lingering_close, .. } = self;
+        let closing = machine.should_close();
         let awaits_body = machine.waits_for() == WaitsFor::Body;
         let is_multiplexed = machine.is_multiplexed();
         let over = |exchange: &mut Exchange| {
@@ -527,7 +529,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
         };
         let mut needs_reset = false;
         for exchange in exchanges.extract_if(.., over) {
-            *unclean |= exchange.inbound != Inbound::Complete;
+            *needs_lingering_close |= exchange.inbound != Inbound::Complete;
             // Pipelined bytes that the machine had to leave until now may hold the next request.
             line.input.refresh();
             needs_reset |= exchange.needs_reset && !machine.is_multiplexed();
@@ -544,7 +546,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
     }
 }
 
-impl<T: Transport, M: Machine> Future for ServerConnection<T, M> {
+impl<T: Transport, M: ServerMachine> Future for ServerConnection<T, M> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
@@ -556,7 +558,7 @@ impl<T: Transport, M: Machine> Future for ServerConnection<T, M> {
     }
 }
 
-impl<T: Transport, M: Machine> Drop for ServerConnection<T, M> {
+impl<T: Transport, M: ServerMachine> Drop for ServerConnection<T, M> {
     fn drop(&mut self) {
         // RFC 9112 §8: otherwise the recipient takes the content for complete.
         let has_output = self.line.has_output();

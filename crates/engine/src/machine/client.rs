@@ -11,7 +11,7 @@ use causeway_message::{Chunk, FieldMap, Framing, OpenError, ResponseHead, Stream
 use causeway_pipeline::upstream::EngineCall;
 use causeway_pipeline::{CallError, Scheme, Transport};
 
-use super::Streams;
+use super::Machine;
 use crate::upstream::network_proxy;
 
 /// An event of a client's machine.
@@ -192,7 +192,7 @@ impl ClientMachine {
     }
 }
 
-impl Streams for ClientMachine {
+impl Machine for ClientMachine {
     fn is_multiplexed(&self) -> bool {
         matches!(self, Self::Http2(_))
     }
@@ -201,8 +201,8 @@ impl Streams for ClientMachine {
         each!(self, machine => machine.waits_for())
     }
 
-    fn wants_close(&self) -> bool {
-        each!(self, machine => machine.wants_close())
+    fn should_close(&self) -> bool {
+        each!(self, machine => machine.should_close())
     }
 
     fn is_half_closed(&self) -> bool {

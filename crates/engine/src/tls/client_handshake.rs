@@ -156,7 +156,7 @@ async fn send(tcp: &mut TcpStream, mut bytes: &[u8]) -> Result<(), String> {
 /// Our certificate of a name, which is replaced while the server runs.
 struct ManagedCertificate {
     name: String,
-    /// That of the last handshake.
+    /// The certificate of the last handshake.
     last: RefCell<Option<Arc<CurrentCertificate>>>,
 }
 

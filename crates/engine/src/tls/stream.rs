@@ -330,9 +330,9 @@ impl Transport for TlsStream {
         }
     }
 
-    fn fit_send_buffer(&self) {
+    fn raise_unsent_limit(&self) {
         if let Some(tcp) = &self.tcp {
-            tcp.fit_send_buffer();
+            tcp.raise_unsent_limit();
         }
     }
 }

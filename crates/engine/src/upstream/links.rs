@@ -15,14 +15,14 @@ use crate::clock;
 pub(crate) struct Link {
     /// `None` when the connection has closed, or counts for no limit.
     slot: Cell<Option<ConnectionSlot>>,
-    /// It counts for a limit of connections.
+    /// The connection counts for a limit of connections.
     is_counted: Cell<bool>,
     state: Cell<LinkState>,
-    /// Calls of the queue count on it; `false` if it is for one call of its own.
+    /// Takes calls of the queue; `false` if the connection is for one call of its own.
     gathers: bool,
-    /// When it began to be opened.
+    /// The time at which the attempt to open the connection began.
     begun: Instant,
-    /// It is in `Links::ready`; it may have stopped accepting calls since.
+    /// The link is in `Links::ready`; the connection may have stopped accepting calls since.
     is_listed: Cell<bool>,
     /// Calls handed over that the connection has not begun.
     pub(crate) inbox: RefCell<VecDeque<WaitingCall>>,
@@ -34,12 +34,12 @@ pub(crate) struct Link {
 pub(crate) enum LinkState {
     Connecting,
     Open {
-        /// Further calls that it accepts.
+        /// Further calls that the connection accepts.
         room: usize,
-        /// It carries no call.
+        /// The connection carries no call.
         is_idle: bool,
     },
-    /// It accepts no more calls.
+    /// The connection accepts no more calls.
     Ending,
 }
 
@@ -65,7 +65,7 @@ impl Link {
         self.is_counted.set(false);
     }
 
-    /// Returns when it began to be opened.
+    /// Returns the time at which the attempt to open the connection began.
     pub(super) fn begun(&self) -> Instant {
         self.begun
     }
@@ -87,7 +87,7 @@ impl Link {
 #[derive(Default)]
 pub(crate) struct Links {
     all: RefCell<Vec<Rc<Link>>>,
-    /// Those that accept calls, or did when last checked. A stack: the connection that became free last is used first, so that surplus
+    /// The connections that accept calls, or did when last checked. A stack: the connection that became free last is used first, so that surplus
     /// ones stay idle until they are closed.
     ready: RefCell<Vec<Rc<Link>>>,
     idle: Cell<usize>,

@@ -188,8 +188,8 @@ impl Application {
             self.errors.clear();
         }
         let client = &self.client;
-        assert!(!client.wants_close() || client.is_last() && !client.writable(ONE));
-        let state = match (client.wants_close(), client.room(), client.waits_for()) {
+        assert!(!client.should_close() || client.is_last() && !client.writable(ONE));
+        let state = match (client.should_close(), client.room(), client.waits_for()) {
             (true, ..) => "close",
             (_, 1, WaitsFor::KeepAlive) => "room",
             (_, 0, WaitsFor::Head) => "head",

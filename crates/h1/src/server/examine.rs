@@ -10,7 +10,7 @@ use crate::framing::{Options, body_length};
 pub(super) struct Facts {
     pub(super) body: BodyLength,
     pub(super) expects_continue: bool,
-    /// It has an expectation, no content, and Upgrade.
+    /// The head has an expectation, no content, and Upgrade.
     pub(super) continue_before_switch: bool,
     pub(super) upgrade: bool,
     pub(super) keep: bool,

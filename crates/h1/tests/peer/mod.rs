@@ -46,13 +46,13 @@ pub fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits, eof: 
         }
     }
     if eof
-        && !server.wants_close()
+        && !server.should_close()
         && let Some(event) = server.handle_eof()
     {
         note(&mut server, event, &[], &head, &mut lines, &mut body, &mut out);
     }
     lines.push(
-        match (server.wants_close(), server.waits_for()) {
+        match (server.should_close(), server.waits_for()) {
             (true, _) => "close",
             (_, WaitsFor::KeepAlive) => "keep-alive",
             (_, WaitsFor::Head) => "head",

@@ -144,9 +144,9 @@ impl UpstreamPeer {
             self.body.clear();
         }
         let client = &self.client;
-        assert!(client.room() == 0 || client.is_idle() && !client.is_last() && !client.wants_close());
-        assert!(!client.wants_close() || client.is_last());
-        let state = match (client.wants_close(), client.room(), client.waits_for()) {
+        assert!(client.room() == 0 || client.is_idle() && !client.is_last() && !client.should_close());
+        assert!(!client.should_close() || client.is_last());
+        let state = match (client.should_close(), client.room(), client.waits_for()) {
             (true, ..) => "close",
             (_, 1, WaitsFor::KeepAlive) => "room",
             (_, 0, WaitsFor::Head) => "head",

@@ -427,7 +427,7 @@ impl Peer {
 
     /// The machine's state in one word.
     pub fn state(&self) -> &'static str {
-        match (self.server.wants_close(), self.server.waits_for()) {
+        match (self.server.should_close(), self.server.waits_for()) {
             (true, _) => "close",
             (_, WaitsFor::KeepAlive) => "keep-alive",
             (_, WaitsFor::Head) => "head",

@@ -46,7 +46,7 @@ impl Protocol {
 }
 
 impl WireForm {
-    /// Waits for what the wire form needs before an upstream is selected. `None` if there is nothing to wait for.
+    /// Waits for the data that the wire form needs before an upstream is selected. `None` if there is nothing to wait for.
     pub(super) fn prepare(&self, cx: &mut Context, local: &Rc<Local>) -> Option<Step> {
         match self {
             Self::Http | Self::HttpGrpc(_) => None,

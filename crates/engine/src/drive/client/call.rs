@@ -14,15 +14,16 @@ use progress::{Span, Stamp};
 use super::super::sending::{PumpOutcome, Sending};
 use super::super::wake::ExchangeWake;
 use crate::clock;
-use crate::machine::{ClientMachine, Streams as _};
+use crate::machine::{ClientMachine, Machine as _};
 use crate::worker::Core;
 
 /// Bytes of a FastCGI application's STDERR that are logged for one call; the rest is dropped.
 const STDERR_BYTES_MAX: usize = 4 * 1024;
-/// Interim responses that a call accepts. RFC 9110 §15.2 allows any number, so without a bound an upstream could send them for ever.
+/// Interim responses that a call accepts, over any protocol; the proxy forwards fewer. RFC 9110 §15.2 allows any number, so without a
+/// bound an upstream could send them for ever.
 const INTERIMS_MAX: u16 = 100;
 /// How long a FastCGI application may go on after its response, if there is no `read_timeout`. No client waits for it, so without a bound
-/// one that hangs would keep its connection for ever. Work that takes longer belongs into a queue.
+/// one that hangs would keep its connection for ever. Work that takes longer belongs in a queue.
 const REST_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// The state of the response. A tunnel's two directions end separately, and the call is over when both have.
@@ -69,9 +70,9 @@ pub(super) struct UpstreamCall {
     inbound: Inbound,
     framing: Framing,
     is_connect: bool,
-    /// It was sent before, on a connection that ended.
+    /// The request was sent before, on a connection that ended.
     is_retry: bool,
-    /// It became a tunnel and broke: a plain close would look like the tunnel's orderly end.
+    /// The call became a tunnel and broke: a plain close would look like the tunnel's orderly end.
     is_cut: bool,
     /// Part of a response has arrived: an interim response, a head, content.
     has_response: bool,
@@ -252,7 +253,7 @@ impl UpstreamCall {
         self.inbound == Inbound::Over
     }
 
-    /// Returns whether the response's content must wait for its reader, who then wakes `driver`.
+    /// Returns whether the response's content must wait for its reader, which then wakes `driver`.
     pub(super) fn is_full(&self, driver: &Waker) -> bool {
         self.is_receiving() && !self.call.mailbox().has_room(driver)
     }
@@ -396,7 +397,7 @@ impl UpstreamCall {
 
     /// The response is complete. The rest of the request is abandoned, unless it is a tunnel's.
     pub(super) fn end(&mut self, machine: &mut ClientMachine, out: &mut WriteList) {
-        // The other direction of a tunnel may continue for as long as it likes.
+        // The other direction of a tunnel may continue without a time limit.
         if self.inbound == Inbound::Tunnel && !self.sending.is_done() {
             self.inbound = Inbound::Ended;
             return self.call.mailbox().complete();
@@ -404,10 +405,11 @@ impl UpstreamCall {
         if self.inbound == Inbound::Rest {
             return self.over();
         }
-        // The end of the connection would abort an application that works on, whose request is complete.
-        match self.sending.is_done() && machine.works_on() {
-            true => self.inbound = Inbound::Rest,
-            false => self.over(),
+        // Keep the connection: closing it would abort an application that is still running and has the whole request.
+        if self.sending.is_done() && machine.works_on() {
+            self.inbound = Inbound::Rest;
+        } else {
+            self.over();
         }
         self.call.mailbox().complete();
         // RFC 9110 §7.5: an upstream may respond before it has read the request; it will not read the rest.
@@ -444,7 +446,7 @@ impl UpstreamCall {
     fn report(&self, kind: FailureKind, fault: &CallError) {
         let now = clock::now();
         let cause: &dyn fmt::Display =
-            if *fault == CallError::Closed { &"it closed before the answer's end" } else { fault };
+            if *fault == CallError::Closed { &"the connection closed before the response was complete" } else { fault };
         report_failure(&self.upstream, kind, now.saturating_duration_since(self.began), cause, now);
     }
 

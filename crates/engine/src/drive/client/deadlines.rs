@@ -9,7 +9,7 @@ use causeway_pipeline::CallError;
 
 use super::ClientConnection;
 use crate::clock;
-use crate::machine::Streams as _;
+use crate::machine::Machine as _;
 use crate::transport::Transport;
 
 impl<T: Transport> ClientConnection<T> {

@@ -1,4 +1,4 @@
-//! PINGs (RFC 9113 §6.7) that find an upstream which vanished without a word. TCP alone would take minutes.
+//! PINGs (RFC 9113 §6.7) that detect an upstream which disappeared without closing the connection. TCP alone would take minutes.
 
 use std::task::Context as Task;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use causeway_message::WriteList;
 
 use super::ClientConnection;
 use crate::clock;
-use crate::machine::Streams as _;
+use crate::machine::Machine as _;
 use crate::transport::Transport;
 
 /// The last sign of an upstream's life.

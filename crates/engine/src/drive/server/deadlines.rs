@@ -11,7 +11,7 @@ use causeway_pipeline::{BodyError, Ending};
 use super::exchange::{Exchange, Inbound, PeerAction};
 use super::{DrainStep, Phase, ServerConnection};
 use crate::clock;
-use crate::machine::{Machine, WaitsFor};
+use crate::machine::{ServerMachine, WaitsFor};
 use crate::transport::Transport;
 
 /// The action of the peer that the connection waits for. Each has its own time limit.
@@ -35,7 +35,7 @@ pub(super) enum AwaitedAction {
     Close,
 }
 
-impl<T: Transport, M: Machine> ServerConnection<T, M> {
+impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     /// Sets the deadline of the peer's next action, or handles that it has passed.
     pub(super) fn watch(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
         if self.line.input.is_held() {

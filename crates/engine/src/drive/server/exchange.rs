@@ -22,7 +22,7 @@ use super::super::wake::ExchangeWake;
 use super::pace::Pace;
 use crate::clock;
 use crate::listener::ListenerPlan;
-use crate::machine::{Framing, Machine};
+use crate::machine::{Framing, ServerMachine};
 use crate::worker::Core;
 
 /// The state of the request's content.
@@ -32,7 +32,7 @@ pub(crate) enum Inbound {
     Open,
     /// All of it has been received.
     Complete,
-    /// It ended early: the peer reset the stream, broke the framing, or was too slow.
+    /// The content ended early: the peer reset the stream, broke the framing, or was too slow.
     Failed,
 }
 
@@ -124,7 +124,13 @@ impl Exchange {
     }
 
     /// Runs the handlers from the start.
-    pub(crate) fn run<M: Machine>(&mut self, machine: &mut M, core: &Core, task: &mut Task<'_>, out: &mut WriteList) {
+    pub(crate) fn run<M: ServerMachine>(
+        &mut self,
+        machine: &mut M,
+        core: &Core,
+        task: &mut Task<'_>,
+        out: &mut WriteList,
+    ) {
         let verdict = self.guarded(core, route::run);
         self.settle(verdict, machine, out);
         if self.is_waiting() {
@@ -134,7 +140,7 @@ impl Exchange {
     }
 
     /// Continues after a wakeup: polls the handler's wait, and looks at the content's source and at the request's reader.
-    pub(crate) fn resume<M: Machine>(
+    pub(crate) fn resume<M: ServerMachine>(
         &mut self,
         machine: &mut M,
         core: &Core,
@@ -157,7 +163,13 @@ impl Exchange {
     }
 
     /// Queues content for one turn.
-    pub(crate) fn pump<M: Machine>(&mut self, machine: &mut M, core: &Core, task: &mut Task<'_>, out: &mut WriteList) {
+    pub(crate) fn pump<M: ServerMachine>(
+        &mut self,
+        machine: &mut M,
+        core: &Core,
+        task: &mut Task<'_>,
+        out: &mut WriteList,
+    ) {
         let _span = stage::ENCODE.enter();
         self.wake.follow(task.waker());
         let turn = self.sending.pump(self.stream, machine, core, self.wake.waker(), &mut self.since, out);
@@ -166,7 +178,8 @@ impl Exchange {
             PumpOutcome::Cut(_) => Ending::BodyFailed,
             PumpOutcome::Panicked => Ending::Panicked,
         };
-        // A reset would also drop the content that the kernel still holds, with which a client could resume a download.
+        // If the framing shows the cut, a plain close is enough. A reset would also drop the content in the kernel, with which the client
+        // could resume.
         self.needs_reset = !self.has_framed_end();
         if self.ending == Ending::Complete {
             self.ending = ending;
@@ -192,17 +205,17 @@ impl Exchange {
     }
 
     /// Returns whether there is content that its stream accepts, so that only room in the output is missing.
-    pub(crate) fn could_send<M: Machine>(&self, machine: &M) -> bool {
+    pub(crate) fn could_send<M: ServerMachine>(&self, machine: &M) -> bool {
         self.sending.could_send(self.stream, machine)
     }
 
     /// As [`could_send`](Self::could_send), and the stream has not used up its share of the output.
-    pub(crate) fn may_send<M: Machine>(&self, machine: &M) -> bool {
+    pub(crate) fn may_send<M: ServerMachine>(&self, machine: &M) -> bool {
         self.sending.may_send(self.stream, machine)
     }
 
     /// Returns the peer's action that the exchange waits for, if it waits for the peer.
-    pub(crate) fn awaited_action<M: Machine>(&self, machine: &M) -> Option<PeerAction> {
+    pub(crate) fn awaited_action<M: ServerMachine>(&self, machine: &M) -> Option<PeerAction> {
         if self.sending.has_content() && !machine.writable(self.stream) {
             return Some(PeerAction::OpenWindow);
         }
@@ -265,7 +278,7 @@ impl Exchange {
 
     /// Discards bytes of a body without a reader (RFC 9110 §15.5.14): the client's window opens again, so that it comes to the end
     /// of the body. Beyond the bound a reset is cheaper for both.
-    pub(crate) fn discard<M: Machine>(&mut self, bytes: u64, machine: &mut M, out: &mut WriteList) {
+    pub(crate) fn discard<M: ServerMachine>(&mut self, bytes: u64, machine: &mut M, out: &mut WriteList) {
         self.discarded += bytes;
         if self.discarded > self.plan.discard_bytes_max {
             self.inbound = Inbound::Failed;
@@ -290,8 +303,8 @@ impl Exchange {
         is_longer && self.cx.mailbox().is_abandoned()
     }
 
-    /// Reports to the machine what the body's reader did: it began to read, or took bytes.
-    pub(crate) fn sync_reader<M: Machine>(&mut self, machine: &mut M, task: &Task<'_>, out: &mut WriteList) {
+    /// Reports the reader's progress to the machine: the reader began to read, or took bytes.
+    pub(crate) fn sync_reader<M: ServerMachine>(&mut self, machine: &mut M, task: &Task<'_>, out: &mut WriteList) {
         if self.is_tunnel && self.inbound == Inbound::Open && self.sending.is_done() {
             let mailbox = self.cx.mailbox();
             if mailbox.is_abandoned() {
@@ -350,7 +363,7 @@ impl Exchange {
         verdict
     }
 
-    fn settle<M: Machine>(&mut self, verdict: Option<Verdict>, machine: &mut M, out: &mut WriteList) {
+    fn settle<M: ServerMachine>(&mut self, verdict: Option<Verdict>, machine: &mut M, out: &mut WriteList) {
         for (status, fields) in self.cx.take_interims() {
             machine.send_interim(self.stream, status, &fields, out);
         }
@@ -374,7 +387,12 @@ impl Exchange {
     /// Replaces a 1xx status that a handler gave to its final response. RFC 9110 §15.2 allows it only for interim responses, so it is sent
     /// as one, and 200 follows, as in Go. A 101 without a tunnel is the handler's fault: 500.
     #[cold]
-    fn after_interim<M: Machine>(&mut self, status: StatusCode, machine: &mut M, out: &mut WriteList) -> StatusCode {
+    fn after_interim<M: ServerMachine>(
+        &mut self,
+        status: StatusCode,
+        machine: &mut M,
+        out: &mut WriteList,
+    ) -> StatusCode {
         if status == StatusCode::SWITCHING_PROTOCOLS {
             return StatusCode::INTERNAL_SERVER_ERROR;
         }
@@ -382,9 +400,9 @@ impl Exchange {
         StatusCode::OK
     }
 
-    /// Converts the response to a WebSocket's Upgrade to that to an extended CONNECT (RFC 8441 §5).
+    /// Converts a handler's response to a WebSocket upgrade into the response to the extended CONNECT (RFC 8441 §5).
     #[cold]
-    fn answer_extended_connect(&mut self, status: &mut StatusCode, body: &mut Body) {
+    fn adapt_to_extended_connect(&mut self, status: &mut StatusCode, body: &mut Body) {
         if matches!(body, Body::Tunnel(_)) {
             *status = StatusCode::OK;
             self.cx.response_mut().remove(names::UPGRADE);
@@ -396,7 +414,7 @@ impl Exchange {
         }
     }
 
-    fn respond<M: Machine>(&mut self, response: Response, machine: &mut M, out: &mut WriteList) {
+    fn respond<M: ServerMachine>(&mut self, response: Response, machine: &mut M, out: &mut WriteList) {
         let _span = stage::ENCODE.enter();
         let Response { mut status, mut body } = response;
         // Until now the peer waited for the handlers.
@@ -410,7 +428,7 @@ impl Exchange {
             status = self.after_interim(status, machine, out);
         }
         if self.cx.is_extended_connect() {
-            self.answer_extended_connect(&mut status, &mut body);
+            self.adapt_to_extended_connect(&mut status, &mut body);
         }
         let method = self.cx.original().method();
         if matches!(body, Body::Tunnel(_)) && method == Method::Connect {

@@ -13,10 +13,10 @@ use super::exchange::Inbound;
 use super::{Phase, ServerConnection};
 use crate::clock;
 use crate::hold::ReadTime;
-use crate::machine::{Machine, ServerEvent};
+use crate::machine::{ServerEvent, ServerMachine};
 use crate::transport::Transport;
 
-impl<T: Transport, M: Machine> ServerConnection<T, M> {
+impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     /// Reads from the kernel once. Returns whether there were bytes, or the peer's end.
     pub(super) fn read(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<(), bool> {
         let may_read = matches!(self.phase, Phase::Open | Phase::WriteClosed) && !self.is_full(task);
@@ -109,7 +109,7 @@ impl<T: Transport, M: Machine> ServerConnection<T, M> {
     /// response (RFC 9112 §9.6), so first only our sending side ends.
     pub(super) fn begin_close(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
         self.ending = Ending::Complete;
-        if self.phase == Phase::HalfClosed || !self.unclean && self.line.input.is_empty() {
+        if self.phase == Phase::HalfClosed || !self.needs_lingering_close && self.line.input.is_empty() {
             return ControlFlow::Break(());
         }
         if let Poll::Ready(Err(_)) = self.line.transport.poll_shutdown(task) {

@@ -19,9 +19,9 @@ const _: () = assert!(size_of::<IndexingStats>() <= 1024);
 /// How a literal field is represented (RFC 7541 §6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Indexing {
-    /// It may be inserted into the table: values of this name repeat.
+    /// The field may be inserted into the table: values of this name repeat.
     Incremental,
-    /// It is not inserted: values differ from message to message.
+    /// The field is not inserted: values differ from message to message.
     Without,
     /// No hop may insert it: values are secrets (§7.1.3).
     Never,

@@ -5,7 +5,7 @@ use std::time::Instant;
 use causeway_message::{Chunk, FieldMap, Head, ResponseHead, StatusCode, StreamId, WriteList};
 
 use crate::listener::ListenerPlan;
-use crate::machine::{BodyLength, Framing, Machine, ServerEvent, Streams, WaitsFor};
+use crate::machine::{BodyLength, Framing, Machine, ServerEvent, ServerMachine, WaitsFor};
 
 /// Exchanges that may wait for one write.
 pub(super) const EXCHANGES_MAX: usize = 16;
@@ -76,7 +76,7 @@ impl Pair {
     }
 }
 
-impl Streams for Pair {
+impl Machine for Pair {
     fn is_multiplexed(&self) -> bool {
         self.is_multiplexed
     }
@@ -85,7 +85,7 @@ impl Streams for Pair {
         WaitsFor::KeepAlive
     }
 
-    fn wants_close(&self) -> bool {
+    fn should_close(&self) -> bool {
         false
     }
 
@@ -137,7 +137,7 @@ impl Streams for Pair {
     }
 }
 
-impl Machine for Pair {
+impl ServerMachine for Pair {
     fn exchanges_max(&self) -> usize {
         EXCHANGES_MAX
     }

@@ -21,7 +21,7 @@ use causeway_message::{
     BodyLength, Chunk, FieldMap, FieldValue, Head, ResponseHead, StatusCode, StreamId, Version, WriteList, names,
 };
 
-use super::{Framing, Machine, ServerEvent, Streams, WaitsFor};
+use super::{Framing, Machine, ServerEvent, ServerMachine, WaitsFor};
 use crate::listener::{ListenerPlan, Offer};
 
 /// While the first bytes may still become HTTP/2's preface, the HTTP/1 machine gets at most this many of them: too few for a request line.
@@ -34,7 +34,7 @@ const CLOSED_MAX: usize = 128;
 const SERVER: FieldValue<'static> = FieldValue::from_static("Causeway");
 
 /// The protocol machine of a connection that a client opened.
-pub(crate) enum Protocol {
+pub(crate) enum HttpServerMachine {
     /// HTTP/1.1, which may become HTTP/2.
     Http1(Http1),
     /// HTTP/2.
@@ -50,7 +50,7 @@ pub(crate) struct Http1 {
     is_clear: bool,
 }
 
-impl Protocol {
+impl HttpServerMachine {
     /// A connection in the clear.
     pub(crate) fn clear(offer: &Rc<Offer>) -> Self {
         Self::Http1(Http1 { fresh: offer.protocols.http2_clear, is_clear: true, ..Http1::new(offer) })
@@ -120,13 +120,13 @@ impl Http1 {
 macro_rules! either {
     ($this:expr, $machine:ident => $work:expr) => {
         match $this {
-            Protocol::Http1(Http1 { server: $machine, .. }) => $work,
-            Protocol::Http2($machine) => $work,
+            HttpServerMachine::Http1(Http1 { server: $machine, .. }) => $work,
+            HttpServerMachine::Http2($machine) => $work,
         }
     };
 }
 
-impl Streams for Protocol {
+impl Machine for HttpServerMachine {
     fn is_multiplexed(&self) -> bool {
         matches!(self, Self::Http2(_))
     }
@@ -135,8 +135,8 @@ impl Streams for Protocol {
         either!(self, machine => machine.waits_for())
     }
 
-    fn wants_close(&self) -> bool {
-        either!(self, machine => machine.wants_close())
+    fn should_close(&self) -> bool {
+        either!(self, machine => machine.should_close())
     }
 
     fn is_half_closed(&self) -> bool {
@@ -208,7 +208,7 @@ impl Streams for Protocol {
     }
 }
 
-impl Machine for Protocol {
+impl ServerMachine for HttpServerMachine {
     fn exchanges_max(&self) -> usize {
         match self {
             Self::Http1(_) => PIPELINED_MAX,
