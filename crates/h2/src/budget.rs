@@ -10,32 +10,32 @@ use crate::error::ConnectionError;
 /// ENHANCE_YOUR_CALM (RFC 9113 §10.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budgets {
-    /// Burst of streams that the peer resets before their response begins, or causes us to reset; 200. A request that
+    /// Burst of streams that the peer resets before their response begins, or causes us to reset; default 200. A request that
     /// is opened and cancelled costs us all of its work (CVE-2023-44487, and CVE-2025-8671 for resets that the peer
     /// provokes). Each complete response gives one back, so that some cancelled requests among many on a shared
     /// connection do not end it.
     pub resets: u32,
-    /// Number of resets that each second adds; 33.
-    pub resets_a_second: u32,
-    /// PING and SETTINGS acknowledgements that are still in the output; 1000. Without this limit a peer that does not
+    /// Number of resets that each second adds; default 33.
+    pub resets_per_second: u32,
+    /// PING and SETTINGS acknowledgements that are still in the output; default 1000. Without this limit a peer that does not
     /// read makes us buffer them all (CVE-2019-9512, CVE-2019-9515).
-    pub answers: u32,
+    pub acks: u32,
     /// Burst of frames that carry neither a head nor content: PING, SETTINGS, PRIORITY, PRIORITY_UPDATE,
-    /// WINDOW_UPDATE, RST_STREAM and unknown ones; 2000. Each HEADERS frame gives 16 of them back,
+    /// WINDOW_UPDATE, RST_STREAM and unknown ones; default 2000. Each HEADERS frame gives 16 of them back,
     /// each DATA frame sent 4. A WINDOW_UPDATE of 1 KiB or more is free if as many bytes of content were sent.
     pub control: u32,
-    /// Number of such frames that each second adds; 200.
-    pub control_a_second: u32,
-    /// Burst of DATA frames without content, except a stream's last; 100 (CVE-2019-9518).
+    /// Number of such frames that each second adds; default 200.
+    pub control_per_second: u32,
+    /// Burst of DATA frames without content, except a stream's last; default 100 (CVE-2019-9518).
     pub empty_data: u32,
-    /// Number of such frames that each second adds; 10.
-    pub empty_data_a_second: u32,
-    /// CONTINUATION frames of one header block; 8, or as many as the longest permitted block needs if these are more
+    /// Number of such frames that each second adds; default 10.
+    pub empty_data_per_second: u32,
+    /// CONTINUATION frames of one field block; default 8, or as many as the longest permitted block needs if these are more
     /// (CVE-2024-27316 and similar).
     pub continuations: u8,
-    /// Entries of one SETTINGS frame; 64. Fewer than a dozen settings are defined.
+    /// Entries of one SETTINGS frame; default 64. Fewer than a dozen settings are defined.
     pub settings_entries: u16,
-    /// Streams not yet open whose priority is stored; 16 (RFC 9218 §7.1). The oldest one is dropped; the connection
+    /// Streams not yet open whose priority is stored; default 16 (RFC 9218 §7.1). The oldest one is dropped; the connection
     /// does not end.
     pub early_priorities: u8,
 }
@@ -45,13 +45,13 @@ impl Default for Budgets {
         Self {
             // More than a browser sends when a user leaves a page with a hundred images.
             resets: 200,
-            resets_a_second: 33,
-            answers: 1000,
+            resets_per_second: 33,
+            acks: 1000,
             // Clients acknowledge and ping in proportion to traffic; heads and DATA frames give frames back.
             control: 2000,
-            control_a_second: 200,
+            control_per_second: 200,
             empty_data: 100,
-            empty_data_a_second: 10,
+            empty_data_per_second: 10,
             continuations: 8,
             settings_entries: 64,
             early_priorities: 16,
@@ -73,20 +73,20 @@ impl Bucket {
     }
 
     #[inline]
-    fn take(&mut self, burst: u32, a_second: u32, clock: &Clock) -> Result<(), ConnectionError> {
+    fn take(&mut self, burst: u32, per_second: u32, clock: &Clock) -> Result<(), ConnectionError> {
         if self.left == 0 {
-            self.fill(burst, a_second, clock)?;
+            self.fill(burst, per_second, clock)?;
         }
         self.left -= 1;
         Ok(())
     }
 
     #[cold]
-    fn fill(&mut self, burst: u32, a_second: u32, clock: &Clock) -> Result<(), ConnectionError> {
+    fn fill(&mut self, burst: u32, per_second: u32, clock: &Clock) -> Result<(), ConnectionError> {
         let now = clock.milliseconds();
         let elapsed = now.saturating_sub(self.filled);
         // Refill up to the burst; without a whole token the budget is exceeded.
-        let more = (elapsed.saturating_mul(u64::from(a_second)) / 1000).min(u64::from(burst)) as u32;
+        let more = (elapsed.saturating_mul(u64::from(per_second)) / 1000).min(u64::from(burst)) as u32;
         if more == 0 {
             return Err(ConnectionError::CALM);
         }
@@ -113,13 +113,13 @@ impl Clock {
 /// Acknowledgements in the output, in two groups: those counted until the first group was written, and those since. The output of a busy
 /// connection is never empty, so each group records the output's position after its last frame.
 #[derive(Clone, Copy, Debug)]
-struct Answers {
+struct PendingAcks {
     counts: [u32; 2],
     // The output's positions after the last one of each group.
     ends: [u64; 2],
 }
 
-impl Answers {
+impl PendingAcks {
     /// Counts the last frame of the output; returns the number of all.
     fn add(&mut self, out: &WriteList) -> u32 {
         let group = usize::from(self.counts[0] > 0);
@@ -148,7 +148,7 @@ pub(crate) struct BudgetUse {
     resets: Bucket,
     control: Bucket,
     empty_data: Bucket,
-    answers: Answers,
+    acks: PendingAcks,
     // Bytes of sent content that no WINDOW_UPDATE has announced yet, once for its stream and once for the connection.
     announceable: u64,
 }
@@ -168,7 +168,7 @@ impl BudgetUse {
             resets: Bucket::new(budgets.resets),
             control: Bucket::new(budgets.control),
             empty_data: Bucket::new(budgets.empty_data),
-            answers: Answers { counts: [0; 2], ends: [0; 2] },
+            acks: PendingAcks { counts: [0; 2], ends: [0; 2] },
             announceable: 0,
         }
     }
@@ -178,47 +178,47 @@ impl BudgetUse {
     pub(crate) fn begin(&mut self, now: Instant, out: &WriteList) {
         self.clock.began.get_or_insert(now);
         self.clock.now = Some(now);
-        if self.answers.counts[0] > 0 {
-            self.answers.subtract_written(out);
+        if self.acks.counts[0] > 0 {
+            self.acks.subtract_written(out);
         }
     }
 
     /// Counts a stream that the peer reset before its response began, or that was reset because of the peer.
     #[cold]
-    pub(crate) fn reset(&mut self, budgets: &Budgets) -> Result<(), ConnectionError> {
-        self.resets.take(budgets.resets, budgets.resets_a_second, &self.clock)
+    pub(crate) fn count_reset(&mut self, budgets: &Budgets) -> Result<(), ConnectionError> {
+        self.resets.take(budgets.resets, budgets.resets_per_second, &self.clock)
     }
 
     /// Gives one reset back: a response is complete.
     #[inline]
-    pub(crate) fn completed(&mut self, budgets: &Budgets) {
+    pub(crate) fn restore_reset(&mut self, budgets: &Budgets) {
         self.resets.left = self.resets.left.saturating_add(1).min(budgets.resets);
     }
 
     /// Counts a frame without head or content.
-    pub(crate) fn control(&mut self, budgets: &Budgets) -> Result<(), ConnectionError> {
-        self.control.take(budgets.control, budgets.control_a_second, &self.clock)
+    pub(crate) fn count_control(&mut self, budgets: &Budgets) -> Result<(), ConnectionError> {
+        self.control.take(budgets.control, budgets.control_per_second, &self.clock)
     }
 
     /// Counts an acknowledgement, which is the last frame of the output.
-    pub(crate) fn answer(&mut self, budgets: &Budgets, out: &WriteList) -> Result<(), ConnectionError> {
-        if self.answers.add(out) > budgets.answers { Err(ConnectionError::CALM) } else { Ok(()) }
+    pub(crate) fn count_ack(&mut self, budgets: &Budgets, out: &WriteList) -> Result<(), ConnectionError> {
+        if self.acks.add(out) > budgets.acks { Err(ConnectionError::CALM) } else { Ok(()) }
     }
 
     /// Counts a WINDOW_UPDATE.
-    pub(crate) fn window_update(&mut self, by: u32, budgets: &Budgets) -> Result<(), ConnectionError> {
+    pub(crate) fn count_window_update(&mut self, by: u32, budgets: &Budgets) -> Result<(), ConnectionError> {
         match self.announceable.checked_sub(u64::from(by)) {
             Some(left) if by >= ANNOUNCEMENT_MIN => {
                 self.announceable = left;
                 Ok(())
             }
-            _ => self.control(budgets),
+            _ => self.count_control(budgets),
         }
     }
 
     #[cold]
-    pub(crate) fn empty_data(&mut self, budgets: &Budgets) -> Result<(), ConnectionError> {
-        self.empty_data.take(budgets.empty_data, budgets.empty_data_a_second, &self.clock)
+    pub(crate) fn count_empty_data(&mut self, budgets: &Budgets) -> Result<(), ConnectionError> {
+        self.empty_data.take(budgets.empty_data, budgets.empty_data_per_second, &self.clock)
     }
 
     #[inline]
@@ -241,11 +241,11 @@ mod tests {
 
     #[test]
     fn a_bucket_runs_out_and_refills_over_time() {
-        let budgets = Budgets { resets: 3, resets_a_second: 2, ..Budgets::default() };
+        let budgets = Budgets { resets: 3, resets_per_second: 2, ..Budgets::default() };
         let (mut budget_use, start) = (BudgetUse::new(&budgets), Instant::now());
         let run = |budget_use: &mut BudgetUse, milliseconds| {
             budget_use.begin(start + Duration::from_millis(milliseconds), &WriteList::new());
-            (0..100).take_while(|_| budget_use.reset(&budgets).is_ok()).count()
+            (0..100).take_while(|_| budget_use.count_reset(&budgets).is_ok()).count()
         };
         assert_eq!(run(&mut budget_use, 0), 3);
         assert_eq!(run(&mut budget_use, 499), 0);

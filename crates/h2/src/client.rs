@@ -1,11 +1,11 @@
 //! One connection in the client's role (RFC 9113), for upstreams.
 //!
-//! It shares the core with the server; only opening streams and handling header blocks differ.
-//! - `blocks`: handles header blocks
+//! It shares the core with the server; only opening streams and handling field blocks differ.
+//! - `field_blocks`: handles field blocks
 //! - `encode`: writes a request's head
 
-mod blocks;
 mod encode;
+mod field_blocks;
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -39,13 +39,13 @@ const LIVENESS_PING: [u8; 8] = *b"liveness";
 pub struct Client {
     connection: Connection,
     // The last stream that the server will answer, from its GOAWAY. A server that begins to shut down sends the largest number first.
-    bound: Option<u32>,
+    last_processed: Option<u32>,
     draining: bool,
     eof: bool,
     // Whether the server's SETTINGS have been received.
     has_settings: bool,
     // Number of streams that may be opened before.
-    early: usize,
+    early_streams_max: usize,
 }
 
 impl Client {
@@ -53,7 +53,14 @@ impl Client {
     #[must_use]
     pub fn new(settings: Rc<Settings>) -> Self {
         let connection = Connection::new(settings, Role::Client);
-        Self { connection, bound: None, draining: false, eof: false, has_settings: false, early: STREAMS_EARLY }
+        Self {
+            connection,
+            last_processed: None,
+            draining: false,
+            eof: false,
+            has_settings: false,
+            early_streams_max: STREAMS_EARLY,
+        }
     }
 
     /// The input that the connection waits for: the server's SETTINGS, the rest of a frame, or, without open streams,
@@ -81,7 +88,7 @@ impl Client {
     #[must_use]
     pub fn is_last(&self) -> bool {
         let is_spent = self.connection.last > STREAM_MAX - 2;
-        self.connection.is_over() || self.draining || self.eof || self.bound.is_some() || is_spent
+        self.connection.is_over() || self.draining || self.eof || self.last_processed.is_some() || is_spent
     }
 
     /// Whether no stream is open.
@@ -95,7 +102,7 @@ impl Client {
     #[must_use]
     pub fn with_early_streams(mut self, streams: usize) -> Self {
         // One shows whether the limit is still 0.
-        self.early = streams.clamp(1, STREAMS_EARLY);
+        self.early_streams_max = streams.clamp(1, STREAMS_EARLY);
         self
     }
 
@@ -114,7 +121,7 @@ impl Client {
             _ if self.is_last() => 0,
             max if self.has_settings => max,
             // A guess, or the limit of an earlier connection.
-            max => max.min(self.early),
+            max => max.min(self.early_streams_max),
         };
         max.saturating_sub(self.connection.streams.counted())
     }
@@ -168,7 +175,7 @@ impl Client {
         if self.room() == 0 {
             return Err(OpenError::Full);
         }
-        self.connection.begin(out);
+        self.connection.send_preface_once(out);
         // A client's streams are odd.
         let id = if self.connection.last == 0 { 1 } else { self.connection.last + 2 };
         let Connection { encoder, peer, .. } = &mut self.connection;
@@ -201,8 +208,8 @@ impl Client {
         head: &mut ResponseHead,
         out: &mut WriteList,
     ) -> ClientHandled {
-        self.connection.arrive(now, out);
-        self.connection.begin(out);
+        self.connection.begin_input(now, out);
+        self.connection.send_preface_once(out);
         let mut at = 0;
         loop {
             // One event per call: a GOAWAY may leave several streams unprocessed.
@@ -224,12 +231,12 @@ impl Client {
                 Ok(InputStep::Reset(stream, code)) => Some(reset(stream, code)),
                 Ok(InputStep::GoAway { last, code }) => {
                     // RFC 9113 §6.8: a later GOAWAY may lower the last stream, but not raise it.
-                    self.bound = Some(self.bound.map_or(last, |bound| bound.min(last)));
+                    self.last_processed = Some(self.last_processed.map_or(last, |earlier| earlier.min(last)));
                     Some(ClientEvent::GoAway { fault: code })
                 }
                 Err(fault) => return self.fail(fault, input, out),
             };
-            self.has_settings |= self.connection.is_met();
+            self.has_settings |= self.connection.has_peer_settings();
             if event.is_some() {
                 return ClientHandled { consumed: at, event };
             }
@@ -264,7 +271,7 @@ impl Client {
     /// server shows that the connection works.
     pub fn ping(&mut self, out: &mut WriteList) {
         if !self.connection.is_over() {
-            self.connection.begin(out);
+            self.connection.send_preface_once(out);
             // Always the same payload, since no acknowledgement is matched with its PING.
             frame::put_ping(0, LIVENESS_PING, out);
         }
@@ -274,7 +281,7 @@ impl Client {
     pub fn drain(&mut self, out: &mut WriteList) {
         if !self.draining && !self.connection.is_over() {
             self.draining = true;
-            self.connection.begin(out);
+            self.connection.send_preface_once(out);
             // 0, since the server opened no stream.
             frame::put_goaway(0, ErrorCode::NoError, out);
         }
@@ -309,15 +316,15 @@ impl Client {
     // RFC 9113 §6.8: the server has not processed the streams after its last one.
     #[inline]
     fn next_unprocessed(&mut self, out: &mut WriteList) -> Option<ClientEvent> {
-        let bound = self.bound.filter(|bound| *bound < self.connection.last)?;
-        let id = self.connection.streams.iter().map(|stream| stream.id).find(|id| *id > bound)?;
+        let last = self.last_processed.filter(|last| *last < self.connection.last)?;
+        let id = self.connection.streams.iter().map(|stream| stream.id).find(|id| *id > last)?;
         self.connection.forget(id, out);
         Some(ClientEvent::Unprocessed { stream: StreamId(id), fault: None })
     }
 
     #[cold]
     fn fail(&mut self, fault: ConnectionError, input: &[u8], out: &mut WriteList) -> ClientHandled {
-        self.connection.begin(out);
+        self.connection.send_preface_once(out);
         // The last stream of the server is 0, since it opens none.
         self.connection.fail(fault, 0, out);
         ClientHandled { consumed: input.len(), event: Some(ClientEvent::Broken { fault: Some(fault.0) }) }

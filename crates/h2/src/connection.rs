@@ -1,6 +1,6 @@
 //! The core that both roles share: frames in, flow control, streams, settings, frames out.
 //!
-//! [`Connection::next`] performs one step of the input. The roles interpret header blocks and open streams.
+//! [`Connection::next`] performs one step of the input. The roles interpret field blocks and open streams.
 //! ```text
 //! inbound:  Preface ─► Settings ─► Frame ◄──────────────┬──────────────┐
 //!           (server)   (the first)   ├─DATA──────► Data ┴─END_STREAM─► End
@@ -28,7 +28,7 @@ use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{self, FrameHeader, HEADER_LEN, PAYLOAD_MAX, PREFACE, flag, kind};
 use crate::head::NoSink;
 use crate::hpack::{Decoder, Encoder, Sink, TABLE_BYTES_MAX};
-use crate::priority::{Priority, Turns};
+use crate::priority::{Priority, Rotation};
 use crate::settings::{PeerSettings, Settings};
 use crate::stream::{Local, Remote, RequestKind, Stream, Streams};
 use crate::window::{Receive, WINDOW_DEFAULT, Window};
@@ -45,7 +45,7 @@ pub(crate) struct Connection {
     pub(crate) encoder: Encoder,
     pub(crate) repeat: Repeat,
     pub(crate) budget_use: BudgetUse,
-    pub(crate) turns: Turns,
+    pub(crate) rotation: Rotation,
     role: Role,
     inbound: InputState,
     send: Window,
@@ -57,7 +57,7 @@ pub(crate) struct Connection {
     // Streams of a client that we reset, the most recent ones.
     resets: VecDeque<u32>,
     // Whether our SETTINGS were sent, and whether the peer has acknowledged them.
-    begun: bool,
+    is_preface_sent: bool,
     acknowledged: bool,
     // Whether a frame is incomplete.
     partial: bool,
@@ -87,7 +87,7 @@ enum InputState {
     Over,
 }
 
-/// A header block that is continued by further frames.
+/// A field block that is continued by further frames.
 #[derive(Debug)]
 struct Joined {
     stream: u32,
@@ -97,8 +97,8 @@ struct Joined {
     bytes: Vec<u8>,
 }
 
-/// A complete header block.
-pub(crate) struct HeaderBlock<'a> {
+/// A complete field block.
+pub(crate) struct FieldBlock<'a> {
     pub(crate) stream: u32,
     pub(crate) end_stream: bool,
     /// The block's priority makes the stream depend on itself.
@@ -126,13 +126,13 @@ pub(crate) enum InputStep<'a> {
     Wait,
     /// The step is complete and has no result for the caller.
     Done,
-    Block(HeaderBlock<'a>),
+    Block(FieldBlock<'a>),
     Data {
         stream: u32,
         range: Range<usize>,
     },
     End(u32),
-    /// The request's content has ended before its declared length, after the response has begun.
+    /// The request's content has ended before its declared length, after the response has is_preface_sent.
     ShortEnd(u32),
     /// The stream is over and removed from the table.
     Reset(u32, ErrorCode),
@@ -155,7 +155,7 @@ impl Connection {
             encoder: Encoder::new(settings.encoder_table_bytes.min(TABLE_BYTES_MAX)),
             repeat: Repeat::default(),
             budget_use: BudgetUse::new(&settings.budgets),
-            turns: Turns::default(),
+            rotation: Rotation::default(),
             inbound: if role == Role::Server { InputState::Preface } else { InputState::Settings },
             role,
             send: Window::new(WINDOW_DEFAULT),
@@ -163,7 +163,7 @@ impl Connection {
             last: 0,
             gap: (0, 0),
             resets: VecDeque::new(),
-            begun: false,
+            is_preface_sent: false,
             acknowledged: false,
             partial: false,
             settings,
@@ -172,15 +172,15 @@ impl Connection {
 
     /// Sends the preface and SETTINGS before any other frame, once.
     #[inline]
-    pub(crate) fn begin(&mut self, out: &mut WriteList) {
-        if !self.begun {
+    pub(crate) fn send_preface_once(&mut self, out: &mut WriteList) {
+        if !self.is_preface_sent {
             self.send_preface(out);
         }
     }
 
     #[cold]
     fn send_preface(&mut self, out: &mut WriteList) {
-        self.begun = true;
+        self.is_preface_sent = true;
         if self.role == Role::Client {
             out.put(PREFACE);
         }
@@ -194,7 +194,7 @@ impl Connection {
 
     /// Prepares for received bytes.
     #[inline]
-    pub(crate) fn arrive(&mut self, now: Instant, out: &WriteList) {
+    pub(crate) fn begin_input(&mut self, now: Instant, out: &WriteList) {
         self.budget_use.begin(now, out);
     }
 
@@ -266,7 +266,7 @@ impl Connection {
     ) -> Result<InputStep<'a>, ConnectionError> {
         let rest = &input[*at..];
         let Some(frame) = FrameHeader::read(rest) else {
-            // An empty input does not show whether a frame has begun.
+            // An empty input does not show whether a frame has is_preface_sent.
             if !input.is_empty() {
                 self.partial = !rest.is_empty();
             }
@@ -292,13 +292,13 @@ impl Connection {
         if frame.kind == kind::HEADERS {
             self.handle_headers(frame, payload)
         } else {
-            self.control(frame, payload, out)
+            self.handle_control_frame(frame, payload, out)
         }
     }
 
     // RFC 9113 §5.5: a frame of an unknown type is discarded.
     fn begin_unknown(&mut self, frame: FrameHeader, at: &mut usize) -> Result<InputStep<'static>, ConnectionError> {
-        self.budget_use.control(&self.settings.budgets)?;
+        self.budget_use.count_control(&self.settings.budgets)?;
         *at += HEADER_LEN;
         self.inbound = InputState::Skip(frame.len as u32);
         Ok(InputStep::Done)
@@ -336,7 +336,7 @@ impl Connection {
         let end_stream = frame.has(flag::END_STREAM);
         if frame.has(flag::END_HEADERS) {
             let bytes = BlockBytes::Read(fragment);
-            return Ok(InputStep::Block(HeaderBlock { stream: frame.stream, end_stream, self_dependent, bytes }));
+            return Ok(InputStep::Block(FieldBlock { stream: frame.stream, end_stream, self_dependent, bytes }));
         }
         // Only a block in several frames is copied.
         self.partial = true;
@@ -372,7 +372,7 @@ impl Connection {
         let bytes = BlockBytes::Joined(std::mem::take(bytes));
         self.inbound = InputState::Frame;
         self.partial = false;
-        Ok(InputStep::Block(HeaderBlock { stream, end_stream, self_dependent, bytes }))
+        Ok(InputStep::Block(FieldBlock { stream, end_stream, self_dependent, bytes }))
     }
 
     /// Whether no frame was ever sent on a stream (RFC 9113 §5.1.1). Neither side pushes, so even streams are always
@@ -397,7 +397,7 @@ impl Connection {
             receive: Receive::new(self.settings.stream_window),
             unread: 0,
             priority,
-            turn: self.turns.last(),
+            turn: self.rotation.last(),
             remote,
             local,
             kind,
@@ -405,10 +405,10 @@ impl Connection {
         });
     }
 
-    /// Decodes a header block. The blocks of rejected streams are decoded too, because the table depends on all of
+    /// Decodes a field block. The blocks of rejected streams are decoded too, because the table depends on all of
     /// them (RFC 9113 §4.3).
     #[inline]
-    pub(crate) fn decode(&mut self, block: &HeaderBlock<'_>, sink: &mut impl Sink) -> Result<(), ConnectionError> {
+    pub(crate) fn decode(&mut self, block: &FieldBlock<'_>, sink: &mut impl Sink) -> Result<(), ConnectionError> {
         self.decoder.decode(block.bytes.as_slice(), sink).map_err(|_| ConnectionError::COMPRESSION)
     }
 
@@ -437,13 +437,13 @@ impl Connection {
         self.resets.push_back(stream);
     }
 
-    /// Handles a header block on a closed stream. It may have been in flight when the stream ended; it is decoded in
+    /// Handles a field block on a closed stream. It may have been in flight when the stream ended; it is decoded in
     /// any case.
     #[cold]
-    pub(crate) fn handle_late_block(&mut self, block: &HeaderBlock<'_>) -> Result<(), ConnectionError> {
+    pub(crate) fn handle_late_block(&mut self, block: &FieldBlock<'_>) -> Result<(), ConnectionError> {
         self.decode(block, &mut NoSink)?;
         self.check_closed(block.stream)?;
-        self.budget_use.control(&self.settings.budgets)
+        self.budget_use.count_control(&self.settings.budgets)
     }
 
     /// Returns the fault of a frame on a closed stream; `Ok` if the peer may not have received our reset yet.
@@ -478,7 +478,7 @@ impl Connection {
     }
 
     /// Whether the peer's SETTINGS have been received.
-    pub(crate) fn is_met(&self) -> bool {
+    pub(crate) fn has_peer_settings(&self) -> bool {
         !matches!(self.inbound, InputState::Preface | InputState::Settings)
     }
 

@@ -18,7 +18,7 @@ pub(crate) use repeat::Repeat;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     /// No Content-Length.
-    Silent,
+    Omitted,
     /// The handler's own Content-Length, if it set one: a response to HEAD.
     AsSet,
     /// Content-Length.
@@ -32,7 +32,7 @@ pub(crate) enum EndStream {
     Open,
 }
 
-/// A header block in progress. Its frame header is patched once the length is known.
+/// A field block in progress. Its frame header is patched once the length is known.
 pub(crate) struct HeadersFrame {
     stream: u32,
     place: usize,

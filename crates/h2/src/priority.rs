@@ -46,7 +46,7 @@ impl Priority {
 
 /// The turns that streams have taken.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Turns {
+pub(crate) struct Rotation {
     last: u32,
     // For each urgency, the last turn of its group of streams that are not incremental.
     whole: [u32; 8],
@@ -54,7 +54,7 @@ pub(crate) struct Turns {
 
 const TURN_BITS: u32 = 30;
 
-impl Turns {
+impl Rotation {
     /// The last turn, which a new stream starts with.
     pub(crate) const fn last(&self) -> u32 {
         self.last

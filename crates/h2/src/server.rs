@@ -4,9 +4,9 @@
 //! life:  Open ──drain──► Draining ──PING acknowledged, timeout, too many requests──► Last ──no stream──► should_close
 //!          └────────── a fault, a timeout, or the peer is gone ──► the input ends (`InputState::Over`)
 //! ```
-//! - `blocks`: handles header blocks
+//! - `field_blocks`: handles field blocks
 
-mod blocks;
+mod field_blocks;
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -45,7 +45,7 @@ pub struct Server {
     // The peer has closed its sending side.
     eof: bool,
     // The priorities of streams that are not open yet; usually empty.
-    early: Vec<(u32, Priority)>,
+    early_priorities: Vec<(u32, Priority)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,12 @@ impl Server {
     /// A new connection, which expects the client preface.
     #[must_use]
     pub fn new(settings: Rc<Settings>) -> Self {
-        Self { connection: Connection::new(settings, Role::Server), life: Life::Open, eof: false, early: Vec::new() }
+        Self {
+            connection: Connection::new(settings, Role::Server),
+            life: Life::Open,
+            eof: false,
+            early_priorities: Vec::new(),
+        }
     }
 
     /// Makes the connection of an HTTP/1.1 `Upgrade: h2c` (RFC 7540 §3.2). The upgrading request is stream 1 and
@@ -162,8 +167,8 @@ impl Server {
     /// earlier output or, once that was written whole, a new or cleared one. O(bytes); no allocation once the head's memory and the
     /// tables have grown.
     pub fn handle_bytes(&mut self, now: Instant, input: &[u8], head: &mut Head, out: &mut WriteList) -> Handled {
-        self.connection.arrive(now, out);
-        self.connection.begin(out);
+        self.connection.begin_input(now, out);
+        self.connection.send_preface_once(out);
         let mut at = 0;
         loop {
             let event = match self.connection.next(input, &mut at, out) {
@@ -185,7 +190,7 @@ impl Server {
                     None
                 }
                 Ok(InputStep::IdleStreamPriority(stream, priority)) => {
-                    self.keep_early(stream, priority);
+                    self.store_early_priority(stream, priority);
                     None
                 }
                 Err(fault) => return self.fail(fault, input, out),
@@ -219,7 +224,7 @@ impl Server {
     pub fn handle_timeout(&mut self, out: &mut WriteList) -> Option<Event> {
         match self.waits_for() {
             WaitsFor::Head => {
-                self.connection.begin(out);
+                self.connection.send_preface_once(out);
                 self.fail(ConnectionError(ErrorCode::EnhanceYourCalm), &[], out).event
             }
             WaitsFor::KeepAlive | WaitsFor::Acknowledgement => {
@@ -234,7 +239,7 @@ impl Server {
     /// the first GOAWAY.
     pub fn drain(&mut self, out: &mut WriteList) {
         if self.life == Life::Open && !self.connection.is_over() {
-            self.connection.begin(out);
+            self.connection.send_preface_once(out);
             self.life = Life::Draining { left: self.connection.settings.streams_max };
             frame::put_goaway(STREAM_MAX, ErrorCode::NoError, out);
             frame::put_ping(0, DRAIN_PING, out);
@@ -257,7 +262,7 @@ impl Server {
     /// Sends an interim response, such as 103. Does nothing after the final head, and for 101, which HTTP/2 does not
     /// have (RFC 9113 §8.6).
     pub fn send_interim(&mut self, stream: StreamId, status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
-        self.connection.begin(out);
+        self.connection.send_preface_once(out);
         let Connection { streams, encoder, peer, .. } = &mut self.connection;
         let Some(stream) = streams.get_mut(stream.0) else { return };
         if stream.local != Local::HeadPending || !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS
@@ -282,7 +287,7 @@ impl Server {
         out: &mut WriteList,
     ) {
         // Stream 1 of an upgraded connection may be answered before any byte is received.
-        self.connection.begin(out);
+        self.connection.send_preface_once(out);
         let Connection { streams, encoder, repeat, peer, .. } = &mut self.connection;
         let Some(entry) = streams.get_mut(stream.0) else { return };
         if entry.local != Local::HeadPending {
@@ -295,13 +300,13 @@ impl Server {
         let is_head = entry.kind.is_head;
         // RFC 9110 §8.6: no length with 204 and a tunnel; RFC 9113 §8.5: nor with a successful CONNECT.
         let (length, local) = match framing {
-            Framing::Tunnel => (Length::Silent, Local::Tunnel),
-            _ if status.forbids_content() => (Length::Silent, Local::Ended),
+            Framing::Tunnel => (Length::Omitted, Local::Tunnel),
+            _ if status.forbids_content() => (Length::Omitted, Local::Ended),
             Framing::Empty if is_head => (Length::AsSet, Local::Ended),
-            _ if entry.kind.is_connect && matches!(status.as_u16(), 200..300) => (Length::Silent, Local::Ended),
+            _ if entry.kind.is_connect && matches!(status.as_u16(), 200..300) => (Length::Omitted, Local::Ended),
             Framing::Empty | Framing::Sized(0) => (Length::Bytes(0), Local::Ended),
             Framing::Sized(bytes) => (Length::Bytes(bytes), Local::Sized(bytes)),
-            Framing::Stream => (Length::Silent, Local::Stream),
+            Framing::Stream => (Length::Omitted, Local::Stream),
         };
         // A response to HEAD ends with its head, but keeps the declared length.
         entry.local = if is_head && local != Local::Tunnel { Local::Ended } else { local };
@@ -340,7 +345,7 @@ impl Server {
     /// Aborts the exchange. After a complete response the reset code is NO_ERROR, since only the rest of the request
     /// is not needed (RFC 9113 §8.1); otherwise it is INTERNAL_ERROR. Sends no frame if both halves are complete.
     pub fn reset(&mut self, stream: StreamId, out: &mut WriteList) {
-        self.connection.begin(out);
+        self.connection.send_preface_once(out);
         self.connection.reset(stream.0, out);
     }
 
@@ -360,15 +365,15 @@ impl Server {
     }
 
     #[cold]
-    fn keep_early(&mut self, stream: u32, priority: Priority) {
+    fn store_early_priority(&mut self, stream: u32, priority: Priority) {
         let max = usize::from(self.connection.settings.budgets.early_priorities);
-        self.early.retain(|(id, _)| *id != stream);
-        if self.early.len() >= max {
+        self.early_priorities.retain(|(id, _)| *id != stream);
+        if self.early_priorities.len() >= max {
             // Drop the oldest entries to make room for one.
-            self.early.drain(..self.early.len() + 1 - max.max(1));
+            self.early_priorities.drain(..self.early_priorities.len() + 1 - max.max(1));
         }
         if max > 0 {
-            self.early.push((stream, priority));
+            self.early_priorities.push((stream, priority));
         }
     }
 }

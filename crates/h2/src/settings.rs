@@ -45,9 +45,9 @@ impl Settings {
     pub fn client() -> Self {
         let budgets = Budgets {
             resets: u32::MAX,
-            resets_a_second: u32::MAX,
+            resets_per_second: u32::MAX,
             empty_data: 10_000,
-            empty_data_a_second: 1000,
+            empty_data_per_second: 1000,
             ..Budgets::default()
         };
         // Streams of one connection belong to many readers, some of them slow. Their unread bytes must not exhaust
@@ -94,13 +94,13 @@ impl Settings {
         self.header_table_bytes.min(TABLE_BYTES_MAX)
     }
 
-    /// Number of encoded bytes of a header block: the longest head or trailer section, and one frame more, so that one slightly above its
+    /// Number of encoded bytes of a field block: the longest head or trailer section, and one frame more, so that one slightly above its
     /// limit still gets an error response.
     pub(crate) fn block_bytes_max(&self) -> usize {
         self.head_bytes_max.max(self.trailers_bytes_max) as usize + PAYLOAD_MAX
     }
 
-    /// Number of CONTINUATION frames of one header block: the budget, or as many as the longest block needs.
+    /// Number of CONTINUATION frames of one field block: the budget, or as many as the longest block needs.
     pub(crate) fn continuations_max(&self) -> u32 {
         u32::from(self.budgets.continuations).max((self.block_bytes_max() / PAYLOAD_MAX) as u32 + 1)
     }

@@ -27,7 +27,7 @@ pub(crate) struct Stream {
     pub(crate) id: u32,
     pub(crate) send: Window,
     pub(crate) receive: Receive,
-    /// Bytes passed to the owner and not released yet.
+    /// Bytes passed to the driver and not released yet.
     pub(crate) unread: u32,
     pub(crate) priority: Priority,
     /// The turn in which the stream last sent content.
@@ -56,7 +56,7 @@ pub(crate) enum Local {
     Sized(u64),
     Stream,
     Tunnel,
-    /// END_STREAM has been sent; further content from the owner is dropped.
+    /// END_STREAM has been sent; further content from the driver is dropped.
     Ended,
     Finished,
 }
@@ -135,7 +135,7 @@ impl Streams {
 
     pub(crate) fn remove(&mut self, id: u32) -> Option<Stream> {
         let at = self.find(id)?;
-        // The order of the table has no meaning; see `Turns` for the order of sending.
+        // The order of the table has no meaning; see `Rotation` for the order of sending.
         let stream = self.all.swap_remove(at);
         self.heads_bytes -= u64::from(stream.head_bytes);
         if self.all.is_empty() && self.all.capacity() > IDLE_MAX {

@@ -228,7 +228,7 @@ fn empty_data() {
     assert_eq!(until_broken(&mut peer, 1000, |_| data(1, 0, b"")), Some(100), "on a stream that is gone");
 }
 
-// CVE-2024-27316 and similar: a header block without end, with or without content.
+// CVE-2024-27316 and similar: a field block without end, with or without content.
 #[test]
 fn continuations() {
     for fragment in [vec![], block(&[("x", "y")])] {
@@ -284,7 +284,7 @@ fn hpack_bomb() {
 // All limits are settings.
 #[test]
 fn budgets_are_settings() {
-    let budgets = Budgets { resets: 1, resets_a_second: 0, ..Budgets::default() };
+    let budgets = Budgets { resets: 1, resets_per_second: 0, ..Budgets::default() };
     let mut peer = Peer::connected(Settings { budgets, ..Settings::default() });
     assert_eq!(until_broken(&mut peer, 10, |at| [get(at * 2 + 1), rst_stream(at * 2 + 1, 8)].concat()), Some(1));
     let budgets = Budgets { early_priorities: 0, ..Budgets::default() };

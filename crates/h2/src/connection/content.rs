@@ -20,30 +20,20 @@ impl Connection {
         if frame.stream == 0 {
             return Err(ConnectionError::PROTOCOL);
         }
-        let (mut padding, mut head_len) = (0, HEADER_LEN);
-        if frame.has(flag::PADDED) {
-            let Some(&byte) = rest.get(HEADER_LEN) else {
-                self.partial = true;
-                // A padded frame of length 0 lacks even the padding length.
-                return if frame.len == 0 { Err(ConnectionError::FRAME_SIZE) } else { Ok(InputStep::Wait) };
-            };
-            if usize::from(byte) >= frame.len {
-                return Err(if frame.len == 0 { ConnectionError::FRAME_SIZE } else { ConnectionError::PROTOCOL });
-            }
-            (padding, head_len) = (byte, HEADER_LEN + 1);
-        }
+        let Some((head_len, padding)) = read_padding(frame, rest)? else {
+            self.partial = true;
+            return Ok(InputStep::Wait);
+        };
         self.partial = false;
         self.receive.take(frame.len, 0)?;
         *at += head_len;
-        let left = frame.len + HEADER_LEN - head_len - usize::from(padding);
+        let payload_left = frame.len + HEADER_LEN - head_len;
+        let content_len = payload_left - usize::from(padding);
         let (ends, slack) = (frame.has(flag::END_STREAM), self.slack());
         // Skip the rest of the frame if a check below rejects it.
-        self.inbound = match (frame.len + HEADER_LEN - head_len) as u32 {
-            0 => InputState::Frame,
-            rest => InputState::Skip(rest),
-        };
+        self.inbound = if payload_left == 0 { InputState::Frame } else { InputState::Skip(payload_left as u32) };
         let Some(stream) = self.streams.get_mut(frame.stream) else {
-            return self.throw_away(frame, out);
+            return self.discard_data(frame, out);
         };
         let Remote::Open(declared) = stream.remote else {
             return self.refuse_content(frame, out);
@@ -57,37 +47,37 @@ impl Connection {
         }
         if let Some(declared) = declared {
             // RFC 9113 §8.1.1: more content than declared.
-            let Some(declared) = declared.checked_sub(left as u64) else {
+            let Some(declared) = declared.checked_sub(content_len as u64) else {
                 return self.refuse_frame(frame, ErrorCode::Protocol, out);
             };
             stream.remote = Remote::Open(Some(declared));
         }
-        if left > 0 {
+        if content_len > 0 {
             // The client did not wait for the 100.
             stream.kind.expects_continue = false;
         } else if !ends {
-            self.budget_use.empty_data(&self.settings.budgets)?;
+            self.budget_use.count_empty_data(&self.settings.budgets)?;
         }
-        // Padding is never passed to the owner, so its bytes are released here.
-        let overhead = (frame.len - left) as u32;
+        // Padding is never passed to the driver, so its bytes are released here.
+        let overhead = (frame.len - content_len) as u32;
         if overhead > 0 {
-            self.give(frame.stream, overhead, out);
+            self.credit_windows(frame.stream, overhead, out);
         }
-        self.inbound = InputState::Data { stream: frame.stream, left: left as u32, padding, ends };
+        self.inbound = InputState::Data { stream: frame.stream, left: content_len as u32, padding, ends };
         Ok(InputStep::Done)
     }
 
-    // A DATA frame on a stream that is not in the table.
+    // Discards a DATA frame on a stream that is not in the table.
     #[cold]
-    fn throw_away(&mut self, frame: FrameHeader, out: &mut WriteList) -> Result<InputStep<'static>, ConnectionError> {
+    fn discard_data(&mut self, frame: FrameHeader, out: &mut WriteList) -> Result<InputStep<'static>, ConnectionError> {
         if self.is_idle_stream(frame.stream) {
             return Err(ConnectionError::PROTOCOL);
         }
         self.check_closed(frame.stream)?;
         if frame.len == 0 {
-            self.budget_use.empty_data(&self.settings.budgets)?;
+            self.budget_use.count_empty_data(&self.settings.budgets)?;
         }
-        self.give_connection(frame.len as u32, out);
+        self.credit_connection_window(frame.len as u32, out);
         Ok(InputStep::Done)
     }
 
@@ -111,7 +101,7 @@ impl Connection {
         code: ErrorCode,
         out: &mut WriteList,
     ) -> Result<InputStep<'static>, ConnectionError> {
-        self.give_connection(frame.len as u32, out);
+        self.credit_connection_window(frame.len as u32, out);
         self.reset_for(frame.stream, code, out)
     }
 
@@ -146,7 +136,7 @@ impl Connection {
                 }
                 // The stream was reset within the frame.
                 None => {
-                    self.give_connection(len as u32, out);
+                    self.credit_connection_window(len as u32, out);
                     InputStep::Done
                 }
             });
@@ -178,7 +168,7 @@ impl Connection {
         Ok(if is_short { InputStep::ShortEnd(id) } else { InputStep::End(id) })
     }
 
-    /// Releases bytes that the owner has read, at most those passed to it. The bytes of a stream that is over were
+    /// Releases bytes that the driver has read, at most those passed to it. The bytes of a stream that is over were
     /// released with it.
     pub(crate) fn release(&mut self, id: u32, bytes: u32, out: &mut WriteList) {
         let Some(stream) = self.streams.get_mut(id) else { return };
@@ -187,12 +177,12 @@ impl Connection {
             return;
         }
         stream.unread -= bytes;
-        self.give(id, bytes, out);
+        self.credit_windows(id, bytes, out);
     }
 
     /// Returns `bytes` to both windows.
-    fn give(&mut self, id: u32, bytes: u32, out: &mut WriteList) {
-        self.give_connection(bytes, out);
+    fn credit_windows(&mut self, id: u32, bytes: u32, out: &mut WriteList) {
+        self.credit_connection_window(bytes, out);
         let Some(stream) = self.streams.get_mut(id) else { return };
         // No announcement is needed if the rest of the declared content fits the peer's window.
         let is_needed = match stream.remote {
@@ -207,11 +197,27 @@ impl Connection {
         }
     }
 
-    pub(super) fn give_connection(&mut self, bytes: u32, out: &mut WriteList) {
+    pub(super) fn credit_connection_window(&mut self, bytes: u32, out: &mut WriteList) {
         self.receive.add_read(bytes);
         let by = self.receive.announce(self.settings.connection_window.max(WINDOW_DEFAULT), u32::MAX);
         if by > 0 {
             frame::put_window_update(0, by, out);
         }
+    }
+}
+
+/// Reads the padding length of a DATA frame. Returns the length of the frame's header, with that byte, and of the padding; `None` if the
+/// byte is missing yet.
+#[inline]
+fn read_padding(frame: FrameHeader, rest: &[u8]) -> Result<Option<(usize, u8)>, ConnectionError> {
+    if !frame.has(flag::PADDED) {
+        return Ok(Some((HEADER_LEN, 0)));
+    }
+    // RFC 9113 §6.1: a padded frame of length 0 lacks even the padding length, and padding must be shorter than the payload.
+    match rest.get(HEADER_LEN) {
+        _ if frame.len == 0 => Err(ConnectionError::FRAME_SIZE),
+        Some(&padding) if usize::from(padding) >= frame.len => Err(ConnectionError::PROTOCOL),
+        Some(&padding) => Ok(Some((HEADER_LEN + 1, padding))),
+        None => Ok(None),
     }
 }

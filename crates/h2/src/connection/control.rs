@@ -11,7 +11,7 @@ use crate::window::WINDOW_DEFAULT;
 
 impl Connection {
     /// Handles a complete frame that is neither DATA nor HEADERS.
-    pub(super) fn control(
+    pub(super) fn handle_control_frame(
         &mut self,
         frame: FrameHeader,
         payload: &[u8],
@@ -19,7 +19,7 @@ impl Connection {
     ) -> Result<InputStep<'static>, ConnectionError> {
         // A WINDOW_UPDATE is counted by its increment.
         if frame.kind != kind::WINDOW_UPDATE {
-            self.budget_use.control(&self.settings.budgets)?;
+            self.budget_use.count_control(&self.settings.budgets)?;
         }
         match frame.kind {
             kind::WINDOW_UPDATE => self.handle_window_update(frame, payload, out),
@@ -43,7 +43,7 @@ impl Connection {
         out: &mut WriteList,
     ) -> Result<InputStep<'static>, ConnectionError> {
         let by = frame::number(payload.try_into().map_err(|_| ConnectionError::FRAME_SIZE)?);
-        self.budget_use.window_update(by, &self.settings.budgets)?;
+        self.budget_use.count_window_update(by, &self.settings.budgets)?;
         if frame.stream == 0 {
             if by == 0 {
                 return Err(ConnectionError::PROTOCOL);
@@ -86,7 +86,7 @@ impl Connection {
             Some(stream) => {
                 // A stream whose response has begun did its work, as one that is read to its end.
                 if stream.local == Local::HeadPending {
-                    self.budget_use.reset(&self.settings.budgets)?;
+                    self.budget_use.count_reset(&self.settings.budgets)?;
                 }
                 self.forget(frame.stream, out);
                 Ok(InputStep::Reset(frame.stream, ErrorCode::of(u32::from_be_bytes(code))))
@@ -141,7 +141,7 @@ impl Connection {
         self.apply(payload)?;
         frame::put_settings_ack(out);
         // Each acknowledgement is output that the peer causes, so its number is bounded.
-        self.budget_use.answer(&self.settings.budgets, out)?;
+        self.budget_use.count_ack(&self.settings.budgets, out)?;
         Ok(InputStep::Done)
     }
 
@@ -190,7 +190,7 @@ impl Connection {
             return Ok(InputStep::Pong(payload));
         }
         frame::put_ping(flag::ACK, payload, out);
-        self.budget_use.answer(&self.settings.budgets, out)?;
+        self.budget_use.count_ack(&self.settings.budgets, out)?;
         Ok(InputStep::Done)
     }
 

@@ -15,13 +15,13 @@ impl Connection {
     pub(crate) fn writable(&self, id: u32) -> bool {
         self.streams
             .get(id)
-            // An ended stream accepts bytes and drops them, so that the owner can end its content.
+            // An ended stream accepts bytes and drops them, so that the driver can end its content.
             .is_some_and(|stream| stream.is_ended() || stream.send.available() > 0 && self.send.available() > 0)
     }
 
     #[inline]
     pub(crate) fn rank(&self, id: u32) -> u64 {
-        self.streams.get(id).map_or(u64::MAX, |stream| self.turns.rank(id, stream.priority, stream.turn))
+        self.streams.get(id).map_or(u64::MAX, |stream| self.rotation.rank(id, stream.priority, stream.turn))
     }
 
     #[inline]
@@ -36,7 +36,7 @@ impl Connection {
     /// Drops bytes that may not be sent on this stream.
     #[inline]
     pub(crate) fn send(&mut self, id: u32, chunk: &mut Chunk, out: &mut WriteList) {
-        // The peer may have reset the stream since the owner's decision: no error, the bytes have no use any more.
+        // The peer may have reset the stream since the driver's decision: no error, the bytes have no use any more.
         let Some(stream) = self.streams.get_mut(id) else { return drop_all(chunk) };
         let wanted = match stream.local {
             Local::Sized(left) => usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len()),
@@ -50,7 +50,7 @@ impl Connection {
             stream.send.take(room);
             self.send.take(room);
             // One turn per call, however many frames it takes.
-            stream.turn = self.turns.take(stream.priority);
+            stream.turn = self.rotation.take(stream.priority);
         }
         while room > 0 {
             // RFC 9113 §4.2: a longer frame is a connection error for the peer.
@@ -90,7 +90,7 @@ impl Connection {
         }
         // Both halves are over: the entry is free for another stream.
         stream.local = Local::Finished;
-        self.budget_use.completed(&self.settings.budgets);
+        self.budget_use.restore_reset(&self.settings.budgets);
         if stream.remote == Remote::Done {
             self.forget(id, out);
         }
@@ -136,7 +136,7 @@ impl Connection {
     ) -> Result<InputStep<'static>, ConnectionError> {
         let was_open = self.streams.get(id).is_some_and(|stream| !stream.is_closed());
         self.put_reset(id, code, out);
-        self.budget_use.reset(&self.settings.budgets)?;
+        self.budget_use.count_reset(&self.settings.budgets)?;
         if !was_open {
             return Ok(InputStep::Done);
         }
@@ -150,11 +150,11 @@ impl Connection {
         self.ignore_from_now(id);
     }
 
-    /// Removes a stream from the table. Bytes that its owner has not read are returned to the connection window,
+    /// Removes a stream from the table. Bytes that the driver has not read are returned to the connection window,
     /// since they will not be released.
     pub(crate) fn forget(&mut self, id: u32, out: &mut WriteList) {
         if let Some(Stream { unread: unread @ 1.., .. }) = self.streams.remove(id) {
-            self.give_connection(unread, out);
+            self.credit_connection_window(unread, out);
         }
     }
 }

@@ -142,10 +142,10 @@ impl Decoder {
         if !in_place {
             value.put(&mut self.table)?;
         }
-        let bytes = if in_place { value.bytes } else { self.table.behind(value_from) };
+        let bytes = if in_place { value.bytes } else { self.table.tail(value_from) };
         let (value_is_valid, size) = (is_value(bytes), field_size(name_len, bytes.len()));
         let size = u32::try_from(size).unwrap_or(u32::MAX);
-        let name = kind.name(&self.table.behind(from)[..value_from - from]);
+        let name = kind.name(&self.table.tail(from)[..value_from - from]);
         sink.field(Field { name, value: bytes, value_is_valid, never_indexed, size });
         if !(inserts && self.table.insert(kind, name_len, from, value_is_valid, 0)) {
             self.table.drop_from(from);
@@ -157,7 +157,7 @@ impl Decoder {
     fn spelled(&mut self, name: Literal<'_>) -> Result<(NameKind, usize), HpackError> {
         let from = self.table.end();
         name.put(&mut self.table)?;
-        let bytes = self.table.behind(from);
+        let bytes = self.table.tail(from);
         let (kind, len) = (NameKind::of(bytes), bytes.len());
         if kind != NameKind::Other {
             self.table.drop_from(from);
@@ -192,8 +192,8 @@ impl<'a> Literal<'a> {
     fn read(rest: &mut &'a [u8]) -> Result<Self, HpackError> {
         let coded = rest.first().is_some_and(|first| first & 0x80 != 0);
         let len = integer::read(rest, 7)?;
-        let (bytes, behind) = rest.split_at_checked(len as usize).ok_or(HpackError::Truncated)?;
-        *rest = behind;
+        let (bytes, tail) = rest.split_at_checked(len as usize).ok_or(HpackError::Truncated)?;
+        *rest = tail;
         Ok(Self { bytes, coded })
     }
 

@@ -265,7 +265,7 @@ impl Encoder {
         self.table.lower_from(from);
         self.table.put(value);
         // The lower-case copy in the table is also the one that is sent.
-        let (lower, value) = self.table.behind(from).split_at(name.len());
+        let (lower, value) = self.table.tail(from).split_at(name.len());
         put_coded_literal(INSERTED, 0, lower, value, out);
         self.table.insert(NameKind::Other, name.len(), from, true, 0);
         seen.number = Some(self.table.newest());

@@ -9,8 +9,8 @@ const FOLLOWING_MAX: u32 = 5;
 /// Reads a number of which the first byte holds `bits` bits, and removes its bytes from the front of `rest`.
 #[inline]
 pub(super) fn read(rest: &mut &[u8], bits: u32) -> Result<u32, HpackError> {
-    let Some((&first, behind)) = rest.split_first() else { return Err(HpackError::Truncated) };
-    *rest = behind;
+    let Some((&first, tail)) = rest.split_first() else { return Err(HpackError::Truncated) };
+    *rest = tail;
     let full = (1 << bits) - 1;
     let number = u32::from(first) & full;
     if number < full { Ok(number) } else { read_long(rest, full) }
@@ -19,8 +19,8 @@ pub(super) fn read(rest: &mut &[u8], bits: u32) -> Result<u32, HpackError> {
 fn read_long(rest: &mut &[u8], full: u32) -> Result<u32, HpackError> {
     let mut number = u64::from(full);
     for place in 0..FOLLOWING_MAX {
-        let Some((&byte, behind)) = rest.split_first() else { return Err(HpackError::Truncated) };
-        *rest = behind;
+        let Some((&byte, tail)) = rest.split_first() else { return Err(HpackError::Truncated) };
+        *rest = tail;
         // 64 bits cannot overflow here: at most 35 bits follow the prefix.
         number += u64::from(byte & 0x7f) << (7 * place);
         if byte & 0x80 == 0 {

@@ -141,7 +141,7 @@ impl Table {
 
     /// The bytes of the buffer from `from` on.
     #[inline]
-    pub(super) fn behind(&self, from: usize) -> &[u8] {
+    pub(super) fn tail(&self, from: usize) -> &[u8] {
         &self.bytes[from..]
     }
 

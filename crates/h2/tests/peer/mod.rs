@@ -58,7 +58,7 @@ fn put_length(len: usize, block: &mut Vec<u8>) {
     block.push(rest as u8);
 }
 
-/// Encodes a whole header block, in one frame if it fits.
+/// Encodes a whole field block, in one frame if it fits.
 pub fn headers(stream: u32, flags: u8, fields: &[(&str, &str)]) -> Vec<u8> {
     let block = block(fields);
     let (first, rest) = block.split_at(block.len().min(16_384));

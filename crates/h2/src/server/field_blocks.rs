@@ -1,9 +1,9 @@
-//! Header blocks: each opens a stream, ends one with trailers, or violates a rule. Every block is decoded.
+//! Field blocks: each opens a stream, ends one with trailers, or violates a rule. Every block is decoded.
 
 use causeway_message::{Head, StreamId, WriteList};
 
 use super::{Life, Server, short_end};
-use crate::connection::{HeaderBlock, InputStep};
+use crate::connection::{FieldBlock, InputStep};
 use crate::error::{ConnectionError, ErrorCode};
 use crate::event::Event;
 use crate::head::{HeadError, NoSink, RequestSink, RequestSummary, TrailerSink};
@@ -14,7 +14,7 @@ impl Server {
     #[inline]
     pub(super) fn handle_block(
         &mut self,
-        block: &HeaderBlock<'_>,
+        block: &FieldBlock<'_>,
         head: &mut Head,
         out: &mut WriteList,
     ) -> Result<Option<Event>, ConnectionError> {
@@ -35,7 +35,7 @@ impl Server {
         }
         match request {
             Ok(request) => {
-                let event = self.begin(id, request, block.end_stream);
+                let event = self.open_request(id, request, block.end_stream);
                 if let Life::Draining { left } = &mut self.life {
                     // A peer that keeps sending requests without acknowledging our PING has received the GOAWAY
                     // nevertheless.
@@ -51,7 +51,7 @@ impl Server {
     }
 
     #[inline]
-    fn begin(&mut self, id: u32, request: RequestSummary, end_stream: bool) -> Event {
+    fn open_request(&mut self, id: u32, request: RequestSummary, end_stream: bool) -> Event {
         let RequestSummary { body, declared, kind, priority, head_bytes } = request;
         let priority = self.priority_of(id, priority);
         let remote = if end_stream { Remote::Done } else { Remote::Open(declared) };
@@ -62,7 +62,7 @@ impl Server {
     // A priority received before the stream was opened overrides the one in its head (RFC 9218 §7.1).
     #[inline]
     fn priority_of(&mut self, id: u32, requested: Option<Priority>) -> Priority {
-        if self.early.is_empty() {
+        if self.early_priorities.is_empty() {
             requested.unwrap_or_default()
         } else {
             self.early_priority(id).or(requested).unwrap_or_default()
@@ -71,11 +71,15 @@ impl Server {
 
     #[cold]
     fn early_priority(&mut self, id: u32) -> Option<Priority> {
-        let found = self.early.iter().position(|(early, _)| *early == id).map(|at| self.early.swap_remove(at).1);
+        let found = self
+            .early_priorities
+            .iter()
+            .position(|(early, _)| *early == id)
+            .map(|at| self.early_priorities.swap_remove(at).1);
         // Skipped streams are closed.
-        self.early.retain(|(early, _)| *early > id);
-        if self.early.is_empty() {
-            self.early = Vec::new();
+        self.early_priorities.retain(|(early, _)| *early > id);
+        if self.early_priorities.is_empty() {
+            self.early_priorities = Vec::new();
         }
         found
     }
@@ -87,7 +91,7 @@ impl Server {
         let streams_max = self.connection.settings.streams_max as usize;
         match self.life {
             // RFC 9113 §6.8: streams after the last one are ignored.
-            Life::Last(last) if id > last => Some(Refusal::Silent),
+            Life::Last(last) if id > last => Some(Refusal::Ignore),
             _ if streams.len() >= streams_max && streams.counted() >= streams_max => Some(Refusal::Reset),
             // Tested before the block is decoded, so the sum exceeds its bound by one head at most.
             _ if streams.heads_bytes() >= u64::from(self.connection.settings.heads_bytes_max) => Some(Refusal::Reset),
@@ -98,7 +102,7 @@ impl Server {
     #[cold]
     fn refuse(
         &mut self,
-        block: &HeaderBlock<'_>,
+        block: &FieldBlock<'_>,
         refusal: Refusal,
         out: &mut WriteList,
     ) -> Result<Option<Event>, ConnectionError> {
@@ -106,15 +110,15 @@ impl Server {
         self.connection.note_opened(block.stream);
         match refusal {
             Refusal::Reset => self.reset_unannounced(block.stream, ErrorCode::RefusedStream, out),
-            Refusal::Silent => {
-                self.connection.budget_use.reset(&self.connection.settings.budgets)?;
+            Refusal::Ignore => {
+                self.connection.budget_use.count_reset(&self.connection.settings.budgets)?;
                 self.connection.ignore_from_now(block.stream);
                 Ok(None)
             }
         }
     }
 
-    // Resets a stream that was not reported to the owner.
+    // Resets a stream that was not reported to the driver.
     #[cold]
     fn reset_unannounced(
         &mut self,
@@ -136,7 +140,7 @@ impl Server {
     ) -> Result<Option<Event>, ConnectionError> {
         match problem {
             HeadError::Malformed => self.reset_unannounced(id, ErrorCode::Protocol, out),
-            // The stream is opened so that the owner can send an error response.
+            // The stream is opened so that the driver can send an error response.
             HeadError::Refused(status) => {
                 let remote = if end_stream { Remote::Done } else { Remote::Open(None) };
                 self.connection.open(id, (RequestKind::default(), 0), remote, Local::HeadPending, Priority::default());
@@ -148,7 +152,7 @@ impl Server {
     // Handles a block on a stream that was opened before: trailers, or a violation.
     fn handle_later_block(
         &mut self,
-        block: &HeaderBlock<'_>,
+        block: &FieldBlock<'_>,
         head: &mut Head,
         out: &mut WriteList,
     ) -> Result<Option<Event>, ConnectionError> {
@@ -191,6 +195,6 @@ impl Server {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
-    Silent,
+    Ignore,
     Reset,
 }

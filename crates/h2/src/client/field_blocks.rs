@@ -1,9 +1,9 @@
-//! Header blocks in the client's role: an interim response, a final head, or trailers.
+//! Field blocks in the client's role: an interim response, a final head, or trailers.
 
 use causeway_message::{BodyLength, ResponseHead, StatusCode, StreamId, WriteList};
 
 use super::Client;
-use crate::connection::{Connection, HeaderBlock, InputStep};
+use crate::connection::{Connection, FieldBlock, InputStep};
 use crate::error::{ConnectionError, ErrorCode};
 use crate::event::ClientEvent;
 use crate::head::{NoSink, Response, ResponseSink};
@@ -12,7 +12,7 @@ use crate::stream::{Remote, RequestKind};
 impl Client {
     pub(super) fn handle_block(
         &mut self,
-        block: &HeaderBlock<'_>,
+        block: &FieldBlock<'_>,
         head: &mut ResponseHead,
         out: &mut WriteList,
     ) -> Result<Option<ClientEvent>, ConnectionError> {
@@ -38,15 +38,15 @@ impl Client {
         let mut sink = ResponseSink::head(head, &connection.settings);
         connection.decode(block, &mut sink)?;
         match sink.finish() {
-            Ok(response) => begin(connection, block, response, kind, out),
+            Ok(response) => handle_response_head(connection, block, response, kind, out),
             Err(_) => reset_for(connection, id, ErrorCode::Protocol, out),
         }
     }
 }
 
-fn begin(
+fn handle_response_head(
     connection: &mut Connection,
-    block: &HeaderBlock<'_>,
+    block: &FieldBlock<'_>,
     response: Response,
     kind: RequestKind,
     out: &mut WriteList,
@@ -95,7 +95,7 @@ fn begin(
 // RFC 9113 §8.1.
 fn trailers(
     connection: &mut Connection,
-    block: &HeaderBlock<'_>,
+    block: &FieldBlock<'_>,
     head: &mut ResponseHead,
     out: &mut WriteList,
 ) -> Result<Option<ClientEvent>, ConnectionError> {
