@@ -75,11 +75,11 @@ pub struct Client {
     // Whether the last response head was HTTP/1.0.
     is_http_1_0: bool,
     // Whether another request may follow the open one.
-    keep: bool,
+    is_persistent: bool,
     // The open exchange is the last.
-    draining: bool,
+    is_draining: bool,
     // Whether the connection ends once the pending output is written.
-    over: bool,
+    is_closing: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -128,22 +128,22 @@ impl Client {
             request_kind: RequestKind::Content,
             has_response: false,
             is_http_1_0: false,
-            keep: true,
-            draining: false,
-            over: false,
+            is_persistent: true,
+            is_draining: false,
+            is_closing: false,
         }
     }
 
     /// The peer is a forward proxy: requests are sent in absolute form with the scheme `http` (RFC 9112 §3.2.2).
     #[must_use]
-    pub fn through(mut self, proxy: ForwardProxy) -> Self {
+    pub fn with_forward_proxy(mut self, proxy: ForwardProxy) -> Self {
         self.proxy = Some(Rc::new(proxy));
         self
     }
 
     /// The connection serves one request, which has `Connection: close` (RFC 9112 §9.6).
     #[must_use]
-    pub fn single(mut self) -> Self {
+    pub fn without_keep_alive(mut self) -> Self {
         self.is_single = true;
         self
     }
@@ -164,14 +164,18 @@ impl Client {
     /// Whether the driver should close the connection once all output is written.
     #[must_use]
     pub fn should_close(&self) -> bool {
-        self.over || self.draining && self.is_idle()
+        self.is_closing || self.is_draining && self.is_idle()
     }
 
     /// Whether no further request can be sent.
     #[must_use]
     pub fn is_last(&self) -> bool {
         // Stream numbers are not reused.
-        self.over || self.draining || !self.keep || self.stream == u32::MAX || self.is_single && self.stream > 0
+        self.is_closing
+            || self.is_draining
+            || !self.is_persistent
+            || self.stream == u32::MAX
+            || self.is_single && self.stream > 0
     }
 
     /// The version of the last complete response head.
@@ -222,19 +226,19 @@ impl Client {
     /// Before it reuses a connection, the caller must pass all received bytes to [`Client::handle_bytes`]. Bytes that
     /// the peer sent before the request would otherwise be parsed as its response.
     pub fn open(&mut self, head: &Head, framing: Framing, out: &mut WriteList) -> Result<StreamId, OpenError> {
-        self.begin(head, framing, 0, out)
+        self.send_request_head(head, framing, 0, out)
     }
 
     /// As [`Client::open`] with [`Framing::Tunnel`], for a request that has content, which this method sends. The
     /// other protocol begins after it (RFC 9110 §7.8).
     pub fn open_after(&mut self, head: &Head, content: Chunk, out: &mut WriteList) -> Result<StreamId, OpenError> {
-        let stream = self.begin(head, Framing::Tunnel, content.len(), out)?;
+        let stream = self.send_request_head(head, Framing::Tunnel, content.len(), out)?;
         out.put_chunk(content);
         Ok(stream)
     }
 
     /// Sends a request's head. `before_tunnel`: the bytes of content that precede a tunnel.
-    fn begin(
+    fn send_request_head(
         &mut self,
         head: &Head,
         framing: Framing,
@@ -299,7 +303,7 @@ impl Client {
         let stream = StreamId(self.stream);
         match self.inbound {
             Inbound::Idle => {
-                (self.inbound, self.over) = (Inbound::Closed, true);
+                (self.inbound, self.is_closing) = (Inbound::Closed, true);
                 None
             }
             Inbound::Head { .. } if !self.has_response => {
@@ -308,14 +312,14 @@ impl Client {
             }
             Inbound::UntilClose => {
                 self.inbound = Inbound::Done;
-                self.settle();
+                self.advance_exchange();
                 Some(ClientEvent::End { stream })
             }
             // RFC 9112 §8: a message that ends early is incomplete. In `Done` the incomplete message is the request.
             Inbound::Head { .. } | Inbound::Body(_) | Inbound::Done => self.fail(ProtocolError::Truncated, &[]).event,
             Inbound::Tunnel => {
                 self.inbound = Inbound::Closed;
-                self.over = self.outbound == Outbound::Idle;
+                self.is_closing = self.outbound == Outbound::Idle;
                 Some(ClientEvent::End { stream })
             }
             Inbound::Closed => None,
@@ -346,7 +350,7 @@ impl Client {
 
     /// Accepts no further request; the connection has to be closed once the open exchange has ended.
     pub fn drain(&mut self) {
-        self.draining = true;
+        self.is_draining = true;
     }
 
     /// Sends content, by reference if it is large. Takes all of `chunk`, or none of it while a protocol switch is
@@ -399,7 +403,7 @@ impl Client {
             Outbound::Sized(0) | Outbound::Ended => {}
         }
         self.outbound = Outbound::Idle;
-        self.settle();
+        self.advance_exchange();
     }
 
     /// Aborts the exchange: no more bytes are sent or parsed, and the connection has to be closed. Does nothing if
@@ -448,12 +452,12 @@ impl Client {
                 return Ok(ClientEvent::Interim { stream });
             }
             ResponseKind::Switch => {
-                self.keep = false;
+                self.is_persistent = false;
                 (self.inbound, self.outbound) = (Inbound::Tunnel, Outbound::Tunnel);
                 BodyLength::Unknown
             }
-            ResponseKind::Final { body, until_close, keep } => {
-                self.keep &= keep;
+            ResponseKind::Final { body, until_close, is_persistent } => {
+                self.is_persistent &= is_persistent;
                 if self.outbound == Outbound::Waiting {
                     // The switch was declined; its request is complete.
                     self.outbound = Outbound::Idle;
@@ -464,7 +468,7 @@ impl Client {
                     BodyLength::Unknown if until_close => Inbound::UntilClose,
                     BodyLength::Unknown => Inbound::Body(BodyParser::chunked()),
                 };
-                self.settle();
+                self.advance_exchange();
                 body
             }
         };
@@ -478,12 +482,12 @@ impl Client {
             ParsedPiece::Data(range) => (range.end, Some(ClientEvent::Data { stream, range })),
             ParsedPiece::Trailers(consumed) => {
                 self.inbound = Inbound::Done;
-                self.settle();
+                self.advance_exchange();
                 (consumed, Some(ClientEvent::Trailers { stream }))
             }
             ParsedPiece::End(consumed) => {
                 self.inbound = Inbound::Done;
-                self.settle();
+                self.advance_exchange();
                 (consumed, Some(ClientEvent::End { stream }))
             }
         };
@@ -498,17 +502,17 @@ impl Client {
 
     fn end(&mut self) {
         (self.inbound, self.outbound) = (Inbound::Closed, Outbound::Idle);
-        self.over = true;
+        self.is_closing = true;
     }
 
     // Advances the connection after the response is complete. If no other request may follow, the rest of the request
     // is dropped (RFC 9112 §9.6); if the request is complete too, the next one may be sent.
-    fn settle(&mut self) {
+    fn advance_exchange(&mut self) {
         if !matches!(self.inbound, Inbound::Done) {
             return;
         }
-        if !self.keep {
-            (self.inbound, self.over) = (Inbound::Closed, true);
+        if !self.is_persistent {
+            (self.inbound, self.is_closing) = (Inbound::Closed, true);
             if self.outbound != Outbound::Idle {
                 self.outbound = Outbound::Ended;
             }

@@ -6,7 +6,7 @@ use causeway_message::{Chunk, FieldMap, KnownName, NameRef, ResponseHead, Status
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     /// No framing field: there is no content, or it ends with the connection.
-    Silent,
+    Omitted,
     /// The handler's own Content-Length, if it set one: a response to HEAD.
     AsSet,
     /// Content-Length.
@@ -19,7 +19,7 @@ pub(crate) enum Length {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Persistence {
     /// No option: HTTP/1.1 persists by default.
-    Silent,
+    Default,
     /// `close`
     Close,
     /// `keep-alive`, for HTTP/1.0 clients.
@@ -57,16 +57,16 @@ pub(crate) fn response_head(
         out.put(&line);
     }
     match length {
-        Length::Silent | Length::AsSet => {}
+        Length::Omitted | Length::AsSet => {}
         Length::Bytes(bytes) => put_length(bytes, out),
         Length::Chunked => out.put(b"Transfer-Encoding: chunked\r\n"),
     }
     // RFC 9110 §7.8: Upgrade is sent only if Connection lists it.
     out.put(match (persistence, upgrade) {
-        (Persistence::Silent, false) => b"\r\n",
+        (Persistence::Default, false) => b"\r\n",
         (Persistence::Close, false) => b"Connection: close\r\n\r\n",
         (Persistence::KeepAlive, false) => b"Connection: keep-alive\r\n\r\n",
-        (Persistence::Silent | Persistence::KeepAlive, true) => b"Connection: Upgrade\r\n\r\n",
+        (Persistence::Default | Persistence::KeepAlive, true) => b"Connection: Upgrade\r\n\r\n",
         (Persistence::Close, true) => b"Connection: close, Upgrade\r\n\r\n",
     });
 }

@@ -71,7 +71,7 @@ impl Options {
 
     /// Whether another message may follow on the connection (RFC 9112 §9.3).
     #[inline]
-    pub(crate) fn keep(self, is_http_1_0: bool) -> bool {
+    pub(crate) fn is_persistent(self, is_http_1_0: bool) -> bool {
         !self.close && (!is_http_1_0 || self.keep_alive)
     }
 }

@@ -5,7 +5,7 @@
 //! inbound:   Head ──whole──► Body ──► Done ──(outbound Idle)──► Head
 //!              │ fault, close  └─ fault ─┐ └──(outbound Tunnel)──► Tunnel ──eof──► Closed
 //!              └─────────────────────────┴──► Closed
-//! outbound:  Idle ──request──► Open ──send_head──► Sized │ Chunked │ UntilClose │ Silent │ Tunnel ──finish──► Idle
+//! outbound:  Idle ──request──► Open ──send_head──► Sized │ Chunked │ UntilClose │ NoContent │ Tunnel ──finish──► Idle
 //! ```
 //! - `examine`: checks a request's fields and derives its framing and persistence
 
@@ -24,7 +24,7 @@ use crate::error::ProtocolError;
 use crate::event::{Event, Handled};
 use crate::limits::Limits;
 use crate::parse::{Parsed, has_end, parse_head};
-use examine::{Facts, examine};
+use examine::{RequestProperties, examine};
 
 #[cfg(test)]
 const _: () = assert!(size_of::<Server>() <= 64);
@@ -41,13 +41,13 @@ pub struct Server {
     // The number of the open exchange, or of the last one.
     stream: u32,
     // Whether another request may follow the open one.
-    keep: bool,
+    is_persistent: bool,
     // Graceful shutdown: the open exchange, or the next one, is the last.
-    draining: bool,
+    is_draining: bool,
     // Whether the connection ends once the pending output is written.
-    over: bool,
+    is_closing: bool,
     // The peer has closed its sending side; only requests that were received before may follow.
-    eof: bool,
+    is_eof: bool,
     is_http_1_0: bool,
     is_head: bool,
     is_connect: bool,
@@ -56,7 +56,7 @@ pub struct Server {
     // A 101 needs a 100 before it, although the request has no content.
     continue_before_switch: bool,
     // Whether a byte of the next request has been received.
-    begun: bool,
+    has_begun: bool,
     empty_lines: u8,
 }
 
@@ -86,7 +86,7 @@ enum Outbound {
     Ended,
     UntilClose,
     /// The response ends with its head.
-    Silent,
+    NoContent,
     Tunnel,
 }
 
@@ -99,16 +99,16 @@ impl Server {
             inbound: Inbound::Head { searched: 0 },
             outbound: Outbound::Idle,
             stream: 0,
-            keep: true,
-            draining: false,
-            over: false,
-            eof: false,
+            is_persistent: true,
+            is_draining: false,
+            is_closing: false,
+            is_eof: false,
             is_http_1_0: false,
             is_head: false,
             is_connect: false,
             expects_continue: false,
             continue_before_switch: false,
-            begun: false,
+            has_begun: false,
             empty_lines: 0,
         }
     }
@@ -118,7 +118,7 @@ impl Server {
     pub fn waits_for(&self) -> WaitsFor {
         match self.inbound {
             Inbound::Head { .. } if self.should_close() => WaitsFor::Nothing,
-            Inbound::Head { .. } if self.begun => WaitsFor::Head,
+            Inbound::Head { .. } if self.has_begun => WaitsFor::Head,
             Inbound::Head { .. } => WaitsFor::KeepAlive,
             // RFC 9110 §10.1.1: the client waits for the 100, or for the response, so it is not late.
             Inbound::Body(_) if self.expects_continue && self.outbound == Outbound::Open => WaitsFor::Nothing,
@@ -131,7 +131,7 @@ impl Server {
     #[must_use]
     pub fn should_close(&self) -> bool {
         let between = matches!(self.inbound, Inbound::Head { .. });
-        self.over || self.eof && between || self.draining && between && !self.begun
+        self.is_closing || self.is_eof && between || self.is_draining && between && !self.has_begun
     }
 
     /// Whether no exchange is open: neither a request whose head is complete nor a response.
@@ -149,7 +149,7 @@ impl Server {
     /// Whether [`Server::drain`] has been called.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        self.draining
+        self.is_draining
     }
 
     /// Whether the response of this exchange is open: its head or more of its content may be sent.
@@ -178,7 +178,7 @@ impl Server {
             }
             Inbound::Body(body) => match body.handle(input, &self.limits, head) {
                 // The rest of the body cannot arrive any more.
-                Ok(ParsedPiece::More(0)) if self.eof => self.fail(ProtocolError::Truncated),
+                Ok(ParsedPiece::More(0)) if self.is_eof => self.fail(ProtocolError::Truncated),
                 Ok(found) => self.handle_found(found),
                 Err(fault) => self.fail(fault),
             },
@@ -194,14 +194,14 @@ impl Server {
         match self.inbound {
             Inbound::Head { .. } => {
                 self.inbound = Inbound::Closed;
-                self.over = true;
+                self.is_closing = true;
                 // RFC 9112 §8: an incomplete head ends the connection; there is no exchange to respond on.
-                self.begun.then_some(Event::Fault { stream: None, fault: ProtocolError::Truncated })
+                self.has_begun.then_some(Event::Fault { stream: None, fault: ProtocolError::Truncated })
             }
             Inbound::Body(_) => self.fail(ProtocolError::Truncated).event,
             // RFC 9112 §9.6: the peer may still read. This response and those to requests already received are sent.
             Inbound::Done => {
-                self.eof = true;
+                self.is_eof = true;
                 None
             }
             Inbound::Tunnel => Some(self.end_tunnel()),
@@ -223,7 +223,7 @@ impl Server {
     /// idle connection has to be closed at once. A request that was in transit may still be passed in and is
     /// answered.
     pub fn drain(&mut self) {
-        self.draining = true;
+        self.is_draining = true;
     }
 
     /// Sends a 100 response if the client waits for it (RFC 9110 §10.1.1); otherwise does nothing.
@@ -271,33 +271,21 @@ impl Server {
         let is_refused_connect = self.is_connect && framing != Framing::Tunnel;
         let is_false_tunnel = is_refused_connect && matches!(status.as_u16(), 200..300);
         // A handler may close the connection with any response through the Connection field (RFC 9112 §9.6).
-        let says_close = head.fields().has_token(names::CONNECTION, "close");
-        if self.draining || self.expects_continue || is_refused_connect || says_close {
-            self.keep = false;
+        let has_close_option = head.fields().has_token(names::CONNECTION, "close");
+        if self.is_draining || self.expects_continue || is_refused_connect || has_close_option {
+            self.is_persistent = false;
         }
-        let is_silent = self.is_head || status.forbids_content();
-        // RFC 9110 §8.6, RFC 9112 §6.1: no length with 1xx, 204 and a tunnel.
-        let (length, outbound) = match framing {
-            Framing::Tunnel => (Length::Silent, Outbound::Tunnel),
-            _ if status.forbids_content() || is_false_tunnel => (Length::Silent, Outbound::Silent),
-            Framing::Empty if self.is_head => (Length::AsSet, Outbound::Silent),
-            Framing::Empty => (Length::Bytes(0), Outbound::Silent),
-            Framing::Sized(bytes) => (Length::Bytes(bytes), Outbound::Sized(bytes)),
-            Framing::Stream if self.is_http_1_0 && self.is_head => (Length::Silent, Outbound::Silent),
-            Framing::Stream if self.is_http_1_0 => (Length::Silent, Outbound::UntilClose),
-            Framing::Stream => (Length::Chunked, Outbound::Chunked),
-        };
-        let outbound = if is_silent && outbound != Outbound::Tunnel { Outbound::Silent } else { outbound };
+        let (length, outbound) = self.choose_framing(status, framing, is_false_tunnel);
         if matches!(outbound, Outbound::UntilClose | Outbound::Tunnel) {
-            self.keep = false;
+            self.is_persistent = false;
         }
         // HTTP/1.1 persists by default, HTTP/1.0 needs `keep-alive`; a tunnel sends neither option.
-        let persistence = match (outbound, self.keep) {
-            (Outbound::Tunnel, _) | (_, true) if !self.is_http_1_0 || outbound == Outbound::Tunnel => {
-                Persistence::Silent
-            }
-            (_, true) => Persistence::KeepAlive,
-            (_, false) => Persistence::Close,
+        let persistence = if outbound == Outbound::Tunnel || self.is_persistent && !self.is_http_1_0 {
+            Persistence::Default
+        } else if self.is_persistent {
+            Persistence::KeepAlive
+        } else {
+            Persistence::Close
         };
         // RFC 9110 §7.8: an expectation is met first, also that of a request without content.
         if self.continue_before_switch && status == StatusCode::SWITCHING_PROTOCOLS {
@@ -308,6 +296,22 @@ impl Server {
         if outbound == Outbound::Tunnel && matches!(self.inbound, Inbound::Done) {
             self.inbound = Inbound::Tunnel;
         }
+    }
+
+    // RFC 9110 §8.6, RFC 9112 §6.1: no length with 1xx, 204 and a tunnel.
+    #[inline]
+    fn choose_framing(&self, status: StatusCode, framing: Framing, is_false_tunnel: bool) -> (Length, Outbound) {
+        let (length, outbound) = match framing {
+            Framing::Tunnel => return (Length::Omitted, Outbound::Tunnel),
+            _ if status.forbids_content() || is_false_tunnel => (Length::Omitted, Outbound::NoContent),
+            Framing::Empty if self.is_head => (Length::AsSet, Outbound::NoContent),
+            Framing::Empty => (Length::Bytes(0), Outbound::NoContent),
+            Framing::Sized(bytes) => (Length::Bytes(bytes), Outbound::Sized(bytes)),
+            Framing::Stream if self.is_http_1_0 && self.is_head => (Length::Omitted, Outbound::NoContent),
+            Framing::Stream if self.is_http_1_0 => (Length::Omitted, Outbound::UntilClose),
+            Framing::Stream => (Length::Chunked, Outbound::Chunked),
+        };
+        if self.is_head { (length, Outbound::NoContent) } else { (length, outbound) }
     }
 
     /// Sends content, by reference if it is large. Ignores content of a response that has none (HEAD, 204, …) and
@@ -326,7 +330,7 @@ impl Server {
             }
             Outbound::Chunked => encode::put_chunked(chunk, out),
             Outbound::UntilClose | Outbound::Tunnel => out.put_chunk(chunk),
-            Outbound::Idle | Outbound::Open | Outbound::Ended | Outbound::Silent => {}
+            Outbound::Idle | Outbound::Open | Outbound::Ended | Outbound::NoContent => {}
         }
     }
 
@@ -347,7 +351,7 @@ impl Server {
                 out.put(b"\r\n");
             }
             Outbound::UntilClose | Outbound::Tunnel => out.put(bytes),
-            Outbound::Idle | Outbound::Open | Outbound::Ended | Outbound::Silent => {}
+            Outbound::Idle | Outbound::Open | Outbound::Ended | Outbound::NoContent => {}
         }
     }
 
@@ -375,10 +379,10 @@ impl Server {
                 return;
             }
             Outbound::Tunnel => self.inbound = Inbound::Closed,
-            Outbound::Sized(0) | Outbound::Ended | Outbound::UntilClose | Outbound::Silent => {}
+            Outbound::Sized(0) | Outbound::Ended | Outbound::UntilClose | Outbound::NoContent => {}
         }
         self.outbound = Outbound::Idle;
-        self.settle();
+        self.advance_exchange();
     }
 
     /// Aborts the exchange: no more bytes are sent or parsed, and the connection has to be closed. Does nothing if
@@ -387,13 +391,13 @@ impl Server {
         if stream.0 == self.stream && !self.is_idle() {
             self.outbound = Outbound::Idle;
             self.inbound = Inbound::Closed;
-            self.keep = false;
-            self.over = true;
+            self.is_persistent = false;
+            self.is_closing = true;
         }
     }
 
     fn handle_head(&mut self, mut input: &[u8], mut searched: u32, head: &mut Head) -> Handled {
-        if input.is_empty() || self.over {
+        if input.is_empty() || self.is_closing {
             return NOTHING;
         }
         let mut skipped = 0;
@@ -408,7 +412,7 @@ impl Server {
             input = rest;
         }
         // An empty line after a body begins no request: the connection stays idle, and a client that sends nothing more is not late.
-        self.begun = !input.is_empty();
+        self.has_begun = !input.is_empty();
         let at_limit = input.len() >= self.limits.head_bytes_max as usize;
         // Parse only if the new bytes contain an end, so that a head that arrives byte by byte costs O(n).
         let is_partial =
@@ -430,7 +434,7 @@ impl Server {
                 Handled { consumed: skipped, event: None }
             }
             Parsed::Whole(len) => match examine(head) {
-                Ok(facts) => self.open(facts, head, skipped + len),
+                Ok(properties) => self.open(properties, head, skipped + len),
                 Err(fault) => {
                     self.note(head);
                     self.fail(fault)
@@ -445,20 +449,20 @@ impl Server {
         self.is_connect = head.method() == Method::Connect;
     }
 
-    fn open(&mut self, facts: Facts, head: &Head, consumed: usize) -> Handled {
+    fn open(&mut self, properties: RequestProperties, head: &Head, consumed: usize) -> Handled {
         self.note(head);
         self.stream += 1;
         // Stream numbers are not reused.
-        self.keep = facts.keep && self.stream < u32::MAX - 1;
-        self.expects_continue = facts.expects_continue;
-        self.continue_before_switch = facts.continue_before_switch;
+        self.is_persistent = properties.is_persistent && self.stream < u32::MAX - 1;
+        self.expects_continue = properties.expects_continue;
+        self.continue_before_switch = properties.continue_before_switch;
         self.outbound = Outbound::Open;
-        self.inbound = match facts.body {
+        self.inbound = match properties.body {
             BodyLength::None | BodyLength::Sized(0) => Inbound::Done,
             BodyLength::Sized(bytes) => Inbound::Body(BodyParser::sized(bytes)),
             BodyLength::Unknown => Inbound::Body(BodyParser::chunked()),
         };
-        let event = Event::Head { stream: StreamId(self.stream), body: facts.body, upgrade: facts.upgrade };
+        let event = Event::Head { stream: StreamId(self.stream), body: properties.body, upgrade: properties.upgrade };
         Handled { consumed, event: Some(event) }
     }
 
@@ -467,7 +471,7 @@ impl Server {
         if !input.is_empty() {
             return Handled { consumed: input.len(), event: Some(Event::Data { stream, range: 0..input.len() }) };
         }
-        if self.eof {
+        if self.is_eof {
             return Handled { consumed: 0, event: Some(self.end_tunnel()) };
         }
         NOTHING
@@ -476,7 +480,7 @@ impl Server {
     // Ends the peer's direction of a tunnel. The exchange is over if our direction has ended too.
     fn end_tunnel(&mut self) -> Event {
         self.inbound = Inbound::Closed;
-        self.over = self.outbound == Outbound::Idle;
+        self.is_closing = self.outbound == Outbound::Idle;
         Event::End { stream: StreamId(self.stream) }
     }
 
@@ -487,12 +491,12 @@ impl Server {
             ParsedPiece::Data(range) => (range.end, Some(Event::Data { stream, range })),
             ParsedPiece::Trailers(consumed) => {
                 self.inbound = Inbound::Done;
-                self.settle();
+                self.advance_exchange();
                 (consumed, Some(Event::Trailers { stream }))
             }
             ParsedPiece::End(consumed) => {
                 self.inbound = Inbound::Done;
-                self.settle();
+                self.advance_exchange();
                 (consumed, Some(Event::End { stream }))
             }
         };
@@ -511,29 +515,29 @@ impl Server {
             self.outbound = Outbound::Open;
         }
         self.inbound = Inbound::Closed;
-        self.keep = false;
+        self.is_persistent = false;
         self.expects_continue = false;
-        self.over = self.outbound == Outbound::Idle;
+        self.is_closing = self.outbound == Outbound::Idle;
         let stream = (self.outbound == Outbound::Open).then_some(StreamId(self.stream));
         Handled { consumed: 0, event: Some(Event::Fault { stream, fault }) }
     }
 
     // Advances the connection after one side has completed. If both have, it waits for the next request or ends. If
     // only the response has, it ends too if no other request may follow.
-    fn settle(&mut self) {
+    fn advance_exchange(&mut self) {
         if self.outbound != Outbound::Idle {
             // The request's content ended after a tunnel response was sent.
             if self.outbound == Outbound::Tunnel && matches!(self.inbound, Inbound::Done) {
                 self.inbound = Inbound::Tunnel;
             }
-        } else if !self.keep || self.draining {
-            self.over = true;
+        } else if !self.is_persistent || self.is_draining {
+            self.is_closing = true;
             if matches!(self.inbound, Inbound::Done) {
                 self.inbound = Inbound::Closed;
             }
         } else if matches!(self.inbound, Inbound::Done) {
             self.inbound = Inbound::Head { searched: 0 };
-            self.begun = false;
+            self.has_begun = false;
             self.empty_lines = 0;
             self.expects_continue = false;
         }

@@ -106,7 +106,7 @@ fn requests_to_a_proxy() {
         ] {
             let mut upstream = UpstreamPeer::new(Limits::default());
             let proxy = ForwardProxy { authority: "up.test:81".into(), authorization: authorization.map(Into::into) };
-            upstream.client = Client::new(Limits::default().into()).through(proxy);
+            upstream.client = Client::new(Limits::default().into()).with_forward_proxy(proxy);
             upstream.client.open(&head, framing, &mut upstream.out).expect("it is sent");
             let want = format!("{want}|{up}{line}||").replace('|', "\r\n");
             assert_eq!(upstream.written(), want);
@@ -172,7 +172,7 @@ fn a_connection_for_one_request() {
         (te, Framing::Tunnel, "GET / HTTP/1.1|Host: a|Upgrade: x|TE: trailers|Connection: Upgrade, TE"),
     ] {
         let mut upstream = UpstreamPeer::new(Limits::default());
-        upstream.client = upstream.client.single();
+        upstream.client = upstream.client.without_keep_alive();
         assert!(!upstream.client.is_last());
         upstream.client.open(&head, framing, &mut upstream.out).unwrap();
         assert_eq!(upstream.written().trim_end().replace("\r\n", "|"), want);

@@ -78,9 +78,9 @@ impl ClientMachine {
                 h1::Limits { head_bytes_max, trailers_bytes_max, fields_max: FIELDS_MAX, ..h1::Limits::default() };
             let machine = h1::Client::new(Rc::new(limits));
             // Without a time to be idle a connection serves one request.
-            let machine = if transport.idle_timeout.is_zero() { machine.single() } else { machine };
+            let machine = if transport.idle_timeout.is_zero() { machine.without_keep_alive() } else { machine };
             Self::Http1(Box::new(match transport.forward_proxy() {
-                Some(proxy) => machine.through(h1::ForwardProxy {
+                Some(proxy) => machine.with_forward_proxy(h1::ForwardProxy {
                     // RFC 9110 §4.2.3: the default port is left out.
                     authority: address.strip_suffix(":80").unwrap_or(address).into(),
                     authorization: network_proxy::authorization(proxy),

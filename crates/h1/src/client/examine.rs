@@ -33,7 +33,7 @@ pub(super) enum ResponseKind {
         /// The content has neither a length nor chunks and ends with the connection.
         until_close: bool,
         /// Another request may follow.
-        keep: bool,
+        is_persistent: bool,
     },
 }
 
@@ -71,5 +71,9 @@ pub(super) fn examine(
         BodyLength::Unknown => (BodyLength::Unknown, false),
         BodyLength::None => (BodyLength::Unknown, true),
     };
-    Ok(ResponseKind::Final { body, until_close, keep: Options::of(fields).keep(is_http_1_0) && !until_close })
+    Ok(ResponseKind::Final {
+        body,
+        until_close,
+        is_persistent: Options::of(fields).is_persistent(is_http_1_0) && !until_close,
+    })
 }

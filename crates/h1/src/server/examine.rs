@@ -7,16 +7,16 @@ use crate::framing::{Options, body_length};
 
 /// The properties of a head that the machine keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct RequestProperties {
     pub(super) body: BodyLength,
     pub(super) expects_continue: bool,
     /// The head has an expectation, no content, and Upgrade.
     pub(super) continue_before_switch: bool,
     pub(super) upgrade: bool,
-    pub(super) keep: bool,
+    pub(super) is_persistent: bool,
 }
 
-pub(super) fn examine(head: &Head) -> Result<Facts, ProtocolError> {
+pub(super) fn examine(head: &Head) -> Result<RequestProperties, ProtocolError> {
     let fields = head.fields();
     let is_http_1_0 = head.version() == Version::Http10;
     check_target(head.method(), head.target())?;
@@ -28,13 +28,13 @@ pub(super) fn examine(head: &Head) -> Result<Facts, ProtocolError> {
     // RFC 9110 §7.8: Upgrade counts only if Connection lists it, and never in HTTP/1.0.
     let upgrade =
         !is_http_1_0 && options.upgrade && fields.contains(names::UPGRADE) || head.method() == Method::Connect;
-    let keep = options.keep(is_http_1_0);
-    Ok(Facts {
+    let is_persistent = options.is_persistent(is_http_1_0);
+    Ok(RequestProperties {
         body,
         expects_continue: is_expecting && has_content,
         continue_before_switch: is_expecting && !has_content && upgrade,
         upgrade,
-        keep,
+        is_persistent,
     })
 }
 
