@@ -84,7 +84,7 @@ impl Admin {
 
     /// Returns the bound address.
     pub(crate) fn address(&self) -> Option<BoundAddress> {
-        self.engine.places().first().cloned()
+        self.engine.bound_addresses().first().cloned()
     }
 
     /// Serves `wanted` on its address, and still on the old one: [`apply`](Self::apply) then drops one of the two.
@@ -124,7 +124,7 @@ impl Admin {
 
     /// Makes the file of its Unix socket this process's.
     pub(crate) fn own(&mut self) {
-        self.engine.own();
+        self.engine.take_over_files();
     }
 
     /// Leaves the file of its Unix socket to another process.

@@ -66,7 +66,7 @@ use std::time::{Duration, Instant};
 
 use causeway_certs::{Lasting, replace};
 use causeway_config::plan::Loaded;
-use causeway_engine::{BlockingSpec, Engine, EngineSpec, Pulse};
+use causeway_engine::{BlockingSpec, Engine, EngineSpec, WorkerLiveness};
 use causeway_modules::logs;
 use causeway_modules::trace;
 use causeway_pipeline::BoundAddress;
@@ -233,8 +233,8 @@ impl Server {
     }
 
     /// Returns a handle for checking that the workers run.
-    pub fn pulse(&self) -> Pulse {
-        self.engine.pulse()
+    pub fn liveness(&self) -> WorkerLiveness {
+        self.engine.liveness()
     }
 
     /// Returns a receiver that follows [`places`](Self::places) across reloads.
@@ -340,7 +340,7 @@ impl Server {
 
     /// Makes the files of Unix sockets this server's, after it has taken the place of another one.
     pub fn own(&mut self) {
-        self.engine.own();
+        self.engine.take_over_files();
         self.admins.own();
     }
 
@@ -393,7 +393,7 @@ impl Server {
         // At once, so that the other process answers all further requests.
         self.admins.leave();
         // The last request of an idle connection has the other half of the time.
-        without_blocked_workers(self.grace, self.engine.drain_patiently(self.grace, self.grace / 2)).await;
+        without_blocked_workers(self.grace, self.engine.drain_with_idle_grace(self.grace, self.grace / 2)).await;
         self.admins.closed().await;
         flush().await;
     }
@@ -515,7 +515,7 @@ impl Server {
         let before = (self.admin_address(), self.remote_admin_address());
         let wanted = self.fixed.admin_listeners(&loaded, remote, identity.as_ref());
         let sites = loaded.listeners.iter().map(|listener| listener.socket.clone());
-        let current_sites = self.engine.places().iter().map(as_configured);
+        let current_sites = self.engine.bound_addresses().iter().map(as_configured);
         let state = self.fixed.admin_state(&self.control);
         let change = self.admins.prepare(wanted, &state, sites, current_sites).await?;
         let reload = self.engine.reload(loaded.listeners, Arc::new(loaded.plan), Some(custody.finder()));
@@ -560,7 +560,7 @@ impl Server {
         self.pulling = puller.map(|puller| puller.start(pulled, self.number, self.control.clone()));
         self.range_fetches.switch(loaded.range_fetches);
         admin::configuration_changed();
-        match self.engine.places() {
+        match self.engine.bound_addresses() {
             [] => tracing::info!("serving another configuration, which names no site"),
             addresses => {
                 let places: Vec<_> = addresses.iter().map(BoundAddress::to_string).collect();
@@ -593,7 +593,7 @@ async fn flush() {
 }
 
 fn places(engine: &Engine, secure: &[bool]) -> BoundAddresses {
-    engine.places().iter().cloned().zip(secure.iter().copied()).collect()
+    engine.bound_addresses().iter().cloned().zip(secure.iter().copied()).collect()
 }
 
 /// Returns the address as a URL, or as a configuration writes it for a Unix socket.

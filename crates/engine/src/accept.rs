@@ -38,7 +38,7 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(250);
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// A connection on its way to another worker.
-pub(crate) struct Adopted {
+pub(crate) struct HandedConnection {
     pub(crate) stream: std::net::TcpStream,
     /// `None` for a Unix socket.
     pub(crate) peer: Option<SocketAddr>,
@@ -51,7 +51,7 @@ pub(crate) struct Adopted {
 #[derive(Clone)]
 pub(crate) struct Workers {
     /// The accepting worker's index.
-    pub(crate) own: usize,
+    pub(crate) index: usize,
     pub(crate) loads: Arc<[Arc<Load>]>,
     pub(crate) commands: Vec<UnboundedSender<Command>>,
 }
@@ -60,15 +60,15 @@ impl Workers {
     /// Counts a connection for the accepting worker and returns its index. Used for an ending listener: the other workers may
     /// be ending too.
     fn count_own(&self) -> usize {
-        self.loads[self.own].connections.fetch_add(1, Ordering::Relaxed);
-        self.own
+        self.loads[self.index].connections.fetch_add(1, Ordering::Relaxed);
+        self.index
     }
 
     /// Returns the index of the worker with the fewest connections, the accepting one among equals, and counts a connection
     /// for it. The counts are read without synchronization: a stale value only makes the distribution less even.
     fn choose(&self) -> usize {
         let count = |worker: usize| self.loads[worker].connections.load(Ordering::Relaxed);
-        let mut best = self.own;
+        let mut best = self.index;
         for worker in 0..self.loads.len() {
             if count(worker) < count(best) {
                 best = worker;
@@ -145,38 +145,38 @@ pub(crate) async fn accept(
     socket: Rc<Acceptor>,
     peers: Workers,
 ) {
-    let mut ends = false;
+    let mut has_yielded = false;
     // After the listener's end at most a full backlog is accepted: later connections must not keep an ending listener alive.
-    let mut last = BACKLOG;
+    let mut backlog_left = BACKLOG;
     let mut reported: Option<Instant> = None;
-    while last > 0 {
+    while backlog_left > 0 {
         let accepted = tokio::select! {
             biased;
             accepted = socket.accept() => accepted,
-            () = listener.ends() => {
+            () = listener.until_end() => {
                 // Closing the socket resets connections in its backlog. Only another run of the reactor shows whether there are
                 // any, so the first notification yields and tries once more.
-                if std::mem::replace(&mut ends, true) {
+                if std::mem::replace(&mut has_yielded, true) {
                     return;
                 }
                 tokio::task::yield_now().await;
                 continue;
             }
         };
-        let is_last = listener.is_ending();
-        last -= i32::from(is_last);
+        let is_ending = listener.is_ending();
+        backlog_left -= i32::from(is_ending);
         match accepted {
             Ok((stream, peer)) => {
                 let _span = stage::ACCEPT.enter();
-                let worker = if is_last { peers.count_own() } else { peers.choose() };
-                if worker == peers.own {
+                let worker = if is_ending { peers.count_own() } else { peers.choose() };
+                if worker == peers.index {
                     serve(&core, &listener, stream, peer);
                     continue;
                 }
                 let mut stamp = Stamp::default();
                 progress::before_send(&mut stamp);
                 let handed = stream.into_std().is_ok_and(|stream| {
-                    let command = Command::Adopt(Adopted { stream, peer, listener: key, stamp });
+                    let command = Command::Adopt(HandedConnection { stream, peer, listener: key, stamp });
                     peers.commands[worker].send(command).is_ok()
                 });
                 if !handed {
@@ -184,7 +184,7 @@ pub(crate) async fn accept(
                 }
             }
             Err(error) if is_of_connection(&error) => {}
-            Err(_) if is_last => return,
+            Err(_) if is_ending => return,
             Err(error) => {
                 // Out of descriptors or memory: the listener stays readable, so accepting again at once would spin.
                 if reported.is_none_or(|at| at.elapsed() >= REPORT_EVERY) {
@@ -207,7 +207,7 @@ fn is_of_connection(error: &io::Error) -> bool {
 
 /// Starts the task of a connection on this worker, or first the task of its TLS handshake.
 pub(crate) fn serve(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, peer: Option<SocketAddr>) {
-    let ends = match (listener.unix(), peer) {
+    let endpoints = match (listener.unix(), peer) {
         (Some(path), _) => Ok(Endpoints::Unix(Rc::clone(path))),
         // Responses are written whole, so Nagle's algorithm could only delay them.
         (None, Some(peer)) => {
@@ -219,20 +219,20 @@ pub(crate) fn serve(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream,
         }
         (None, None) => unreachable!("the acceptor of a TCP socket reports the peer"),
     };
-    let Ok(ends) = ends else {
+    let Ok(endpoints) = endpoints else {
         // These calls fail only when the peer has already reset the connection.
         core.lifecycle.connection_ended();
         return;
     };
     let plan = listener.plan();
-    let Some(protocol) = &plan.proxy_protocol else { return begin(core, listener, stream, ends) };
+    let Some(protocol) = &plan.proxy_protocol else { return start_tls_or_plain(core, listener, stream, endpoints) };
     // As in Caddy, the peers of a Unix socket are trusted.
-    match ends.peer().map_or(ProxyPolicy::Use, |peer| protocol.policy(peer.ip())) {
-        ProxyPolicy::Skip => begin(core, listener, stream, ends),
+    match endpoints.peer().map_or(ProxyPolicy::Use, |peer| protocol.policy(peer.ip())) {
+        ProxyPolicy::Skip => start_tls_or_plain(core, listener, stream, endpoints),
         policy => {
-            let place = Place { core: Rc::clone(core), is_held: true };
+            let guard = ConnectionGuard { core: Rc::clone(core), is_counted: true };
             let (listener, timeout) = (Rc::clone(listener), protocol.timeout);
-            tokio::task::spawn_local(after_proxy_header(place, listener, stream, ends, policy, timeout));
+            tokio::task::spawn_local(after_proxy_header(guard, listener, stream, endpoints, policy, timeout));
         }
     }
 }
@@ -252,14 +252,14 @@ fn set_probes(stream: &TcpStream, probes: &TcpProbes) -> io::Result<()> {
 }
 
 /// A connection's place in the worker's count, until its own task has it.
-struct Place {
+struct ConnectionGuard {
     core: Rc<Core>,
-    is_held: bool,
+    is_counted: bool,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        if self.is_held {
+        if self.is_counted {
             self.core.lifecycle.connection_ended();
         }
     }
@@ -267,10 +267,10 @@ impl Drop for Place {
 
 /// Waits for a header of the PROXY protocol, and then begins the connection, or closes it.
 async fn after_proxy_header(
-    mut place: Place,
+    mut guard: ConnectionGuard,
     listener: Rc<Listener>,
     stream: TcpStream,
-    mut ends: Endpoints,
+    mut endpoints: Endpoints,
     policy: ProxyPolicy,
     timeout: Duration,
 ) {
@@ -284,7 +284,7 @@ async fn after_proxy_header(
         }
         Ok(Ok(Start::Header { ends: reported, .. })) => {
             if policy != ProxyPolicy::Ignore {
-                ends = reported.map_or(ends, |(peer, local)| Endpoints::Ip { peer, local });
+                endpoints = reported.map_or(endpoints, |(peer, local)| Endpoints::Ip { peer, local });
             }
             None
         }
@@ -295,7 +295,7 @@ async fn after_proxy_header(
         Ok(Ok(Start::Absent | Start::Incomplete)) | Err(_) => None,
     };
     if let Some(found) = refused {
-        tracing::debug!(peer = %ends, found, "closing a connection: PROXY protocol");
+        tracing::debug!(peer = %endpoints, found, "closing a connection: PROXY protocol");
         return;
     }
     let stream = match is_reported {
@@ -304,12 +304,12 @@ async fn after_proxy_header(
     };
     // Registering again fails if the process has no memory for it.
     let Ok(stream) = stream else { return };
-    place.is_held = false;
-    begin(&place.core, &listener, stream, ends);
+    guard.is_counted = false;
+    start_tls_or_plain(&guard.core, &listener, stream, endpoints);
 }
 
 /// Starts the task of a connection whose addresses are known.
-fn begin(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, ends: Endpoints) {
+fn start_tls_or_plain(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, endpoints: Endpoints) {
     // For the profiler the accept counts as a write of ours: the peer's first bytes are a reaction to it.
     let mut stamp = Stamp::default();
     progress::written(&mut stamp);
@@ -319,24 +319,32 @@ fn begin(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, ends: Endp
         None if !plan.offer.protocols.are_any_clear() => core.lifecycle.connection_ended(),
         None => {
             let profiler = ProfilerState { stamp, is_timed: false };
-            start(Rc::clone(core), Rc::clone(listener), stream, ends, None, listener.admissions(), profiler);
+            spawn_connection(
+                Rc::clone(core),
+                Rc::clone(listener),
+                stream,
+                endpoints,
+                None,
+                listener.admissions(),
+                profiler,
+            );
         }
         Some(tls) => {
             let (own_core, own_listener, admission) = (Rc::clone(core), Rc::clone(listener), listener.admissions());
-            tls::begin(core, listener, Arc::clone(tls), (stream, stamp), ends.clone(), move |secured| {
+            tls::spawn_handshake(core, listener, Arc::clone(tls), (stream, stamp), endpoints.clone(), move |secured| {
                 let Secured { stream, facts, profiler } = secured;
-                start(own_core, own_listener, stream, ends, Some(Rc::new(facts)), admission, profiler);
+                spawn_connection(own_core, own_listener, stream, endpoints, Some(Rc::new(facts)), admission, profiler);
             });
         }
     }
 }
 
 /// Starts the task of a connection whose transport is ready.
-fn start<T: Transport + 'static>(
+fn spawn_connection<T: Transport + 'static>(
     core: Rc<Core>,
     listener: Rc<Listener>,
     transport: T,
-    ends: Endpoints,
+    endpoints: Endpoints,
     tls: Option<Rc<TlsFacts>>,
     admission: u32,
     profiler: ProfilerState,
@@ -346,7 +354,7 @@ fn start<T: Transport + 'static>(
         None => HttpServerMachine::clear(&offer),
         Some(facts) => HttpServerMachine::protected(&offer, Some(facts.protocol.as_bytes())),
     };
-    let connection = ServerConnection::new(core, listener, transport, machine, ends, tls, admission);
+    let connection = ServerConnection::new(core, listener, transport, machine, endpoints, tls, admission);
     tokio::task::spawn_local(connection.with_profiler_state(profiler));
 }
 

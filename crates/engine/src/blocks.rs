@@ -121,7 +121,9 @@ impl Home for Pool {
     fn take_back(&self, block: Block) {
         if OWNER.get() == self.owner {
             // Only the owner's thread writes this count, so it needs no atomic addition.
-            self.load.blocks_home.store(self.load.blocks_home.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            self.load
+                .blocks_returned_locally
+                .store(self.load.blocks_returned_locally.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             // While the thread ends, its list may be gone already; then the block is freed.
             let _ = FREE.try_with(|free| free.borrow_mut().put(block));
         } else {
@@ -252,13 +254,13 @@ mod tests {
         let chunk = block.share(0..3);
         drop(block);
         assert_eq!(blocks.free(), 0, "the chunk holds it");
-        assert_eq!(blocks.load.blocks_lent(), 1, "independent of the number of holders");
+        assert_eq!(blocks.load.blocks_in_use(), 1, "independent of the number of holders");
         drop(chunk);
-        assert_eq!((blocks.free(), blocks.load.blocks_lent()), (1, 0));
+        assert_eq!((blocks.free(), blocks.load.blocks_in_use()), (1, 0));
 
         let chunk = blocks.take().freeze(0..3);
         std::thread::spawn(move || drop(chunk)).join().unwrap();
-        assert_eq!((blocks.free(), blocks.load.blocks_lent()), (0, 0));
+        assert_eq!((blocks.free(), blocks.load.blocks_in_use()), (0, 0));
         drop(blocks.take());
         assert_eq!(blocks.free(), 1, "fetched from the return queue, not allocated");
     }

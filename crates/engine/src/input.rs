@@ -20,13 +20,13 @@ pub(crate) struct Input {
     number: u16,
     /// The machine may make progress with the bytes: more were read since it last stopped for lack of bytes, or the exchange
     /// for which it stopped has ended.
-    fresh: bool,
+    may_progress: bool,
     /// The machine was stopped early and may have further events, even without further bytes.
     has_events: bool,
     /// The profiler delays the processing of the bytes.
-    held: bool,
+    is_delayed: bool,
     /// The kernel timestamps received bytes.
-    timed: bool,
+    is_timestamped: bool,
     /// The last read returned at least [`BLOCK_BYTES_MIN`]: the peer sends faster than normal blocks are read.
     filled_block: bool,
 }
@@ -43,8 +43,8 @@ impl Input {
 
     fn set_unconsumed(&mut self, unconsumed: Range<usize>) {
         // A block's size is the largest limit of a head or a trailer section, which `HeadLimits::out_of_range` bounds, or a default.
-        let place = |at: usize| u32::try_from(at).expect("a block is smaller than 4 GiB");
-        (self.start, self.end) = (place(unconsumed.start), place(unconsumed.end));
+        let index = |at: usize| u32::try_from(at).expect("a block is smaller than 4 GiB");
+        (self.start, self.end) = (index(unconsumed.start), index(unconsumed.end));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -57,13 +57,13 @@ impl Input {
     }
 
     /// Returns whether the machine may make progress with the bytes: it did with the last ones, or it was stopped before it came to them.
-    pub(crate) fn is_fresh(&self) -> bool {
-        self.fresh || self.has_events
+    pub(crate) fn may_progress(&self) -> bool {
+        self.may_progress || self.has_events
     }
 
     /// Records that an exchange has ended, so that the machine may parse the bytes after it.
-    pub(crate) fn refresh(&mut self) {
-        self.fresh = true;
+    pub(crate) fn set_may_progress(&mut self) {
+        self.may_progress = true;
     }
 
     /// Returns the number of the current block; a change means that the bytes have moved to another block.
@@ -72,7 +72,7 @@ impl Input {
     }
 
     /// Returns a part of [`bytes`](Self::bytes) as a chunk, without copying. Panics without bytes.
-    pub(crate) fn share(&self, range: Range<usize>) -> Chunk {
+    pub(crate) fn chunk(&self, range: Range<usize>) -> Chunk {
         let block = self.block.as_ref().expect("bytes are in a block");
         let start = self.unconsumed().start;
         block.share(start + range.start..start + range.end)
@@ -84,7 +84,7 @@ impl Input {
         debug_assert!(start + bytes <= end);
         self.set_unconsumed(start + bytes..end);
         // A machine that consumed bytes may continue with the next ones; one that consumed none needs more.
-        self.fresh = bytes > 0;
+        self.may_progress = bytes > 0;
     }
 
     /// Ends a run of the machine over the bytes. `stopped`: it was stopped before it had returned all events.
@@ -97,18 +97,18 @@ impl Input {
     }
 
     /// Returns whether the profiler delays the bytes.
-    pub(crate) fn is_held(&self) -> bool {
-        self.held
+    pub(crate) fn is_delayed(&self) -> bool {
+        self.is_delayed
     }
 
-    pub(crate) fn hold(&mut self, held: bool) {
-        self.held = held;
+    pub(crate) fn set_delayed(&mut self, is_delayed: bool) {
+        self.is_delayed = is_delayed;
     }
 
     /// Sets whether the kernel timestamps received bytes. Returns whether this is a change.
     #[inline]
-    pub(crate) fn set_timed(&mut self, timed: bool) -> bool {
-        std::mem::replace(&mut self.timed, timed) != timed
+    pub(crate) fn set_timestamped(&mut self, is_timestamped: bool) -> bool {
+        std::mem::replace(&mut self.is_timestamped, is_timestamped) != is_timestamped
     }
 
     /// Provides [`room`](Self::room) for a read. Returns `false` when the block is full of unconsumed bytes, which is the
@@ -161,12 +161,12 @@ impl Input {
     pub(crate) fn filled(&mut self, bytes: usize) {
         let Range { start, end } = self.unconsumed();
         self.set_unconsumed(start..end + bytes);
-        self.fresh = true;
+        self.may_progress = true;
         self.filled_block = bytes >= BLOCK_BYTES_MIN;
     }
 
     /// Returns an empty block to the pool. Called when a read is pending, so that idle connections hold no block.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn release_empty_block(&mut self) {
         if self.is_empty() {
             self.block = None;
             self.set_unconsumed(0..0);
@@ -196,12 +196,12 @@ mod tests {
         let blocks = Blocks::new(70, 64, std::sync::Arc::default());
         let mut input = Input::default();
         filled(&mut input, &blocks, b"abc");
-        assert_eq!((input.bytes(), input.is_fresh()), (&b"abc"[..], true));
-        input.rest();
+        assert_eq!((input.bytes(), input.may_progress()), (&b"abc"[..], true));
+        input.release_empty_block();
         assert_eq!(blocks.free(), 0, "not while there are bytes");
         input.consume(3);
         input.handled(false);
-        input.rest();
+        input.release_empty_block();
         assert_eq!(blocks.free(), 1);
         assert!(input.is_empty() && input.bytes().is_empty());
     }
@@ -211,7 +211,7 @@ mod tests {
         let blocks = Blocks::new(71, 64, std::sync::Arc::default());
         let mut input = Input::default();
         filled(&mut input, &blocks, b"bodyrest");
-        let chunk = input.share(0..4);
+        let chunk = input.chunk(0..4);
         input.consume(4);
         filled(&mut input, &blocks, b"more");
         assert_eq!(input.bytes(), b"restmore", "unconsumed bytes moved to another block");
@@ -262,15 +262,15 @@ mod tests {
         let mut input = Input::default();
         filled(&mut input, &blocks, b"abc");
         input.consume(1);
-        assert!(input.is_fresh());
+        assert!(input.may_progress());
         input.consume(0);
-        assert!(!input.is_fresh(), "the machine needs more bytes");
+        assert!(!input.may_progress(), "the machine needs more bytes");
         input.handled(true);
-        assert!(input.is_fresh(), "the machine was stopped before it came to the bytes");
+        assert!(input.may_progress(), "the machine was stopped before it came to the bytes");
         input.handled(false);
-        assert!(!input.is_fresh());
-        input.refresh();
-        assert!(input.is_fresh());
+        assert!(!input.may_progress());
+        input.set_may_progress();
+        assert!(input.may_progress());
     }
 
     /// Reads `bytes` bytes and returns the capacity of the block.
@@ -291,7 +291,7 @@ mod tests {
             let mut sizes = Vec::new();
             for bytes in reads {
                 sizes.push(read(&mut input, &blocks, size_max, *bytes));
-                taken.push(input.share(0..*bytes));
+                taken.push(input.chunk(0..*bytes));
                 input.consume(*bytes);
                 input.handled(false);
             }
@@ -311,10 +311,10 @@ mod tests {
         let blocks = Blocks::new(77, BLOCK_BYTES_MIN, std::sync::Arc::default());
         let mut input = Input::default();
         read(&mut input, &blocks, BlockSize::Long, BLOCK_BYTES_MIN);
-        let first = input.share(0..BLOCK_BYTES_MIN);
+        let first = input.chunk(0..BLOCK_BYTES_MIN);
         input.consume(BLOCK_BYTES_MIN);
         read(&mut input, &blocks, BlockSize::Long, LONG_BYTES - 10);
-        let second = input.share(0..10);
+        let second = input.chunk(0..10);
         input.consume(10);
         // Short, so that the next block would be a normal one.
         input.filled_block = false;

@@ -13,7 +13,7 @@
 //! - `content`: the sources of content that is sent
 //! - `recycle`: the one place where an exchange ends
 //! - `upstream`: connections to other servers, for handlers' calls
-//! - `worker`: state shared by a worker's connections: `blocks`, `timers`, `clock`, `hold`; `pools`: thread pools for
+//! - `worker`: state shared by a worker's connections: `blocks`, `timers`, `clock`, `receive_delay`; `pools`: thread pools for
 //!   offloaded work
 //! - `observer`: a view of the workers, for metrics
 //!
@@ -24,13 +24,13 @@ mod blocks;
 mod clock;
 mod content;
 mod drive;
-mod hold;
 mod input;
 mod listener;
 mod machine;
 mod observer;
 mod pools;
 mod proxy_protocol;
+mod receive_delay;
 mod recycle;
 mod server;
 mod sockets;
@@ -42,7 +42,7 @@ mod worker;
 
 pub use observer::{Observer, WorkerCounts, WorkerView};
 pub use pools::BlockingSpec;
-pub use server::{Engine, EngineSpec, Pulse, StartError, check_tls};
+pub use server::{Engine, EngineSpec, StartError, WorkerLiveness, check_tls};
 pub use sockets::{BindError, HandedSockets, is_absent_address};
 #[cfg(fuzzing)]
 pub use tls::fuzzing;

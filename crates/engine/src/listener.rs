@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::accept::{Acceptor, Adopted, Workers, accept, serve};
+use crate::accept::{Acceptor, HandedConnection, Workers, accept, serve};
 use crate::sockets::AcceptingSocket;
 use crate::tls::{Certificates, TlsPlan};
 use crate::worker::Core;
@@ -124,14 +124,14 @@ impl Bounded for u32 {
 pub(crate) struct Listener {
     plan: RefCell<Rc<ListenerPlan>>,
     /// The number of times the plan was replaced.
-    renewals: Cell<u32>,
+    plan_number: Cell<u32>,
     /// The number of those times at which the rules for admitting connections changed.
     admissions: Cell<u32>,
     /// The path of its Unix socket; `None` for TCP.
     unix: Option<Rc<str>>,
-    ending: Cell<bool>,
+    is_ending: Cell<bool>,
     /// Notifies the acceptors, which otherwise wait for a connection.
-    ends: Notify,
+    ended: Notify,
 }
 
 impl Listener {
@@ -139,10 +139,10 @@ impl Listener {
         Rc::new(Self {
             unix,
             plan: RefCell::new(Rc::new(plan)),
-            renewals: Cell::new(0),
+            plan_number: Cell::new(0),
             admissions: Cell::new(0),
-            ending: Cell::new(false),
-            ends: Notify::new(),
+            is_ending: Cell::new(false),
+            ended: Notify::new(),
         })
     }
 
@@ -157,8 +157,8 @@ impl Listener {
     }
 
     /// Returns a number that changes with each new plan.
-    pub(crate) fn renewals(&self) -> u32 {
-        self.renewals.get()
+    pub(crate) fn plan_number(&self) -> u32 {
+        self.plan_number.get()
     }
 
     /// Returns a number that changes with each plan under which older connections must end: it turns TLS on or off, changes
@@ -168,12 +168,12 @@ impl Listener {
     }
 
     /// Replaces the plan, and counts whether the admission rules changed.
-    pub(crate) fn renew(&self, plan: ListenerPlan) {
+    pub(crate) fn replace_plan(&self, plan: ListenerPlan) {
         let admits_as_before = {
             let old = self.plan.borrow();
-            let is_spoken = old.offer.protocols.are_within(plan.offer.protocols);
+            let keeps_versions = old.offer.protocols.are_within(plan.offer.protocols);
             // A connection whose version of HTTP is not served any more must end, like one that TLS or its policy would refuse.
-            is_spoken
+            keeps_versions
                 && match (&old.tls, &plan.tls) {
                     (None, None) => true,
                     (Some(old), Some(new)) => old.admits_as(new),
@@ -186,12 +186,12 @@ impl Listener {
         }
         // The old plan drops at the end, when the new one is already in place: its drop may run module code.
         let _old = self.plan.replace(Rc::new(plan));
-        self.renewals.set(self.renewals.get().wrapping_add(1));
+        self.plan_number.set(self.plan_number.get().wrapping_add(1));
     }
 
     /// Returns whether connections must end gracefully, because the worker drains or the current plan lacks this listener.
     pub(crate) fn is_ending(&self) -> bool {
-        self.ending.get()
+        self.is_ending.get()
     }
 
     /// Returns a copy without a generation, for a connection on which no further exchange begins, so that it keeps no plan
@@ -211,25 +211,25 @@ impl Listener {
         };
         let last = Self::new(last, self.unix.clone());
         // The counters stay equal; otherwise `is_outdated` would be true for the connection.
-        last.renewals.set(self.renewals.get());
+        last.plan_number.set(self.plan_number.get());
         last.admissions.set(self.admissions.get());
-        last.ending.set(self.ending.get());
+        last.is_ending.set(self.is_ending.get());
         last
     }
 
     /// Waits until the listener ends.
-    pub(crate) async fn ends(&self) {
+    pub(crate) async fn until_end(&self) {
         // The flag is set before the notification, so a wake-up without it is spurious. No other task runs between the look at
         // the flag and the call.
-        while !self.ending.get() {
-            self.ends.notified().await;
+        while !self.is_ending.get() {
+            self.ended.notified().await;
         }
     }
 
     /// Begins the end: the acceptor empties the backlog, and connections end gracefully.
     fn end(&self) {
-        self.ending.set(true);
-        self.ends.notify_waiters();
+        self.is_ending.set(true);
+        self.ended.notify_waiters();
     }
 }
 
@@ -247,7 +247,7 @@ pub(crate) struct Change {
 }
 
 /// The next plan on this worker, complete, but not active yet.
-struct Prepared {
+struct PreparedPlan {
     generation: Rc<Generation>,
     plans: BTreeMap<ListenerKey, ListenerPlan>,
     certificates: Option<Arc<dyn Certificates>>,
@@ -256,7 +256,7 @@ struct Prepared {
 }
 
 /// An accepting listener and its acceptors' tasks.
-struct Open {
+struct OpenListener {
     listener: Rc<Listener>,
     /// Its sockets: one, or more that a process with more workers has handed over. Each acceptor has a reference too, and the
     /// last one closes the socket.
@@ -269,8 +269,8 @@ pub(crate) struct Listeners {
     core: Rc<Core>,
     peers: Workers,
     generation: Rc<Generation>,
-    prepared: Option<Prepared>,
-    open: BTreeMap<ListenerKey, Open>,
+    prepared: Option<PreparedPlan>,
+    open: BTreeMap<ListenerKey, OpenListener>,
     /// Listeners that have ended here, of which another worker may still hand over connections.
     ended: BTreeMap<ListenerKey, Rc<Listener>>,
     /// Acceptors of ended listeners; each ends when its backlog is empty.
@@ -315,7 +315,7 @@ impl Listeners {
             .zip(&*tls)
             .map(|((key, spec), tls)| (*key, ListenerPlan::new(spec, tls.clone(), &generation)))
             .collect();
-        self.prepared = Some(Prepared { generation, plans, certificates, sockets, block_bytes });
+        self.prepared = Some(PreparedPlan { generation, plans, certificates, sockets, block_bytes });
         Ok(())
     }
 
@@ -326,7 +326,7 @@ impl Listeners {
 
     /// Activates the prepared plan for all exchanges that start from now on. No effect when it is active already.
     pub(crate) fn commit(&mut self) {
-        let Some(Prepared { generation, plans, certificates, sockets, block_bytes }) = self.prepared.take() else {
+        let Some(PreparedPlan { generation, plans, certificates, sockets, block_bytes }) = self.prepared.take() else {
             return;
         };
         // Before the first exchange under the plan, whose heads must fit into one block.
@@ -338,15 +338,15 @@ impl Listeners {
         let open = self.open.len();
         // First the ends, so that no listener of the old plan accepts under the new one.
         self.end(|key| !plans.contains_key(key));
-        let mut is_news = self.open.len() < open;
+        let mut must_poll_idle = self.open.len() < open;
         let mut sockets = sockets;
         for (key, plan) in plans {
             if let Some(open) = self.open.get(&key) {
                 // A listener of both plans keeps its acceptor and its connections.
                 let admissions = open.listener.admissions();
-                is_news |= open.listener.plan.borrow().timeouts != plan.timeouts;
-                open.listener.renew(plan);
-                is_news |= open.listener.admissions() != admissions;
+                must_poll_idle |= open.listener.plan.borrow().timeouts != plan.timeouts;
+                open.listener.replace_plan(plan);
+                must_poll_idle |= open.listener.admissions() != admissions;
             } else if let Some(sockets) = sockets.remove(&key) {
                 let listener = Listener::new(plan, sockets.first().and_then(|socket| socket.unix().cloned()));
                 let acceptor = |socket: &Rc<Acceptor>| {
@@ -354,10 +354,10 @@ impl Listeners {
                     tokio::task::spawn_local(accept(core, key, listener, socket, self.peers.clone()))
                 };
                 let accepting = sockets.iter().map(acceptor).collect();
-                self.open.insert(key, Open { listener, sockets, accepting });
+                self.open.insert(key, OpenListener { listener, sockets, accepting });
             }
         }
-        if is_news {
+        if must_poll_idle {
             // Idle connections must end or adopt new timeouts, so each is polled.
             self.core.timers.wake_all();
         }
@@ -388,8 +388,8 @@ impl Listeners {
     }
 
     /// Takes a connection that another worker accepted.
-    pub(crate) fn adopt(&mut self, adopted: Adopted) {
-        let Adopted { stream, peer, listener: key, stamp } = adopted;
+    pub(crate) fn adopt(&mut self, adopted: HandedConnection) {
+        let HandedConnection { stream, peer, listener: key, stamp } = adopted;
         progress::after_receive(stamp, Duration::ZERO);
         if self.prepared.as_ref().is_some_and(|prepared| prepared.sockets.contains_key(&key)) {
             // That worker has activated the plan already, so this worker's `Commit` is on its way.
@@ -403,19 +403,19 @@ impl Listeners {
         }
     }
 
-    /// Stops accepting and makes every connection end gracefully; idle ones of HTTP/1 after `patience`. Returns when all
+    /// Stops accepting and makes every connection end gracefully; idle ones of HTTP/1 after `idle_grace`. Returns when all
     /// backlogs are empty.
-    pub(crate) async fn drain(&mut self, patience: Duration) {
+    pub(crate) async fn drain(&mut self, idle_grace: Duration) {
         self.abandon();
-        self.core.lifecycle.set_idle_grace(patience);
+        self.core.lifecycle.set_idle_grace(idle_grace);
         self.end(|_| true);
         self.core.drain();
         join(std::mem::take(&mut self.closing)).await;
     }
 
-    /// Ends the open listeners that match `is_it`.
-    fn end(&mut self, is_it: impl Fn(&ListenerKey) -> bool) {
-        for (key, open) in self.open.extract_if(.., |key, _| is_it(key)) {
+    /// Ends the open listeners that match `matches`.
+    fn end(&mut self, matches: impl Fn(&ListenerKey) -> bool) {
+        for (key, open) in self.open.extract_if(.., |key, _| matches(key)) {
             open.listener.end();
             self.closing.extend(open.accepting);
             self.ended.insert(key, open.listener);

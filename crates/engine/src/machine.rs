@@ -71,7 +71,7 @@ pub(crate) trait ServerMachine: Machine {
         out: &mut WriteList,
     ) -> (usize, Option<ServerEvent>);
     /// Applies another plan's limits, from the next head on. Called while no exchange is open and no byte of a head has arrived.
-    fn renew(&mut self, plan: &ListenerPlan);
+    fn set_limits(&mut self, plan: &ListenerPlan);
     /// The peer ended its sending side.
     fn handle_eof(&mut self) -> Option<ServerEvent>;
     /// The action that [`waits_for`](Machine::waits_for) names did not come in time.

@@ -69,7 +69,7 @@ pub struct WorkerCounts {
     /// Panics in handlers.
     pub panics: u64,
     /// Blocks that connections and handlers hold now; 0 without running exchanges.
-    pub blocks_lent: u64,
+    pub blocks_in_use: u64,
     /// Blocks that the pool has allocated. As the next two, it equals the pool's high-water mark as long as the pool has freed none.
     pub blocks_made: u64,
     /// Exchange slots that the pool has allocated.
@@ -86,7 +86,7 @@ impl WorkerCounts {
             closed_http1,
             closed_http2,
             panics: load.panics.load(Ordering::Relaxed),
-            blocks_lent: load.blocks_lent(),
+            blocks_in_use: load.blocks_in_use(),
             blocks_made: load.blocks_made.load(Ordering::Relaxed),
             slots_made: load.slots_made.load(Ordering::Relaxed),
             lists_made: load.lists_made.load(Ordering::Relaxed),
@@ -104,7 +104,7 @@ impl Add for WorkerCounts {
             closed_http1: self.closed_http1 + other.closed_http1,
             closed_http2: self.closed_http2 + other.closed_http2,
             panics: self.panics + other.panics,
-            blocks_lent: self.blocks_lent + other.blocks_lent,
+            blocks_in_use: self.blocks_in_use + other.blocks_in_use,
             blocks_made: self.blocks_made + other.blocks_made,
             slots_made: self.slots_made + other.slots_made,
             lists_made: self.lists_made + other.lists_made,

@@ -20,7 +20,7 @@ use causeway_pipeline::{BoundAddress, ListenerSpec, Plan, ShutdownPhase};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::accept::{Adopted, Workers};
+use crate::accept::{HandedConnection, Workers};
 use crate::listener::{Change, ListenerKey};
 use crate::observer::{self, Observer, Plans};
 use crate::pools::{BlockingSpec, WorkPools};
@@ -91,7 +91,7 @@ const TUNNEL_CLOSE_LIMIT: Duration = Duration::from_millis(500);
 /// A command to a worker.
 pub(crate) enum Command {
     /// Serve this connection, which another worker has accepted.
-    Adopt(Adopted),
+    Adopt(HandedConnection),
     /// Prepare the next plan and send the result.
     Prepare(Change, mpsc::Sender<io::Result<()>>),
     /// Drop the prepared plan. The worker drops the sender when its sockets are closed.
@@ -102,14 +102,14 @@ pub(crate) enum Command {
     /// Forget these removed listeners: no worker accepts for them any more.
     Forget(Arc<[ListenerKey]>),
     /// Send a message, which shows that the worker runs its tasks.
-    Pulse(mpsc::Sender<()>),
+    ReportAlive(mpsc::Sender<()>),
     /// Duplicate the sockets of all listeners and send the descriptors.
     Lend(mpsc::Sender<io::Result<Vec<(ListenerKey, OwnedFd)>>>),
     /// Let handlers announce the time of the shutdown.
     Announce(Instant),
-    /// Stop accepting and end the connections gracefully; idle ones of HTTP/1 stay open for `patience`. The worker drops the
+    /// Stop accepting and end the connections gracefully; idle ones of HTTP/1 stay open for `idle_grace`. The worker drops the
     /// sender when its backlogs are empty.
-    Drain { patience: Duration, emptied: mpsc::Sender<()> },
+    Drain { idle_grace: Duration, emptied: mpsc::Sender<()> },
     /// End with the last connection: no worker accepts or hands over any more.
     EndWhenIdle,
     /// Enter a phase of the shutdown, at which tunnels end.
@@ -124,8 +124,8 @@ pub struct Engine {
     tickets: Tickets,
     /// The bound addresses, for [`Engine::addresses`].
     addresses: Vec<SocketAddr>,
-    /// The bound addresses of all listeners, for [`Engine::places`].
-    places: Vec<BoundAddress>,
+    /// The bound addresses of all listeners, for [`Engine::bound_addresses`].
+    bound_addresses: Vec<BoundAddress>,
     plans: Plans,
     commands: Vec<UnboundedSender<Command>>,
     threads: Vec<JoinHandle<()>>,
@@ -160,10 +160,10 @@ impl Engine {
         let (commands, inboxes): (Vec<_>, Vec<_>) = (0..workers).map(|_| unbounded_channel()).unzip();
         let (alive_sender, alive) = mpsc::channel(1);
         let pools = WorkPools::new(spec.blocking, workers);
-        let places: Vec<_> = sockets.addresses().collect();
+        let bound_addresses: Vec<_> = sockets.addresses().collect();
         let mut engine = Self {
-            addresses: places.iter().filter_map(BoundAddress::ip).collect(),
-            places,
+            addresses: bound_addresses.iter().filter_map(BoundAddress::ip).collect(),
+            bound_addresses,
             sockets,
             tickets,
             plans: Arc::new(Mutex::new(vec![Arc::downgrade(&spec.plan)])),
@@ -174,7 +174,7 @@ impl Engine {
         };
         let mut specs = Vec::new();
         for (number, (inbox, change)) in inboxes.into_iter().zip(changes).enumerate() {
-            let peers = Workers { own: number, loads: Arc::clone(&engine.loads), commands: engine.commands.clone() };
+            let peers = Workers { index: number, loads: Arc::clone(&engine.loads), commands: engine.commands.clone() };
             let pools = pools.clone();
             specs.push(WorkerSpec { number, inbox, change, pools, peers });
         }
@@ -200,8 +200,8 @@ impl Engine {
     }
 
     /// Returns the address of each listener, in their order.
-    pub fn places(&self) -> &[BoundAddress] {
-        &self.places
+    pub fn bound_addresses(&self) -> &[BoundAddress] {
+        &self.bound_addresses
     }
 
     /// Returns the number of plans in memory: the active one, and older ones that a running exchange or the caller still holds.
@@ -215,8 +215,8 @@ impl Engine {
     }
 
     /// Returns a handle for checking that the workers run.
-    pub fn pulse(&self) -> Pulse {
-        Pulse { inboxes: self.commands.clone() }
+    pub fn liveness(&self) -> WorkerLiveness {
+        WorkerLiveness { inboxes: self.commands.clone() }
     }
 
     /// Lets handlers announce that the server shuts down at `at`. It has no further effect; [`drain`](Self::drain) starts the
@@ -228,16 +228,16 @@ impl Engine {
     /// Stops accepting and closes idle connections, lets running exchanges end within `grace`, then aborts the remaining ones.
     pub async fn drain(self, grace: Duration) {
         self.broadcast(|| Command::EnterPhase(ShutdownPhase::Stopping));
-        self.drain_patiently(grace, Duration::ZERO).await;
+        self.drain_with_idle_grace(grace, Duration::ZERO).await;
     }
 
     /// As [`drain`](Self::drain), but an idle connection of HTTP/1 stays open until its next response, which announces the
-    /// end, or for `patience`: a request may be on its way, and a close without an announcement would lose it. (HTTP/2 announces
+    /// end, or for `idle_grace`: a request may be on its way, and a close without an announcement would lose it. (HTTP/2 announces
     /// its end in any case.)
-    pub async fn drain_patiently(mut self, grace: Duration, patience: Duration) {
+    pub async fn drain_with_idle_grace(mut self, grace: Duration, idle_grace: Duration) {
         self.sockets.remove_files();
         let (emptied, mut all_emptied) = mpsc::channel(1);
-        self.broadcast(|| Command::Drain { patience, emptied: emptied.clone() });
+        self.broadcast(|| Command::Drain { idle_grace, emptied: emptied.clone() });
         drop(emptied);
         let gracefully = async {
             // Until then a worker may hand its next connection to any other one, also to one without connections.
@@ -264,23 +264,23 @@ impl Engine {
 
 /// Checks that the workers of an engine run. It may outlive the engine.
 #[derive(Clone)]
-pub struct Pulse {
+pub struct WorkerLiveness {
     inboxes: Vec<UnboundedSender<Command>>,
 }
 
-impl Pulse {
+impl WorkerLiveness {
     /// Waits until every worker has run a task. It waits for ever while a worker hangs. Returns `false` if a worker has ended.
-    pub async fn beat(&self) -> bool {
-        let (beat, mut beats) = mpsc::channel(self.inboxes.len().max(1));
+    pub async fn check(&self) -> bool {
+        let (report, mut reports) = mpsc::channel(self.inboxes.len().max(1));
         for inbox in &self.inboxes {
-            if inbox.send(Command::Pulse(beat.clone())).is_err() {
+            if inbox.send(Command::ReportAlive(report.clone())).is_err() {
                 return false;
             }
         }
-        drop(beat);
+        drop(report);
         for _ in &self.inboxes {
             // A worker that ends drops its inbox, and the sender in it.
-            if beats.recv().await.is_none() {
+            if reports.recv().await.is_none() {
                 return false;
             }
         }

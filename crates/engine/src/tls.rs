@@ -49,7 +49,7 @@ use rustls::sign::CertifiedKey;
 
 pub use client_auth::ClientTrust;
 pub(crate) use client_handshake::{Connected, Connector};
-pub(crate) use handshake::{Secured, begin};
+pub(crate) use handshake::{Secured, spawn_handshake};
 pub use plan::TlsError;
 pub(crate) use plan::{Tickets, TlsPlan};
 pub(crate) use record::SEALED_BYTES;

@@ -43,7 +43,7 @@ use single_flight::SingleFlight;
 /// one costs a handshake.
 const YIELD_AFTER: Duration = Duration::from_millis(50);
 /// Calls that wait for one connection while it is being opened, if it can carry many.
-const GATHERED_MAX: usize = 100;
+const CALLS_PER_CONNECTING_MAX: usize = 100;
 
 /// An address, its connections, and the calls that wait for one.
 pub(crate) struct UpstreamPool {
@@ -55,7 +55,7 @@ pub(crate) struct UpstreamPool {
     share: Option<PoolShare>,
     waiting: CallQueue,
     /// The upstream chose HTTP/2 in the last handshake.
-    speaks_http2: Cell<bool>,
+    is_http2: Cell<bool>,
     /// The limit of streams that the upstream has set on the last HTTP/2 connection.
     streams_max: Cell<Option<usize>>,
     /// The TLS client, from the first handshake on.
@@ -73,12 +73,12 @@ pub(crate) struct WaitingCall {
     /// The request was sent before, on a connection that ended without processing it.
     pub(crate) is_retry: bool,
     /// When it was handed to the pool.
-    pub(crate) since: Instant,
+    pub(crate) queued_at: Instant,
 }
 
 impl WaitingCall {
     pub(crate) fn new(call: EngineCall, is_retry: bool) -> Self {
-        Self { call, is_retry, since: clock::now() }
+        Self { call, is_retry, queued_at: clock::now() }
     }
 }
 
@@ -103,7 +103,7 @@ impl UpstreamPool {
         Rc::new_cyclic(|this| Self {
             core,
             address: address.into(),
-            speaks_http2: Cell::new(is_http2),
+            is_http2: Cell::new(is_http2),
             transport,
             links: Links::default(),
             streams_max: Cell::default(),
@@ -147,7 +147,7 @@ impl UpstreamPool {
 
     /// Sets which version the upstream has chosen in the handshake of a connection.
     fn set_http2(&self, link: &Link, is_http2: bool) {
-        self.speaks_http2.set(is_http2);
+        self.is_http2.set(is_http2);
         if let Some(share) = self.multiplexed_share() {
             share.set_multiplexed(is_http2);
             if is_http2 && self.links.len() == 1 {
@@ -178,15 +178,15 @@ impl UpstreamPool {
             return false;
         }
         let Some(claimed) = self.share.as_ref().and_then(PoolShare::claimed_since) else { return false };
-        self.waiting.since().is_none_or(|own| claimed + YIELD_AFTER < own)
+        self.waiting.oldest_queued_at().is_none_or(|own| claimed + YIELD_AFTER < own)
     }
 
     /// Hands the call to a connection, or queues it; opens a connection if the queue lacks one.
     pub(crate) fn place(&self, waiting: WaitingCall) {
         // Over HTTP/1.1 a retry opens a new connection: idle ones of the same age may be dead too, for example after the host restarted.
         if waiting.is_retry
-            && !self.speaks_http2.get()
-            && let Some(slot) = self.slot()
+            && !self.is_http2.get()
+            && let Some(slot) = self.take_connection_slot()
         {
             return self.connect(Some(waiting), slot);
         }
@@ -207,16 +207,17 @@ impl UpstreamPool {
 
     /// Queues the call, and opens a connection unless those that are being opened will take the call. Returns it if the limit is reached.
     fn wait_for_new(&self, waiting: WaitingCall) -> Option<WaitingCall> {
-        if waiting.is_retry && self.speaks_http2.get() {
+        if waiting.is_retry && self.is_http2.get() {
             // Bind the call to a new connection. From the queue, the connection that did not process it, or another lost one, could take it.
-            let calls_max = self.streams_max.get().map_or(GATHERED_MAX, |max| max.min(GATHERED_MAX));
+            let calls_max =
+                self.streams_max.get().map_or(CALLS_PER_CONNECTING_MAX, |max| max.min(CALLS_PER_CONNECTING_MAX));
             let waiting = self.links.hand_to_new(waiting, calls_max)?;
-            let Some(slot) = self.slot() else { return Some(waiting) };
+            let Some(slot) = self.take_connection_slot() else { return Some(waiting) };
             self.connect(Some(waiting), slot);
             return None;
         }
-        if self.waiting.len() >= self.gathered() {
-            let Some(slot) = self.slot() else { return Some(waiting) };
+        if self.waiting.len() >= self.calls_covered() {
+            let Some(slot) = self.take_connection_slot() else { return Some(waiting) };
             self.connect(None, slot);
         }
         self.enqueue(waiting);
@@ -228,7 +229,7 @@ impl UpstreamPool {
         if let Err(refused) = self.waiting.push(waiting, self.links.connecting()) {
             refused.call.fail(CallError::Busy);
         }
-        self.watch_queue();
+        self.start_queue_task();
     }
 
     /// Hands the call that has waited longest to a new connection that has none of its own, so that it carries one before its place goes to
@@ -243,12 +244,12 @@ impl UpstreamPool {
 
     /// Returns the number of waiting calls that connections in progress will take. An HTTP/2 connection takes many calls, so a burst does
     /// not open one for each.
-    fn gathered(&self) -> usize {
-        self.links.connecting() * if self.speaks_http2.get() { GATHERED_MAX } else { 1 }
+    fn calls_covered(&self) -> usize {
+        self.links.connecting() * if self.is_http2.get() { CALLS_PER_CONNECTING_MAX } else { 1 }
     }
 
-    /// Returns the right to open a connection; `None` if the limit is reached.
-    fn slot(&self) -> Option<ConnectionSlot> {
+    /// Takes the right to open a connection; `None` if the limit is reached.
+    fn take_connection_slot(&self) -> Option<ConnectionSlot> {
         let Some(share) = &self.share else { return Some(ConnectionSlot::unlimited()) };
         // No worker can use another's HTTP/2 connection, and a busy one never becomes idle. So the first one of each worker does not count.
         let is_first = self.multiplexed_share().is_some_and(PoolShare::is_multiplexed) && !self.links.has_usable();
@@ -260,8 +261,8 @@ impl UpstreamPool {
         let had_waiting = !self.waiting.is_empty();
         // No connection for a call that was given up. Only at the front, because this is called in every turn of a busy connection.
         self.waiting.skip_given_up();
-        while self.waiting.len() > self.gathered()
-            && let Some(slot) = self.slot()
+        while self.waiting.len() > self.calls_covered()
+            && let Some(slot) = self.take_connection_slot()
         {
             self.connect(None, slot);
         }
@@ -273,19 +274,19 @@ impl UpstreamPool {
 
     /// Opens a connection for the calls that wait, or for `own`.
     fn connect(&self, own: Option<WaitingCall>, slot: ConnectionSlot) {
-        let gathers = own.is_none() || self.speaks_http2.get();
-        let link = self.links.begin(own, gathers, slot);
+        let takes_queued_calls = own.is_none() || self.is_http2.get();
+        let link = self.links.add_connecting(own, takes_queued_calls, slot);
         // Other workers may claim the connection.
-        self.watch_queue();
+        self.start_queue_task();
         // The task holds the pool while it connects, so the pool outlives the attempt.
         let Some(this) = self.this.upgrade() else { return };
         tokio::task::spawn_local(connect::run(this, link));
     }
 
     /// Starts the task of the queue, if there is a limit of connections.
-    fn watch_queue(&self) {
+    fn start_queue_task(&self) {
         if self.share.is_some() && self.waiting.begin() {
-            tokio::task::spawn_local(queue::watch(Rc::clone(&self.core), Weak::clone(&self.this)));
+            tokio::task::spawn_local(queue::run_queue(Rc::clone(&self.core), Weak::clone(&self.this)));
         }
     }
 
@@ -308,12 +309,13 @@ impl UpstreamPool {
     /// A connection could not be opened: fails the calls that waited for this attempt, and all waiting calls if there is no other connection.
     /// Otherwise opens another one for the rest, because the present ones may stay busy.
     ///
-    /// Over HTTP/1.1 one waiting call fails: the attempt's own, or else the oldest. Over HTTP/2 up to [`GATHERED_MAX`] fail, except those
+    /// Over HTTP/1.1 one waiting call fails: the attempt's own, or else the oldest. Over HTTP/2 up to [`CALLS_PER_CONNECTING_MAX`] fail, except those
     /// that other attempts cover. A call queued after this attempt began never fails with it.
     fn connect_failed(&self, link: &Rc<Link>, fault: &CallError) {
         self.links.remove(link);
         let mut failed = std::mem::take(&mut *link.inbox.borrow_mut());
-        let (others, gathered) = if self.speaks_http2.get() { (self.gathered(), GATHERED_MAX) } else { (0, 1) };
+        let (others, gathered) =
+            if self.is_http2.get() { (self.calls_covered(), CALLS_PER_CONNECTING_MAX) } else { (0, 1) };
         while failed.len() < gathered
             && self.waiting.len() > others
             && let Some(first) = self.waiting.pop_since(link.begun())

@@ -59,12 +59,12 @@ pub(crate) struct Core {
     services: Weak<Services>,
 }
 
-impl Core {
+impl Services {
     /// Makes the calling thread worker `number`. The caller must keep the services as long as the worker has tasks.
-    pub(crate) fn begin(number: u32, block_bytes: usize, pools: WorkPools, load: Arc<Load>) -> Rc<Services> {
+    pub(crate) fn for_this_thread(number: u32, block_bytes: usize, pools: WorkPools, load: Arc<Load>) -> Rc<Self> {
         clock::refresh();
         Rc::new_cyclic(|services| {
-            let core = Self {
+            let core = Core {
                 memory: Memory::new(number, block_bytes, Arc::clone(&load)),
                 timers: Timers::new(clock::now()),
                 lifecycle: Lifecycle::new(Arc::clone(&load)),
@@ -75,10 +75,12 @@ impl Core {
                 lookups: Rc::default(),
                 services: services.clone(),
             };
-            Services::new(Rc::new(core), pools, number)
+            Self::new(Rc::new(core), pools, number)
         })
     }
+}
 
+impl Core {
     /// Returns a generation without a plan.
     pub(crate) fn vacant(&self) -> &Rc<Generation> {
         &self.vacant

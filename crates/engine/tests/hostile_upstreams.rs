@@ -78,7 +78,7 @@ fn assert_all_returned(server: &TestServer) {
     loop {
         let calls = server.client().get("/calls-lent").text().to_owned();
         std::thread::sleep(Duration::from_millis(2));
-        let blocks = server.counts().blocks_lent;
+        let blocks = server.counts().blocks_in_use;
         if calls == "0" && blocks == 0 && server.counts().connections == 0 {
             return;
         }

@@ -16,8 +16,8 @@ const STALLED_BLOCKS_MAX: u64 = 20;
 #[track_caller]
 fn no_block_is_lent(server: &TestServer) {
     let end = Instant::now() + PATIENCE;
-    while server.counts().blocks_lent > 0 {
-        assert!(Instant::now() < end, "{} blocks are lent", server.counts().blocks_lent);
+    while server.counts().blocks_in_use > 0 {
+        assert!(Instant::now() < end, "{} blocks are lent", server.counts().blocks_in_use);
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -112,7 +112,7 @@ fn an_upload_without_a_reader_holds_few_blocks() {
             fault = client.stream.write_all(&bytes[..*size]).err().map(|error| error.kind());
             sent += size;
             std::thread::sleep(Duration::from_millis(pause));
-            most = most.max(server.counts().blocks_lent);
+            most = most.max(server.counts().blocks_in_use);
         }
         assert!(matches!(fault, Some(ErrorKind::WouldBlock | ErrorKind::TimedOut)), "{fault:?}: the upload stops");
         assert!(most <= STALLED_BLOCKS_MAX, "{most} blocks");

@@ -92,7 +92,7 @@ impl DisconnectFixture {
                 let calls =
                     if name == "proxy" { server.client().get("/calls-lent").text().to_owned() } else { "0".into() };
                 std::thread::sleep(Duration::from_millis(1));
-                let blocks = server.counts().blocks_lent;
+                let blocks = server.counts().blocks_in_use;
                 if calls == "0" && blocks == 0 {
                     break;
                 }

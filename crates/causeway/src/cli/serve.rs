@@ -162,7 +162,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         }
         announce(&serving, &server, workers)?;
         // The tasks that are spawned from here on end with the runtime.
-        tokio::spawn(service_manager::watch(server.pulse()));
+        tokio::spawn(service_manager::watch(server.liveness()));
         let control = server.control();
         let mut run = std::pin::pin!(server.run());
         let mut passed_on = std::pin::pin!(Predecessor::stop(former));

@@ -190,7 +190,7 @@ fn workers(page: &mut Exposition, engine: &Observer) {
     let help = "Panics in handlers.";
     page.single("causeway_handler_panics_total", Kind::Counter, help, total.panics);
     let help = "Blocks of memory in use by connections and handlers.";
-    page.single("causeway_pool_blocks_in_use", Kind::Gauge, help, total.blocks_lent);
+    page.single("causeway_pool_blocks_in_use", Kind::Gauge, help, total.blocks_in_use);
     let help = "Objects that the workers' pools have allocated because no free one was left.";
     let family = page.family("causeway_pool_allocations_total", Kind::Counter, help);
     family.sample(&[("pool", "blocks")], total.blocks_made);

@@ -31,8 +31,8 @@ use super::line::{Flush, Intake, Line};
 use super::wake::ExchangeWake;
 use super::{COPIED_BELOW, OUTPUT_BYTES_MAX, ROUNDS_MAX, block_size_max, yield_turn};
 use crate::clock;
-use crate::hold::ReadTime;
 use crate::machine::{ClientEvent, ClientMachine, Machine as _};
+use crate::receive_delay::ReadTime;
 use crate::transport::Transport;
 use crate::upstream::{Link, LinkState, Peer, UpstreamPool, WaitingCall};
 use call::{UpstreamCall, framing};
@@ -115,9 +115,9 @@ impl<T: Transport> ClientConnection<T> {
 
     fn turn(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
         let mut out = self.line.begin_turn(task);
-        // Before anything else: held bytes are older than any that a read would bring.
-        if self.line.input.is_held() {
-            self.check_hold(task);
+        // Before anything else: delayed bytes are older than any that a read would bring.
+        if self.line.input.is_delayed() {
+            self.check_delay(task);
         }
         let mut flow = self.begin_calls(task, &mut out);
         if flow.is_continue() {
@@ -126,7 +126,7 @@ impl<T: Transport> ClientConnection<T> {
         if flow.is_continue() {
             // The pool learns of free room before the deadlines, since a deadline may end the connection as surplus.
             self.publish();
-            flow = self.watch(task, &mut out);
+            flow = self.check_deadlines(task, &mut out);
         }
         if flow.is_continue() && self.machine.room() > 0 && !self.ended.write_failed && self.has_next() {
             // The room is new, by the peer's SETTINGS or because another worker does not claim the connection any more.
@@ -182,7 +182,7 @@ impl<T: Transport> ClientConnection<T> {
                 self.handle_input(task, out);
                 continue;
             }
-            let Some(WaitingCall { call, is_retry, since }) = self.next_call() else { break };
+            let Some(WaitingCall { call, is_retry, queued_at }) = self.next_call() else { break };
             // The call waited in a queue, and its client has disconnected since.
             if call.is_given_up() {
                 continue;
@@ -213,7 +213,7 @@ impl<T: Transport> ClientConnection<T> {
                 Err(OpenError::Full | OpenError::Ending) => {
                     call.put_body(body);
                     // To the front, so that its place in the order stays.
-                    self.origin.link.inbox.borrow_mut().push_front(WaitingCall { call, is_retry, since });
+                    self.origin.link.inbox.borrow_mut().push_front(WaitingCall { call, is_retry, queued_at });
                     break;
                 }
             }
@@ -288,7 +288,9 @@ impl<T: Transport> ClientConnection<T> {
     /// an upstream may read none of it before its responses are read.
     fn may_handle(&self, task: &Task<'_>, out: &WriteList) -> bool {
         let is_full = || self.calls.iter().any(|call| call.is_full(task.waker()));
-        out.len() < 2 * OUTPUT_BYTES_MAX && !self.line.input.is_held() && (self.machine.is_multiplexed() || !is_full())
+        out.len() < 2 * OUTPUT_BYTES_MAX
+            && !self.line.input.is_delayed()
+            && (self.machine.is_multiplexed() || !is_full())
     }
 
     fn handle_input(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
@@ -355,7 +357,7 @@ impl<T: Transport> ClientConnection<T> {
                 if machine.is_multiplexed() && !call.may_hold(line.input.block_number(), is_small) {
                     call.put_small(&line.input.bytes()[range]);
                 } else {
-                    call.put(Frame::Chunk(line.input.share(range)));
+                    call.put(Frame::Chunk(line.input.chunk(range)));
                 }
                 call.sync_reader(machine, out);
             }
@@ -476,17 +478,17 @@ impl<T: Transport> ClientConnection<T> {
     /// Processes the bytes of a read now, unless the profiler delays them. With several streams it is not known yet which call the bytes
     /// respond to, so none are delayed.
     #[cold]
-    fn take_up(&mut self, read: ReadTime, task: &Task<'_>) {
+    fn process_or_delay(&mut self, read: ReadTime, task: &Task<'_>) {
         self.arrived = read.at;
         let stamp = self.calls.first().and_then(UpstreamCall::stamp).filter(|_| !self.machine.is_multiplexed());
-        self.line.hold_back(read, stamp, task);
+        self.line.delay_read(read, stamp, task);
     }
 
     /// Processes the delayed bytes if their time has come.
     #[cold]
-    fn check_hold(&mut self, task: &mut Task<'_>) {
-        if let Poll::Ready(read) = self.line.poll_hold(task) {
-            self.take_up(read, task);
+    fn check_delay(&mut self, task: &mut Task<'_>) {
+        if let Poll::Ready(read) = self.line.poll_delay(task) {
+            self.process_or_delay(read, task);
         }
     }
 
@@ -499,8 +501,8 @@ impl<T: Transport> ClientConnection<T> {
                 self.line.transport.reset_on_close();
             }
             self.keep_wake(over.wake);
-            (freed, self.may_be_stale, self.line.since) = (true, true, clock::now());
-            self.line.input.refresh();
+            (freed, self.may_be_stale, self.line.last_progress) = (true, true, clock::now());
+            self.line.input.set_may_progress();
         }
         freed
     }
@@ -523,7 +525,7 @@ impl<T: Transport> ClientConnection<T> {
             Intake::Bytes(read) => {
                 self.liveness = Liveness::now();
                 if let Some(read) = read {
-                    self.take_up(read, task);
+                    self.process_or_delay(read, task);
                 }
                 return ControlFlow::Continue(true);
             }

@@ -12,8 +12,8 @@ use progress::{Stamp, is_policy_called, stage};
 
 use crate::blocks::BlockSize;
 use crate::clock;
-use crate::hold::ReadTime;
 use crate::input::Input;
+use crate::receive_delay::ReadTime;
 use crate::timers::TimerKey;
 use crate::transport::{Received, Transport};
 use crate::worker::Core;
@@ -35,7 +35,7 @@ pub(super) struct Line<T> {
     /// Bytes discarded by [`discard`](Self::discard).
     discarded: u32,
     /// The last time at which the connection made progress; its deadlines run from here.
-    pub(super) since: Instant,
+    pub(super) last_progress: Instant,
 }
 
 /// The result of writing the output.
@@ -53,7 +53,7 @@ pub(super) enum Flush {
 #[derive(Debug)]
 pub(super) enum Intake {
     /// The input holds more bytes. `Some` while a profile runs: with the kernel's receive time, for
-    /// [`Line::hold_back`].
+    /// [`Line::delay_read`].
     Bytes(Option<ReadTime>),
     /// There are none now, or there is no room for them.
     Nothing,
@@ -72,7 +72,7 @@ impl<T: Transport> Line<T> {
             output: None,
             timer: TimerKey::UNFILED,
             discarded: 0,
-            since: clock::now(),
+            last_progress: clock::now(),
         }
     }
 
@@ -114,7 +114,7 @@ impl<T: Transport> Line<T> {
                 // A write of 0 bytes would repeat for ever, so it counts as a failure below.
                 Poll::Ready(Ok(written)) if written > 0 => {
                     out.advance(written);
-                    self.since = clock::now();
+                    self.last_progress = clock::now();
                 }
                 Poll::Ready(_) => return Flush::Failed,
                 Poll::Pending => return Flush::Blocked,
@@ -130,7 +130,7 @@ impl<T: Transport> Line<T> {
         }
         // The kernel's receive times cost a control message per read: only while a profile runs.
         let is_timed = is_policy_called();
-        if self.input.set_timed(is_timed) {
+        if self.input.set_timestamped(is_timed) {
             self.transport.set_timestamps(is_timed);
         }
         let read = {
@@ -144,13 +144,13 @@ impl<T: Transport> Line<T> {
                 return Intake::Bytes(is_timed.then(|| ReadTime::new(at)));
             }
             // In all other cases the block goes back to the pool if it is empty: the next bytes may be long in coming.
-            Poll::Ready(Ok(_)) => self.input.rest(),
+            Poll::Ready(Ok(_)) => self.input.release_empty_block(),
             Poll::Ready(Err(error)) => {
-                self.input.rest();
+                self.input.release_empty_block();
                 return Intake::Failed(error);
             }
             Poll::Pending => {
-                self.input.rest();
+                self.input.release_empty_block();
                 return Intake::Nothing;
             }
         }
@@ -174,26 +174,27 @@ impl<T: Transport> Line<T> {
                 Poll::Pending => break,
             }
         }
-        self.input.rest();
+        self.input.release_empty_block();
         ControlFlow::Continue(())
     }
 
     /// Checks with the profiler whether the bytes of `read` are to be processed later, as if the peer had sent them later. Returns whether they
-    /// are; then the connection is woken when the time has come, and calls [`poll_hold`](Self::poll_hold).
+    /// are; then the connection is woken when the time has come, and calls [`poll_delay`](Self::poll_delay).
     #[cold]
-    pub(super) fn hold_back(&mut self, read: ReadTime, stamp: Option<Stamp>, task: &Task<'_>) -> bool {
+    pub(super) fn delay_read(&mut self, read: ReadTime, stamp: Option<Stamp>, task: &Task<'_>) -> bool {
         let pause = stamp.and_then(|stamp| progress::hold(stamp, read.at));
         // A pause too short for a timer is skipped, and the bytes are processed now.
-        let is_held = pause.is_some_and(|pause| self.core.timers.holds.begin(self.timer, read, pause, task.waker()));
-        self.input.hold(is_held);
-        is_held
+        let is_delayed =
+            pause.is_some_and(|pause| self.core.timers.receive_delays.delay(self.timer, read, pause, task.waker()));
+        self.input.set_delayed(is_delayed);
+        is_delayed
     }
 
     /// Returns the read that the profiler delayed once its time has come. The profiler must then be queried again, because other
     /// connections may have been delayed further since.
     #[cold]
-    pub(super) fn poll_hold(&mut self, task: &mut Task<'_>) -> Poll<ReadTime> {
-        self.core.timers.holds.poll(self.timer, task)
+    pub(super) fn poll_delay(&mut self, task: &mut Task<'_>) -> Poll<ReadTime> {
+        self.core.timers.receive_delays.poll(self.timer, task)
     }
 
     /// Wakes the connection at `deadline`, unless a later call changes that.
@@ -204,10 +205,10 @@ impl<T: Transport> Line<T> {
 
 impl<T> Drop for Line<T> {
     fn drop(&mut self) {
-        // The wheel and the holds refer to connections by key, and a key is reused: a stale entry would wake another
+        // The wheel and the delays refer to connections by key, and a key is reused: a stale entry would wake another
         // connection.
-        if self.input.is_held() {
-            self.core.timers.holds.forget(self.timer);
+        if self.input.is_delayed() {
+            self.core.timers.receive_delays.forget(self.timer);
         }
         if self.timer != TimerKey::UNFILED {
             self.core.timers.remove(self.timer);

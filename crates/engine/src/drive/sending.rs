@@ -29,7 +29,7 @@ pub(crate) struct Sending {
     /// Bytes of content that the stream accepted.
     sent: u64,
     /// `sent` when the output was last empty.
-    share_start: u64,
+    sent_at_flush: u64,
     /// Bytes of content that the head announced; 0 if it announced no length.
     announced: u64,
     /// The value of the head's `Trailer` field, if only its trailers may be sent.
@@ -64,7 +64,7 @@ pub(super) enum PumpOutcome {
 impl Sending {
     /// Before the head.
     pub(super) fn new() -> Self {
-        Self { phase: Phase::NotBegun, sent: 0, share_start: 0, announced: 0, declared: None }
+        Self { phase: Phase::NotBegun, sent: 0, sent_at_flush: 0, announced: 0, declared: None }
     }
 
     /// Sets the length that the head announces.
@@ -134,7 +134,7 @@ impl Sending {
 
     /// The output was written: the stream may add to it again.
     pub(super) fn renew_share(&mut self) {
-        self.share_start = self.sent;
+        self.sent_at_flush = self.sent;
     }
 
     pub(super) fn has_begun(&self) -> bool {
@@ -171,7 +171,7 @@ impl Sending {
 
     /// As [`could_send`](Self::could_send), and the stream has not used up its share of the output.
     pub(super) fn may_send(&self, stream: StreamId, machine: &impl Machine) -> bool {
-        self.sent - self.share_start < STREAM_BYTES_MAX as u64 && self.could_send(stream, machine)
+        self.sent - self.sent_at_flush < STREAM_BYTES_MAX as u64 && self.could_send(stream, machine)
     }
 
     /// Queues content for one turn: until the stream or the output is full, its quantum is used up, or the source has no more. `since` is
@@ -188,7 +188,7 @@ impl Sending {
         let Phase::Open(content) = &mut self.phase else { return PumpOutcome::Open };
         // HTTP/1.1 has one stream and an unlimited quantum, hence the saturation.
         let quantum_end = self.sent.saturating_add(machine.quantum(stream) as u64);
-        let end = quantum_end.min(self.share_start + STREAM_BYTES_MAX as u64);
+        let end = quantum_end.min(self.sent_at_flush + STREAM_BYTES_MAX as u64);
         // Three bounds: the peer's window, the memory of this connection, and the share of this stream.
         while machine.writable(stream) && out.len() < OUTPUT_BYTES_MAX && self.sent < end {
             let mut source = Task::from_waker(waker);

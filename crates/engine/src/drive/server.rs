@@ -71,7 +71,7 @@ pub(crate) struct ServerConnection<T: Transport, M: ServerMachine> {
     /// Number of times that the kernel may still refuse output before [`Transport::raise_unsent_limit`] is called; 0 afterwards.
     pauses_until_raise: u8,
     /// The number of the listener's plan whose limits the machine has.
-    limits_of: u32,
+    limits_plan_number: u32,
     /// The listener's admission number when the connection was accepted. A later number means that the plan admits other peers, or other
     /// protocols.
     admission: u32,
@@ -102,7 +102,7 @@ enum DrainStep {
     /// Requests that had already arrived are still accepted.
     LastRead,
     /// The connection is idle and may stay idle for a while: the response to its next request announces the end.
-    Patient,
+    IdleGrace,
     /// The machine closes gracefully.
     Draining,
     /// No further exchange can begin.
@@ -122,7 +122,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         listener: Rc<Listener>,
         transport: T,
         machine: M,
-        ends: Endpoints,
+        endpoints: Endpoints,
         tls: Option<Rc<TlsFacts>>,
         admission: u32,
     ) -> Self {
@@ -131,9 +131,9 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             machine,
             // No table until the first request: a connection that only waits has none.
             exchanges: Vec::new(),
-            limits_of: listener.renewals(),
+            limits_plan_number: listener.plan_number(),
             listener,
-            addresses: AddressPair::new(ends),
+            addresses: AddressPair::new(endpoints),
             tls,
             stamp: Stamp::default(),
             phase: Phase::Open,
@@ -149,7 +149,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     /// Takes over the profiler's state from the accept or the TLS handshake.
     pub(crate) fn with_profiler_state(mut self, profiler: ProfilerState) -> Self {
         self.stamp = profiler.stamp;
-        self.line.input.set_timed(profiler.is_timed);
+        self.line.input.set_timestamped(profiler.is_timed);
         self
     }
 
@@ -159,12 +159,12 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         if self.listener.is_ending() || self.is_outdated() {
             self.drain(task, &mut out);
         }
-        if self.line.input.is_held() {
-            self.check_hold(task);
+        if self.line.input.is_delayed() {
+            self.check_delay(task);
         }
         let mut flow = self.rounds(task, &mut out);
         if flow.is_continue() {
-            flow = self.watch(task, &mut out);
+            flow = self.check_deadlines(task, &mut out);
         }
         self.line.end_turn(out);
         // Idle from here on: the table serves another connection meanwhile.
@@ -189,7 +189,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                 yield_turn(task);
             }
             DrainStep::LastRead if self.may_stay_idle() => {
-                self.drain = DrainStep::Patient;
+                self.drain = DrainStep::IdleGrace;
                 // The deadline is another one now.
                 self.awaited = AwaitedAction::None;
             }
@@ -197,7 +197,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                 self.drain = DrainStep::Draining;
                 self.machine.drain(out);
             }
-            DrainStep::Patient | DrainStep::Draining | DrainStep::LastExchange => {}
+            DrainStep::IdleGrace | DrainStep::Draining | DrainStep::LastExchange => {}
         }
         if self.drain == DrainStep::Draining && self.machine.is_last() {
             // An open exchange may last for long, and only a new one would need the listener's plan: the plan is not kept alive for it.
@@ -227,12 +227,12 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             // With output left the kernel is full, and its readiness wakes the task; only room with content needs a turn.
             let more = out.is_empty() && self.exchanges.iter().any(|exchange| exchange.could_send(&self.machine));
             if !more {
-                if self.line.input.is_held() {
+                if self.line.input.is_delayed() {
                     return ControlFlow::Continue(());
                 }
                 // No read while bytes are unhandled. Exception: an incomplete head, which needs more bytes.
                 let has_unhandled =
-                    self.may_handle(task, out) && self.line.input.has_more() && self.line.input.is_fresh();
+                    self.may_handle(task, out) && self.line.input.has_more() && self.line.input.may_progress();
                 let closing =
                     self.machine.should_close() && out.is_empty() && self.exchanges.is_empty() && !has_unhandled;
                 // An ending listener still serves requests that had arrived before its end.
@@ -274,7 +274,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     fn may_handle(&self, task: &Task<'_>, out: &WriteList) -> bool {
         // A client that sends requests and reads no responses stops here, not in our memory.
         out.len() < OUTPUT_BYTES_MAX
-            && !self.line.input.is_held()
+            && !self.line.input.is_delayed()
             && self.exchanges.len() < self.machine.exchanges_max()
             && !self.is_full(task)
     }
@@ -296,8 +296,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             && self.exchanges.last().is_some_and(|exchange| exchange.is_tunnel && exchange.inbound == Inbound::Open);
         let mut again = self.line.input.has_more() || is_end_due;
         while again && self.may_handle(task, out) {
-            if self.limits_of != self.listener.renewals() {
-                self.renew_limits();
+            if self.limits_plan_number != self.listener.plan_number() {
+                self.update_limits();
             }
             // The machine writes a head straight into the storage of the exchange to come: the only copy of its bytes.
             let slot = spare.get_or_insert_with(|| self.line.core.take_slot());
@@ -329,12 +329,12 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
 
     /// Applies the limits of a new plan of the listener, from the next head on.
     #[cold]
-    fn renew_limits(&mut self) {
-        let ends = matches!(self.drain, DrainStep::Draining | DrainStep::LastExchange);
+    fn update_limits(&mut self) {
+        let is_ending = matches!(self.drain, DrainStep::Draining | DrainStep::LastExchange);
         // Only between requests: a head that has begun under the old limits ends under them.
-        if !ends && self.exchanges.is_empty() && self.machine.waits_for() == WaitsFor::KeepAlive {
-            self.machine.renew(&self.listener.plan());
-            self.limits_of = self.listener.renewals();
+        if !is_ending && self.exchanges.is_empty() && self.machine.waits_for() == WaitsFor::KeepAlive {
+            self.machine.set_limits(&self.listener.plan());
+            self.limits_plan_number = self.listener.plan_number();
         }
     }
 
@@ -355,17 +355,17 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             self.machine.drain(out);
             return self.machine.refuse(stream, StatusCode::MISDIRECTED_REQUEST, &clock::date(), out);
         }
-        if self.drain == DrainStep::Patient {
+        if self.drain == DrainStep::IdleGrace {
             self.drain = DrainStep::Draining;
             self.machine.drain(out);
         }
-        let ends = self.addresses.ends(self.listener.unix());
+        let endpoints = self.addresses.endpoints(self.listener.unix());
         let plan = self.listener.plan();
         let at = clock::now();
         // The time limit of the next head begins here, even if some of its bytes have arrived.
-        self.line.since = at;
+        self.line.last_progress = at;
         let scheme = if self.tls.is_some() { Scheme::Https } else { Scheme::Http };
-        let arrival = Arrival { ends, scheme, server: plan.server, at, upgrade, tls: self.tls.clone() };
+        let arrival = Arrival { ends: endpoints, scheme, server: plan.server, at, upgrade, tls: self.tls.clone() };
         let cx = slot.spare.prepare(arrival, &plan.generation);
         // Known from the head, so a request without a body never waits for its end.
         let inbound = if body.is_empty() { Inbound::Complete } else { Inbound::Open };
@@ -399,7 +399,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         else {
             self.needs_lingering_close = true;
             if event == ServerEvent::Broken {
-                self.exchanges.iter_mut().for_each(|exchange| exchange.give_up(Ending::PeerGone));
+                self.exchanges.iter_mut().for_each(|exchange| exchange.abort(Ending::PeerGone));
             } else {
                 // A fault without a stream: no response can be sent, and no body continues.
                 self.fail_bodies(BodyError::Malformed);
@@ -418,7 +418,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             ServerEvent::Data { range, .. } => {
                 let len = range.len() as u64;
                 exchange.received += len;
-                exchange.since = clock::now();
+                exchange.last_progress = clock::now();
                 if exchange.inbound == Inbound::Failed && !self.machine.is_multiplexed() {
                     // The body has failed for its reader: without a window, nothing else bounds the bytes that follow.
                     self.needs_lingering_close = true;
@@ -431,7 +431,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                     if is_copied {
                         mailbox.push_small(&self.line.input.bytes()[range]);
                     } else {
-                        mailbox.push(Frame::Chunk(self.line.input.share(range)));
+                        mailbox.push(Frame::Chunk(self.line.input.chunk(range)));
                     }
                     if self.machine.is_multiplexed() {
                         // The reader may be another task, and may empty the mailbox before this task looks at it again.
@@ -448,7 +448,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             }
             ServerEvent::End { .. } => {
                 // A tunnel that is half-closed now may be silent for a limited time, which begins here.
-                exchange.since = clock::now();
+                exchange.last_progress = clock::now();
                 exchange.inbound = Inbound::Complete;
                 exchange.cx.mailbox().complete();
             }
@@ -456,7 +456,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                 exchange.inbound = Inbound::Failed;
                 exchange.cx.mailbox().fail(BodyError::Malformed);
             }
-            ServerEvent::Reset { .. } => exchange.give_up(Ending::PeerGone),
+            ServerEvent::Reset { .. } => exchange.abort(Ending::PeerGone),
             ServerEvent::Head { .. } | ServerEvent::Broken => {}
         }
         // A reader that waited for this continues in this turn.
@@ -531,7 +531,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         for exchange in exchanges.extract_if(.., over) {
             *needs_lingering_close |= exchange.inbound != Inbound::Complete;
             // Pipelined bytes that the machine had to leave until now may hold the next request.
-            line.input.refresh();
+            line.input.set_may_progress();
             needs_reset |= exchange.needs_reset && !machine.is_multiplexed();
             if exchange.inbound == Inbound::Failed {
                 machine.reset(exchange.stream, out);

@@ -43,8 +43,9 @@ struct ListenerFixture {
 impl ListenerFixture {
     fn new() -> Self {
         let load = Arc::new(Load::default());
-        let services = Core::begin(92, 1024, WorkPools::new(BlockingSpec::default(), 1), Arc::clone(&load));
-        let peers = Workers { own: 0, loads: [Arc::clone(&load)].into(), commands: Vec::new() };
+        let services =
+            Services::for_this_thread(92, 1024, WorkPools::new(BlockingSpec::default(), 1), Arc::clone(&load));
+        let peers = Workers { index: 0, loads: [Arc::clone(&load)].into(), commands: Vec::new() };
         let other = std::net::TcpListener::bind(ANY).unwrap();
         let listeners = Listeners::new(Rc::clone(services.core()), peers);
         Self { listeners, _services: services, load, other }
@@ -80,7 +81,7 @@ impl ListenerFixture {
             end.set_nonblocking(true).unwrap();
         }
         self.load.connections.fetch_add(1, Ordering::Relaxed);
-        self.listeners.adopt(Adopted {
+        self.listeners.adopt(HandedConnection {
             stream,
             peer: Some(peer),
             listener: ListenerKey(key),

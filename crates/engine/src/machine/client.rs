@@ -159,7 +159,7 @@ impl ClientMachine {
     }
 
     /// Returns whether the upstream works on after a complete response, until an [`End`](ClientEvent::End): a FastCGI application may.
-    pub(crate) fn works_on(&self) -> bool {
+    pub(crate) fn is_application_running(&self) -> bool {
         match self {
             Self::FastCgi(machine) => !machine.is_idle(),
             Self::Http1(_) | Self::Http2(_) => false,

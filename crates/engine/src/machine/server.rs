@@ -1,7 +1,7 @@
 //! A server's machine, which is HTTP/1.1 or HTTP/2.
 //!
 //! ```text
-//!   in the clear:  Http1, fresh ──the preface──► Http2        (prior knowledge, RFC 9113 §3.3)
+//!   in the clear:  Http1, first bytes ──the preface──► Http2        (prior knowledge, RFC 9113 §3.3)
 //!                    │ anything else ──► closed                (where the listener does not serve HTTP/1)
 //!                    ▼
 //!                  Http1 ──Upgrade: h2c──► Http2               (RFC 7540 §3.2, where the listener allows it)
@@ -46,14 +46,14 @@ pub(crate) struct Http1 {
     server: h1::Server,
     offer: Rc<Offer>,
     /// In the clear, and the bytes so far may be the beginning of HTTP/2's preface.
-    fresh: bool,
+    may_be_preface: bool,
     is_clear: bool,
 }
 
 impl HttpServerMachine {
     /// A connection in the clear.
     pub(crate) fn clear(offer: &Rc<Offer>) -> Self {
-        Self::Http1(Http1 { fresh: offer.protocols.http2_clear, is_clear: true, ..Http1::new(offer) })
+        Self::Http1(Http1 { may_be_preface: offer.protocols.http2_clear, is_clear: true, ..Http1::new(offer) })
     }
 
     /// A connection over TLS, with the protocol that ALPN chose (RFC 7301); HTTP/1.1 without a choice.
@@ -83,33 +83,33 @@ impl Http1 {
     /// HTTP/1.1 and nothing else.
     fn new(offer: &Rc<Offer>) -> Self {
         let server = h1::Server::new(Rc::clone(&offer.http1));
-        Self { server, offer: Rc::clone(offer), fresh: false, is_clear: false }
+        Self { server, offer: Rc::clone(offer), may_be_preface: false, is_clear: false }
     }
 
     /// Returns how many of the first bytes the HTTP/1 machine gets; `None` if they are HTTP/2's preface. While they may become the preface,
     /// the machine gets too few of them to respond, but enough to report that it waits for a head.
     #[cold]
-    fn open(&mut self, bytes: &[u8]) -> Option<usize> {
+    fn check_preface(&mut self, bytes: &[u8]) -> Option<usize> {
         // The preface begins like a request line, `PRI * HTTP/2.0`, so a few bytes do not tell the versions apart.
         let common = bytes.iter().zip(h2::PREFACE).take_while(|(byte, expected)| byte == expected).count();
         if common == h2::PREFACE.len() {
             return None;
         }
         // A beginning of the preface.
-        self.fresh = common == bytes.len();
-        Some(if self.fresh { common.min(SHOWN_MAX) } else { bytes.len() })
+        self.may_be_preface = common == bytes.len();
+        Some(if self.may_be_preface { common.min(SHOWN_MAX) } else { bytes.len() })
     }
 
     /// Returns the settings of a request that upgrades to HTTP/2 as in RFC 7540 §3.2.
     #[cold]
     fn settings_of_upgrade(&self, head: &Head) -> Option<Vec<u8>> {
         let fields = head.fields();
-        // All conditions of RFC 7540 §3.2 and §3.2.1. Otherwise the request is served over HTTP/1.1, as if it did not ask.
-        let asks = fields.has_token(names::UPGRADE, "h2c")
+        // All conditions of RFC 7540 §3.2 and §3.2.1. Otherwise the request is served over HTTP/1.1.
+        let is_upgrade = fields.has_token(names::UPGRADE, "h2c")
             && fields.has_token(names::CONNECTION, "HTTP2-Settings")
             && head.version() == Version::Http11
             && !fields.is_repeated(names::HTTP2_SETTINGS);
-        if !asks {
+        if !is_upgrade {
             return None;
         }
         URL_SAFE_NO_PAD.decode(fields.get(names::HTTP2_SETTINGS)?).ok()
@@ -227,11 +227,11 @@ impl ServerMachine for HttpServerMachine {
     ) -> (usize, Option<ServerEvent>) {
         let mut shown = bytes;
         if let Self::Http1(http1) = self
-            && http1.fresh
+            && http1.may_be_preface
         {
-            match http1.open(bytes) {
+            match http1.check_preface(bytes) {
                 // RFC 9113 §3.4: GOAWAY may be omitted, because the peer does not use HTTP/2 either. Caddy closes likewise.
-                Some(_) if !http1.fresh && !http1.offer.protocols.http1 => {
+                Some(_) if !http1.may_be_preface && !http1.offer.protocols.http1 => {
                     http1.server.handle_eof();
                     let fault = ServerEvent::Fault { stream: None, fault: StatusCode::BAD_REQUEST };
                     return (bytes.len(), Some(fault));
@@ -274,7 +274,7 @@ impl ServerMachine for HttpServerMachine {
         (used, event)
     }
 
-    fn renew(&mut self, plan: &ListenerPlan) {
+    fn set_limits(&mut self, plan: &ListenerPlan) {
         // HTTP/2's limits were announced in SETTINGS, and hold for the connection.
         if let Self::Http1(http1) = self {
             http1.offer = Rc::clone(&plan.offer);

@@ -44,7 +44,7 @@ impl Engine {
     }
 
     /// Makes the files of Unix sockets those of this process, which has received the sockets from another one.
-    pub fn own(&mut self) {
+    pub fn take_over_files(&mut self) {
         self.sockets.own_files();
     }
 

@@ -63,8 +63,8 @@ impl Engine {
         unless_ready.inboxes = &[];
 
         self.sockets.adopt(taken);
-        self.places = self.sockets.addresses().collect();
-        self.addresses = self.places.iter().filter_map(BoundAddress::ip).collect();
+        self.bound_addresses = self.sockets.addresses().collect();
+        self.addresses = self.bound_addresses.iter().filter_map(BoundAddress::ip).collect();
         let (done, mut all_done) = mpsc::channel(1);
         let closing = Arc::new(Closing { keys: self.sockets.closing(), inboxes: self.commands.clone(), done });
         self.broadcast(|| Command::Commit(Arc::clone(&closing)));

@@ -13,7 +13,7 @@ use crate::blocks::BLOCK_BYTES_MIN;
 use crate::clock;
 use crate::listener::{Change, Listeners};
 use crate::pools::WorkPools;
-use crate::worker::Core;
+use crate::worker::{Core, Services};
 
 /// The parameters of a worker.
 pub(super) struct WorkerSpec {
@@ -49,7 +49,7 @@ impl WorkerSpec {
     async fn serve(mut self, report: &std::sync::mpsc::Sender<io::Result<()>>) {
         let load = Arc::clone(&self.peers.loads[self.number]);
         load.observed.begin();
-        let services = Core::begin(self.number as u32, BLOCK_BYTES_MIN, self.pools, load);
+        let services = Services::for_this_thread(self.number as u32, BLOCK_BYTES_MIN, self.pools, load);
         let core = services.core();
         tokio::task::spawn_local(Rc::clone(core).keep_time());
         let mut listeners = Listeners::new(Rc::clone(core), self.peers);
@@ -85,17 +85,17 @@ async fn obey(core: &Core, listeners: &mut Listeners, inbox: &mut UnboundedRecei
                 listeners.when_closed(done);
             }
             Some(Command::Forget(keys)) => listeners.forget(&keys),
-            Some(Command::Pulse(beat)) => {
+            Some(Command::ReportAlive(report)) => {
                 // The channel has room for every worker's message.
-                let _ = beat.try_send(());
+                let _ = report.try_send(());
             }
             Some(Command::Lend(report)) => {
                 // The channel has room for every worker's report.
                 let _ = report.try_send(listeners.lend());
             }
             Some(Command::Announce(at)) => core.lifecycle.announce_shutdown(at),
-            Some(Command::Drain { patience, emptied }) => {
-                listeners.drain(patience).await;
+            Some(Command::Drain { idle_grace, emptied }) => {
+                listeners.drain(idle_grace).await;
                 drop(emptied);
             }
             Some(Command::EndWhenIdle) => core.lifecycle.end_when_idle(),
@@ -137,8 +137,8 @@ mod tests {
         .unwrap();
         // Only worker 1 has the command; its port is closed when the message arrives, so worker 0 accepts all.
         let (emptied, mut all_emptied) = mpsc::channel(1);
-        let patience = Duration::from_secs(60);
-        assert!(engine.commands[1].send(Command::Drain { patience, emptied }).is_ok());
+        let idle_grace = Duration::from_secs(60);
+        assert!(engine.commands[1].send(Command::Drain { idle_grace, emptied }).is_ok());
         assert!(all_emptied.blocking_recv().is_none());
         let connect = || {
             let mut stream = TcpStream::connect(engine.addresses()[0]).unwrap();

@@ -65,12 +65,12 @@ pub(crate) struct Secured {
 
 /// Spawns the task of a handshake, whose connection has a profiler stamp. On success `start` takes the connection over. Until
 /// then the handshake holds the connection's place in the worker's count.
-pub(crate) fn begin(
+pub(crate) fn spawn_handshake(
     core: &Rc<Core>,
     listener: &Rc<Listener>,
     plan: Arc<TlsPlan>,
     (tcp, stamp): (TcpStream, Stamp),
-    ends: Endpoints,
+    endpoints: Endpoints,
     start: impl FnOnce(Secured) + 'static,
 ) {
     let timeouts = listener.plan().timeouts;
@@ -79,7 +79,7 @@ pub(crate) fn begin(
         listener: Rc::clone(listener),
         plan,
         tcp: RefCell::new(Some(tcp)),
-        ends,
+        endpoints,
         deadline: Cell::new(clock::now() + timeouts.head),
         timer: Cell::new(TimerKey::UNFILED),
         is_silent: Cell::new(true),
@@ -88,15 +88,15 @@ pub(crate) fn begin(
         stamp: Cell::new(stamp),
         is_timed: Cell::default(),
     };
-    tokio::task::spawn_local(measured(async move {
+    tokio::task::spawn_local(in_handshake_stage(async move {
         match handshake.run().await {
             Ok((session, name)) if handshake.is_served(&session) => handshake.hand_over(session, name, start),
             Ok((session, _)) => {
                 handshake.deadline.set(clock::now() + timeouts.linger);
                 handshake.close(session).await;
             }
-            Err(Refusal::Silent) => {}
-            Err(Refusal::Alert(bytes)) => {
+            Err(Refusal::Close) => {}
+            Err(Refusal::Send(bytes)) => {
                 handshake.deadline.set(clock::now() + timeouts.linger);
                 handshake.send_and_linger(&bytes).await;
             }
@@ -105,7 +105,7 @@ pub(crate) fn begin(
 }
 
 /// Runs a handshake within the profiler's `HANDSHAKE` stage.
-async fn measured(work: impl Future<Output = ()>) {
+async fn in_handshake_stage(work: impl Future<Output = ()>) {
     let mut work = pin!(work);
     poll_fn(|task| {
         let _span = stage::HANDSHAKE.enter();
@@ -117,15 +117,15 @@ async fn measured(work: impl Future<Output = ()>) {
 /// The end of a failed handshake.
 enum Refusal {
     /// Close without a message: the peer has closed or timed out, or the policy drops it.
-    Silent,
+    Close,
     /// Send these bytes, then close.
-    Alert(Vec<u8>),
+    Send(Vec<u8>),
 }
 
 impl Refusal {
     /// Refuses with an unprotected alert.
     fn alert(description: u8) -> Self {
-        Self::Alert(alert::in_the_clear(description).to_vec())
+        Self::Send(alert::in_the_clear(description).to_vec())
     }
 }
 
@@ -136,7 +136,7 @@ struct Handshake {
     plan: Arc<TlsPlan>,
     /// `Some` until [`hand_over`](Self::hand_over).
     tcp: RefCell<Option<TcpStream>>,
-    ends: Endpoints,
+    endpoints: Endpoints,
     deadline: Cell<Instant>,
     timer: Cell<TimerKey>,
     /// The peer has not sent a byte yet.
@@ -160,7 +160,7 @@ impl Handshake {
         if name.as_ref().is_some_and(|name| name.ends_with('.')) {
             // RFC 6066 §3: a server name has no trailing dot. Certificate lookup would ignore the dot where policy matching
             // does not, so a client could bypass the policy that requires its certificate. Go refuses such names too.
-            tracing::debug!(peer = %self.ends, server_name = ?name, "refusing a server name with a trailing dot");
+            tracing::debug!(peer = %self.endpoints, server_name = ?name, "refusing a server name with a trailing dot");
             return Err(Refusal::alert(alert::DECODE_ERROR));
         }
         let secret = Arc::new(WriteSecret::server());
@@ -173,23 +173,23 @@ impl Handshake {
         };
         if let Some(config) = challenge.and_then(|certificate| challenge_config(certificate, &secret)) {
             drop(accepted);
-            return self.exchange(config, inbound, secret, false).await.map(|session| (session, None));
+            return self.finish_handshake(config, inbound, secret, false).await.map(|session| (session, None));
         }
-        let policy = self.plan.choose(name.as_deref(), &self.ends).ok_or_else(|| {
-            tracing::debug!(peer = %self.ends, server_name = ?name, "no TLS policy matches the ClientHello");
+        let policy = self.plan.choose(name.as_deref(), &self.endpoints).ok_or_else(|| {
+            tracing::debug!(peer = %self.endpoints, server_name = ?name, "no TLS policy matches the ClientHello");
             // Go's alert when it has no configuration for a client.
             Refusal::alert(alert::INTERNAL_ERROR)
         })?;
         if policy.drops() {
-            return Err(Refusal::Silent);
+            return Err(Refusal::Close);
         }
         if policy.has_no_protocol(&hello) {
-            tracing::debug!(peer = %self.ends, server_name = ?name, "the client offers no served ALPN protocol");
+            tracing::debug!(peer = %self.endpoints, server_name = ?name, "the client offers no served ALPN protocol");
             return Err(Refusal::alert(alert::NO_APPLICATION_PROTOCOL));
         }
-        let mut certificate = self.plan.certificate(policy, &hello, name.as_deref(), &self.ends);
+        let mut certificate = self.plan.certificate(policy, &hello, name.as_deref(), &self.endpoints);
         if certificate.is_none()
-            && let Some(mut obtained) = self.plan.obtain(policy, &hello, name.as_deref(), &self.ends)
+            && let Some(mut obtained) = self.plan.obtain(policy, &hello, name.as_deref(), &self.endpoints)
         {
             // An authority verifies the name meanwhile, with connections to this server.
             self.deadline.set(clock::now() + OBTAIN_LIMIT);
@@ -198,19 +198,19 @@ impl Handshake {
         }
         let certificate =
             certificate.or_else(|| self.plan.fallback(policy, &hello, name.as_deref())).ok_or_else(|| {
-                tracing::debug!(peer = %self.ends, server_name = ?name, "no certificate for the server name");
+                tracing::debug!(peer = %self.endpoints, server_name = ?name, "no certificate for the server name");
                 Refusal::alert(alert::INTERNAL_ERROR)
             })?;
         // An RSA signature would delay the worker's other connections.
         let is_slow = certificate.key.algorithm() == SignatureAlgorithm::RSA;
         let config = policy.config(&hello, certificate, &secret);
         drop(accepted);
-        let session = self.exchange(config, inbound, secret, is_slow).await?;
+        let session = self.finish_handshake(config, inbound, secret, is_slow).await?;
         Ok((session, name.map(String::into_boxed_str)))
     }
 
     /// Performs the handshake after the ClientHello. `is_slow`: signatures run on a thread of the signature pool.
-    async fn exchange(
+    async fn finish_handshake(
         &self,
         config: Arc<ServerConfig>,
         inbound: RecordBuffer,
@@ -223,13 +223,13 @@ impl Handshake {
         loop {
             let result;
             if is_slow {
-                (session, result) = self.elsewhere(session).await?;
+                (session, result) = self.advance_on_pool(session).await?;
             } else {
                 result = session.advance();
             }
             if let Err(error) = result {
-                tracing::debug!(peer = %self.ends, %error, "TLS handshake failed");
-                return Err(Refusal::Alert(session.out));
+                tracing::debug!(peer = %self.endpoints, %error, "TLS handshake failed");
+                return Err(Refusal::Send(session.out));
             }
             // Only our first flight needs a signature, so later steps stay on the worker. After a HelloRetryRequest, which
             // counts as a flight here, the signature is in the second.
@@ -243,7 +243,7 @@ impl Handshake {
             }
             if session.inbound.is_full() {
                 session.refuse(alert::INTERNAL_ERROR);
-                return Err(Refusal::Alert(session.out));
+                return Err(Refusal::Send(session.out));
             }
             self.fill(&mut session.inbound).await?;
         }
@@ -257,9 +257,9 @@ impl Handshake {
             if inbound.is_full() {
                 let is_plain = inbound.sealed().first_chunk().is_some_and(|start| PLAIN_STARTS.contains(&start));
                 return Err(if is_plain && self.listener.plan().redirect_bytes_max.is_some() {
-                    Refusal::Silent
+                    Refusal::Close
                 } else if is_plain {
-                    Refusal::Alert(PLAIN_HTTP.to_vec())
+                    Refusal::Send(PLAIN_HTTP.to_vec())
                 } else {
                     Refusal::alert(alert::INTERNAL_ERROR)
                 });
@@ -272,11 +272,11 @@ impl Handshake {
                     // The rest of the head follows.
                     Some(max) if redirect::is_cut(bytes, max) => continue,
                     // Caddy, http_redirect: a longer head than that gets no response.
-                    Some(max) if redirect::is_too_long(bytes, max) => return Err(Refusal::Silent),
+                    Some(max) if redirect::is_too_long(bytes, max) => return Err(Refusal::Close),
                     Some(max) => {
-                        return Err(Refusal::Alert(redirect::answer(bytes, max).unwrap_or(PLAIN_HTTP.to_vec())));
+                        return Err(Refusal::Send(redirect::answer(bytes, max).unwrap_or(PLAIN_HTTP.to_vec())));
                     }
-                    None => return Err(Refusal::Alert(PLAIN_HTTP.to_vec())),
+                    None => return Err(Refusal::Send(PLAIN_HTTP.to_vec())),
                 }
             }
             // The acceptor has a buffer of its own, so it gets only the new bytes.
@@ -290,7 +290,7 @@ impl Handshake {
                     Ok(None) if matches!(read, Ok(1..)) => {}
                     Ok(None) => return Err(Refusal::alert(alert::DECODE_ERROR)),
                     Err((error, mut answer)) => {
-                        tracing::debug!(peer = %self.ends, %error, "invalid ClientHello");
+                        tracing::debug!(peer = %self.endpoints, %error, "invalid ClientHello");
                         let mut bytes = Vec::new();
                         // Writing to a vector cannot fail.
                         let _ = answer.write_all(&mut bytes);
@@ -299,7 +299,7 @@ impl Handshake {
                         {
                             bytes.extend(alert::in_the_clear(description));
                         }
-                        return Err(Refusal::Alert(bytes));
+                        return Err(Refusal::Send(bytes));
                     }
                 }
             }
@@ -307,7 +307,10 @@ impl Handshake {
     }
 
     /// Runs a step on a thread of the signature pool. Refuses the handshake when the pool's queue is full.
-    async fn elsewhere(&self, session: ServerSession) -> Result<(ServerSession, Result<(), rustls::Error>), Refusal> {
+    async fn advance_on_pool(
+        &self,
+        session: ServerSession,
+    ) -> Result<(ServerSession, Result<(), rustls::Error>), Refusal> {
         let mut session = session;
         let job = move || {
             let _span = stage::HANDSHAKE.enter();
@@ -337,7 +340,7 @@ impl Handshake {
         });
         let received = read.await?;
         if received.bytes == 0 {
-            return Err(Refusal::Silent);
+            return Err(Refusal::Close);
         }
         self.stamped(|stamp| progress::arrived(stamp, received.at));
         Ok(())
@@ -392,22 +395,22 @@ impl Handshake {
             }
             let mut tcp = self.tcp.borrow_mut();
             if let Poll::Ready(result) = poll(tcp.as_mut().expect("`Some` until `hand_over`"), task) {
-                return Poll::Ready(result.map_err(|_| Refusal::Silent));
+                return Poll::Ready(result.map_err(|_| Refusal::Close));
             }
             // A process that another one replaces has time for a ClientHello that is on its way.
-            let patience = self.core.lifecycle.idle_until().filter(|until| clock::now() < *until);
-            if self.listener.is_ending() && self.is_silent.get() && patience.is_none() {
+            let idle_until = self.core.lifecycle.idle_until().filter(|until| clock::now() < *until);
+            if self.listener.is_ending() && self.is_silent.get() && idle_until.is_none() {
                 // Bytes may have arrived before the listener ended, and only another run of the reactor would show them.
                 if self.has_polled_since_end.replace(true) {
-                    return Poll::Ready(Err(Refusal::Silent));
+                    return Poll::Ready(Err(Refusal::Close));
                 }
                 let _ = pin!(tokio::task::yield_now()).poll(task);
             }
             if clock::now() >= self.deadline.get() {
-                return Poll::Ready(Err(Refusal::Silent));
+                return Poll::Ready(Err(Refusal::Close));
             }
             let deadline = self.deadline.get();
-            self.core.timers.set(self.timer.get(), patience.map_or(deadline, |until| until.min(deadline)));
+            self.core.timers.set(self.timer.get(), idle_until.map_or(deadline, |until| until.min(deadline)));
             Poll::Pending
         })
         .await
@@ -426,7 +429,7 @@ impl Handshake {
 
     /// Ends a connection whose protocol is not served, as Go's server does: close_notify follows the finished handshake.
     async fn close(&self, session: ServerSession) {
-        tracing::debug!(peer = %self.ends, "closing after the handshake: the negotiated protocol is not served");
+        tracing::debug!(peer = %self.endpoints, "closing after the handshake: the negotiated protocol is not served");
         let Ok((secrets, keys)) = session.tls.dangerous_into_kernel_connection() else { return };
         let mut record = [0; ALERT_BYTES];
         if let Some(mut records) = Records::new(secrets, Keys::Server(keys))
@@ -451,7 +454,7 @@ impl Handshake {
             client_intermediates: chain.iter().skip(1).map(|known| known.as_ref().into()).collect(),
         };
         let Ok((secrets, keys)) = tls.dangerous_into_kernel_connection() else {
-            tracing::error!(peer = %self.ends, "rustls exported no keys after a TLS handshake");
+            tracing::error!(peer = %self.endpoints, "rustls exported no keys after a TLS handshake");
             return;
         };
         let core = Rc::clone(&self.core);
@@ -464,7 +467,7 @@ impl Handshake {
                 let profiler = ProfilerState { stamp: self.stamp.get(), is_timed: self.is_timed.get() };
                 start(Secured { stream, facts, profiler });
             }
-            None => tracing::error!(peer = %self.ends, "rustls exported keys of another suite"),
+            None => tracing::error!(peer = %self.endpoints, "rustls exported keys of another suite"),
         }
     }
 }

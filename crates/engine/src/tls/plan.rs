@@ -156,8 +156,8 @@ impl TlsPlan {
     }
 
     /// Returns the first policy that matches a ClientHello.
-    pub(super) fn choose(&self, server_name: Option<&str>, ends: &Endpoints) -> Option<&CompiledPolicy> {
-        self.policies.iter().find(|policy| policy.is_met(server_name, ends))
+    pub(super) fn choose(&self, server_name: Option<&str>, endpoints: &Endpoints) -> Option<&CompiledPolicy> {
+        self.policies.iter().find(|policy| policy.is_met(server_name, endpoints))
     }
 
     /// Returns the certificate for a handshake that verifies a TLS-ALPN-01 challenge (RFC 8737 §4): the client offers `acme-tls/1`, and a
@@ -183,13 +183,13 @@ impl TlsPlan {
         policy: &CompiledPolicy,
         hello: &ClientHello<'_>,
         server_name: Option<&str>,
-        ends: &Endpoints,
+        endpoints: &Endpoints,
     ) -> Option<Arc<CertifiedKey>> {
         // The server name is already in lower case; the configured names are not.
         // A client that names a server never gets the default name's certificate, which it would refuse.
         match server_name {
             Some(name) => self.find(policy, hello, name),
-            None => ends
+            None => endpoints
                 .local()
                 .and_then(|local| self.find(policy, hello, &local.ip().to_canonical().to_string()))
                 .or_else(|| self.find(policy, hello, &policy.spec.default_server_name.as_ref()?.to_ascii_lowercase())),
@@ -202,7 +202,7 @@ impl TlsPlan {
         policy: &CompiledPolicy,
         hello: &ClientHello<'_>,
         server_name: Option<&str>,
-        ends: &Endpoints,
+        endpoints: &Endpoints,
     ) -> Option<ObtainedCertificate> {
         // A policy with tags selects among the certificates that there are.
         if !policy.spec.certificate_tags.is_empty() {
@@ -211,7 +211,7 @@ impl TlsPlan {
         // Copied, because the work continues after a handshake that times out.
         self.certificates.as_ref()?.obtain(SoughtCertificate {
             server_name: server_name.map(str::to_owned),
-            local: ends.local().map(|local| local.ip().to_canonical()),
+            local: endpoints.local().map(|local| local.ip().to_canonical()),
             signature_schemes: hello.signature_schemes().iter().map(|scheme| u16::from(*scheme)).collect(),
             cipher_suites: hello.cipher_suites().iter().map(|suite| u16::from(*suite)).collect(),
         })
@@ -264,24 +264,24 @@ pub(super) fn challenge_config(certificate: Arc<CertifiedKey>, secret: &Arc<Writ
 }
 
 /// Returns whether all conditions accept the ClientHello; an empty list accepts everything.
-fn is_met(matchers: &TlsMatchers, server_name: Option<&str>, ends: &Endpoints) -> bool {
+fn is_met(matchers: &TlsMatchers, server_name: Option<&str>, endpoints: &Endpoints) -> bool {
     let TlsMatchers { server_names, remote_ranges, remote_ranges_not, local_ranges, not } = matchers;
     // As in Caddy, a matcher of addresses refuses a Unix socket, which has none.
     let within =
         |ranges: &[IpNet], ip: Option<IpAddr>| ip.is_some_and(|ip| ranges.iter().any(|range| range.contains(&ip)));
     // A socket for both families reports IPv4 peers as IPv6 addresses, which no configured range contains.
-    let (peer, local) = (ends.peer_ip(), ends.local().map(|local| local.ip().to_canonical()));
+    let (peer, local) = (endpoints.peer_ip(), endpoints.local().map(|local| local.ip().to_canonical()));
     (server_names.is_empty() || server_names.iter().any(|name| is_covered(server_name.unwrap_or_default(), name)))
         && (remote_ranges.is_empty() || within(remote_ranges, peer))
         && (remote_ranges_not.is_empty() || peer.is_some() && !within(remote_ranges_not, peer))
         && (local_ranges.is_empty() || within(local_ranges, local))
-        && !not.iter().any(|matchers| is_met(matchers, server_name, ends))
+        && !not.iter().any(|matchers| is_met(matchers, server_name, endpoints))
 }
 
 impl CompiledPolicy {
     /// Returns whether the policy applies to the ClientHello.
-    fn is_met(&self, server_name: Option<&str>, ends: &Endpoints) -> bool {
-        is_met(&self.spec.matchers, server_name, ends)
+    fn is_met(&self, server_name: Option<&str>, endpoints: &Endpoints) -> bool {
+        is_met(&self.spec.matchers, server_name, endpoints)
     }
 
     /// Returns whether the policy closes its connections without a handshake.

@@ -19,7 +19,7 @@ pub(crate) struct Link {
     is_counted: Cell<bool>,
     state: Cell<LinkState>,
     /// Takes calls of the queue; `false` if the connection is for one call of its own.
-    gathers: bool,
+    takes_queued_calls: bool,
     /// The time at which the attempt to open the connection began.
     begun: Instant,
     /// The link is in `Links::ready`; the connection may have stopped accepting calls since.
@@ -110,20 +110,25 @@ impl Links {
         self.connecting.get()
     }
 
-    /// Adds a connection that is being opened: for `own`, and, if it `gathers`, for calls that wait.
-    pub(super) fn begin(&self, own: Option<WaitingCall>, gathers: bool, slot: ConnectionSlot) -> Rc<Link> {
+    /// Adds a connection that is being opened: for `own`, and, if it `takes_queued_calls`, for calls that wait.
+    pub(super) fn add_connecting(
+        &self,
+        own: Option<WaitingCall>,
+        takes_queued_calls: bool,
+        slot: ConnectionSlot,
+    ) -> Rc<Link> {
         let link = Rc::new(Link {
             is_counted: Cell::new(slot.is_counted()),
             slot: Cell::new(Some(slot)),
             state: Cell::new(LinkState::Connecting),
-            gathers,
+            takes_queued_calls,
             begun: clock::now(),
             is_listed: Cell::new(false),
             inbox: RefCell::new(own.into_iter().collect()),
             task: RefCell::default(),
         });
         // Counted by hand here and in `set`, so that neither number needs a walk over all connections.
-        self.connecting.set(self.connecting.get() + usize::from(gathers));
+        self.connecting.set(self.connecting.get() + usize::from(takes_queued_calls));
         self.all.borrow_mut().push(Rc::clone(&link));
         link
     }
@@ -138,7 +143,7 @@ impl Links {
         // Add before subtracting: a sum is unsigned, and it includes this link if it `was`.
         let count = |sum: &Cell<usize>, was: bool, is: bool| sum.set(sum.get() + usize::from(is) - usize::from(was));
         count(&self.idle, before.is_idle(), state.is_idle());
-        if link.gathers {
+        if link.takes_queued_calls {
             count(&self.connecting, before == LinkState::Connecting, state == LinkState::Connecting);
         }
         // The flag keeps a link from being listed twice; one that has lost its room stays listed until `hand_over` meets it.
@@ -173,7 +178,9 @@ impl Links {
     pub(super) fn hand_to_new(&self, waiting: WaitingCall, calls_max: usize) -> Option<WaitingCall> {
         let all = self.all.borrow();
         let is_free = |link: &&Rc<Link>| {
-            link.gathers && link.state.get() == LinkState::Connecting && link.inbox.borrow().len() < calls_max
+            link.takes_queued_calls
+                && link.state.get() == LinkState::Connecting
+                && link.inbox.borrow().len() < calls_max
         };
         let Some(link) = all.iter().rfind(is_free) else { return Some(waiting) };
         link.inbox.borrow_mut().push_back(waiting);
@@ -231,8 +238,8 @@ mod tests {
         let (_held, mut calls): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
         let mut next = || calls.pop().unwrap();
         let (one, other) = (
-            links.begin(None, true, ConnectionSlot::unlimited()),
-            links.begin(Some(next()), false, ConnectionSlot::unlimited()),
+            links.add_connecting(None, true, ConnectionSlot::unlimited()),
+            links.add_connecting(Some(next()), false, ConnectionSlot::unlimited()),
         );
         assert_eq!((links.len(), links.connecting(), links.idle()), (2, 1, 0));
         links.set(&one, IDLE);
@@ -252,10 +259,10 @@ mod tests {
         let (_held, mut calls): (Vec<_>, Vec<_>) = (0..5).map(|_| waiting()).unzip();
         let mut next = || calls.pop().unwrap();
         assert!(links.hand_to_new(next(), 1).is_some(), "there is none");
-        let open = links.begin(None, true, ConnectionSlot::unlimited());
+        let open = links.add_connecting(None, true, ConnectionSlot::unlimited());
         links.set(&open, IDLE);
-        let gathering = [(); 2].map(|()| links.begin(None, true, ConnectionSlot::unlimited()));
-        links.begin(None, false, ConnectionSlot::unlimited());
+        let gathering = [(); 2].map(|()| links.add_connecting(None, true, ConnectionSlot::unlimited()));
+        links.add_connecting(None, false, ConnectionSlot::unlimited());
         for want in [[0, 1], [1, 1]] {
             assert!(links.hand_to_new(next(), 1).is_none());
             assert_eq!(gathering.each_ref().map(|link| link.inbox.borrow().len()), want);
@@ -267,7 +274,7 @@ mod tests {
     fn a_connection_with_free_streams_stays_available() {
         let links = Links::default();
         let (_held, mut calls): (Vec<_>, Vec<_>) = (0..4).map(|_| waiting()).unzip();
-        let link = links.begin(None, true, ConnectionSlot::unlimited());
+        let link = links.add_connecting(None, true, ConnectionSlot::unlimited());
         links.set(&link, LinkState::Open { room: 3, is_idle: false });
         for room in [2, 1, 0] {
             assert!(links.hand_over(calls.pop().unwrap()).is_none());

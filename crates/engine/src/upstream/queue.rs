@@ -24,7 +24,7 @@ const WAITING_MAX: usize = 1024;
 #[derive(Default)]
 pub(super) struct CallQueue {
     calls: RefCell<VecDeque<WaitingCall>>,
-    /// [`watch`] was started.
+    /// [`run_queue`] was started.
     has_begun: Cell<bool>,
     task: RefCell<Option<Waker>>,
 }
@@ -39,13 +39,13 @@ impl CallQueue {
     }
 
     /// Returns the time since which the first call waits.
-    pub(super) fn since(&self) -> Option<Instant> {
-        self.calls.borrow().front().map(|waiting| waiting.since)
+    pub(super) fn oldest_queued_at(&self) -> Option<Instant> {
+        self.calls.borrow().front().map(|waiting| waiting.queued_at)
     }
 
     /// Returns since when the call at place `ahead` of the queue waits.
-    fn since_behind(&self, ahead: usize) -> Option<Instant> {
-        self.calls.borrow().get(ahead).map(|waiting| waiting.since)
+    fn queued_at(&self, index: usize) -> Option<Instant> {
+        self.calls.borrow().get(index).map(|waiting| waiting.queued_at)
     }
 
     /// Adds a call after those that have waited as long or longer; `connecting` connections are being opened for the queue. Returns it if the
@@ -61,7 +61,7 @@ impl CallQueue {
             return Err(waiting);
         }
         // One that comes back from a connection has waited longer than the last ones.
-        let at = calls.partition_point(|other| other.since <= waiting.since);
+        let at = calls.partition_point(|other| other.queued_at <= waiting.queued_at);
         calls.insert(at, waiting);
         drop(calls);
         self.wake();
@@ -77,7 +77,7 @@ impl CallQueue {
 
     /// Takes the first call, if it waits since `until` or longer.
     pub(super) fn pop_since(&self, until: Instant) -> Option<WaitingCall> {
-        let first = self.calls.borrow_mut().pop_front_if(|first| first.since <= until);
+        let first = self.calls.borrow_mut().pop_front_if(|first| first.queued_at <= until);
         self.wake();
         first
     }
@@ -98,7 +98,7 @@ impl CallQueue {
         }
     }
 
-    /// Returns whether the caller must start [`watch`].
+    /// Returns whether the caller must start [`run_queue`].
     pub(super) fn begin(&self) -> bool {
         !self.has_begun.replace(true)
     }
@@ -115,8 +115,9 @@ impl CallQueue {
     fn expire(&self, limit: Option<Duration>, ahead: usize) {
         self.skip_given_up();
         let now = clock::now();
-        let is_late =
-            |waiting: &WaitingCall| limit.is_some_and(|limit| now.saturating_duration_since(waiting.since) >= limit);
+        let is_late = |waiting: &WaitingCall| {
+            limit.is_some_and(|limit| now.saturating_duration_since(waiting.queued_at) >= limit)
+        };
         let is_over = |waiting: &WaitingCall| waiting.call.is_given_up() || is_late(waiting);
         loop {
             let mut calls = self.calls.borrow_mut();
@@ -133,13 +134,13 @@ impl CallQueue {
 }
 
 /// The task of a pool with a limit of connections; ends with the pool.
-pub(super) async fn watch(core: Rc<Core>, pool: Weak<UpstreamPool>) {
+pub(super) async fn run_queue(core: Rc<Core>, pool: Weak<UpstreamPool>) {
     let mut alarm = Alarm { core, key: None, at: None };
     // While calls wait, since the pool's owner may drop it.
     let mut kept = None;
     poll_fn(|task| match pool.upgrade() {
         Some(pool) => {
-            turn(&pool, &mut alarm, task);
+            poll_once(&pool, &mut alarm, task);
             kept = Some(pool).filter(|pool| !pool.waiting.is_empty());
             Poll::Pending
         }
@@ -148,17 +149,17 @@ pub(super) async fn watch(core: Rc<Core>, pool: Weak<UpstreamPool>) {
     .await;
 }
 
-fn turn(pool: &UpstreamPool, alarm: &mut Alarm, task: &mut Task<'_>) {
+fn poll_once(pool: &UpstreamPool, alarm: &mut Alarm, task: &mut Task<'_>) {
     let Some(share) = &pool.share else { return };
     *pool.waiting.task.borrow_mut() = Some(task.waker().clone());
     loop {
         // Connections in progress will take these.
-        let ahead = pool.gathered();
+        let ahead = pool.calls_covered();
         pool.waiting.expire(pool.transport.queue_timeout, ahead);
-        let since = pool.waiting.since_behind(ahead);
+        let since = pool.waiting.queued_at(ahead);
         let claimed = share.claim(since, task.waker());
-        // By `slot`, for the first connection over HTTP/2.
-        let Some(slot) = claimed.or_else(|| since.and_then(|_| pool.slot())) else { break };
+        // By `take_connection_slot`, for the first connection over HTTP/2.
+        let Some(slot) = claimed.or_else(|| since.and_then(|_| pool.take_connection_slot())) else { break };
         // Without a call the slot is given back.
         if since.is_some() {
             pool.connect(None, slot);
@@ -169,7 +170,7 @@ fn turn(pool: &UpstreamPool, alarm: &mut Alarm, task: &mut Task<'_>) {
         pool.links.wake_idle();
     }
     let limit = pool.transport.queue_timeout;
-    let at = pool.waiting.since_behind(pool.gathered()).and_then(|since| since.checked_add(limit?));
+    let at = pool.waiting.queued_at(pool.calls_covered()).and_then(|since| since.checked_add(limit?));
     if alarm.poll(at, task).is_ready() {
         task.waker().wake_by_ref();
     }
@@ -218,7 +219,7 @@ mod tests {
 
     fn waiting(is_retry: bool, since: Instant) -> (Call, WaitingCall) {
         let (call, carried) = fake_call::sent();
-        (call, WaitingCall { call: carried, is_retry, since })
+        (call, WaitingCall { call: carried, is_retry, queued_at: since })
     }
 
     // A connection puts a call back that it was handed and has not begun: it takes its place among those that wait. Calls of the same age
@@ -233,7 +234,7 @@ mod tests {
             assert!(queue.push(waiting, 0).is_ok());
             handle
         });
-        let popped: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|next| (next.is_retry, next.since)).collect();
+        let popped: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|next| (next.is_retry, next.queued_at)).collect();
         let want = [(true, 0), (false, 1), (true, 2), (false, 2), (false, 3), (true, 3)];
         assert_eq!(popped, want.map(|(is_retry, seconds)| (is_retry, at(seconds))));
     }

@@ -84,8 +84,8 @@ impl Lifecycle {
     }
 
     /// Lets idle connections stay open for a time after the drain begins.
-    pub(crate) fn set_idle_grace(&self, patience: Duration) {
-        self.idle_until.set((!patience.is_zero()).then(|| clock::now() + patience));
+    pub(crate) fn set_idle_grace(&self, idle_grace: Duration) {
+        self.idle_until.set((!idle_grace.is_zero()).then(|| clock::now() + idle_grace));
     }
 
     /// Returns the time until which an idle connection may wait for its next request during a drain.

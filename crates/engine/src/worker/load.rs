@@ -18,7 +18,7 @@ pub(crate) struct Load {
     pub(crate) lists_made: AtomicU64,
     /// Blocks lent, and blocks returned on the worker's own thread, since the start. Only that thread writes these two.
     pub(crate) blocks_lent: AtomicU64,
-    pub(crate) blocks_home: AtomicU64,
+    pub(crate) blocks_returned_locally: AtomicU64,
     /// Blocks returned on other threads.
     pub(crate) blocks_returned_remotely: AtomicU64,
     pub(crate) observed: Observed,
@@ -26,8 +26,9 @@ pub(crate) struct Load {
 
 impl Load {
     /// Returns the number of blocks in use. Exact while the worker is idle.
-    pub(crate) fn blocks_lent(&self) -> u64 {
-        let home = self.blocks_home.load(Ordering::Relaxed) + self.blocks_returned_remotely.load(Ordering::Relaxed);
+    pub(crate) fn blocks_in_use(&self) -> u64 {
+        let home = self.blocks_returned_locally.load(Ordering::Relaxed)
+            + self.blocks_returned_remotely.load(Ordering::Relaxed);
         // Read after the returns, so that a block returned in between does not make the difference negative; the
         // reads may still be reordered.
         self.blocks_lent.load(Ordering::Relaxed).saturating_sub(home)

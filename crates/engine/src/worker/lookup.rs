@@ -61,24 +61,28 @@ pub(super) fn look_up(
     }
 }
 
-async fn by_dns(question: &Question, resolver: Option<&Resolver>, random: u64) -> Result<Vec<DnsRecord>, LookupError> {
-    let mut asker = dns::Resolver::of_system(random);
-    if let Some(Resolver { servers, dial_timeout, fallback_delay }) = resolver {
+async fn by_dns(
+    question: &Question,
+    configured: Option<&Resolver>,
+    random: u64,
+) -> Result<Vec<DnsRecord>, LookupError> {
+    let mut resolver = dns::Resolver::of_system(random);
+    if let Some(Resolver { servers, dial_timeout, fallback_delay }) = configured {
         let servers = servers.iter().map(|server| dns::DnsServer {
             address: server.address.to_string(),
             is_tcp: server.is_tcp,
             families: families_of(server.families),
         });
-        asker = asker.with_servers(servers.collect()).with_limits(*dial_timeout, *fallback_delay);
+        resolver = resolver.with_servers(servers.collect()).with_limits(*dial_timeout, *fallback_delay);
     }
     let failed = |error: dns::LookupError| LookupError::new(error.to_string());
     Ok(match question {
         Question::Addresses { name, families } => {
-            let found = asker.addresses(name, families_of(*families)).await.map_err(failed)?;
+            let found = resolver.addresses(name, families_of(*families)).await.map_err(failed)?;
             found.into_iter().map(DnsRecord::Address).collect()
         }
         Question::Services { name } => {
-            let found = asker.services(name).await.map_err(failed)?;
+            let found = resolver.services(name).await.map_err(failed)?;
             found.into_iter().map(|it| DnsRecord::Service { target: it.target.into(), port: it.port }).collect()
         }
     })

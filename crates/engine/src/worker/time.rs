@@ -1,4 +1,4 @@
-//! The deadlines, sleeps and holds of a worker, and the waker of the task that fires them.
+//! The deadlines, sleeps and receive delays of a worker, and the waker of the task that fires them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,14 +6,14 @@ use std::task::{Context as Task, Poll, Waker};
 use std::time::Instant;
 
 use crate::clock;
-use crate::hold::Holds;
+use crate::receive_delay::ReceiveDelays;
 use crate::timers::{Sleepers, TimerKey, Wheel};
 
 /// The timers. [`Core::keep_time`](super::Core::keep_time) is the task that advances them.
 pub(crate) struct Timers {
     wheel: RefCell<Wheel>,
     sleepers: RefCell<Sleepers>,
-    pub(crate) holds: Rc<Holds>,
+    pub(crate) receive_delays: Rc<ReceiveDelays>,
     /// Wakes the task that advances the timers, when a new one is due earlier than all others.
     keeper: RefCell<Waker>,
 }
@@ -23,7 +23,7 @@ impl Timers {
         Self {
             wheel: RefCell::new(Wheel::new(now)),
             sleepers: RefCell::default(),
-            holds: Rc::default(),
+            receive_delays: Rc::default(),
             keeper: RefCell::new(Waker::noop().clone()),
         }
     }

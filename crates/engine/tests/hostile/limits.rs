@@ -90,8 +90,8 @@ fn buffered_request_is_released_when_the_client_disconnects() {
         .collect();
     let wait = |lent: fn(u64) -> bool| {
         let end = std::time::Instant::now() + crate::PATIENCE;
-        while !lent(server.counts().blocks_lent) {
-            assert!(std::time::Instant::now() < end, "{} blocks", server.counts().blocks_lent);
+        while !lent(server.counts().blocks_in_use) {
+            assert!(std::time::Instant::now() < end, "{} blocks", server.counts().blocks_in_use);
             std::thread::sleep(Duration::from_millis(2));
         }
     };

@@ -222,15 +222,15 @@ impl TestServer {
     }
 
     /// As [`drain`](Self::drain), but idle connections have all of the time.
-    pub(crate) fn drain_patiently(&mut self, grace: Duration) -> std::thread::JoinHandle<()> {
+    pub(crate) fn drain_with_idle_grace(&mut self, grace: Duration) -> std::thread::JoinHandle<()> {
         self.draining(grace, grace)
     }
 
-    fn draining(&mut self, grace: Duration, patience: Duration) -> std::thread::JoinHandle<()> {
+    fn draining(&mut self, grace: Duration, idle_grace: Duration) -> std::thread::JoinHandle<()> {
         let engine = self.engine.take().expect("drained once");
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-            runtime.block_on(engine.drain_patiently(grace, patience));
+            runtime.block_on(engine.drain_with_idle_grace(grace, idle_grace));
         })
     }
 }

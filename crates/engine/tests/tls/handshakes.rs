@@ -194,7 +194,7 @@ fn a_patient_drain_waits_for_a_client_hello() {
     let tcp = bench.server.client();
     bench.server.await_connections(1);
     let (address, config) = (bench.server.address(), bench.config());
-    let drained = bench.server.drain_patiently(PATIENCE);
+    let drained = bench.server.drain_with_idle_grace(PATIENCE);
     // The drain has begun when the socket is closed.
     while TcpStream::connect(address).is_ok() {
         std::thread::sleep(Duration::from_millis(5));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use causeway::server::Stage;
-use causeway_engine::Pulse;
+use causeway_engine::WorkerLiveness;
 use causeway_pipeline::BoundAddress;
 use sd_notify::NotifyState;
 
@@ -61,7 +61,7 @@ pub(super) fn succeeded_by(process: u32) {
 
 /// Sends a sign of life at twice the frequency that the service manager expects, as long as every worker runs its tasks. Returns
 /// at once if the service manager expects none.
-pub(super) async fn watch(pulse: Pulse) {
+pub(super) async fn watch(liveness: WorkerLiveness) {
     let every = sd_notify::watchdog_enabled().map(|limit| limit / 2);
     // An interval of nothing would be a panic.
     let Some(every) = every.filter(|every| !every.is_zero()) else { return };
@@ -69,7 +69,7 @@ pub(super) async fn watch(pulse: Pulse) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if !pulse.beat().await {
+        if !liveness.check().await {
             // A worker has ended: either the server stops, or the service manager should restart it.
             return;
         }

@@ -24,7 +24,7 @@ const STDERR_BYTES_MAX: usize = 4 * 1024;
 const INTERIMS_MAX: u16 = 100;
 /// How long a FastCGI application may go on after its response, if there is no `read_timeout`. No client waits for it, so without a bound
 /// one that hangs would keep its connection for ever. Work that takes longer belongs in a queue.
-const REST_MAX: Duration = Duration::from_secs(10 * 60);
+const APPLICATION_TIME_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// The state of the response. A tunnel's two directions end separately, and the call is over when both have.
 ///
@@ -32,7 +32,7 @@ const REST_MAX: Duration = Duration::from_secs(10 * 60);
 /// Head ──final head──► Body ──end─────────────────────────────────► Over
 ///   └────switch──────► Tunnel ──end, our direction open──► Ended ──our end──► Over
 ///                        └──end, our direction ended────────────────► Over        any fault ──► Over
-/// Head, Body ──end, but a FastCGI application goes on──► Rest ──its end, or too late──► Over
+/// Head, Body ──end, but a FastCGI application goes on──► ApplicationRunning ──its end, or too late──► Over
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Inbound {
@@ -43,7 +43,7 @@ enum Inbound {
     /// The upstream's direction of the tunnel has ended; ours has not.
     Ended,
     /// The client has the whole response. A FastCGI application works on, and may write errors.
-    Rest,
+    ApplicationRunning,
     Over,
 }
 
@@ -92,7 +92,7 @@ pub(super) struct UpstreamCall {
     is_written: bool,
     began: Instant,
     /// The last time at which the upstream sent bytes for the call or accepted some.
-    since: Instant,
+    last_progress: Instant,
     /// For the profiler: the begin of the wait for the upstream.
     stamp: Stamp,
     wait: UpstreamWait,
@@ -155,7 +155,7 @@ impl UpstreamCall {
             captures_stderr: transport.fastcgi.is_some_and(|fastcgi| fastcgi.captures_stderr),
             is_written: false,
             began: clock::now(),
-            since: clock::now(),
+            last_progress: clock::now(),
             stamp: Stamp::default(),
             wait: UpstreamWait::NotBegun,
         }
@@ -172,7 +172,7 @@ impl UpstreamCall {
     /// The call waits for the upstream (again), unless it is over. Reports the begin of the wait to the profiler.
     pub(super) fn resume_wait(&mut self, span: Option<Span>) {
         if self.wait == UpstreamWait::Ended
-            && !matches!(self.inbound, Inbound::Rest | Inbound::Over)
+            && !matches!(self.inbound, Inbound::ApplicationRunning | Inbound::Over)
             && let Some(span) = span
         {
             progress::called(&mut self.stamp, span);
@@ -199,7 +199,7 @@ impl UpstreamCall {
         (self.wait == UpstreamWait::Reported).then_some(self.stamp)
     }
 
-    fn over(&mut self) {
+    fn set_over(&mut self) {
         self.inbound = Inbound::Over;
         self.end_wait(0);
         if !self.stderr.is_empty() {
@@ -225,7 +225,7 @@ impl UpstreamCall {
     /// Ends the call early.
     fn cut(&mut self) {
         self.is_cut |= matches!(self.inbound, Inbound::Tunnel | Inbound::Ended);
-        self.over();
+        self.set_over();
     }
 
     /// Returns whether the connection is to be closed with a reset, if it carries nothing else.
@@ -260,7 +260,7 @@ impl UpstreamCall {
 
     /// Continues after a wakeup by the content's source, by the response's reader, or by a handler that gave the call up.
     pub(super) fn resume(&mut self, machine: &mut ClientMachine, out: &mut WriteList) {
-        if self.inbound == Inbound::Rest {
+        if self.inbound == Inbound::ApplicationRunning {
             return;
         }
         // The handler has taken the response to a tunnel's request: the client's side is ready, too.
@@ -281,7 +281,7 @@ impl UpstreamCall {
         self.call.follow(self.wake.waker());
         if self.sending.wake() {
             // Until now the upstream waited for the source, so the upstream's time begins here.
-            self.since = clock::now();
+            self.last_progress = clock::now();
         }
         self.sync_reader(machine, out);
     }
@@ -292,7 +292,7 @@ impl UpstreamCall {
             let mailbox = self.call.mailbox();
             let taken = mailbox.taken();
             if taken > 0 {
-                self.since = clock::now();
+                self.last_progress = clock::now();
                 // The window grows by bytes that were taken, not received: a slow client slows the upstream down.
                 machine.release(self.stream, taken, out);
             }
@@ -313,14 +313,14 @@ impl UpstreamCall {
     /// Queues content for one turn.
     pub(super) fn pump(&mut self, machine: &mut ClientMachine, core: &Core, out: &mut WriteList) {
         self.is_written = false;
-        let turn = self.sending.pump(self.stream, machine, core, self.wake.waker(), &mut self.since, out);
+        let turn = self.sending.pump(self.stream, machine, core, self.wake.waker(), &mut self.last_progress, out);
         match turn {
             PumpOutcome::Open => {}
             PumpOutcome::Finished => {
-                self.since = clock::now();
+                self.last_progress = clock::now();
                 // Both directions of the tunnel have ended.
                 if self.inbound == Inbound::Ended {
-                    self.over();
+                    self.set_over();
                 }
             }
             PumpOutcome::Cut(fault) => self.fail(CallError::RequestBody(fault)),
@@ -334,7 +334,7 @@ impl UpstreamCall {
         let was_written = std::mem::replace(&mut self.is_written, true);
         if was_blocked && !was_written && self.inbound == Inbound::Head {
             // Until now the upstream did not have the whole request, so its time for the response begins here.
-            self.since = clock::now();
+            self.last_progress = clock::now();
         }
     }
 
@@ -364,7 +364,7 @@ impl UpstreamCall {
             self.wait = UpstreamWait::Tunnel;
         }
         self.inbound = if tunnel { Inbound::Tunnel } else { Inbound::Body };
-        self.since = clock::now();
+        self.last_progress = clock::now();
         self.call.set_version(machine.version());
         self.call.put_head(head, length, tunnel);
         if body == BodyLength::None && !tunnel {
@@ -385,13 +385,13 @@ impl UpstreamCall {
 
     /// Gives a piece of the response to its reader.
     pub(super) fn put(&mut self, frame: Frame) {
-        self.since = clock::now();
+        self.last_progress = clock::now();
         self.call.mailbox().push(frame);
     }
 
     /// Gives a copy of a small piece of content to the response's reader.
     pub(super) fn put_small(&mut self, bytes: &[u8]) {
-        self.since = clock::now();
+        self.last_progress = clock::now();
         self.call.mailbox().push_small(bytes);
     }
 
@@ -402,14 +402,14 @@ impl UpstreamCall {
             self.inbound = Inbound::Ended;
             return self.call.mailbox().complete();
         }
-        if self.inbound == Inbound::Rest {
-            return self.over();
+        if self.inbound == Inbound::ApplicationRunning {
+            return self.set_over();
         }
         // Keep the connection: closing it would abort an application that is still running and has the whole request.
-        if self.sending.is_done() && machine.works_on() {
-            self.inbound = Inbound::Rest;
+        if self.sending.is_done() && machine.is_application_running() {
+            self.inbound = Inbound::ApplicationRunning;
         } else {
-            self.over();
+            self.set_over();
         }
         self.call.mailbox().complete();
         // RFC 9110 §7.5: an upstream may respond before it has read the request; it will not read the rest.
@@ -420,8 +420,8 @@ impl UpstreamCall {
 
     /// Fails the call: it has no response, or an incomplete one.
     pub(super) fn fail(&mut self, fault: CallError) {
-        if self.inbound == Inbound::Rest {
-            return self.over();
+        if self.inbound == Inbound::ApplicationRunning {
+            return self.set_over();
         }
         // The handler compares the time with its own deadline, which may have passed during this turn.
         clock::refresh();
@@ -476,23 +476,25 @@ impl UpstreamCall {
     ) -> Option<(Instant, CallError)> {
         // The window or the connection is full: the upstream does not read.
         if self.sending.has_content() && !machine.writable(self.stream) {
-            return transport.write_timeout.map(|limit| (self.since + limit, CallError::Stalled));
+            return transport.write_timeout.map(|limit| (self.last_progress + limit, CallError::Stalled));
         }
         match self.inbound {
             // The request's own source may take any time.
             Inbound::Head if is_blocked || self.sending.is_open() => None,
-            Inbound::Head => transport.head_timeout.map(|limit| (self.since + limit, CallError::HeadTimedOut)),
+            Inbound::Head => transport.head_timeout.map(|limit| (self.last_progress + limit, CallError::HeadTimedOut)),
             Inbound::Body | Inbound::Tunnel => {
                 // While the reader has bytes to take, the upstream is not late. No event reports when the reader takes the last of them, so
                 // the effective limit is up to twice the configured one.
                 let mailbox = self.call.mailbox();
                 if !mailbox.is_empty() || !machine.is_multiplexed() && mailbox.taken() > 0 {
-                    self.since = clock::now();
+                    self.last_progress = clock::now();
                 }
-                transport.read_timeout.map(|limit| (self.since + limit, CallError::Stalled))
+                transport.read_timeout.map(|limit| (self.last_progress + limit, CallError::Stalled))
             }
             // Since its response; later output is no progress.
-            Inbound::Rest => Some((self.since + transport.read_timeout.unwrap_or(REST_MAX), CallError::Stalled)),
+            Inbound::ApplicationRunning => {
+                Some((self.last_progress + transport.read_timeout.unwrap_or(APPLICATION_TIME_MAX), CallError::Stalled))
+            }
             // Only our direction is left, and the write limit above covers it.
             Inbound::Ended | Inbound::Over => None,
         }
@@ -516,7 +518,7 @@ mod tests {
         let wake = ExchangeWake::default();
         let mut call = UpstreamCall::new(StreamId(1), carried, wake, sent, false, (address, &transport));
         let mut is_late = |was_blocked| {
-            call.since -= Duration::from_secs(3600);
+            call.last_progress -= Duration::from_secs(3600);
             call.note_written(was_blocked);
             let (deadline, fault) = call.deadline(&machine, &transport, false).expect("the head's");
             assert_eq!(fault, CallError::HeadTimedOut);

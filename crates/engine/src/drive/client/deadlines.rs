@@ -14,7 +14,7 @@ use crate::transport::Transport;
 
 impl<T: Transport> ClientConnection<T> {
     /// Sets the next deadline, and handles those that have passed.
-    pub(super) fn watch(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+    pub(super) fn check_deadlines(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
         let now = clock::now();
         let Self { calls, machine, origin, blocked, .. } = self;
         let spec = &origin.spec;
@@ -57,7 +57,7 @@ impl<T: Transport> ClientConnection<T> {
                 .pool
                 .upgrade()
                 .is_none_or(|pool| pool.links().idle() > spec.idle_max || pool.must_yield(&origin.link));
-            let deadline = self.line.since + spec.idle_timeout;
+            let deadline = self.line.last_progress + spec.idle_timeout;
             if is_surplus || now >= deadline {
                 // The protocol's last message, if it has one.
                 machine.drain(out);

@@ -19,8 +19,8 @@ pub(super) enum AddressPair {
 
 impl AddressPair {
     /// Converts IPv4-mapped IPv6 addresses, which a socket for both families reports, back to IPv4.
-    pub(super) fn new(ends: Endpoints) -> Self {
-        let (peer, local) = match ends {
+    pub(super) fn new(endpoints: Endpoints) -> Self {
+        let (peer, local) = match endpoints {
             Endpoints::Ip { peer, local } => (peer, local),
             Endpoints::Unix(_) => return Self::Unix,
         };
@@ -35,10 +35,10 @@ impl AddressPair {
     }
 
     /// `unix` is the path of the listener's Unix socket.
-    pub(super) fn ends(&self, unix: Option<&Rc<str>>) -> Endpoints {
+    pub(super) fn endpoints(&self, unix: Option<&Rc<str>>) -> Endpoints {
         match self {
             Self::Four { peer, local } => Endpoints::Ip { peer: (*peer).into(), local: (*local).into() },
-            Self::Six(ends) => Endpoints::Ip { peer: ends.0, local: ends.1 },
+            Self::Six(pair) => Endpoints::Ip { peer: pair.0, local: pair.1 },
             Self::Unix => Endpoints::Unix(unix.map_or_else(|| "".into(), Rc::clone)),
         }
     }

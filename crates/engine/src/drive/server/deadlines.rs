@@ -29,31 +29,31 @@ pub(super) enum AwaitedAction {
     Streams,
     /// Send or accept bytes in a half-closed tunnel.
     Tunnel,
-    /// Accept output.
-    Accept,
+    /// Read our output.
+    ReadOutput,
     /// Close.
     Close,
 }
 
 impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     /// Sets the deadline of the peer's next action, or handles that it has passed.
-    pub(super) fn watch(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
-        if self.line.input.is_held() {
+    pub(super) fn check_deadlines(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        if self.line.input.is_delayed() {
             // The awaited bytes may be among the delayed ones, which are processed soon. The deadline stays as it is until then.
             return ControlFlow::Continue(());
         }
         let awaited = self.awaited_action(task, out);
         if awaited != self.awaited {
             self.awaited = awaited;
-            self.line.since = clock::now();
+            self.line.last_progress = clock::now();
         }
         self.keep_pace(awaited);
         let deadline = match awaited {
             AwaitedAction::Streams => self.exchanges.iter().filter_map(|exchange| self.stream_deadline(exchange)).min(),
             awaited => self.deadline(awaited, out),
         };
-        let is_patient = self.drain == DrainStep::Patient && awaited == AwaitedAction::Request;
-        let idle_until = self.line.core.lifecycle.idle_until().filter(|_| is_patient);
+        let has_idle_grace = self.drain == DrainStep::IdleGrace && awaited == AwaitedAction::Request;
+        let idle_until = self.line.core.lifecycle.idle_until().filter(|_| has_idle_grace);
         let Some(deadline) = deadline.into_iter().chain(idle_until).min() else { return ControlFlow::Continue(()) };
         if clock::now() >= deadline {
             return self.time_out(awaited, task, out);
@@ -67,7 +67,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             return AwaitedAction::Close;
         }
         if !out.is_empty() {
-            return AwaitedAction::Accept;
+            return AwaitedAction::ReadOutput;
         }
         if self.phase == Phase::HalfClosed && self.exchanges.iter().any(|exchange| self.may_never_end(exchange)) {
             return AwaitedAction::Close;
@@ -97,9 +97,9 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         let action = exchange.awaited_action(&self.machine)?;
         if action == PeerAction::SendBody && exchange.discards() {
             // Some clients send no more after the response, and wait for the reset (RFC 9113 §8.1).
-            return Some(exchange.since + exchange.plan.timeouts.linger);
+            return Some(exchange.last_progress + exchange.plan.timeouts.linger);
         }
-        Some(exchange.deadline(action, exchange.since, 0))
+        Some(exchange.deadline(action, exchange.last_progress, 0))
     }
 
     /// Records the action that each exchange with a minimum rate waits for.
@@ -109,7 +109,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             let action = match awaited {
                 AwaitedAction::Body => Some(PeerAction::SendBody),
                 // The connection's output holds up the streams that have content.
-                AwaitedAction::Accept if !machine.is_multiplexed() || exchange.has_content() => {
+                AwaitedAction::ReadOutput if !machine.is_multiplexed() || exchange.has_content() => {
                     Some(PeerAction::OpenWindow)
                 }
                 AwaitedAction::Streams => exchange.awaited_action(machine),
@@ -120,23 +120,24 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     }
 
     fn deadline(&self, awaited: AwaitedAction, out: &WriteList) -> Option<Instant> {
-        let since = self.line.since;
+        let since = self.line.last_progress;
         // An open exchange keeps the timeouts that it began with.
         let last = self.exchanges.last();
         match (awaited, last) {
             (AwaitedAction::Body, Some(exchange)) => return Some(exchange.deadline(PeerAction::SendBody, since, 0)),
-            (AwaitedAction::Accept, Some(exchange)) if !self.machine.is_multiplexed() => {
+            (AwaitedAction::ReadOutput, Some(exchange)) if !self.machine.is_multiplexed() => {
                 return Some(exchange.deadline(PeerAction::OpenWindow, since, out.len()));
             }
             // The connection ends with all its streams, so the longest of their limits counts.
-            (AwaitedAction::Accept, Some(_)) => {
+            (AwaitedAction::ReadOutput, Some(_)) => {
                 let limits = self.exchanges.iter().map(|exchange| exchange.write_idle());
                 return limits.max().map(|limit| since + limit);
             }
             _ => {}
         }
         // A response that makes progress after the peer's end continues.
-        let progress = self.exchanges.iter().map(|exchange| exchange.since).filter(|_| awaited == AwaitedAction::Close);
+        let progress =
+            self.exchanges.iter().map(|exchange| exchange.last_progress).filter(|_| awaited == AwaitedAction::Close);
         let since = progress.fold(since, Instant::max);
         let plan = last.map_or_else(|| self.listener.plan(), |exchange| Rc::clone(&exchange.plan));
         let timeouts = &plan.timeouts;
@@ -147,7 +148,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             AwaitedAction::Tunnel => last.map_or(timeouts.keep_alive, Exchange::tunnel_idle),
             AwaitedAction::Head => timeouts.head,
             AwaitedAction::Body => timeouts.body.idle,
-            AwaitedAction::Accept => timeouts.write.idle,
+            AwaitedAction::ReadOutput => timeouts.write.idle,
             AwaitedAction::Close => timeouts.linger,
         };
         Some(since + limit)
@@ -166,7 +167,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                 self.flush(task, out)?;
                 ControlFlow::Break(())
             }
-            AwaitedAction::Accept | AwaitedAction::Tunnel => {
+            AwaitedAction::ReadOutput | AwaitedAction::Tunnel => {
                 self.line.transport.reset_on_close();
                 ControlFlow::Break(())
             }
@@ -176,12 +177,12 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                     self.handle_event(event, &mut None, task, out);
                 }
                 self.rounds(task, out)?;
-                self.watch(task, out)
+                self.check_deadlines(task, out)
             }
             AwaitedAction::Streams => {
                 self.time_out_streams(out);
                 self.rounds(task, out)?;
-                self.watch(task, out)
+                self.check_deadlines(task, out)
             }
             AwaitedAction::Body => {
                 // The body's reader may still respond. Without a reader no exchange needs the rest.
@@ -190,9 +191,9 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                 }
                 // The response must be the last one: the rest of the body would be parsed as a request.
                 self.machine.drain(out);
-                self.line.since = clock::now();
+                self.line.last_progress = clock::now();
                 self.rounds(task, out)?;
-                self.watch(task, out)
+                self.check_deadlines(task, out)
             }
         }
     }
@@ -205,12 +206,12 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                 continue;
             }
             let exchange = &mut self.exchanges[at];
-            exchange.since = now;
+            exchange.last_progress = now;
             if exchange.is_waiting() {
                 exchange.inbound = Inbound::Failed;
                 exchange.cx.mailbox().fail(BodyError::TimedOut);
             } else {
-                exchange.give_up(Ending::TimedOut);
+                exchange.abort(Ending::TimedOut);
                 self.machine.reset(exchange.stream, out);
             }
         }

@@ -65,7 +65,7 @@ pub(crate) struct Exchange {
     /// Of these, bytes that no handler reads any more.
     pub(crate) discarded: u64,
     /// The last time at which the peer sent bytes for the exchange or accepted some.
-    pub(crate) since: Instant,
+    pub(crate) last_progress: Instant,
     /// The response switched protocols: each direction ends by itself.
     pub(crate) is_tunnel: bool,
     /// The waits for the peer, if its limits have a minimum rate.
@@ -96,7 +96,7 @@ impl Exchange {
             status: None,
             received: 0,
             discarded: 0,
-            since: clock::now(),
+            last_progress: clock::now(),
             is_tunnel: false,
             pace: None,
             visit: Visit::begin(),
@@ -132,7 +132,7 @@ impl Exchange {
         out: &mut WriteList,
     ) {
         let verdict = self.guarded(core, route::run);
-        self.settle(verdict, machine, out);
+        self.apply_verdict(verdict, machine, out);
         if self.is_waiting() {
             self.resume(machine, core, task, out);
         }
@@ -152,12 +152,12 @@ impl Exchange {
             self.wake.follow(task.waker());
             let waker = self.wake.waker().clone();
             let verdict = self.guarded(core, |cx| route::poll(cx, &mut Task::from_waker(&waker)));
-            self.settle(verdict, machine, out);
+            self.apply_verdict(verdict, machine, out);
         }
         // Even if there is no room for content now: `could_send` depends on it.
         if self.sending.wake() {
             // Until now the peer waited for the source, so the peer's time to open its window begins here.
-            self.since = clock::now();
+            self.last_progress = clock::now();
         }
         self.sync_reader(machine, task, out);
     }
@@ -172,7 +172,7 @@ impl Exchange {
     ) {
         let _span = stage::ENCODE.enter();
         self.wake.follow(task.waker());
-        let turn = self.sending.pump(self.stream, machine, core, self.wake.waker(), &mut self.since, out);
+        let turn = self.sending.pump(self.stream, machine, core, self.wake.waker(), &mut self.last_progress, out);
         let ending = match turn {
             PumpOutcome::Open | PumpOutcome::Finished => return,
             PumpOutcome::Cut(_) => Ending::BodyFailed,
@@ -236,7 +236,7 @@ impl Exchange {
     }
 
     /// Ends both halves early, for example because the peer reset the stream: cancels the handlers' wait and drops unread content.
-    pub(crate) fn give_up(&mut self, ending: Ending) {
+    pub(crate) fn abort(&mut self, ending: Ending) {
         self.cx.cancel_wait();
         if self.inbound == Inbound::Open {
             self.inbound = Inbound::Failed;
@@ -319,13 +319,13 @@ impl Exchange {
             let is_wanted = mailbox.wanted();
             if is_wanted && machine.expects_continue(self.stream) {
                 // Until now the peer waited for the 100.
-                self.since = clock::now();
+                self.last_progress = clock::now();
                 machine.send_continue(self.stream, out);
             }
             let taken = mailbox.taken();
             if taken > 0 {
                 // Until now the peer waited for the reader, so the peer's time begins here.
-                self.since = clock::now();
+                self.last_progress = clock::now();
                 machine.release(self.stream, taken, out);
             }
             if machine.is_multiplexed() && self.sending.is_done() {
@@ -335,7 +335,7 @@ impl Exchange {
                 if unread > 0 {
                     // Until now the peer waited for the reader, as above. The reset beyond the bound waits until the response is
                     // written: some clients lose a response that comes together with it.
-                    self.since = clock::now();
+                    self.last_progress = clock::now();
                     self.discarded += unread as u64;
                     if !self.discards_too_much() {
                         machine.release(self.stream, u32::try_from(unread).unwrap_or(u32::MAX), out);
@@ -363,7 +363,7 @@ impl Exchange {
         verdict
     }
 
-    fn settle<M: ServerMachine>(&mut self, verdict: Option<Verdict>, machine: &mut M, out: &mut WriteList) {
+    fn apply_verdict<M: ServerMachine>(&mut self, verdict: Option<Verdict>, machine: &mut M, out: &mut WriteList) {
         for (status, fields) in self.cx.take_interims() {
             machine.send_interim(self.stream, status, &fields, out);
         }
@@ -418,7 +418,7 @@ impl Exchange {
         let _span = stage::ENCODE.enter();
         let Response { mut status, mut body } = response;
         // Until now the peer waited for the handlers.
-        self.since = clock::now();
+        self.last_progress = clock::now();
         self.cx.drop_replaced_body();
         // RFC 9110 §15.3.6: a 205 has no content, but a length.
         if status == StatusCode::RESET_CONTENT {

@@ -12,8 +12,8 @@ use super::deadlines::AwaitedAction;
 use super::exchange::Inbound;
 use super::{Phase, ServerConnection};
 use crate::clock;
-use crate::hold::ReadTime;
 use crate::machine::{ServerEvent, ServerMachine};
+use crate::receive_delay::ReadTime;
 use crate::transport::Transport;
 
 impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
@@ -30,17 +30,17 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         match self.line.read(task, block_size_max(&self.machine)) {
             Intake::Bytes(read) => {
                 if let Some(read) = read {
-                    self.take_up(read, task);
+                    self.process_or_delay(read, task);
                 }
                 // A head has one time limit, however slowly its bytes arrive.
                 if self.awaited != AwaitedAction::Head {
-                    self.line.since = clock::now();
+                    self.line.last_progress = clock::now();
                 }
                 ControlFlow::Continue(true)
             }
             Intake::End => {
                 self.phase = Phase::HalfClosed;
-                self.peer_ended(task, out);
+                self.handle_end(task, out);
                 ControlFlow::Continue(true)
             }
             Intake::Failed(_) => ControlFlow::Break(()),
@@ -50,24 +50,24 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
 
     /// Processes the bytes of a read now, unless the profiler delays them.
     #[cold]
-    fn take_up(&mut self, read: ReadTime, task: &Task<'_>) {
+    fn process_or_delay(&mut self, read: ReadTime, task: &Task<'_>) {
         let at = read.at;
-        if !self.line.hold_back(read, Some(self.stamp), task) {
+        if !self.line.delay_read(read, Some(self.stamp), task) {
             progress::arrived(&mut self.stamp, at);
         }
     }
 
     /// Processes the delayed bytes if their time has come.
     #[cold]
-    pub(super) fn check_hold(&mut self, task: &mut Task<'_>) {
-        if let Poll::Ready(read) = self.line.poll_hold(task) {
-            self.take_up(read, task);
+    pub(super) fn check_delay(&mut self, task: &mut Task<'_>) {
+        if let Poll::Ready(read) = self.line.poll_delay(task) {
+            self.process_or_delay(read, task);
         }
     }
 
     /// Handles the peer's end. The peer may have ended only its sending side, or be gone. Complete requests are still served if that takes no
     /// longer than a lingering close, and responses under way are sent; then the waits of the remaining handlers are dropped.
-    pub(super) fn peer_ended(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+    pub(super) fn handle_end(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
         if self.line.transport.is_cut() {
             // A tunnel's bytes carry no end of their own, so a truncation would go unnoticed.
             self.fail_bodies(BodyError::PeerGone);
@@ -117,7 +117,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         }
         self.line.input.forget();
         self.phase = Phase::Lingering;
-        self.line.since = clock::now();
+        self.line.last_progress = clock::now();
         ControlFlow::Continue(())
     }
 }

@@ -167,7 +167,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let pools = WorkPools::new(BlockingSpec::default(), 1);
-        let services = Core::begin(90, 32 * 1024, pools, Arc::new(Load::default()));
+        let services = Services::for_this_thread(90, 32 * 1024, pools, Arc::new(Load::default()));
         let core = Rc::clone(services.core());
         core.load.connections.fetch_add(1, Ordering::Relaxed);
         let worker = core.worker();
@@ -222,7 +222,7 @@ impl Bench {
 
     /// Makes an exchange's last progress so old that each of its time limits has passed since.
     fn age(&mut self, at: usize) {
-        self.connection.exchanges[at].since -= Duration::from_secs(3600);
+        self.connection.exchanges[at].last_progress -= Duration::from_secs(3600);
     }
 
     fn release_held(&self, at: usize) -> Rc<Cell<u32>> {
@@ -509,7 +509,7 @@ fn a_new_plan_applies_to_the_next_exchange_and_its_limits_later() {
     let old = Rc::downgrade(&bench.generation);
     let worker = bench.core.worker();
     bench.generation = Generation::new(Arc::new(plan()), &worker, None);
-    bench.listener.renew(ListenerPlan::new(&bench.spec, None, &bench.generation));
+    bench.listener.replace_plan(ListenerPlan::new(&bench.spec, None, &bench.generation));
     bench.sends(&[pair::head(2, "/hold"), pair::end(2)]);
     assert!(bench.turn().is_pending());
     assert!(bench.log().is_empty(), "an exchange is open");
@@ -539,7 +539,7 @@ fn an_idle_connection_holds_no_generation() {
     assert!(bench.turn().is_pending());
     let old = Rc::downgrade(&bench.generation);
     bench.generation = Generation::vacant();
-    bench.listener.renew(ListenerPlan::new(&bench.spec, None, &bench.generation));
+    bench.listener.replace_plan(ListenerPlan::new(&bench.spec, None, &bench.generation));
     assert!(old.upgrade().is_none());
 }
 

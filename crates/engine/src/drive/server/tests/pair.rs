@@ -177,7 +177,7 @@ impl ServerMachine for Pair {
         (3 + bytes.len(), event)
     }
 
-    fn renew(&mut self, _: &ListenerPlan) {
+    fn set_limits(&mut self, _: &ListenerPlan) {
         self.log.push("renewed".to_owned());
     }
 

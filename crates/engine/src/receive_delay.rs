@@ -2,7 +2,7 @@
 //! part by slowing down everything else, and bytes that a peer sends in reaction to a response are part of everything else.
 //!
 //! The delays are short, 50 µs to a few milliseconds, and the runtime's timers have a resolution of one millisecond. So each
-//! worker registers a kernel timer (timerfd) with its reactor, created at the first use, and keeps a heap of held connections.
+//! worker registers a kernel timer (timerfd) with its reactor, created at the first use, and keeps a heap of delayed connections.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -24,11 +24,11 @@ use tokio::io::unix::AsyncFd;
 use crate::timers::TimerKey;
 
 /// Shorter delays are skipped: a turn of the reactor takes as long.
-pub(crate) const HOLD_MIN: Duration = Duration::from_micros(30);
+pub(crate) const DELAY_MIN: Duration = Duration::from_micros(30);
 /// Maximum total delay of bytes, so that a defect of the profiler cannot stall a connection.
-const HOLDS_MAX: Duration = Duration::from_millis(20);
+const DELAY_TOTAL_MAX: Duration = Duration::from_millis(20);
 
-/// When bytes were read, and how long they may be held.
+/// When bytes were read, and how long they may be delayed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadTime {
     /// The time at which the kernel received them, in nanoseconds since the Unix epoch; 0 when unknown.
@@ -43,18 +43,18 @@ impl ReadTime {
     }
 }
 
-/// A held connection.
-struct HeldConnection {
+/// A delayed connection.
+struct DelayedConnection {
     due: Instant,
     read: ReadTime,
     waker: Waker,
 }
 
-/// The held connections of a worker.
+/// The delayed connections of a worker.
 #[derive(Default)]
-pub(crate) struct Holds {
-    held: RefCell<HashMap<TimerKey, HeldConnection>>,
-    /// Held connections by their time, the earliest first. Entries become stale when a connection ends or is held anew;
+pub(crate) struct ReceiveDelays {
+    delayed: RefCell<HashMap<TimerKey, DelayedConnection>>,
+    /// Delayed connections by their time, the earliest first. Entries become stale when a connection ends or is delayed anew;
     /// `advance` skips them.
     due: RefCell<BinaryHeap<Reverse<(Instant, TimerKey)>>>,
     alarm: RefCell<Option<Rc<AsyncFd<OwnedFd>>>>,
@@ -62,19 +62,19 @@ pub(crate) struct Holds {
     next: Cell<Option<Instant>>,
 }
 
-impl Holds {
-    /// Holds a connection's bytes for `pause`, within [`HOLDS_MAX`] in all. Returns `false` without holding them when the delay
-    /// would be below [`HOLD_MIN`] or the kernel provides no timer.
+impl ReceiveDelays {
+    /// Delays a connection's bytes for `pause`, within [`DELAY_TOTAL_MAX`] in all. Returns `false` without a delay when the delay
+    /// would be below [`DELAY_MIN`] or the kernel provides no timer.
     #[cold]
-    pub(crate) fn begin(self: &Rc<Self>, key: TimerKey, mut read: ReadTime, pause: Duration, waker: &Waker) -> bool {
+    pub(crate) fn delay(self: &Rc<Self>, key: TimerKey, mut read: ReadTime, pause: Duration, waker: &Waker) -> bool {
         // The worker's cached clock is too coarse for these delays.
         let now = Instant::now();
-        let until = *read.until.get_or_insert(now + HOLDS_MAX);
+        let until = *read.until.get_or_insert(now + DELAY_TOTAL_MAX);
         let due = (now + pause).min(until);
-        if due < now + HOLD_MIN || !self.is_ready() {
+        if due < now + DELAY_MIN || !self.is_ready() {
             return false;
         }
-        self.held.borrow_mut().insert(key, HeldConnection { due, read, waker: waker.clone() });
+        self.delayed.borrow_mut().insert(key, DelayedConnection { due, read, waker: waker.clone() });
         self.due.borrow_mut().push(Reverse((due, key)));
         // A later time needs no system call now: `advance` sets the alarm for it.
         if self.next.get().is_none_or(|next| due < next) {
@@ -83,11 +83,13 @@ impl Holds {
         true
     }
 
-    /// Completes when the connection's delay is over, and returns the time of its bytes. Panics if the connection is not held.
+    /// Completes when the connection's delay is over, and returns the time of its bytes. Panics if the connection is not delayed.
     #[cold]
     pub(crate) fn poll(&self, key: TimerKey, task: &mut Task<'_>) -> Poll<ReadTime> {
-        let mut held = self.held.borrow_mut();
-        let Entry::Occupied(mut entry) = held.entry(key) else { unreachable!("only a held connection polls its hold") };
+        let mut delayed = self.delayed.borrow_mut();
+        let Entry::Occupied(mut entry) = delayed.entry(key) else {
+            unreachable!("only a delayed connection polls its delay")
+        };
         if Instant::now() < entry.get().due {
             entry.get_mut().waker.clone_from(task.waker());
             return Poll::Pending;
@@ -98,7 +100,7 @@ impl Holds {
     /// Removes a connection that ends.
     #[cold]
     pub(crate) fn forget(&self, key: TimerKey) {
-        self.held.borrow_mut().remove(&key);
+        self.delayed.borrow_mut().remove(&key);
     }
 
     /// Creates the alarm and its task at the first call. Returns `false` when the kernel refuses a timer.
@@ -108,7 +110,7 @@ impl Holds {
         }
         let Ok(alarm) = alarm() else { return false };
         *self.alarm.borrow_mut() = Some(Rc::clone(&alarm));
-        tokio::task::spawn_local(Rc::clone(self).ring(alarm));
+        tokio::task::spawn_local(Rc::clone(self).run_alarm(alarm));
         true
     }
 
@@ -125,8 +127,8 @@ impl Holds {
         }
     }
 
-    /// The task that wakes held connections when the alarm fires; one per worker, until the worker ends.
-    async fn ring(self: Rc<Self>, alarm: Rc<AsyncFd<OwnedFd>>) {
+    /// The task that wakes delayed connections when the alarm fires; one per worker, until the worker ends.
+    async fn run_alarm(self: Rc<Self>, alarm: Rc<AsyncFd<OwnedFd>>) {
         poll_fn(|task| {
             loop {
                 match alarm.poll_read_ready(task) {
@@ -149,15 +151,15 @@ impl Holds {
     fn advance(&self) {
         let now = Instant::now();
         self.next.set(None);
-        let (held, mut due) = (self.held.borrow(), self.due.borrow_mut());
+        let (delayed, mut due) = (self.delayed.borrow(), self.due.borrow_mut());
         while let Some(&Reverse((at, key))) = due.peek() {
             if at > now {
                 return self.set(at, now);
             }
             due.pop();
-            // A different time means that the connection was held anew, or that another connection has its key.
-            if let Some(held) = held.get(&key).filter(|held| held.due == at) {
-                held.waker.wake_by_ref();
+            // A different time means that the connection was delayed anew, or that another connection has its key.
+            if let Some(delayed) = delayed.get(&key).filter(|delayed| delayed.due == at) {
+                delayed.waker.wake_by_ref();
             }
         }
     }
