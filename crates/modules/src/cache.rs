@@ -58,7 +58,7 @@ use directives::RequestDirectives;
 use key::KeyRules;
 use recording::{Recording, RecordingBody};
 use status::{Forwarded, Handled, ResponseUse};
-use store::{CONTENT_WAIT_MAX, CacheKey, FetchGuard, FetchTurn, Found};
+use store::{CONTENT_WAIT_MAX, CacheKey, FetchGuard, FetchRole, Found};
 pub use store::{Lookup, Usage};
 use stored::{
     FIELDS_MAX, Privacy, StoredFields, StoredResponse, StoringRules, age_value, assess, is_cacheable_by_default,
@@ -98,8 +98,8 @@ struct CacheRules {
     /// Paths that are not cached.
     excluded: Option<Regexp>,
     coalesces: bool,
-    /// The directives of requests count.
-    obeys_requests: bool,
+    /// Whether the Cache-Control of requests has an effect.
+    honors_request_directives: bool,
     fetch: LocalId<Fetch>,
     refresh: LocalId<Refresh>,
     /// How many refreshes are under way on a worker.
@@ -145,7 +145,7 @@ impl Drop for RefreshCount {
     }
 }
 
-/// The waits of a request before it is answered or forwarded.
+/// The waits of a request before the cache responds to it or forwards it.
 #[derive(Clone, Copy, Default)]
 struct RequestWaits {
     /// How often it waited for the fetch of another request.
@@ -155,13 +155,13 @@ struct RequestWaits {
 }
 
 /// How a stored response can be used for a request.
-enum Use {
+enum StoredUse {
     Now,
     /// The response is stale, and used while it is refreshed (RFC 5861 §3).
     WhileRefreshing,
     /// The origin must validate the response first.
     Validated(Forwarded),
-    /// It is for other requests.
+    /// The response is for other requests.
     No,
 }
 
@@ -201,7 +201,7 @@ impl CacheRules {
         Privacy { is_authorized, is_personal, forbids_storing: directives.no_store }
     }
 
-    /// Answers the request from the store, or forwards it.
+    /// Responds from the store, or forwards the request.
     fn begin(self: &Arc<Self>, cx: &mut Context, waits: RequestWaits) -> Step {
         cx.with_scratch(|cx, key| {
             self.key.write(cx, key);
@@ -213,7 +213,7 @@ impl CacheRules {
         let now = cx.worker().now();
         let request = cx.head().fields();
         let directives =
-            if self.obeys_requests { RequestDirectives::of(request) } else { RequestDirectives::default() };
+            if self.honors_request_directives { RequestDirectives::of(request) } else { RequestDirectives::default() };
         let privacy = self.privacy(cx, &directives);
         let found = cx.with_scratch(|cx, scratch| self.tiers.store.find(key, cx.head().fields(), scratch));
         if matches!(found, Found::Nothing)
@@ -225,10 +225,10 @@ impl CacheRules {
             Found::Nothing => (Forwarded::UriMiss, None),
             Found::Other => (Forwarded::VaryMiss, None),
             Found::Match(stored) => match self.usable(&stored, &directives, privacy, now) {
-                Use::No => (Forwarded::UriMiss, None),
-                Use::Validated(why) => (why, Some(stored)),
-                usable @ (Use::Now | Use::WhileRefreshing) => {
-                    if matches!(usable, Use::WhileRefreshing) && !privacy.forbids_storing {
+                StoredUse::No => (Forwarded::UriMiss, None),
+                StoredUse::Validated(why) => (why, Some(stored)),
+                usable @ (StoredUse::Now | StoredUse::WhileRefreshing) => {
+                    if matches!(usable, StoredUse::WhileRefreshing) && !privacy.forbids_storing {
                         self.refresh(cx, key, &stored, now);
                     }
                     let ttl = stored.ttl(now);
@@ -247,15 +247,15 @@ impl CacheRules {
             // RFC 9111 §5.2.1.7.
             return Step::Fail(Fault::status(StatusCode::GATEWAY_TIMEOUT));
         }
-        // A stored response to GET answers HEAD too, but not the reverse.
+        // A stored response to GET also serves HEAD, but not the reverse.
         if cx.head().method() == Method::Head {
             return self.pass(cx, why);
         }
-        // The response to these may be partial, 304, or one user's: others do not wait for it.
+        // Such a response may be partial, a 304 or for one user, so other requests do not wait for it.
         let request = cx.head().fields();
         let is_conditional =
             stale.is_none() && (request.contains(names::IF_NONE_MATCH) || request.contains(names::IF_MODIFIED_SINCE));
-        // Nor is one that each request must have validated: a wait would only put the validations in a row.
+        // Nor do they wait for a response that each request must validate: that would only serialize the validations.
         let is_always_validated =
             stale.as_ref().is_some_and(|stale| stale.directives.no_cache || stale.freshness.lifetime.is_zero());
         let is_shared = self.coalesces
@@ -266,10 +266,10 @@ impl CacheRules {
             && !privacy.is_personal;
         let mut guard = None;
         if is_shared && waits.fetches < WAITS_MAX {
-            match self.tiers.store.take_turn(key, now) {
-                FetchTurn::Fetch(held) => guard = Some(held),
-                FetchTurn::Wait(fetched) => return self.wait(cx, key, fetched, waits),
-                FetchTurn::Alone => {}
+            match self.tiers.store.join_fetch(key, now) {
+                FetchRole::Leader(held) => guard = Some(held),
+                FetchRole::Follower(fetched) => return self.wait(cx, key, fetched, waits),
+                FetchRole::Independent => {}
             }
         }
         self.forward(cx, key, why, stale, privacy, (guard, None))
@@ -288,10 +288,12 @@ impl CacheRules {
         // Before the look at the index, so that a removal from here on keeps the files out of memory.
         let epoch = self.tiers.store.epoch(key);
         let files = disk.files(key.text())?;
-        let guard = match self.tiers.store.take_turn(key, now) {
-            FetchTurn::Fetch(guard) => guard,
-            FetchTurn::Wait(fetched) if waits.fetches < WAITS_MAX => return Some(self.wait(cx, key, fetched, waits)),
-            FetchTurn::Wait(_) | FetchTurn::Alone => return None,
+        let guard = match self.tiers.store.join_fetch(key, now) {
+            FetchRole::Leader(guard) => guard,
+            FetchRole::Follower(fetched) if waits.fetches < WAITS_MAX => {
+                return Some(self.wait(cx, key, fetched, waits));
+            }
+            FetchRole::Follower(_) | FetchRole::Independent => return None,
         };
         let (rules, disk, wall) = (Arc::clone(self), Arc::clone(disk), cx.worker().wall());
         // Without a free place in the pool's queue the request goes to the origin.
@@ -320,7 +322,7 @@ impl CacheRules {
         let Some(guard) = self.tiers.store.try_fetch(key, now) else { return };
         let repeated = cx.repeat(|head| {
             head.set_method(Method::Get);
-            // The client's conditions and directives are answered by the stale response.
+            // The stale response has served the client's conditions and directives.
             for name in
                 [names::IF_NONE_MATCH, names::IF_MODIFIED_SINCE, names::RANGE, names::IF_RANGE, names::CACHE_CONTROL]
             {
@@ -346,7 +348,7 @@ impl CacheRules {
         let worker = Rc::clone(cx.worker());
         let until = worker.now() + WAIT_MAX;
         let key: Box<[u8]> = key.text().into();
-        // The fetch is looked at again and again: the head of its response may arrive late.
+        // The state of the fetch is read repeatedly: the head of its response may arrive late.
         let mut look = Some(Sleep::until(Rc::clone(&worker), worker.now() + CONTENT_WAIT_MAX));
         let done = poll_fn(move |task| {
             // An error: the fetch was given up.
@@ -375,13 +377,13 @@ impl CacheRules {
         })
     }
 
-    /// Lets later handlers answer; the response is not stored.
+    /// Lets later handlers respond, and does not store the response.
     fn pass(&self, cx: &mut Context, why: Forwarded) -> Step {
         cx.set_variable_text(self.forwarded, why.as_str().as_bytes());
         Step::Next
     }
 
-    /// Lets later handlers answer, and keeps the facts that the response's use depends on.
+    /// Lets later handlers respond, and keeps the facts on which the use of their response depends.
     fn forward(
         &self,
         cx: &mut Context,
@@ -395,7 +397,7 @@ impl CacheRules {
         let validates = stale.as_ref().is_some_and(|stale| stale.has_validator());
         if let (true, Some(stale)) = (validates, &stale) {
             let fields = cx.head_mut().fields_mut();
-            // The stored response is whole: with it, the cache answers the client's own conditions and ranges.
+            // The stored response is whole: from it, the cache serves the client's own conditions and ranges.
             for name in [names::IF_NONE_MATCH, names::IF_MODIFIED_SINCE, names::RANGE, names::IF_RANGE] {
                 fields.remove(name);
             }
@@ -427,13 +429,19 @@ impl CacheRules {
         Step::Next
     }
 
-    /// Decides whether a stored response answers a request (RFC 9111 §4).
-    fn usable(&self, stored: &StoredResponse, request: &RequestDirectives, privacy: Privacy, now: Instant) -> Use {
+    /// Decides whether a stored response can be used for a request (RFC 9111 §4).
+    fn usable(
+        &self,
+        stored: &StoredResponse,
+        request: &RequestDirectives,
+        privacy: Privacy,
+        now: Instant,
+    ) -> StoredUse {
         let directives = &stored.directives;
         let is_for_others = privacy.is_authorized && !directives.allows_authorization()
             || privacy.is_personal && stored.freshness.is_implied;
         if is_for_others {
-            return Use::No;
+            return StoredUse::No;
         }
         let age = stored.freshness.age(now);
         let seconds = Duration::from_secs;
@@ -442,19 +450,19 @@ impl CacheRules {
             || request.max_age.is_some_and(|max| max == 0 || age > seconds(max))
             || request.min_fresh.is_some_and(|min| lifetime_left < seconds(min))
         {
-            return Use::Validated(Forwarded::Request);
+            return StoredUse::Validated(Forwarded::Request);
         }
         if directives.no_cache {
-            return Use::Validated(Forwarded::Stale);
+            return StoredUse::Validated(Forwarded::Stale);
         }
         match stored.freshness.staleness(now) {
-            None => Use::Now,
+            None => StoredUse::Now,
             Some(staleness) => {
                 let within = |most: Option<u64>| most.is_some_and(|most| staleness <= seconds(most));
                 match directives.forbids_stale() {
-                    false if within(request.max_stale) => Use::Now,
-                    false if within(directives.stale_while_revalidate) => Use::WhileRefreshing,
-                    _ => Use::Validated(Forwarded::Stale),
+                    false if within(request.max_stale) => StoredUse::Now,
+                    false if within(directives.stale_while_revalidate) => StoredUse::WhileRefreshing,
+                    _ => StoredUse::Validated(Forwarded::Stale),
                 }
             }
         }
@@ -475,7 +483,7 @@ impl CacheRules {
             if status == StatusCode::NOT_MODIFIED && fetch.validates {
                 let (stored, then) = match self.validated(cx, &fetch, &stale, now) {
                     Some(stored) => (stored, ResponseUse::Stored),
-                    // It answers this request, and is not stored again.
+                    // The stale response serves this request, and is not stored again.
                     None => (stale, ResponseUse::Passed),
                 };
                 // The origin sets them for this client: they are not stored, and not lost either.
@@ -625,7 +633,7 @@ fn is_outage(status: StatusCode) -> bool {
 impl Handler for Cache {
     fn enter(&self, cx: &mut Context) -> Step {
         let Self(rules) = self;
-        // Error routes answer for a failed request, not for its resource.
+        // Error routes respond to a failed request; their response does not represent its resource.
         if cx.fault().is_some() {
             return Step::Next;
         }

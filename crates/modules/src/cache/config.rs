@@ -145,7 +145,7 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
             Err(build.refuse(verb, "GET or HEAD: responses to other methods are not stored"))
         });
     }
-    let obeys_requests = build.at("mode", |build| obeys_requests(&written.mode, build))?;
+    let honors_request_directives = build.at("mode", |build| honors_request_directives(&written.mode, build))?;
     let duration = |key: &str, written: &Option<DurationConfig>, default, build: &mut Build<'_>| match written {
         Some(written) => build.at(key, |build| written.duration(build)),
         None => Ok(default),
@@ -183,7 +183,7 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
         name,
         excluded,
         coalesces: !written.disable_coalescing,
-        obeys_requests,
+        honors_request_directives,
         fetch: build.local(),
         refresh: build.local(),
         refreshes: build.state(|_| Rc::default()),
@@ -211,7 +211,7 @@ fn members(value: &Value, build: &mut Build<'_>) -> Result<Map<String, Value>, B
 }
 
 /// Returns whether a request's directives count in this mode.
-fn obeys_requests(mode: &str, build: &Build<'_>) -> Result<bool, BuildError> {
+fn honors_request_directives(mode: &str, build: &Build<'_>) -> Result<bool, BuildError> {
     match mode {
         "" | "strict" => Ok(true),
         "bypass_request" => Ok(false),

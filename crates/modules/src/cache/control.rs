@@ -10,13 +10,13 @@ use super::stored::StoredResponse;
 /// Which stored responses are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purge {
-    /// All of them.
+    /// All responses.
     All,
-    /// Those for this URI, such as `https://example.com/a?b`.
+    /// The responses for this URI, such as `https://example.com/a?b`.
     Uri(String),
-    /// Those whose URI starts with this text.
+    /// The responses whose URI starts with this text.
     Prefix(String),
-    /// Those with this tag in `Surrogate-Key`, `Cache-Tag` or `Cache-Tags`.
+    /// The responses with this tag in `Surrogate-Key`, `Cache-Tag` or `Cache-Tags`.
     Tag(String),
 }
 

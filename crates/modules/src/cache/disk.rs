@@ -370,7 +370,7 @@ impl Disk {
 
     /// Waits until the thread has done all work that is queued.
     #[cfg(test)]
-    pub(super) fn settle(&self) {
+    pub(super) fn wait_until_idle(&self) {
         loop {
             let state = self.state();
             if state.writes.is_empty() && state.removals.is_empty() && !state.is_busy {

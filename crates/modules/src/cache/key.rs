@@ -13,7 +13,7 @@ pub(super) struct KeyConfig {
     disable_host: bool,
     disable_query: bool,
     disable_scheme: bool,
-    /// A stored response answers GET and HEAD, and requests with content are not cached: these two change nothing.
+    /// A stored response serves GET and HEAD, and requests with content are not cached: these two change nothing.
     #[serde(rename = "disable_method")]
     _disable_method: bool,
     #[serde(rename = "disable_body")]

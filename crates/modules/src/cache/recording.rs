@@ -15,11 +15,11 @@ use super::tiers::Tiers;
 pub(super) struct Recording {
     pub(super) tiers: Tiers,
     pub(super) key: Box<[u8]>,
-    /// Of the store, when the request was forwarded.
+    /// The store's epoch when the request was forwarded.
     pub(super) epoch: u64,
-    /// The fields of the request that it answers.
+    /// The fields of the request to which the response belongs.
     pub(super) request: FieldMap,
-    /// Still without content.
+    /// The response, still without content.
     pub(super) stored: StoredResponse,
     pub(super) body_bytes_max: u64,
     /// Held until the response is stored, or is not.

@@ -12,15 +12,15 @@ use crate::rendered::with_field_value;
 /// Why a request was forwarded (RFC 9211 §2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Forwarded {
-    /// The cache is configured not to handle it.
+    /// The cache is configured not to handle the request.
     Bypass,
-    /// Its method is not cached.
+    /// Responses to the request's method are not cached.
     Method,
-    /// No response is stored for its key.
+    /// No response is stored for the request's key.
     UriMiss,
     /// The stored responses are for other request fields.
     VaryMiss,
-    /// Its own directives require it.
+    /// The request's own directives require forwarding.
     Request,
     /// The stored response is stale.
     Stale,
@@ -66,7 +66,7 @@ pub(super) enum Handled {
 pub(super) enum ResponseUse {
     Passed,
     Stored,
-    /// Another request's response answered this one too.
+    /// The response to another request was also used for this one.
     Collapsed,
     /// A stored response was served in its place, because it was an error.
     StaleIfError,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use causeway_message::FieldMap;
 
-pub(super) use fetch::{CONTENT_WAIT_MAX, FetchGuard, FetchTurn};
+pub(super) use fetch::{CONTENT_WAIT_MAX, FetchGuard, FetchRole};
 pub(super) use shard::CacheKey;
 use shard::{Shard, Slot};
 pub use usage::{Lookup, Usage};
@@ -66,7 +66,7 @@ impl ShardCell {
 /// The result of a lookup.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// The latest response that answers the request.
+    /// The latest response that fits the request.
     Match(Arc<StoredResponse>),
     /// The key has responses to other requests only.
     Other,
@@ -76,11 +76,11 @@ pub(super) enum Found {
 /// How a stored response relates to one that is being stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Replacement {
-    /// The new one replaces it.
+    /// The new response replaces the stored one.
     Replaced,
-    /// It is newer than the new one, which is not stored.
+    /// The stored response is newer than the new one, which is not stored.
     Newer,
-    /// It answers other requests.
+    /// The stored response is for other requests.
     Other,
 }
 
@@ -151,7 +151,7 @@ impl Store {
         self.shard(key.hash).removals.contain(key.hash, epoch)
     }
 
-    /// Stores a response in place of those that answer the same request, and returns these; `None` if responses of the key
+    /// Stores a response in place of those for the same request, and returns these; `None` if responses of the key
     /// may have been removed since `epoch`, or if it is too large.
     pub(super) fn put(
         &self,

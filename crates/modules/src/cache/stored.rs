@@ -159,9 +159,9 @@ pub(super) struct StoringRules {
 /// The facts about a request that decide whether its response may be shared.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Privacy {
-    /// It has credentials (Authorization).
+    /// The request has credentials (Authorization).
     pub(super) is_authorized: bool,
-    /// Its response may be one user's: it has credentials, a cookie, or a client certificate.
+    /// The response may be for one user: the request has credentials, a cookie, or a client certificate.
     pub(super) is_personal: bool,
     pub(super) forbids_storing: bool,
 }

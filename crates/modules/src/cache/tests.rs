@@ -999,12 +999,12 @@ impl CacheFolder {
     }
 
     /// Waits for the folder's thread.
-    fn settle(&self) {
-        self.disks().iter().for_each(|disk| disk.settle());
+    fn wait_until_idle(&self) {
+        self.disks().iter().for_each(|disk| disk.wait_until_idle());
     }
 
     fn files(&self) -> Vec<std::path::PathBuf> {
-        self.settle();
+        self.wait_until_idle();
         let entries = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
         let mut files: Vec<_> = entries.filter(|path| !path.to_str().unwrap().contains("writing-")).collect();
         files.sort();
@@ -1029,7 +1029,7 @@ fn files_of_responses() {
     assert_eq!((bench.seen().len(), folder.files().len()), (2, 2));
     drop(bench);
     let mut bench = folder.bench(json!({}));
-    folder.settle();
+    folder.wait_until_idle();
     bench.replies([reply("Cache-Control: no-store", "other")]);
     for (language, is_hit) in [("de", true), ("en", true), ("fr", false)] {
         let answer = bench.get(&format!("Accept-Language: {language}"));
@@ -1052,10 +1052,10 @@ fn a_file_is_read_once() {
     let mut bench = folder.bench(json!({}));
     bench.replies([reply("Cache-Control: max-age=60", "content")]);
     bench.get("");
-    folder.settle();
+    folder.wait_until_idle();
     drop(bench);
     let mut bench = folder.bench(json!({}));
-    folder.settle();
+    folder.wait_until_idle();
     bench.kit.worker().queue_jobs(8);
     let waiting: Vec<_> = (0..3).map(|_| bench.kit.send_pending(&Request::get("/")).expect_err("it waits")).collect();
     assert_eq!(bench.kit.worker().jobs_seen(), 1);
@@ -1076,7 +1076,7 @@ fn files_that_cannot_be_used() {
         let [file] = &folder.files()[..] else { panic!("one file") };
         drop(bench);
         let mut bench = folder.bench(json!({}));
-        folder.settle();
+        folder.wait_until_idle();
         match damage {
             0 => std::fs::write(file, b"x").unwrap(),
             1 => std::fs::remove_file(file).unwrap(),
@@ -1097,7 +1097,7 @@ fn a_folder_has_bounds() {
         bench.replies([reply("Cache-Control: max-age=60", &"x".repeat(1000))]);
         for path in 0..10 {
             bench.send(&request(&format!("/{path}"), ""));
-            folder.settle();
+            folder.wait_until_idle();
         }
         assert_eq!(folder.files().len(), 3);
         drop(bench);
@@ -1130,7 +1130,7 @@ fn replaced_responses_have_no_files() {
     std::fs::remove_file(file).unwrap();
     std::fs::create_dir(file).unwrap();
     bench.get("Cache-Control: no-cache");
-    folder.settle();
+    folder.wait_until_idle();
     assert_eq!((folder.disks()[0].usage().0, bench.seen().len()), (0, 5));
 }
 
@@ -1142,7 +1142,7 @@ fn files_of_one_key_have_a_bound() {
     bench.replies([reply("Cache-Control: max-age=60 | Vary: Accept-Language", "content")]);
     for number in 0..70 {
         bench.get(&format!("Accept-Language: {number}"));
-        folder.settle();
+        folder.wait_until_idle();
     }
     assert_eq!(folder.files().len(), 64);
     // The same folder, with another memory.
@@ -1164,10 +1164,10 @@ fn purging_files() {
     ]);
     bench.send(&request("/a", ""));
     bench.send(&request("/b", ""));
-    folder.settle();
+    folder.wait_until_idle();
     drop(bench);
     let bench = folder.bench(json!({}));
-    folder.settle();
+    folder.wait_until_idle();
     let purged = bench.purge(Some(&folder), &Purge::Tag("purged-tag".to_owned()));
     assert_eq!((purged.files, folder.files().len()), (1, 1));
 }

@@ -1,4 +1,4 @@
-//! The two places of stored responses: memory, and a folder.
+//! The two tiers of stored responses: memory, and a folder.
 
 use std::sync::Arc;
 

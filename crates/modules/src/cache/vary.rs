@@ -4,7 +4,7 @@ use causeway_message::{FieldMap, FieldName, List, NameRef, names};
 
 use crate::accept_encoding;
 
-/// The fields that a response's Vary names, with the values of the request that it answered.
+/// The fields that a response's Vary names, with the values of its request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Vary {
     names: Box<[FieldName]>,

@@ -25,18 +25,18 @@ pub(super) struct FetchUnderWay {
 }
 
 impl FetchUnderWay {
-    /// Whether a request does not wait for it, or no longer.
+    /// Returns whether no request waits for the fetch any longer.
     fn is_slow(&self, now: Instant) -> bool {
         self.is_slow || self.headed_at.is_some_and(|at| now >= at + CONTENT_WAIT_MAX)
     }
 }
 
 impl Store {
-    /// Decides whether a request of this key fetches, or waits for one that does.
-    pub(in crate::cache) fn take_turn(self: &Arc<Self>, key: CacheKey<'_>, now: Instant) -> FetchTurn {
+    /// Adds a request of this key to the fetch under way, or begins one.
+    pub(in crate::cache) fn join_fetch(self: &Arc<Self>, key: CacheKey<'_>, now: Instant) -> FetchRole {
         let mut shard = self.shard(key.hash);
         if shard.is_coalescing_paused(key, now) {
-            return FetchTurn::Alone;
+            return FetchRole::Independent;
         }
         if let Some(fetch) = shard.fetches.get_mut(&key.hash) {
             let is_slow = fetch.is_slow(now);
@@ -46,14 +46,14 @@ impl Store {
                 waiting.retain(|sender| !sender.is_canceled());
             }
             if is_slow || waiting.len() == WAITING_MAX {
-                return FetchTurn::Alone;
+                return FetchRole::Independent;
             }
             let (sender, receiver) = channel();
             waiting.push(sender);
-            return FetchTurn::Wait(receiver);
+            return FetchRole::Follower(receiver);
         }
         shard.fetches.insert(key.hash, FetchUnderWay::default());
-        FetchTurn::Fetch(FetchGuard { store: Arc::clone(self), hash: key.hash })
+        FetchRole::Leader(FetchGuard { store: Arc::clone(self), hash: key.hash })
     }
 
     /// Begins a fetch for which no request waits yet. `None` if one is under way, or if requests of this key do not
@@ -87,14 +87,14 @@ impl Store {
     }
 }
 
-/// How a request that was not answered from the store continues.
-pub(in crate::cache) enum FetchTurn {
-    /// It fetches the response; others may wait for it.
-    Fetch(FetchGuard),
+/// The role of a request without a usable stored response in the fetch of its key (single-flight).
+pub(in crate::cache) enum FetchRole {
+    /// The request fetches the response; others may wait for it.
+    Leader(FetchGuard),
     /// Another request fetches the response. The receiver ends when that request has its outcome.
-    Wait(Receiver<()>),
-    /// It fetches the response for itself.
-    Alone,
+    Follower(Receiver<()>),
+    /// The request fetches the response for itself alone.
+    Independent,
 }
 
 /// Held by the request that fetches a response. Its drop wakes the waiting requests, with any outcome.

@@ -171,9 +171,9 @@ fn removals_during_a_fetch() {
 fn one_fetches_and_others_wait() {
     let (store, now) = (Arc::new(Store::new(1 << 20)), Instant::now());
     let key = store.key(b"k");
-    let FetchTurn::Fetch(guard) = store.take_turn(key, now) else { panic!("the first one fetches") };
-    let FetchTurn::Wait(mut waiting) = store.take_turn(key, now) else { panic!("the second one waits") };
-    assert!(matches!(store.take_turn(store.key(b"other"), now), FetchTurn::Fetch(_)), "another key");
+    let FetchRole::Leader(guard) = store.join_fetch(key, now) else { panic!("the first one fetches") };
+    let FetchRole::Follower(mut waiting) = store.join_fetch(key, now) else { panic!("the second one waits") };
+    assert!(matches!(store.join_fetch(store.key(b"other"), now), FetchRole::Leader(_)), "another key");
     assert!(store.try_fetch(key, now).is_none());
     assert!(store.try_fetch(store.key(b"other"), now).is_some(), "its fetch has ended");
     let mut task = Task::from_waker(Waker::noop());
@@ -183,9 +183,9 @@ fn one_fetches_and_others_wait() {
     assert!(poll(&mut waiting, &mut task));
     // The response was not storable: for a time all fetch for themselves.
     store.pause_coalescing(key, now);
-    assert!(matches!(store.take_turn(key, now), FetchTurn::Alone));
+    assert!(matches!(store.join_fetch(key, now), FetchRole::Independent));
     assert!(matches!(store.find(key, &FieldMap::new(), &mut Vec::new()), Found::Nothing));
-    assert!(matches!(store.take_turn(key, now + COALESCING_PAUSE), FetchTurn::Fetch(_)));
+    assert!(matches!(store.join_fetch(key, now + COALESCING_PAUSE), FetchRole::Leader(_)));
 }
 
 // A response without an end: after one request has waited in vain, others do not wait for this fetch.
@@ -194,13 +194,13 @@ fn a_slow_fetch_delays_no_further_request() {
     let (store, now) = (Arc::new(Store::new(1 << 20)), Instant::now());
     let key = store.key(b"k");
     store.mark_slow(key);
-    let FetchTurn::Fetch(guard) = store.take_turn(key, now) else { panic!("the first one fetches") };
-    assert!(matches!(store.take_turn(key, now), FetchTurn::Wait(_)));
+    let FetchRole::Leader(guard) = store.join_fetch(key, now) else { panic!("the first one fetches") };
+    assert!(matches!(store.join_fetch(key, now), FetchRole::Follower(_)));
     store.mark_slow(key);
     let later = now + 2 * COALESCING_PAUSE;
-    assert!(matches!(store.take_turn(key, later), FetchTurn::Alone));
+    assert!(matches!(store.join_fetch(key, later), FetchRole::Independent));
     drop(guard);
-    assert!(matches!(store.take_turn(key, later), FetchTurn::Fetch(_)));
+    assert!(matches!(store.join_fetch(key, later), FetchRole::Leader(_)));
 }
 
 // A response whose client reads nothing holds up no other client for long.
@@ -208,12 +208,12 @@ fn a_slow_fetch_delays_no_further_request() {
 fn a_slow_reader_delays_no_other_request() {
     let (store, now) = (Arc::new(Store::new(1 << 20)), Instant::now());
     let key = store.key(b"k");
-    let FetchTurn::Fetch(_guard) = store.take_turn(key, now) else { panic!("the first one fetches") };
-    assert!(matches!(store.take_turn(key, now + CONTENT_WAIT_MAX), FetchTurn::Wait(_)), "for the head");
+    let FetchRole::Leader(_guard) = store.join_fetch(key, now) else { panic!("the first one fetches") };
+    assert!(matches!(store.join_fetch(key, now + CONTENT_WAIT_MAX), FetchRole::Follower(_)), "for the head");
     store.mark_headed(key, now);
-    assert!(matches!(store.take_turn(key, now + CONTENT_WAIT_MAX / 2), FetchTurn::Wait(_)), "for the content");
+    assert!(matches!(store.join_fetch(key, now + CONTENT_WAIT_MAX / 2), FetchRole::Follower(_)), "for the content");
     assert!(store.is_slow(key, now + CONTENT_WAIT_MAX));
-    assert!(matches!(store.take_turn(key, now + CONTENT_WAIT_MAX), FetchTurn::Alone));
+    assert!(matches!(store.join_fetch(key, now + CONTENT_WAIT_MAX), FetchRole::Independent));
 }
 
 // A file that is read late does not replace the response that was fetched meanwhile.
