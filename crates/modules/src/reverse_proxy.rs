@@ -10,7 +10,7 @@
 //! - `retry`: whether another attempt is made, and the body for it
 //! - `request`, `forwarded`: build the upstream request from the client's
 //! - `buffer`, `incremental`: bodies that are read into memory first, and messages that forbid it
-//! - `exchange`: the call to the upstream
+//! - `attempt`: the call to an upstream, and further attempts
 //! - `wire_form`, `httpgrpc`, `fastcgi`: the wire form of requests and responses
 //! - `answer`, `switch`: build the client's response from the upstream's, and tunnels
 //! - `handle_response`, `copy`: routes for selected responses, and the handlers that copy a response
@@ -21,13 +21,13 @@
 
 mod address;
 mod answer;
+mod attempt;
 mod backend;
 mod breaker;
 mod buffer;
 mod cookie;
 pub mod copy;
 mod dynamic;
-mod exchange;
 mod fastcgi;
 mod forwarded;
 pub(crate) mod handle_response;
@@ -352,12 +352,12 @@ impl Handler for ReverseProxy {
 fn begin(cx: &mut Context, local: Rc<Local>) -> Step {
     match local.plan.wire_form.prepare(cx, &local) {
         Some(step) => step,
-        None => exchange::start(cx, local),
+        None => attempt::start(cx, local),
     }
 }
 
 /// A fault caused by an upstream: 502.
 #[cold]
-fn bad_gateway(words: String) -> Fault {
-    Fault { status: StatusCode::BAD_GATEWAY, reason: Reason::Text(words.into()) }
+fn bad_gateway(message: String) -> Fault {
+    Fault { status: StatusCode::BAD_GATEWAY, reason: Reason::Text(message.into()) }
 }

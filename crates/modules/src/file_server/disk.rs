@@ -70,7 +70,7 @@ pub(super) struct FileStamps {
 }
 
 impl FileStamps {
-    /// Returns what identifies the content of the main file; `None` while a later write could leave the same times.
+    /// Returns the identity of the content of the main file; `None` while a later write could leave the same times.
     pub(super) fn identity(&self) -> Option<FileIdentity> {
         (!self.main.is_fresh).then_some(FileIdentity(self.main))
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use causeway_message::{FieldMap, FieldName, NameRef, StatusCode, names};
 use causeway_pipeline::{Body, BodyStream as _, Call, Context, Fault, Finish, Response, Step};
 
-use super::exchange::PendingCall;
+use super::attempt::PendingCall;
 use super::health::CallEnd;
 use super::request::{self, NAMED_MAX};
 use super::switch::{put_back, tunnel};
@@ -15,11 +15,11 @@ use super::{Local, bad_gateway};
 const FIELDS_MAX: usize = 60_000;
 
 /// Dispatches a response whose head has been received: to a tunnel, to `handle_response` routes, or to the client.
-pub(super) fn decide(cx: &mut Context, call: Call, asked: PendingCall) -> Step {
+pub(super) fn decide(cx: &mut Context, call: Call, pending: PendingCall) -> Step {
     let mut status = call.head().status();
-    asked.settle(cx, CallEnd::Answered(status));
-    let PendingCall { local, began, .. } = asked;
-    local.placeholders(cx).answered(cx, &call, began);
+    pending.record_outcome(cx, CallEnd::Responded(status));
+    let PendingCall { local, began, .. } = pending;
+    local.placeholders(cx).set_response(cx, &call, began);
     // The client's side of the tunnel: routes may have another proxy, such as the one after `forward_auth`. If the
     // upstream has switched, it has that side.
     if status != StatusCode::SWITCHING_PROTOCOLS
@@ -136,9 +136,9 @@ impl ConnectionOptions {
             return Ok(Self(Vec::new()));
         }
         if fields.list(names::CONNECTION).nth(NAMED_MAX).is_some() {
-            let words = "in Connection of the upstream's response";
+            let source = "in Connection of the upstream's response";
             return Err(bad_gateway(format!(
-                "found more than {NAMED_MAX} names {words}, expected at most {NAMED_MAX}"
+                "found more than {NAMED_MAX} names {source}, expected at most {NAMED_MAX}"
             )));
         }
         let options = fields.list(names::CONNECTION);

@@ -39,7 +39,7 @@ impl UpstreamConfig {
 }
 
 /// The common part of configured and found upstreams.
-pub(super) struct UpstreamFacts {
+pub(super) struct BackendCommon {
     /// As configured or found. Identifies the upstream in hashes, cookies and kept states.
     pub(super) dial: Box<str>,
     /// For all workers together.
@@ -49,14 +49,14 @@ pub(super) struct UpstreamFacts {
 
 /// One configured upstream.
 pub(super) struct Backend {
-    pub(super) facts: UpstreamFacts,
+    pub(super) common: BackendCommon,
     load: StateId<Rc<ActiveRequests>>,
     at: At,
 }
 
 /// An upstream that one worker has found in DNS.
 pub(super) struct FoundBackend {
-    pub(super) facts: UpstreamFacts,
+    pub(super) common: BackendCommon,
     load: Rc<ActiveRequests>,
     pool: Rc<AddressPool>,
 }
@@ -121,14 +121,14 @@ impl Backend {
         let load = build
             .kept_state(format!("reverse_proxy load {dial}"), move |_| Rc::new(ActiveRequests(status.add_worker())));
         let requests_max = own_max.or(checks.passive.as_ref().and_then(|checks| checks.requests_max));
-        Ok(Self { facts: UpstreamFacts { dial: dial.into(), requests_max, health }, load, at })
+        Ok(Self { common: BackendCommon { dial: dial.into(), requests_max, health }, load, at })
     }
 
     /// Returns the upstream for the active health checks; `None` if it has none.
     pub(super) fn check_target(&self) -> Option<Target> {
-        let check = self.facts.health.check()?;
+        let check = self.common.health.check()?;
         match &self.at {
-            At::Fixed(address, _) => Some(check.target(self.facts.status(), address)),
+            At::Fixed(address, _) => Some(check.target(self.common.status(), address)),
             At::Templated { .. } => None,
         }
     }
@@ -151,7 +151,7 @@ impl Backend {
                 // As in Caddy, this is a 500: the mistake precedes any connection to an upstream.
                 let (stripped, is_name) = wire_form.strip_scheme(text);
                 let address =
-                    Address::parse(stripped).map_err(|expected| not_dialled(&self.facts.dial, text, &expected))?;
+                    Address::parse(stripped).map_err(|expected| not_dialled(&self.common.dial, text, &expected))?;
                 let pool = Rc::new(AddressPool::new(address, is_name, cx.worker(), transport));
                 pools.borrow_mut().remember(text, &pool);
                 Ok(pool)
@@ -173,16 +173,16 @@ impl FoundBackend {
         let status = metrics.upstream(dial);
         let load = Rc::new(ActiveRequests(status.add_worker()));
         let passive = plan.passive.as_ref();
-        let facts = UpstreamFacts {
+        let common = BackendCommon {
             dial: dial.into(),
             requests_max: passive.and_then(|checks| checks.requests_max),
             health: UpstreamHealth::without_checks(status, passive, plan.breaker.as_ref()),
         };
-        Ok(Self { facts, load, pool: Rc::new(AddressPool::new(address, false, worker, &plan.transport)) })
+        Ok(Self { common, load, pool: Rc::new(AddressPool::new(address, false, worker, &plan.transport)) })
     }
 }
 
-impl UpstreamFacts {
+impl BackendCommon {
     /// The state that all workers share.
     pub(super) fn status(&self) -> &Arc<UpstreamStatus> {
         &self.health.status
@@ -194,8 +194,8 @@ impl UpstreamFacts {
     }
 
     /// Counts the end of a request that has passed, which took so long.
-    pub(super) fn settle(&self, admission: Admission, end: CallEnd, took: Duration, now: Instant) {
-        self.health.settle(admission, end, took, now);
+    pub(super) fn record_outcome(&self, admission: Admission, end: CallEnd, took: Duration, now: Instant) {
+        self.health.record_outcome(admission, end, took, now);
     }
 
     /// Returns whether the upstream is healthy and below its limit of requests.
@@ -212,7 +212,7 @@ pub(super) enum Backends<'b> {
 }
 
 /// A selected upstream.
-pub(super) enum Chosen {
+pub(super) enum ChosenBackend {
     /// The index in the plan's upstreams.
     Configured(usize),
     Found(Rc<FoundBackend>),
@@ -226,30 +226,30 @@ impl Backends<'_> {
         }
     }
 
-    pub(super) fn chosen(self, index: usize) -> Chosen {
+    pub(super) fn chosen(self, index: usize) -> ChosenBackend {
         match self {
-            Self::Configured(_) => Chosen::Configured(index),
-            Self::Found(backends) => Chosen::Found(Rc::clone(&backends[index])),
+            Self::Configured(_) => ChosenBackend::Configured(index),
+            Self::Found(backends) => ChosenBackend::Found(Rc::clone(&backends[index])),
         }
     }
 }
 
 impl Index<usize> for Backends<'_> {
-    type Output = UpstreamFacts;
+    type Output = BackendCommon;
 
-    fn index(&self, index: usize) -> &UpstreamFacts {
+    fn index(&self, index: usize) -> &BackendCommon {
         match self {
-            Self::Configured(backends) => &backends[index].facts,
-            Self::Found(backends) => &backends[index].facts,
+            Self::Configured(backends) => &backends[index].common,
+            Self::Found(backends) => &backends[index].common,
         }
     }
 }
 
-impl Chosen {
-    pub(super) fn facts<'c>(&'c self, plan: &'c ReverseProxyPlan) -> &'c UpstreamFacts {
+impl ChosenBackend {
+    pub(super) fn common<'c>(&'c self, plan: &'c ReverseProxyPlan) -> &'c BackendCommon {
         match self {
-            Self::Configured(index) => &plan.backends[*index].facts,
-            Self::Found(found) => &found.facts,
+            Self::Configured(index) => &plan.backends[*index].common,
+            Self::Found(found) => &found.common,
         }
     }
 
@@ -279,8 +279,8 @@ impl Chosen {
 
 #[cold]
 fn not_dialled(dial: &str, text: &str, expected: &str) -> Fault {
-    let words = format!("making dial info: upstream {dial}: found '{}', expected {expected}", text.escape_debug());
-    Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(words.into()) }
+    let message = format!("making dial info: upstream {dial}: found '{}', expected {expected}", text.escape_debug());
+    Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(message.into()) }
 }
 
 /// An upstream address on one worker, with its connections.

@@ -169,7 +169,7 @@ pub(super) fn admit(breaker: &Arc<CircuitBreaker>, dial: &str, now: Instant) -> 
 }
 
 /// Counts the end of a request to the upstream.
-pub(super) fn settle(
+pub(super) fn record_outcome(
     breaker: &CircuitBreaker,
     dial: &str,
     permit: Permit,
@@ -177,7 +177,7 @@ pub(super) fn settle(
     took: Duration,
     now: Instant,
 ) -> Option<BreakerChange> {
-    let change = breaker.settle(permit, outcome, took, now)?;
+    let change = breaker.record_outcome(permit, outcome, took, now)?;
     report(breaker, dial, change);
     Some(change)
 }

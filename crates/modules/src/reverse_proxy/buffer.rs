@@ -11,7 +11,7 @@ use causeway_pipeline::upstream::BodyTransform;
 use causeway_pipeline::{BodyError, Build, BuildError, Call, Context, Fault, Frame, ReadBody, ReadEnd, Step};
 
 use super::Local;
-use super::exchange::PendingCall;
+use super::attempt::PendingCall;
 use super::switch::Switch;
 
 /// Bytes of a body that are kept in memory with the setting -1 (`unlimited`). A longer one is forwarded as it arrives,
@@ -56,14 +56,14 @@ pub(super) fn is_for_answer(cx: &Context, call: &Call) -> bool {
 
 /// Reads the content of a call's response.
 pub(super) struct AnswerReader {
-    asked: Option<(Call, PendingCall)>,
+    pending: Option<(Call, PendingCall)>,
     bytes: Vec<u8>,
     bytes_max: usize,
 }
 
 impl AnswerReader {
-    pub(super) fn new(call: Call, asked: PendingCall, bytes_max: usize) -> Self {
-        Self { asked: Some((call, asked)), bytes: Vec::new(), bytes_max }
+    pub(super) fn new(call: Call, pending: PendingCall, bytes_max: usize) -> Self {
+        Self { pending: Some((call, pending)), bytes: Vec::new(), bytes_max }
     }
 }
 
@@ -75,7 +75,7 @@ impl Future for AnswerReader {
         let mut frames = VecDeque::new();
         let (mut fault, mut is_whole) = (Ok(()), false);
         loop {
-            let (call, _) = this.asked.as_ref().expect("not polled after its end");
+            let (call, _) = this.pending.as_ref().expect("not polled after its end");
             match ready!(call.poll_content(task)) {
                 None => is_whole = true,
                 Some(Err(broken)) => fault = Err(broken),
@@ -92,10 +92,10 @@ impl Future for AnswerReader {
         if !this.bytes.is_empty() {
             frames.push_front(Frame::Chunk(Chunk::from(std::mem::take(&mut this.bytes))));
         }
-        let (call, asked) = this.asked.take().expect("it was there");
+        let (call, pending) = this.pending.take().expect("it was there");
         let rest = if is_whole { Some(0) } else { call.content_len() };
         call.transform_body(Box::new(Buffered { frames, rest, is_whole }));
-        Poll::Ready((call, asked, fault))
+        Poll::Ready((call, pending, fault))
     }
 }
 

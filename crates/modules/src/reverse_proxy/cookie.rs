@@ -39,7 +39,7 @@ impl StickyCookie {
             None => None,
         };
         let values =
-            backends.iter().map(|backend| hmac_sha256(secret.as_bytes(), backend.facts.dial.as_bytes())).collect();
+            backends.iter().map(|backend| hmac_sha256(secret.as_bytes(), backend.common.dial.as_bytes())).collect();
         Ok(Self { name: name.into(), max_age, secret: secret.as_bytes().into(), values })
     }
 
@@ -55,7 +55,7 @@ impl StickyCookie {
     fn value(&self, backends: Backends<'_>, number: usize) -> Digits {
         match backends {
             Backends::Configured(_) => self.values[number],
-            Backends::Found(found) => hmac_sha256(&self.secret, found[number].facts.dial.as_bytes()),
+            Backends::Found(found) => hmac_sha256(&self.secret, found[number].common.dial.as_bytes()),
         }
     }
 

@@ -88,6 +88,6 @@ impl Handler for CopyFields {
 
 #[cold]
 fn misplaced(name: &str) -> Fault {
-    let words = format!("cannot use '{name}' outside of reverse_proxy's handle_response routes");
-    Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(words.into()) }
+    let message = format!("cannot use '{name}' outside of reverse_proxy's handle_response routes");
+    Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(message.into()) }
 }

@@ -32,7 +32,7 @@ use self::source::Source;
 use super::ReverseProxyPlan;
 use super::backend::FoundBackend;
 
-/// Most sources of one handler: a set of them fits into the bits of [`Waited`].
+/// Most sources of one handler: a set of them fits into the bits of [`LookupWaits`].
 const SOURCES_MAX: usize = 32;
 
 /// A handler's dynamic upstreams.
@@ -46,7 +46,7 @@ pub(super) struct DynamicUpstreams {
 
 /// The lookups that an attempt of a request has met so far: a bit for each source.
 #[derive(Default)]
-pub(super) struct Waited {
+pub(super) struct LookupWaits {
     /// A lookup was under way when the attempt began: its result counts once it is over.
     begun: u32,
     /// The attempt has waited for a lookup: its result counts at any age.
@@ -59,7 +59,7 @@ pub(super) struct Waited {
     answers: Vec<Arc<Answer>>,
 }
 
-/// The part of [`Waited`] for one source.
+/// The part of [`LookupWaits`] for one source.
 #[derive(Clone, Copy)]
 struct WaitedFor {
     is_begun: bool,
@@ -72,12 +72,12 @@ struct WaitedFor {
 pub(super) enum Upstreams {
     Known(Rc<[Rc<FoundBackend>]>),
     /// The request has to wait for the source with this number.
-    Wait(Looking, usize, Waited),
+    Wait(Looking, usize, LookupWaits),
     /// There is no answer: the configured upstreams are used, as in Caddy.
     Failed,
 }
 
-impl Waited {
+impl LookupWaits {
     /// Records the end of a wait for the source with this number.
     pub(super) fn over(mut self, source: usize, is_late: bool) -> Self {
         self.done |= 1 << source;
@@ -125,9 +125,9 @@ impl DynamicUpstreams {
 
     /// Returns the begin of another attempt of a request: as in Caddy, a lone `srv` is looked up again, because its
     /// answer may be the reason of the failure.
-    pub(super) fn begin_retry(&self) -> Waited {
+    pub(super) fn begin_retry(&self) -> LookupWaits {
         let is_doubted = matches!(&*self.sources, [source] if !self.is_multi && source.is_service());
-        Waited { doubted: u32::from(is_doubted), ..Waited::default() }
+        LookupWaits { doubted: u32::from(is_doubted), ..LookupWaits::default() }
     }
 
     /// Returns the upstreams for a request. Fails with 500 if they have no valid address.
@@ -135,7 +135,7 @@ impl DynamicUpstreams {
         &self,
         cx: &mut Context,
         plan: &ReverseProxyPlan,
-        mut waited: Waited,
+        mut waited: LookupWaits,
     ) -> Result<Upstreams, Fault> {
         let sets = Rc::clone(cx.generation().state(self.sets));
         let mut parts = sets.parts.take();

@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use super::transport::TransportParts;
 use super::wire_form::WireForm;
-use super::{Local, exchange, read_duration};
+use super::{Local, attempt, read_duration};
 use causeway_pipeline::build::DurationConfig;
 use root::DocumentRoot;
 use script::Splits;
@@ -102,7 +102,7 @@ impl FastCgi {
 
     /// Waits for the document root, and then dispatches the request.
     fn dispatch(&self, cx: &mut Context, local: &Rc<Local>) -> Step {
-        self.root.prepare(cx, local).unwrap_or_else(|| exchange::start(cx, Rc::clone(local)))
+        self.root.prepare(cx, local).unwrap_or_else(|| attempt::start(cx, Rc::clone(local)))
     }
 
     /// Encodes the request's variables into the call, and returns the content to send.

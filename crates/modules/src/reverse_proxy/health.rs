@@ -116,21 +116,21 @@ impl PassiveChecks {
         })
     }
 
-    /// A request has failed.
-    pub(super) fn failed(&self, status: &UpstreamStatus, now: Instant) {
+    /// Counts a failed request.
+    pub(super) fn count_failure(&self, status: &UpstreamStatus, now: Instant) {
         if let Some(kept) = self.fail_duration {
             status.add_failure(now, kept);
         }
     }
 
-    /// The head of a response has arrived, `took` after the request. As in Caddy, a response that is both late and of
+    /// Counts a response whose head has arrived `took` after the request. As in Caddy, a response that is both late and of
     /// an unhealthy status counts twice, and so does a status that two entries name.
-    pub(super) fn answered(&self, status: &UpstreamStatus, code: StatusCode, took: Duration, now: Instant) {
+    pub(super) fn count_response(&self, status: &UpstreamStatus, code: StatusCode, took: Duration, now: Instant) {
         for _ in self.unhealthy_status.iter().filter(|&&unhealthy| status_matches(code, unhealthy)) {
-            self.failed(status, now);
+            self.count_failure(status, now);
         }
         if self.unhealthy_latency.is_some_and(|limit| took >= limit) {
-            self.failed(status, now);
+            self.count_failure(status, now);
         }
     }
 }
@@ -143,7 +143,7 @@ pub(super) struct Admission(Option<Permit>);
 #[derive(Debug, Clone, Copy)]
 pub(super) enum CallEnd {
     /// The head of a response with this status has arrived.
-    Answered(StatusCode),
+    Responded(StatusCode),
     /// There is no response.
     Failed,
 }
@@ -193,13 +193,13 @@ impl UpstreamHealth {
     }
 
     /// Counts the end of a request that has passed.
-    pub(super) fn settle(&self, admission: Admission, end: CallEnd, took: Duration, now: Instant) {
+    pub(super) fn record_outcome(&self, admission: Admission, end: CallEnd, took: Duration, now: Instant) {
         let (Some(breaker), Admission(Some(permit))) = (&self.breaker, admission) else { return };
         let outcome = match end {
-            CallEnd::Answered(status) => breaker::outcome_of(breaker, status),
+            CallEnd::Responded(status) => breaker::outcome_of(breaker, status),
             CallEnd::Failed => CallOutcome::Failed,
         };
-        let change = breaker::settle(breaker, self.status.dial(), permit, outcome, took, now);
+        let change = breaker::record_outcome(breaker, self.status.dial(), permit, outcome, took, now);
         if change == Some(BreakerChange::Closed) {
             self.status.set_recovered(now);
         }

@@ -54,9 +54,9 @@ pub(super) fn refuse(cx: &mut Context, plan: &ReverseProxyPlan, upstream: Option
     {
         cx.response_mut().set(names::PROXY_STATUS, value);
     }
-    let words =
+    let message =
         "found a message that is to be forwarded incrementally, and a configuration that reads its content first";
-    Fault { status: StatusCode::NOT_IMPLEMENTED, reason: Reason::Text(words.into()) }
+    Fault { status: StatusCode::NOT_IMPLEMENTED, reason: Reason::Text(message.into()) }
 }
 
 fn proxy_status(name: &str, upstream: Option<&FieldMap>) -> Option<String> {

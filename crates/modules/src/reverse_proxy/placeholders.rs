@@ -10,7 +10,7 @@ use causeway_pipeline::context::{ValueKind, VarId};
 use causeway_pipeline::{Call, Context};
 
 use super::Local;
-use super::backend::{AddressPool, UpstreamFacts};
+use super::backend::{AddressPool, BackendCommon};
 use super::retry::Tries;
 use crate::log_append::begin_span;
 
@@ -130,7 +130,7 @@ impl Local {
 
 impl ProxyPlaceholders {
     /// Sets the placeholders about the request before an attempt.
-    pub(super) fn begun(&self, cx: &mut Context, tries: &Tries) {
+    pub(super) fn set_before_attempt(&self, cx: &mut Context, tries: &Tries) {
         for (fact, id) in &self.of_request {
             match fact {
                 OfRequest::Began => begin_span(cx, *id, tries.began),
@@ -145,7 +145,7 @@ impl ProxyPlaceholders {
 
     /// Sets the placeholders about the selected upstream. Unsets those about a response, which an earlier proxy may
     /// have set.
-    pub(super) fn chosen(&self, cx: &mut Context, facts: &UpstreamFacts, pool: &AddressPool) {
+    pub(super) fn set_upstream(&self, cx: &mut Context, backend: &BackendCommon, pool: &AddressPool) {
         for (_, id) in &self.of_answer {
             cx.unset_variable(*id);
         }
@@ -161,9 +161,9 @@ impl ProxyPlaceholders {
                     OfUpstream::HostPort => text.write_all(address.authority.as_bytes()),
                     OfUpstream::Host => text.write_all(address.host.as_bytes()),
                     OfUpstream::Port => text.write_all(address.port.as_bytes()),
-                    OfUpstream::Requests => write!(text, "{}", facts.status().requests()),
-                    OfUpstream::MaxRequests => write!(text, "{}", facts.requests_max.unwrap_or(0)),
-                    OfUpstream::Fails => write!(text, "{}", facts.status().failures(cx.worker().now())),
+                    OfUpstream::Requests => write!(text, "{}", backend.status().requests()),
+                    OfUpstream::MaxRequests => write!(text, "{}", backend.requests_max.unwrap_or(0)),
+                    OfUpstream::Fails => write!(text, "{}", backend.status().failures(cx.worker().now())),
                 };
                 cx.set_variable_value(*id, text, fact.kind());
             });
@@ -184,7 +184,7 @@ impl ProxyPlaceholders {
     }
 
     /// Sets the placeholders about the response, whose head has been received.
-    pub(super) fn answered(&self, cx: &mut Context, call: &Call, began: Instant) {
+    pub(super) fn set_response(&self, cx: &mut Context, call: &Call, began: Instant) {
         for (fact, id) in &self.of_answer {
             cx.with_scratch(|cx, text| {
                 let head = call.head();

@@ -184,8 +184,8 @@ fn remove_named(fields: &mut FieldMap) -> Result<(), Fault> {
         fields.get_all(names::CONNECTION).flat_map(|value| value.iter().copied().chain(*b",")).collect();
     let elements = || named.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|name| !name.is_empty());
     if elements().nth(NAMED_MAX).is_some() {
-        let words = format!("found more than {NAMED_MAX} names in Connection, expected at most {NAMED_MAX}");
-        return Err(Fault { status: StatusCode::BAD_REQUEST, reason: Reason::Text(words.into()) });
+        let message = format!("found more than {NAMED_MAX} names in Connection, expected at most {NAMED_MAX}");
+        return Err(Fault { status: StatusCode::BAD_REQUEST, reason: Reason::Text(message.into()) });
     }
     for name in elements() {
         match NameRef::parse(name) {

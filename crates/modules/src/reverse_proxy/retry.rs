@@ -48,7 +48,7 @@ struct Condition {
     matchers: Vec<Box<dyn Matcher>>,
     /// An expression in the set reads the response, so that the set is also evaluated for responses.
     is_of_response: bool,
-    /// An expression in the set reads what is known only after an attempt.
+    /// An expression in the set reads a value that is known only after an attempt.
     is_of_attempt: bool,
 }
 
@@ -105,14 +105,14 @@ impl Retries {
     }
 
     /// Returns the pause before the next attempt; `None` if there is no next attempt.
-    pub(super) fn pause(&self, cx: &Context, tries: &Tries, failed: Attempt) -> Option<Duration> {
+    pub(super) fn pause(&self, cx: &Context, tries: &Tries, failed: AttemptProgress) -> Option<Duration> {
         if !self.has_attempt_left(cx, tries) {
             return None;
         }
         match failed {
-            Attempt::NoUpstream => Some(self.interval.max(PAUSE_MIN)),
-            Attempt::NotSent | Attempt::Answered | Attempt::Repeatable => Some(self.interval),
-            Attempt::Sent => None,
+            AttemptProgress::NoUpstream => Some(self.interval.max(PAUSE_MIN)),
+            AttemptProgress::NotSent | AttemptProgress::Rejected | AttemptProgress::Repeatable => Some(self.interval),
+            AttemptProgress::Sent => None,
         }
     }
 
@@ -146,7 +146,7 @@ impl Retries {
 
 /// How far a failed attempt got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Attempt {
+pub(super) enum AttemptProgress {
     /// No upstream was available.
     NoUpstream,
     /// Nothing was sent, or the upstream has rejected the request.
@@ -156,10 +156,10 @@ pub(super) enum Attempt {
     /// As [`Self::Sent`], but the request may be sent again ([`Retries::allows`]).
     Repeatable,
     /// The upstream has responded, and `lb_retry_match` rejects the response.
-    Answered,
+    Rejected,
 }
 
-impl Attempt {
+impl AttemptProgress {
     pub(super) fn of(fault: &CallError) -> Self {
         match fault {
             CallError::Resolve(_)

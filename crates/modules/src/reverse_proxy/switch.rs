@@ -111,12 +111,12 @@ fn unknown() -> Fault {
 
 /// Responds with a tunnel: from here on each side's bytes are forwarded to the peer on the opposite side.
 pub(super) fn tunnel(cx: &mut Context, call: Call, plan: &ReverseProxyPlan) -> Step {
-    let agrees = {
-        let (asked, answer) = (call.request(), call.head());
-        let agreed = answer.fields().get(names::UPGRADE).unwrap_or_default();
-        asked.fields().get(names::UPGRADE).is_some_and(|asked| asked.eq_ignore_ascii_case(agreed))
+    let was_requested = {
+        let (request, response) = (call.request(), call.head());
+        let selected = response.fields().get(names::UPGRADE).unwrap_or_default();
+        request.fields().get(names::UPGRADE).is_some_and(|requested| requested.eq_ignore_ascii_case(selected))
     };
-    if !agrees {
+    if !was_requested {
         return Step::Fail(bad_gateway("the upstream switched to a protocol that was not requested".to_owned()));
     }
     let is_kept = |name: NameRef<'_>| name == NameRef::Known(names::UPGRADE) || !super::request::is_of_connection(name);
@@ -170,9 +170,9 @@ const GOING_AWAY: &[u8] = &[0x88, 2, 0x03, 0xe9];
 /// How a limited tunnel ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CloseFrame {
-    /// It fails, which ends both directions.
+    /// The tunnel fails, which ends both directions.
     None,
-    /// By [`GOING_AWAY`] to the client. Its answer goes to the upstream, which then closes the WebSocket.
+    /// By [`GOING_AWAY`] to the client. The reply to it goes to the upstream, which then closes the WebSocket.
     Unsent,
     Sent,
 }

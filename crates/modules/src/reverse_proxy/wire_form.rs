@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use causeway_pipeline::{Body, Build, BuildError, Call, Context, Fault, Step};
 
+use super::attempt::PendingCall;
 use super::backend::AddressPool;
-use super::exchange::PendingCall;
 use super::fastcgi::FastCgi;
 use super::httpgrpc::{self, HttpGrpcOptions};
 use super::{Local, answer};
@@ -78,10 +78,10 @@ impl WireForm {
     }
 
     /// Converts the call's response, whose head has been received, to the client's response.
-    pub(super) fn unwrap(&self, cx: &mut Context, call: Call, asked: PendingCall) -> Step {
+    pub(super) fn unwrap(&self, cx: &mut Context, call: Call, pending: PendingCall) -> Step {
         match self {
-            Self::Http | Self::FastCgi(_) => answer::decide(cx, call, asked),
-            Self::HttpGrpc(options) => httpgrpc::answer::unwrap(cx, call, asked, *options),
+            Self::Http | Self::FastCgi(_) => answer::decide(cx, call, pending),
+            Self::HttpGrpc(options) => httpgrpc::answer::unwrap(cx, call, pending, *options),
         }
     }
 

@@ -242,7 +242,7 @@ impl CircuitBreaker {
     }
 
     /// Counts the end of a request that took so long. Returns the change that it makes.
-    pub fn settle(
+    pub fn record_outcome(
         &self,
         mut permit: Permit,
         outcome: CallOutcome,
@@ -254,7 +254,7 @@ impl CircuitBreaker {
         let is_slow = self.settings.latency.as_ref().is_some_and(|latency| took > latency.limit);
         let is_failure = outcome == CallOutcome::Failed;
         if is_probe {
-            return self.settle_probe(given.epoch, is_failure || is_slow, now);
+            return self.record_probe(given.epoch, is_failure || is_slow, now);
         }
         let word = self.state.load(Ordering::Acquire);
         let state = BreakerState::unpack(word);
@@ -279,7 +279,7 @@ impl CircuitBreaker {
         self.state.compare_exchange(word, open, Ordering::AcqRel, Ordering::Relaxed).ok().map(|_| opened)
     }
 
-    fn settle_probe(&self, epoch: u32, has_failed: bool, now: Instant) -> Option<BreakerChange> {
+    fn record_probe(&self, epoch: u32, has_failed: bool, now: Instant) -> Option<BreakerChange> {
         let mut word = self.state.load(Ordering::Acquire);
         loop {
             let state = BreakerState::unpack(word);

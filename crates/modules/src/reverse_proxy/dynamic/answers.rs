@@ -70,7 +70,7 @@ pub(super) enum Freshness {
 impl Answers {
     /// Returns the answer to a source's question, a new one if no worker has it.
     pub(super) fn of(&self, source: usize, question: &Question) -> Arc<Answer> {
-        let mut known = locked(&self.known);
+        let mut known = lock(&self.known);
         known.retain(|answer| answer.strong_count() > 0);
         let same = known.iter().filter_map(Weak::upgrade);
         let same = same.into_iter().find(|answer| answer.source == source && answer.question == *question);
@@ -83,7 +83,7 @@ impl Answers {
 
     /// Keeps the state of an upstream that has left DNS: if it comes back soon, its failures still count.
     pub(super) fn keep_departed(&self, status: Arc<UpstreamStatus>, now: Instant) {
-        let mut departed = locked(&self.departed);
+        let mut departed = lock(&self.departed);
         let is_kept = |since: Instant| now.saturating_duration_since(since) < DEPARTED_KEPT;
         departed.retain(|(other, since)| is_kept(*since) && !Arc::ptr_eq(other, &status));
         if departed.len() == DEPARTED_MAX {
@@ -98,7 +98,7 @@ impl Answer {
     /// counts at any age.
     pub(super) fn consult(self: &Arc<Self>, terms: Terms<'_>, waited: WaitedFor, worker: &Rc<dyn Worker>) -> Freshness {
         let now = worker.now();
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let has_waited = !waited.is_late && (waited.is_done || waited.is_begun && !state.is_looking);
         let may_wait = !has_waited && !waited.is_late && state.waiting.len() < WAITING_MAX;
         let is_doubted = waited.is_doubted && state.looked_at.is_some_and(|at| now >= at + DOUBTED_FROM);
@@ -135,7 +135,7 @@ impl Answer {
 
     /// Returns whether the last lookup has found nothing and no other one is under way.
     pub(super) fn is_useless(&self) -> bool {
-        let state = locked(&self.state);
+        let state = lock(&self.state);
         !state.is_looking && (state.failed_at.is_some() || state.records.is_empty())
     }
 
@@ -180,7 +180,7 @@ impl Round {
         match found {
             Ok(records) => {
                 tracing::debug!(source = &*self.shown, count = records.len(), "looked upstreams up");
-                let mut state = locked(&self.answer.state);
+                let mut state = lock(&self.answer.state);
                 // An unchanged answer keeps its identity, by which workers know that nothing has changed.
                 if *state.records != *records {
                     state.records = records.into();
@@ -190,7 +190,7 @@ impl Round {
             Err(error) => {
                 let took = now.saturating_duration_since(began);
                 report_failure(&self.shown, FailureKind::Lookup, took, &error, now);
-                let mut state = locked(&self.answer.state);
+                let mut state = lock(&self.answer.state);
                 // A retry may have begun the lookup early.
                 let is_kept = state.failed_at.is_none() && state.answered_at.is_some_and(|at| now < at + self.refresh);
                 if !is_kept {
@@ -204,7 +204,7 @@ impl Round {
 
 impl Drop for Round {
     fn drop(&mut self) {
-        let mut state = locked(&self.answer.state);
+        let mut state = lock(&self.answer.state);
         if state.answered_at.is_none() && state.failed_at.is_none() {
             state.failed_at = Some(self.worker.now());
         }
@@ -233,7 +233,7 @@ impl Future for Looking {
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<bool> {
         let this = &mut *self;
         let _before = {
-            let mut state = locked(&this.answer.state);
+            let mut state = lock(&this.answer.state);
             if state.rounds > this.round {
                 return Poll::Ready(false);
             }
@@ -247,11 +247,11 @@ impl Drop for Looking {
     /// Gives the place to another request: this one has its answer, or was cancelled.
     fn drop(&mut self) {
         // A waker may run code that takes the lock, so it is dropped without it.
-        let _waker = locked(&self.answer.state).waiting.remove(&self.ticket);
+        let _waker = lock(&self.answer.state).waiting.remove(&self.ticket);
     }
 }
 
 /// Ignores poisoning: each change is one assignment or insertion.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

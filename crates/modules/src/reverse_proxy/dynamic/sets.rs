@@ -119,7 +119,7 @@ impl Sets {
             if let Some(set) = sets.by_key.borrow().get(&**key) {
                 return Rc::clone(set);
             }
-            let asked = source.asked(key);
+            let asked = source.question(key);
             let set = Rc::new(Set {
                 answer: self.answers.of(number, &asked.question),
                 port: asked.port,
@@ -138,7 +138,7 @@ impl Sets {
                 if let Some(set) = least.and_then(|least| by_key.remove(&least)) {
                     let now = cx.worker().now();
                     for gone in set.made.borrow().upstreams.iter() {
-                        self.answers.keep_departed(Arc::clone(gone.facts.status()), now);
+                        self.answers.keep_departed(Arc::clone(gone.common.status()), now);
                     }
                 }
             }
@@ -165,7 +165,7 @@ impl Sets {
                 DnsRecord::Address(ip) => format!("{ip}:{port}"),
                 DnsRecord::Service { target, port } => format!("{target}:{port}"),
             };
-            let same = before.iter().chain(&upstreams).find(|upstream| *upstream.facts.dial == *dial);
+            let same = before.iter().chain(&upstreams).find(|upstream| *upstream.common.dial == *dial);
             match same {
                 Some(same) => upstreams.push(Rc::clone(same)),
                 None => match FoundBackend::new(&dial, plan, &dynamic.metrics, cx.worker()) {
@@ -183,7 +183,7 @@ impl Sets {
         }
         let now = cx.worker().now();
         for gone in before.iter().filter(|old| !upstreams.iter().any(|new| Rc::ptr_eq(old, new))) {
-            self.answers.keep_departed(Arc::clone(gone.facts.status()), now);
+            self.answers.keep_departed(Arc::clone(gone.common.status()), now);
         }
         Ok(upstreams.into())
     }
@@ -224,6 +224,6 @@ impl Set {
 /// As Caddy, which parses the address only after it has selected the upstream: 500.
 #[cold]
 fn not_an_address(dial: &str, expected: &str) -> Fault {
-    let words = format!("making dial info: upstream {}: expected {expected}", dial.escape_debug());
-    Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(words.into()) }
+    let message = format!("making dial info: upstream {}: expected {expected}", dial.escape_debug());
+    Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(message.into()) }
 }

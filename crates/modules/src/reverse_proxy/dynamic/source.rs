@@ -93,7 +93,7 @@ enum Kind {
 }
 
 /// A source's question for one request, and the port for addresses.
-pub(super) struct Asked {
+pub(super) struct SourceQuestion {
     pub(super) question: Question,
     pub(super) port: Box<str>,
 }
@@ -218,14 +218,19 @@ impl Source {
     }
 
     /// Returns the question that a key identifies.
-    pub(super) fn asked(&self, key: &[u8]) -> Asked {
+    pub(super) fn question(&self, key: &[u8]) -> SourceQuestion {
         let text = String::from_utf8_lossy(key);
         match &self.kind {
             Kind::Addresses { families, .. } => {
                 let (name, port) = text.rsplit_once('\n').unwrap_or((&text, ""));
-                Asked { question: Question::Addresses { name: name.into(), families: *families }, port: port.into() }
+                SourceQuestion {
+                    question: Question::Addresses { name: name.into(), families: *families },
+                    port: port.into(),
+                }
             }
-            Kind::Services(_) => Asked { question: Question::Services { name: (&*text).into() }, port: Box::default() },
+            Kind::Services(_) => {
+                SourceQuestion { question: Question::Services { name: (&*text).into() }, port: Box::default() }
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use causeway_message::{StatusCode, path};
 use causeway_pipeline::{Build, Busy, Context, Fault, Reason, StateId, Step, Template};
 
-use super::super::{Local, exchange};
+use super::super::{Local, attempt};
 use crate::file_server::{absolute, push_root, root};
 use crate::fresh::{CachedValue, Cost, Costly, Fresh};
 use crate::single_flight::SingleFlight;
@@ -87,7 +87,7 @@ impl DocumentRoot {
             match look {
                 Ok((look, _)) => {
                     let local = Rc::clone(local);
-                    Some(cx.wait(look, move |cx, _| exchange::start(cx, local)))
+                    Some(cx.wait(look, move |cx, _| attempt::start(cx, local)))
                 }
                 // An old value is better than a 503.
                 Err(Busy) if has_old => None,
@@ -146,6 +146,6 @@ fn real_path(path: &[u8]) -> Result<Box<[u8]>, io::ErrorKind> {
 
 #[cold]
 fn unresolved(path: &[u8], kind: io::ErrorKind) -> Fault {
-    let words = format!("resolving the symbolic links of {}: {kind}", path.escape_ascii());
-    Fault { status: StatusCode::BAD_GATEWAY, reason: Reason::Text(words.into()) }
+    let message = format!("resolving the symbolic links of {}: {kind}", path.escape_ascii());
+    Fault { status: StatusCode::BAD_GATEWAY, reason: Reason::Text(message.into()) }
 }

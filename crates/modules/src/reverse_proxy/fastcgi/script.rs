@@ -93,6 +93,6 @@ fn clean(path: &[u8], out: &mut Vec<u8>) {
 }
 
 #[cold]
-fn illegal(words: &'static str) -> Fault {
-    Fault { status: StatusCode::BAD_REQUEST, reason: Reason::Text(words.into()) }
+fn illegal(message: &'static str) -> Fault {
+    Fault { status: StatusCode::BAD_REQUEST, reason: Reason::Text(message.into()) }
 }

@@ -41,9 +41,9 @@ pub(super) fn read(cx: &mut Context, local: Rc<Local>) -> Option<Step> {
 
 #[cold]
 pub(super) fn no_length(bytes_max: usize) -> Fault {
-    let words = format!(
+    let message = format!(
         "the request announces no Content-Length, and its content is longer than {bytes_max} bytes: FastCGI \
          needs the length first"
     );
-    Fault { status: StatusCode::LENGTH_REQUIRED, reason: Reason::Text(words.into()) }
+    Fault { status: StatusCode::LENGTH_REQUIRED, reason: Reason::Text(message.into()) }
 }

@@ -12,33 +12,33 @@ use causeway_message::{Chunk, FieldMap, StatusCode, names};
 use causeway_pipeline::{BodyError, BodyTransform, Call, Context, Frame, Sleep, Step, Worker};
 
 use super::super::answer;
-use super::super::exchange::PendingCall;
+use super::super::attempt::PendingCall;
 use super::HttpGrpcOptions;
 use super::error::{GrpcError, fault_of};
 use super::stream;
 use crate::httpgrpc::lend::{DecoderLease, PooledDecoder as _};
 
 /// Converts a call's response, whose head has been received, to the client's response.
-pub(in super::super) fn unwrap(cx: &mut Context, call: Call, asked: PendingCall, options: HttpGrpcOptions) -> Step {
+pub(in super::super) fn unwrap(cx: &mut Context, call: Call, pending: PendingCall, options: HttpGrpcOptions) -> Step {
     if let Err(failed) = check(&call) {
-        return Step::Fail(fault_of(cx, &asked, failed));
+        return Step::Fail(fault_of(cx, &pending, failed));
     }
     let encoding = Encoding::of(call.head().fields());
     let sleep = options
         .timeout
-        .and_then(|timeout| asked.began.checked_add(timeout))
+        .and_then(|timeout| pending.began.checked_add(timeout))
         .map(|at| Sleep::until(Rc::clone(cx.worker()), at));
     if call.request().path() == STREAM_PATH.as_bytes() {
-        return stream::unwrap(cx, call, asked, options, encoding, sleep);
+        return stream::unwrap(cx, call, pending, options, encoding, sleep);
     }
     let mut decoder = cx.generation().state(options.decoders).lend();
     decoder.begin(encoding);
     let worker = Rc::clone(cx.worker());
     let decoding =
-        Decoding { waited: Some((call, asked, decoder)), rest: Chunk::default(), trailers: None, worker, sleep };
-    cx.wait(decoding, |cx, (call, asked, decoded)| match decoded {
-        Ok(decoder) => respond(cx, call, asked, decoder),
-        Err(failed) => Step::Fail(fault_of(cx, &asked, failed)),
+        Decoding { waited: Some((call, pending, decoder)), rest: Chunk::default(), trailers: None, worker, sleep };
+    cx.wait(decoding, |cx, (call, pending, decoded)| match decoded {
+        Ok(decoder) => respond(cx, call, pending, decoder),
+        Err(failed) => Step::Fail(fault_of(cx, &pending, failed)),
     })
 }
 
@@ -48,8 +48,8 @@ pub(super) fn check(call: &Call) -> Result<(), GrpcError> {
     let head = call.head();
     let has_status = head.fields().contains(names::GRPC_STATUS);
     if head.status() != StatusCode::OK && !has_status {
-        let words = format!("its HTTP status is {}, so it is not a gRPC response", head.status().as_u16());
-        return Err(GrpcError::Status(Status::new(Code::of_http(head.status()), words)));
+        let message = format!("its HTTP status is {}, so it is not a gRPC response", head.status().as_u16());
+        return Err(GrpcError::Status(Status::new(Code::of_http(head.status()), message)));
     }
     let is_known = head.fields().get(names::CONTENT_TYPE).is_some_and(is_grpc);
     if !is_known && !has_status {
@@ -58,13 +58,13 @@ pub(super) fn check(call: &Call) -> Result<(), GrpcError> {
     Ok(())
 }
 
-fn respond(cx: &mut Context, call: Call, asked: PendingCall, mut decoder: DecoderLease<ResponseDecoder>) -> Step {
+fn respond(cx: &mut Context, call: Call, pending: PendingCall, mut decoder: DecoderLease<ResponseDecoder>) -> Step {
     // From here on the call appears to have received the HTTP response itself.
     std::mem::swap(&mut *call.head_mut(), &mut decoder.message_mut().head);
     if decoder.body().bytes() > 0 {
         call.transform_body(Box::new(DecodedContent(decoder)));
     }
-    answer::decide(cx, call, asked)
+    answer::decide(cx, call, pending)
 }
 
 /// The response's content, in the leased decoder.
@@ -139,8 +139,8 @@ impl Future for Decoding {
             Poll::Ready(decoded) => decoded,
             Poll::Pending => return Poll::Pending,
         };
-        let (call, asked, decoder) = self.waited.take().expect("it was there");
-        Poll::Ready((call, asked, decoded.map(|()| decoder)))
+        let (call, pending, decoder) = self.waited.take().expect("it was there");
+        Poll::Ready((call, pending, decoded.map(|()| decoder)))
     }
 }
 

@@ -88,8 +88,8 @@ fn stream(
 
 #[cold]
 fn unspeakable(content: &Body) -> Fault {
-    let words = format!("found {content:?} to send over httpgrpc, expected a request body or none");
-    Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(words.into()) }
+    let message = format!("found {content:?} to send over httpgrpc, expected a request body or none");
+    Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(message.into()) }
 }
 
 fn encoded<E>(
@@ -163,6 +163,6 @@ fn time_left(cx: &Context, options: HttpGrpcOptions, now: Instant) -> Result<Opt
 
 #[cold]
 fn no_tunnel() -> Fault {
-    let words = "a gRPC message cannot carry another protocol";
-    Fault { status: StatusCode::NOT_IMPLEMENTED, reason: Reason::Text(words.into()) }
+    let message = "a gRPC message cannot carry another protocol";
+    Fault { status: StatusCode::NOT_IMPLEMENTED, reason: Reason::Text(message.into()) }
 }

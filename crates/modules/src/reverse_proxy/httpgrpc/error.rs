@@ -4,35 +4,35 @@ use causeway_httpgrpc::{Code, DecodeError, Status};
 use causeway_message::StatusCode;
 use causeway_pipeline::{BodyError, Context, Fault, Reason};
 
-use super::super::exchange::PendingCall;
+use super::super::attempt::PendingCall;
 use super::super::health::CallEnd;
 
 /// The reason that a call yielded no response.
 #[derive(Debug)]
 pub(super) enum GrpcError {
-    /// It ended with an error status that contains no response.
+    /// The call ended with an error status that contains no response.
     Status(Status),
     /// Its message is not valid.
     Decode(DecodeError),
-    /// It was aborted.
+    /// The call was aborted.
     Broken(BodyError),
-    /// It exceeded the time limit.
+    /// The call exceeded the time limit.
     Late,
 }
 
 /// Returns the fault for the client. dskit's own frontend responds with 500 to all of them; the statuses here separate
 /// the client's mistakes from the upstream's, also for the circuit breaker.
 #[cold]
-pub(super) fn fault_of(cx: &Context, asked: &PendingCall, failed: GrpcError) -> Fault {
-    let (status, words) = match failed {
-        GrpcError::Status(status) => (http_status(asked.has_content, status.code), status.to_string()),
+pub(super) fn fault_of(cx: &Context, pending: &PendingCall, failed: GrpcError) -> Fault {
+    let (status, message) = match failed {
+        GrpcError::Status(status) => (http_status(pending.has_content, status.code), status.to_string()),
         GrpcError::Decode(fault) => (StatusCode::BAD_GATEWAY, format!("its message: {fault}")),
         GrpcError::Broken(BodyError::TimedOut) => (StatusCode::GATEWAY_TIMEOUT, "its response stalled".to_owned()),
         GrpcError::Broken(fault) => (StatusCode::BAD_GATEWAY, format!("its response ended early: {fault}")),
         GrpcError::Late => (StatusCode::GATEWAY_TIMEOUT, "its response took too long".to_owned()),
     };
-    asked.settle(cx, if status.as_u16() < 500 { CallEnd::Answered(status) } else { CallEnd::Failed });
-    Fault { status, reason: Reason::Text(format!("upstream {}: {words}", asked.pool.address.name).into()) }
+    pending.record_outcome(cx, if status.as_u16() < 500 { CallEnd::Responded(status) } else { CallEnd::Failed });
+    Fault { status, reason: Reason::Text(format!("upstream {}: {message}", pending.pool.address.name).into()) }
 }
 
 fn http_status(has_content: bool, code: Code) -> StatusCode {

@@ -12,7 +12,7 @@ use causeway_message::{Chunk, FieldMap, StatusCode, names};
 use causeway_pipeline::{BodyError, BodyTransform, Call, Context, Fault, Frame, Reason, Sleep, Step, Worker};
 
 use super::super::answer;
-use super::super::exchange::{self, PendingCall};
+use super::super::attempt::{self, PendingCall};
 use super::HttpGrpcOptions;
 use super::error::{GrpcError, fault_of};
 use crate::httpgrpc::stream::frame_limits;
@@ -23,7 +23,7 @@ const UNKNOWN_FOR: Duration = Duration::from_secs(60);
 pub(super) fn unwrap(
     cx: &mut Context,
     call: Call,
-    asked: PendingCall,
+    pending: PendingCall,
     options: HttpGrpcOptions,
     encoding: Encoding,
     sleep: Option<Sleep>,
@@ -33,38 +33,38 @@ pub(super) fn unwrap(
     decoder.begin(encoding);
     let worker = Rc::clone(cx.worker());
     let content = UnframedResponse { decoder, rest: Chunk::default(), trailers: None, left: None, worker };
-    let heading = Heading { waited: Some((call, asked, content)), interims: 0, sleep };
-    cx.wait(heading, |cx, (call, asked, headed)| match headed {
-        Ok(content) => respond(cx, call, asked, content),
+    let heading = Heading { waited: Some((call, pending, content)), interims: 0, sleep };
+    cx.wait(heading, |cx, (call, pending, headed)| match headed {
+        Ok(content) => respond(cx, call, pending, content),
         Err(GrpcError::Status(status)) if status.code == Code::UNIMPLEMENTED => {
             let now = cx.worker().now();
             // The server predates the streaming service: remember it, and retry as a unary call if the request had no
             // content.
-            asked.pool.unstream(now + UNKNOWN_FOR);
-            if !asked.has_content {
+            pending.pool.unstream(now + UNKNOWN_FOR);
+            if !pending.has_content {
                 drop(call);
-                return exchange::repeat(cx, asked);
+                return attempt::repeat(cx, pending);
             }
-            Step::Fail(not_streamed(cx, &asked))
+            Step::Fail(not_streamed(cx, &pending))
         }
-        Err(failed) => Step::Fail(fault_of(cx, &asked, failed)),
+        Err(failed) => Step::Fail(fault_of(cx, &pending, failed)),
     })
 }
 
 /// The content that was sent cannot be sent again; the next request will use a unary call.
 #[cold]
-fn not_streamed(cx: &Context, asked: &PendingCall) -> Fault {
+fn not_streamed(cx: &Context, pending: &PendingCall) -> Fault {
     let is_known = cx.head().fields().content_length().ok().flatten().is_some();
     let status = if is_known { StatusCode::CONTENT_TOO_LARGE } else { StatusCode::BAD_GATEWAY };
-    let words = format!("upstream {}: it does not implement the streaming service", asked.pool.address.name);
-    Fault { status, reason: Reason::Text(words.into()) }
+    let message = format!("upstream {}: it does not implement the streaming service", pending.pool.address.name);
+    Fault { status, reason: Reason::Text(message.into()) }
 }
 
-fn respond(cx: &mut Context, call: Call, asked: PendingCall, mut content: UnframedResponse) -> Step {
+fn respond(cx: &mut Context, call: Call, pending: PendingCall, mut content: UnframedResponse) -> Step {
     content.left = content.decoder.head().fields().content_length().ok().flatten();
     std::mem::swap(&mut *call.head_mut(), content.decoder.head_mut());
     call.transform_body(Box::new(content));
-    answer::decide(cx, call, asked)
+    answer::decide(cx, call, pending)
 }
 
 /// Waits for the response's head.
@@ -86,7 +86,7 @@ impl Future for Heading {
                 // Interim responses are discarded; the bound keeps an upstream from sending them forever.
                 Poll::Ready(Ok(Some(StreamPart::Head))) if content.decoder.head().status().is_informational() => {
                     this.interims += 1;
-                    if this.interims > exchange::INTERIMS_MAX {
+                    if this.interims > attempt::INTERIMS_MAX {
                         break Err(GrpcError::Decode(DecodeError::Order));
                     }
                 }
@@ -100,8 +100,8 @@ impl Future for Heading {
                 Poll::Pending => return Poll::Pending,
             }
         };
-        let (call, asked, content) = this.waited.take().expect("it was there");
-        Poll::Ready((call, asked, headed.map(|()| content)))
+        let (call, pending, content) = this.waited.take().expect("it was there");
+        Poll::Ready((call, pending, headed.map(|()| content)))
     }
 }
 

@@ -33,7 +33,7 @@ fn breaker(settings: BreakerSettings) -> (Arc<CircuitBreaker>, Instant) {
 #[track_caller]
 fn request(breaker: &Arc<CircuitBreaker>, outcome: CallOutcome, took: Duration, now: Instant) -> Option<BreakerChange> {
     let (permit, begun) = breaker.admit(now).expect("it may pass");
-    breaker.settle(permit, outcome, took, now).or(begun)
+    breaker.record_outcome(permit, outcome, took, now).or(begun)
 }
 
 #[track_caller]
@@ -66,7 +66,7 @@ fn all_changes() {
     let (probe, change) = breaker.admit(end).expect("a probe");
     assert_eq!((probe.is_probe(), change), (true, Some(BreakerChange::HalfOpened)));
     assert!(!breaker.is_available(end) && breaker.admit(end).is_none(), "one at a time");
-    assert_eq!(breaker.settle(probe, CallOutcome::Failed, QUICK, end), Some(BreakerChange::Reopened));
+    assert_eq!(breaker.record_outcome(probe, CallOutcome::Failed, QUICK, end), Some(BreakerChange::Reopened));
     assert_eq!(breaker.phase(end + 4 * SECOND), BreakerPhase::Open);
     let end = end + 5 * SECOND;
     assert_eq!(succeed(&breaker, end), Some(BreakerChange::Closed));
@@ -135,19 +135,19 @@ fn results_that_are_late() {
     let late: Vec<_> = (0..20).map(|_| breaker.admit(now).expect("it may pass").0).collect();
     open(&breaker, now);
     let mut late = late.into_iter();
-    let mut settle = |outcome, count, at| {
+    let mut record = |outcome, count, at| {
         for permit in late.by_ref().take(count) {
-            assert_eq!(breaker.settle(permit, outcome, QUICK, at), None);
+            assert_eq!(breaker.record_outcome(permit, outcome, QUICK, at), None);
         }
     };
-    settle(CallOutcome::Succeeded, 5, now);
+    record(CallOutcome::Succeeded, 5, now);
     assert_eq!(breaker.phase(now), BreakerPhase::Open);
     let end = now + 5 * SECOND;
     let (probe, _) = breaker.admit(end).expect("a probe");
-    settle(CallOutcome::Succeeded, 5, end);
-    settle(CallOutcome::Failed, 5, end);
-    assert_eq!(breaker.settle(probe, CallOutcome::Succeeded, QUICK, end), Some(BreakerChange::Closed));
-    settle(CallOutcome::Failed, 5, end);
+    record(CallOutcome::Succeeded, 5, end);
+    record(CallOutcome::Failed, 5, end);
+    assert_eq!(breaker.record_outcome(probe, CallOutcome::Succeeded, QUICK, end), Some(BreakerChange::Closed));
+    record(CallOutcome::Failed, 5, end);
     assert_eq!(breaker.phase(end), BreakerPhase::Closed);
 }
 
@@ -169,8 +169,8 @@ fn probes_without_result() {
     assert!(breaker.admit(end).is_none(), "the second one has it");
     let later = end + Duration::from_millis(breaker.probe_ms());
     let (third, _) = breaker.admit(later).expect("the place of the second one");
-    assert_eq!(breaker.settle(second, CallOutcome::Succeeded, QUICK, later), Some(BreakerChange::Closed));
-    assert_eq!(breaker.settle(third, CallOutcome::Failed, QUICK, later), None, "it is closed already");
+    assert_eq!(breaker.record_outcome(second, CallOutcome::Succeeded, QUICK, later), Some(BreakerChange::Closed));
+    assert_eq!(breaker.record_outcome(third, CallOutcome::Failed, QUICK, later), None, "it is closed already");
     assert_eq!(breaker.phase(later), BreakerPhase::Closed);
 }
 
@@ -198,7 +198,7 @@ fn many_threads() {
             if let Some((permit, change)) = permit {
                 assert!(permit.is_probe());
                 changes.extend(change);
-                changes.extend(breaker.settle(permit, CallOutcome::Succeeded, QUICK, end));
+                changes.extend(breaker.record_outcome(permit, CallOutcome::Succeeded, QUICK, end));
             }
             changes
         };

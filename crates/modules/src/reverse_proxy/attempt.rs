@@ -12,10 +12,10 @@ use causeway_pipeline::upstream::{CallEvent, FailureKind, report_failure};
 use causeway_pipeline::worker::Sleep;
 use causeway_pipeline::{Body, BodyError, BodyStream as _, Call, CallError, Context, Fault, Reason, Step, Versions};
 
-use super::backend::{AddressPool, Backends, Chosen};
-use super::dynamic::{Upstreams, Waited};
+use super::backend::{AddressPool, Backends, ChosenBackend};
+use super::dynamic::{LookupWaits, Upstreams};
 use super::health::{Admission, CallEnd};
-use super::retry::{Attempt, Replay, Tries};
+use super::retry::{AttemptProgress, Replay, Tries};
 use super::switch::{self, Switch};
 use super::wire_form::WireForm;
 use super::{Local, ReverseProxyPlan, bad_gateway, buffer, incremental, request};
@@ -26,7 +26,7 @@ pub(super) const INTERIMS_MAX: u8 = 64;
 /// The state that is needed when the response arrives.
 pub(super) struct PendingCall {
     pub(super) local: Rc<Local>,
-    pub(super) backend: Chosen,
+    pub(super) backend: ChosenBackend,
     pub(super) pool: Rc<AddressPool>,
     pub(super) has_content: bool,
     pub(super) began: Instant,
@@ -40,12 +40,12 @@ pub(super) struct PendingCall {
 
 impl PendingCall {
     /// Counts the end of the call for the circuit breaker of its upstream. Further ends have no effect.
-    pub(super) fn settle(&self, cx: &Context, end: CallEnd) {
+    pub(super) fn record_outcome(&self, cx: &Context, end: CallEnd) {
         let now = cx.worker().now();
         // Content that streams arrives as slowly as its client sends it, which is no delay of the upstream.
         let is_streamed = self.has_content && self.local.plan.request_buffers.is_none();
         let took = if is_streamed { Duration::ZERO } else { now.saturating_duration_since(self.began) };
-        self.backend.facts(&self.local.plan).settle(self.admission.take(), end, took, now);
+        self.backend.common(&self.local.plan).record_outcome(self.admission.take(), end, took, now);
     }
 
     /// Counts a response for the circuit breaker and the passive health checks of its upstream.
@@ -53,21 +53,21 @@ impl PendingCall {
         let plan = &self.local.plan;
         // HTTP in gRPC has the status in the content.
         if !matches!(plan.wire_form, WireForm::HttpGrpc(_)) {
-            self.settle(cx, CallEnd::Answered(status));
+            self.record_outcome(cx, CallEnd::Responded(status));
         }
         if let Some(checks) = &plan.passive {
             let now = cx.worker().now();
             let took = now.saturating_duration_since(self.began);
-            checks.answered(self.backend.facts(plan).status(), status, took, now);
+            checks.count_response(self.backend.common(plan).status(), status, took, now);
         }
     }
 
     /// Counts a failure of the upstream for its circuit breaker and its passive health checks.
     fn count_failure(&self, cx: &Context) {
-        self.settle(cx, CallEnd::Failed);
+        self.record_outcome(cx, CallEnd::Failed);
         let plan = &self.local.plan;
         if let Some(checks) = &plan.passive {
-            checks.failed(self.backend.facts(plan).status(), cx.worker().now());
+            checks.count_failure(self.backend.common(plan).status(), cx.worker().now());
         }
     }
 
@@ -75,8 +75,8 @@ impl PendingCall {
     fn is_late(&self, took: Duration) -> bool {
         let plan = &self.local.plan;
         // gRPC sends the time limit to the upstream, which may therefore end the call before our own timeout.
-        let told = plan.transport.head_timeout.filter(|_| matches!(plan.wire_form, WireForm::HttpGrpc(_)));
-        told.is_some_and(|limit| took >= limit)
+        let announced_limit = plan.transport.head_timeout.filter(|_| matches!(plan.wire_form, WireForm::HttpGrpc(_)));
+        announced_limit.is_some_and(|limit| took >= limit)
     }
 }
 
@@ -93,7 +93,7 @@ enum Content {
 /// Selects an upstream, sends the request to it, and waits for the response.
 pub(super) fn start(cx: &mut Context, local: Rc<Local>) -> Step {
     let tries = Tries::first(cx);
-    local.placeholders(cx).begun(cx, &tries);
+    local.placeholders(cx).set_before_attempt(cx, &tries);
     let Some(reader) = switch::content_reader(cx, &local.plan) else {
         return attempt(cx, local, tries, Content::Untaken, None);
     };
@@ -107,19 +107,19 @@ pub(super) fn start(cx: &mut Context, local: Rc<Local>) -> Step {
 fn attempt(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, before: Option<Fault>) -> Step {
     let waited = match &local.plan.dynamic {
         Some(dynamic) if tries.retries > 0 => dynamic.begin_retry(),
-        _ => Waited::default(),
+        _ => LookupWaits::default(),
     };
-    attempt_after(cx, local, tries, content, before, waited)
+    continue_attempt(cx, local, tries, content, before, waited)
 }
 
 /// As [`attempt`]. `waited` has the lookups that the attempt has met.
-fn attempt_after(
+fn continue_attempt(
     cx: &mut Context,
     local: Rc<Local>,
     tries: Tries,
     content: Content,
     before: Option<Fault>,
-    waited: Waited,
+    waited: LookupWaits,
 ) -> Step {
     let plan = &local.plan;
     let found = match &plan.dynamic {
@@ -129,7 +129,7 @@ fn attempt_after(
             Ok(Upstreams::Failed) => None,
             Ok(Upstreams::Wait(looking, source, waited)) => {
                 return cx.wait(looking, move |cx, is_late| {
-                    attempt_after(cx, local, tries, content, before, waited.over(source, is_late))
+                    continue_attempt(cx, local, tries, content, before, waited.over(source, is_late))
                 });
             }
             Err(fault) => return fail(cx, content, fault),
@@ -147,16 +147,16 @@ fn attempt_after(
             // There may be many upstreams; the first one identifies the handler in the log.
             let first = match &plan.dynamic {
                 Some(dynamic) => dynamic.shown(),
-                None => plan.backends.first().map_or("", |backend| &*backend.facts.dial),
+                None => plan.backends.first().map_or("", |backend| &*backend.common.dial),
             };
             report_failure(first, FailureKind::Unavailable, took, &fault.reason, now);
             fault
         });
-        return retry(cx, local, tries, content, fault, Attempt::NoUpstream);
+        return retry(cx, local, tries, content, fault, AttemptProgress::NoUpstream);
     };
     let chosen = backends.chosen(number);
     match chosen.pool(cx, plan) {
-        Ok(pool) => begin(cx, local, (chosen, admission), pool, tries, content),
+        Ok(pool) => send_attempt(cx, local, (chosen, admission), pool, tries, content),
         Err(fault) => fail(cx, content, fault),
     }
 }
@@ -193,7 +193,14 @@ fn select(cx: &mut Context, local: &Local, backends: Backends<'_>) -> Option<(us
 }
 
 /// Makes another attempt after a pause, or fails with the fault of this one.
-fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fault: Fault, failed: Attempt) -> Step {
+fn retry(
+    cx: &mut Context,
+    local: Rc<Local>,
+    tries: Tries,
+    content: Content,
+    fault: Fault,
+    failed: AttemptProgress,
+) -> Step {
     let pause = local.plan.balancing.retries.as_ref().and_then(|retries| retries.pause(cx, &tries, failed));
     let Some(pause) = pause else { return fail(cx, content, fault) };
     if local.plan.is_verbose {
@@ -201,7 +208,7 @@ fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fau
         tracing::debug!(retries = tries.retries, after, cause = %fault.reason, "retrying");
     }
     let tries = tries.next();
-    local.placeholders(cx).begun(cx, &tries);
+    local.placeholders(cx).set_before_attempt(cx, &tries);
     if pause.is_zero() {
         return attempt(cx, local, tries, content, Some(fault));
     }
@@ -210,10 +217,10 @@ fn retry(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, fau
 }
 
 /// Sends the request to an address, and waits for the response.
-fn begin(
+fn send_attempt(
     cx: &mut Context,
     local: Rc<Local>,
-    (chosen, admission): (Chosen, Admission),
+    (chosen, admission): (ChosenBackend, Admission),
     pool: Rc<AddressPool>,
     tries: Tries,
     content: Content,
@@ -228,7 +235,7 @@ fn begin(
         Err(fault) => return Step::Fail(fault),
     };
     // Before the head is filled: header operations may use these placeholders.
-    local.placeholders(cx).chosen(cx, chosen.facts(plan), &pool);
+    local.placeholders(cx).set_upstream(cx, chosen.common(plan), &pool);
     let upstream = match switch {
         Switch::None => &pool.upstream,
         Switch::Upgrade => pool.switching(cx.worker()),
@@ -254,7 +261,7 @@ fn begin(
     tracing::debug!(dial = %pool.address.name, "selected upstream");
     call.send(content, &**upstream);
     let began = cx.worker().now();
-    let asked = PendingCall {
+    let pending = PendingCall {
         local: Rc::clone(&local),
         backend: chosen,
         pool: Rc::clone(&pool),
@@ -265,13 +272,13 @@ fn begin(
         replay,
         admission: Cell::new(admission),
     };
-    cx.wait(Answering(Some((call, asked))), answered)
+    cx.wait(NextEvent(Some((call, pending))), handle_event)
 }
 
 /// Sends a request without content to the same address once more.
-pub(super) fn repeat(cx: &mut Context, asked: PendingCall) -> Step {
-    let PendingCall { local, backend, pool, tries, admission, .. } = asked;
-    begin(cx, local, (backend, admission.take()), pool, tries, Content::Back(Body::Empty))
+pub(super) fn repeat(cx: &mut Context, pending: PendingCall) -> Step {
+    let PendingCall { local, backend, pool, tries, admission, .. } = pending;
+    send_attempt(cx, local, (backend, admission.take()), pool, tries, Content::Back(Body::Empty))
 }
 
 /// Returns the request's body, and its copy for another attempt.
@@ -331,50 +338,56 @@ fn take_content(
 }
 
 /// Waits for the next head of a call. Dropping it cancels the call.
-struct Answering(Option<(Call, PendingCall)>);
+struct NextEvent(Option<(Call, PendingCall)>);
 
-impl Future for Answering {
+impl Future for NextEvent {
     type Output = (Call, PendingCall, Result<CallEvent, CallError>);
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let (call, _) = self.0.as_ref().expect("not polled after its end");
         let answer = ready!(call.poll_answer(task));
-        let (call, asked) = self.0.take().expect("it was there");
-        Poll::Ready((call, asked, answer))
+        let (call, pending) = self.0.take().expect("it was there");
+        Poll::Ready((call, pending, answer))
     }
 }
 
-fn answered(cx: &mut Context, (call, asked, answer): (Call, PendingCall, Result<CallEvent, CallError>)) -> Step {
+fn handle_event(cx: &mut Context, (call, pending, answer): (Call, PendingCall, Result<CallEvent, CallError>)) -> Step {
     match answer {
-        Ok(CallEvent::Interim(status, fields)) => forward_interim(cx, call, asked, status, *fields),
+        Ok(CallEvent::Interim(status, fields)) => forward_interim(cx, call, pending, status, *fields),
         // 101 and a tunnel must come together: either one alone is a protocol error of the upstream.
         Ok(CallEvent::Head { tunnel }) if tunnel == (call.head().status() == StatusCode::SWITCHING_PROTOCOLS) => {
-            take_response(cx, call, asked, tunnel)
+            take_response(cx, call, pending, tunnel)
         }
         Ok(CallEvent::Head { .. }) => {
-            asked.settle(cx, CallEnd::Failed);
+            pending.record_outcome(cx, CallEnd::Failed);
             let fault = bad_gateway("the upstream switched protocols although none was requested".to_owned());
-            refused(cx, &asked.pool, asked.began, fault)
+            refused(cx, &pending.pool, pending.began, fault)
         }
-        Err(error) => end_failed(cx, call, asked, error),
+        Err(error) => end_failed(cx, call, pending, error),
     }
 }
 
 /// Forwards an interim response, and waits for the next head.
-fn forward_interim(cx: &mut Context, call: Call, mut asked: PendingCall, status: StatusCode, fields: FieldMap) -> Step {
-    if asked.interims == INTERIMS_MAX {
-        asked.count_failure(cx);
-        let words = "the upstream sent too many interim responses";
-        return refused(cx, &asked.pool, asked.began, bad_gateway(words.to_owned()));
+fn forward_interim(
+    cx: &mut Context,
+    call: Call,
+    mut pending: PendingCall,
+    status: StatusCode,
+    fields: FieldMap,
+) -> Step {
+    if pending.interims == INTERIMS_MAX {
+        pending.count_failure(cx);
+        let message = "the upstream sent too many interim responses";
+        return refused(cx, &pending.pool, pending.began, bad_gateway(message.to_owned()));
     }
-    asked.interims += 1;
+    pending.interims += 1;
     push_interim(cx, status, fields);
-    cx.wait(Answering(Some((call, asked))), answered)
+    cx.wait(NextEvent(Some((call, pending))), handle_event)
 }
 
 /// The head of the response has arrived: counts it, then makes another attempt or responds with it.
-fn take_response(cx: &mut Context, call: Call, asked: PendingCall, tunnel: bool) -> Step {
-    let (local, pool, began) = (Rc::clone(&asked.local), Rc::clone(&asked.pool), asked.began);
+fn take_response(cx: &mut Context, call: Call, pending: PendingCall, tunnel: bool) -> Step {
+    let (local, pool, began) = (Rc::clone(&pending.local), Rc::clone(&pending.pool), pending.began);
     let plan = &local.plan;
     tracing::debug!(
         upstream = %pool.address.name,
@@ -384,16 +397,16 @@ fn take_response(cx: &mut Context, call: Call, asked: PendingCall, tunnel: bool)
         status = call.head().status().as_u16(),
         "upstream roundtrip"
     );
-    asked.count_response(cx, call.head().status());
+    pending.count_response(cx, call.head().status());
     if !tunnel && let Some(retries) = plan.balancing.retries.as_ref().filter(|retries| retries.judges_responses()) {
-        local.placeholders(cx).answered(cx, &call, began);
+        local.placeholders(cx).set_response(cx, &call, began);
         if retries.rejects(cx, &call)
             // Without the request's content there is no other attempt: the client gets this response.
-            && let Some(content) = content_left(&call, &asked)
+            && let Some(content) = content_left(&call, &pending)
         {
             let fault = rejected(&pool, call.head().status());
             drop(call);
-            return retry(cx, asked.local, asked.tries, content, fault, Attempt::Answered);
+            return retry(cx, pending.local, pending.tries, content, fault, AttemptProgress::Rejected);
         }
     }
     if let Some(bytes_max) = plan.response_buffers.filter(|_| buffer::is_for_answer(cx, &call)) {
@@ -401,54 +414,54 @@ fn take_response(cx: &mut Context, call: Call, asked: PendingCall, tunnel: bool)
             let fault = incremental::refuse(cx, plan, Some(call.head().fields()));
             return Step::Fail(fault);
         }
-        return cx.wait(buffer::AnswerReader::new(call, asked, bytes_max), buffered);
+        return cx.wait(buffer::AnswerReader::new(call, pending, bytes_max), buffered);
     }
-    unwrap(cx, &local, call, asked, &pool, began)
+    unwrap(cx, &local, call, pending, &pool, began)
 }
 
 /// The call has no response: counts the failure, then makes another attempt or fails the request.
-fn end_failed(cx: &mut Context, call: Call, asked: PendingCall, error: CallError) -> Step {
-    asked.pool.upstream.report_failure(&error);
-    let took = cx.worker().now().saturating_duration_since(asked.began);
-    let is_late = asked.is_late(took);
-    let Some(kind) = error.kind(false) else { return Step::Fail(failed(&asked.pool, error, is_late)) };
-    report_failure(&asked.pool.address.name, kind, took, &error, cx.worker().now());
+fn end_failed(cx: &mut Context, call: Call, pending: PendingCall, error: CallError) -> Step {
+    pending.pool.upstream.report_failure(&error);
+    let took = cx.worker().now().saturating_duration_since(pending.began);
+    let is_late = pending.is_late(took);
+    let Some(kind) = error.kind(false) else { return Step::Fail(failed(&pending.pool, error, is_late)) };
+    report_failure(&pending.pool.address.name, kind, took, &error, cx.worker().now());
     // These are no failures of the upstream. The first three are limits of this server. The last one is normal when an
     // upstream ends a connection in good order.
     if !matches!(error, CallError::Busy | CallError::QueueTimedOut | CallError::NoDescriptors | CallError::Unprocessed)
     {
-        asked.count_failure(cx);
+        pending.count_failure(cx);
     }
     // A probe that was not counted leaves its pool, also to the next attempt below.
-    drop(asked.admission.take());
-    let content = content_left(&call, &asked);
-    let attempted = match Attempt::of(&error) {
-        Attempt::Sent if content.is_some() && may_repeat(cx, &call, &asked) => Attempt::Repeatable,
+    drop(pending.admission.take());
+    let content = content_left(&call, &pending);
+    let attempted = match AttemptProgress::of(&error) {
+        AttemptProgress::Sent if content.is_some() && may_repeat(cx, &call, &pending) => AttemptProgress::Repeatable,
         attempted => attempted,
     };
     // Before the next attempt: the call counts until it is dropped.
     drop(call);
-    let fault = failed(&asked.pool, error, is_late);
+    let fault = failed(&pending.pool, error, is_late);
     match content {
-        Some(content) => retry(cx, asked.local, asked.tries, content, fault, attempted),
+        Some(content) => retry(cx, pending.local, pending.tries, content, fault, attempted),
         None => Step::Fail(fault),
     }
 }
 
 /// Returns whether the call's request may be sent again although the upstream may have acted on it, and the limits leave an
 /// attempt.
-fn may_repeat(cx: &mut Context, call: &Call, asked: &PendingCall) -> bool {
-    let plan = &asked.local.plan;
+fn may_repeat(cx: &mut Context, call: &Call, pending: &PendingCall) -> bool {
+    let plan = &pending.local.plan;
     let Some(retries) = &plan.balancing.retries else { return false };
     // First, since the rest may evaluate many matchers.
-    if !retries.has_attempt_left(cx, &asked.tries) {
+    if !retries.has_attempt_left(cx, &pending.tries) {
         return false;
     }
     // HTTP in gRPC has put the head of its message into the call. It switches no protocols.
-    if !plan.wire_form.sends_own_content() && request::fill(cx, call, plan, &asked.pool, Switch::None).is_err() {
+    if !plan.wire_form.sends_own_content() && request::fill(cx, call, plan, &pending.pool, Switch::None).is_err() {
         return false;
     }
-    let placeholders = asked.local.placeholders(cx);
+    let placeholders = pending.local.placeholders(cx);
     placeholders.set_transport_error(cx);
     let allowed = retries.allows(cx, call);
     placeholders.unset_transport_error(cx);
@@ -456,31 +469,38 @@ fn may_repeat(cx: &mut Context, call: &Call, asked: &PendingCall) -> bool {
 }
 
 /// The response's content has been read for `response_buffers`.
-fn buffered(cx: &mut Context, (call, asked, read): (Call, PendingCall, Result<(), BodyError>)) -> Step {
-    let (local, pool, began) = (Rc::clone(&asked.local), Rc::clone(&asked.pool), asked.began);
+fn buffered(cx: &mut Context, (call, pending, read): (Call, PendingCall, Result<(), BodyError>)) -> Step {
+    let (local, pool, began) = (Rc::clone(&pending.local), Rc::clone(&pending.pool), pending.began);
     match read {
-        Ok(()) => unwrap(cx, &local, call, asked, &pool, began),
+        Ok(()) => unwrap(cx, &local, call, pending, &pool, began),
         // The client has nothing of the response yet, so it gets an error instead of a part. The engine has logged it.
         Err(fault) => Step::Fail(bad_gateway(format!("upstream {}: its response: {fault}", pool.address.name))),
     }
 }
 
-fn unwrap(cx: &mut Context, local: &Local, call: Call, asked: PendingCall, pool: &AddressPool, began: Instant) -> Step {
-    match local.plan.wire_form.unwrap(cx, call, asked) {
+fn unwrap(
+    cx: &mut Context,
+    local: &Local,
+    call: Call,
+    pending: PendingCall,
+    pool: &AddressPool,
+    began: Instant,
+) -> Step {
+    match local.plan.wire_form.unwrap(cx, call, pending) {
         Step::Fail(fault) => refused(cx, pool, began, fault),
         step => step,
     }
 }
 
 /// Returns the body for another attempt; `None` if it is lost.
-fn content_left(call: &Call, asked: &PendingCall) -> Option<Content> {
+fn content_left(call: &Call, pending: &PendingCall) -> Option<Content> {
     // No frame of it was read, so it is whole.
     let unsent = call.take_unsent_body();
-    match (&asked.replay, unsent) {
+    match (&pending.replay, unsent) {
         (Some(replay), _) => replay.is_whole().then(|| Content::Kept(replay.clone())),
         // In another wire form it contains this attempt's head.
-        (None, Some(body)) if asked.local.plan.wire_form.sends_own_content() => Some(Content::Back(body)),
-        (None, _) => (!asked.has_content).then_some(Content::Back(Body::Empty)),
+        (None, Some(body)) if pending.local.plan.wire_form.sends_own_content() => Some(Content::Back(body)),
+        (None, _) => (!pending.has_content).then_some(Content::Back(Body::Empty)),
     }
 }
 
@@ -514,9 +534,9 @@ fn no_upstream() -> Fault {
 /// The fault of the last attempt if `lb_retry_match` rejects its response: as in Caddy, with the response's status.
 #[cold]
 fn rejected(pool: &AddressPool, status: StatusCode) -> Fault {
-    let words =
+    let message =
         format!("upstream {}: lb_retry_match rejects its response, status {}", pool.address.name, status.as_u16());
-    Fault { status, reason: Reason::Text(words.into()) }
+    Fault { status, reason: Reason::Text(message.into()) }
 }
 
 /// As Caddy's statusError: 502 for a failed call, 504 for a timeout; a fault of the client's own body keeps its status.
