@@ -67,7 +67,7 @@ use std::time::{Duration, Instant};
 use causeway_certs::{Lasting, replace};
 use causeway_config::plan::Loaded;
 use causeway_engine::{BlockingSpec, Engine, EngineSpec, WorkerLiveness};
-use causeway_modules::logs;
+use causeway_modules::logs::{self, Logs};
 use causeway_modules::trace;
 use causeway_pipeline::BoundAddress;
 use serde_json::{Value, json};
@@ -77,7 +77,7 @@ pub use autosave::autosave_path;
 pub use builder::{Builder, Configuration, RefusedConfiguration, Running, ServerStartError};
 pub use certificates::{AuthorityFacts, CertificateStatus, data_folder};
 pub use compiled::validate;
-pub use control::{By, Change, Control, Excerpt, Force, LoadRequest, Status, StopError, Stopping};
+pub use control::{Change, Control, Excerpt, Force, LoadOrigin, LoadRequest, Status, StopError, Stopping};
 pub use error::{ChangeError, LoadError};
 pub use ids::IdError;
 pub use pull::PullError;
@@ -103,8 +103,8 @@ use range_fetches::RangeFetches;
 /// Time limit for writing the queued log lines at the end.
 const LOG_GRACE: Duration = Duration::from_secs(5);
 /// Time that a reload or an upgrade waits for workers which wait for room in the queue of a log (`queue_full wait`).
-const LOG_PATIENCE: Duration = Duration::from_secs(5);
-/// As long a collector has to accept the last spans.
+const LOG_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Time limit for a collector to accept the last spans.
 const TRACE_GRACE: Duration = Duration::from_secs(5);
 
 /// A running server. It executes the commands of its [`Control`]s while [`run`](Self::run) is polled. Dropping it stops
@@ -121,14 +121,15 @@ pub struct Server {
     ids: Ids,
     grace: Duration,
     shutdown_delay: Duration,
-    follows: Option<ConfigFile>,
+    /// The file that the configuration was read from, which a later signal or change loads again.
+    followed_file: Option<ConfigFile>,
     /// Pulls the next configuration.
     pulling: Option<PullTask>,
     /// Fetches the networks of trusted proxies.
     range_fetches: RangeFetches,
-    /// That of the current configuration.
-    number: ConfigurationNumber,
-    fixed: ServerSettings,
+    /// The number of the current configuration.
+    configuration_number: ConfigurationNumber,
+    settings: ServerSettings,
     control: Control,
     queues: CommandQueues,
 }
@@ -149,7 +150,7 @@ impl Server {
         Builder::default()
     }
 
-    /// Starts serving `config`; `follows` is the file that it was read from. Requires a tokio runtime. On failure,
+    /// Starts serving `config`; `followed_file` is the file that it was read from. Requires a tokio runtime. On failure,
     /// nothing keeps running.
     ///
     /// # Errors
@@ -157,22 +158,21 @@ impl Server {
     pub async fn start(
         mut settings: ServerSettings,
         config: Value,
-        follows: Option<ConfigFile>,
+        followed_file: Option<ConfigFile>,
     ) -> Result<Self, LoadError> {
         let (workers, handed) = (settings.workers, settings.handed.take());
         // The former process has saved its configuration, or had a reason not to, such as a pull.
         let is_new = handed.is_none();
         let handed = handed.unwrap_or_default();
-        let fixed = settings;
         let (control, queues) = Control::channel();
-        let Compiled { ids, loaded, remote, logs, certificates } = fixed.compile(config.clone()).await?;
-        let mut identity = fixed.identity(&loaded, None).await?;
-        let wanted = fixed.admin_listeners(&loaded, remote, identity.as_ref());
+        let Compiled { ids, loaded, remote, logs, certificates } = settings.compile(config.clone()).await?;
+        let identity = settings.identity(&loaded, None).await?;
+        let wanted = settings.admin_listeners(&loaded, remote, identity.as_ref());
         wanted.refuse_conflicts(loaded.listeners.iter().map(|listener| listener.socket.clone()))?;
         // The API opens before the engine starts: if a later step fails, dropping it closes its sockets again.
-        let admins = Admins::open(wanted, &fixed.admin_state(&control), handed.admin)?;
-        let mut custody = fixed.custody(&loaded, certificates, None).await?;
-        let (puller, pulled) = fixed.pull(&loaded, &By::Owner, identity.as_ref()).await?;
+        let admins = Admins::open(wanted, &settings.admin_state(&control), handed.admin)?;
+        let custody = settings.custody(&loaded, certificates, None).await?;
+        let (puller, pulled) = settings.pull(&loaded, &LoadOrigin::Owner, identity.as_ref()).await?;
         let secure = secure(&loaded);
         let spec = EngineSpec {
             workers,
@@ -183,17 +183,8 @@ impl Server {
         };
         let engine = Engine::start_with(spec, handed.sites);
         let engine = engine.map_err(LoadError::Sites)?;
-        custody.serve();
-        custody.take_effect();
-        identity.iter_mut().for_each(Custody::take_effect);
-        let metrics = fixed.registry.metrics();
         control.observe(engine.observer());
-        measures::install(metrics, engine.observer());
-        measures::install_certificates(metrics, custody.store());
-        metrics.loaded(true);
-        logs.activate();
-        (fixed.logs)(&logs);
-        loaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
+        measures::install(settings.registry.metrics(), engine.observer());
         let mut server = Self {
             places: watch::Sender::new(places(&engine, &secure)),
             engine,
@@ -202,18 +193,21 @@ impl Server {
             admins,
             tree: Value::Null,
             ids,
-            grace: fixed.grace.unwrap_or(loaded.grace),
+            grace: settings.grace.unwrap_or(loaded.grace),
             shutdown_delay: loaded.shutdown_delay,
-            follows,
-            pulling: puller.map(|puller| puller.start(pulled, ConfigurationNumber::default(), control.clone())),
+            followed_file,
+            pulling: None,
             range_fetches: RangeFetches::default(),
-            number: ConfigurationNumber::default(),
-            fixed,
+            configuration_number: ConfigurationNumber::default(),
+            settings,
             control,
             queues,
         };
+        server.activate_certificates();
+        server.activate_logs(&logs, &loaded.notes);
+        server.pulling = puller.map(|puller| puller.start(pulled, server.configuration_number, server.control.clone()));
         server.range_fetches.switch(loaded.range_fetches);
-        server.keep(json!({ "config": config }), loaded.admin.persist && is_new).await;
+        server.store_tree(json!({ "config": config }), loaded.admin.persist && is_new).await;
         Ok(server)
     }
 
@@ -287,13 +281,13 @@ impl Server {
                 Command::LoadPulled(load, reply) => drop(reply.send(self.load_pulled(load).await)),
                 Command::Change(change, reply) => drop(reply.send(self.change(change).await)),
                 Command::Check(path, if_match, reply) => {
-                    drop(reply.send(self.checked(&path, if_match.as_deref()).map(drop)));
+                    drop(reply.send(self.check_change(&path, if_match.as_deref()).map(drop)));
                 }
                 Command::Read(path, reply) => drop(reply.send(self.read(&path))),
                 Command::Resolve(path, reply) => drop(reply.send(self.resolve(&path))),
                 Command::Authority(id, reply) => drop(reply.send(self.custody.authority(id).await)),
                 Command::Certificates(reply) => drop(reply.send(self.certificates())),
-                Command::Follows(reply) => drop(reply.send(self.follows.clone())),
+                Command::FollowedFile(reply) => drop(reply.send(self.followed_file.clone())),
                 Command::Upgrade(binary, reply) => match self.upgrade(binary, &mut deferred).await {
                     Ok(process) => {
                         self.control.succeeded_by(process);
@@ -306,7 +300,7 @@ impl Server {
                     Err(fault) => {
                         match fault {
                             UpgradeError::Withdrawn => tracing::info!("ending the upgrade: {fault}"),
-                            _ => tracing::error!("this server continues to serve: {fault}"),
+                            _ => tracing::error!("the upgrade failed; this process continues to serve: {fault}"),
                         }
                         let _ = reply.send(Err(fault));
                     }
@@ -323,7 +317,7 @@ impl Server {
 
     /// Drains the sites, then closes the admin API. From here on every command fails because the server is stopping.
     async fn end(mut self, done: oneshot::Sender<()>) {
-        (self.fixed.stages)(&Stage::Stopping(self.shutdown_delay.saturating_add(self.grace)));
+        (self.settings.stages)(&Stage::Stopping(self.shutdown_delay.saturating_add(self.grace)));
         self.pulling = None;
         self.queues.close();
         // During the delay the server still serves normally, so that load balancers can notice: placeholders expose the
@@ -347,19 +341,19 @@ impl Server {
     /// Lets another process take the place of this one. Returns its id once it serves. Meanwhile commands that change the
     /// configuration are deferred, at most as many as may wait in the channel; a command to stop ends the other process.
     async fn upgrade(&mut self, binary: Option<PathBuf>, deferred: &mut DeferredCommands) -> Result<u32, UpgradeError> {
-        let start = self.fixed.successor.as_ref().ok_or(UpgradeError::Embedded)?;
-        let sites = without_blocked_workers(LOG_PATIENCE, self.engine.lend()).await.map_err(UpgradeError::Sockets)?;
+        let start = self.settings.successor.as_ref().ok_or(UpgradeError::Embedded)?;
+        let sites = without_blocked_workers(LOG_WAIT_MAX, self.engine.lend()).await.map_err(UpgradeError::Sockets)?;
         let admin = self.admins.lend().await.map_err(UpgradeError::Sockets)?;
         let config = self.tree.get("config").cloned().unwrap_or_default();
-        let (follows, sockets) = (self.follows.clone(), Handover { sites, admin });
+        let (followed_file, sockets) = (self.followed_file.clone(), Handover { sites, admin });
         let is_withdrawn = Arc::new(AtomicBool::new(false));
-        let offer = UpgradeOffer { config, follows, sockets, binary, is_withdrawn: Arc::clone(&is_withdrawn) };
+        let offer = UpgradeOffer { config, followed_file, sockets, binary, is_withdrawn: Arc::clone(&is_withdrawn) };
         let mut started = start(offer);
         loop {
             let command = tokio::select! {
-                started = &mut started => return started.map_err(|words| match is_withdrawn.load(Ordering::Relaxed) {
+                started = &mut started => return started.map_err(|message| match is_withdrawn.load(Ordering::Relaxed) {
                     true => UpgradeError::Withdrawn,
-                    false => UpgradeError::Successor(words),
+                    false => UpgradeError::Successor(message),
                 }),
                 // Further ones wait in the channel, for the same result.
                 Some(stop) = self.queues.stops.recv(), if deferred.stop.is_none() => {
@@ -371,13 +365,13 @@ impl Server {
             };
             match command {
                 Command::Check(path, if_match, reply) => {
-                    drop(reply.send(self.checked(&path, if_match.as_deref()).map(drop)));
+                    drop(reply.send(self.check_change(&path, if_match.as_deref()).map(drop)));
                 }
                 Command::Read(path, reply) => drop(reply.send(self.read(&path))),
                 Command::Resolve(path, reply) => drop(reply.send(self.resolve(&path))),
                 Command::Authority(id, reply) => drop(reply.send(self.custody.authority(id).await)),
                 Command::Certificates(reply) => drop(reply.send(self.certificates())),
-                Command::Follows(reply) => drop(reply.send(self.follows.clone())),
+                Command::FollowedFile(reply) => drop(reply.send(self.followed_file.clone())),
                 command => deferred.commands.push_back(command),
             }
         }
@@ -399,14 +393,14 @@ impl Server {
     }
 
     async fn load(&mut self, load: LoadRequest) -> Result<(), LoadError> {
-        self.replaced(json!({ "config": load.config }), load.force, &load.by).await?;
-        self.changed(&load.by);
+        self.replace_and_report(json!({ "config": load.config }), load.force, &load.by).await?;
+        self.unfollow_unless_same(&load.by);
         Ok(())
     }
 
     async fn load_pulled(&mut self, load: PulledLoad) -> Result<(), LoadError> {
         // An operator's configuration, which came first, must stay.
-        if load.number != self.number {
+        if load.number != self.configuration_number {
             return Err(LoadError::Outdated);
         }
         if Some(&load.config) == self.tree.get("config") {
@@ -414,23 +408,23 @@ impl Server {
             tracing::debug!("the pulled configuration is unchanged");
             return Ok(());
         }
-        self.replaced(json!({ "config": load.config }), Force::IfChanged, &By::Pull).await?;
+        self.replace_and_report(json!({ "config": load.config }), Force::IfChanged, &LoadOrigin::Pull).await?;
         log_warnings(&load.warnings);
         Ok(())
     }
 
     async fn change(&mut self, change: Change) -> Result<(), ChangeError> {
-        let path = self.checked(&change.path, change.if_match.as_deref())?;
+        let path = self.check_change(&change.path, change.if_match.as_deref())?;
         // Change a copy, so that a failure at any step leaves the current tree intact.
         let mut tree = self.tree.clone();
         tree::change(&mut tree, change.verb, &path, change.value)?;
-        self.replaced(tree, change.force, &change.by).await.map_err(ChangeError::Load)?;
-        self.changed(&change.by);
+        self.replace_and_report(tree, change.force, &change.by).await.map_err(ChangeError::Load)?;
+        self.unfollow_unless_same(&change.by);
         Ok(())
     }
 
     /// Checks the path and the entity tag of a change. Returns the path below `/config`.
-    fn checked(&self, path: &str, if_match: Option<&str>) -> Result<String, ChangeError> {
+    fn check_change(&self, path: &str, if_match: Option<&str>) -> Result<String, ChangeError> {
         let path = self.resolve(path)?;
         if let Some(tag) = if_match {
             self.still_matches(tag)?;
@@ -476,24 +470,24 @@ impl Server {
     }
 
     /// Stops following the file after a load by a peer, unless the new configuration comes from that file.
-    fn changed(&mut self, by: &By) {
-        let By::Peer(source) = by else { return };
+    fn unfollow_unless_same(&mut self, by: &LoadOrigin) {
+        let LoadOrigin::Peer(source) = by else { return };
         let same = |ours: &ConfigFile| source.as_ref().is_some_and(|source| ours.is_same(source));
         // A later SIGUSR1 must not overwrite a configuration that did not come from the file.
-        if !self.follows.as_ref().is_some_and(same) {
-            self.follows = None;
+        if !self.followed_file.as_ref().is_some_and(same) {
+            self.followed_file = None;
         }
     }
 
     /// Serves the configuration in `tree`, and records a refusal in the metrics.
-    async fn replaced(&mut self, tree: Value, force: Force, by: &By) -> Result<(), LoadError> {
-        (self.fixed.stages)(&Stage::Loading);
+    async fn replace_and_report(&mut self, tree: Value, force: Force, by: &LoadOrigin) -> Result<(), LoadError> {
+        (self.settings.stages)(&Stage::Loading);
         let replaced = self.replace(tree, force, by).await;
         match &replaced {
-            Ok(()) => (self.fixed.stages)(&Stage::Loaded(&self.places.borrow())),
+            Ok(()) => (self.settings.stages)(&Stage::Loaded(&self.places.borrow())),
             Err(fault) => {
-                self.fixed.registry.metrics().loaded(false);
-                (self.fixed.stages)(&Stage::Refused(fault));
+                self.settings.registry.metrics().loaded(false);
+                (self.settings.stages)(&Stage::Refused(fault));
             }
         }
         replaced
@@ -501,25 +495,25 @@ impl Server {
 
     /// Serves the configuration in `tree`. Does nothing when it is unchanged and `force` allows that. Every step that
     /// can fail comes before the first change that cannot be withdrawn.
-    async fn replace(&mut self, tree: Value, force: Force, by: &By) -> Result<(), LoadError> {
+    async fn replace(&mut self, tree: Value, force: Force, by: &LoadOrigin) -> Result<(), LoadError> {
         let config = tree.get("config").cloned().unwrap_or_default();
         if force == Force::IfChanged && Some(&config) == self.tree.get("config") {
             tracing::info!("the configuration is unchanged");
             return Ok(());
         }
-        let Compiled { ids, loaded, remote, logs, certificates } = self.fixed.compile(config).await?;
-        let custody = self.fixed.custody(&loaded, certificates, Some(&self.custody)).await?;
-        let identity = self.fixed.identity(&loaded, self.identity.as_ref()).await?;
-        let (puller, pulled) = self.fixed.pull(&loaded, by, identity.as_ref()).await?;
+        let Compiled { ids, loaded, remote, logs, certificates } = self.settings.compile(config).await?;
+        let custody = self.settings.custody(&loaded, certificates, Some(&self.custody)).await?;
+        let identity = self.settings.identity(&loaded, self.identity.as_ref()).await?;
+        let (puller, pulled) = self.settings.pull(&loaded, by, identity.as_ref()).await?;
         let secure = secure(&loaded);
         let before = (self.admin_address(), self.remote_admin_address());
-        let wanted = self.fixed.admin_listeners(&loaded, remote, identity.as_ref());
+        let wanted = self.settings.admin_listeners(&loaded, remote, identity.as_ref());
         let sites = loaded.listeners.iter().map(|listener| listener.socket.clone());
         let current_sites = self.engine.bound_addresses().iter().map(as_configured);
-        let state = self.fixed.admin_state(&self.control);
+        let state = self.settings.admin_state(&self.control);
         let change = self.admins.prepare(wanted, &state, sites, current_sites).await?;
         let reload = self.engine.reload(loaded.listeners, Arc::new(loaded.plan), Some(custody.finder()));
-        if let Err(error) = without_blocked_workers(LOG_PATIENCE, reload).await {
+        if let Err(error) = without_blocked_workers(LOG_WAIT_MAX, reload).await {
             // Withdraw the wider rules: the configuration stays as it was.
             self.admins.withdraw(change).await;
             return Err(LoadError::Sites(error));
@@ -528,16 +522,46 @@ impl Server {
         let known = self.authorities();
         self.custody = custody;
         self.identity = identity;
+        self.activate_certificates();
+        self.places.send_replace(places(&self.engine, &secure));
+        for (id, root) in self.authorities().iter().filter(|root| !known.contains(root)) {
+            tracing::info!("{}", trust_message(id, root));
+        }
+        self.admins.commit(change).await;
+        self.log_admin_addresses(&before);
+        self.activate_logs(&logs, &loaded.notes);
+        self.ids = ids;
+        self.grace = self.settings.grace.unwrap_or(loaded.grace);
+        self.shutdown_delay = loaded.shutdown_delay;
+        self.store_tree(tree, loaded.admin.persist && *by != LoadOrigin::Pull).await;
+        self.configuration_number = self.configuration_number.next();
+        // The former configuration's loader may be the one that waits for the end of this load.
+        self.pulling = puller.map(|puller| puller.start(pulled, self.configuration_number, self.control.clone()));
+        self.range_fetches.switch(loaded.range_fetches);
+        admin::configuration_changed();
+        self.log_places();
+        Ok(())
+    }
+
+    /// Uses the certificates of the current configuration from now on. The engine serves that configuration already.
+    fn activate_certificates(&mut self) {
         self.custody.serve();
         self.custody.take_effect();
         self.identity.iter_mut().for_each(Custody::take_effect);
-        measures::install_certificates(self.fixed.registry.metrics(), self.custody.store());
-        self.fixed.registry.metrics().loaded(true);
-        self.places.send_replace(places(&self.engine, &secure));
-        for (id, root) in self.authorities().iter().filter(|root| !known.contains(root)) {
-            tracing::info!("{}", root_words(id, root));
-        }
-        self.admins.commit(change).await;
+        let metrics = self.settings.registry.metrics();
+        measures::install_certificates(metrics, self.custody.store());
+        metrics.loaded(true);
+    }
+
+    /// Logs to the outputs of the current configuration from now on, first its `notes`.
+    fn activate_logs(&self, logs: &Arc<Logs>, notes: &[String]) {
+        logs.activate();
+        (self.settings.logs)(logs);
+        notes.iter().for_each(|note| tracing::warn!("{note}"));
+    }
+
+    /// Logs the addresses of the admin API that differ from those before: of its local and its remote listener.
+    fn log_admin_addresses(&self, before: &(Option<BoundAddress>, Option<BoundAddress>)) {
         match self.admin_address() {
             after if after == before.0 => {}
             Some(address) => tracing::info!("the admin API is on {} now", address_text(&address)),
@@ -548,35 +572,27 @@ impl Server {
             Some(address) => tracing::info!("the remote admin API is on https://{address} now"),
             None => tracing::info!("the remote admin API is off now"),
         }
-        logs.activate();
-        (self.fixed.logs)(&logs);
-        loaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
-        self.ids = ids;
-        self.grace = self.fixed.grace.unwrap_or(loaded.grace);
-        self.shutdown_delay = loaded.shutdown_delay;
-        self.keep(tree, loaded.admin.persist && *by != By::Pull).await;
-        self.number = self.number.next();
-        // The former configuration's loader may be the one that waits for the end of this load.
-        self.pulling = puller.map(|puller| puller.start(pulled, self.number, self.control.clone()));
-        self.range_fetches.switch(loaded.range_fetches);
-        admin::configuration_changed();
+    }
+
+    /// Logs the addresses of the sites after a load.
+    fn log_places(&self) {
         match self.engine.bound_addresses() {
-            [] => tracing::info!("serving another configuration, which names no site"),
+            [] => tracing::info!("configuration replaced; it has no site"),
             addresses => {
                 let places: Vec<_> = addresses.iter().map(BoundAddress::to_string).collect();
                 tracing::info!("serving another configuration on {}", places.join(", "));
             }
         }
-        Ok(())
     }
 
-    async fn keep(&mut self, mut tree: Value, persist: bool) {
+    /// Makes `tree` the current configuration. `persist`: its file for `run --resume` is written too.
+    async fn store_tree(&mut self, mut tree: Value, persist: bool) {
         // Objects are unordered in Caddy's API, which shows their keys sorted.
         tree.sort_all_objects();
         self.tree = tree;
         let config = self.tree.get("config").filter(|config| persist && !config.is_null());
         // A null configuration is not saved: resuming it would serve no site.
-        let (Some(config), Some(path)) = (config, self.fixed.autosave.clone()) else { return };
+        let (Some(config), Some(path)) = (config, self.settings.autosave.clone()) else { return };
         let text = encode(config);
         let kept =
             tokio::task::spawn_blocking(move || replace(&path, &text, Lasting::Yes).map_err(|error| (path, error)));
@@ -586,7 +602,7 @@ impl Server {
     }
 }
 
-/// The last spans must be sent when the process ends, and the last lines be in their files.
+/// Sends the last spans and writes the last log lines, within their limits.
 async fn flush() {
     let _ = tokio::task::spawn_blocking(|| trace::flush_all(TRACE_GRACE)).await;
     let _ = tokio::task::spawn_blocking(|| logs::end_all(LOG_GRACE)).await;
@@ -601,11 +617,11 @@ fn address_text(address: &BoundAddress) -> String {
     address.ip().map_or_else(|| address.to_string(), |address| format!("http://{address}"))
 }
 
-/// Waits for `work`, in which every worker takes part. After `patience`, workers that wait for room in the queue of a log drop their lines
+/// Waits for `work`, in which every worker takes part. After `timeout`, workers that wait for room in the queue of a log drop their lines
 /// instead, so that an absent collector holds up no shutdown and no reload.
-async fn without_blocked_workers<T>(patience: Duration, work: impl Future<Output = T>) -> T {
+async fn without_blocked_workers<T>(timeout: Duration, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
-    if let Ok(done) = tokio::time::timeout(patience, &mut work).await {
+    if let Ok(done) = tokio::time::timeout(timeout, &mut work).await {
         return done;
     }
     let _dropping = logs::DropWhenFull::begin();
@@ -616,8 +632,8 @@ fn secure(loaded: &Loaded) -> Vec<bool> {
     loaded.listeners.iter().map(|listener| listener.tls.is_some()).collect()
 }
 
-/// Returns the message which tells an operator to make clients trust the root certificate of a local authority.
-pub fn root_words(id: &str, root: &str) -> String {
+/// Returns the message for the operator that clients must trust the root certificate of a local authority.
+pub fn trust_message(id: &str, root: &str) -> String {
     format!("Clients must trust the authority '{id}': its root certificate is {root}")
 }
 

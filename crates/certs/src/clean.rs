@@ -81,7 +81,7 @@ fn last_clean(storage: &dyn Storage) -> Result<Option<SystemTime>, Error> {
     let record: Option<LastClean> = serde_json::from_slice(&text).ok();
     let at = record.and_then(|record| OffsetDateTime::parse(&record.tls.timestamp, &Rfc3339).ok());
     if at.is_none() {
-        tracing::warn!("{}: found no time of a clean-up; cleaning now", storage.place(LAST_CLEAN));
+        tracing::warn!("{}: found no record of an earlier clean-up; cleaning now", storage.place(LAST_CLEAN));
     }
     Ok(at.map(SystemTime::from))
 }

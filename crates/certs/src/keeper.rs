@@ -23,9 +23,10 @@ use super::{
 use carried::carry_public;
 use stored::{meta, storage_keys, stored, stored_public};
 
-/// The shortest time between two renewal checks, and the time until a retry after a failure.
-const LOOK_SOONEST: Duration = Duration::from_secs(1);
-const AGAIN: Duration = Duration::from_secs(60);
+/// The shortest time between two renewal checks.
+const RENEWAL_CHECK_PAUSE_MIN: Duration = Duration::from_secs(1);
+/// The time until a retry after a failure.
+const RENEWAL_RETRY_PAUSE: Duration = Duration::from_secs(60);
 
 /// The certificates that a configuration needs, and the means to obtain them.
 #[derive(Debug)]
@@ -177,7 +178,7 @@ pub struct IssuedCertificate {
     pub certificate: Arc<Certificate>,
     /// The storage key of the authority.
     pub authority: String,
-    /// The configuration names its authority or its storage no longer. The certificate serves until there is another one, which is due at
+    /// The configuration no longer names its authority or its storage. The certificate serves until there is another one, which is due at
     /// once.
     pub is_superseded: bool,
 }
@@ -458,8 +459,8 @@ impl Keeper {
         // apply.
         let soonest = dues.chain(self.authorities.iter().filter_map(Authority::renew_at)).min();
         let until = soonest.map_or(self.look_every, |at| at.duration_since(now).unwrap_or_default());
-        let until = until.clamp(LOOK_SOONEST, self.look_every.max(LOOK_SOONEST));
-        let until = if failed { until.max(AGAIN) } else { until };
+        let until = until.clamp(RENEWAL_CHECK_PAUSE_MIN, self.look_every.max(RENEWAL_CHECK_PAUSE_MIN));
+        let until = if failed { until.max(RENEWAL_RETRY_PAUSE) } else { until };
         kept.next_look = now + until;
         until
     }
@@ -468,7 +469,7 @@ impl Keeper {
     pub fn until_renewal(&self, now: SystemTime) -> Duration {
         let left = self.kept().next_look.duration_since(now).unwrap_or_default();
         // The upper bound is for a clock that was set back.
-        left.clamp(LOOK_SOONEST, self.look_every.max(AGAIN))
+        left.clamp(RENEWAL_CHECK_PAUSE_MIN, self.look_every.max(RENEWAL_RETRY_PAUSE))
     }
 
     /// Returns the managed names that are due. Drops names on demand whose certificate no handshake has used.

@@ -1,4 +1,4 @@
-//! A log file: it is rolled when it is full or at given times, and opened anew when it was moved or removed.
+//! A log file: it is rolled when it is full or at given times, and reopened when it was moved or removed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -16,7 +16,7 @@ const FOLDER_MODE: u32 = 0o700;
 const ROLL_AGAIN: Duration = Duration::from_secs(60);
 /// By how much the creation time of a file may precede the clock at most: the kernel reads its own clock once a tick.
 const CREATION_LAG: Duration = Duration::from_millis(100);
-/// How often the failure to open a file anew is reported.
+/// How often the failure to reopen a file is reported.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// A file as a configuration describes it.
@@ -42,7 +42,7 @@ pub enum FolderMode {
     Fixed(u32),
     /// Those of the nearest folder that exists.
     Inherit,
-    /// Those of the file; who may read it may also search the folder.
+    /// Those of the file; a user with read permission may also search the folder.
     FromFile,
 }
 
@@ -91,7 +91,7 @@ impl LogFile {
         self.reopen();
     }
 
-    /// Opens the path anew. If that fails, lines go to the open file, and the result is false.
+    /// Reopens the path. If that fails, lines go to the open file, and the result is false.
     pub(crate) fn reopen(&mut self) -> bool {
         match open(&self.spec) {
             Ok(OpenedFile { file, bytes, identity, is_regular, begun }) => {
@@ -107,7 +107,7 @@ impl LogFile {
                     self.quiet_until = Some(Instant::now() + REPORT_EVERY);
                     let path = self.spec.path.display();
                     tracing::error!(
-                        "log file {path}: cannot open it anew: {error}; writing to the file that was moved or removed"
+                        "log file {path}: cannot reopen it: {error}; writing to the file that was moved or removed"
                     );
                 }
                 false
@@ -115,7 +115,7 @@ impl LogFile {
         }
     }
 
-    /// Opens the path anew if another file, or none, has its name.
+    /// Reopens the path if another file, or none, has its name.
     fn follow(&mut self) {
         if !self.is_at_path() {
             self.reopen();
@@ -241,7 +241,7 @@ fn open(spec: &FileSpec) -> io::Result<OpenedFile> {
 }
 
 fn folder_mode(spec: &FileSpec, folder: &Path) -> u32 {
-    // Who may read may also search.
+    // A user with read permission may also search.
     let searchable = |mode: u32| mode | (mode & 0o444) >> 2;
     match spec.folder_mode {
         FolderMode::Private => FOLDER_MODE,

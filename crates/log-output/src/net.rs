@@ -150,7 +150,7 @@ impl Collector {
         if socket.is_datagram() {
             for line in first..batch.len() {
                 if let Err(error) = send_datagram(|| socket.send(batch.lines(line, line + 1))) {
-                    // Datagrams have no connection that could be lost, but the collector's socket may have been made anew.
+                    // Datagrams have no connection that could be lost, but the collector may have bound its socket again.
                     if !is_line_too_long(&error) {
                         self.lose();
                     }

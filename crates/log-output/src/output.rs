@@ -126,7 +126,7 @@ fn flush(outputs: &[Arc<Output>], command: fn(SyncSender<()>) -> Command, limit:
     }
 }
 
-/// Opens every log file anew, for a tool that has moved or removed files, and lets lost connections be opened at once.
+/// Reopens every log file, for a tool that has moved or removed files, and lets lost connections be opened at once.
 pub fn reopen_all() {
     for queue in each().iter().filter_map(|output| output.queue.as_ref()) {
         queue.command(Command::Reopen);
@@ -290,7 +290,7 @@ impl Output {
         self.stream.is_stream
     }
 
-    /// Returns whether people read the output.
+    /// Returns whether the output is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.stream.is_terminal
     }
@@ -309,7 +309,7 @@ impl Output {
     /// formatted nor queued, and the result is false: the thread would wait for itself.
     pub fn write(&self, when_full: WhenFull, format: impl FnOnce(&mut Vec<u8>)) -> bool {
         let Some(queue) = &self.queue else { return true };
-        if writer::is_of(self.number) {
+        if writer::is_thread_of(self.number) {
             return false;
         }
         // Formatting outside of the queue's lock permits `format` to log. A thread that ends has no buffer any more.
@@ -317,7 +317,7 @@ impl Output {
         format(&mut line);
         if !line.is_empty() {
             // The thread of another output must not wait: two outputs that report on each other could block both.
-            let when_full = if writer::is_any() { WhenFull::Drop } else { when_full };
+            let when_full = if writer::is_output_thread() { WhenFull::Drop } else { when_full };
             queue.push(&line, when_full);
         }
         line.clear();

@@ -21,7 +21,7 @@ pub(crate) enum Command {
     Flush(SyncSender<()>),
     /// As `Flush`; lines that cannot be written at once are lost.
     LastFlush(SyncSender<()>),
-    /// Opens the file anew, or connects again at once.
+    /// Reopens the file, or connects again at once.
     Reopen,
     Configure(Box<OutputSpec>),
 }

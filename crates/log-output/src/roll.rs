@@ -414,7 +414,7 @@ mod tests {
     }
 
     // Two processes that share a log, as during an upgrade, sweep the same files: one of them compresses a file. A file that a killed process
-    // has left unfinished is written anew.
+    // has left unfinished is written again.
     #[test]
     fn a_file_is_compressed_once() {
         let folder = new_folder("part");

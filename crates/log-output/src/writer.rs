@@ -23,12 +23,12 @@ thread_local! {
 }
 
 /// Returns whether the current thread is the thread of an output.
-pub(crate) fn is_any() -> bool {
+pub(crate) fn is_output_thread() -> bool {
     OUTPUT.get() != 0
 }
 
 /// Returns whether the current thread is the thread of this output.
-pub(crate) fn is_of(number: u64) -> bool {
+pub(crate) fn is_thread_of(number: u64) -> bool {
     OUTPUT.get() == number
 }
 
@@ -95,7 +95,7 @@ struct Writer<'q> {
     queue: &'q LineQueue,
     sink: Sink,
     /// The output's name in reports.
-    place: &'q str,
+    name: &'q str,
     batch: Batch,
     /// Requests that wait for the end of the next round.
     flushes: Vec<SyncSender<()>>,
@@ -116,13 +116,13 @@ struct Faults {
 }
 
 /// Runs until the queue is closed and empty.
-pub(crate) fn run(number: u64, queue: &LineQueue, sink: Sink, place: &str) {
+pub(crate) fn run(number: u64, queue: &LineQueue, sink: Sink, name: &str) {
     OUTPUT.set(number);
     queue.attach();
     let mut writer = Writer {
         queue,
         sink,
-        place,
+        name,
         batch: Batch::default(),
         flushes: Vec::new(),
         faults: Faults::default(),
@@ -182,7 +182,7 @@ impl Writer<'_> {
             written += progress.lines;
             let Some(error) = progress.fault else {
                 if std::mem::take(&mut self.waits) {
-                    tracing::info!("log output {}: writing again", self.place);
+                    tracing::info!("log output {}: writing works again", self.name);
                 }
                 continue;
             };
@@ -195,7 +195,7 @@ impl Writer<'_> {
             match self.sink.retry_after() {
                 Some(wait) if !self.queue.is_closed() && !self.is_ending => {
                     if !std::mem::replace(&mut self.waits, true) {
-                        tracing::warn!("log output {}: lines wait: {error}", self.place);
+                        tracing::warn!("log output {}: cannot write; lines are kept in memory: {error}", self.name);
                     }
                     self.report_if_due();
                     self.queue.pause(wait.min(REPORT_EVERY));
@@ -239,17 +239,17 @@ impl Writer<'_> {
 
     /// Reports lines that were lost since the last report, and why.
     fn report(&mut self) {
-        let place = self.place;
+        let name = self.name;
         let (all_dropped, all_failed) = self.queue.lost();
         let reported =
             std::mem::replace(&mut self.faults, Faults { dropped: all_dropped, failed: all_failed, reason: None });
         let (dropped, failed) = (all_dropped - reported.dropped, all_failed - reported.failed);
         if dropped > 0 {
-            tracing::warn!("log output {place}: dropped {}, because the queue was full", lines(dropped));
+            tracing::warn!("log output {name}: dropped {}, because the queue was full", lines(dropped));
         }
         if failed > 0 {
             let reason = reported.reason.map(|error| format!(": {error}")).unwrap_or_default();
-            tracing::error!("log output {place}: could not write {}{reason}", lines(failed));
+            tracing::error!("log output {name}: could not write {}{reason}", lines(failed));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! - `site`: a server: names, certificates, logs
 //! - `error_pages`: `error_page`
 //! - `listens`, `hosts`: the addresses and names of a server
-//! - `locations`: the order of locations, and the rules after which nginx chooses one anew
+//! - `locations`: the order of locations, and the rules after which nginx chooses one again
 //! - `path_case`: whether the matchers of paths may ignore case
 //! - `folders`: the redirect to a folder's slash, and its index
 //! - `rules`: `rewrite`, `set` and `return`

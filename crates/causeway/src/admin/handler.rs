@@ -14,7 +14,7 @@ use super::remote::{RemoteClient, RemoteGuard};
 use super::rules::{Guard, Rules};
 use super::work::{AdminCommand, AuthorityForm, perform};
 use super::{AdminState, causal};
-use crate::server::{By, ConfigFile, Force, Verb};
+use crate::server::{ConfigFile, Force, LoadOrigin, Verb};
 
 const SOURCE_FILE: NameRef<'static> = NameRef::Other("Caddy-Config-Source-File");
 const SOURCE_ADAPTER: NameRef<'static> = NameRef::Other("Caddy-Config-Source-Adapter");
@@ -147,7 +147,7 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
         false => Force::IfChanged,
     };
     let source = ConfigFile { file: text(SOURCE_FILE).into(), adapter: text(SOURCE_ADAPTER) };
-    let by = By::Peer((!source.file.as_os_str().is_empty()).then_some(source));
+    let by = LoadOrigin::Peer((!source.file.as_os_str().is_empty()).then_some(source));
     match &*path {
         "/load" => only_post(AdminCommand::Load { content_type, force, by }),
         "/adapt" => only_post(AdminCommand::Adapt { content_type }),

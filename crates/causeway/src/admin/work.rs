@@ -18,8 +18,8 @@ use super::answer::{AdminResponse, MediaType, warnings};
 use super::{AdminState, causal};
 use crate::document::{AdaptedDocument, Document, Language, log_warnings};
 use crate::server::{
-    Attempt, By, CONFIG_BYTES_MAX, CertificateStatus, Change, ChangeError, Force, LoadError, LoadRequest, Status,
-    StopError, UpgradeError, Verb,
+    Attempt, CONFIG_BYTES_MAX, CertificateStatus, Change, ChangeError, Force, LoadError, LoadOrigin, LoadRequest,
+    Status, StopError, UpgradeError, Verb,
 };
 
 /// A command of the API, without the request's body.
@@ -32,7 +32,7 @@ pub(super) enum AdminCommand {
         path: String,
         if_match: Option<String>,
         force: Force,
-        by: By,
+        by: LoadOrigin,
     },
     /// A request that gets `answer` unless its path has no object, as in Caddy, which looks up the `@id` first.
     Refused {
@@ -42,7 +42,7 @@ pub(super) enum AdminCommand {
     Load {
         content_type: String,
         force: Force,
-        by: By,
+        by: LoadOrigin,
     },
     Adapt {
         content_type: String,
@@ -299,7 +299,7 @@ impl CommandContext {
         content_type: &str,
         body: Option<IncomingBody>,
         force: Force,
-        by: By,
+        by: LoadOrigin,
     ) -> Result<AdminResponse, AdminResponse> {
         let language = language(content_type)?;
         let text = text(body, CONFIG_BYTES_MAX).await?;

@@ -24,7 +24,7 @@ use anyhow::{Context as _, anyhow};
 use causeway::document::{AdaptedDocument, Document};
 use causeway::server::{
     self, Control, LoadError, LogsReceiver, Server, ServerSettings, Stage, StopError, autosave_path, data_folder,
-    root_words,
+    trust_message,
 };
 use causeway_modules::logs::{Level, reopen_all};
 use causeway_pipeline::BoundAddress;
@@ -249,7 +249,7 @@ fn announce(serving: &Serving, server: &Server, workers: usize) -> anyhow::Resul
     log::flush();
     output::note(&first_line(serving, server.places(), workers));
     for (id, root) in server.authorities() {
-        output::note(&root_words(&id, &root));
+        output::note(&trust_message(&id, &root));
     }
     if let Some(address) = server.admin_address() {
         output::note(&format!("The admin API is on {}", url(&address, false)));
@@ -325,7 +325,7 @@ fn force_end(pidfile: Option<PathBuf>) -> anyhow::Result<()> {
 /// would be lost.
 fn release_code() {
     if !cfg!(debug_assertions) && !code_pages::release() {
-        tracing::debug!("the pages of the program's code stay in memory");
+        tracing::debug!("cannot release the program's code pages");
     }
 }
 

@@ -18,7 +18,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::certificates::data_folder;
-use super::{BoundAddresses, By, Control, Environment, Force, LoadError, LoadRequest, Server, ServerSettings, Status};
+use super::{
+    BoundAddresses, Control, Environment, Force, LoadError, LoadOrigin, LoadRequest, Server, ServerSettings, Status,
+};
 use crate::document::{AdaptedDocument, Document, DocumentError, Language, log_warnings};
 
 /// Name of an embedded Caddyfile in messages.
@@ -324,7 +326,7 @@ impl Running {
     pub async fn reload(&self, configuration: impl Into<Configuration>) -> Result<(), ServerStartError> {
         let (document, adapted) = adapt(configuration.into(), &self.directives, &self.environment)?;
         log_warnings(&adapted.warnings);
-        let load = LoadRequest { config: adapted.json.clone(), force: Force::IfChanged, by: By::Owner };
+        let load = LoadRequest { config: adapted.json.clone(), force: Force::IfChanged, by: LoadOrigin::Owner };
         let loaded = self.control.load(load).await;
         loaded.map_err(|fault| ServerStartError::Load(Box::new(RefusedConfiguration { document, adapted, fault })))
     }

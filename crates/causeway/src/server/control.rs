@@ -42,7 +42,7 @@ pub struct LoadRequest {
     /// Whether to load the configuration even if it equals the current one.
     pub force: Force,
     /// The origin of the request.
-    pub by: By,
+    pub by: LoadOrigin,
 }
 
 /// Whether a configuration that equals the current one is loaded again.
@@ -56,7 +56,7 @@ pub enum Force {
 
 /// The origin of a load or change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum By {
+pub enum LoadOrigin {
     /// The program that started the server, reading the file that the server follows.
     Owner,
     /// A client of the API, with the source file if the request names one. When it is a different file, the server
@@ -81,7 +81,7 @@ pub struct Change {
     /// Whether to load the result even if nothing changed.
     pub force: Force,
     /// The origin of the request.
-    pub by: By,
+    pub by: LoadOrigin,
 }
 
 /// One value of the configuration.
@@ -146,7 +146,7 @@ pub struct Status {
     pub panics: u64,
 }
 
-/// A request of the running configuration's loader to load what it has pulled, unless the server has it already.
+/// A request of the running configuration's loader to load the configuration that it has pulled, unless the server has it already.
 pub(super) struct PulledLoad {
     /// Caddy's JSON.
     pub(super) config: Value,
@@ -182,7 +182,7 @@ pub(super) enum Command {
     Resolve(String, Reply<Result<String, ChangeError>>),
     Authority(String, Reply<Result<Option<AuthorityFacts>, causeway_certs::Error>>),
     Certificates(Reply<Vec<CertificateStatus>>),
-    Follows(Reply<Option<ConfigFile>>),
+    FollowedFile(Reply<Option<ConfigFile>>),
     /// Hands over to another process, of this program or the one at the path.
     Upgrade(Option<PathBuf>, Reply<Result<u32, UpgradeError>>),
 }
@@ -310,8 +310,8 @@ impl Control {
     }
 
     /// Returns the file that the configuration was read from; `None` after the API has loaded another configuration.
-    pub async fn follows(&self) -> Option<ConfigFile> {
-        self.ask(Command::Follows).await.flatten()
+    pub async fn followed_file(&self) -> Option<ConfigFile> {
+        self.ask(Command::FollowedFile).await.flatten()
     }
 
     /// Starts another process, of this program or of `binary`, which takes the server's place with its sockets and its

@@ -64,9 +64,9 @@ impl Getter {
         match answer {
             Ok(found) => {
                 if self.is_failing.swap(false, Ordering::Relaxed) {
-                    tracing::info!("{self} answers again");
+                    tracing::info!("{self} works again");
                 }
-                tracing::debug!(name, source = %self, is_found = found.is_some(), "asked for a certificate");
+                tracing::debug!(name, source = %self, is_found = found.is_some(), "requested a certificate");
                 Ok(found)
             }
             Err(fault) => {
@@ -74,7 +74,7 @@ impl Getter {
                     tracing::debug!(name, source = %self, %fault, "no certificate");
                 } else {
                     tracing::error!(
-                        "{name}: no certificate: {self}: {fault}; further faults are not logged until it answers"
+                        "{name}: no certificate: {self}: {fault}; further faults are not logged until it works again"
                     );
                 }
                 Err(())

@@ -71,7 +71,7 @@ impl Permission {
             }
             Err(error) => {
                 let endpoint = without_secrets(&self.endpoint);
-                tracing::error!("{name}: cannot ask {endpoint} whether it may have a certificate: {error}");
+                tracing::error!("{name}: cannot query the permission endpoint {endpoint}: {error}");
                 None
             }
         }

@@ -332,7 +332,7 @@ fn adapt(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::{By, Force, LoadError, LoadRequest, Server};
+    use crate::server::{Force, LoadError, LoadOrigin, LoadRequest, Server};
 
     // Caddy repeats a request after a failed connection and after statuses outside of 200 to 499.
     #[test]
@@ -360,7 +360,7 @@ mod tests {
             control.load_pulled(load)
         };
         let first = ConfigurationNumber::default();
-        let load = LoadRequest { config: config("1s"), force: Force::IfChanged, by: By::Peer(None) };
+        let load = LoadRequest { config: config("1s"), force: Force::IfChanged, by: LoadOrigin::Peer(None) };
         // Both are in the channel before the server executes one.
         let (loaded, refused) = tokio::join!(control.load(load), pulled("2s", first));
         assert!(matches!((loaded, refused), (Ok(()), Err(LoadError::Outdated))));

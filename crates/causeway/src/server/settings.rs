@@ -15,7 +15,7 @@ use super::admins::{AdminListener, AdminListeners};
 use super::autosave::autosave_path;
 use super::certificates::Custody;
 use super::compiled::{Compiled, compile};
-use super::control::{By, Control};
+use super::control::{Control, LoadOrigin};
 use super::error::LoadError;
 use super::pull::{PullError, PulledConfig, Puller, ServerIdentity};
 use super::storage;
@@ -108,7 +108,7 @@ impl ServerSettings {
     pub(super) async fn pull(
         &self,
         loaded: &Loaded,
-        by: &By,
+        by: &LoadOrigin,
         identity: Option<&Custody>,
     ) -> Result<(Option<Puller>, Option<PulledConfig>), LoadError> {
         let Some(pull) = &loaded.admin.pull else { return Ok((None, None)) };
@@ -118,7 +118,7 @@ impl ServerSettings {
             identity.map(|(custody, name)| ServerIdentity { certificates: custody.finder(), name: name.clone() });
         let puller = Puller::new(pull, &self.directives, &self.environment, identity);
         let fault = |fault| LoadError::Pull(puller.name().to_owned(), fault);
-        if *by == By::Pull && puller.is_immediate() {
+        if *by == LoadOrigin::Pull && puller.is_immediate() {
             return Err(fault(PullError::Recursive));
         }
         let pulled = puller.pull_at_once().await.map_err(fault)?;

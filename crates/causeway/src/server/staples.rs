@@ -158,11 +158,13 @@ async fn refresh(stapled: StapledCertificate, client: HttpClient) -> (Arc<Certif
             true
         }
         Ok(OcspStatus::Revoked) => {
-            tracing::warn!("{name}: {url} says that its certificate is revoked");
+            tracing::warn!("{name}: the OCSP responder {url} reports the certificate as revoked");
             true
         }
         Ok(OcspStatus::Unknown) => {
-            tracing::warn!("{name}: {url} does not know its certificate, so no OCSP response is stapled");
+            tracing::warn!(
+                "{name}: the OCSP responder {url} reports the status 'unknown'; no OCSP response is stapled"
+            );
             false
         }
         Err(why) if certificate.is_short_lived() => {

@@ -114,7 +114,9 @@ impl Drop for Tickets {
 }
 
 fn report(error: &Error) {
-    tracing::error!("session tickets: {error}; sessions of other servers are not resumed until the storage answers");
+    tracing::error!(
+        "session tickets: {error}; sessions of other servers are not resumed until the storage works again"
+    );
 }
 
 impl Rotation {
@@ -131,7 +133,7 @@ impl Rotation {
             match refreshed {
                 Ok(Ok(())) => {
                     if has_failed {
-                        tracing::info!("session tickets: the storage answers again");
+                        tracing::info!("session tickets: the storage works again");
                     }
                     has_failed = false;
                 }

@@ -33,7 +33,7 @@ pub struct UpgradeOffer {
     /// The running configuration, as Caddy's JSON.
     pub config: Value,
     /// The file that the server follows.
-    pub follows: Option<ConfigFile>,
+    pub followed_file: Option<ConfigFile>,
     /// The listening sockets.
     pub sockets: Handover,
     /// The program to run; `None` is this server's own.
@@ -88,7 +88,7 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::super::control::WAITING_MAX;
-    use super::super::{By, Control, Force, LoadError, LoadRequest, Server, ServerSettings, StopError};
+    use super::super::{Control, Force, LoadError, LoadOrigin, LoadRequest, Server, ServerSettings, StopError};
     use super::*;
 
     fn settings() -> ServerSettings {
@@ -182,7 +182,7 @@ mod tests {
     #[tokio::test]
     async fn a_stop_among_other_commands() {
         let load = |control: Control| async move {
-            control.load(LoadRequest { config: json!({}), force: Force::Always, by: By::Owner }).await
+            control.load(LoadRequest { config: json!({}), force: Force::Always, by: LoadOrigin::Owner }).await
         };
         let started = Arc::new(Notify::new());
         let server = start(&started, Err("ended")).await;

@@ -252,7 +252,7 @@ fn responders_with_wrong_or_no_responses() {
     site.write_status("R", "260101000000Z");
     let responder = site.responder("ca");
     let mut server = site.folder.start(&["run"]);
-    server.line_with("says that its certificate is revoked");
+    server.line_with("reports the certificate as revoked");
     site.check_none(&server);
     drop((server, responder));
 

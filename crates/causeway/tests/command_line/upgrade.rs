@@ -209,7 +209,7 @@ fn a_program_that_does_not_serve() {
         let errors = String::from_utf8(output.stderr).unwrap();
         let place = sockets.address();
         assert_eq!(errors, format!("Error: the server on {place} continues to serve: {want} (HTTP 500)\n"));
-        server.line_with(&format!("this server continues to serve: {want}"));
+        server.line_with(&format!("the upgrade failed; this process continues to serve: {want}"));
         assert_eq!(get(server.port(), "/").body, "hello");
         assert_eq!(std::fs::read_to_string(folder.path("pid")).unwrap(), format!("{}\n", server.pid()));
     }

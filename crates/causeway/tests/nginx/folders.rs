@@ -55,7 +55,7 @@ fn dot_segments_at_the_end_are_refused_where_nginx_refuses_the_folder() {
     );
 }
 
-/// nginx chooses the location anew for an index, and the first expression that takes its path counts. Without an index it does not.
+/// nginx chooses the location again for an index, and the first expression that takes its path counts. Without an index it does not.
 #[test]
 fn rules_of_an_index_are_those_of_its_location() {
     let to = "location /to/ { proxy_pass http://127.0.0.1:UP1; }";

@@ -35,7 +35,7 @@ pub(super) fn stored_public(public: &Public, storage: &dyn Storage) -> Result<Op
 }
 
 /// Reads the names' certificates from storage, on several threads: parsing and checking the keys of 10 000 names takes more than a second
-/// of processor time. A certificate that storage cannot return is reported and obtained anew. `usual`: the storage of names without one of their
+/// of processor time. A certificate that storage cannot return is reported and obtained again. `usual`: the storage of names without one of their
 /// own.
 pub(super) fn load_all(names: Vec<Public>, usual: &SharedStorage, now: SystemTime) -> Vec<(String, PublicState)> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(LOAD_THREADS_MAX);

@@ -145,7 +145,7 @@ fn a_failed_renewal_keeps_the_certificate() {
     let before = leaf(&keeper, "localhost");
     std::fs::remove_dir_all(folder.path("data")).unwrap();
     std::fs::write(folder.path("data"), "in the way").unwrap();
-    assert_eq!(keeper.renew(now() + Duration::from_secs(11 * 60 * 60)), AGAIN);
+    assert_eq!(keeper.renew(now() + Duration::from_secs(11 * 60 * 60)), RENEWAL_RETRY_PAUSE);
     assert!(Arc::ptr_eq(&leaf(&keeper, "localhost"), &before));
     std::fs::remove_file(folder.path("data")).unwrap();
     keeper.renew(now() + Duration::from_secs(11 * 60 * 60));
@@ -446,7 +446,7 @@ fn a_storage_that_cannot_be_read() {
         std::fs::create_dir(&at).unwrap();
         let before = leaf(&keeper, "localhost");
         let hour = Duration::from_secs(60 * 60);
-        assert_eq!(keeper.renew(now() + 9 * hour), AGAIN);
+        assert_eq!(keeper.renew(now() + 9 * hour), RENEWAL_RETRY_PAUSE);
         assert!(Arc::ptr_eq(&leaf(&keeper, "localhost"), &before), "it serves for hours");
         keeper.renew(now() + 12 * hour - Duration::from_secs(60));
         assert_eq!(leaf(&keeper, "localhost").not_after(), now() + 24 * hour - Duration::from_secs(60));
@@ -565,7 +565,7 @@ fn an_added_name_is_renewed_in_time() {
     added.mark_used();
     assert_eq!(keeper.renew(now() + seconds(25)), seconds(20), "the time until the next one");
     assert!(!Arc::ptr_eq(&leaf(&keeper, "a.example"), &added));
-    assert_eq!(keeper.until_renewal(now() + seconds(90)), LOOK_SOONEST);
+    assert_eq!(keeper.until_renewal(now() + seconds(90)), RENEWAL_CHECK_PAUSE_MIN);
     assert_eq!(keeper.until_renewal(now() - DAY), seconds(600), "a clock that was set back");
 }
 

@@ -351,7 +351,7 @@ fn a_clock_that_jumps() {
         assert_eq!(local(&restarted).signed().cert, leaf.signed().cert);
         assert_eq!((roots(&keeper), roots(&restarted)), (root.clone(), root.clone()));
         assert!(keeper.issued(PUBLIC).is_some() && restarted.issued(PUBLIC).is_some());
-        // A certificate in storage that is not valid by this clock, or due, is ordered anew.
+        // A certificate in storage that is not valid by this clock, or due, is ordered again.
         let is_fresh = at >= now() && at < now() + 60 * DAY;
         assert_eq!(keeper.reload(PUBLIC, at).unwrap(), is_fresh);
     }

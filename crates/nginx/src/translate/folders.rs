@@ -1,4 +1,4 @@
-//! Folders: the redirect to a folder's slash, and its index, for which nginx chooses the location anew.
+//! Folders: the redirect to a folder's slash, and its index, for which nginx chooses the location again.
 
 use super::access::{denies_all, restricts};
 use super::content::{alias_of, in_written_order, is_internal};
@@ -84,7 +84,7 @@ impl<'a> Translator<'a> {
         (!hidden.is_empty()).then(|| format!("hide{}", hidden.concat()))
     }
 
-    /// Writes the rules and the `try_files` that choose a location anew for an index that was found, as its path is that of another location
+    /// Writes the rules and the `try_files` that choose a location again for an index that was found, as its path is that of another location
     /// now. Of the locations the first that takes the path counts.
     fn rules_of_indexes(
         &mut self,

@@ -1,4 +1,4 @@
-//! The locations of a server: their matchers, and the rules after which nginx chooses one anew.
+//! The locations of a server: their matchers, and the rules after which nginx chooses one again.
 
 use super::access::{refuses, refuses_all, restricts};
 use super::content::{alias_of, in_written_order, is_internal, leads_elsewhere};
@@ -61,7 +61,7 @@ impl<'a> Translator<'a> {
             handles.push(LocationBlock { location: location.clone(), head, scope: location.scope(scope, &capture) });
         }
         let rules = handles.iter().map(|handle| self.choosing_rules(handle, &all)).collect();
-        write_pass(route, "# Rules after which nginx chooses the location anew.", &handles, rules);
+        write_pass(route, "# Rules after which nginx chooses the location again.", &handles, rules);
         handles.splice(0..0, self.handles_of_kept(out));
         let files = handles.iter().map(|handle| self.choosing_files(handle, &all)).collect();
         write_pass(route, "# Paths of another location, for missing files and for folders.", &handles, files);

@@ -104,7 +104,7 @@ impl<'a> Translator<'a> {
             let lines = if key.starts_with('~') { &mut expressions } else { &mut texts };
             lines.append(&mut comments);
             match key {
-                // A value is evaluated anew for each request anyway.
+                // A value is evaluated for each request anyway.
                 "hostnames" | "volatile" => {}
                 "default" => default = self.expand(lines, entry, &scope, text),
                 _ => {
@@ -171,7 +171,7 @@ impl<'a> Translator<'a> {
         block(out, &format!("map {source} {{{}}}", variables::variable(variable)), lines);
     }
 
-    /// Takes the path anew for the maps about it that the rules of a block have: in nginx a map has the value of its first use, which may be
+    /// Takes the path again for the maps about it that the rules of a block have: in nginx a map has the value of its first use, which may be
     /// after a rewrite or an index.
     pub(super) fn paths_of_maps(&mut self, out: &mut Vec<String>, block: &Directive) {
         for map in &self.shared.maps {

@@ -48,12 +48,12 @@ pub(super) fn rules_of(owner: &Directive) -> Vec<&Directive> {
     rules
 }
 
-/// Whether rules of a block let nginx choose the location anew.
+/// Whether rules of a block let nginx choose the location again.
 pub(super) fn rules_choose_anew(owner: &Directive) -> bool {
     rules_of(owner).into_iter().any(chooses_anew)
 }
 
-/// Whether a `rewrite`, or one within an `if`, lets nginx choose the location anew.
+/// Whether a `rewrite`, or one within an `if`, lets nginx choose the location again.
 fn chooses_anew(directive: &Directive) -> bool {
     if directive.name == "if" {
         return rules_choose_anew(directive);
@@ -295,7 +295,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The rules of a location's content. If one of them chooses the location anew, all have been applied before; the lines `set` and
+    /// The rules of a location's content. If one of them chooses the location again, all have been applied before; the lines `set` and
     /// `return` apply once more, as the path may be another one now, and another location may have led here.
     pub(super) fn staying_rules(&mut self, blocks: &[&Directive], scope: &mut VariableScope) -> Vec<String> {
         let [around @ .., owner] = blocks else { return Vec::new() };

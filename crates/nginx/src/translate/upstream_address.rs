@@ -136,7 +136,7 @@ fn constant<'a>(name: &str, blocks: &[&'a Directive]) -> Option<&'a str> {
     let last = *blocks.last()?;
     let conditional = own(last, "if").into_iter().any(|condition| !sets(condition, name).is_empty());
     let set = match own(last, "set").into_iter().rfind(|set| is_of_name(&set)) {
-        // A location may set the variable of a server anew.
+        // A location may set the variable of a server again.
         Some(set) if !conditional && blocks.len() > 2 => set,
         _ => {
             let all = sets(blocks.get(1)?, name);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use causeway::document::{AdaptedDocument, Document};
-use causeway::server::{self, By, Control, Force, LoadRequest};
+use causeway::server::{self, Control, Force, LoadOrigin, LoadRequest};
 use serde_json::Value;
 
 use super::Watch;
@@ -69,7 +69,7 @@ impl Followed {
 
 /// Handles SIGUSR1: reloads the file even if it is unchanged, unless the API has replaced the configuration.
 pub(super) async fn again(followed: Option<Followed>, control: Control) {
-    let (Some(followed), Some(source)) = (followed, control.follows().await) else {
+    let (Some(followed), Some(source)) = (followed, control.followed_file().await) else {
         tracing::info!("SIGUSR1 is ignored: the configuration was not read from a file, or the API has replaced it");
         return;
     };
@@ -86,6 +86,6 @@ pub(super) async fn again(followed: Option<Followed>, control: Control) {
 
 async fn load(document: &Document, adapted: &AdaptedDocument, control: &Control, force: Force) -> anyhow::Result<()> {
     source::warn_before_load(document, adapted);
-    let loaded = control.load(LoadRequest { config: adapted.json.clone(), force, by: By::Owner }).await;
+    let loaded = control.load(LoadRequest { config: adapted.json.clone(), force, by: LoadOrigin::Owner }).await;
     loaded.map_err(|fault| source::explain(document, adapted, &fault))
 }

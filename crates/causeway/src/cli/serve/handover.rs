@@ -221,7 +221,7 @@ impl ServerFacts {
             name: self.name.clone(),
             is_configured: self.site == SiteKind::Configured,
             config: offer.config,
-            follows: offer.follows.map(|file| (file.file, file.adapter)),
+            follows: offer.followed_file.map(|file| (file.file, file.adapter)),
             sites: count(&offer.sockets.sites),
             admin: count(&offer.sockets.admin),
         };
@@ -540,7 +540,7 @@ mod tests {
         let follows = Some(ConfigFile { file: "Caddyfile".into(), adapter: "caddyfile".into() });
         UpgradeOffer {
             config: serde_json::json!({ "apps": {} }),
-            follows,
+            followed_file: follows,
             sockets: Handover { sites, admin: Vec::new() },
             binary: None,
             is_withdrawn: Arc::default(),

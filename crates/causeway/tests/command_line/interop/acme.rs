@@ -465,7 +465,7 @@ fn revoked() {
     }
     folder.write("index.txt", format!("R\t490101000000Z\t260101000000Z\t{first}\tunknown\t/CN={FIRST}\n"));
     let _responder = Responder::start(&openssl, &folder, responder, "ca");
-    server.line_with("says that its certificate is revoked");
+    server.line_with("reports the certificate as revoked");
     server.line_with(&format!("{FIRST}: obtained a certificate"));
     assert_ne!(serial(), first);
     assert_eq!((pebble.orders(), pebble.get(FIRST, pebble.https)), (2, hello(FIRST)));
