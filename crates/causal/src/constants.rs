@@ -195,6 +195,17 @@ pub(crate) const SPIN: f64 = 4_000.0;
 /// Unit: ns. Calibration: chosen.
 pub(crate) const POLL_MAX: u64 = 20 * US;
 
+/// Maximum weight of a unit that was recorded whole: the weight grows without bound as the unit fills its window.
+///
+/// Unit: 1. Calibration: chosen.
+pub(crate) const UNIT_WEIGHT_MAX: f64 = 10.0;
+
+/// Minimum excess of the number of units that were cut by their window's begin, over the number expected from those
+/// recorded whole.
+///
+/// Unit: standard errors. Calibration: chosen: about 1 of 700 by chance, one-sided.
+pub(crate) const CUT_UNITS_ERRORS_MIN: f64 = 3.0;
+
 /// Minimum cost of a wakeup. In less time the kernel found no waiting thread, or was not called.
 ///
 /// Unit: ns. Calibration: chosen.
@@ -439,6 +450,11 @@ pub(crate) const RECORDED_EARLY_MAX: u32 = 64;
 /// Unit: ns. Calibration: chosen.
 pub(crate) const RECORD_LENGTHS: [u64; 3] = [20 * MS, 100 * MS, 1000 * MS];
 
+/// Length of a recorded window if some units are nearly as long as the usual longest one.
+///
+/// Unit: ns. Calibration: chosen.
+pub(crate) const RECORD_LENGTH_MAX: u64 = 5000 * MS;
+
 /// Fraction of a thread's log that a recorded window is planned to fill.
 ///
 /// Unit: 1. Calibration: chosen.
@@ -474,6 +490,12 @@ pub(crate) const WINDOW_UNITS: f64 = 50.0;
 ///
 /// Unit: latencies. Calibration: chosen.
 pub(crate) const WINDOW_LATENCIES: f64 = 20.0;
+
+/// Minimum length of a recorded window in latencies, also beyond the usual longest one: of four such lengths, one is
+/// cut by the window's begin, and a weight corrects for that.
+///
+/// Unit: latencies. Calibration: chosen.
+pub(crate) const RECORDED_LATENCIES_MIN: f64 = 4.0;
 
 /// Minimum and maximum number of blocks of load probes, if there is a load.
 ///
@@ -680,6 +702,11 @@ pub(crate) const NOTED_WINDOWS_FEW: usize = 4;
 ///
 /// Unit: 1. Calibration: chosen.
 pub(crate) const NOTED_MISFIT: f64 = 0.03;
+
+/// A larger fraction of the time that is in units longer than the windows is noted.
+///
+/// Unit: 1. Calibration: chosen.
+pub(crate) const NOTED_UNSEEN: f64 = 0.1;
 
 /// An interval is wide, and noted, if its half-width is larger than this and than the next fraction of the gain.
 ///

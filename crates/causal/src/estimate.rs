@@ -214,6 +214,7 @@ impl<N: TargetSource> Analyst<N> {
                 verdict: &verdict,
                 has_load,
                 fidelity,
+                baseline: &screened.baseline,
                 points: names.len(),
                 common,
                 modes: self.request.modes,

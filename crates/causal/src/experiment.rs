@@ -16,8 +16,9 @@ pub use random::SeededRandom;
 use crate::constants::{
     BUDGET_COUNTED, CONFIRMED_IN_TURN, CONFIRMED_TARGETS_MAX, COST_CHECK, DELAY_GROWTH_MARGIN, LOG_FILL_MAX, MS,
     PAUSE_LENGTH_MIN, PAUSE_LENGTHS, PAUSED_TIME_MAX, PROBE, PROBE_BLOCKS, PROBE_CONTROL_LENGTH, PROBE_LENGTHS,
-    PROBED_PAUSES_MAX, RATE_MAX_DECAY, RATE_SMOOTHING, RECORD_LENGTHS, RECORDED_EARLY, RECORDED_EARLY_MAX,
-    RECORDING_BUDGET, RECORDING_DUTY_MAX, RECORDING_FREE, RECORDING_MIN, WINDOW_LATENCIES, WINDOW_SETTLE, WINDOW_UNITS,
+    PROBED_PAUSES_MAX, RATE_MAX_DECAY, RATE_SMOOTHING, RECORD_LENGTH_MAX, RECORD_LENGTHS, RECORDED_EARLY,
+    RECORDED_EARLY_MAX, RECORDED_LATENCIES_MIN, RECORDING_BUDGET, RECORDING_DUTY_MAX, RECORDING_FREE, RECORDING_MIN,
+    WINDOW_LATENCIES, WINDOW_SETTLE, WINDOW_UNITS,
 };
 use crate::profiler::Modes;
 
@@ -84,7 +85,7 @@ pub struct ProgramRates {
     pub bytes: f64,
     /// Units of progress at the main point.
     pub hits: f64,
-    /// Time of one unit, nanoseconds.
+    /// Mean time of a unit, each weighted by its time, so that rare long ones count; a maximum. Nanoseconds.
     pub latency: f64,
     /// Time of hooks while a window is open, as a fraction of the threads' busy time, or of one thread's time if that
     /// is more.
@@ -243,7 +244,7 @@ impl ExperimentPlan {
             entries: rates.entries.max(was.entries * RATE_MAX_DECAY),
             bytes: rates.bytes.max(was.bytes * RATE_MAX_DECAY),
             hits: mean(was.hits, rates.hits),
-            latency: mean(was.latency, rates.latency),
+            latency: rates.latency.max(was.latency * RATE_MAX_DECAY),
             hook_time: mean(was.hook_time, rates.hook_time),
             reading: mean(was.reading, rates.reading),
             span_tracking: mean(was.span_tracking, rates.span_tracking),
@@ -546,12 +547,14 @@ impl ExperimentPlan {
         let Some(rates) = self.rates else { return RECORD_LENGTHS[0] };
         let wanted = (WINDOW_UNITS / rates.hits.max(1e-12))
             .max(WINDOW_LATENCIES * rates.latency)
-            .clamp(RECORD_LENGTHS[1] as f64, RECORD_LENGTHS[2] as f64);
+            .clamp(RECORD_LENGTHS[1] as f64, RECORD_LENGTHS[2] as f64)
+            // Units longer than the window would be cut in each one, and their time would remain unknown.
+            .max((RECORDED_LATENCIES_MIN * rates.latency).min(RECORD_LENGTH_MAX as f64));
         // Leave room, as the rates vary: a full log would cut the window short.
         let fits = (LOG_FILL_MAX * self.settings.entries_max / rates.entries.max(1e-12))
             .min(self.settings.bytes_max / rates.bytes.max(1e-12));
         (wanted.min(fits) as u64)
-            .clamp(RECORD_LENGTHS[0] / 2, RECORD_LENGTHS[2])
+            .max(RECORD_LENGTHS[0] / 2)
             .min((self.settings.duration / RECORDS_MIN).max(RECORD_LENGTHS[0] / 2))
     }
 }

@@ -14,9 +14,9 @@ pub struct PointOutcome {
     pub hits: u64,
     /// Time per unit, nanoseconds; 0 when there were none.
     pub ns_per_unit: f64,
-    /// Number of units whose begin was recorded too.
-    pub timed: u64,
-    /// Mean time from begin to end of those units, nanoseconds; 0 when there were none.
+    /// Sum of the weights of the units whose begin was recorded too: their number, if each has the weight 1.
+    pub timed: f64,
+    /// Weighted mean time from begin to end of those units, nanoseconds; 0 when there were none.
     pub latency_mean: f64,
     /// Fraction of the time, from 0 to 1, that the threads making this progress were waiting. Only a replay computes
     /// it; elsewhere it is 0.
@@ -35,13 +35,8 @@ impl PointOutcome {
     /// Makes an outcome from the times (nanoseconds) of the units whose begin was recorded.
     #[must_use]
     pub fn new(hits: u64, ns_per_unit: f64, latencies: &[f64]) -> Self {
-        let timed = latencies.len();
-        Self {
-            hits,
-            ns_per_unit,
-            timed: timed as u64,
-            latency_mean: if timed == 0 { 0.0 } else { latencies.iter().sum::<f64>() / timed as f64 },
-            waiting: 0.0,
-        }
+        let timed = latencies.len() as f64;
+        let latency_mean = if timed == 0.0 { 0.0 } else { latencies.iter().sum::<f64>() / timed };
+        Self { hits, ns_per_unit, timed, latency_mean, waiting: 0.0 }
     }
 }

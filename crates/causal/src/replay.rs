@@ -41,6 +41,7 @@ pub(crate) use convert::median_wakeup_latency;
 use lock::{Lock, Waiter};
 use script::{Cause, EdgeKind, Job, NONE, ReadyTime, Script, ScriptStep, WINDOW_BEGIN, Work};
 use units::{ProgressTotals, UnitSelection, recorded};
+pub use units::{UnitCuts, WindowLengths};
 
 /// When messages from outside arrive (a closed or an open workload model).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,32 +62,41 @@ pub struct Replay {
     selections: Vec<UnitSelection>,
     /// By load model.
     measured: [WindowOutcome; 2],
+    /// By point.
+    cuts: Vec<UnitCuts>,
 }
 
 impl Replay {
-    /// Reads a trace. Takes a few hundred nanoseconds per event. `wakeup_latency` is the usual one, nanoseconds, from
-    /// other windows: for a window in which hardly any thread slept. `cold` is from many windows.
+    /// Reads the only trace. Takes a few hundred nanoseconds per event. `wakeup_latency` is the usual one, nanoseconds,
+    /// for a window in which hardly any thread slept. `cold` is from many windows.
     #[must_use]
     pub fn new(trace: &Trace, wakeup_latency: Option<f64>, cold: &ColdCosts) -> Self {
-        Self::default().next(trace, wakeup_latency, cold)
+        let length = trace.time.end.saturating_sub(trace.time.start);
+        Self::default().next(trace, wakeup_latency, cold, &WindowLengths::of([length]))
     }
 
-    /// Reads a trace as [`Replay::new`] does, reusing the memory of `self`.
+    /// Reads one of several traces as [`Replay::new`] does, reusing the memory of `self`. `lengths` are those of all
+    /// windows.
     #[must_use]
-    pub fn next(self, trace: &Trace, wakeup_latency: Option<f64>, cold: &ColdCosts) -> Self {
-        let script = convert::convert(trace, wakeup_latency, cold, self.script);
-        let totals = recorded(&script);
+    pub fn next(self, trace: &Trace, wakeup_latency: Option<f64>, cold: &ColdCosts, lengths: &WindowLengths) -> Self {
+        let mut script = convert::convert(trace, wakeup_latency, cold, self.script);
+        let (totals, cuts) = recorded(&mut script, lengths);
         let models = [LoadModel::Closed, LoadModel::Open];
         let selections = totals.selections();
         let measured = models.map(|model| totals.outcome(&selections, model));
         let jobs_by_mark = models.map(|model| JobsByMark::new(&script, model));
-        Self { script, jobs_by_mark, selections, measured }
+        Self { script, jobs_by_mark, selections, measured, cuts }
     }
 
     /// Returns the window's outcome as recorded, computed in the way of a replay with that load model.
     #[must_use]
     pub fn measured(&self, model: LoadModel) -> &WindowOutcome {
         &self.measured[model as usize]
+    }
+
+    /// Returns the units of `point` that the window's begin cut; none if it made no progress.
+    pub(crate) fn cuts(&self, point: u32) -> UnitCuts {
+        self.cuts.get(point as usize).copied().unwrap_or_default()
     }
 
     /// Replays the window with `speedup` (0 to 1) of the target's time saved. Deterministic.
@@ -456,9 +466,9 @@ impl<'a> Simulation<'a> {
                     let began = if self.script.is_worker[index] { self.threads[index].came } else { self.now };
                     self.visits[visit as usize] = began;
                 }
-                ScriptStep::VisitEnded { visit, point, .. } => {
+                ScriptStep::VisitEnded { visit, point, weight, .. } => {
                     if visit != NONE {
-                        self.totals.latencies[point as usize].push(self.now - self.visits[visit as usize]);
+                        self.totals.timed(point, self.now - self.visits[visit as usize], weight);
                     }
                     self.hit(point, chain, thread);
                 }

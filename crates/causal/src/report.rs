@@ -204,8 +204,8 @@ pub struct Progress {
     pub name: String,
     /// Units per second without any change.
     pub baseline_rate: f64,
-    /// Mean time of a unit from begin to end, nanoseconds; if that is not measured, the time between two units.
-    pub baseline_ns: f64,
+    /// Mean time of a unit from begin to end, nanoseconds; `None` if no unit was recorded whole.
+    pub baseline_ns: Option<f64>,
     /// Number of units recorded.
     pub count: u64,
 }
@@ -312,7 +312,8 @@ pub enum ReasonCode {
     Disagreement,
     /// An unchanged replay does not take the recorded time.
     Fidelity,
-    /// The interval is wider than it should be, or the probes do not show the kind of load.
+    /// The interval is wider than it should be, the probes do not show the kind of load, or units are longer than the
+    /// windows.
     Imprecise,
     /// The program or its load changed during the measurement: a reload, another rate in the second half, or a share
     /// that differs in the windows with pauses.

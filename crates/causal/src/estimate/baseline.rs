@@ -7,9 +7,17 @@ use super::{Evidence, Recording, WindowDefaults};
 use crate::constants::{PROGRESS_POINTS_MAX, SCREENED_WINDOWS_FIRST};
 use crate::load::ProbeBlock;
 use crate::own;
-use crate::replay::LoadModel;
+use crate::replay::{LoadModel, UnitCuts};
 use crate::report::Progress;
 use crate::statistics::{Ratio, Stream};
+
+/// The units of one point, as recorded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Baseline {
+    /// Mean time from begin to end, nanoseconds; `None` if no unit was recorded whole.
+    pub(super) latency: Option<f64>,
+    pub(super) cuts: UnitCuts,
+}
 
 /// Returns the points with curves: those requested, then the others by their hits.
 pub(super) fn points(names: &[String], recordings: &[Arc<Recording>], wanted: &[String]) -> Vec<u32> {
@@ -40,20 +48,22 @@ pub(super) fn probes(evidence: &Evidence, point: Option<&u32>) -> Vec<ProbeBlock
     evidence.probes.iter().map(at_point).collect()
 }
 
-/// Returns the recorded mean time of a unit, by point.
-pub(super) fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
-    let mut sums = vec![(0.0, 0.0); points.len()];
+/// Returns the recorded mean time of a unit, and the cut units, by point.
+pub(super) fn baseline(recordings: &[Arc<Recording>], usual: &WindowDefaults, points: &[u32]) -> Vec<Baseline> {
+    let mut sums = vec![(0.0, 0.0, UnitCuts::default()); points.len()];
     let mut memory = ReplayMemory::default();
     for recording in recordings.iter().take(SCREENED_WINDOWS_FIRST * 2) {
         own::wait_while_suspended();
-        let replay = memory.replay(recording, &WindowDefaults::default());
-        for (&point, (sum, count)) in points.iter().zip(&mut sums) {
+        let replay = memory.replay(recording, usual);
+        for (&point, (sum, count, cuts)) in points.iter().zip(&mut sums) {
+            cuts.add(&replay.cuts(point));
             let point = replay.measured(LoadModel::Closed).point(point);
-            *sum += point.latency_mean * point.timed as f64;
-            *count += point.timed as f64;
+            *sum += point.latency_mean * point.timed;
+            *count += point.timed;
         }
     }
-    sums.into_iter().map(|(sum, count)| if count > 0.0 { sum / count } else { 0.0 }).collect()
+    let mean = |sum: f64, count: f64| (count > 0.0).then(|| sum / count);
+    sums.into_iter().map(|(sum, count, cuts)| Baseline { latency: mean(sum, count), cuts }).collect()
 }
 
 /// Returns the ratio's mean; 1 without any window.
@@ -88,21 +98,19 @@ pub(super) fn progress(
     names: &[String],
     points: &[u32],
     evidence: &Evidence,
-    latency: &[f64],
+    baseline: &[Baseline],
     bare: &[[f64; 2]],
 ) -> Vec<Progress> {
     let time = evidence.recorded.1 as f64 / 1e9;
-    let of = |((&point, &latency), &[per_unit, whole]): ((&u32, &f64), &[f64; 2])| {
+    let of = |((&point, baseline), &[per_unit, whole]): ((&u32, &Baseline), &[f64; 2])| {
         let (count, time) = (evidence.hits(point as usize), time * per_unit);
         let rate = if time > 0.0 { count as f64 / time } else { 0.0 };
-        let latency = latency * whole;
-        let between = if rate > 0.0 { 1e9 / rate } else { 0.0 };
         Progress {
             name: names[point as usize].clone(),
             baseline_rate: rate,
-            baseline_ns: if latency > 0.0 { latency } else { between },
+            baseline_ns: baseline.latency.map(|latency| latency * whole),
             count,
         }
     };
-    points.iter().zip(latency).zip(bare).map(of).collect()
+    points.iter().zip(baseline).zip(bare).map(of).collect()
 }

@@ -1,6 +1,6 @@
 //! The order of the replays, and of the targets to confirm.
 
-use super::baseline::baseline;
+use super::baseline::{Baseline, baseline};
 use super::{
     Analyst, Evidence, Scenario, Screen, ScreenResult, TargetResults, TargetSource, TimeLimit, WindowDefaults,
     common_speedup,
@@ -89,7 +89,7 @@ impl<N: TargetSource> Analyst<N> {
             }
         }
         let answers = same.iter().map(|&at| answers[at].clone()).collect();
-        Screened { answers, fidelity, bare, baseline: baseline(recordings, points) }
+        Screened { answers, fidelity, bare, baseline: baseline(recordings, usual, points) }
     }
 
     pub(super) fn candidates(&self, cases: &[TargetResults<'_>]) -> Vec<String> {
@@ -128,8 +128,8 @@ pub(super) struct Screened {
     pub(super) fidelity: ScreenResult,
     /// By point.
     pub(super) bare: Vec<ScreenResult>,
-    /// Mean time from begin to end, by point, nanoseconds; 0 if it is not measured.
-    pub(super) baseline: Vec<f64>,
+    /// By point.
+    pub(super) baseline: Vec<Baseline>,
 }
 
 pub(super) fn is_same(a: &Weights, b: &Weights) -> bool {

@@ -2,10 +2,11 @@
 
 use crate::constants::{
     NOTED_MISFIT, NOTED_RATE_CHANGE, NOTED_RATE_ERRORS, NOTED_SAMPLES_FEW, NOTED_SAMPLES_LOST, NOTED_TARGETS,
-    NOTED_UNITS_FEW, NOTED_WIDE_PART, NOTED_WIDE_POINTS, NOTED_WINDOWS_FEW, PHASE_CHANGE_MIN, PHASE_CHANGE_NOTED,
-    PHASE_ERRORS_MIN, PROGRESS_POINTS_MAX,
+    NOTED_UNITS_FEW, NOTED_UNSEEN, NOTED_WIDE_PART, NOTED_WIDE_POINTS, NOTED_WINDOWS_FEW, PHASE_CHANGE_MIN,
+    PHASE_CHANGE_NOTED, PHASE_ERRORS_MIN, PROGRESS_POINTS_MAX, RECORD_LENGTH_MAX,
 };
 use crate::estimate::Evidence;
+use crate::estimate::baseline::Baseline;
 use crate::kinds::{self, KINDS_MAX};
 use crate::load::{LoadVerdict, is_saturated};
 use crate::peers::PeerProcess;
@@ -24,6 +25,8 @@ pub(super) struct ReasonFacts<'a> {
     pub(super) has_load: bool,
     /// Error of the replay in the time that counts: per unit, or from begin to end.
     pub(super) fidelity: Ratio,
+    /// The units as recorded, by progress point of the report.
+    pub(super) baseline: &'a [Baseline],
     /// Number of progress points of the program.
     pub(super) points: usize,
     pub(super) common: f64,
@@ -192,6 +195,7 @@ pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &ReasonFacts<'
             ),
         );
     }
+    unseen(&mut say, report, evidence, seen.baseline);
     for name in evidence.unaffordable.iter().filter(|name| !is_confirmed(name, seen.targets, evidence)) {
         say(
             name,
@@ -228,6 +232,30 @@ pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &ReasonFacts<'
     report.reasons.extend(reasons);
     if seen.is_final && units > 0 {
         targets(report, seen);
+    }
+}
+
+/// Adds a reason for each progress point with units longer than the windows.
+fn unseen(say: &mut impl FnMut(&str, ReasonCode, String), report: &Report, evidence: &Evidence, baseline: &[Baseline]) {
+    let longest = evidence.recordings.iter().map(|one| one.length).max().unwrap_or(0);
+    for (progress, baseline) in report.progress.iter().zip(baseline) {
+        let (name, unseen) = (&progress.name, baseline.cuts.unseen());
+        if unseen <= NOTED_UNSEEN {
+            continue;
+        }
+        let (windows, percent) = (longest as f64 / 1e9, unseen * 100.0);
+        let mut text = match baseline.latency {
+            None => format!(
+                "no unit of `{name}` began and ended within one recorded window, of {windows:.1} s at most: the time from begin to end is unknown"
+            ),
+            Some(_) => format!(
+                "at least {percent:.0} % of the time of `{name}` is in units longer than the recorded windows, of {windows:.1} s at most: the time from begin to end is too short, and gains in it are unreliable"
+            ),
+        };
+        if longest < RECORD_LENGTH_MAX {
+            text.push_str("; a longer profile may have longer windows");
+        }
+        say("", ReasonCode::Imprecise, text);
     }
 }
 
@@ -527,6 +555,7 @@ mod tests {
             let mut report = Report { targets: vec![target], ..Report::default() };
             report.load.kind = kind;
             let seen = ReasonFacts {
+                baseline: &[],
                 targets: &[],
                 samples: 1000,
                 shortcoming: None,

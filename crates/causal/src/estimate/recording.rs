@@ -34,6 +34,9 @@ pub struct Recording {
     pub reading: u64,
     /// Units of progress, by point.
     pub hits: Vec<u64>,
+    /// Mean time of a unit, each weighted by its time, nanoseconds; 0 without any. Less than the truth if units are
+    /// longer than the window.
+    pub unit_time: f64,
     /// Spans of the outside calls in it.
     pub calls: Vec<u32>,
     /// Whether any bytes arrived from outside.
@@ -106,6 +109,7 @@ impl Recording {
             hook_count,
             reading: 0,
             hits,
+            unit_time: unit_time(trace),
             calls,
             has_load,
             clients,
@@ -131,6 +135,24 @@ impl Recording {
     pub fn hits(&self, point: u32) -> u64 {
         self.hits.get(point as usize).copied().unwrap_or(0)
     }
+}
+
+/// Returns the mean time of the window's units, each weighted by its time. Of a unit that began before the window, the
+/// time within counts, and once more for one that ends after the window: only at its end the unit gets its point.
+fn unit_time(trace: &Trace) -> f64 {
+    let events = || trace.threads.iter().flat_map(|thread| &thread.events);
+    let begun: HashMap<u64, u64> = events()
+        .filter_map(|&(at, event)| if let Event::VisitBegan { visit } = event { Some((visit, at)) } else { None })
+        .collect();
+    let (mut time, mut squares) = (0.0, 0.0);
+    for &(at, event) in events() {
+        let Event::VisitEnded { visit, .. } = event else { continue };
+        let (began, count) = begun.get(&visit).map_or((trace.time.start, 2.0), |&began| (began, 1.0));
+        let took = at.saturating_sub(began) as f64;
+        time += count * took;
+        squares += count * took * took;
+    }
+    if time > 0.0 { squares / time } else { 0.0 }
 }
 
 /// Returns the wakeup latency of each sleep of an event loop that an arrival ended: the time from the first arrival

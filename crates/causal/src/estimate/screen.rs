@@ -7,7 +7,7 @@ use crate::constants::WAKEUPS_MIN;
 use crate::estimate::Recording;
 use crate::outcome::PointOutcome;
 use crate::own;
-use crate::replay::{ColdCosts, LoadModel, Replay, median_wakeup_latency};
+use crate::replay::{ColdCosts, LoadModel, Replay, WindowLengths, median_wakeup_latency};
 use crate::report::{LoadKind, Quantity};
 use crate::statistics::{Ratio, Stream};
 use crate::target::Weights;
@@ -38,7 +38,7 @@ pub struct ScreenResult {
 impl ScreenResult {
     fn push(&mut self, before: PointOutcome, after: PointOutcome) {
         self.time.push(before.ns_per_unit * before.hits as f64, after.ns_per_unit / before.ns_per_unit);
-        self.latency.push(before.latency_mean * before.timed as f64, after.latency_mean / before.latency_mean);
+        self.latency.push(before.latency_mean * before.timed, after.latency_mean / before.latency_mean);
         if after.hits > 0 {
             self.waiting.push(after.waiting.max(before.waiting));
         }
@@ -81,6 +81,8 @@ pub struct WindowDefaults {
     pub wakeup_latency: Option<f64>,
     /// The extra cost of their work after sleep.
     pub cold: ColdCosts,
+    /// The lengths of all windows; if empty, units are not weighted.
+    pub lengths: WindowLengths,
     /// Time of a hook, nanoseconds, if known better than when the windows were recorded.
     pub hook: Option<f64>,
 }
@@ -99,7 +101,8 @@ impl WindowDefaults {
             let trace = one.packed.unpacked();
             Trace { hook: hook.unwrap_or(trace.hook), ..trace }
         });
-        Self { wakeup_latency, cold: ColdCosts::of(traces), hook }
+        let lengths = WindowLengths::of(recordings.iter().map(|one| one.length));
+        Self { wakeup_latency, cold: ColdCosts::of(traces), lengths, hook }
     }
 }
 
@@ -127,7 +130,7 @@ impl ReplayMemory {
         self.trace.hook = usual.hook.unwrap_or(self.trace.hook);
         // A window with enough wakeup latencies of its own uses those.
         let wakeup_latency = usual.wakeup_latency.filter(|_| recording.wakeup_latencies.len() < WAKEUPS_MIN);
-        self.replay = std::mem::take(&mut self.replay).next(&self.trace, wakeup_latency, &usual.cold);
+        self.replay = std::mem::take(&mut self.replay).next(&self.trace, wakeup_latency, &usual.cold, &usual.lengths);
         &self.replay
     }
 }

@@ -1,4 +1,6 @@
+use super::baseline::Baseline;
 use super::*;
+use crate::experiment::SeededRandom;
 use crate::load::LoadVerdict;
 use crate::replay::LoadModel;
 use crate::report::{Speech, Stack};
@@ -172,9 +174,15 @@ fn hooks_count_toward_no_gain() {
         halves: [(15_000_000, vec![150; point as usize + 1]), (15_000_000, vec![150; point as usize + 1])],
         ..Evidence::default()
     };
-    let results = progress(&progress::points(), &[point], &evidence, &[100_000.0], &[[0.9, 0.8]]);
+    let results = progress(
+        &progress::points(),
+        &[point],
+        &evidence,
+        &[Baseline { latency: Some(100_000.0), ..Baseline::default() }],
+        &[[0.9, 0.8]],
+    );
     assert!((results[0].baseline_rate - 10_000.0 / 0.9).abs() < 1e-6, "{results:?}");
-    assert!((results[0].baseline_ns - 80_000.0).abs() < 1e-6, "{results:?}");
+    assert!((results[0].baseline_ns.unwrap() - 80_000.0).abs() < 1e-6, "{results:?}");
 }
 
 /// 250 of 1000 µs of work are hooks. Of a utilisation of 80 %, they are 20 points: clients in a closed loop return
@@ -456,4 +464,105 @@ fn a_disagreement_names_the_result_that_the_curve_shows() {
         assert_eq!(target.mode, mode, "{modes:?}");
         assert!((target.curve[0].gain - gain).abs() < 0.01, "{modes:?}: {:?}", target.curve);
     }
+}
+
+/// Windows of an event loop that only passes calls on: 600 units a second take 0.7 ms, and `rate` a second take `time`
+/// nanoseconds, with the upstream 8.
+fn windows_with_slow_units(point: u32, lengths: &[u64], rate: f64, time: u64) -> Vec<Arc<Recording>> {
+    let mut random = SeededRandom::new(7);
+    let mut window = |&length: &u64| {
+        // A window begins at any time; units from before it end in it.
+        let mut units = Vec::new();
+        for (rate, callee, took) in [(600.0, 7, 700_000), (rate, 8, time)] {
+            let every = 1e9 / rate;
+            let mut began = -(took as f64) - every * random.fraction();
+            while began < length as f64 {
+                units.push((began as i64, began as i64 + took as i64, callee));
+                began += every * (0.5 + random.fraction());
+            }
+        }
+        let mut moments = Vec::new();
+        for (unit, &(began, ended, callee)) in (1_u64..).zip(&units) {
+            moments.push((began, true, unit, callee, began >= 0));
+            moments.push((ended, false, unit, callee, began >= 0));
+        }
+        moments.retain(|&(at, ..)| (0..length as i64 - 10_000).contains(&at));
+        moments.sort_unstable();
+        let (mut events, mut free) = (Vec::new(), 0);
+        for (at, begins, unit, callee, is_whole) in moments {
+            let now = free.max(at as u64);
+            free = now + 5_000;
+            events.push((now, Event::BlockEnded));
+            if begins {
+                events.push((now, Event::Arrived { connection: unit, at: now }));
+                events.push((now, Event::VisitBegan { visit: unit }));
+            }
+            if begins || !is_whole {
+                events.push((now, Event::Called { call: unit, callee, is_first: true }));
+            }
+            if !begins {
+                events.push((now, Event::Answered { call: unit, at: now }));
+                events.push((now, Event::Written { connection: unit }));
+                events.push((now, Event::VisitEnded { visit: if is_whole { unit } else { 0 }, point }));
+            }
+            events.push((now + 5_000, Event::BlockBegan));
+        }
+        let thread = Thread { number: 0, is_worker: true, runnable: 1.0, kind: 2, events };
+        Arc::new(Recording::new(&Trace { time: 0..length, threads: vec![thread], ..Trace::default() }, |_| None))
+    };
+    lengths.iter().map(&mut window).collect()
+}
+
+/// A window of 100 ms contains a tenth of the units of 90 ms whole, and nearly all of those of 0.7 ms: without weights
+/// the mean would be 0.8 ms, and half of the long calls would be 5 % of it.
+#[test]
+fn units_cut_by_their_windows_have_no_effect_on_the_mean() {
+    let point = progress::Point::named("estimate long units").id();
+    let mean = |rate: f64, time: f64| (600.0 * 0.7e6 + rate * time) / (600.0 + rate);
+    let mixed: Vec<u64> = (0..16).map(|window| if window % 2 == 0 { 100_000_000 } else { 1_000_000_000 }).collect();
+    for (lengths, rate, time) in [
+        (vec![100_000_000; 16], 60.0, 60_000_000),
+        (mixed, 6.0, 90_000_000),
+        (vec![1_000_000_000; 16], 20.0, 600_000_000),
+    ] {
+        let recordings = windows_with_slow_units(point, &lengths, rate, time);
+        let usual = WindowDefaults::of(&recordings, None);
+        let [Baseline { latency: Some(latency), cuts }] = baseline::baseline(&recordings, &usual, &[point])[..] else {
+            panic!("no time");
+        };
+        let want = mean(rate, time as f64);
+        assert!((latency / want - 1.0).abs() < 0.1, "{latency} instead of {want}");
+        assert_eq!(cuts.unseen(), 0.0, "{cuts:?}");
+        let slow = Weights { calls: Some(8), ..Weights::default() };
+        let questions = [Scenario { weights: &slow, speedup: 0.5 }];
+        let all = |_| true;
+        let crew = ReplayThreads::default();
+        let screen = Screen::replay_all(&recordings, &usual, &questions, &[point], LoadModel::Open, crew, all);
+        let left = screen.results[0][0].latency.estimate().unwrap().mean;
+        let want = 1.0 - rate * time as f64 / 2.0 / ((600.0 + rate) * want);
+        assert!((left - want).abs() < 0.03, "{left} instead of {want}");
+        // The plan has to notice the long units, to record longer windows.
+        let longest = recordings.iter().map(|one| one.unit_time).fold(0.0, f64::max);
+        assert!(longest > 0.3 * time as f64, "{longest}");
+    }
+}
+
+/// Units longer than all windows begin or end in them, but never do both: more are cut than the others let expect.
+#[test]
+fn units_longer_than_the_windows_are_noticed() {
+    let point = progress::Point::named("estimate too long units").id();
+    let recordings = windows_with_slow_units(point, &[200_000_000; 16], 20.0, 1_500_000_000);
+    let usual = WindowDefaults::of(&recordings, None);
+    let [Baseline { latency: Some(latency), cuts }] = baseline::baseline(&recordings, &usual, &[point])[..] else {
+        panic!("no time");
+    };
+    assert!((latency / 700e3 - 1.0).abs() < 0.05, "{latency}");
+    // 200 ms of each are within the windows: 4 s a second, and 0.42 s of the short ones.
+    assert!((cuts.unseen() - 4.0 / 4.42).abs() < 0.05, "{cuts:?}");
+    let unit_time = recordings.iter().map(|one| one.unit_time).fold(0.0, f64::max);
+    assert!(unit_time > 0.4 * 200e6, "{unit_time}");
+    // Without any whole unit there is no time, rather than another one.
+    let evidence = Evidence { recorded: (1, 1_000_000_000), ..Evidence::default() };
+    let report = progress(&progress::points(), &[point], &evidence, &[Baseline::default()], &[[1.0, 1.0]]);
+    assert_eq!(report[0].baseline_ns, None);
 }

@@ -210,6 +210,28 @@ fn the_window_length_depends_on_the_rate_of_progress() {
     );
 }
 
+/// Windows grow until a unit fits into them four times, also beyond the usual longest; a window shows at most its own
+/// length of a unit.
+#[test]
+fn windows_grow_with_long_units() {
+    let mut long = settings(1, Modes::Screen, 0.05);
+    long.duration = 60_000 * MS;
+    let mut plan = ExperimentPlan::new(long, 0);
+    let mut lengths = Vec::new();
+    let recorded = |plan: &mut ExperimentPlan, now, length: u64| {
+        lengths.push(length);
+        let latency = (length as f64 / 2.0).min(1_200.0 * MS as f64);
+        plan.recorded(now, length, ProgramRates { latency, entries: 1e-6, bytes: 1e-4, ..SERVER }, true);
+    };
+    let pause = |plan: &mut ExperimentPlan, opened, pause: Pause| {
+        plan.paused(opened + pause.length, &pause, pause.length, 0);
+        pause.length
+    };
+    drive(&mut plan, 0, |_, _| (), recorded, pause);
+    assert!(lengths[..8].is_sorted(), "{lengths:?}");
+    assert!(lengths[8..lengths.len() - 1].iter().all(|&length| length == 4_800 * MS), "{lengths:?}");
+}
+
 /// A probe's windows with pauses are short, and its controls twice as long. A target's windows are all equally long.
 #[test]
 fn the_control_of_a_probe_is_longer() {

@@ -350,7 +350,7 @@ fn units_of_a_window_are_counted_in_virtual_time() {
     // 100 ms of the clock, 10 of them pauses: units after 90 ms of virtual time are not counted.
     let came = outcome(&units, 100_000 * US, 10_000 * US);
     let point = came.point(1);
-    assert_eq!((came.point(0).hits, point.hits, point.timed), (0, 1800, 1800));
+    assert_eq!((came.point(0).hits, point.hits, point.timed), (0, 1800, 1800.0));
     assert!((point.ns_per_unit / 50_000.0 - 1.0).abs() < 1e-4, "{}", point.ns_per_unit);
     assert_eq!(point.latency_mean, 20_000.0);
     units.clear();

@@ -267,14 +267,13 @@ impl<P: Program> Controller<'_, P> {
         // time.
         let busy = (recording.busy + recording.hooks).max(length as f64).max(1.0);
         let point = self.point(&recording);
-        let latency = self.finding.as_ref().and_then(|finding| finding.report.progress.first());
         // The plan sizes later windows, and the gaps between them, by these rates.
         let rates = ProgramRates {
             // Half of the events have a second entry.
             entries: recording.events_max as f64 * 1.5 * per,
             bytes: recording.bytes() as f64 * per,
             hits: point.map_or(0.0, |point| recording.hits(point) as f64 * per),
-            latency: latency.map_or(0.0, |progress| progress.baseline_ns),
+            latency: recording.unit_time,
             hook_time: recording.hook_count as f64 * costs.in_window / busy,
             reading: recording.reading as f64 * per,
             span_tracking: recording.changes as f64 * costs.between_windows / busy,

@@ -264,7 +264,8 @@ impl TraceConverter<'_> {
                 self.flush_work(state);
                 self.reached(point);
                 let visit = if self.begun.contains(&visit) { self.visits.of(visit) } else { NONE };
-                state.push(ScriptStep::VisitEnded { visit, point, at: self.since(at) });
+                // `units::recorded` sets the weight: the begin may be in a thread that is not converted yet.
+                state.push(ScriptStep::VisitEnded { visit, point, at: self.since(at), weight: 1.0 });
             }
         }
     }

@@ -33,11 +33,12 @@ pub(super) enum ScriptStep {
         visit: u32,
         at: f64,
     },
-    /// The end of a visit; `visit` is [`NONE`] if its begin was not recorded.
+    /// The end of a visit; `visit` is [`NONE`] if its begin was not recorded. `weight` is that of its time.
     VisitEnded {
         visit: u32,
         point: u32,
         at: f64,
+        weight: f64,
     },
 }
 

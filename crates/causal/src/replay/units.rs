@@ -1,7 +1,8 @@
-//! The progress of a window, and the time per unit.
+//! The progress of a window, the time per unit, and the times of its units.
 
 use super::LoadModel;
 use super::script::{Job, NONE, Script, ScriptStep};
+use crate::constants::{CUT_UNITS_ERRORS_MIN, UNIT_WEIGHT_MAX};
 use crate::outcome::{PointOutcome, WindowOutcome};
 
 /// The progress so far.
@@ -10,7 +11,8 @@ pub(super) struct ProgressTotals {
     tallies: Vec<Vec<ChainProgress>>,
     /// By point: the times of its units.
     times: Vec<Vec<f64>>,
-    pub(super) latencies: Vec<Vec<f64>>,
+    /// By point: the sum of its timed units' weights, and the weighted sum of their times.
+    timed: Vec<[f64; 2]>,
     /// Maximum number of units that may come from messages queued before the window.
     backlog: usize,
 }
@@ -21,7 +23,7 @@ impl ProgressTotals {
         Self {
             tallies: vec![vec![tally; script.chains as usize]; script.points as usize],
             times: vec![Vec::new(); script.points as usize],
-            latencies: vec![Vec::new(); script.points as usize],
+            timed: vec![[0.0; 2]; script.points as usize],
             backlog: script.backlog,
         }
     }
@@ -33,19 +35,26 @@ impl ProgressTotals {
         self.times[point as usize].push(at);
     }
 
+    /// Takes the time of a unit from its begin to its end.
+    pub(super) fn timed(&mut self, point: u32, time: f64, weight: f64) {
+        let [weights, sum] = &mut self.timed[point as usize];
+        *weights += weight;
+        *sum += weight * time;
+    }
+
     pub(super) fn selections(&self) -> Vec<UnitSelection> {
         self.tallies.iter().map(|tallies| UnitSelection::choose(tallies)).collect()
     }
 
     pub(super) fn outcome(&self, selections: &[UnitSelection], model: LoadModel) -> WindowOutcome {
-        let of_point = self.tallies.iter().zip(&self.times).zip(&self.latencies).zip(selections);
+        let of_point = self.tallies.iter().zip(&self.times).zip(&self.timed).zip(selections);
         let points = of_point
-            .map(|(((tallies, times), latencies), selection)| {
-                PointOutcome::new(
-                    times.len() as u64,
-                    selection.at(model).apply(tallies, times, self.backlog),
-                    latencies,
-                )
+            .map(|(((tallies, times), &[timed, sum]), selection)| PointOutcome {
+                hits: times.len() as u64,
+                ns_per_unit: selection.at(model).apply(tallies, times, self.backlog),
+                timed,
+                latency_mean: if timed > 0.0 { sum / timed } else { 0.0 },
+                waiting: 0.0,
             })
             .collect();
         WindowOutcome { points }
@@ -101,34 +110,121 @@ impl UnitSelection {
     }
 }
 
-/// Returns the progress as recorded.
-pub(super) fn recorded(script: &Script) -> ProgressTotals {
+/// The lengths of all windows, which give the chance that a unit begins and ends in the same one.
+///
+/// Of units of length d, a window of length T contains the fraction (T − d)/T whole. So a plain mean over the whole
+/// units is too small. The inverse of that chance as a unit's weight removes the bias (Horvitz and Thompson, 1952).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WindowLengths {
+    /// Nanoseconds, ascending, each with the sum from it on.
+    lengths: Vec<(f64, f64)>,
+}
+
+impl WindowLengths {
+    /// Takes the lengths in any order, nanoseconds.
+    #[must_use]
+    pub fn of(lengths: impl IntoIterator<Item = u64>) -> Self {
+        let mut lengths: Vec<(f64, f64)> = lengths.into_iter().map(|length| (length as f64, 0.0)).collect();
+        lengths.sort_unstable_by(|(a, _), (b, _)| a.total_cmp(b));
+        let mut rest = 0.0;
+        for (length, sum) in lengths.iter_mut().rev() {
+            rest += *length;
+            *sum = rest;
+        }
+        Self { lengths }
+    }
+
+    /// Returns the weight of a unit of this length: the inverse of its chance, up to [`UNIT_WEIGHT_MAX`].
+    fn weight(&self, time: f64) -> f64 {
+        let longer = self.lengths.partition_point(|&(length, _)| length <= time);
+        let (Some(&(_, all)), Some(&(_, rest))) = (self.lengths.first(), self.lengths.get(longer)) else {
+            // A unit that fills its window, or no lengths.
+            return if self.lengths.is_empty() { 1.0 } else { UNIT_WEIGHT_MAX };
+        };
+        (all / (rest - time * (self.lengths.len() - longer) as f64)).min(UNIT_WEIGHT_MAX)
+    }
+}
+
+/// The units of one point that were cut by the begin of their window, so that their time is unknown; and the same as
+/// expected from the units recorded whole. More than expected are units longer than all windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UnitCuts {
+    /// Number of cut units, and the sum of their times in their windows, nanoseconds.
+    count: f64,
+    time: f64,
+    /// The expected values of these, and the variance of the expected number.
+    expected_count: f64,
+    expected_time: f64,
+    variance: f64,
+    /// Weighted sum of the times of the units recorded whole, nanoseconds.
+    whole: f64,
+}
+
+impl UnitCuts {
+    /// Adds those of another window.
+    pub fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.time += other.time;
+        self.expected_count += other.expected_count;
+        self.expected_time += other.expected_time;
+        self.variance += other.variance;
+        self.whole += other.whole;
+    }
+
+    /// Returns the least fraction of all units' time that is in units longer than the windows; 0 if there may be no
+    /// such unit.
+    #[must_use]
+    pub fn unseen(&self) -> f64 {
+        let chance = (self.count + self.variance).sqrt();
+        if self.count - self.expected_count <= CUT_UNITS_ERRORS_MIN * chance {
+            return 0.0;
+        }
+        // As much of these units is in the windows in which they begin.
+        let unseen = 2.0 * (self.time - self.expected_time).max(0.0);
+        unseen / (unseen + self.whole)
+    }
+}
+
+/// Sets the weights of the units, and returns the progress as recorded, and the cut units by point.
+pub(super) fn recorded(script: &mut Script, lengths: &WindowLengths) -> (ProgressTotals, Vec<UnitCuts>) {
     let mut totals = ProgressTotals::new(script);
+    let mut cuts = vec![UnitCuts::default(); script.points as usize];
     let mut visits = vec![0.0; script.visits as usize];
-    let steps = || {
-        let of = |job: &Job| job.steps.start as usize..job.steps.end as usize;
-        script.jobs.iter().flat_map(move |job| script.steps[of(job)].iter().map(|step| (job.chain, *step)))
-    };
-    for (_, step) in steps() {
-        if let ScriptStep::VisitBegan { visit, at } = step {
+    let of = |job: &Job| job.steps.start as usize..job.steps.end as usize;
+    for step in script.jobs.iter().flat_map(|job| &script.steps[of(job)]) {
+        if let &ScriptStep::VisitBegan { visit, at } = step {
             visits[visit as usize] = at;
         }
     }
-    for (chain, step) in steps() {
-        match step {
-            ScriptStep::Hit { point, at } => totals.hit(point, chain, at),
-            ScriptStep::VisitEnded { visit, point, at } => {
-                totals.hit(point, chain, at);
-                if visit != NONE {
-                    totals.latencies[point as usize].push(at - visits[visit as usize]);
+    for job in &script.jobs {
+        for step in &mut script.steps[of(job)] {
+            match step {
+                &mut ScriptStep::Hit { point, at } => totals.hit(point, job.chain, at),
+                ScriptStep::VisitEnded { visit, point, at, weight } => {
+                    totals.hit(*point, job.chain, *at);
+                    let cuts = &mut cuts[*point as usize];
+                    if *visit == NONE {
+                        cuts.count += 1.0;
+                        cuts.time += *at;
+                    } else {
+                        let time = *at - visits[*visit as usize];
+                        *weight = lengths.weight(time);
+                        totals.timed(*point, time, *weight);
+                        // For each whole unit, `weight` - 1 are cut, on average in the middle.
+                        let cut = *weight - 1.0;
+                        cuts.expected_count += cut;
+                        cuts.expected_time += cut * time / 2.0;
+                        cuts.variance += cut * cut;
+                        cuts.whole += *weight * time;
+                    }
                 }
+                _ => {}
             }
-            _ => {}
         }
     }
-    // `recorded` reads thread by thread, but `apply` needs the units in order of time.
+    // Steps are in the order of threads, but `apply` needs the units in order of time.
     totals.times.iter_mut().for_each(|times| times.sort_unstable_by(f64::total_cmp));
-    totals
+    (totals, cuts)
 }
 
 /// The units of progress of one connection or thread.

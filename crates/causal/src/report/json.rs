@@ -67,7 +67,7 @@ impl Report {
         }
         for progress in &mut report.progress {
             known(&mut progress.baseline_rate);
-            known(&mut progress.baseline_ns);
+            progress.baseline_ns = progress.baseline_ns.filter(|time| time.is_finite());
         }
         let (load, cost) = (&mut report.load, &mut report.perturbation);
         load.elasticity = load.elasticity.filter(|elasticity| elasticity.is_finite());
@@ -165,12 +165,12 @@ mod tests {
         report.targets[0].curve[1].low = f64::NEG_INFINITY;
         report.targets[0].curve[1].high = f64::INFINITY;
         report.targets[1].share = f64::NAN;
-        report.progress[0].baseline_ns = f64::INFINITY;
+        report.progress[0].baseline_ns = Some(f64::INFINITY);
         report.load.elasticity = Some(f64::NAN);
         let written = report.to_json();
         let read = Report::from_json(&written).unwrap();
         assert_eq!(read.targets[0].curve.len(), report.targets[0].curve.len() - 1);
         assert_eq!((read.targets[0].curve[0].low, read.targets[0].curve[0].high), ENDS);
-        assert_eq!((read.targets[1].share, read.progress[0].baseline_ns, read.load.elasticity), (0.0, 0.0, None));
+        assert_eq!((read.targets[1].share, read.progress[0].baseline_ns, read.load.elasticity), (0.0, None, None));
     }
 }

@@ -110,9 +110,8 @@ fn progress(reports: &[Report]) -> Vec<Progress> {
             Some(sum) => {
                 // The mean time, weighted by the number of units.
                 let (before, more) = (sum.count as f64, progress.count as f64);
-                if before + more > 0.0 {
-                    sum.baseline_ns = (sum.baseline_ns * before + progress.baseline_ns * more) / (before + more);
-                }
+                let mean = |(sum, one): (f64, f64)| (sum * before + one * more) / (before + more).max(1.0);
+                sum.baseline_ns = sum.baseline_ns.zip(progress.baseline_ns).map(mean);
                 sum.baseline_rate += progress.baseline_rate;
                 sum.count += progress.count;
             }

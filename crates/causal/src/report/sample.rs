@@ -64,8 +64,18 @@ pub(super) fn report() -> Report {
         seconds: 30.0,
         targets,
         progress: vec![
-            Progress { name: "request".into(), baseline_rate: 41_230.5, baseline_ns: 1_512_300.25, count: 1_236_915 },
-            Progress { name: "route /api/*".into(), baseline_rate: 9_120.0, baseline_ns: 2_800_000.0, count: 273_600 },
+            Progress {
+                name: "request".into(),
+                baseline_rate: 41_230.5,
+                baseline_ns: Some(1_512_300.25),
+                count: 1_236_915,
+            },
+            Progress {
+                name: "route /api/*".into(),
+                baseline_rate: 9_120.0,
+                baseline_ns: Some(2_800_000.0),
+                count: 273_600,
+            },
         ],
         load: Load { kind: LoadKind::Closed, limit: None, elasticity: Some(0.97), utilisation: 0.84 },
         perturbation: Perturbation {

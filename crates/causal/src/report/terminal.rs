@@ -66,10 +66,10 @@ impl Report {
         for progress in &self.progress {
             let _ = writeln!(
                 out,
-                "{}: {} a second, {} each, {} counted",
+                "{}: {} a second,{} {} counted",
                 plain(&progress.name),
                 count(progress.baseline_rate),
-                time(progress.baseline_ns),
+                progress.baseline_ns.map_or(String::new(), |ns| format!(" {} each,", time(ns))),
                 progress.count,
             );
         }

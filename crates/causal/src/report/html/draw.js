@@ -110,7 +110,9 @@ const causal = (() => {
     const first = report.progress[0];
     if (first) {
       facts.push(fact(first.name, count(first.baseline_rate) + '/s', grouped(first.count) + ' counted'));
-      facts.push(fact('Mean time per unit', time(first.baseline_ns), 'from begin to end, without a speed-up'));
+      if (first.baseline_ns != null) {
+        facts.push(fact('Mean time per unit', time(first.baseline_ns), 'from begin to end, without a speed-up'));
+      }
     }
     const [load, says] = loadOf(report.load);
     facts.push(fact('Load', load, says + '; busiest thread ' + percent(report.load.utilisation)));
@@ -324,7 +326,7 @@ const causal = (() => {
     const points = report.progress.map(point => [
       code(point.name),
       `${count(point.baseline_rate)} a second`,
-      time(point.baseline_ns),
+      point.baseline_ns == null ? '–' : time(point.baseline_ns),
       grouped(point.count),
     ]);
     rows(place('progress').tBodies[0], points);
