@@ -145,7 +145,9 @@ fn check_drawing(tab: &mut Tab<'_>, complaints: &mut Vec<String>) -> anyhow::Res
     let shown = tab.evaluate(
         "[...document.querySelectorAll('#rank tbody tr')].map(row => ({ name: row.dataset.target, cells: \
          [...row.querySelectorAll('[data-gain]')].map(it => [it.dataset.speedup, it.dataset.gain, \
-         it.querySelector('b').textContent]) }))",
+         it.querySelector('b').textContent]), mode: row.querySelector('[data-head^=Found]').textContent, \
+         panel: [...document.querySelectorAll('article.panel')].find(it => it.dataset.target === row.dataset.target) \
+         ?.querySelector('[aria-live]').textContent }))",
     )?;
     let panels = tab.evaluate(
         "[...document.querySelectorAll('article.panel')].map(it => [it.dataset.target, \
@@ -157,6 +159,17 @@ fn check_drawing(tab: &mut Tab<'_>, complaints: &mut Vec<String>) -> anyhow::Res
     }
     for row in rows {
         let drawn = json!([row["name"], 1, 1]);
+        let by = match row["mode"].as_str() {
+            Some("screened") => "found by replay,",
+            Some("confirmed") => "found by pauses,",
+            _ => {
+                complaints.push(format!("{} is found by {}", row["name"], row["mode"]));
+                continue;
+            }
+        };
+        if row["panel"].as_str().is_some_and(|panel| !panel.starts_with(by)) {
+            complaints.push(format!("{} is {}, but its curve {}", row["name"], row["mode"], row["panel"]));
+        }
         // A single gain has no curve.
         let has_curve = row["cells"].as_array().is_some_and(|cells| cells.len() > 1);
         if has_curve && !panels.as_array().is_some_and(|panels| panels.contains(&drawn)) {

@@ -4,7 +4,6 @@
 const causal = (() => {
   const COLUMNS = [0.2, 0.5];
   const KINDS = { function: 'function', line: 'line', inlined: 'inlined', path: 'call path', span: 'span', upstream: 'upstream' };
-  const MODES = { A: 'screened', B: 'confirmed' };
   const LOADS = {
     closed: ['Closed', 'sends more when it is answered sooner'],
     limited: ['Limited', 'keeps its own rate: only latency can improve'],
@@ -201,7 +200,7 @@ const causal = (() => {
         bars(at(curve, COLUMNS[1]), scale),
         html('td', { class: 'n', 'data-head': 'Ordinary share', 'data-share': target.share }, percent(target.share)),
         html('td', { class: 'n', 'data-head': 'Samples' }, grouped(target.samples)),
-        html('td', { class: 'n', 'data-head': 'Found by' }, MODES[target.mode]),
+        html('td', { class: 'n', 'data-head': 'Found by' }, target.mode),
       ),
     );
     fill(place('rank').tBodies[0], ...rows);
@@ -283,7 +282,7 @@ const causal = (() => {
     };
     const rest = () => {
       cursor.setAttribute('d', '');
-      fill(readout, `found by ${target.mode === 'B' ? 'pauses' : 'replay'}, ${grouped(target.samples)} samples`);
+      fill(readout, `found by ${target.mode === 'confirmed' ? 'pauses' : 'replay'}, ${grouped(target.samples)} samples`);
     };
     drawing.addEventListener('pointermove', event => {
       const box = drawing.getBoundingClientRect();
