@@ -145,6 +145,8 @@ impl Builder {
         let request = self.request()?;
         // Taken before anything is changed in the process, and held until the run is over.
         let permit = ProfilePermit::take()?;
+        // The records have ids, and the report gets their names at its end.
+        let names = progress::KeptNames::keep();
         // Fails here, before any thread exists, if this process cannot be sampled.
         live::prepare()?;
         let live = live::ProcessUnderProfile::start(self.rate, request.clone())?;
@@ -170,7 +172,7 @@ impl Builder {
             .spawn(move || {
                 // Drop order, also on panic: hooks off, then the permit for another profile, then the final phase.
                 let _finished = Finished(seen.clone());
-                let _slot = permit;
+                let _slot = (permit, names);
                 let mut live = live;
                 let report = run.carry_out(&mut live, &mut |phase, report| seen.publish(phase, report));
                 drop(live);

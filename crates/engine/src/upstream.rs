@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use causeway_pipeline::upstream::{Calls, ConnectionSlot, EngineCall, PoolShare, Upstream};
 use causeway_pipeline::{CallError, Transport, Versions};
-use progress::Span;
+use progress::{Leased, Span};
 
 use crate::clock;
 use crate::tls::Connector;
@@ -63,7 +63,7 @@ pub(crate) struct UpstreamPool {
     /// The creation of `connector`.
     connectors: Rc<SingleFlight<(), Result<Rc<Connector>, CallError>>>,
     /// The profiler's span, from the first call during a profile on.
-    span: OnceCell<Span>,
+    span: OnceCell<Leased<Span>>,
     this: Weak<Self>,
 }
 
@@ -118,7 +118,7 @@ impl UpstreamPool {
 
     /// Returns the profiler's span for the upstream's response time.
     pub(crate) fn span(&self) -> Span {
-        *self.span.get_or_init(|| Span::named(&format!("upstream {}", self.address)))
+        **self.span.get_or_init(|| Span::leased(&format!("upstream {}", self.address)))
     }
 
     pub(crate) fn core(&self) -> &Rc<Core> {

@@ -290,7 +290,7 @@ pub fn end(cx: &Context, outcome: &Outcome) {
 /// Returns the progress point of the last route whose handler was entered; `None` if there was no handler.
 pub fn answered(cx: &Context) -> Option<Point> {
     let last = cx.flow().entered.last()?;
-    Some(cx.generation().plan().entry(*last).marks.answered)
+    Some(*cx.generation().plan().entry(*last).marks.answered)
 }
 
 fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {

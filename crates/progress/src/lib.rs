@@ -82,6 +82,6 @@ pub use hooks::{
 };
 pub use log::{ENTRIES_MAX, Entry, Log};
 pub use point::{Point, Visit, points};
-pub use span::{Entered, Span, spans, stage};
+pub use span::{Entered, KeptNames, Leased, Span, spans, stage};
 pub use span_stack::{ContextStep, recompute_kinds, steps};
 pub use stamp::{Lock, Sharing, Stamp};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::hooks;
-use crate::span::Names;
+use crate::span::{Leased, Names};
 use crate::stamp::Stamp;
 
 /// A point whose hits measure the program's progress. Copy, 4 bytes.
@@ -31,6 +31,22 @@ impl Point {
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self(table(|points| points.names.named(name)))
+    }
+
+    /// Returns the point of a name that is only used for a while, as that of a route until the next configuration.
+    #[must_use]
+    pub fn leased(name: &str) -> Leased<Self> {
+        let release = |point: Self| {
+            table(|points| {
+                // Units in progress must not end at a point of another name.
+                if points.names.release(point.0)
+                    && let Some(open) = points.open.get_mut(point.0 as usize)
+                {
+                    open.clear();
+                }
+            });
+        };
+        Leased { named: Self(table(|points| points.names.leased(name))), release }
     }
 
     /// The point's number in a policy: an index into [`points`].
@@ -76,7 +92,7 @@ impl Point {
     }
 }
 
-/// The names of all points, indexed by [`Point::id`].
+/// The names of all points, indexed by [`Point::id`]. Those without a lease are included.
 #[must_use]
 pub fn points() -> Vec<String> {
     table(|points| points.names.all())

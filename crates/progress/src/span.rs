@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
+use std::ops::Deref;
 use std::panic::Location;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::hooks;
@@ -17,17 +19,61 @@ pub struct Span(u32);
 pub(crate) struct Names {
     names: Vec<String>,
     known: HashMap<String, u32>,
+    /// By id: its number of leases; `None` if it has its name for good.
+    users: Vec<Option<usize>>,
+    /// Ids without a user. They keep their names until they get another one.
+    free: Vec<u32>,
 }
 
+/// While there are any of these, ids without a user keep their names.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
 impl Names {
+    /// Returns the id of a name, for good.
     pub(crate) fn named(&mut self, name: &str) -> u32 {
+        let id = self.leased(name);
+        self.users[id as usize] = None;
+        id
+    }
+
+    /// Returns the id of a name until [`release`](Self::release).
+    pub(crate) fn leased(&mut self, name: &str) -> u32 {
         if let Some(&known) = self.known.get(name) {
+            if let Some(users) = &mut self.users[known as usize] {
+                if *users == 0 {
+                    self.free.retain(|&free| free != known);
+                }
+                *users += 1;
+            }
             return known;
         }
-        let id = u32::try_from(self.names.len()).expect("fewer than 2^32 names");
-        self.names.push(name.to_owned());
+        let id = match self.free.pop_if(|_| KEPT.load(Ordering::Acquire) == 0) {
+            Some(id) => {
+                let before = std::mem::replace(&mut self.names[id as usize], name.to_owned());
+                self.known.remove(&before);
+                self.users[id as usize] = Some(1);
+                id
+            }
+            None => {
+                let id = u32::try_from(self.names.len()).expect("fewer than 2^32 names");
+                self.names.push(name.to_owned());
+                self.users.push(Some(1));
+                id
+            }
+        };
         self.known.insert(name.to_owned(), id);
         id
+    }
+
+    /// Ends a lease. Returns whether it was the last one.
+    pub(crate) fn release(&mut self, id: u32) -> bool {
+        let Some(users) = &mut self.users[id as usize] else { return false };
+        *users -= 1;
+        let is_last = *users == 0;
+        if is_last {
+            self.free.push(id);
+        }
+        is_last
     }
 
     pub(crate) fn all(&self) -> Vec<String> {
@@ -61,6 +107,15 @@ impl Span {
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self(names(|names| names.named(name)))
+    }
+
+    /// Returns the span of a name that is only used for a while, as that of a route until the next configuration.
+    #[must_use]
+    pub fn leased(name: &str) -> Leased<Self> {
+        let release = |span: Self| {
+            names(|names| names.release(span.0));
+        };
+        Leased { named: Self(names(|names| names.leased(name))), release }
     }
 
     /// Returns the span of a source location, named after it: `lock src/main.rs:12`. `operation` is the first word.
@@ -105,7 +160,49 @@ pub(crate) fn wake_if<T>(is_awaited: bool, notify: impl FnOnce() -> T) -> T {
     if is_awaited { wake(notify) } else { notify() }
 }
 
-/// The names of all spans, indexed by [`Span::id`].
+/// The span or the point of a name, until this is dropped. When the last lease of a name ends, its id may get another
+/// name, but not during a profile ([`KeptNames`]).
+#[derive(Debug)]
+pub struct Leased<T: Copy> {
+    pub(crate) named: T,
+    pub(crate) release: fn(T),
+}
+
+impl<T: Copy> Deref for Leased<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.named
+    }
+}
+
+impl<T: Copy> Drop for Leased<T> {
+    fn drop(&mut self) {
+        (self.release)(self.named);
+    }
+}
+
+/// Until this is dropped, no span and no point gets another name: a profiler's records contain only ids.
+#[derive(Debug)]
+pub struct KeptNames(());
+
+impl KeptNames {
+    /// Keeps all names.
+    #[must_use]
+    pub fn keep() -> Self {
+        KEPT.fetch_add(1, Ordering::AcqRel);
+        Self(())
+    }
+}
+
+impl Drop for KeptNames {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The names of all spans, indexed by [`Span::id`]. Those without a lease are included.
 #[must_use]
 pub fn spans() -> Vec<String> {
     names(|names| names.all())
@@ -174,4 +271,33 @@ pub mod stage {
     pub const WRITE: Span = Span(7);
 
     pub(super) const NAMES: [&str; 8] = ["accept", "handshake", "read", "parse", "route", "encode", "tls", "write"];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that loads a thousand configurations needs the names of one of them.
+    #[test]
+    fn ids_without_a_lease_get_other_names() {
+        let mut names = Names::default();
+        let lasting = names.named("for good");
+        let route = names.leased("route /a");
+        assert_eq!((names.leased("route /a"), names.leased("for good")), (route, lasting));
+        assert!(!names.release(route), "it has another lease");
+        assert!(!names.release(lasting));
+        assert!(names.release(route));
+        // The next configuration has the route again.
+        assert_eq!(names.leased("route /a"), route);
+        assert_ne!(names.leased("route /b"), route);
+        assert!(names.release(route));
+        // A profile refers to names by ids.
+        let kept = KeptNames::keep();
+        assert_eq!(names.leased("route /c"), 3);
+        assert_eq!(names.all(), ["for good", "route /a", "route /b", "route /c"]);
+        drop(kept);
+        assert_eq!(names.leased("route /d"), route);
+        assert_eq!(names.all(), ["for good", "route /d", "route /b", "route /c"]);
+        assert_eq!((names.leased("route /a"), names.named("for good")), (4, lasting));
+    }
 }

@@ -40,9 +40,9 @@ impl RouteNames {
         let name = self.name();
         let leads_on = matches!(module, "subroute" | "invoke");
         Marks {
-            route: Span::named(&name),
-            module: (!leads_on).then(|| Span::named(module)),
-            answered: Point::named(&name),
+            route: Span::leased(&name),
+            module: (!leads_on).then(|| Span::leased(module)),
+            answered: Point::leased(&name),
         }
     }
 
