@@ -35,32 +35,32 @@ pub(crate) enum EndStream {
 /// A field block in progress. Its frame header is patched once the length is known.
 pub(crate) struct HeadersFrame {
     stream: u32,
-    place: usize,
+    position: usize,
 }
 
 impl HeadersFrame {
     #[inline]
     pub(crate) fn begin(stream: u32, out: &mut WriteList) -> Self {
-        let place = out.place();
+        let position = out.position();
         out.put(&[0; HEADER_LEN]);
-        Self { stream, place }
+        Self { stream, position }
     }
 
     #[inline]
     pub(crate) fn end(self, end: EndStream, frame_max: u32, out: &mut WriteList) {
-        let len = out.since(self.place) - HEADER_LEN;
+        let len = out.copied_len_since(self.position) - HEADER_LEN;
         let flags = if end == EndStream::Stream { flag::END_STREAM } else { 0 };
         if len > frame_max as usize {
             return self.continue_with(flags, frame_max, out);
         }
-        out.patch(self.place, &frame::header(len, kind::HEADERS, flags | flag::END_HEADERS, self.stream));
+        out.patch(self.position, &frame::header(len, kind::HEADERS, flags | flag::END_HEADERS, self.stream));
     }
 
     // RFC 9113 §6.10: splits a block that exceeds one frame into HEADERS and CONTINUATION.
     #[cold]
     fn continue_with(self, flags: u8, frame_max: u32, out: &mut WriteList) {
         // Rare, so the block is cut out and written again with a header per fragment.
-        let block = out.cut(self.place);
+        let block = out.cut(self.position);
         let mut fragments = block[HEADER_LEN..].chunks(frame_max as usize).peekable();
         let (mut kind, mut flags) = (kind::HEADERS, flags);
         while let Some(fragment) = fragments.next() {
@@ -89,9 +89,9 @@ pub(crate) fn response_head(
         return out.put(block);
     }
     // The state is compared after encoding: a block that inserted into the table cannot be repeated.
-    let (before, place) = (encoder.state(), out.place());
+    let (before, position) = (encoder.state(), out.position());
     put_response(head, status, length, date, encoder, out);
-    repeat.note((head, status, length, date), before, encoder, out.copied_since(place));
+    repeat.note((head, status, length, date), before, encoder, out.copied_since(position));
 }
 
 fn put_response(

@@ -127,7 +127,7 @@ pub enum ClientEvent<F> {
         /// The reason that it gave.
         fault: F,
     },
-    /// The connection failed, and every open exchange with it. An incomplete response stays incomplete; its owner must not treat it as
+    /// The connection failed, and every open exchange with it. An incomplete response stays incomplete; its reader must not treat it as
     /// complete.
     Broken {
         /// The server's violation; `None` if the connection ended without one.

@@ -43,7 +43,7 @@ pub struct FieldMap {
     // table.
     first: [u8; KnownName::COUNT],
     // Length of the request line at the arena's start, which `clear` keeps.
-    held: u32,
+    line_len: u32,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -73,22 +73,22 @@ impl FieldMap {
             present: [0; WORDS],
             repeated: [0; WORDS],
             first: [0; KnownName::COUNT],
-            held: 0,
+            line_len: 0,
         }
     }
 
     /// Returns the first value of a name. O(1) for a registered name, O(entries) for any other.
     #[must_use]
     pub fn get<'a>(&self, name: impl Into<NameRef<'a>>) -> Option<&[u8]> {
-        let at = self.place(name.into())?;
+        let at = self.position(name.into())?;
         Some(self.value(&self.entries[at]))
     }
 
     /// Iterates over all values of a name, in order. O(entries).
     pub fn get_all<'s, 'a: 's>(&'s self, name: impl Into<NameRef<'a>>) -> impl Iterator<Item = &'s [u8]> {
         let name = name.into();
-        // `place` has already compared the first entry.
-        let (first, rest) = match self.place(name) {
+        // `position` has already compared the first entry.
+        let (first, rest) = match self.position(name) {
             Some(at) => (Some(&self.entries[at]), &self.entries[at + 1..]),
             None => (None, &[][..]),
         };
@@ -98,7 +98,7 @@ impl FieldMap {
     /// Whether there is a field of this name. Costs a [`FieldMap::get`].
     #[must_use]
     pub fn contains<'a>(&self, name: impl Into<NameRef<'a>>) -> bool {
-        self.place(name.into()).is_some()
+        self.position(name.into()).is_some()
     }
 
     /// Sets a field: replaces the value of the first field of that name and removes the further ones. Appends the
@@ -158,7 +158,7 @@ impl FieldMap {
     /// Removes all fields of this name and returns their number. O(entries).
     pub fn remove<'a>(&mut self, name: impl Into<NameRef<'a>>) -> usize {
         let name = name.into();
-        let Some(from) = self.place(name) else { return 0 };
+        let Some(from) = self.position(name) else { return 0 };
         self.remove_from(from, name)
     }
 
@@ -219,7 +219,7 @@ impl FieldMap {
     /// Removes all fields; keeps the memory. O(1).
     pub fn clear(&mut self) {
         self.entries.clear();
-        self.arena.truncate(self.held as usize);
+        self.arena.truncate(self.line_len as usize);
         self.present = [0; WORDS];
         self.repeated = [0; WORDS];
     }
@@ -232,13 +232,13 @@ impl FieldMap {
         self.repeated = other.repeated;
         self.first = other.first;
         // The request line of `other`'s head is copied too, but no `Head` refers to it in this map.
-        self.held = 0;
+        self.line_len = 0;
     }
 
     /// Becomes a copy of a head's map, including the request line at the start of its arena.
     pub(crate) fn copy_with_line_from(&mut self, other: &Self) {
         self.copy_from(other);
-        self.held = other.held;
+        self.line_len = other.line_len;
     }
 
     /// The buffer that holds all values and all unregistered names: one copy of it copies them all.
@@ -293,19 +293,19 @@ impl FieldMap {
     #[must_use]
     pub fn has_token<'a>(&self, name: impl Into<NameRef<'a>>, token: &str) -> bool {
         let name = name.into();
-        self.place(name).is_some() && self.list(name).any(|element| element.eq_ignore_ascii_case(token.as_bytes()))
+        self.position(name).is_some() && self.list(name).any(|element| element.eq_ignore_ascii_case(token.as_bytes()))
     }
 
     fn insert_bytes(&mut self, name: NameRef<'_>, value: &[u8]) {
-        let Some(at) = self.place(name) else { return self.append_bytes(name, value) };
+        let Some(at) = self.position(name) else { return self.append_bytes(name, value) };
         self.remove_from(at + 1, name);
         let old = self.entries[at];
         // A value that fits into the old value's range overwrites it, so that repeated rewriting does not grow the
         // arena.
-        let place = old.value_len as usize + usize::from(old.slack);
-        let (value_at, slack) = if value.len() <= place {
+        let room = old.value_len as usize + usize::from(old.slack);
+        let (value_at, slack) = if value.len() <= room {
             self.arena[old.value_at as usize..][..value.len()].copy_from_slice(value);
-            (old.value_at, place - value.len())
+            (old.value_at, room - value.len())
         } else {
             (self.push(value), 0)
         };
@@ -392,15 +392,15 @@ impl FieldMap {
     }
 
     #[inline]
-    fn place(&self, name: NameRef<'_>) -> Option<usize> {
+    fn position(&self, name: NameRef<'_>) -> Option<usize> {
         match name {
-            NameRef::Known(known) => self.place_known(known),
-            NameRef::Other(spelled) => self.place_other(spelled.as_bytes()),
+            NameRef::Known(known) => self.position_of_known(known),
+            NameRef::Other(spelled) => self.position_of_other(spelled.as_bytes()),
         }
     }
 
     #[inline]
-    fn place_known(&self, known: KnownName) -> Option<usize> {
+    fn position_of_known(&self, known: KnownName) -> Option<usize> {
         if !self.has(known) {
             return None;
         }
@@ -416,12 +416,12 @@ impl FieldMap {
     }
 
     #[inline(never)]
-    fn place_other(&self, name: &[u8]) -> Option<usize> {
+    fn position_of_other(&self, name: &[u8]) -> Option<usize> {
         let any = self.present[WORDS - 1] >> 63 != 0;
         let entries = &self.entries[..if any { self.entries.len() } else { 0 }];
         let found = entries.iter().position(|entry| self.is_spelled(entry, name));
         // `NameRef::Other` may spell a registered name if a caller built it directly.
-        found.or_else(|| KnownName::parse(name).and_then(|known| self.place_known(known)))
+        found.or_else(|| KnownName::parse(name).and_then(|known| self.position_of_known(known)))
     }
 
     fn is(&self, entry: &FieldEntry, name: NameRef<'_>) -> bool {
@@ -548,7 +548,7 @@ impl FieldMap {
     /// If the arena would exceed 4 GiB.
     #[cold]
     pub fn join_repeated(&mut self, name: KnownName, between: &[u8]) {
-        let Some(first) = self.place_known(name) else { return };
+        let Some(first) = self.position_of_known(name) else { return };
         let value_at = self.arena.len();
         for at in first..self.entries.len() {
             let entry = self.entries[at];
@@ -568,21 +568,21 @@ impl FieldMap {
         self.remove_from(first + 1, NameRef::Known(name));
     }
 
-    /// Copies the bytes that the recorded ranges refer to into the arena, from its start. The first `held` bytes are
+    /// Copies the bytes that the recorded ranges refer to into the arena, from its start. The first `line_len` bytes are
     /// the request line.
     ///
     /// # Panics
-    /// If `held` exceeds the length of `bytes`.
-    pub fn fill(&mut self, bytes: &[u8], held: u32) {
-        assert!(held as usize <= bytes.len(), "the line is part of the head");
+    /// If `line_len` exceeds the length of `bytes`.
+    pub fn fill(&mut self, bytes: &[u8], line_len: u32) {
+        assert!(line_len as usize <= bytes.len(), "the line is part of the head");
         self.arena.clear();
         self.arena.extend_from_slice(bytes);
-        self.held = held;
+        self.line_len = line_len;
     }
 
     /// Clears the map, including the request line. O(1).
     pub(crate) fn clear_all(&mut self) {
-        self.held = 0;
+        self.line_len = 0;
         self.clear();
     }
 

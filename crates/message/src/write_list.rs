@@ -50,7 +50,7 @@ impl WriteList {
     /// written.
     #[inline]
     #[must_use]
-    pub fn place(&self) -> usize {
+    pub fn position(&self) -> usize {
         self.staged.len()
     }
 
@@ -59,21 +59,21 @@ impl WriteList {
     /// # Panics
     /// If fewer bytes were put there.
     #[inline]
-    pub fn patch(&mut self, place: usize, bytes: &[u8]) {
-        self.staged[place..place + bytes.len()].copy_from_slice(bytes);
+    pub fn patch(&mut self, position: usize, bytes: &[u8]) {
+        self.staged[position..position + bytes.len()].copy_from_slice(bytes);
     }
 
     /// The number of bytes that were put by copy since a position.
     #[inline]
     #[must_use]
-    pub fn since(&self, place: usize) -> usize {
-        self.staged.len() - place
+    pub fn copied_len_since(&self, position: usize) -> usize {
+        self.staged.len() - position
     }
 
     /// The bytes that were put by copy since a position.
     #[must_use]
-    pub fn copied_since(&self, place: usize) -> &[u8] {
-        &self.staged[place..]
+    pub fn copied_since(&self, position: usize) -> &[u8] {
+        &self.staged[position..]
     }
 
     /// Removes the bytes that were put since a position and returns them. Allocates.
@@ -81,9 +81,9 @@ impl WriteList {
     /// # Panics
     /// If a chunk was put by reference since.
     #[must_use]
-    pub fn cut(&mut self, place: usize) -> Vec<u8> {
-        assert!(self.chunks.back().is_none_or(|queued| queued.before <= place), "only copied bytes are cut out");
-        self.staged.split_off(place)
+    pub fn cut(&mut self, position: usize) -> Vec<u8> {
+        assert!(self.chunks.back().is_none_or(|queued| queued.before <= position), "only copied bytes are cut out");
+        self.staged.split_off(position)
     }
 
     /// Appends one byte.
@@ -202,7 +202,7 @@ impl WriteList {
             self.written += staged;
             count -= staged;
             if self.written < first.before || count == 0 {
-                return self.settle();
+                return self.compact();
             }
             let taken = count.min(first.chunk.len());
             self.chunked -= taken;
@@ -214,12 +214,12 @@ impl WriteList {
             self.chunks.pop_front();
         }
         self.written += count;
-        self.settle();
+        self.compact();
     }
 
     // Drops the written bytes if all are written, or compacts the buffer if at least half of it is written and the
     // half is large, so that the copying is amortised.
-    fn settle(&mut self) {
+    fn compact(&mut self) {
         if self.written == self.staged.len() && self.chunks.is_empty() {
             self.staged.clear();
             self.written = 0;
@@ -294,12 +294,12 @@ mod tests {
         list.put(b"written");
         list.put_chunk(Chunk::from(vec![b'x'; 2000]));
         list.advance(3);
-        let place = list.place();
+        let position = list.position();
         list.put(b"?: five!");
-        list.patch(place, b"8");
-        assert_eq!((list.since(place), list.len()), (8, 2012));
+        list.patch(position, b"8");
+        assert_eq!((list.copied_len_since(position), list.len()), (8, 2012));
         assert_eq!(bytes(&list, 9)[2004..], *b"8: five!");
-        assert_eq!(list.cut(place), b"8: five!");
+        assert_eq!(list.cut(position), b"8: five!");
         assert_eq!(bytes(&list, 9), [&b"tten"[..], &[b'x'; 2000]].concat());
     }
 
