@@ -40,7 +40,7 @@ pub(crate) trait Machine: Unpin {
     fn writable(&self, stream: StreamId) -> bool;
     /// Returns a stream's rank among the streams that have content. The lowest rank sends first.
     fn rank(&self, stream: StreamId) -> u64;
-    /// Returns how many bytes a stream may send in one turn.
+    /// Returns how many bytes a stream may queue before another stream is chosen.
     fn quantum(&self, stream: StreamId) -> usize;
 
     /// Begins a graceful close: no new exchange.
@@ -53,7 +53,7 @@ pub(crate) trait Machine: Unpin {
     fn send_trailers(&mut self, stream: StreamId, fields: &FieldMap, out: &mut WriteList);
     /// The message is complete.
     fn finish(&mut self, stream: StreamId, out: &mut WriteList);
-    /// Abandons an exchange.
+    /// Aborts an exchange.
     fn reset(&mut self, stream: StreamId, out: &mut WriteList);
 }
 

@@ -191,7 +191,7 @@ impl Queue {
     }
 
     /// Moves the next job from the queue to the running ones.
-    fn begin(&mut self, spec: &PoolSpec) -> Option<QueuedJob> {
+    fn start_next(&mut self, spec: &PoolSpec) -> Option<QueuedJob> {
         let waiting = self.jobs.remove(self.next(spec)?)?;
         self.running.push(waiting.work);
         Some(waiting)
@@ -210,12 +210,12 @@ struct WorkPool {
     spec: PoolSpec,
     queue: Mutex<Queue>,
     /// Notified when a job is queued for an idle thread.
-    work: Condvar,
+    job_queued: Condvar,
 }
 
 impl WorkPool {
     fn new(spec: PoolSpec) -> Arc<Self> {
-        Arc::new(Self { spec, queue: Mutex::default(), work: Condvar::new() })
+        Arc::new(Self { spec, queue: Mutex::default(), job_queued: Condvar::new() })
     }
 
     /// Queues a job and provides a thread for it.
@@ -255,7 +255,7 @@ impl WorkPool {
             return true;
         }
         if is_free {
-            self.work.notify_one();
+            self.job_queued.notify_one();
         } else {
             let pool = Arc::clone(self);
             let started = std::thread::Builder::new().name(self.spec.name.into()).spawn(move || pool.serve());
@@ -272,7 +272,7 @@ impl WorkPool {
         progress::worker_began();
         let mut queue = self.lock();
         loop {
-            if let Some(QueuedJob { job, work, stamp }) = queue.begin(&self.spec) {
+            if let Some(QueuedJob { job, work, stamp }) = queue.start_next(&self.spec) {
                 // Several jobs may have been queued before this thread awoke.
                 self.provide_thread(&mut queue);
                 drop(queue);
@@ -290,7 +290,8 @@ impl WorkPool {
             queue = self.lock();
             let mut is_idle = false;
             if queue.next(&self.spec).is_none() {
-                let (woken, timeout) = self.work.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
+                let (woken, timeout) =
+                    self.job_queued.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
                 queue = woken;
                 is_idle = timeout.timed_out();
             }

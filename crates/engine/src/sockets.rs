@@ -82,7 +82,7 @@ impl BoundListeners {
         workers: usize,
         handed: &mut Vec<HandedSockets>,
     ) -> Result<ArrangedListeners, BindError> {
-        let (stay, end) = self.keep(&specs);
+        let (stay, end) = self.match_existing(&specs);
         let mut own =
             Own { stay: stay.iter().flatten().filter_map(|listener| listener.bound.ip()).collect(), end: Vec::new() };
         own.end.extend(end.iter().chain(&self.closing).filter_map(|listener| listener.bound.ip()));
@@ -123,9 +123,10 @@ impl BoundListeners {
     }
 
     /// Returns the existing listener of each spec, if any, and those that no spec keeps.
-    fn keep(&self, specs: &[ListenerSpec]) -> (Vec<Option<BoundListener>>, Vec<BoundListener>) {
+    fn match_existing(&self, specs: &[ListenerSpec]) -> (Vec<Option<BoundListener>>, Vec<BoundListener>) {
         let mut left = self.open.clone();
-        let mut take = |is_it: &dyn Fn(&BoundListener) -> bool| left.iter().position(is_it).map(|at| left.remove(at));
+        let mut take =
+            |matches: &dyn Fn(&BoundListener) -> bool| left.iter().position(matches).map(|at| left.remove(at));
         let mut kept: Vec<_> =
             specs.iter().map(|spec| take(&|listener| is_same(&listener.socket, &spec.socket))).collect();
         // A second pass finds sockets whose configured address is now written differently: with the port that the kernel

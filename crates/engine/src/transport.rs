@@ -121,7 +121,7 @@ impl Transport for TcpStream {
     }
 
     fn set_timestamps(&self, on: bool) {
-        arrival::keep(self.as_fd(), on);
+        arrival::set_timestamps(self.as_fd(), on);
     }
 
     #[inline]

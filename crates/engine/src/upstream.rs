@@ -285,7 +285,7 @@ impl UpstreamPool {
 
     /// Starts the task of the queue, if there is a limit of connections.
     fn start_queue_task(&self) {
-        if self.share.is_some() && self.waiting.begin() {
+        if self.share.is_some() && self.waiting.claim_task_start() {
             tokio::task::spawn_local(queue::run_queue(Rc::clone(&self.core), Weak::clone(&self.this)));
         }
     }

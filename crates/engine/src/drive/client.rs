@@ -28,6 +28,7 @@ use causeway_pipeline::{Body, CallError, Frame, Scheme, Transport as TransportSp
 use progress::{Span, is_policy_called, stage};
 
 use super::line::{Flush, Intake, Line};
+use super::sending::framing_of;
 use super::wake::ExchangeWake;
 use super::{COPIED_BELOW, OUTPUT_BYTES_MAX, ROUNDS_MAX, block_size_max, yield_turn};
 use crate::clock;
@@ -35,7 +36,7 @@ use crate::machine::{ClientEvent, ClientMachine, Machine as _};
 use crate::receive_delay::ReadTime;
 use crate::transport::Transport;
 use crate::upstream::{Link, LinkState, Peer, UpstreamPool, WaitingCall};
-use call::{UpstreamCall, framing};
+use call::UpstreamCall;
 use liveness::Liveness;
 
 /// Wakers that a connection keeps for later calls.
@@ -190,7 +191,7 @@ impl<T: Transport> ClientConnection<T> {
             call.begin();
             // Taken before `open`, because the framing depends on its length; put back below if no stream could be opened.
             let body = call.take_body().unwrap_or_default();
-            let framing = framing(&body);
+            let framing = framing_of(&body);
             let before_tunnel = match &body {
                 Body::Tunnel(tunnel) => tunnel.content.clone(),
                 _ => Chunk::default(),
@@ -417,7 +418,7 @@ impl<T: Transport> ClientConnection<T> {
     fn produce(&mut self, out: &mut WriteList) {
         let Self { calls, machine, line, .. } = self;
         while out.len() < OUTPUT_BYTES_MAX && !self.ended.write_failed {
-            // Chosen anew after each turn of a stream: the turn may have used up its share, or a rank may have changed.
+            // Chosen anew after each quantum: the stream may have used up its share, or a rank may have changed.
             let ready = calls.iter_mut().filter(|call| !call.is_over() && call.may_send(machine));
             let Some(call) = ready.min_by_key(|call| machine.rank(call.stream)) else { return };
             call.pump(machine, &line.core, out);

@@ -4,8 +4,8 @@
 //! NotBegun ──begin──► Open ──end of the content, finish, cut──► Done
 //!    └─────begin_held──► Held ──start──► Open
 //! ```
-//! Streams that share a connection send in turns: one turn queues at most the stream's quantum, and between two writes of the output a
-//! stream queues at most [`STREAM_BYTES_MAX`].
+//! Streams that share a connection send by turns: each time at most the stream's quantum. Between two writes of the output a stream queues
+//! at most [`STREAM_BYTES_MAX`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context as Task, Waker};
@@ -17,7 +17,7 @@ use causeway_pipeline::{Body, BodyError};
 use super::OUTPUT_BYTES_MAX;
 use crate::clock;
 use crate::content::{Content, Pull};
-use crate::machine::Machine;
+use crate::machine::{Framing, Machine};
 use crate::worker::Core;
 
 /// Bytes that one stream may add to the output before the output is written.
@@ -47,7 +47,7 @@ enum Phase {
     Done,
 }
 
-/// The result of a turn of a stream.
+/// The result of queueing a quantum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PumpOutcome {
     /// More content may follow.
@@ -59,6 +59,18 @@ pub(super) enum PumpOutcome {
     Cut(BodyError),
     /// As `Cut`; the source panicked.
     Panicked,
+}
+
+/// Returns the framing of a message's content.
+pub(super) fn framing_of(body: &Body) -> Framing {
+    match body {
+        Body::Tunnel(_) => Framing::Tunnel,
+        body => match body.len() {
+            Some(0) => Framing::Empty,
+            Some(bytes) => Framing::Sized(bytes),
+            None => Framing::Stream,
+        },
+    }
 }
 
 impl Sending {
@@ -174,15 +186,14 @@ impl Sending {
         self.sent - self.sent_at_flush < STREAM_BYTES_MAX as u64 && self.could_send(stream, machine)
     }
 
-    /// Queues content for one turn: until the stream or the output is full, its quantum is used up, or the source has no more. `since` is
-    /// set when content or its end was queued; `waker` wakes the exchange when a pending source has more.
+    /// Queues content until the stream or the output is full, its quantum is used up, or the source has no more. `last_progress` is set when content or its end was queued; `waker` wakes the exchange when a pending source has more.
     pub(super) fn pump(
         &mut self,
         stream: StreamId,
         machine: &mut impl Machine,
         core: &Core,
         waker: &Waker,
-        since: &mut Instant,
+        last_progress: &mut Instant,
         out: &mut WriteList,
     ) -> PumpOutcome {
         let Phase::Open(content) = &mut self.phase else { return PumpOutcome::Open };
@@ -196,15 +207,15 @@ impl Sending {
             let pull = catch_unwind(AssertUnwindSafe(|| content.pull(core, &mut source)));
             match pull {
                 Ok(Pull::Chunk(mut chunk)) => {
-                    // Where streams share the connection, a long piece must not take more than the turn.
-                    let turn = if machine.is_multiplexed() { (end - self.sent) as usize } else { usize::MAX };
-                    let mut part = chunk.slice(0..chunk.len().min(turn));
+                    // Where streams share the connection, a long piece must not take more than the quantum.
+                    let quantum_left = if machine.is_multiplexed() { (end - self.sent) as usize } else { usize::MAX };
+                    let mut part = chunk.slice(0..chunk.len().min(quantum_left));
                     let len = part.len();
-                    // The machine takes as much as the window allows; the rest stays in the content for a later turn.
+                    // The machine takes as much as the window allows; the rest stays in the content.
                     machine.send(stream, &mut part, out);
                     chunk.advance(len - part.len());
                     self.sent += (len - part.len()) as u64;
-                    *since = clock::now();
+                    *last_progress = clock::now();
                     content.keep(chunk);
                 }
                 Ok(Pull::Trailers(mut fields)) => {
@@ -221,7 +232,7 @@ impl Sending {
                 // Content beyond the announced length was cut by the machine, so it does not matter here; missing content does.
                 Ok(Pull::End) if self.sent >= self.announced => {
                     machine.finish(stream, out);
-                    *since = clock::now();
+                    *last_progress = clock::now();
                     self.phase = Phase::Done;
                     return PumpOutcome::Finished;
                 }

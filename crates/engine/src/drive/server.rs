@@ -27,12 +27,12 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 
 use causeway_message::{StatusCode, StreamId, WriteList};
-use causeway_pipeline::{Arrival, BodyError, Ending, Endpoints, Frame, Scheme, TlsFacts};
+use causeway_pipeline::{Arrival, BodyError, Ending, Endpoints, Scheme, TlsFacts};
 use progress::{Stamp, stage};
 
 use super::line::{Flush, Line};
 use super::wake::ExchangeSlot;
-use super::{COPIED_BELOW, OUTPUT_BYTES_MAX, ROUNDS_MAX, yield_turn};
+use super::{OUTPUT_BYTES_MAX, ROUNDS_MAX, yield_turn};
 use crate::clock;
 use crate::listener::Listener;
 use crate::machine::{BodyLength, ServerEvent, ServerMachine, WaitsFor};
@@ -311,7 +311,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             match event {
                 Some(ServerEvent::Head { stream, body, upgrade, .. }) => {
                     if let Some(slot) = spare.take() {
-                        self.begin(stream, body, upgrade, slot, task, out);
+                        self.begin_exchange(stream, body, upgrade, slot, task, out);
                     }
                 }
                 Some(event) => self.handle_event(event, &mut spare, task, out),
@@ -339,7 +339,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     }
 
     /// Begins an exchange; `slot` holds its head.
-    fn begin(
+    fn begin_exchange(
         &mut self,
         stream: StreamId,
         body: BodyLength,
@@ -416,27 +416,13 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         };
         match event {
             ServerEvent::Data { range, .. } => {
-                let len = range.len() as u64;
-                exchange.received += len;
+                exchange.received += range.len() as u64;
                 exchange.last_progress = clock::now();
                 if exchange.inbound == Inbound::Failed && !self.machine.is_multiplexed() {
                     // The body has failed for its reader: without a window, nothing else bounds the bytes that follow.
                     self.needs_lingering_close = true;
-                } else if exchange.discards() {
-                    exchange.discard(len, &mut self.machine, out);
                 } else {
-                    let mailbox = exchange.cx.mailbox();
-                    let is_copied = len < COPIED_BELOW && self.machine.is_multiplexed() && !mailbox.is_empty();
-                    // By reference where possible. A small piece of several streams is copied, so that it does not pin a block.
-                    if is_copied {
-                        mailbox.push_small(&self.line.input.bytes()[range]);
-                    } else {
-                        mailbox.push(Frame::Chunk(self.line.input.chunk(range)));
-                    }
-                    if self.machine.is_multiplexed() {
-                        // The reader may be another task, and may empty the mailbox before this task looks at it again.
-                        mailbox.notify(task.waker());
-                    }
+                    exchange.handle_data(range, &self.line.input, &mut self.machine, task, out);
                 }
             }
             ServerEvent::Trailers { .. } => {

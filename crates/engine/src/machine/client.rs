@@ -67,26 +67,28 @@ impl ClientMachine {
             let stream_window = stream_window(round_trip).max(defaults.stream_window);
             let settings =
                 h2::Settings { stream_window, head_bytes_max, trailers_bytes_max, fields_max: FIELDS_MAX, ..defaults };
-            let machine = h2::Client::new(Rc::new(settings));
-            Self::Http2(Box::new(match streams_max {
-                Some(max) => machine.with_early_streams(max),
-                None => machine,
-            }))
+            let mut machine = h2::Client::new(Rc::new(settings));
+            if let Some(max) = streams_max {
+                machine = machine.with_early_streams(max);
+            }
+            Self::Http2(Box::new(machine))
         } else {
             // The configured limits apply to both versions, so a fallback to HTTP/1.1 changes none of them.
             let limits =
                 h1::Limits { head_bytes_max, trailers_bytes_max, fields_max: FIELDS_MAX, ..h1::Limits::default() };
-            let machine = h1::Client::new(Rc::new(limits));
+            let mut machine = h1::Client::new(Rc::new(limits));
             // Without a time to be idle a connection serves one request.
-            let machine = if transport.idle_timeout.is_zero() { machine.without_keep_alive() } else { machine };
-            Self::Http1(Box::new(match transport.forward_proxy() {
-                Some(proxy) => machine.with_forward_proxy(h1::ForwardProxy {
+            if transport.idle_timeout.is_zero() {
+                machine = machine.without_keep_alive();
+            }
+            if let Some(proxy) = transport.forward_proxy() {
+                machine = machine.with_forward_proxy(h1::ForwardProxy {
                     // RFC 9110 §4.2.3: the default port is left out.
                     authority: address.strip_suffix(":80").unwrap_or(address).into(),
                     authorization: network_proxy::authorization(proxy),
-                }),
-                None => machine,
-            }))
+                });
+            }
+            Self::Http1(Box::new(machine))
         }
     }
 

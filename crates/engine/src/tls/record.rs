@@ -204,7 +204,7 @@ impl Sealer {
 
     /// Seals one record of `content` into `out`. Returns the record's length.
     pub(super) fn seal(&mut self, kind: ContentType, content: &[u8], out: &mut [u8]) -> Result<usize, Exhausted> {
-        let (Prepared { nonce, aad, inner, bytes }, body, tag) = self.prepare(kind, content.len(), out)?;
+        let (CipherInputs { nonce, aad, inner, bytes }, body, tag) = self.prepare(kind, content.len(), out)?;
         self.key
             .seal_out_of_place_scatter(nonce, Aad::from(aad), content, body, inner.as_ref(), tag)
             .map_err(|_| Exhausted)?;
@@ -222,7 +222,7 @@ impl Sealer {
 
     /// Seals one record whose `len` bytes of content are already in `out` at [`content_at`](Self::content_at).
     fn seal_placed(&mut self, kind: ContentType, len: usize, out: &mut [u8]) -> Result<usize, Exhausted> {
-        let (Prepared { nonce, aad, inner, bytes }, body, tag) = self.prepare(kind, len, out)?;
+        let (CipherInputs { nonce, aad, inner, bytes }, body, tag) = self.prepare(kind, len, out)?;
         self.key.seal_in_place_scatter(nonce, Aad::from(aad), body, inner.as_ref(), tag).map_err(|_| Exhausted)?;
         self.sequence += 1;
         Ok(bytes)
@@ -235,7 +235,7 @@ impl Sealer {
         kind: ContentType,
         len: usize,
         out: &'o mut [u8],
-    ) -> Result<(Prepared, &'o mut [u8], &'o mut [u8]), Exhausted> {
+    ) -> Result<(CipherInputs, &'o mut [u8], &'o mut [u8]), Exhausted> {
         if self.sequence >= self.sequence_max {
             return Err(Exhausted);
         }
@@ -273,12 +273,12 @@ impl Sealer {
         let inner = Short { bytes: [u8::from(kind)], len: inner };
         // The nonce is unique for this key: the sequence number only grows, and a new key gets a new `Sealer`.
         let nonce = Nonce::assume_unique_for_key(nonce);
-        Ok((Prepared { nonce, aad, inner, bytes }, body, tag))
+        Ok((CipherInputs { nonce, aad, inner, bytes }, body, tag))
     }
 }
 
 /// The cipher's inputs for one record.
-struct Prepared {
+struct CipherInputs {
     nonce: Nonce,
     /// Additional authenticated data.
     aad: Short<13>,

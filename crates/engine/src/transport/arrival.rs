@@ -22,7 +22,7 @@ const _: () =
 
 /// Turns timestamps of received bytes on or off for a socket. Best effort: on failure the time is unknown.
 #[cold]
-pub(super) fn keep(socket: BorrowedFd<'_>, on: bool) {
+pub(super) fn set_timestamps(socket: BorrowedFd<'_>, on: bool) {
     option::set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, on.into());
 }
 
@@ -74,7 +74,7 @@ mod tests {
     fn arrival_times_are_between_send_and_receive() {
         let (mut client, server) = pair();
         let mut room = [0; 64];
-        keep(server.as_fd(), true);
+        set_timestamps(server.as_fd(), true);
         // The kernel turns timestamps on when the first socket of the system enables them, asynchronously.
         let mut tries = 0..1000;
         while tries.next().is_some() {
@@ -104,9 +104,9 @@ mod tests {
         let mut room = [0; 2];
         client.write_all(b"abcd").unwrap();
         assert_eq!(receive(server.as_fd(), &mut room).unwrap(), Received { bytes: 2, at: 0 });
-        keep(server.as_fd(), true);
+        set_timestamps(server.as_fd(), true);
         assert_eq!(receive(server.as_fd(), &mut room).unwrap().bytes, 2);
-        keep(server.as_fd(), false);
+        set_timestamps(server.as_fd(), false);
         client.write_all(b"ef").unwrap();
         assert_eq!(receive(server.as_fd(), &mut room).unwrap(), Received { bytes: 2, at: 0 });
         drop(client);

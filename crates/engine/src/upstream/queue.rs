@@ -98,8 +98,8 @@ impl CallQueue {
         }
     }
 
-    /// Returns whether the caller must start [`run_queue`].
-    pub(super) fn begin(&self) -> bool {
+    /// Returns whether the caller must start [`run_queue`]; true once.
+    pub(super) fn claim_task_start(&self) -> bool {
         !self.has_begun.replace(true)
     }
 

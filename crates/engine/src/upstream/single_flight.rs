@@ -25,19 +25,19 @@ impl<K: Eq + Hash + Clone + 'static, T: Clone + 'static> SingleFlight<K, T> {
     pub(crate) async fn join<W: Future<Output = T> + 'static>(
         self: &Rc<Self>,
         key: K,
-        begin: impl FnOnce() -> W,
+        work: impl FnOnce() -> W,
     ) -> Option<T> {
         let in_progress = self.0.borrow().get(&key).and_then(Weak::upgrade);
         // Weak, so that work that has panicked is not found: its sender is gone, and so its entry is replaced.
         let mut receiver = match in_progress {
             Some(sender) => sender.subscribe(),
-            None => self.begin(key, begin()),
+            None => self.spawn(key, work()),
         };
         let result = receiver.wait_for(Option::is_some).await.ok()?;
         result.clone()
     }
 
-    fn begin(self: &Rc<Self>, key: K, work: impl Future<Output = T> + 'static) -> watch::Receiver<Option<T>> {
+    fn spawn(self: &Rc<Self>, key: K, work: impl Future<Output = T> + 'static) -> watch::Receiver<Option<T>> {
         let (sender, receiver) = watch::channel(None);
         let sender = Rc::new(sender);
         self.0.borrow_mut().insert(key.clone(), Rc::downgrade(&sender));

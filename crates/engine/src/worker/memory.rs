@@ -22,7 +22,7 @@ const OUTPUTS_IDLE: usize = 16;
 /// Staging bytes that a kept write list may hold.
 const OUTPUT_BYTES_KEPT: usize = 64 * 1024;
 
-/// The pools. Each is bounded, and shrinks after the worker was idle.
+/// The pools. Each is bounded, and last_shrink_freed after the worker was idle.
 pub(crate) struct Memory {
     pub(crate) blocks: Blocks,
     slots: RefCell<Vec<ExchangeSlot>>,
@@ -38,7 +38,7 @@ pub(crate) struct Memory {
     sealed: RefCell<Vec<Vec<u8>>>,
     calls: Rc<Calls>,
     /// Whether the last [`shrink`](Self::shrink) freed blocks.
-    shrinks: Cell<bool>,
+    last_shrink_freed: Cell<bool>,
     load: Arc<Load>,
 }
 
@@ -53,7 +53,7 @@ impl Memory {
             tables: RefCell::default(),
             sealed: RefCell::default(),
             calls: Calls::new(),
-            shrinks: Cell::new(false),
+            last_shrink_freed: Cell::new(false),
             load,
         }
     }
@@ -123,7 +123,7 @@ impl Memory {
 
     /// Frees half of the storage that was not needed since the last call.
     pub(super) fn shrink(&self) {
-        self.shrinks.set(self.blocks.shrink() > 0);
+        self.last_shrink_freed.set(self.blocks.shrink() > 0);
         let mut slots = self.slots.borrow_mut();
         // Half, and not all: a burst that comes back within seconds finds its storage.
         let surplus = self.slots_unused.get().min(slots.len()).div_ceil(2);
@@ -141,7 +141,7 @@ impl Memory {
     pub(super) fn has_surplus(&self) -> bool {
         // After a `shrink` that freed blocks one more follows: the allocator returns memory to the system only when
         // it is called again.
-        self.shrinks.get() || self.blocks.has_surplus()
+        self.last_shrink_freed.get() || self.blocks.has_surplus()
     }
 }
 

@@ -98,18 +98,6 @@ pub(super) struct UpstreamCall {
     wait: UpstreamWait,
 }
 
-/// Returns the framing of a request's content.
-pub(super) fn framing(body: &Body) -> Framing {
-    match body {
-        Body::Tunnel(_) => Framing::Tunnel,
-        body => match body.len() {
-            Some(0) => Framing::Empty,
-            Some(bytes) => Framing::Sized(bytes),
-            None => Framing::Stream,
-        },
-    }
-}
-
 impl UpstreamCall {
     pub(super) fn new(
         stream: StreamId,
@@ -310,11 +298,11 @@ impl UpstreamCall {
         self.sending.could_send(self.stream, machine)
     }
 
-    /// Queues content for one turn.
+    /// Queues content, at most a quantum.
     pub(super) fn pump(&mut self, machine: &mut ClientMachine, core: &Core, out: &mut WriteList) {
         self.is_written = false;
-        let turn = self.sending.pump(self.stream, machine, core, self.wake.waker(), &mut self.last_progress, out);
-        match turn {
+        let outcome = self.sending.pump(self.stream, machine, core, self.wake.waker(), &mut self.last_progress, out);
+        match outcome {
             PumpOutcome::Open => {}
             PumpOutcome::Finished => {
                 self.last_progress = clock::now();

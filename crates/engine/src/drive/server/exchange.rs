@@ -7,6 +7,7 @@
 //! ```
 //! The exchange ends in `recycle` when both halves are over and the kernel has accepted the output.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::Context as Task;
@@ -14,13 +15,15 @@ use std::time::Instant;
 
 use causeway_message::{Method, StatusCode, StreamId, Version, WriteList, names};
 use causeway_pipeline::route;
-use causeway_pipeline::{Body, BodyError, Context, Ending, Response, Verdict};
+use causeway_pipeline::{Body, BodyError, Context, Ending, Frame, Response, Verdict};
 use progress::{Visit, is_active, stage};
 
-use super::super::sending::{PumpOutcome, STREAM_BYTES_MAX, Sending};
+use super::super::COPIED_BELOW;
+use super::super::sending::{PumpOutcome, STREAM_BYTES_MAX, Sending, framing_of};
 use super::super::wake::ExchangeWake;
 use super::pace::Pace;
 use crate::clock;
+use crate::input::Input;
 use crate::listener::ListenerPlan;
 use crate::machine::{Framing, ServerMachine};
 use crate::worker::Core;
@@ -162,7 +165,7 @@ impl Exchange {
         self.sync_reader(machine, task, out);
     }
 
-    /// Queues content for one turn.
+    /// Queues content, at most a quantum.
     pub(crate) fn pump<M: ServerMachine>(
         &mut self,
         machine: &mut M,
@@ -172,8 +175,8 @@ impl Exchange {
     ) {
         let _span = stage::ENCODE.enter();
         self.wake.follow(task.waker());
-        let turn = self.sending.pump(self.stream, machine, core, self.wake.waker(), &mut self.last_progress, out);
-        let ending = match turn {
+        let outcome = self.sending.pump(self.stream, machine, core, self.wake.waker(), &mut self.last_progress, out);
+        let ending = match outcome {
             PumpOutcome::Open | PumpOutcome::Finished => return,
             PumpOutcome::Cut(_) => Ending::BodyFailed,
             PumpOutcome::Panicked => Ending::Panicked,
@@ -285,6 +288,33 @@ impl Exchange {
             machine.reset(self.stream, out);
         } else {
             machine.release(self.stream, u32::try_from(bytes).unwrap_or(u32::MAX), out);
+        }
+    }
+
+    /// Passes received content to the body's reader, or discards it. `range` is its position in `input`.
+    pub(super) fn handle_data<M: ServerMachine>(
+        &mut self,
+        range: Range<usize>,
+        input: &Input,
+        machine: &mut M,
+        task: &Task<'_>,
+        out: &mut WriteList,
+    ) {
+        let len = range.len() as u64;
+        if self.discards() {
+            return self.discard(len, machine, out);
+        }
+        let mailbox = self.cx.mailbox();
+        let is_copied = len < COPIED_BELOW && machine.is_multiplexed() && !mailbox.is_empty();
+        // By reference where possible. A small piece of several streams is copied, so that it does not pin a block.
+        if is_copied {
+            mailbox.push_small(&input.bytes()[range]);
+        } else {
+            mailbox.push(Frame::Chunk(input.chunk(range)));
+        }
+        if machine.is_multiplexed() {
+            // The reader may be another task, and may empty the mailbox before this task looks at it again.
+            mailbox.notify(task.waker());
         }
     }
 
@@ -435,17 +465,10 @@ impl Exchange {
             // RFC 9110 §9.3.6: a tunnel by CONNECT begins with 2xx, not with 101.
             status = StatusCode::OK;
         }
-        let silent = method == Method::Head || status.forbids_content();
+        let sends_no_content = method == Method::Head || status.forbids_content();
         self.status = Some(status);
         self.cx.response_mut().set_status(status);
-        let framing = match &body {
-            Body::Tunnel(_) => Framing::Tunnel,
-            body => match body.len() {
-                Some(0) => Framing::Empty,
-                Some(len) => Framing::Sized(len),
-                None => Framing::Stream,
-            },
-        };
+        let framing = framing_of(&body);
         if self.inbound == Inbound::Open && !machine.is_multiplexed() && self.is_too_long_to_discard(status) {
             // RFC 9112 §9.6: the close is announced. A client that is still sending, such as curl, then stops.
             machine.drain(out);
@@ -455,11 +478,11 @@ impl Exchange {
             self.sending.announce(len);
         }
         match body {
-            // A chunk longer than a turn waits for its turn among the other streams.
-            Body::Chunk(chunk) if !silent && machine.is_multiplexed() && chunk.len() > STREAM_BYTES_MAX => {
+            // A chunk longer than a stream's share of the output waits for its turn among the other streams.
+            Body::Chunk(chunk) if !sends_no_content && machine.is_multiplexed() && chunk.len() > STREAM_BYTES_MAX => {
                 return self.sending.begin(Body::Chunk(chunk));
             }
-            Body::Chunk(mut chunk) if !silent => {
+            Body::Chunk(mut chunk) if !sends_no_content => {
                 let len = chunk.len();
                 machine.send(self.stream, &mut chunk, out);
                 self.sending.count(len - chunk.len());
@@ -477,7 +500,7 @@ impl Exchange {
                 }
                 return self.sending.begin(body);
             }
-            Body::File(_) | Body::Parts(_) | Body::Stream(_) | Body::Incoming(_) if !silent => {
+            Body::File(_) | Body::Parts(_) | Body::Stream(_) | Body::Incoming(_) if !sends_no_content => {
                 return self.sending.begin(body);
             }
             _ => {}

@@ -15,7 +15,7 @@ use std::time::Duration;
 use causeway_message::{Chunk, StatusCode};
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{
-    BodyStream, Build, Context, Generation, Handler, IncomingBody, ListenAddress, ListenerSpec, Outcome, Plan,
+    BodyStream, Build, Context, Frame, Generation, Handler, IncomingBody, ListenAddress, ListenerSpec, Outcome, Plan,
     Registry, Response, ServerId, Step, Worker,
 };
 use futures_channel::oneshot;
