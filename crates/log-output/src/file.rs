@@ -1,8 +1,8 @@
 //! A log file: it is rolled when it is full or at given times, and reopened when it was moved or removed.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,7 +10,7 @@ use crate::batch::{Batch, Progress};
 use crate::roll::{Cause, RollSpec, Roller};
 
 /// Caddy's defaults.
-const FILE_MODE: u32 = 0o600;
+pub(crate) const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 /// How long a file that could not be renamed grows beyond its limit before the next attempt.
 const ROLL_AGAIN: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 pub struct FileSpec {
     /// The path; relative to the working folder.
     pub path: PathBuf,
-    /// Permissions, which an existing file gets too. `None`: 0600 for a new file.
+    /// Permissions, which an existing file gets too. `None`: those of the file that was rolled; 0600 for the first one.
     pub mode: Option<u32>,
     /// Permissions of folders that are created.
     pub folder_mode: FolderMode,
@@ -67,7 +67,7 @@ pub(crate) struct LogFile {
 impl LogFile {
     pub(crate) fn open(spec: FileSpec) -> io::Result<Self> {
         let OpenedFile { file, bytes, identity, is_regular, begun } = open(&spec)?;
-        let roller = spec.roll.clone().map(|roll| Roller::new(roll, spec.path.clone(), spec.file_mode()));
+        let roller = spec.roll.clone().map(|roll| Roller::new(roll, spec.path.clone()));
         Ok(Self { spec, file, bytes, identity, is_regular, begun, roller, roll_not_before: None, quiet_until: None })
     }
 
@@ -81,11 +81,11 @@ impl LogFile {
     }
 
     pub(crate) fn configure(&mut self, spec: FileSpec) {
-        let is_new_roll = spec.roll != self.spec.roll || spec.file_mode() != self.spec.file_mode();
+        let is_new_roll = spec.roll != self.spec.roll;
         self.spec = spec;
         if is_new_roll {
             let FileSpec { roll, path, .. } = &self.spec;
-            self.roller = roll.clone().map(|roll| Roller::new(roll, path.clone(), self.spec.file_mode()));
+            self.roller = roll.clone().map(|roll| Roller::new(roll, path.clone()));
         }
         // Also applies new permissions.
         self.reopen();
@@ -192,9 +192,15 @@ impl LogFile {
             return;
         }
         let Some(roller) = &mut self.roller else { return };
+        let rolled = self.file.metadata();
         match roller.rename(cause) {
             Ok(()) => {
-                self.reopen();
+                if self.reopen()
+                    && let Ok(rolled) = rolled
+                {
+                    let mode = self.spec.mode.unwrap_or(rolled.mode());
+                    give_attributes(&self.file, &rolled, mode);
+                }
             }
             Err(error) => {
                 self.roll_not_before = Some(Instant::now() + ROLL_AGAIN);
@@ -255,6 +261,14 @@ fn folder_mode(spec: &FileSpec, folder: &Path) -> u32 {
             nearest.map_or(FOLDER_MODE, |metadata| searchable(metadata.permissions().mode() & 0o777))
         }
     }
+}
+
+/// Gives a file the owner and the group of another one, and permissions, so that a program that reads the log may read this file too.
+/// Only root may change the owner; each attribute that cannot be changed stays.
+pub(crate) fn give_attributes(file: &File, from: &Metadata, mode: u32) {
+    // Before the owner: a process may have the right to change it, but not that to change another user's permissions.
+    let _ = file.set_permissions(Permissions::from_mode(mode & 0o777));
+    let _ = fchown(file, Some(from.uid()), Some(from.gid()));
 }
 
 /// Writes all bytes; an error has the number of bytes that were written before.

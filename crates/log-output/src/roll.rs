@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::io::Errno;
 
+use crate::file::{FILE_MODE, give_attributes};
 use crate::layout::{TimeLayout, Zone};
 
 /// The time in the name of a rolled file, as Caddy writes it.
@@ -88,7 +89,6 @@ impl StampLayout {
 pub(crate) struct Roller {
     spec: RollSpec,
     path: PathBuf,
-    mode: u32,
     stamp: StampLayout,
     /// The next time at which the file is rolled.
     next: Option<SystemTime>,
@@ -99,11 +99,11 @@ pub(crate) struct Roller {
 }
 
 impl Roller {
-    pub(crate) fn new(spec: RollSpec, path: PathBuf, mode: u32) -> Self {
+    pub(crate) fn new(spec: RollSpec, path: PathBuf) -> Self {
         let stamp = StampLayout::of(&spec);
         let now = SystemTime::now();
         let next = next(&spec, now);
-        Self { spec, path, mode, stamp, next, next_after: now, sweeper: None }
+        Self { spec, path, stamp, next, next_after: now, sweeper: None }
     }
 
     pub(crate) fn bytes_max(&self) -> u64 {
@@ -162,10 +162,10 @@ impl Roller {
     /// Starts the thread that compresses and removes files, so that the log is written in the meantime. It ends with the roller.
     fn start_sweeper(&self) -> io::Result<SyncSender<()>> {
         let (sweeper, requests) = sync_channel(1);
-        let (path, mode, spec) = (self.path.clone(), self.mode, self.spec.clone());
+        let (path, spec) = (self.path.clone(), self.spec.clone());
         std::thread::Builder::new().name("log-roll".into()).spawn(move || {
             while requests.recv().is_ok() {
-                sweep(&path, mode, &spec);
+                sweep(&path, &spec);
             }
         })?;
         Ok(sweeper)
@@ -206,7 +206,7 @@ fn parts(path: &Path) -> (String, String) {
 }
 
 /// Compresses rolled files, and removes those beyond the number and the age to keep.
-fn sweep(path: &Path, mode: u32, spec: &RollSpec) {
+fn sweep(path: &Path, spec: &RollSpec) {
     let mut rolled = rolled(path, &StampLayout::of(spec));
     // The newest first.
     rolled.sort_by(|one, two| two.cmp(one));
@@ -219,7 +219,7 @@ fn sweep(path: &Path, mode: u32, spec: &RollSpec) {
             remove_abandoned(&with_ending(path, UNFINISHED));
         } else if spec.compression != Compression::None
             && !is_compressed(path)
-            && let Err(error) = compress(path, *modified, mode, spec.compression)
+            && let Err(error) = compress(path, *modified, spec.compression)
         {
             tracing::warn!("log file {}: cannot compress it: {error}", path.display());
         }
@@ -254,10 +254,10 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
 }
 
 /// Replaces a file by its compressed form, which keeps the time of the last line. Does nothing if another thread or process does it.
-fn compress(path: &Path, modified: SystemTime, mode: u32, compression: Compression) -> io::Result<()> {
+fn compress(path: &Path, modified: SystemTime, compression: Compression) -> io::Result<()> {
     let ending = if compression == Compression::Zstd { ENDINGS[1] } else { ENDINGS[0] };
     let unfinished = with_ending(path, UNFINISHED);
-    let Some(target) = lock_unfinished(&unfinished, mode)? else { return Ok(()) };
+    let Some(target) = lock_unfinished(&unfinished)? else { return Ok(()) };
     // Renamed only when it is whole and on the disk: a crash leaves the original.
     let renamed = write_compressed(path, &target, modified, compression)
         .and_then(|()| fs::rename(&unfinished, with_ending(path, ending)));
@@ -276,6 +276,8 @@ fn compress(path: &Path, modified: SystemTime, mode: u32, compression: Compressi
 /// Writes the compressed form of a file to `target`.
 fn write_compressed(path: &Path, target: &File, modified: SystemTime, compression: Compression) -> io::Result<()> {
     let mut source = File::open(path)?;
+    let metadata = source.metadata()?;
+    give_attributes(target, &metadata, metadata.mode());
     // A killed process may have left bytes.
     target.set_len(0)?;
     match compression {
@@ -296,8 +298,8 @@ fn write_compressed(path: &Path, target: &File, modified: SystemTime, compressio
 
 /// Opens a file that is being compressed, and locks it until it is closed. `None`: another thread or process has the lock, or had it until
 /// now.
-fn lock_unfinished(path: &Path, mode: u32) -> io::Result<Option<File>> {
-    lock(OpenOptions::new().write(true).create(true).truncate(false).mode(mode).open(path)?, path)
+fn lock_unfinished(path: &Path) -> io::Result<Option<File>> {
+    lock(OpenOptions::new().write(true).create(true).truncate(false).mode(FILE_MODE).open(path)?, path)
 }
 
 /// Removes a file that a process has left unfinished, unless another one compresses it.
@@ -384,7 +386,7 @@ mod tests {
     fn a_clock_that_is_set_back() {
         let hour = 60 * MINUTE;
         for spec in [spec(Some(hour), &[], &[]), spec(None, &[0], &[]), spec(None, &[], &[(0, 0), (12, 0)])] {
-            let mut roller = Roller::new(spec.clone(), PathBuf::from("a.log"), 0o600);
+            let mut roller = Roller::new(spec.clone(), PathBuf::from("a.log"));
             let back = SystemTime::now() - 1000 * 24 * hour;
             let next = next(&spec, back).expect("the file is rolled by time");
             assert_eq!(roller.due(back), None, "{spec:?}");
@@ -421,10 +423,10 @@ mod tests {
         let (path, part) = (folder.join("a.log"), folder.join("a.log.part"));
         let text = "the lines of the log\n".repeat(1000);
         fs::write(&path, &text).unwrap();
-        let sweep = || compress(&path, SystemTime::now(), 0o600, Compression::Gzip);
+        let sweep = || compress(&path, SystemTime::now(), Compression::Gzip);
         let unfinished = b"from another process".repeat(1000);
         fs::write(&part, &unfinished).unwrap();
-        let other = lock_unfinished(&part, 0o600).unwrap().unwrap();
+        let other = lock_unfinished(&part).unwrap().unwrap();
         sweep().unwrap();
         assert_eq!(fs::read(&part).unwrap(), unfinished);
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
@@ -444,11 +446,11 @@ mod tests {
         let (path, done) = (folder.join("a.log"), folder.join("a.log.gz"));
         fs::write(&path, "the lines of the log").unwrap();
         fs::write(&done, "").unwrap();
-        compress(&path, SystemTime::now(), 0o600, Compression::Gzip).unwrap();
+        compress(&path, SystemTime::now(), Compression::Gzip).unwrap();
         assert_eq!(decompressed(&done), "the lines of the log");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         // Another process has compressed and removed the original.
-        compress(&path, SystemTime::now(), 0o600, Compression::Gzip).unwrap();
+        compress(&path, SystemTime::now(), Compression::Gzip).unwrap();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -458,7 +460,7 @@ mod tests {
     fn an_abandoned_file_is_removed() {
         let folder = new_folder("abandoned");
         let part = folder.join("a.log.part");
-        let other = lock_unfinished(&part, 0o600).unwrap().unwrap();
+        let other = lock_unfinished(&part).unwrap().unwrap();
         remove_abandoned(&part);
         assert!(part.exists());
         drop(other);

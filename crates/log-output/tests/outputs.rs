@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{TcpListener, UdpSocket};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -130,13 +130,42 @@ fn permissions_and_compression() {
     write(&output, "two");
     flush_all(LIMIT);
     assert_eq!((mode("zstd.log"), lines(&folder.0.join("zstd.log"))), (0o644, vec!["two".to_owned()]));
-    let compressed = loop {
-        match folder.names().into_iter().find(|name| name.ends_with("-size.log.zst")) {
-            Some(name) => break folder.0.join(name),
+    let compressed = file_with_ending(&folder, "-size.log.zst");
+    assert_eq!(zstd::decode_all(&*std::fs::read(compressed).unwrap()).unwrap(), b"one\n");
+}
+
+/// Waits for a file whose name ends with `ending`.
+fn file_with_ending(folder: &LogFolder, ending: &str) -> PathBuf {
+    loop {
+        match folder.names().into_iter().find(|name| name.ends_with(ending)) {
+            Some(name) => return folder.0.join(name),
             None => std::thread::sleep(Duration::from_millis(5)),
         }
-    };
-    assert_eq!(zstd::decode_all(&*std::fs::read(compressed).unwrap()).unwrap(), b"one\n");
+    }
+}
+
+// A program that reads the log, such as a shipper, is not locked out by the rolling: as in Caddy, the new file and the compressed one
+// have the owner of the rolled file, and its permissions unless `mode` is set.
+#[test]
+fn a_rolled_file_hands_on_its_attributes() {
+    let is_root = rustix::process::geteuid().is_root();
+    for (name, mode, new) in [("plain", None, 0o644), ("mode", Some(0o640), 0o640)] {
+        let folder = LogFolder::new(&format!("attributes-{name}"));
+        let path = folder.0.join("a.log");
+        std::fs::write(&path, "one\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let owner = std::fs::metadata(&path).map(|own| if is_root { (33, 4) } else { (own.uid(), own.gid()) }).unwrap();
+        std::os::unix::fs::chown(&path, Some(owner.0), Some(owner.1)).unwrap();
+        let spec = FileSpec { mode, roll: Some(roll(5, Compression::Gzip)), ..folder.file("a.log") };
+        let output = Output::open(&OutputSpec::File(spec)).unwrap();
+        write(&output, "two");
+        flush_all(LIMIT);
+        for path in [path, file_with_ending(&folder, "-size.log.gz")] {
+            let metadata = std::fs::metadata(&path).unwrap();
+            let found = (metadata.mode() & 0o777, (metadata.uid(), metadata.gid()));
+            assert_eq!(found, (new, owner), "{name}: {}", path.display());
+        }
+    }
 }
 
 // A full disk, and a folder in which no file can be made: lines are lost, the output works again when the cause is gone.
