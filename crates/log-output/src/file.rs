@@ -130,6 +130,9 @@ impl LogFile {
     /// Writes whole lines, from `first` on; rolls between two lines.
     pub(crate) fn write(&mut self, batch: &Batch, first: usize) -> Progress {
         self.follow();
+        if let Some(roller) = self.roller.as_mut().filter(|_| self.is_regular) {
+            roller.begin();
+        }
         let mut line = first;
         while line < batch.len() {
             let mut end = batch.len();

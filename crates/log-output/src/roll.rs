@@ -94,6 +94,8 @@ pub(crate) struct Roller {
     next: Option<SystemTime>,
     /// The time after which [`next`](Self::next) is the first one.
     next_after: SystemTime,
+    /// Whether the rolled files that were there before were looked at.
+    is_begun: bool,
     /// Wakes the thread. Its queue holds one request, which covers all files that were rolled before it.
     sweeper: Option<SyncSender<()>>,
 }
@@ -103,11 +105,23 @@ impl Roller {
         let stamp = StampLayout::of(&spec);
         let now = SystemTime::now();
         let next = next(&spec, now);
-        Self { spec, path, stamp, next, next_after: now, sweeper: None }
+        Self { spec, path, stamp, next, next_after: now, is_begun: false, sweeper: None }
     }
 
     pub(crate) fn bytes_max(&self) -> u64 {
         self.spec.bytes_max
+    }
+
+    /// Compresses and removes rolled files of an earlier process or of other options: some may have expired, and a process that ended may
+    /// have left some uncompressed. Does so once, at the first line rather than at the start, because a configuration that opens a file may
+    /// still be rejected.
+    pub(crate) fn begin(&mut self) {
+        if std::mem::replace(&mut self.is_begun, true) {
+            return;
+        }
+        let (path, spec) = (self.path.clone(), self.spec.clone());
+        // The thread ends at once, as most logs are not rolled for a long time. If the system refuses it, the next roll does its work.
+        let _ = std::thread::Builder::new().name("log-roll".into()).spawn(move || sweep(&path, &spec));
     }
 
     /// Returns the time to roll if it has come, and sets the next one.

@@ -168,6 +168,36 @@ fn a_rolled_file_hands_on_its_attributes() {
     }
 }
 
+// As in Caddy, the first line, not the next roll, compresses and removes rolled files of an earlier process; new options apply to them too.
+#[test]
+fn rolled_files_of_an_earlier_process() {
+    let folder = LogFolder::new("earlier");
+    let rolled = |time: &str, ending: &str| folder.0.join(format!("a-{time}-size.log{ending}"));
+    let (expired, recent) = ("2020-01-02T03-04-05.678", "2026-11-29T20-15-03.123");
+    std::fs::write(rolled(expired, ".gz"), "").unwrap();
+    std::fs::File::open(rolled(expired, ".gz")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    // The process was killed while it compressed this file.
+    std::fs::write(rolled(recent, ""), "whole\n").unwrap();
+    std::fs::write(rolled(recent, ".part"), "unfini").unwrap();
+    let spec = FileSpec { roll: Some(roll(1 << 20, Compression::Gzip)), ..folder.file("a.log") };
+    let output = Output::open(&OutputSpec::File(spec.clone())).unwrap();
+    assert_eq!(folder.names().len(), 4, "a configuration that is rejected changes nothing");
+    write(&output, "one");
+    let file_name = |path: PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+    wait_for_names(&folder, &[file_name(rolled(recent, ".gz")), "a.log".into()]);
+    output.configure(&OutputSpec::File(FileSpec { roll: spec.roll.map(|roll| RollSpec { keep: 0, ..roll }), ..spec }));
+    write(&output, "two");
+    wait_for_names(&folder, &["a.log".into()]);
+}
+
+fn wait_for_names(folder: &LogFolder, names: &[String]) {
+    let end = std::time::Instant::now() + LIMIT;
+    while folder.names() != names {
+        assert!(std::time::Instant::now() < end, "{:?} {names:?}", folder.names());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 // A full disk, and a folder in which no file can be made: lines are lost, the output works again when the cause is gone.
 #[test]
 fn faults_of_files() {
