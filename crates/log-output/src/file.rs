@@ -117,14 +117,18 @@ impl LogFile {
 
     /// Reopens the path if another file, or none, has its name.
     fn follow(&mut self) {
-        if !self.is_at_path() {
-            self.reopen();
+        match self.metadata_at_path() {
+            // Another program may have truncated the file, such as logrotate with `copytruncate`.
+            Some(metadata) => self.bytes = self.bytes.min(metadata.len()),
+            None => {
+                self.reopen();
+            }
         }
     }
 
-    /// Returns whether the path still leads to the open file.
-    fn is_at_path(&self) -> bool {
-        fs::metadata(&self.spec.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity)
+    /// Returns `None` if the path no longer leads to the open file.
+    fn metadata_at_path(&self) -> Option<Metadata> {
+        fs::metadata(&self.spec.path).ok().filter(|metadata| (metadata.dev(), metadata.ino()) == self.identity)
     }
 
     /// Writes whole lines, from `first` on; rolls between two lines.
@@ -187,7 +191,7 @@ impl LogFile {
 
     fn roll(&mut self, cause: Cause) {
         self.roll_not_before = None;
-        if !self.is_at_path() {
+        if self.metadata_at_path().is_none() {
             // Another process has rolled it since the last look.
             if !self.reopen() {
                 self.roll_not_before = Some(Instant::now() + ROLL_AGAIN);
@@ -360,6 +364,21 @@ mod tests {
             assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "{cause:?}");
             fs::remove_dir_all(&folder).unwrap();
         }
+    }
+
+    // A full disk leaves no part of a line, also after another program has truncated the file.
+    #[test]
+    fn a_truncated_file_has_whole_lines() {
+        let (folder, spec) = due_file("truncated");
+        let mut file = LogFile::open(FileSpec { roll: None, ..spec }).unwrap();
+        write(&mut file, b"before\n");
+        File::create(&file.spec.path).unwrap();
+        write(&mut file, b"after\n");
+        append(&mut file.file, b"par").unwrap();
+        file.cut(0, 3);
+        write(&mut file, b"with room\n");
+        assert_eq!(fs::read_to_string(&file.spec.path).unwrap(), "after\nwith room\n");
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     // A clock that was ahead when the file was created does not end the rolling.
