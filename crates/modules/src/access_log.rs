@@ -103,6 +103,10 @@ impl Handler for AccessLog {
         Step::Next
     }
 
+    fn sees_rejected(&self) -> bool {
+        true
+    }
+
     fn end(&self, cx: &Context, outcome: &Outcome) {
         if !cx.is_recorded() {
             return;

@@ -520,6 +520,7 @@ impl<'r> Build<'r> {
             name: spec.name.to_owned(),
             routes,
             errors,
+            sees_rejected: self.plan.first_that_sees_rejected(routes),
             is_progress: spec.is_progress,
             trust: spec.trust.clone(),
             confusable: spec.confusable.clone(),

@@ -35,6 +35,11 @@ pub trait Handler: Send + Sync + 'static {
         false
     }
 
+    /// Returns whether this handler, as a server's first one, is also entered for requests that are rejected before all routes.
+    fn sees_rejected(&self) -> bool {
+        false
+    }
+
     /// Runs when the exchange is over on the wire: once for every handler that was entered, in the order of entry.
     fn end(&self, _cx: &Context, _outcome: &Outcome) {}
 }

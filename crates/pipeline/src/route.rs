@@ -243,8 +243,20 @@ pub fn run(cx: &mut Context) -> Verdict {
     {
         return Verdict::Respond(Response::empty(StatusCode::OK));
     }
-    let first = refusal::refusal(cx).map_or(Step::Next, Step::Fail);
+    let first = match refusal::refusal(cx) {
+        None => Step::Next,
+        Some(fault) => reject(cx, generation.plan(), fault),
+    };
     walk(cx, generation.plan(), first)
+}
+
+/// Rejects a request before all routes. As in Caddy, it has an access record.
+#[cold]
+fn reject(cx: &mut Context, plan: &Plan, fault: Fault) -> Step {
+    match plan.server(cx.arrival().server).and_then(|server| server.sees_rejected) {
+        Some(id) => enter(cx, plan, id).map_or_else(Step::Fail, |_| Step::Fail(fault)),
+        None => Step::Fail(fault),
+    }
 }
 
 /// Continues a waiting exchange. It also polls each new wait that the handlers start, so that after

@@ -86,6 +86,23 @@ fn the_status_of_a_request_without_a_response() {
     }
 }
 
+// Caddy: a request that is rejected before all routes has a record too.
+#[test]
+fn a_record_of_a_rejected_request() {
+    let folder = Folder::new("rejected");
+    let file = folder.file("a.log");
+    let config = json!({ "default": "log0", "logs": { "log0": log(&file, "http.log.access.log0") } });
+    let mut kit = kit(config, json!({}));
+    let method = "A".repeat(33);
+    for (request, status) in [(Request::new(&method, "/"), 405), (Request::get("/").field("Host", ".."), 400)] {
+        assert_eq!(kit.send(&request).status, status);
+        let lines = lines(&file);
+        let line = lines.last().expect("a record");
+        assert_eq!((&line["msg"], &line["status"]), (&json!("handled request"), &json!(status)));
+    }
+    assert_eq!(lines(&file).len(), 2);
+}
+
 // Caddy: the peer of a Unix socket is `@`, without a port; it is no client's address unless it is a trusted proxy.
 #[test]
 fn a_record_of_a_unix_socket() {

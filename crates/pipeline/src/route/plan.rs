@@ -29,7 +29,7 @@ impl ServerId {
 
 /// The id of a handler of a plan.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct HandlerId(pub(super) u32);
+pub(crate) struct HandlerId(pub(super) u32);
 
 /// The handler that unpacked the carried request from the peer's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +78,8 @@ pub(crate) struct ServerPlan {
     pub(crate) name: String,
     pub(crate) routes: RoutesId,
     pub(crate) errors: Option<RoutesId>,
+    /// The first handler, if it [sees requests](Handler::sees_rejected) that no route gets.
+    pub(crate) sees_rejected: Option<HandlerId>,
     pub(crate) is_progress: bool,
     pub(crate) trust: Option<Trust>,
     pub(crate) confusable: Confusable,
@@ -120,6 +122,13 @@ impl Plan {
     /// Returns when the next plan came into use; `None` while this one gets new requests.
     pub fn replaced_at(&self) -> Option<Instant> {
         self.replaced_at.get().copied()
+    }
+
+    /// Returns the first handler of a list, if every request reaches it and it sees rejected ones too.
+    pub(crate) fn first_that_sees_rejected(&self, list: RoutesId) -> Option<HandlerId> {
+        let first = self.lists[list.0 as usize].routes.first().filter(|route| route.matchers.is_empty())?;
+        let id = HandlerId(first.handlers.clone().next()?);
+        self.entry(id).handler.sees_rejected().then_some(id)
     }
 
     /// Appends a computed text and returns its type; `None` if the text is unknown.
