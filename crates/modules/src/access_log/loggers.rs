@@ -148,7 +148,7 @@ impl HostLoggers {
                 continue;
             }
             // A name that no site of the server has; rare, so that its logs are looked up here.
-            let name = format!("{}.{name}", self.base);
+            let name = if name.is_empty() { self.base.to_owned() } else { format!("{}.{name}", self.base) };
             let accepting = self.logs.iter().enumerate().filter(|(_, log)| log.accepts(&name));
             of(&Logger { logs: accepting.map(|(index, _)| index).collect(), name: name.clone().into() });
         }

@@ -524,8 +524,10 @@ fn transformed_lines() {
 fn names_and_levels_of_a_request() {
     let folder = Folder::new("names");
     let [one, two] = ["one", "two"].map(|name| folder.file(name));
+    let base = folder.file("base");
     let mut logs = json!({ "one": log(&one, "http.log.access.one"), "two": log(&two, "http.log.access.two"), "default": discarded() });
     logs["two"]["level"] = "WARN".into();
+    logs["base"] = log(&base, "http.log.access");
     let handler = json!({ "handler": "access_log", "default": "one", "logs": logs });
     let vars = |path: &str, names: Value, level: Value| {
         let mut vars = json!({ "handler": "vars", "access_logger_names": names });
@@ -540,10 +542,11 @@ fn names_and_levels_of_a_request() {
         vars("/two", json!(["two"]), json!("warn")),
         vars("/quiet", json!(["two"]), json!(null)),
         vars("/none", json!(null), json!(null)),
+        vars("/base", json!([""]), json!(null)),
         { "handle": [{ "handler": "static_response" }] },
     ]);
     let mut kit = Kit::new(&registry(), &routes);
-    for path in ["/", "/both", "/two", "/quiet", "/none"] {
+    for path in ["/", "/both", "/two", "/quiet", "/none", "/base"] {
         kit.send(&Request::get(path));
     }
     let seen = |file: &str| -> Vec<(String, String)> {
@@ -553,6 +556,9 @@ fn names_and_levels_of_a_request() {
     let pair = |path: &str, level: &str| (path.to_owned(), level.to_owned());
     assert_eq!(seen(&one), [pair("/", "info"), pair("/both", "error"), pair("/none", "info")]);
     assert_eq!(seen(&two), [pair("/both", "error"), pair("/two", "warn")]);
+    // In Caddy an empty name is the base logger.
+    let loggers: Vec<_> = lines(&base).iter().map(|line| line["logger"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(loggers.last().map(String::as_str), Some("http.log.access"));
 }
 
 // Two logs write to one file: with equal options they share it, with others they are refused.
