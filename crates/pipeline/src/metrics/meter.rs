@@ -299,12 +299,15 @@ pub(crate) fn end(cx: &Context, outcome: &Outcome) {
         (Some(status), _) | (None, Some(status)) => status.as_u16(),
         (None, None) => Outcome::CLIENT_CLOSED,
     };
-    let is_error = measurement.failed.is_some() || outcome.status.is_none();
+    // A client that has gone is no error of the server.
+    let is_error = measurement.failed.is_some();
     let key = CodeAndMethod::new(code, head.method());
     let received = request_bytes(cx) + outcome.received;
     let sent = if is_error { 0 } else { outcome.sent };
-    let responded = measurement.responded.filter(|_| !is_error && !measurement.is_unanswered);
     let now = cx.worker().now();
+    // As in Caddy, where the code 499 is a response.
+    let responded = measurement.responded.or(outcome.status.is_none().then_some(now));
+    let responded = responded.filter(|_| !is_error && !measurement.is_unanswered);
     for TakenRoute { counts, at } in &measurement.taken {
         counts.totals.requests.add(1);
         if is_error {
