@@ -499,6 +499,8 @@ impl Server {
         let config = tree.get("config").cloned().unwrap_or_default();
         if force == Force::IfChanged && Some(&config) == self.tree.get("config") {
             tracing::info!("the configuration is unchanged");
+            // As in Caddy: a bad change was taken back.
+            self.settings.registry.metrics().loaded(true);
             return Ok(());
         }
         let Compiled { ids, loaded, remote, logs, certificates } = self.settings.compile(config).await?;

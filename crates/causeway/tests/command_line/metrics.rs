@@ -168,11 +168,13 @@ fn counters_survive_a_reload() {
         let lines = text.lines().filter(|line| line.starts_with("caddy_http_requests_total{"));
         lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
     };
+    let host = format!("Host: localhost:{admin}");
     let load = |text: &str| {
-        let host = format!("Host: localhost:{admin}");
         send_body(admin, "POST /load", &[&host, "Content-Type: text/caddyfile", "Cache-Control: must-revalidate"], text)
             .status
     };
+    let load_if_changed =
+        |text: &str| send_body(admin, "POST /load", &[&host, "Content-Type: text/caddyfile"], text).status;
     // The configuration sets no admin address, so that the API stays where it is.
     let caddyfile = CADDYFILE.replace(":0 {", &format!(":{site} {{"));
     for round in 1..=3 {
@@ -190,6 +192,10 @@ fn counters_survive_a_reload() {
     let text = scrape(admin, "");
     assert_eq!(requests(&text), 30);
     assert!(text.contains("caddy_config_last_reload_successful 0\n"), "{text}");
+    // The bad change is taken back: the configuration is unchanged.
+    assert_eq!(load_if_changed(&caddyfile.replace("hello hello", "hello hello3")), 200);
+    let text = scrape(admin, "");
+    assert!(text.contains("caddy_config_last_reload_successful 1\n"), "{text}");
     drop(folder);
 }
 
