@@ -307,7 +307,7 @@ fn refused_hosts_and_origins() {
     );
     // The log names a refused client, and a line break in its path cannot forge another line.
     let line = server.line_with("admin API: GET /config/apps/http/servers/a/listen from 127.0.0.1:");
-    assert!(line.contains(r#""level":"warn""#) && line.contains(r#""logger":"admin""#), "{line}");
+    assert!(line.contains(r#""level":"warn""#) && line.contains(r#""logger":"admin.api""#), "{line}");
     check(admin, "DELETE /id/a%0aCauseway%20serves", &[], "", 404, json!("unknown object ID 'a\nCauseway serves'"));
     let line = server.line_with("DELETE /id/a");
     assert!(line.contains(r"unknown object ID 'a\\nCauseway serves'"), "{line}");

@@ -21,6 +21,8 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 /// Names of loggers by the module that logs, a module before its parents. Caddy's names, where it has such a logger; other modules are the
 /// server itself, whose entries have no name.
 const LOGGERS: &[(&str, &str)] = &[
+    ("causeway::admin::answer", "admin.api"),
+    ("causeway::admin::work", "admin.api"),
     ("causeway::admin", "admin"),
     ("causeway::server::certificates", "tls"),
     ("causeway::server::getters", "tls"),
@@ -36,6 +38,7 @@ const LOGGERS: &[(&str, &str)] = &[
     ("causeway_modules::file_server", "http.handlers.file_server"),
     ("causeway_modules::matchers::file", "http.matchers.file"),
     ("causeway_modules::rate_limit", "http.handlers.rate_limit"),
+    ("causeway_modules::reverse_proxy::health::active", "http.handlers.reverse_proxy.health_checker.active"),
     ("causeway_modules::reverse_proxy", "http.handlers.reverse_proxy"),
     ("causeway_modules::rewrite", "http.handlers.rewrite"),
     ("causeway_modules::templates", "http.handlers.templates"),
