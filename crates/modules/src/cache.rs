@@ -54,15 +54,15 @@ use serde_json::Value;
 
 use crate::regexp::Regexp;
 pub use control::{Purge, Purged, purge, usage};
-use directives::RequestDirectives;
+use directives::{RequestDirectives, ResponseDirectives};
 use key::KeyRules;
 use recording::{Recording, RecordingBody};
 use status::{Forwarded, Handled, ResponseUse};
 use store::{CONTENT_WAIT_MAX, CacheKey, FetchGuard, FetchRole, Found};
 pub use store::{Lookup, Usage};
 use stored::{
-    FIELDS_MAX, Privacy, StoredFields, StoredResponse, StoringRules, age_value, assess, is_cacheable_by_default,
-    varies_by_server,
+    FIELDS_MAX, Freshness, Privacy, StoredFields, StoredResponse, StoringRules, age_value, assess, initial_age,
+    is_cacheable_by_default, varies_by_server,
 };
 use tiers::Tiers;
 use vary::Vary;
@@ -481,11 +481,7 @@ impl CacheRules {
         let Fetch { why, .. } = fetch;
         if let Some(stale) = fetch.stale.take() {
             if status == StatusCode::NOT_MODIFIED && fetch.validates {
-                let (stored, then) = match self.validated(cx, &fetch, &stale, now) {
-                    Some(stored) => (stored, ResponseUse::Stored),
-                    // The stale response serves this request, and is not stored again.
-                    None => (stale, ResponseUse::Passed),
-                };
+                let (stored, then) = self.validated(cx, &fetch, &stale, now);
                 // The origin sets them for this client: they are not stored, and not lost either.
                 let cookies: Vec<_> = {
                     let fields = cx.response().fields();
@@ -523,15 +519,15 @@ impl CacheRules {
         Response { status, body }
     }
 
-    /// Stores the response again after the origin has validated it (RFC 9111 §4.3.4); `None` if the update forbids
-    /// that.
+    /// Returns the response as the origin's 304 has updated it, and stores it unless the update forbids that (RFC 9111
+    /// §4.3.4).
     fn validated(
         &self,
         cx: &Context,
         fetch: &Fetch,
         stale: &StoredResponse,
         now: Instant,
-    ) -> Option<Arc<StoredResponse>> {
+    ) -> (Arc<StoredResponse>, ResponseUse) {
         let wall = cx.worker().wall();
         let fields = stale.fields.updated(&fetch.base, cx.response().fields(), wall);
         let times = (fetch.sent, now, wall);
@@ -542,16 +538,19 @@ impl CacheRules {
             let is_bounded = fields.whole.len() <= FIELDS_MAX;
             assess(&fields.whole, stale.status, privacy, &self.storing, times, age).filter(|_| is_bounded)
         };
-        let Some((freshness, directives)) = may_store(fetch.privacy) else {
-            // Not even as the response to another request, so the old one must not be used either.
-            if may_store(Privacy::default()).is_none() {
-                self.tiers.remove(key);
-            }
-            return None;
-        };
-        let stored = Arc::new(stale.revalidated(fields, freshness, directives));
-        self.tiers.put(key, &fetch.request, &stored, fetch.epoch, &**cx.worker());
-        Some(stored)
+        if let Some((freshness, directives)) = may_store(fetch.privacy) {
+            let stored = Arc::new(stale.revalidated(fields, freshness, directives));
+            self.tiers.put(key, &fetch.request, &stored, fetch.epoch, &**cx.worker());
+            return (stored, ResponseUse::Stored);
+        }
+        // Not even as the response to another request, so the old one must not be used either.
+        if may_store(Privacy::default()).is_none() {
+            self.tiers.remove(key);
+        }
+        let initial_age = initial_age(&fields.whole, times, age);
+        let (freshness, directives) =
+            (Freshness { received: now, initial_age, ..stale.freshness }, ResponseDirectives::of(&fields.whole));
+        (Arc::new(stale.revalidated(fields, freshness, directives)), ResponseUse::Passed)
     }
 
     /// Begins to store a response, if it is storable.

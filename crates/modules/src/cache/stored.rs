@@ -174,7 +174,7 @@ pub(super) fn assess(
     status: StatusCode,
     privacy: Privacy,
     rules: &StoringRules,
-    (sent, received, wall): (Instant, Instant, SystemTime),
+    times: (Instant, Instant, SystemTime),
     age: Duration,
 ) -> Option<(Freshness, ResponseDirectives)> {
     let directives = ResponseDirectives::of(fields);
@@ -197,9 +197,9 @@ pub(super) fn assess(
     {
         return None;
     }
-    let wall = since_1970(wall);
+    let (_, received, wall) = times;
     let date = conditional::date(fields.get(names::DATE));
-    let explicit = lifetime(fields, &directives, date.unwrap_or(wall));
+    let explicit = lifetime(fields, &directives, date.unwrap_or_else(|| since_1970(wall)));
     let lifetime = match explicit {
         Some(lifetime) => lifetime,
         None if is_known && !privacy.is_personal || directives.public => rules.ttl,
@@ -211,12 +211,20 @@ pub(super) fn assess(
     if (lifetime.is_zero() || directives.no_cache) && !has_validator && directives.stale_while_revalidate.is_none() {
         return None;
     }
-    // RFC 9111 §4.2.3.
-    let apparent = date.map_or(0, |date| wall.saturating_sub(date));
-    let corrected = age + received.saturating_duration_since(sent);
-    let initial_age = corrected.max(Duration::from_secs(apparent));
+    let initial_age = initial_age(fields, times, age);
     let is_implied = explicit.is_none() && !directives.public;
     Some((Freshness { received, initial_age, lifetime, is_implied }, directives))
+}
+
+/// Returns the age of a response when it was received (RFC 9111 §4.2.3). The arguments are those of [`assess`].
+pub(super) fn initial_age(
+    fields: &FieldMap,
+    (sent, received, wall): (Instant, Instant, SystemTime),
+    age: Duration,
+) -> Duration {
+    let apparent = conditional::date(fields.get(names::DATE)).map_or(0, |date| since_1970(wall).saturating_sub(date));
+    let corrected = age + received.saturating_duration_since(sent);
+    corrected.max(Duration::from_secs(apparent))
 }
 
 /// Returns the value of Age; zero without one, or with one that is not valid (RFC 9111 §5.1).
@@ -297,10 +305,10 @@ impl StoredFields {
             };
             !is_of_content && !have_same(base, &update, name)
         };
-        // A new map: one that is edited keeps the bytes of old values.
+        // A new map: one that is edited keeps the bytes of old values. Its bound must not cost the new directives.
         let mut whole = FieldMap::new();
         let kept = self.whole.iter().filter(|(name, _)| !(update.contains(*name) && is_update(*name)));
-        for (name, value) in kept.chain(update.iter().filter(|(name, _)| is_update(*name))).take(FIELDS_MAX + 1) {
+        for (name, value) in update.iter().filter(|(name, _)| is_update(*name)).chain(kept).take(FIELDS_MAX + 1) {
             if let Some(value) = FieldValue::parse(value) {
                 whole.append(name, value);
             }

@@ -497,6 +497,31 @@ fn a_validation_that_forbids_storing() {
     assert_eq!(bench.get("").text(), "one");
 }
 
+// RFC 9111 §3.2, §4.2.3, §4.3.4: a 304 updates the response to the request that it answers, also if it must not be stored.
+#[test]
+fn a_validation_that_is_not_stored_updates_its_response() {
+    for (stored, later, request, update, control) in [
+        ("public, max-age=600", 20, "Cache-Control: no-cache", "private", "private"),
+        ("public, max-age=600", 20, "Cache-Control: no-cache", "private, no-store", "private, no-store"),
+        ("public, max-age=600, s-maxage=1", 2, "", "private", "private"),
+        ("max-age=1", 2, "Cache-Control: no-store", "max-age=60", "max-age=60"),
+    ] {
+        let mut bench = bench(json!({}));
+        bench.replies([
+            reply(&format!("Cache-Control: {stored} | ETag: \"x\" | X-Old: 1"), "one"),
+            reply(&format!("Cache-Control: {update} | ETag: \"x\" | X-Old: 2 | Age: 5 | Set-Cookie: id=a"), "")
+                .status(304),
+        ]);
+        bench.get("");
+        bench.pass(later);
+        let two = bench.get(request);
+        assert_eq!((two.status, two.text()), (200, "one"), "{update}");
+        let fields = ["Cache-Control", "X-Old", "Age", "Set-Cookie"].map(|name| two.field(name));
+        assert_eq!(fields, [Some(control), Some("2"), Some("5"), Some("id=a")]);
+        assert!(!two.field("Cache-Status").unwrap().contains("stored"), "{update}");
+    }
+}
+
 // RFC 9111 §4.1: no request matches `*`, nor a name that is none.
 #[test]
 fn vary_that_matches_no_request() {
