@@ -534,12 +534,13 @@ impl CacheRules {
         // RFC 9111 §4.2.3, §4.3.4: the age of the validation is that of the 304, which may come from a cache too.
         let age = age_value(cx.response().fields());
         let key = self.tiers.store.key(&fetch.key);
-        let may_store = |privacy| {
-            let is_bounded = fields.whole.len() <= FIELDS_MAX;
-            assess(&fields.whole, stale.status, privacy, &self.storing, times, age).filter(|_| is_bounded)
-        };
+        let can_be_stored = fields.whole.len() <= FIELDS_MAX
+            && !varies_by_server(cx.response().fields(), &fetch.request, cx.head().fields());
+        let may_store =
+            |privacy| assess(&fields.whole, stale.status, privacy, &self.storing, times, age).filter(|_| can_be_stored);
+        let vary = Vary::of(&fields.whole, &fetch.request);
         if let Some((freshness, directives)) = may_store(fetch.privacy) {
-            let stored = Arc::new(stale.revalidated(fields, freshness, directives));
+            let stored = Arc::new(stale.revalidated(fields, vary, freshness, directives));
             self.tiers.put(key, &fetch.request, &stored, fetch.epoch, &**cx.worker());
             return (stored, ResponseUse::Stored);
         }
@@ -550,7 +551,7 @@ impl CacheRules {
         let initial_age = initial_age(&fields.whole, times, age);
         let (freshness, directives) =
             (Freshness { received: now, initial_age, ..stale.freshness }, ResponseDirectives::of(&fields.whole));
-        (Arc::new(stale.revalidated(fields, freshness, directives)), ResponseUse::Passed)
+        (Arc::new(stale.revalidated(fields, vary, freshness, directives)), ResponseUse::Passed)
     }
 
     /// Begins to store a response, if it is storable.

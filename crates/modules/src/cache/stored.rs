@@ -23,6 +23,7 @@ const OF_CONTENT: [KnownName; 8] = [
     names::ETAG,
     names::REPR_DIGEST,
     names::SET_COOKIE,
+    // Its names are added to the stored ones: a handler that sets one on the way must not replace those of the origin.
     names::VARY,
 ];
 
@@ -102,11 +103,12 @@ impl StoredResponse {
     pub(super) fn revalidated(
         &self,
         fields: StoredFields,
+        vary: Vary,
         freshness: Freshness,
         directives: ResponseDirectives,
     ) -> Self {
         let body = self.body.clone();
-        Self { body, ..Self::new(self.status, fields, self.vary.clone(), freshness, directives) }
+        Self { body, ..Self::new(self.status, fields, vary, freshness, directives) }
     }
 
     /// Returns the remaining lifetime in seconds; negative for a stale response.
@@ -312,6 +314,13 @@ impl StoredFields {
             if let Some(value) = FieldValue::parse(value) {
                 whole.append(name, value);
             }
+        }
+        let is_new = |name: &&[u8]| !self.whole.list(names::VARY).any(|known| known.eq_ignore_ascii_case(name));
+        let vary = update.list(names::VARY).filter(is_new).collect::<Vec<_>>().join(&b", "[..]);
+        if !vary.is_empty()
+            && let Some(vary) = FieldValue::parse(&vary)
+        {
+            whole.append(names::VARY, vary);
         }
         Self { base: self.base.clone(), whole }
     }

@@ -522,6 +522,33 @@ fn a_validation_that_is_not_stored_updates_its_response() {
     }
 }
 
+// RFC 9111 §3.2, §4.1: the names in the Vary of a 304 select the response from then on. Those of the stored one stay.
+#[test]
+fn a_validation_with_another_vary() {
+    for (stored, update, want, is_stored) in [
+        ("", "Accept-Language", &["Accept-Language"][..], true),
+        ("Accept-Language", "accept-language", &["Accept-Language"], true),
+        ("Accept-Language", "Accept-Encoding", &["Accept-Language", "Accept-Encoding"], true),
+        ("Origin", "Accept, origin, Accept-Language", &["Origin", "Accept, Accept-Language"], true),
+        ("", "*", &["*"], false),
+        ("", "Accept-Language, X-Forwarded-For", &["Accept-Language, X-Forwarded-For"], false),
+    ] {
+        let vary = |names: &str| if names.is_empty() { String::new() } else { format!(" | Vary: {names}") };
+        let mut bench = bench(json!({}));
+        bench.replies([
+            reply(&format!("Cache-Control: max-age=1 | ETag: \"x\"{}", vary(stored)), "DE"),
+            reply(&format!("Cache-Control: max-age=60 | ETag: \"x\"{}", vary(update)), "").status(304),
+            reply("Cache-Control: max-age=60 | Vary: Accept-Language", "EN"),
+        ]);
+        bench.get("Accept-Language: de");
+        bench.pass(1);
+        let validated = bench.get("Accept-Language: de");
+        assert_eq!((validated.text(), &*validated.values("Vary").collect::<Vec<_>>()), ("DE", want));
+        assert_eq!(bench.get("Accept-Language: en").text(), "EN", "{stored}, {update}");
+        assert_eq!(bench.get("Accept-Language: de").text() == "DE", is_stored, "{stored}, {update}");
+    }
+}
+
 // RFC 9111 §4.1: no request matches `*`, nor a name that is none.
 #[test]
 fn vary_that_matches_no_request() {
