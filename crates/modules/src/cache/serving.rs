@@ -42,6 +42,7 @@ impl CacheRules {
             Some(value)
                 // RFC 9110 §13.1.5: of the dates only Last-Modified is a validator.
                 if method == Method::Get
+                    && stored.has_ranges
                     && !cx.is_content_read(cx.response().fields().get(names::CONTENT_TYPE).unwrap_or_default())
                     && conditional::range_holds(request, stored.etag(), conditional::date(stored.last_modified())) =>
             {

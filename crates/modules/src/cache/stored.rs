@@ -14,7 +14,8 @@ const STORED_BYTES: usize = 768;
 
 /// Fields that a 304 response does not update: they describe the stored content, select it, or are not stored (RFC 9111
 /// §3.2).
-const OF_CONTENT: [KnownName; 8] = [
+const OF_CONTENT: [KnownName; 9] = [
+    names::ACCEPT_RANGES,
     names::CONTENT_DIGEST,
     names::CONTENT_ENCODING,
     names::CONTENT_RANGE,
@@ -45,6 +46,8 @@ pub(super) struct StoredResponse {
     pub(super) directives: ResponseDirectives,
     /// Last-Modified, or else Date, in seconds since 1970: for conditions of requests.
     pub(super) modified: Option<u64>,
+    /// Requests may get parts of the content.
+    pub(super) has_ranges: bool,
 }
 
 /// The fields of a stored response. Handlers before the cache set fields on every request; those after it changed them
@@ -96,7 +99,10 @@ impl StoredResponse {
         directives: ResponseDirectives,
     ) -> Self {
         let modified = modified(&fields.whole);
-        Self { status, fields, body: Chunk::default(), vary, freshness, directives, modified }
+        // Compressed content may have other bytes next time under the same validators, unless the origin offers ranges.
+        let has_ranges =
+            !fields.whole.contains(names::CONTENT_ENCODING) || fields.whole.has_token(names::ACCEPT_RANGES, "bytes");
+        Self { status, fields, body: Chunk::default(), vary, freshness, directives, modified, has_ranges }
     }
 
     /// Returns the response with the fields and the freshness that a 304 response gave it.

@@ -595,6 +595,41 @@ fn conditions_and_ranges() {
     assert_eq!(bench.seen().len(), 2);
 }
 
+// RFC 9110 §8.8.1, §13.1.5: content that a server compresses while it sends it may have other bytes next time, under the
+// same tag. A part of it must not complete a part of another response.
+#[test]
+fn ranges_of_compressed_content() {
+    let fresh = "Cache-Control: max-age=60 | Content-Type: text/plain | ETag: \"a\"";
+    for (fields, status) in [
+        ("", 206),
+        ("Content-Encoding: gzip", 200),
+        ("Content-Encoding: gzip | Accept-Ranges: none", 200),
+        ("Content-Encoding: gzip | Accept-Ranges: bytes", 206),
+    ] {
+        let mut bench = bench(json!({}));
+        bench.replies([
+            reply(&format!("{fresh} | {fields}"), "0123456789"),
+            reply("Cache-Control: max-age=60 | Accept-Ranges: bytes", "").status(304),
+        ]);
+        bench.get("");
+        assert_eq!(bench.get("Range: bytes=2-4").status, status, "{fields}");
+        bench.pass(60);
+        assert_eq!(
+            bench.get("Range: bytes=2-4").status,
+            status,
+            "the ranges of a 304 are those of the origin: {fields}"
+        );
+    }
+    let encode = json!({ "handler": "encode", "encodings": { "gzip": {} } });
+    let mut bench = bench_with(json!({}), &[], &[encode]);
+    bench.replies([reply(&format!("{fresh} | Accept-Ranges: bytes"), &"x".repeat(5000))]);
+    for range in ["Range: bytes=0-", "Range: bytes=5-", "Range: bytes=5- | If-Range: \"a-gzip\""] {
+        let answer = bench.get(&format!("Accept-Encoding: gzip | {range}"));
+        assert_eq!((answer.status, answer.field("ETag")), (200, Some("\"a-gzip\"")), "{range}");
+    }
+    assert_eq!(bench.seen().len(), 1);
+}
+
 // RFC 9111 §4.4: a successful unsafe request invalidates its target, Location and Content-Location of the same origin.
 #[test]
 fn invalidation() {

@@ -25,6 +25,7 @@ fn stored(bytes: usize, vary: Vary, received: Instant) -> Arc<StoredResponse> {
         },
         directives: ResponseDirectives::default(),
         modified: None,
+        has_ranges: true,
     })
 }
 
