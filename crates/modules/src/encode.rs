@@ -157,6 +157,18 @@ impl Encode {
         self.codings.iter().find(|(coding, _)| coding.name().as_bytes() == name).map(|(coding, _)| *coding)
     }
 
+    /// Returns whether the 200 response in place of this 206 would be one of several, by the request's codings.
+    fn varies_in_whole(&self, fields: &FieldMap) -> bool {
+        // Of several parts neither the type nor the length of the whole is here.
+        let is_multipart =
+            fields.get(names::CONTENT_TYPE).is_some_and(|value| value.starts_with(b"multipart/byteranges"));
+        let len = fields.get(names::CONTENT_RANGE).and_then(|range| {
+            let (_, len) = std::str::from_utf8(range).ok()?.rsplit_once('/')?;
+            len.parse::<u64>().ok()
+        });
+        is_multipart || len.is_none_or(|len| len > self.length_min) && self.matcher.holds(fields, StatusCode::OK)
+    }
+
     /// Returns whether a body may be compressed: long enough, and of a kind that has one representation.
     fn is_eligible(&self, body: &Body, cx: &Context) -> bool {
         match body {
@@ -197,14 +209,20 @@ impl Handler for Encode {
             vary(cx);
             return response(body);
         }
-        // A partial representation cannot be compressed: its ranges are those of the uncompressed bytes. A template of an
-        // earlier handler is executed first.
-        let is_excluded = status == StatusCode::PARTIAL_CONTENT
-            || status.is_informational()
+        // A template of an earlier handler is executed first.
+        let is_excluded = status.is_informational()
             || cx.original().method() == Method::Connect
             || fields.get(names::CONTENT_ENCODING).is_some_and(|coding| !coding.is_empty())
             || fields.has_token(names::CACHE_CONTROL, "no-transform")
             || cx.is_content_read(fields.get(names::CONTENT_TYPE).unwrap_or_default());
+        if status == StatusCode::PARTIAL_CONTENT {
+            // DEVIATES Caddy, which omits Vary: RFC 9110 §15.3.7 requires that of the 200. The part itself cannot be
+            // compressed: its ranges are those of the uncompressed bytes.
+            if !is_excluded && self.varies_in_whole(fields) {
+                vary(cx);
+            }
+            return response(body);
+        }
         if is_excluded || !self.is_eligible(&body, cx) || !self.matcher.holds(fields, status) {
             return response(body);
         }

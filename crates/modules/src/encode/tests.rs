@@ -178,6 +178,32 @@ fn entity_tags() {
     }
 }
 
+// RFC 9110 §15.3.7: a 206 has the Vary of the 200 to the same request.
+#[test]
+fn partial_responses_vary() {
+    for (content_type, range, more, want) in [
+        ("text/plain", "bytes 0-9/5000", json!({}), true),
+        ("text/plain", "bytes 0-9/*", json!({}), true),
+        ("text/plain", "bytes 0-9/512", json!({}), false),
+        ("image/png", "bytes 0-9/5000", json!({}), false),
+        ("text/plain", "bytes 0-9/5000", json!({ "Content-Encoding": ["br"] }), false),
+        ("text/plain", "bytes 0-9/5000", json!({ "Cache-Control": ["no-transform"] }), false),
+        ("multipart/byteranges; boundary=x", "", json!({}), true),
+    ] {
+        let mut headers = more.clone();
+        headers["Content-Type"] = json!([content_type]);
+        if !range.is_empty() {
+            headers["Content-Range"] = json!([range]);
+        }
+        let mut encoding = kit(both(), json!({ "status_code": 206, "headers": headers, "body": "0123456789" }));
+        for accept in ["gzip", "identity"] {
+            let answer = encoding.send(&Request::get("/").field("Accept-Encoding", accept));
+            assert_eq!((answer.status, answer.text()), (206, "0123456789"));
+            assert_eq!(answer.field("vary").is_some(), want, "{content_type} {range} {more}");
+        }
+    }
+}
+
 // RFC 9110 §9.3.2: the fields of a response to HEAD are those of GET. §15.4.5: a 304 has Vary.
 #[test]
 fn head_and_not_modified() {
