@@ -12,7 +12,7 @@ mod whole;
 
 use std::collections::BTreeMap;
 
-use causeway_message::{Chunk, FieldMap, FieldValue, Method, NameRef, StatusCode, names};
+use causeway_message::{Chunk, FieldMap, FieldValue, Method, StatusCode, names};
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Body, Build, BuildError, Context, Handler, Response, Step};
@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 use crate::accept_encoding;
 use crate::glob::Affix;
 use crate::headers::{Require, ResponseMatcherConfig};
+use crate::rendered::with_field_value;
 use crate::unsent;
 pub(crate) use coding::Coding;
 use encoder::EncoderLease;
@@ -98,6 +99,8 @@ struct Encode {
     codings: Vec<(Coding, usize)>,
     /// The name of the coding that was chosen by the request, or nothing.
     chosen: VarId,
+    /// The `If-None-Match` from which the request's entry has removed the coding's name.
+    coded_tags: VarId,
     length_min: u64,
     matcher: Require,
 }
@@ -142,7 +145,8 @@ impl Encode {
         // Sites with equal settings share one slot: with a slot each, those of the last of many sites would be above the
         // slots that recycled storage keeps, and each request would allocate them again.
         let chosen = build.slot(&format!("http.encode.coding {value}"));
-        Ok(Self { codings, chosen, length_min, matcher })
+        let coded_tags = build.slot(&format!("http.encode.tags {value}"));
+        Ok(Self { codings, chosen, coded_tags, length_min, matcher })
     }
 
     fn choose(&self, request: &FieldMap) -> Option<Coding> {
@@ -169,6 +173,49 @@ impl Encode {
         is_multipart || len.is_none_or(|len| len > self.length_min) && self.matcher.holds(fields, StatusCode::OK)
     }
 
+    /// Removes the coding's name from the entity tags of the request's conditions, so that the handler that made the tags
+    /// recognises them.
+    fn strip_suffixes(&self, cx: &mut Context, coding: Coding) {
+        for name in [names::IF_NONE_MATCH, names::IF_MATCH] {
+            if !cx.head().fields().contains(name) {
+                continue;
+            }
+            cx.with_scratch(|cx, tags| {
+                for value in cx.head().fields().get_all(name) {
+                    tags.extend_from_slice(if tags.is_empty() { b"" } else { b", " });
+                    tags.extend_from_slice(value);
+                }
+                cx.with_scratch(|cx, list| {
+                    if name == names::IF_MATCH {
+                        // The origin may have made the tag itself. DEVIATES Caddy, which leaves this field, so that a
+                        // client cannot use the tag that it got.
+                        list.extend_from_slice(tags);
+                        list.extend_from_slice(b", ");
+                    }
+                    if without_suffix(tags, coding.name(), list) {
+                        if name == names::IF_NONE_MATCH {
+                            cx.set_variable_text(self.coded_tags, tags);
+                        }
+                        with_field_value(list, |value| cx.head_mut().fields_mut().insert(name, value));
+                    }
+                });
+            });
+        }
+    }
+
+    /// Appends the coding's name to the entity tag of a 304 if the client has that tag.
+    ///
+    /// DEVIATES Caddy, which sends the tag without it: RFC 9110 §15.4.5 requires that of the 200.
+    fn restore_suffix(&self, cx: &mut Context) {
+        let (Some(tags), Some(coding)) = (cx.variable(self.coded_tags), self.chosen(cx)) else { return };
+        let etag = cx.response().fields().get(names::ETAG).and_then(|etag| with_suffix(etag, coding.name()));
+        if let Some(etag) = etag.filter(|etag| memchr::memmem::find(tags, etag).is_some())
+            && let Some(etag) = FieldValue::parse(&etag)
+        {
+            cx.response_mut().set(names::ETAG, etag);
+        }
+    }
+
     /// Returns whether a body may be compressed: long enough, and of a kind that has one representation.
     fn is_eligible(&self, body: &Body, cx: &Context) -> bool {
         match body {
@@ -192,7 +239,7 @@ impl Handler for Encode {
         match coding {
             Some(coding) => {
                 cx.set_variable_text(self.chosen, coding.name().as_bytes());
-                strip_suffix(cx.head_mut().fields_mut(), coding);
+                self.strip_suffixes(cx, coding);
             }
             // An earlier pass through an equal handler may have chosen one.
             None => cx.unset_variable(self.chosen),
@@ -207,6 +254,7 @@ impl Handler for Encode {
         if status == StatusCode::NOT_MODIFIED {
             // RFC 9110 §15.4.5: the fields that the 200 response would have.
             vary(cx);
+            self.restore_suffix(cx);
             return response(body);
         }
         // A template of an earlier handler is executed first.
@@ -307,34 +355,19 @@ pub(crate) fn with_suffix(etag: &[u8], coding: &str) -> Option<Vec<u8>> {
     Some([open, b"-", coding.as_bytes(), b"\""].concat())
 }
 
-/// Removes the coding's name from the entity tags of `If-None-Match`, so that the handler that made the tags recognises
-/// them.
-fn strip_suffix(request: &mut FieldMap, coding: Coding) {
-    if !request.contains(names::IF_NONE_MATCH) {
-        return;
+/// Writes a list of entity tags without the coding's name; returns whether a tag had it.
+fn without_suffix(tags: &[u8], coding: &str, out: &mut Vec<u8>) -> bool {
+    let mut is_found = false;
+    let mut rest = tags;
+    while let Some(at) = memchr::memchr(b'"', rest) {
+        let open = rest[..at].strip_suffix(coding.as_bytes()).and_then(|open| open.strip_suffix(b"-"));
+        is_found |= open.is_some();
+        out.extend_from_slice(open.unwrap_or(&rest[..at]));
+        out.push(b'"');
+        rest = &rest[at + 1..];
     }
-    let suffix = ["-", coding.name(), "\""].concat();
-    let mut tags = Vec::new();
-    for value in request.get_all(names::IF_NONE_MATCH) {
-        if !tags.is_empty() {
-            tags.extend_from_slice(b", ");
-        }
-        tags.extend_from_slice(value);
-    }
-    let mut stripped = Vec::with_capacity(tags.len());
-    let mut rest = &tags[..];
-    while let Some(at) = memchr::memmem::find(rest, suffix.as_bytes()) {
-        stripped.extend_from_slice(&rest[..at]);
-        stripped.push(b'"');
-        rest = &rest[at + suffix.len()..];
-    }
-    if rest.len() == tags.len() {
-        return;
-    }
-    stripped.extend_from_slice(rest);
-    if let Some(value) = FieldValue::parse(&stripped) {
-        request.insert(NameRef::from(names::IF_NONE_MATCH), value);
-    }
+    out.extend_from_slice(rest);
+    is_found
 }
 
 #[cfg(test)]

@@ -204,6 +204,41 @@ fn partial_responses_vary() {
     }
 }
 
+// RFC 9110 §13.1.1: a client changes a resource on condition that it has the tag that it was given. The tag that the
+// client has sent stays in the list: another server may have made it.
+#[test]
+fn entity_tags_of_changes() {
+    let show = json!({ "body": "{http.request.header.If-Match}" });
+    for (tags, want) in [
+        ("\"abc-gzip\"", "\"abc-gzip\", \"abc\""),
+        ("\"a-gzip\", \"b\"", "\"a-gzip\", \"b\", \"a\", \"b\""),
+        ("\"abc\"", "\"abc\""),
+        ("\"abc-zstd\"", "\"abc-zstd\""),
+        ("*", "*"),
+    ] {
+        let request = Request::new("PUT", "/").field("Accept-Encoding", "gzip").field("If-Match", tags);
+        assert_eq!(kit(both(), show.clone()).send(&request).text(), want);
+    }
+}
+
+// RFC 9110 §15.4.5: the tag of a 304 is that of the 200 to the same request.
+#[test]
+fn entity_tags_of_not_modified() {
+    for (tags, etag, want) in [
+        ("\"v1-gzip\"", "\"v1\"", "\"v1-gzip\""),
+        ("\"v0\", W/\"v1-gzip\"", "\"v1\"", "\"v1-gzip\""),
+        ("\"v1-gzip\"", "W/\"v1\"", "W/\"v1\""),
+        ("\"v1\"", "\"v1\"", "\"v1\""),
+        ("\"v2\", \"v1-gzip\"", "\"v2\"", "\"v2\""),
+    ] {
+        let mut encoding = kit(both(), json!({ "status_code": 304, "headers": { "Etag": [etag] } }));
+        let answer = encoding.send(&Request::get("/").field("Accept-Encoding", "gzip").field("If-None-Match", tags));
+        assert_eq!((answer.status, answer.field("etag")), (304, Some(want)), "{tags}, {etag}");
+        let plain = encoding.send(&Request::get("/").field("If-None-Match", tags));
+        assert_eq!(plain.field("etag"), Some(etag), "{tags}");
+    }
+}
+
 // RFC 9110 §9.3.2: the fields of a response to HEAD are those of GET. §15.4.5: a 304 has Vary.
 #[test]
 fn head_and_not_modified() {
