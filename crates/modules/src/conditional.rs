@@ -1,5 +1,7 @@
 //! Conditional requests (RFC 9110 §13).
 
+use std::time::SystemTime;
+
 use causeway_message::syntax::trim_ows;
 use causeway_message::{FieldMap, Method, names};
 
@@ -54,13 +56,14 @@ pub(crate) fn lists_weakly(fields: &FieldMap, etag: &[u8]) -> bool {
 }
 
 /// Step 5: returns whether If-Range permits a partial response; true without the field. Compares a tag strongly and a
-/// date exactly (RFC 9110 §13.1.5).
-pub(crate) fn range_holds(fields: &FieldMap, etag: Option<&[u8]>, modified: Option<u64>) -> bool {
+/// date exactly (RFC 9110 §13.1.5). The representation was still the same at the time `seen`, in seconds since 1970.
+pub(crate) fn range_holds(fields: &FieldMap, etag: Option<&[u8]>, modified: Option<u64>, seen: u64) -> bool {
     let Some(value) = fields.get(names::IF_RANGE) else { return true };
     if value.starts_with(b"\"") || value.starts_with(b"W/") {
         return etag.is_some_and(|etag| strong(value, etag));
     }
-    date(Some(value)).is_some_and(|date| modified == Some(date))
+    // RFC 9110 §8.8.2.2: a date of the last second is weak, since the representation may change again within it.
+    date(Some(value)).is_some_and(|date| modified == Some(date) && date < seen)
 }
 
 /// Returns whether the list contains the tag or is `*`, which always matches: a current representation exists here.
@@ -99,7 +102,12 @@ fn weak(a: &[u8], b: &[u8]) -> bool {
 /// (§13.1.3, §13.1.4).
 pub(crate) fn date(value: Option<&[u8]>) -> Option<u64> {
     let time = httpdate::parse_http_date(std::str::from_utf8(value?).ok()?).ok()?;
-    Some(time.duration_since(std::time::SystemTime::UNIX_EPOCH).ok()?.as_secs())
+    Some(time.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs())
+}
+
+/// Returns the seconds since 1970; 0 for an earlier time.
+pub(crate) fn since_1970(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]

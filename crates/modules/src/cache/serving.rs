@@ -44,7 +44,12 @@ impl CacheRules {
                 if method == Method::Get
                     && stored.has_ranges
                     && !cx.is_content_read(cx.response().fields().get(names::CONTENT_TYPE).unwrap_or_default())
-                    && conditional::range_holds(request, stored.etag(), conditional::date(stored.last_modified())) =>
+                    && conditional::range_holds(
+                        request,
+                        stored.etag(),
+                        conditional::date(stored.last_modified()),
+                        conditional::date(stored.fields.whole.get(names::DATE)).unwrap_or_default(),
+                    ) =>
             {
                 range::read(trim_ows(value), len)
             }

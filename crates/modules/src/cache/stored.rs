@@ -7,7 +7,7 @@ use causeway_message::{Chunk, FieldMap, FieldName, FieldValue, KnownName, NameRe
 
 use super::directives::{ResponseDirectives, seconds};
 use super::vary::{self, Vary};
-use crate::conditional;
+use crate::conditional::{self, since_1970};
 
 /// Estimated memory of a stored response in bytes, in addition to its fields and its content.
 const STORED_BYTES: usize = 768;
@@ -254,10 +254,6 @@ fn lifetime(fields: &FieldMap, directives: &ResponseDirectives, date: u64) -> Op
 /// Returns the first element of a field that should have one (RFC 9111 §5.1).
 fn first_of(value: &[u8]) -> &[u8] {
     causeway_message::List::new(value).next().unwrap_or_default()
-}
-
-fn since_1970(wall: SystemTime) -> u64 {
-    wall.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Returns the time of Last-Modified, or else of Date (RFC 9111 §4.3.2).

@@ -579,6 +579,8 @@ fn conditions_and_ranges() {
         ("Range: lines=1", 200, "0123456789"),
         ("Range: bytes=2-4 | If-Range: \"a\"", 206, "234"),
         ("Range: bytes=2-4 | If-Range: \"b\"", 200, "0123456789"),
+        ("Range: bytes=2-4 | If-Range: Mon, 31 Dec 2029 00:00:00 GMT", 206, "234"),
+        ("Range: bytes=2-4 | If-Range: Sun, 30 Dec 2029 00:00:00 GMT", 200, "0123456789"),
     ] {
         let answer = bench.get(fields);
         assert_eq!((answer.status, answer.text()), (status, body), "{fields}");
@@ -586,6 +588,11 @@ fn conditions_and_ranges() {
     let several = bench.get("Range: bytes=0-0,9-9");
     assert!(several.field("Content-Type").unwrap().starts_with("multipart/byteranges"));
     assert_eq!(bench.seen().len(), 1);
+    // RFC 9110 §8.8.2.2: of the second of its response, Last-Modified is no strong validator.
+    bench.replies([reply(&format!("Cache-Control: max-age=60 | Last-Modified: {START}"), "0123456789")]);
+    bench.send(&request("/new", ""));
+    let whole = bench.send(&request("/new", &format!("Range: bytes=2-4 | If-Range: {START}")));
+    assert_eq!((whole.status, bench.seen().len()), (200, 1));
     // Without a stored response the origin gets the client's range, and its partial response is not stored.
     bench.replies([reply("Cache-Control: max-age=60 | Content-Range: bytes 0-1/10", "01").status(206)]);
     for _ in 0..2 {

@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 
 use super::entry::{FileContent, FileEntry, FileVariant};
 use super::{FileServerPlan, made, missing};
-use crate::conditional::{self, Precondition};
+use crate::conditional::{self, Precondition, since_1970};
 use crate::partial;
 use crate::range::{self, Range, RequestedRanges};
 use crate::rendered::with_field_value;
@@ -155,7 +155,10 @@ fn requested_ranges(cx: &Context, len: u64, modified: Option<u64>) -> RequestedR
     let etag = cx.response().fields().get(names::ETAG);
     // RFC 9110 §14.2: Range is defined for GET only.
     match head.fields().get(names::RANGE) {
-        Some(value) if head.method() == Method::Get && conditional::range_holds(head.fields(), etag, modified) => {
+        Some(value)
+            if head.method() == Method::Get
+                && conditional::range_holds(head.fields(), etag, modified, since_1970(cx.worker().wall())) =>
+        {
             range::read(trim_ows(value), len)
         }
         _ => RequestedRanges::Whole,

@@ -1,5 +1,7 @@
 //! RFC 9110 §13 (conditional requests) and §14 (range requests) on a file of ten bytes.
 
+use causeway_pipeline::Worker as _;
+
 use super::*;
 
 const DATE: &str = "Sun, 09 Sep 2001 01:46:40 GMT";
@@ -129,6 +131,20 @@ fn rfc9110_13_1_5_if_range() {
             (&[range, ("If-Range", "x")], 200),
         ],
     );
+}
+
+// §13.1.5, §8.8.2.2: a file that was changed within the last second may change again with the same date.
+#[test]
+fn rfc9110_8_8_2_2_weak_dates() {
+    let folder = ten();
+    let now = causeway_testkit::FakeWorker::new().wall();
+    for (age, status) in [(0, 200), (1, 206)] {
+        let modified = now - Duration::from_secs(age);
+        set_modified(&folder.0.join("ten.txt"), crate::conditional::since_1970(modified));
+        let request = Request::get("/ten.txt").field("Range", "bytes=0-1");
+        let answer = folder.kit(json!({})).send(&request.field("If-Range", &httpdate::fmt_http_date(modified)));
+        assert_eq!(answer.status, status, "{age} s");
+    }
 }
 
 // §14.2: a range applies to GET only; §15.3.7.1: one part; §15.5.17: no satisfiable range.
