@@ -123,11 +123,20 @@ struct Fetch {
     sent: Instant,
     why: Forwarded,
     stale: Option<Arc<StoredResponse>>,
-    /// The request has the validators of the stale response.
-    validates: bool,
+    purpose: FetchPurpose,
     guard: Option<FetchGuard>,
     /// Counts a refresh until its response is there.
     _refresh: Option<RefreshCount>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FetchPurpose {
+    /// The response will be stored.
+    Store,
+    /// As `Store`, and the request has the validators of the stale response.
+    Validate,
+    /// The request is HEAD: its response only shows whether the stale one is current.
+    Compare,
 }
 
 /// A request without a client, for a fresh response in place of a stale one.
@@ -248,7 +257,8 @@ impl CacheRules {
             return Step::Fail(Fault::status(StatusCode::GATEWAY_TIMEOUT));
         }
         // A stored response to GET also serves HEAD, but not the reverse.
-        if cx.head().method() == Method::Head {
+        let is_head = cx.head().method() == Method::Head;
+        if is_head && stale.is_none() {
             return self.pass(cx, why);
         }
         // Such a response may be partial, a 304 or for one user, so other requests do not wait for it.
@@ -259,6 +269,7 @@ impl CacheRules {
         let is_always_validated =
             stale.as_ref().is_some_and(|stale| stale.directives.no_cache || stale.freshness.lifetime.is_zero());
         let is_shared = self.coalesces
+            && !is_head
             && !is_always_validated
             && !request.contains(names::RANGE)
             && !is_conditional
@@ -394,8 +405,12 @@ impl CacheRules {
         (guard, refresh): (Option<FetchGuard>, Option<RefreshCount>),
     ) -> Step {
         let request = cx.head().fields().clone();
-        let validates = stale.as_ref().is_some_and(|stale| stale.has_validator());
-        if let (true, Some(stale)) = (validates, &stale) {
+        let purpose = match &stale {
+            Some(_) if cx.head().method() == Method::Head => FetchPurpose::Compare,
+            Some(stale) if stale.has_validator() => FetchPurpose::Validate,
+            _ => FetchPurpose::Store,
+        };
+        if let (FetchPurpose::Validate, Some(stale)) = (purpose, &stale) {
             let fields = cx.head_mut().fields_mut();
             // The stored response is whole: from it, the cache serves the client's own conditions and ranges.
             for name in [names::IF_NONE_MATCH, names::IF_MODIFIED_SINCE, names::RANGE, names::IF_RANGE] {
@@ -421,7 +436,7 @@ impl CacheRules {
             sent,
             why,
             stale,
-            validates,
+            purpose,
             guard,
             _refresh: refresh,
         };
@@ -480,7 +495,7 @@ impl CacheRules {
         let (now, status) = (cx.worker().now(), response.status);
         let Fetch { why, .. } = fetch;
         if let Some(stale) = fetch.stale.take() {
-            if status == StatusCode::NOT_MODIFIED && fetch.validates {
+            if status == StatusCode::NOT_MODIFIED && fetch.purpose == FetchPurpose::Validate {
                 let (stored, then) = self.validated(cx, &fetch, &stale, now);
                 // The origin sets them for this client: they are not stored, and not lost either.
                 let cookies: Vec<_> = {
@@ -501,6 +516,14 @@ impl CacheRules {
                 cx.response_mut().copy_from(&fetch.base);
                 let handled = Handled::Forwarded { why, status: Some(status), then: ResponseUse::StaleIfError };
                 return self.serve(cx, &stale, Some(&fetch.request), handled);
+            }
+            if fetch.purpose == FetchPurpose::Compare {
+                if status == StatusCode::OK && stale.is_outdated_by(cx.response().fields()) {
+                    self.tiers.remove(self.tiers.store.key(&fetch.key));
+                }
+                let handled = Handled::Forwarded { why, status: Some(status), then: ResponseUse::Passed };
+                status::append(cx, &self.name, handled);
+                return response;
             }
         }
         // RFC 9111 §3.5: the default admits no response to credentials, and no error.

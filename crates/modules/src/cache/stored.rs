@@ -144,6 +144,17 @@ impl StoredResponse {
         self.etag().is_some() || self.last_modified().is_some()
     }
 
+    /// Returns whether a 200 response to HEAD shows that this response to GET is no longer current (RFC 9111 §4.3.5).
+    pub(super) fn is_outdated_by(&self, head: &FieldMap) -> bool {
+        let is_same = |name: KnownName| have_same(head, &self.fields.whole, NameRef::Known(name));
+        let has_other = |name: KnownName| head.contains(name) && !is_same(name);
+        let has_other_length = || head.content_length().ok().flatten().is_some_and(|len| len != self.body.len() as u64);
+        // Content may be compressed for GET only, and has other validators then.
+        self.status == StatusCode::OK
+            && is_same(names::CONTENT_ENCODING)
+            && (has_other(names::ETAG) || has_other(names::LAST_MODIFIED) || has_other_length())
+    }
+
     /// Returns whether one of the response's tags (`Surrogate-Key`, `Cache-Tag`, `Cache-Tags`) is this one.
     pub(super) fn has_tag(&self, tag: &[u8]) -> bool {
         let fields = &self.fields.whole;

@@ -815,6 +815,47 @@ fn errors_of_a_required_validation() {
     }
 }
 
+// RFC 9111 §4.3.5: a response to HEAD with another validator or length shows that the stored response is not current.
+#[test]
+fn head_responses_that_differ() {
+    for (fields, status, is_kept) in [
+        ("ETag: \"a\" | Content-Length: 3", 200, true),
+        ("Content-Length: 4", 200, false),
+        ("ETag: \"b\"", 200, false),
+        ("ETag: \"b\" | Content-Encoding: gzip", 200, true),
+        ("Last-Modified: Mon, 31 Dec 2029 00:00:00 GMT", 200, false),
+        ("", 200, true),
+        ("ETag: \"b\"", 404, true),
+    ] {
+        let mut bench = bench(json!({}));
+        bench.replies([
+            reply(&format!("Cache-Control: max-age=60 | ETag: \"a\" | Last-Modified: {START}"), "one"),
+            reply(&format!("X-Head: 1 | {fields}"), "").status(status),
+            reply("", "two"),
+        ]);
+        bench.get("");
+        let head =
+            bench.send(&Request::new("HEAD", "/").field("Cache-Control", "no-cache").field("If-None-Match", "\"c\""));
+        assert_eq!((head.status, head.field("X-Head"), head.field("Age")), (status, Some("1"), None));
+        let seen = bench.seen();
+        assert_eq!(seen[1].field("If-None-Match"), Some("\"c\""), "the condition is the client's");
+        assert_eq!(bench.get("").text() == "one", is_kept, "{fields}");
+    }
+}
+
+// RFC 5861 §4: a stale response answers HEAD too instead of an error.
+#[test]
+fn head_instead_of_an_error() {
+    for status in [503, 0, 404] {
+        let mut bench = bench(json!({}));
+        bench.replies([reply("Cache-Control: max-age=10, stale-if-error=20", "old"), reply("", "").status(status)]);
+        bench.get("");
+        bench.pass(10);
+        let head = bench.send(&Request::new("HEAD", "/"));
+        assert_eq!((head.status, head.length), if status == 404 { (404, Some(0)) } else { (200, Some(3)) });
+    }
+}
+
 // RFC 5861 §3: a stale response is served while a fresh one is fetched, once for all requests.
 #[test]
 fn stale_while_revalidate() {
