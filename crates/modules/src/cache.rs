@@ -615,6 +615,9 @@ impl CacheRules {
     }
 
     /// Drops the stored responses that a successful request with an unsafe method may have changed (RFC 9111 §4.4).
+    ///
+    /// DEVIATES RFC 9111 §4.4: of keys with request fields, or from a template, only those of the same values. The store
+    /// and its files have no index by URI.
     fn invalidate(&self, cx: &mut Context) {
         cx.with_scratch(|cx, key| {
             let Some(changed) = cx.variable(self.changed) else { return };

@@ -156,10 +156,10 @@ impl KeyRules {
         self.end(cx, out);
     }
 
-    /// Writes the key of another URI on the same host, as `path?query`; false if keys are not made of these parts
-    /// alone. `key` is that of the request: later handlers may have changed its fields since.
+    /// Writes the key of another URI on the same host, as `path?query`, with the request fields of `key`, which is that
+    /// of the request: later handlers may have changed its fields since. Returns false if keys are not made of URIs.
     pub(super) fn write_other(&self, cx: &Context, key: &[u8], path_and_query: &[u8], out: &mut Vec<u8>) -> bool {
-        if !matches!(self.uri, UriRules::Parts { .. }) || !self.fields.is_empty() {
+        if !matches!(self.uri, UriRules::Parts { .. }) {
             return false;
         }
         let end = memchr::memchr(b'#', path_and_query).unwrap_or(path_and_query.len());

@@ -671,6 +671,21 @@ fn invalidation() {
     }
 }
 
+// As above, with a request field in the key: the responses to requests with the same value are removed.
+#[test]
+fn invalidation_of_keys_with_fields() {
+    let mut bench = bench(json!({ "headers": ["X-Lang"] }));
+    bench.replies([reply("Cache-Control: max-age=60", "old")]);
+    let requests = ["/", "/other"].map(|path| ["de", "en"].map(|lang| request(path, &format!("X-Lang: {lang}"))));
+    requests.iter().flatten().for_each(|request| _ = bench.send(request));
+    bench.replies([reply("Location: /other", "").status(303)]);
+    bench.send(&Request::new("POST", "/").field("X-Lang", "de"));
+    bench.replies([reply("", "new")]);
+    for [de, en] in &requests {
+        assert_eq!((bench.send(de).text(), bench.send(en).text()), ("new", "old"));
+    }
+}
+
 // RFC 9111 §4.4: a response that is in progress while its URI is invalidated is not reused.
 #[test]
 fn invalidation_of_a_response_in_progress() {
