@@ -139,7 +139,7 @@ pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translatio
             *http
         }
     };
-    translator.http(&mut head, &mut out, http);
+    translator.write_http(&mut head, &mut out, http);
     let mut lines = vec![format!("# Translated from {name}."), String::new()];
     if let Some(first) = translator.tuning.first() {
         let names: BTreeSet<&str> = translator.tuning.iter().map(|d| d.name.as_str()).collect();
@@ -230,7 +230,7 @@ struct Translator<'a> {
 }
 
 impl<'a> Translator<'a> {
-    fn http(&mut self, head: &mut Vec<String>, out: &mut Vec<String>, http: &'a Directive) {
+    fn write_http(&mut self, head: &mut Vec<String>, out: &mut Vec<String>, http: &'a Directive) {
         for directive in http.block() {
             match &*directive.name {
                 "upstream" => _ = self.shared.upstreams.insert(directive.argument(0), directive),
@@ -270,10 +270,10 @@ impl<'a> Translator<'a> {
             }
         }
         let servers: Vec<&Directive> = http.block().iter().filter(|d| d.name == "server").collect();
-        self.real_ip(head, http, &servers);
+        self.write_real_ip(head, http, &servers);
         self.know_maps();
-        self.connections(head, http);
-        self.sites(out, http, &servers);
+        self.write_connections(head, http);
+        self.write_sites(out, http, &servers);
     }
 
     /// Notes a directive that nothing reads.

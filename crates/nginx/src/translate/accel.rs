@@ -123,7 +123,7 @@ impl<'a> Translator<'a> {
 
     /// Writes how the responses of an upstream with the field are answered, if the server has locations for it. `pass` is the prefix of
     /// the directives, `proxy` or `fastcgi`.
-    pub(super) fn accel(
+    pub(super) fn write_accel(
         &mut self,
         lines: &mut Vec<String>,
         pass: &str,

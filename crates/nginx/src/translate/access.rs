@@ -16,14 +16,14 @@ const EVENTS_MAX: u64 = 1_000_000;
 
 impl<'a> Translator<'a> {
     /// `limit_req`
-    pub(super) fn limits(&mut self, out: &mut Vec<String>, blocks: &[&'a Directive], scope: &VariableScope) {
+    pub(super) fn write_limits(&mut self, out: &mut Vec<String>, blocks: &[&'a Directive], scope: &VariableScope) {
         for limit in inherited(blocks, "limit_req") {
-            self.limit(out, limit, blocks, scope);
+            self.write_limit(out, limit, blocks, scope);
         }
     }
 
     /// The rules of a location that decide whether a request may go on.
-    pub(super) fn access(&mut self, out: &mut Vec<String>, blocks: &[&'a Directive], scope: &VariableScope) {
+    pub(super) fn write_access(&mut self, out: &mut Vec<String>, blocks: &[&'a Directive], scope: &VariableScope) {
         if REFUSING.iter().any(|name| active(blocks, name).is_some()) {
             // Never open because a module is unknown here.
             out.push("# A directive that may refuse requests has no equivalent, so all are refused.".to_owned());
@@ -36,17 +36,17 @@ impl<'a> Translator<'a> {
         {
             return;
         }
-        self.address_rules(out, rules, None);
+        self.write_address_rules(out, rules, None);
         if let Some(realm) = active(blocks, "auth_basic") {
-            self.passwords(out, realm, blocks, "");
+            self.write_passwords(out, realm, blocks, "");
         }
         if let Some(request) = active(blocks, "auth_request") {
-            self.forward_auth(out, request, blocks, scope);
+            self.write_forward_auth(out, request, blocks, scope);
         }
     }
 
     /// The lines `allow` and `deny`, of which the first that names the address counts, for the requests that a matcher's line selects.
-    fn address_rules(&mut self, out: &mut Vec<String>, rules: &[Directive], condition: Option<&str>) {
+    fn write_address_rules(&mut self, out: &mut Vec<String>, rules: &[Directive], condition: Option<&str>) {
         let matcher = self.address_matcher();
         let mut allowed: Vec<String> = Vec::new();
         for rule in rules {
@@ -115,12 +115,12 @@ impl<'a> Translator<'a> {
         let name = self.fresh("outside");
         let ranges: Vec<&str> = allowed.iter().map(|(_, range)| *range).collect();
         out.push(format!("@{name} not {} {}", self.address_matcher(), ranges.join(" ")));
-        self.passwords(out, realm, blocks, &format!("@{name} "));
+        self.write_passwords(out, realm, blocks, &format!("@{name} "));
         true
     }
 
     /// Refuses the methods that `limit_except` of the last of the blocks does not name, but for the addresses that it allows.
-    pub(super) fn other_methods(&mut self, out: &mut Vec<String>, blocks: &[&Directive], scope: &VariableScope) {
+    pub(super) fn write_other_methods(&mut self, out: &mut Vec<String>, blocks: &[&Directive], scope: &VariableScope) {
         let Some(owner) = blocks.last() else { return };
         for limit in own(owner, "limit_except") {
             let mut lines = Vec::new();
@@ -143,7 +143,7 @@ impl<'a> Translator<'a> {
         let rules: Vec<_> =
             limit.block().iter().filter(|rule| !matches!(&*rule.name, "#" | "allow" | "deny")).collect();
         if rules.is_empty() {
-            return self.address_rules(out, limit.block(), Some(&condition));
+            return self.write_address_rules(out, limit.block(), Some(&condition));
         }
         self.note(out, limit, "only 'allow' and 'deny' are carried over; the other methods are refused");
         let name = self.fresh("other_methods");
@@ -151,7 +151,13 @@ impl<'a> Translator<'a> {
         out.push(format!("error @{name} 403"));
     }
 
-    fn limit(&mut self, out: &mut Vec<String>, limit: &Directive, blocks: &[&'a Directive], scope: &VariableScope) {
+    fn write_limit(
+        &mut self,
+        out: &mut Vec<String>,
+        limit: &Directive,
+        blocks: &[&'a Directive],
+        scope: &VariableScope,
+    ) {
         let word = |d: &Directive, key: &str| d.arguments.iter().find_map(|w| w.strip_prefix(key).map(str::to_owned));
         let name = word(limit, "zone=").unwrap_or_default();
         let zone = self.shared.zones.get(name.as_str()).copied();
@@ -186,7 +192,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Requires a password of the requests that `matcher` selects: empty for all, else with a space after it.
-    fn passwords(&mut self, out: &mut Vec<String>, realm: &Directive, blocks: &[&'a Directive], matcher: &str) {
+    fn write_passwords(&mut self, out: &mut Vec<String>, realm: &Directive, blocks: &[&'a Directive], matcher: &str) {
         let Some(list) = inherited(blocks, "auth_basic_user_file").last().copied() else {
             out.push(format!("error {matcher}403"));
             return self.note(out, realm, "there is no 'auth_basic_user_file'; all requests are refused");
@@ -224,7 +230,7 @@ impl<'a> Translator<'a> {
     }
 
     /// `auth_request`: the location of its URI is the upstream that decides.
-    fn forward_auth(
+    fn write_forward_auth(
         &mut self,
         out: &mut Vec<String>,
         request: &Directive,
@@ -294,12 +300,12 @@ impl<'a> Translator<'a> {
         block(&mut lines, &format!("handle_response @{name}"), vec!["error 500".to_owned()]);
         let usual = if scheme == "https" { 443 } else { 80 };
         let hosts = self.upstream_addresses(host, usual);
-        self.transport(out, &mut lines, (scheme, host), &chosen.blocks, &scope);
+        self.write_transport(out, &mut lines, (scheme, host), &chosen.blocks, &scope);
         block(out, &format!("forward_auth {}", hosts.join(" ")), lines);
     }
 
     /// Writes the fields of responses that the upstream of `auth_request` has decided, after the request to it.
-    pub(super) fn fields_of_decision(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
+    pub(super) fn write_decided_fields(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
         for (kept, field) in decided_fields(blocks) {
             let name = self.fresh("decided");
             out.push(format!("@{name} header {kept} *"));
@@ -333,7 +339,7 @@ impl<'a> Translator<'a> {
         }
         let answer = target.strip_prefix('@').and_then(|name| all.named(name)).map(|named| {
             let answer = own(named.own(), "return").first().copied();
-            answer.map(|answer| self.answer(out, answer, &named.blocks, scope)).filter(|lines| !lines.is_empty())
+            answer.map(|answer| self.write_return(out, answer, &named.blocks, scope)).filter(|lines| !lines.is_empty())
         });
         answer.flatten().or_else(|| Some(vec![format!("error {code}")]))
     }

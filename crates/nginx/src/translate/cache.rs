@@ -32,7 +32,7 @@ type Setting = (&'static str, fn(&Directive) -> bool, &'static str);
 impl<'a> Translator<'a> {
     /// Writes `cache` for a location whose content comes from `pass`: `proxy` or `fastcgi`. Returns the lines for the handler after it that
     /// hide fields of the upstream.
-    pub(super) fn cache(
+    pub(super) fn write_cache(
         &mut self,
         out: &mut Vec<String>,
         pass: &str,
@@ -86,16 +86,16 @@ impl<'a> Translator<'a> {
         if key == KeyKind::Lasting {
             self.cache_folder(out, &mut lines, path);
         }
-        let lifetimes = self.lifetimes(out, pass, blocks);
+        let lifetimes = self.read_lifetimes(out, pass, blocks);
         lines.push(format!("ttl {}", duration(lifetimes.ttl)));
         if !lifetimes.additional.is_empty() {
             lines.push(format!("allowed_additional_status_codes {}", list(&lifetimes.additional)));
         }
-        self.stale(out, &mut lines, pass, blocks);
-        self.locks(out, &mut lines, pass, blocks);
+        self.write_stale(out, &mut lines, pass, blocks);
+        self.write_locks(out, &mut lines, pass, blocks);
         // nginx ignores Cache-Control of requests.
         lines.push("mode bypass_request".to_owned());
-        self.cache_settings(out, pass, blocks);
+        self.write_cache_settings(out, pass, blocks);
         let mut text = Vec::new();
         block(&mut text, &format!("cache{matcher}"), lines);
         for (time, statuses) in lifetimes.others {
@@ -208,7 +208,7 @@ impl<'a> Translator<'a> {
         block(lines, "simplefs", configuration);
     }
 
-    fn stale(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, pass: &str, blocks: &[&Directive]) {
+    fn write_stale(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, pass: &str, blocks: &[&Directive]) {
         let Some(directive) = inherited(blocks, &format!("{pass}_cache_use_stale")).last().copied() else { return };
         let has = |word: &str| directive.arguments.iter().any(|other| other == word);
         if has("off") {
@@ -237,7 +237,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    fn locks(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, pass: &str, blocks: &[&Directive]) {
+    fn write_locks(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, pass: &str, blocks: &[&Directive]) {
         if value(blocks, &format!("{pass}_cache_lock")) != Some("on") {
             lines.push("disable_coalescing".to_owned());
             return;
@@ -256,7 +256,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Names the settings that our cache does not have.
-    fn cache_settings(&mut self, out: &mut Vec<String>, pass: &str, blocks: &[&Directive]) {
+    fn write_cache_settings(&mut self, out: &mut Vec<String>, pass: &str, blocks: &[&Directive]) {
         let is_hidden = |field: &str| {
             let hidden = inherited(blocks, &format!("{pass}_hide_header"));
             hidden.iter().any(|directive| directive.argument(0).eq_ignore_ascii_case(field))

@@ -72,8 +72,8 @@ impl Translator<'_> {
         if !answers && blocks.len() > 2 && holds_content(directive) {
             let (mut fields, mut decided) = (Vec::new(), Vec::new());
             let inner = [blocks, &[directive]].concat();
-            self.fields(&mut fields, &inner, &condition.scope, None);
-            self.fields_of_decision(&mut decided, &inner);
+            self.write_fields(&mut fields, &inner, &condition.scope, None);
+            self.write_decided_fields(&mut decided, &inner);
             let held = self.name_of_condition(directive);
             out.push(format!("vars @{name} {HELD_CONDITION} {held}"));
             self.held_fields.push(HeldFields { name: held, fields, decided });
@@ -151,7 +151,7 @@ impl Translator<'_> {
                 }
                 "rewrite" => self.rewrite(out, rule, blocks, &inner_scope, &matcher, may_have_ended),
                 "return" => {
-                    let lines = self.answer(out, rule, &inner, &inner_scope);
+                    let lines = self.write_return(out, rule, &inner, &inner_scope);
                     match &*lines {
                         // Of several blocks `handle` in a row only one runs.
                         _ if may_have_ended => block(out, &format!("handle @{name}"), lines),
@@ -230,7 +230,7 @@ impl Translator<'_> {
         status: u16,
     ) {
         let mut fields = Vec::new();
-        self.fields(&mut fields, blocks, scope, Some(status));
+        self.write_fields(&mut fields, blocks, scope, Some(status));
         if blocks.last().is_some_and(|block| block.name == "location") {
             // The request to the upstream of `auth_request` comes later.
             let held = self.held_fields.clone();

@@ -18,7 +18,7 @@ const HEAD_BYTES_MAX: u64 = 64 << 20;
 
 impl<'a> Translator<'a> {
     /// Adds the global options. They are for all servers: of different values the largest counts, and the others are named.
-    pub(super) fn connections(&mut self, head: &mut Vec<String>, http: &'a Directive) {
+    pub(super) fn write_connections(&mut self, head: &mut Vec<String>, http: &'a Directive) {
         let mut timeouts = Vec::new();
         for (name, option) in TIMEOUTS {
             // 0 turns keep-alive off, which no option does.

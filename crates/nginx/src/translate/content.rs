@@ -1,7 +1,7 @@
 //! The content of a location: its own lines in their order, and files or an upstream.
 
 use super::accel::replace_fields;
-use super::conditions::holds_content;
+use super::conditions::{HeldFields, holds_content};
 use super::error_pages::passes;
 use super::fields::has_equal_fields;
 use super::folders::FolderPlace;
@@ -54,14 +54,14 @@ impl<'a> Translator<'a> {
         self.content_with(location, all, scope, None)
     }
 
-    /// The lines of a location. `around` is the location that led to this one: its own fields, if they are equal, and its
+    /// The lines of a location. `outer` is the location that led to this one: its own fields, if they are equal, and its
     /// error pages apply already.
     fn content_with(
         &mut self,
         location: &Location<'a>,
         all: &Locations<'a>,
         scope: &VariableScope,
-        around: Option<&Location<'a>>,
+        outer: Option<&Location<'a>>,
     ) -> Vec<String> {
         let mut out = Vec::new();
         let blocks = &*location.blocks;
@@ -70,19 +70,10 @@ impl<'a> Translator<'a> {
         let mut scope = scope.clone();
         let is_kept = !std::mem::take(&mut scope.location_kept).is_empty();
         if in_location {
-            let is_read = |d: &&Directive| d.name == "location" || has_no_types(d);
-            for directive in own_block.block().iter().filter(|d| !is_read(d)) {
-                self.report_unread(&mut out, directive, super::tables::READ);
-            }
-            for directive in own_block.block() {
-                let of_server = matches!(&*directive.name, "set_real_ip_from" | "real_ip_header" | "real_ip_recursive");
-                if of_server || directive.name == "access_log" && directive.argument(0) != "off" {
-                    self.note(&mut out, directive, "carried over only from a server or 'http'");
-                }
-            }
+            self.note_server_only(&mut out, own_block);
         }
-        self.choose_pages(&mut out, blocks, around.map_or(&[], |around| &around.blocks), &scope);
-        self.internal(&mut out, location, &scope);
+        self.choose_pages(&mut out, blocks, outer.map_or(&[], |outer| &outer.blocks), &scope);
+        self.write_internal(&mut out, location, &scope);
         let location_blocks = location.location_blocks();
         // An upstream over HTTP gets the whole path; only files and programs are within the folder.
         let sends_path = ["proxy_pass", "grpc_pass"].iter().any(|name| !own(own_block, name).is_empty())
@@ -90,15 +81,15 @@ impl<'a> Translator<'a> {
             && !tests_files(own_block);
         let alias = alias_of(location).filter(|_| !sends_path);
         if alias.is_none() {
-            self.root(&mut out, location_blocks, &scope);
+            self.write_root(&mut out, location_blocks, &scope);
         }
-        self.script_names(&mut out, location, &mut scope);
+        self.write_script_names(&mut out, location, &mut scope);
         // Rules see the whole path, and tests of files that within the folder of `alias`.
         let is_alias_first = tests_files(own_block);
         let files = own(own_block, "try_files").first().copied();
         let keeps_path = files.and_then(split_last).is_some_and(|(last, _)| !last.starts_with(['=', '@']));
         if let Some((alias, pattern)) = alias.as_ref().filter(|_| is_alias_first) {
-            self.alias(&mut out, alias, pattern, &scope, keeps_path);
+            self.write_alias(&mut out, alias, pattern, &scope, keeps_path);
         }
         if location_blocks.iter().any(|block| !own(block, "access_log").is_empty())
             && value(location_blocks, "access_log") == Some("off")
@@ -107,72 +98,41 @@ impl<'a> Translator<'a> {
         }
         // nginx compares the length of the content in the location that the path chooses, and not in a named one.
         if !matches!(location.pattern, Pattern::Named(_)) {
-            self.body_limit(&mut out, blocks);
+            self.write_body_limit(&mut out, blocks);
         }
         // The other methods do not reach the rules.
-        self.other_methods(&mut out, blocks, &scope);
+        self.write_other_methods(&mut out, blocks, &scope);
         // A named location for missing files has fields of its own, and its own compression.
         let named = files.and_then(|files| files.arguments.last()?.strip_prefix('@'));
         let named = named.and_then(|name| all.named(name));
         let compressed = compression(blocks);
         let is_equal = |other: &Location<'_>| compression(&other.blocks) == compressed;
         let is_compressed = named.is_none_or(is_equal);
-        if self.gzip_of_locations && is_compressed && !around.is_some_and(is_equal) {
+        if self.gzip_of_locations && is_compressed && !outer.is_some_and(is_equal) {
             // Before the rules, whose answers are compressed too.
             out.extend(compressed.clone());
         }
-        if in_location {
-            let mut rules = Vec::new();
-            self.paths_of_maps(&mut rules, own_block);
-            let staying = self.staying_rules(blocks, &mut scope);
-            // After a `break` they have applied already, and only their variables count.
-            rules.extend(staying.into_iter().filter(|_| !is_kept));
-            if always_answers(own_block) && rules_of(own_block).len() == 1 {
-                out.extend(rules);
-                return in_written_order(out);
-            }
-            if !rules.is_empty() {
-                block(&mut out, "route", rules);
-            }
-            if always_answers(own_block) {
-                return in_written_order(out);
-            }
+        if in_location && self.write_rules(&mut out, location, &mut scope, is_kept) {
+            return in_written_order(out);
         }
         let held_fields = std::mem::take(&mut self.held_fields);
         // A named location gets the whole path, so that only the files are below the folder of `alias`.
-        let mut of_folder = None;
+        let mut folder = None;
         if let Some((alias, pattern)) = &alias {
             let is_prefix = matches!(pattern, Pattern::Prefix { .. });
             if let Some(files) = files.filter(|_| named.is_some() && (is_alias_first || !is_prefix)) {
                 self.remark(&mut out, files, "the named location gets the path within the folder of 'alias'");
             }
             if named.is_some() && is_prefix && !is_alias_first {
-                let mut lines = Vec::new();
-                self.alias(&mut lines, alias, pattern, &scope, keeps_path);
-                of_folder = self.folder_place(&mut out, location, &scope).map(|place| (place, lines));
-                if let Some((FolderPlace { path, matcher: Some(matcher), .. }, _)) = &mut of_folder {
-                    out.push(format!("vars {FOLDER_PATH} {NO_FILE}"));
-                    out.push(format!("vars @{matcher} {FOLDER_PATH} {path}"));
-                    *path = format!("{{vars.{FOLDER_PATH}}}");
-                }
+                folder = self.write_folder(&mut out, alias, pattern, location, &scope, keeps_path);
             } else if !is_alias_first {
-                self.alias(&mut out, alias, pattern, &scope, keeps_path);
+                self.write_alias(&mut out, alias, pattern, &scope, keeps_path);
             }
         }
         let is_for_found = named.is_some_and(|named| !has_equal_fields(blocks, &named.blocks));
         let mut content = Vec::new();
-        let (mut fields, mut decided) = (Vec::new(), Vec::new());
-        if around.is_none_or(|around| !has_equal_fields(&around.blocks, blocks)) {
-            self.fields(&mut fields, blocks, &scope, None);
-            self.fields_of_decision(&mut decided, blocks);
-        }
-        let held: Vec<_> = held_fields.iter().map(|held| (&held.name, &held.fields)).collect();
-        fields = self.fields_by_condition(fields, &held);
-        let held: Vec<_> = held_fields.iter().map(|held| (&held.name, &held.decided)).collect();
-        decided = self.fields_by_condition(decided, &held);
-        if !self.replaced_fields.is_empty() {
-            fields = replace_fields(&std::mem::take(&mut self.replaced_fields), fields);
-        }
+        let has_own_fields = outer.is_none_or(|outer| !has_equal_fields(&outer.blocks, blocks));
+        let (mut fields, mut decided) = self.location_fields(blocks, &scope, has_own_fields, &held_fields);
         let outer_fields = self.outer_fields.clone();
         if self.may_leave(location, all, named) {
             self.outer_fields.keep_from_targets(&mut fields, &mut decided);
@@ -183,31 +143,114 @@ impl<'a> Translator<'a> {
         } else {
             out.extend(fields);
         }
-        self.limits(&mut out, blocks, &scope);
-        self.access(&mut out, blocks, &scope);
+        self.write_limits(&mut out, blocks, &scope);
+        self.write_access(&mut out, blocks, &scope);
         out.extend(decided);
         scope.has_user = active(blocks, "auth_basic").is_some() && value(blocks, "satisfy") != Some("any");
         if self.gzip_of_locations && !is_compressed {
             content.extend(compression(blocks));
         }
-        self.sources(&mut content, location, &scope);
+        self.write_sources(&mut content, location, &scope);
         match files {
-            Some(files) => self.try_files(&mut out, files, location, all, &scope, (of_folder, content)),
+            Some(files) => self.write_try_files(&mut out, files, location, all, &scope, (folder, content)),
             None => out.extend(content),
         }
         self.outer_fields = outer_fields;
         in_written_order(out)
     }
 
+    /// Reports the lines of a location that nothing reads, and those that count only in a server.
+    fn note_server_only(&mut self, out: &mut Vec<String>, own_block: &Directive) {
+        let is_read = |d: &&Directive| d.name == "location" || has_no_types(d);
+        for directive in own_block.block().iter().filter(|d| !is_read(d)) {
+            self.report_unread(out, directive, super::tables::READ);
+        }
+        for directive in own_block.block() {
+            let is_server_only =
+                matches!(&*directive.name, "set_real_ip_from" | "real_ip_header" | "real_ip_recursive");
+            if is_server_only || directive.name == "access_log" && directive.argument(0) != "off" {
+                self.note(out, directive, "carried over only from a server or 'http'");
+            }
+        }
+    }
+
+    /// Writes the rules that stay in the location. `is_kept`: a `break` has applied them already, and only their variables count. Returns
+    /// whether they answer every request, so that no content comes after them.
+    fn write_rules(
+        &mut self,
+        out: &mut Vec<String>,
+        location: &Location<'a>,
+        scope: &mut VariableScope,
+        is_kept: bool,
+    ) -> bool {
+        let own_block = location.own();
+        let mut rules = Vec::new();
+        self.write_map_paths(&mut rules, own_block);
+        let staying = self.staying_rules(&location.blocks, scope);
+        rules.extend(staying.into_iter().filter(|_| !is_kept));
+        if always_answers(own_block) && rules_of(own_block).len() == 1 {
+            out.extend(rules);
+        } else if !rules.is_empty() {
+            block(out, "route", rules);
+        }
+        always_answers(own_block)
+    }
+
+    /// Returns the folder of an `alias` with the lines that lead to it, which only files need, as a named location gets the whole path. Writes
+    /// the variable of the path in that folder.
+    fn write_folder(
+        &mut self,
+        out: &mut Vec<String>,
+        alias: &Directive,
+        pattern: &Pattern,
+        location: &Location<'a>,
+        scope: &VariableScope,
+        keeps_path: bool,
+    ) -> Option<(FolderPlace, Vec<String>)> {
+        let mut lines = Vec::new();
+        self.write_alias(&mut lines, alias, pattern, scope, keeps_path);
+        let mut place = self.folder_place(out, location, scope)?;
+        if let FolderPlace { path, matcher: Some(matcher), .. } = &mut place {
+            out.push(format!("vars {FOLDER_PATH} {NO_FILE}"));
+            out.push(format!("vars @{matcher} {FOLDER_PATH} {path}"));
+            *path = format!("{{vars.{FOLDER_PATH}}}");
+        }
+        Some((place, lines))
+    }
+
+    /// The lines of the fields of a location, and of those that an access decision sets, which come after it. Without `has_own` the
+    /// location's `add_header` and `expires` are written already.
+    fn location_fields(
+        &mut self,
+        blocks: &[&'a Directive],
+        scope: &VariableScope,
+        has_own: bool,
+        held_fields: &[HeldFields],
+    ) -> (Vec<String>, Vec<String>) {
+        let (mut fields, mut decided) = (Vec::new(), Vec::new());
+        if has_own {
+            self.write_fields(&mut fields, blocks, scope, None);
+            self.write_decided_fields(&mut decided, blocks);
+        }
+        let held: Vec<_> = held_fields.iter().map(|held| (&held.name, &held.fields)).collect();
+        fields = self.fields_by_condition(fields, &held);
+        let held: Vec<_> = held_fields.iter().map(|held| (&held.name, &held.decided)).collect();
+        decided = self.fields_by_condition(decided, &held);
+        if !self.replaced_fields.is_empty() {
+            fields = replace_fields(&std::mem::take(&mut self.replaced_fields), fields);
+        }
+        (fields, decided)
+    }
+
     /// `client_max_body_size`
-    pub(super) fn body_limit(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
+    pub(super) fn write_body_limit(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
         if let Some(limit) = value(blocks, "client_max_body_size").filter(|limit| *limit != "0") {
             block(out, "request_body", vec![format!("max_size {}", size(limit))]);
         }
     }
 
     /// `internal`: refuses requests whose path no rule has changed. It stands before all lines that change the path.
-    pub(super) fn internal(&mut self, out: &mut Vec<String>, location: &Location<'_>, scope: &VariableScope) {
+    pub(super) fn write_internal(&mut self, out: &mut Vec<String>, location: &Location<'_>, scope: &VariableScope) {
         if is_internal(location) {
             let name = self.fresh("from_outside");
             out.push(format!("@{name} `{{path}} == {{orig_path}}`"));
@@ -225,7 +268,7 @@ impl<'a> Translator<'a> {
         scope: &VariableScope,
     ) {
         let mut lines = Vec::new();
-        self.fields(&mut lines, blocks, scope, Some(status));
+        self.write_fields(&mut lines, blocks, scope, Some(status));
         if lines.is_empty() {
             out.push(format!("error @{matcher} {status}"));
         } else {
@@ -236,7 +279,7 @@ impl<'a> Translator<'a> {
 
     /// Writes the folder of an `alias`, and the path in it. `keeps_path`: a path that nginx joins to the folder's name must not become another
     /// one than that of a file beside the folder, as the location's `try_files` has a last word for the folder.
-    fn alias(
+    fn write_alias(
         &mut self,
         out: &mut Vec<String>,
         alias: &Directive,
@@ -258,22 +301,22 @@ impl<'a> Translator<'a> {
                 }
                 // nginx joins the rest of the path to the text of the alias: `/static.env` is not in the folder of `/static`, but beside it.
                 // The text itself may be the name of a file.
-                let (around, name) = target.rsplit_once('/').unwrap_or(("", target));
+                let (outer_folder, name) = target.rsplit_once('/').unwrap_or(("", target));
                 let has_name = !keeps_path && is_plain_path(&format!("/{name}")) && !name.contains('$');
-                let around = Some(format!("{around}/")).filter(|_| has_name);
-                let around = around.and_then(|around| self.expand(out, alias, scope, &around));
+                let outer_folder = Some(format!("{outer_folder}/")).filter(|_| has_name);
+                let outer_folder = outer_folder.and_then(|outer_folder| self.expand(out, alias, scope, &outer_folder));
                 let matcher = self.fresh("joined");
-                let rest = match (prefix.ends_with('/'), around.is_some()) {
+                let rest = match (prefix.ends_with('/'), outer_folder.is_some()) {
                     (true, _) => "(.+)",
                     (false, true) => "([^/].*)?",
                     (false, false) => "([^/].*)",
                 };
                 let expression = format!("(?is)^{}{rest}$", regex::escape(prefix));
-                let joined = match around {
-                    Some(around) => {
+                let joined = match outer_folder {
+                    Some(outer_folder) => {
                         vec![
                             format!("rewrite * /{name}{{re.{matcher}.1}} escape_values"),
-                            format!("root * {}", quote(&around)),
+                            format!("root * {}", quote(&outer_folder)),
                         ]
                     }
                     None => vec![format!("rewrite * {NO_FILE}"), root],
@@ -307,14 +350,14 @@ impl<'a> Translator<'a> {
         }
     }
 
-    fn try_files(
+    fn write_try_files(
         &mut self,
         out: &mut Vec<String>,
         files: &Directive,
         location: &Location<'a>,
         all: &Locations<'a>,
         scope: &VariableScope,
-        (of_folder, content): (Option<(FolderPlace, Vec<String>)>, Vec<String>),
+        (folder, content): (Option<(FolderPlace, Vec<String>)>, Vec<String>),
     ) {
         let Some((last, candidates)) = split_last(files) else { return };
         if let Some(word) = files.arguments.last().filter(|word| leads_nowhere(word)) {
@@ -332,12 +375,12 @@ impl<'a> Translator<'a> {
         let Some(candidates) = self.candidates(out, files, &candidates, scope) else { return };
         if last.starts_with(['@', '=']) {
             let mut definition = Vec::new();
-            let missing = match &of_folder {
+            let missing = match &folder {
                 Some((place, _)) => self.missing_in_folder(&mut definition, place, &candidates),
                 None => self.missing(&mut definition, &candidates),
             };
-            let is_in_folder = of_folder.is_some();
-            let mut found = of_folder.map(|(_, lines)| lines).unwrap_or_default();
+            let is_in_folder = folder.is_some();
+            let mut found = folder.map(|(_, lines)| lines).unwrap_or_default();
             if candidates.split(' ').any(|pattern| pattern != "{path}" && pattern != "{path}/") {
                 found.push(format!("@found_{missing} file {candidates}"));
                 found.push(format!("rewrite @found_{missing} {{file_match.relative}}"));
@@ -351,7 +394,7 @@ impl<'a> Translator<'a> {
             let otherwise = match last.strip_prefix('@') {
                 None if last == "=444" => vec!["abort".to_owned()],
                 None => vec![format!("error {}", &last[1..])],
-                Some(name) if self.named.iter().any(|around| around == name) || self.named.len() == NAMED_DEPTH_MAX => {
+                Some(name) if self.named.iter().any(|outer| outer == name) || self.named.len() == NAMED_DEPTH_MAX => {
                     out.push("error 500".to_owned());
                     return self.note(out, files, "named locations lead to each other; requests fail with 500");
                 }
@@ -452,7 +495,7 @@ impl<'a> Translator<'a> {
     }
 
     /// The handlers that make the response: those of `if`, and that of the location.
-    fn sources(&mut self, out: &mut Vec<String>, location: &Location<'a>, scope: &VariableScope) {
+    fn write_sources(&mut self, out: &mut Vec<String>, location: &Location<'a>, scope: &VariableScope) {
         let own_block = location.blocks[location.blocks.len() - 1];
         let conditions = own(own_block, "if").into_iter().filter(|rule| holds_content(rule) && passes(rule));
         let mut lines = Vec::new();
@@ -460,27 +503,27 @@ impl<'a> Translator<'a> {
             let inner =
                 Location { blocks: location.blocks.iter().copied().chain([condition]).collect(), ..location.clone() };
             let mut content = Vec::new();
-            self.source(&mut content, &inner, scope);
+            self.write_source(&mut content, &inner, scope);
             let (held, name) = (self.name_of_condition(condition), self.fresh("passes"));
             lines.push(format!("@{name} vars {HELD_CONDITION} {held}"));
             block(&mut lines, &format!("handle @{name}"), in_written_order(content));
         }
         if lines.is_empty() {
-            return self.source(out, location, scope);
+            return self.write_source(out, location, scope);
         }
         let mut content = Vec::new();
-        self.source(&mut content, location, scope);
+        self.write_source(&mut content, location, scope);
         block(&mut lines, "handle", in_written_order(content));
         block(out, "route", lines);
     }
 
     /// The handler that makes the response.
-    fn source(&mut self, out: &mut Vec<String>, location: &Location<'a>, scope: &VariableScope) {
+    fn write_source(&mut self, out: &mut Vec<String>, location: &Location<'a>, scope: &VariableScope) {
         let own_block = location.own();
         let blocks = &*location.blocks;
         if let Some(pass) = own(own_block, "proxy_pass").first() {
             if !self.proxy_by_value(out, pass, location, scope) {
-                self.proxy(out, pass, location, scope);
+                self.write_proxy(out, pass, location, scope);
             }
             return;
         }
@@ -500,8 +543,8 @@ impl<'a> Translator<'a> {
             return;
         }
         if let Some(pass) = own(own_block, "fastcgi_pass").first() {
-            let hidden = self.cache(out, "fastcgi", location, scope);
-            return self.fastcgi(out, pass, location, scope, hidden);
+            let hidden = self.write_cache(out, "fastcgi", location, scope);
+            return self.write_fastcgi(out, pass, location, scope, hidden);
         }
         if !own(own_block, "stub_status").is_empty() {
             out.push("metrics".to_owned());

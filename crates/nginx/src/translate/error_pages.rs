@@ -39,28 +39,28 @@ const ERROR_STATUS: &str = "{err.status_code}";
 
 impl<'a> Translator<'a> {
     /// Returns the `handle_errors` of a server whose locations are written, in the order of their statuses.
-    pub(super) fn error_pages(
+    pub(super) fn write_error_pages(
         &mut self,
         out: &mut Vec<String>,
         blocks: &[&'a Directive],
         scope: &VariableScope,
     ) -> Vec<ErrorPage> {
-        let mut of_server = Vec::new();
+        let mut server_pages = Vec::new();
         for page in inherited(blocks, "error_page") {
-            of_server.extend(self.error_page(out, page, blocks, scope));
+            server_pages.extend(self.error_page(out, page, blocks, scope));
         }
-        let of_locations = std::mem::take(&mut self.location_pages);
-        if of_locations.is_empty() {
-            return of_server;
+        let location_pages = std::mem::take(&mut self.location_pages);
+        if location_pages.is_empty() {
+            return server_pages;
         }
         let mut codes: Vec<&String> =
-            of_locations.iter().flat_map(|of| &of.pages).chain(&of_server).flat_map(|page| &page.codes).collect();
+            location_pages.iter().flat_map(|of| &of.pages).chain(&server_pages).flat_map(|page| &page.codes).collect();
         codes.sort_unstable();
         codes.dedup();
         // For each code the page of each location, and at last that of the server. Codes with the same pages are one block.
         let mut merged: Vec<(Vec<Option<&ErrorPage>>, Vec<String>)> = Vec::new();
         for code in codes {
-            let all = of_locations.iter().map(|of| &of.pages).chain([&of_server]);
+            let all = location_pages.iter().map(|of| &of.pages).chain([&server_pages]);
             let pages: Vec<_> = all.map(|pages| pages.iter().find(|page| page.codes.contains(code))).collect();
             let is_equal = |other: &[Option<&ErrorPage>]| {
                 other.iter().zip(&pages).all(|pair| match pair {
@@ -75,20 +75,20 @@ impl<'a> Translator<'a> {
         }
         let mut found = Vec::new();
         for (pages, codes) in merged {
-            let (of_server, of_each) = pages.split_last().expect("the server's stand at the end");
+            let (server_pages, of_each) = pages.split_last().expect("the server's stand at the end");
             let mut lines = Vec::new();
             let mut without = Vec::new();
-            for (location, page) in of_locations.iter().zip(of_each) {
+            for (location, page) in location_pages.iter().zip(of_each) {
                 match page {
                     Some(page) => self.for_locations(&mut lines, &[&location.name], page.lines.clone()),
                     None => without.push(&*location.name),
                 }
             }
             // Locations without a page for the status must not get that of the server.
-            if of_server.is_some() && !without.is_empty() {
+            if server_pages.is_some() && !without.is_empty() {
                 self.for_locations(&mut lines, &without, Vec::new());
             }
-            if let Some(page) = of_server {
+            if let Some(page) = server_pages {
                 block(&mut lines, "handle", page.lines.clone());
             }
             found.push(ErrorPage { codes, lines });
@@ -103,16 +103,16 @@ impl<'a> Translator<'a> {
         block(out, &format!("handle @{name}"), page);
     }
 
-    /// Writes which location's error pages count, if a location has some. `around` is the location that led to this one.
+    /// Writes which location's error pages count, if a location has some. `outer` is the location that led to this one.
     pub(super) fn choose_pages(
         &mut self,
         out: &mut Vec<String>,
         blocks: &[&'a Directive],
-        around: &[&'a Directive],
+        outer: &[&'a Directive],
         scope: &VariableScope,
     ) {
         let owner = owner_of_pages(blocks);
-        if owner.map(std::ptr::from_ref) == owner_of_pages(around).map(std::ptr::from_ref) {
+        if owner.map(std::ptr::from_ref) == owner_of_pages(outer).map(std::ptr::from_ref) {
             return;
         }
         let Some(owner) = owner else {
@@ -237,9 +237,9 @@ impl<'a> Translator<'a> {
     ) -> Vec<String> {
         let mut lines = Vec::new();
         // The location of the error may have another root.
-        let around = chosen.map_or(blocks, |chosen| &*chosen.blocks);
+        let outer_blocks = chosen.map_or(blocks, |chosen| &*chosen.blocks);
         let has_roots = all.ordered.iter().any(|l| l.location_blocks().iter().any(|b| has_folder(b)));
-        self.root(&mut lines, if has_roots { around } else { &around[2..] }, scope);
+        self.write_root(&mut lines, if has_roots { outer_blocks } else { &outer_blocks[2..] }, scope);
         let made = match chosen {
             Some(chosen) => self.page_without_file(out, page, chosen, all, scope, status.as_deref()),
             None => Vec::new(),
@@ -315,7 +315,7 @@ impl<'a> Translator<'a> {
             return None;
         };
         let mut lines = Vec::new();
-        self.root(&mut lines, named.location_blocks(), scope);
+        self.write_root(&mut lines, named.location_blocks(), scope);
         let rules = self.rules(&named.blocks, &mut scope.clone());
         block(&mut lines, "route", rules);
         self.page_of(out, page, lines, chosen, all, scope, status)

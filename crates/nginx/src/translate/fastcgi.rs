@@ -50,7 +50,12 @@ const PATH_INFO: &str = "fastcgi_path_info";
 
 impl<'a> Translator<'a> {
     /// Defines the variables of `fastcgi_split_path_info`, if rules of the location have them. They are those of the path as it is here.
-    pub(super) fn script_names(&mut self, out: &mut Vec<String>, location: &Location<'a>, scope: &mut VariableScope) {
+    pub(super) fn write_script_names(
+        &mut self,
+        out: &mut Vec<String>,
+        location: &Location<'a>,
+        scope: &mut VariableScope,
+    ) {
         let is_usual =
             |d: &Directive| USUAL.iter().any(|(name, texts)| d.argument(0) == *name && texts.contains(&d.argument(1)));
         let in_rules = |d: &&Directive| !(d.name == "fastcgi_param" && is_usual(d));
@@ -89,7 +94,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Writes the upstream, with the lines that hide its fields.
-    pub(super) fn fastcgi(
+    pub(super) fn write_fastcgi(
         &mut self,
         out: &mut Vec<String>,
         pass: &Directive,
@@ -184,7 +189,7 @@ impl<'a> Translator<'a> {
                 lines.push(format!("env {} {}", quote(name), quote(&text)));
             }
         }
-        self.transport_times(out, &mut lines, "fastcgi", blocks);
+        self.write_transport_times(out, &mut lines, "fastcgi", blocks);
         let mut transport = hidden;
         if value(blocks, "fastcgi_request_buffering") != Some("off") {
             // FastCGI needs the length of the content.
@@ -196,8 +201,8 @@ impl<'a> Translator<'a> {
         transport.push("header_down -Status".to_owned());
         transport.extend(without_kept_fields(blocks));
         transport.extend(self.outer_fields.line_of_upstream());
-        self.intercepted(&mut transport, "fastcgi", blocks);
-        self.accel(&mut transport, "fastcgi", location, scope);
+        self.write_intercepted(&mut transport, "fastcgi", blocks);
+        self.write_accel(&mut transport, "fastcgi", location, scope);
         block(&mut transport, "transport fastcgi", lines);
         block(out, &format!("reverse_proxy {}", hosts.join(" ")), transport);
     }

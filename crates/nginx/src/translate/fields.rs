@@ -14,7 +14,7 @@ pub(super) const ADDED: &str = "200 201 204 206 301 302 303 304 307 308";
 impl Translator<'_> {
     /// `add_header` and `expires` for the last of the blocks. For an answer with a known status only the fields that it gets. Writes nothing if
     /// the site has them.
-    pub(super) fn fields(
+    pub(super) fn write_fields(
         &mut self,
         out: &mut Vec<String>,
         blocks: &[&Directive],
@@ -28,7 +28,7 @@ impl Translator<'_> {
         let mut sometimes = Vec::new();
         let expires = inherited(blocks, "expires").last().copied().filter(|expires| expires.argument(0) != "off");
         for field in inherited(blocks, "add_header") {
-            // They are written after the access rules, see `fields_of_decision`.
+            // They are written after the access rules, see `write_decided_fields`.
             if decided_fields(blocks).iter().any(|(_, other)| std::ptr::eq(field, *other)) {
                 continue;
             }

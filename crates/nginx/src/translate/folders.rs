@@ -129,7 +129,7 @@ impl<'a> Translator<'a> {
             if rules_choose_anew(location.own()) {
                 scope = this.scope_of_rules(location, all, outer);
                 // The other methods do not reach the rules.
-                this.other_methods(&mut rules, &location.blocks, &scope);
+                this.write_other_methods(&mut rules, &location.blocks, &scope);
                 let lines = this.rules(&location.blocks, &mut scope);
                 block(&mut rules, "route", lines);
             }
@@ -179,17 +179,17 @@ impl<'a> Translator<'a> {
         if !location.is_prefix() || !is_plain_path(path) || answers || is_internal(location) || restricts(location) {
             return;
         }
-        let Some((around, name)) = folder_of(alias) else { return };
-        let Some(around) = self.expand(route, alias, scope, around) else { return };
-        self.redirect_to_folder(route, (location, scope), path, (&format!("{around}/"), name));
+        let Some((outer_folder, name)) = folder_of(alias) else { return };
+        let Some(outer_folder) = self.expand(route, alias, scope, outer_folder) else { return };
+        self.redirect_to_folder(route, (location, scope), path, (&format!("{outer_folder}/"), name));
     }
 
     /// The matcher of the prefix of an `alias` that is a folder, and not a file.
     fn itself_of_alias(&self, location: &Location<'a>, prefix: &str, scope: &VariableScope) -> Vec<String> {
         let mut matcher = vec![self.case.matcher(prefix, "$")];
         let folder = alias_of(location).and_then(|(alias, _)| folder_of(alias));
-        if let Some((Ok(around), name)) = folder.map(|(around, name)| (scope.expand(around), name)) {
-            let root = format!("root {}", quote(&format!("{around}/")));
+        if let Some((Ok(outer_folder), name)) = folder.map(|(outer_folder, name)| (scope.expand(outer_folder), name)) {
+            let root = format!("root {}", quote(&format!("{outer_folder}/")));
             block(&mut matcher, "file", vec![root, format!("try_files {name}/")]);
         }
         matcher
@@ -219,7 +219,7 @@ impl<'a> Translator<'a> {
         path: &str,
     ) {
         let mut lines = Vec::new();
-        self.fields(&mut lines, &location.blocks, scope, Some(301));
+        self.write_fields(&mut lines, &location.blocks, scope, Some(301));
         let target = format!("{ORIGIN}{path}{{?query}} 301");
         if lines.is_empty() {
             route.push(format!("redir {matcher} {target}"));
@@ -251,7 +251,7 @@ impl<'a> Translator<'a> {
         let sent = format!("vars_regexp {folder} {{uri}} {}", quote(r"^([^?]*[^/?])(?:\?|$)"));
         block(&mut lines, &format!("@{folder}"), [&itself[..], &[sent], &no_earlier].concat());
         let mut redirect = Vec::new();
-        self.fields(&mut redirect, &location.blocks, scope, Some(301));
+        self.write_fields(&mut redirect, &location.blocks, scope, Some(301));
         redirect.push(format!("redir * {ORIGIN}{{re.{folder}.1}}/{{?query}} 301"));
         self.guarded(&mut lines, location, scope, &folder, redirect);
         let with_slash = ["path */".to_owned()];
@@ -358,8 +358,8 @@ impl<'a> Translator<'a> {
 /// name with variables.
 fn folder_of(alias: &Directive) -> Option<(&str, &str)> {
     let folder = alias.argument(0).trim_end_matches('/');
-    let (around, name) = folder.split_at(folder.rfind('/')?);
-    (!name.contains('$') && is_plain_path(name)).then_some((around, name))
+    let (outer_folder, name) = folder.split_at(folder.rfind('/')?);
+    (!name.contains('$') && is_plain_path(name)).then_some((outer_folder, name))
 }
 
 /// The names of a location's indexes.

@@ -84,7 +84,7 @@ impl<'a> Geo<'a> {
 
 impl Translator<'_> {
     /// Sets a variable: its matchers go to `out`, its lines `vars` to `route`.
-    pub(super) fn geo(&mut self, out: &mut Vec<String>, route: &mut Vec<String>, geo: &Geo<'_>) {
+    pub(super) fn write_geo(&mut self, out: &mut Vec<String>, route: &mut Vec<String>, geo: &Geo<'_>) {
         let word = |text: &str| quote_scalar(&escaped(text));
         let variable = variable(geo.variable);
         route.push(format!("vars {variable} {}", word(geo.default)));

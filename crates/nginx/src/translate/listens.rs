@@ -71,7 +71,7 @@ pub(super) fn site_addresses<'a>(
 
 impl Translator<'_> {
     /// The addresses of a server.
-    pub(super) fn listens(&mut self, out: &mut Vec<String>, server: &Directive) -> Vec<Listen> {
+    pub(super) fn read_listens(&mut self, out: &mut Vec<String>, server: &Directive) -> Vec<Listen> {
         let ssl = own(server, "ssl").last().is_some_and(|d| d.argument(0) == "on");
         let mut listens: Vec<Listen> = Vec::new();
         for directive in own(server, "listen") {

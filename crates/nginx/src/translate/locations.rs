@@ -26,7 +26,7 @@ pub(super) const PASSES: &[&str] = &["proxy_pass", "fastcgi_pass", "grpc_pass", 
 
 impl<'a> Translator<'a> {
     /// Writes the locations: matchers to `out`, handlers in nginx's order to `route`.
-    pub(super) fn locations(
+    pub(super) fn write_locations(
         &mut self,
         out: &mut Vec<String>,
         route: &mut Vec<String>,
@@ -55,7 +55,7 @@ impl<'a> Translator<'a> {
             route.push(format!("@{name} vars_regexp {{path}} {}", quote(r"(?:^|/)\.\.(?:/|$)")));
             route.push(format!("error @{name} 400"));
         }
-        self.slashes(route, &all, scope);
+        self.write_slash_redirects(route, &all, scope);
         let mut handles: Vec<LocationBlock<'_>> = Vec::new();
         for (location, (head, capture)) in all.ordered.iter().zip(heads) {
             handles.push(LocationBlock { location: location.clone(), head, scope: location.scope(scope, &capture) });
@@ -73,7 +73,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Writes the redirects of paths whose last slash is missing: to their location of a proxy, and to a folder.
-    fn slashes(&mut self, route: &mut Vec<String>, all: &Locations<'a>, scope: &VariableScope) {
+    fn write_slash_redirects(&mut self, route: &mut Vec<String>, all: &Locations<'a>, scope: &VariableScope) {
         for location in &all.ordered {
             let is_usual = |stem: &&str| !stem.is_empty() && is_plain_path(stem);
             let Some(stem) = location.prefix().strip_suffix('/').filter(is_usual) else {
@@ -235,12 +235,12 @@ impl<'a> Translator<'a> {
         if location.is_server() || !rules_come_first(location, all) {
             return lines;
         }
-        self.internal(&mut lines, location, scope);
+        self.write_internal(&mut lines, location, scope);
         self.with_root(&mut lines, location, scope, |this, out| {
             let mut scope = this.scope_of_rules(location, all, scope);
-            this.script_names(out, location, &mut scope);
+            this.write_script_names(out, location, &mut scope);
             // The other methods do not reach the rules.
-            this.other_methods(out, &location.blocks, &scope);
+            this.write_other_methods(out, &location.blocks, &scope);
             let rules = this.rules(&location.blocks, &mut scope);
             block(out, "route", rules);
         });
@@ -261,13 +261,13 @@ impl<'a> Translator<'a> {
             return;
         }
         let mut root = Vec::new();
-        self.root(&mut root, location.location_blocks(), scope);
+        self.write_root(&mut root, location.location_blocks(), scope);
         let has_root = !root.is_empty();
         out.extend(root);
         out.extend(lines);
         if has_root {
             let mut outer = Vec::new();
-            self.root(&mut outer, location.server_blocks(), scope);
+            self.write_root(&mut outer, location.server_blocks(), scope);
             // Of several lines `root` of one route only the first applies.
             out.extend(outer.into_iter().map(|line| line.replacen("root *", "vars root", 1)));
         }
@@ -278,14 +278,14 @@ impl<'a> Translator<'a> {
         let location = &handle.location;
         let mut scope = handle.scope.clone();
         let mut scripts = Vec::new();
-        self.script_names(&mut scripts, location, &mut scope);
+        self.write_script_names(&mut scripts, location, &mut scope);
         let mut lines = Vec::new();
         self.with_root(&mut lines, location, &scope, |this, out| this.leave_location(out, location, all, &scope));
         if lines.is_empty() {
             return lines;
         }
         let mut out = Vec::new();
-        self.internal(&mut out, location, &scope);
+        self.write_internal(&mut out, location, &scope);
         out.extend(scripts);
         out.extend(lines);
         out
@@ -398,8 +398,8 @@ impl<'a> Translator<'a> {
         lines: Vec<String>,
     ) {
         let mut all = Vec::new();
-        self.body_limit(&mut all, location.location_blocks());
-        self.other_methods(&mut all, &location.blocks, scope);
+        self.write_body_limit(&mut all, location.location_blocks());
+        self.write_other_methods(&mut all, &location.blocks, scope);
         if !location.is_server() && !rules_choose_anew(location.own()) && scope.location_kept.is_empty() {
             let rules = self.rules(&location.blocks, &mut scope.clone());
             if !rules.is_empty() {
@@ -407,8 +407,8 @@ impl<'a> Translator<'a> {
             }
         }
         // The limits of the server are those of the new location.
-        self.limits(&mut all, location.location_blocks(), scope);
-        self.access(&mut all, &location.blocks, scope);
+        self.write_limits(&mut all, location.location_blocks(), scope);
+        self.write_access(&mut all, &location.blocks, scope);
         match &*lines {
             [line] if all.is_empty() && line.contains(" * ") => {
                 out.push(line.replacen(" * ", &format!(" @{matcher} "), 1));

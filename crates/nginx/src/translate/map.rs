@@ -26,7 +26,7 @@ impl<'a> Translator<'a> {
         // Their lines and notes are written for each server.
         let notes = std::mem::take(&mut self.notes);
         for map in &known {
-            self.map(&mut Vec::new(), map);
+            self.write_map(&mut Vec::new(), map);
             if !std::mem::take(&mut self.notes).is_empty() {
                 self.shared.partial_maps.push(variable_of(map).to_owned());
             }
@@ -50,18 +50,18 @@ impl<'a> Translator<'a> {
     }
 
     /// Writes the maps whose variables a server has.
-    pub(super) fn maps(&mut self, out: &mut Vec<String>, server: &Directive, http: &Directive) {
+    pub(super) fn write_maps(&mut self, out: &mut Vec<String>, server: &Directive, http: &Directive) {
         for map in self.shared.maps.clone() {
             let variable = variable_of(map);
             // The proxy sends the field Connection by itself.
             let is_of_proxy = variable == "connection_upgrade" && !server.block().iter().any(has_upgrade);
             if mentions_in(server, http, variable) && !is_of_proxy {
-                self.map(out, map);
+                self.write_map(out, map);
             }
         }
     }
 
-    fn map(&mut self, out: &mut Vec<String>, map: &Directive) {
+    fn write_map(&mut self, out: &mut Vec<String>, map: &Directive) {
         let variable = variable_of(map);
         let mut scope = self.map_scope();
         let has_path = has_path(map);
@@ -173,7 +173,7 @@ impl<'a> Translator<'a> {
 
     /// Takes the path again for the maps about it that the rules of a block have: in nginx a map has the value of its first use, which may be
     /// after a rewrite or an index.
-    pub(super) fn paths_of_maps(&mut self, out: &mut Vec<String>, block: &Directive) {
+    pub(super) fn write_map_paths(&mut self, out: &mut Vec<String>, block: &Directive) {
         for map in &self.shared.maps {
             let variable = variable_of(map);
             let is_rule = |d: &&Directive| matches!(&*d.name, "if" | "set" | "return");

@@ -25,7 +25,7 @@ impl<'a> RealIp<'a> {
 
 impl<'a> Translator<'a> {
     /// Adds the global options, if all servers have the same settings.
-    pub(super) fn real_ip(&mut self, head: &mut Vec<String>, http: &'a Directive, servers: &[&'a Directive]) {
+    pub(super) fn write_real_ip(&mut self, head: &mut Vec<String>, http: &'a Directive, servers: &[&'a Directive]) {
         let of_servers: Vec<Option<RealIp<'_>>> = servers.iter().map(|server| RealIp::of(&[http, server])).collect();
         let lines: Vec<&Directive> =
             servers.iter().chain([&http]).flat_map(|block| own(block, "set_real_ip_from")).collect();

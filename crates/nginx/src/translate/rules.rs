@@ -277,7 +277,7 @@ impl Translator<'_> {
                 "set" => self.set(out, rule, scope, None),
                 "rewrite" => self.rewrite(out, rule, blocks, scope, &[], false),
                 "return" => {
-                    let lines = self.answer(out, rule, blocks, scope);
+                    let lines = self.write_return(out, rule, blocks, scope);
                     if may_have_ended {
                         block(out, "handle", lines);
                     } else {
@@ -298,7 +298,7 @@ impl Translator<'_> {
     /// The rules of a location's content. If one of them chooses the location again, all have been applied before; the lines `set` and
     /// `return` apply once more, as the path may be another one now, and another location may have led here.
     pub(super) fn staying_rules(&mut self, blocks: &[&Directive], scope: &mut VariableScope) -> Vec<String> {
-        let [around @ .., owner] = blocks else { return Vec::new() };
+        let [outer @ .., owner] = blocks else { return Vec::new() };
         if !rules_choose_anew(owner) {
             return self.rules(blocks, scope);
         }
@@ -314,7 +314,7 @@ impl Translator<'_> {
             let is_empty = is_condition && rule.block().is_empty();
             !is_empty && !matches!(&*rule.name, "rewrite" | "break")
         });
-        self.rules(&[around, &[&staying]].concat(), scope)
+        self.rules(&[outer, &[&staying]].concat(), scope)
     }
 
     pub(super) fn set(
@@ -370,7 +370,7 @@ impl Translator<'_> {
         let mut lines = Vec::new();
         if is_external || matches!(flag, "redirect" | "permanent") {
             let status = if flag == "permanent" { 301 } else { 302 };
-            self.fields(&mut lines, blocks, &scope, Some(status));
+            self.write_fields(&mut lines, blocks, &scope, Some(status));
             self.redirect_of_rewrite(&mut lines, &name, &target, status);
         } else {
             lines.push(target.rewrite_to(&target.path));
@@ -471,7 +471,7 @@ impl Translator<'_> {
     }
 
     /// The lines of a `return` in the last of the blocks, with its fields.
-    pub(super) fn answer(
+    pub(super) fn write_return(
         &mut self,
         out: &mut Vec<String>,
         answer: &Directive,

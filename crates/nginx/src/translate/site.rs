@@ -46,9 +46,9 @@ const MEDIA_TYPES: &[(&str, &str)] = &[
 const COMPRESSION: &[&str] = &["gzip", "gzip_types", "gzip_min_length"];
 
 impl<'a> Translator<'a> {
-    pub(super) fn sites(&mut self, out: &mut Vec<String>, http: &'a Directive, servers: &[&'a Directive]) {
+    pub(super) fn write_sites(&mut self, out: &mut Vec<String>, http: &'a Directive, servers: &[&'a Directive]) {
         let mut notes = Vec::new();
-        let listens: Vec<Vec<Listen>> = servers.iter().map(|server| self.listens(&mut notes, server)).collect();
+        let listens: Vec<Vec<Listen>> = servers.iter().map(|server| self.read_listens(&mut notes, server)).collect();
         // Without `default_server` the first server of an address takes the requests for other hosts.
         let mut defaults = Defaults::new();
         for is_marked in [true, false] {
@@ -112,7 +112,7 @@ impl<'a> Translator<'a> {
                     let binds: Vec<String> = binds.iter().map(|bind| quote(bind)).collect();
                     body.push(format!("bind {}", binds.join(" ")));
                 }
-                let text = self.site(http, server, tls, &names, None);
+                let text = self.translate_server(http, server, tls, &names, None);
                 body.extend(text.own);
                 body.extend(text.body);
                 for ErrorPage { codes, lines } in text.errors {
@@ -236,7 +236,7 @@ impl<'a> Translator<'a> {
             let server = servers[pattern.server];
             let name = self.fresh("host");
             body.push(format!("@{name} vars_regexp {name} {{host}} {}", quote(&pattern.expression)));
-            let text = self.site(http, server, tls, &server_names(server), Some((&name, &pattern.groups)));
+            let text = self.translate_server(http, server, tls, &server_names(server), Some((&name, &pattern.groups)));
             let head = format!("handle @{name}");
             block(&mut route, &head, text.body);
             for page in text.errors {
@@ -246,7 +246,7 @@ impl<'a> Translator<'a> {
             }
             heads.push(head);
         }
-        let text = self.site(http, servers[default], tls, &server_names(servers[default]), None);
+        let text = self.translate_server(http, servers[default], tls, &server_names(servers[default]), None);
         body.extend(text.own);
         block(&mut route, "handle", text.body);
         for page in text.errors {
@@ -273,7 +273,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Translates a server. `capture` is the matcher of its host, and the names of that matcher's groups.
-    fn site(
+    fn translate_server(
         &mut self,
         http: &'a Directive,
         server: &'a Directive,
@@ -293,9 +293,9 @@ impl<'a> Translator<'a> {
             }
         }
         if tls {
-            self.tls(&mut text.own, &blocks);
+            self.write_tls(&mut text.own, &blocks);
         }
-        self.logs(&mut text.own, &blocks);
+        self.write_logs(&mut text.own, &blocks);
         let (host_capture, host_groups) = capture.map_or(("", &[][..]), |capture| capture);
         let mut scope = VariableScope {
             server_name: own(server, "server_name").first().map_or("", |d| d.argument(0)).to_ascii_lowercase(),
@@ -314,7 +314,7 @@ impl<'a> Translator<'a> {
         let root = roots.last().map_or(String::new(), |root| with_constants(root.argument(0), &blocks));
         let is_of_rules = variables(&root).into_iter().any(|name| !sets(server, name).is_empty());
         if !is_of_rules {
-            self.root(out, &blocks, &scope);
+            self.write_root(out, &blocks, &scope);
         }
         self.gzip_of_locations = own(server, "location").into_iter().any(has_compression);
         if !self.gzip_of_locations {
@@ -325,7 +325,7 @@ impl<'a> Translator<'a> {
             scope.maps.push(CACHE_STATUS.to_owned());
         }
         if has_shared_fields(&blocks) {
-            self.fields(out, &blocks, &scope, None);
+            self.write_fields(out, &blocks, &scope, None);
             self.fields_are_shared = true;
         }
         let mut route = Vec::new();
@@ -337,7 +337,7 @@ impl<'a> Translator<'a> {
         }
         for geo in self.shared.geos.clone() {
             if mentions_in(server, http, geo.variable) {
-                self.geo(out, &mut route, &geo);
+                self.write_geo(out, &mut route, &geo);
             }
         }
         if uses_in_rules(http, server, "request_uri") {
@@ -358,14 +358,14 @@ impl<'a> Translator<'a> {
         }
         if is_of_rules {
             let mut lines = Vec::new();
-            self.root(&mut lines, &blocks, &scope);
+            self.write_root(&mut lines, &blocks, &scope);
             // Locations have lines `root` of their own.
             route.extend(lines.into_iter().map(|line| line.replacen("root *", "vars root", 1)));
         }
         if !always_answers(server) {
-            self.locations(out, &mut route, &blocks, &scope);
+            self.write_locations(out, &mut route, &blocks, &scope);
         }
-        self.maps(out, server, http);
+        self.write_maps(out, server, http);
         if has_cache_status {
             block(
                 out,
@@ -374,13 +374,13 @@ impl<'a> Translator<'a> {
             );
         }
         block(out, "route", route);
-        text.errors = self.error_pages(out, &blocks, &scope);
+        text.errors = self.write_error_pages(out, &blocks, &scope);
         self.fields_are_shared = false;
         text
     }
 
     /// Sets the root that the innermost block with one has.
-    pub(super) fn root(&mut self, out: &mut Vec<String>, blocks: &[&Directive], scope: &VariableScope) {
+    pub(super) fn write_root(&mut self, out: &mut Vec<String>, blocks: &[&Directive], scope: &VariableScope) {
         let Some(root) = inherited(blocks, "root").last().copied() else { return };
         if !root.argument(0).starts_with(['/', '$']) {
             self.remark(out, root, "a relative path is that from the folder where the server starts");
@@ -392,7 +392,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    fn tls(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
+    fn write_tls(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
         let mut lines = Vec::new();
         if let Some(protocols) = inherited(blocks, "ssl_protocols").last() {
             let spelled = |p: &str| match p {
@@ -433,7 +433,7 @@ impl<'a> Translator<'a> {
         out.extend(files);
     }
 
-    fn logs(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
+    fn write_logs(&mut self, out: &mut Vec<String>, blocks: &[&Directive]) {
         for log in inherited(blocks, "access_log") {
             let file = log.argument(0);
             if file == "off" {

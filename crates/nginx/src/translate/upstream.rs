@@ -25,7 +25,7 @@ impl<'a> Translator<'a> {
         for (value, target) in targets {
             let one = Directive { arguments: vec![target], ..pass.clone() };
             let mut content = Vec::new();
-            self.proxy(&mut content, &one, location, scope);
+            self.write_proxy(&mut content, &one, location, scope);
             let name = self.fresh(value);
             lines.push(format!("@{name} vars {} {}", quote(&key), quote(value)));
             block(&mut lines, &format!("handle @{name}"), in_written_order(content));
@@ -36,7 +36,7 @@ impl<'a> Translator<'a> {
         true
     }
 
-    pub(super) fn proxy(
+    pub(super) fn write_proxy(
         &mut self,
         out: &mut Vec<String>,
         pass: &Directive,
@@ -78,7 +78,7 @@ impl<'a> Translator<'a> {
         } else {
             scope.proxy_host = if host.starts_with("unix:") { "localhost".to_owned() } else { host.clone() };
         }
-        let hidden = self.cache(out, "proxy", location, &scope);
+        let hidden = self.write_cache(out, "proxy", location, &scope);
         if let Some(uri) = uri {
             self.upstream_uri(out, pass, location, &scope, uri);
         }
@@ -92,14 +92,14 @@ impl<'a> Translator<'a> {
         lines.extend(hidden);
         lines.extend(own_server_field("proxy", &location.blocks));
         lines.extend(self.outer_fields.line_of_upstream());
-        self.cookies(out, &mut lines, &location.blocks, &scope);
-        self.intercepted(&mut lines, "proxy", &location.blocks);
-        self.accel(&mut lines, "proxy", location, outer_scope);
+        self.write_cookies(out, &mut lines, &location.blocks, &scope);
+        self.write_intercepted(&mut lines, "proxy", &location.blocks);
+        self.write_accel(&mut lines, "proxy", location, outer_scope);
         if value(&location.blocks, "proxy_buffering") == Some("off") {
             lines.push("flush_interval -1".to_owned());
         }
-        self.redirects(out, &mut lines, pass, (scheme, &host, uri), location, &scope);
-        self.transport(out, &mut lines, (scheme, &host), &location.blocks, &scope);
+        self.write_redirects(out, &mut lines, pass, (scheme, &host, uri), location, &scope);
+        self.write_transport(out, &mut lines, (scheme, &host), &location.blocks, &scope);
         if lines.is_empty() {
             out.push(format!("reverse_proxy {}", hosts.join(" ")));
         } else {
@@ -189,7 +189,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Writes the connections to an upstream: TLS, time limits, and those kept open.
-    pub(super) fn transport(
+    pub(super) fn write_transport(
         &mut self,
         out: &mut Vec<String>,
         lines: &mut Vec<String>,
@@ -221,7 +221,7 @@ impl<'a> Translator<'a> {
                 transport.push(format!("tls_client_auth {} {}", quote(certificate), quote(key)));
             }
         }
-        self.transport_times(out, &mut transport, "proxy", blocks);
+        self.write_transport_times(out, &mut transport, "proxy", blocks);
         if let Some(idle) = self.shared.upstreams.get(host).and_then(|u| own(u, "keepalive").first().copied()) {
             transport.push(format!("keepalive_idle_conns {}", idle.argument(0)));
         }
@@ -231,7 +231,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Writes the time limits of a transport. `prefix` is that of the directives.
-    pub(super) fn transport_times(
+    pub(super) fn write_transport_times(
         &mut self,
         out: &mut Vec<String>,
         lines: &mut Vec<String>,
@@ -249,7 +249,7 @@ impl<'a> Translator<'a> {
 
     /// `proxy_redirect`: replaces the beginning of Location. A target that begins with a slash gets the request's origin, as nginx makes
     /// it absolute.
-    fn redirects(
+    fn write_redirects(
         &mut self,
         out: &mut Vec<String>,
         lines: &mut Vec<String>,
@@ -293,7 +293,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Lets `handle_errors` answer instead of responses whose status has an `error_page`.
-    pub(super) fn intercepted(&mut self, lines: &mut Vec<String>, pass: &str, blocks: &[&Directive]) {
+    pub(super) fn write_intercepted(&mut self, lines: &mut Vec<String>, pass: &str, blocks: &[&Directive]) {
         if value(blocks, &format!("{pass}_intercept_errors")) != Some("on") {
             return;
         }
@@ -311,7 +311,7 @@ impl<'a> Translator<'a> {
     }
 
     /// `proxy_cookie_path` and `proxy_cookie_domain`, as replacements in Set-Cookie.
-    fn cookies(
+    fn write_cookies(
         &mut self,
         out: &mut Vec<String>,
         lines: &mut Vec<String>,

@@ -44,7 +44,7 @@ impl Lifetimes {
 }
 
 impl Translator<'_> {
-    pub(super) fn lifetimes(&mut self, out: &mut Vec<String>, pass: &str, blocks: &[&Directive]) -> Lifetimes {
+    pub(super) fn read_lifetimes(&mut self, out: &mut Vec<String>, pass: &str, blocks: &[&Directive]) -> Lifetimes {
         let mut rules = Vec::new();
         for valid in inherited(blocks, &format!("{pass}_cache_valid")) {
             let Some((time, codes)) = valid.arguments.split_last() else { continue };
