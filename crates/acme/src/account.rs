@@ -8,7 +8,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use causeway_certs::{Lasting, Lock, SharedStorage, Storage, safe_key};
+use causeway_certs::{Durability, Lock, SharedStorage, Storage, safe_key};
 use instant_acme::{Account, AccountBuilder, ExternalAccountKey, Key, NewAccount};
 use rcgen::KeyPair;
 use rustls_pki_types::pem::PemObject as _;
@@ -21,7 +21,7 @@ use crate::step::step;
 use crate::{AcmeError, ExternalAccount, Issuer, signed, zerossl};
 
 /// How long the authority may take to answer before the order, with all requests for its account.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One registration of an account at a time: concurrent orders of a new account would otherwise register one account each.
 static REGISTRATIONS: LazyLock<NamedLocks> = LazyLock::new(NamedLocks::default);
@@ -84,7 +84,7 @@ pub(crate) async fn replace(
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, AcmeError>>) -> Result<T, AcmeError> {
-    tokio::time::timeout(PATIENCE, work).await.unwrap_or(Err(AcmeError::Slow(PATIENCE)))
+    tokio::time::timeout(ACCOUNT_TIMEOUT, work).await.unwrap_or(Err(AcmeError::Slow(ACCOUNT_TIMEOUT)))
 }
 
 /// Registers an account and stores it, unless storage has one by now that is not `lost`. A key in storage without an account is registered:
@@ -162,7 +162,7 @@ async fn register(
 }
 
 async fn store_account(record: Value, at: String, storage: &SharedStorage, lock: Arc<Lock>) -> Result<(), AcmeError> {
-    blocking(storage, move |_| Ok(lock.store(&at, format!("{record:#}").as_bytes(), Lasting::Yes)?)).await
+    blocking(storage, move |_| Ok(lock.store(&at, format!("{record:#}").as_bytes(), Durability::Flushed)?)).await
 }
 
 async fn store_key(
@@ -173,7 +173,7 @@ async fn store_key(
 ) -> Result<(), AcmeError> {
     let pem = KeyPair::try_from(&PrivateKeyDer::from(key.clone_key()))?.serialize_pem();
     let lock = Arc::clone(lock);
-    blocking(storage, move |_| Ok(lock.store(&at, pem.as_bytes(), Lasting::Yes)?)).await
+    blocking(storage, move |_| Ok(lock.store(&at, pem.as_bytes(), Durability::Flushed)?)).await
 }
 
 /// An account in storage.
@@ -201,7 +201,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     let storage = Arc::clone(storage);
     let done = tokio::task::spawn_blocking(move || work(&*storage)).await;
     // The runtime is shutting down if it cancels the work.
-    done.unwrap_or(Err(AcmeError::Slow(PATIENCE)))
+    done.unwrap_or(Err(AcmeError::Slow(ACCOUNT_TIMEOUT)))
 }
 
 /// Reads an account's key. One that this crate cannot use is an error and not replaced: it may be the key of an account that Caddy uses.

@@ -42,7 +42,7 @@ pub const PROPAGATION_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 /// Locks for the records that orders of this process change: some interfaces replace all values at once, and a wildcard has the name of its base.
 static RECORD_LOCKS: LazyLock<NamedLocks> = LazyLock::new(NamedLocks::default);
 /// How long adding or removing a record may take, with all requests that it needs.
-const STEP_PATIENCE: Duration = Duration::from_secs(3 * 60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(3 * 60);
 
 /// The settings for DNS-01 of one issuer.
 #[derive(Debug, Clone)]
@@ -64,8 +64,8 @@ pub struct DnsChallenge {
 impl DnsChallenge {
     /// The longest time from the start to a visible record, and for its removal. An order for a record that shares its lock has to end first in this
     /// time too.
-    pub(crate) fn patience(&self) -> Duration {
-        self.propagation_delay + self.propagation_timeout.unwrap_or_default() + 2 * STEP_PATIENCE
+    pub(crate) fn timeout(&self) -> Duration {
+        self.propagation_delay + self.propagation_timeout.unwrap_or_default() + 2 * STEP_TIMEOUT
     }
 
     /// Writes the record with `value` for `name` and waits until it is visible. A wildcard's record stands at the name below it.
@@ -234,7 +234,7 @@ fn http() -> Result<HttpClient, ProviderError> {
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, ProviderError>>) -> Result<T, ProviderError> {
-    tokio::time::timeout(STEP_PATIENCE, work).await.unwrap_or(Err(ProviderError::Slow(STEP_PATIENCE)))
+    tokio::time::timeout(STEP_TIMEOUT, work).await.unwrap_or(Err(ProviderError::Slow(STEP_TIMEOUT)))
 }
 
 #[cfg(test)]

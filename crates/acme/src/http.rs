@@ -1,6 +1,6 @@
 //! An HTTP client for the interfaces of other servers, such as those of DNS providers: one request, one response with a bounded body.
 //!
-//! It speaks HTTP/1.1, with TLS for `https` URLs, reuses connections while it lives, and follows no redirects.
+//! It uses HTTP/1.1, with TLS for `https` URLs, reuses connections while it lives, and follows no redirects.
 //!
 //! - `any_certificate`: connections without verification
 //! - `connector`: opens its connections; `proxy`: a network proxy between
@@ -51,9 +51,9 @@ pub const BODY_BYTES_MAX: usize = 1 << 20;
 /// The servers that a client trusts.
 #[derive(Debug, Clone)]
 pub enum ServerTrust {
-    /// Those with a certificate of an authority that the system trusts.
+    /// Servers with a certificate of an authority that the system trusts.
     System,
-    /// Those with a certificate of these authorities, in DER.
+    /// Servers with a certificate of these authorities, in DER.
     Roots(Vec<Vec<u8>>),
     /// Any server.
     Unverified,

@@ -10,7 +10,7 @@ use crate::account::{self, AccountKey};
 use crate::chains::ChainPreference;
 use crate::dns::DnsChallenge;
 use crate::http::ProxyChoice;
-use crate::order::{Issued, PATIENCE, Wanted, obtain};
+use crate::order::{CertificateRequest, ObtainedCertificate, POLL_TIMEOUT, obtain};
 use crate::{AcmeError, ZeroSslIssuer, http, zerossl};
 
 /// Let's Encrypt's directory, the default authority.
@@ -63,7 +63,7 @@ pub struct Timing {
     /// The pause before the first look at an order's progress; each further one is twice as long, up to 5 s.
     pub poll: Duration,
     /// How long the authority may take to verify the name, and to issue.
-    pub patience: Duration,
+    pub poll_timeout: Duration,
     /// The pause before the certificate is requested again, if the authority has not sent it after the order was finalized.
     pub download_pause: Duration,
 }
@@ -74,7 +74,7 @@ impl Default for Timing {
         Self {
             request: http::LIMIT,
             poll: Duration::from_millis(250),
-            patience: PATIENCE,
+            poll_timeout: POLL_TIMEOUT,
             download_pause: Duration::from_secs(10),
         }
     }
@@ -149,7 +149,11 @@ impl PublicIssuer {
     ///
     /// # Errors
     /// Returns the reason why the authority issued nothing.
-    pub async fn obtain(&self, wanted: Wanted<'_>, storage: &SharedStorage) -> Result<Issued, AcmeError> {
+    pub async fn obtain(
+        &self,
+        wanted: CertificateRequest<'_>,
+        storage: &SharedStorage,
+    ) -> Result<ObtainedCertificate, AcmeError> {
         match self {
             Self::Acme(issuer) => obtain(issuer, wanted, storage).await,
             Self::ZeroSsl(issuer) => zerossl::certificates::obtain(issuer, wanted, storage).await,

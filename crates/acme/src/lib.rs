@@ -40,7 +40,7 @@ pub use dns::{
 };
 pub use error::AcmeError;
 pub use issuer::{ExternalAccount, Issuer, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, PublicIssuer, Timing};
-pub use order::{Issued, Wanted, obtain};
+pub use order::{CertificateRequest, ObtainedCertificate, obtain};
 pub use renewal::{RenewalAdvice, RenewalAdvisor};
 pub use zerossl::certificates::ZeroSslIssuer;
 

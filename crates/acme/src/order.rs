@@ -26,9 +26,9 @@ use crate::step::{is_problem, step};
 use crate::{AcmeError, Issuer, account};
 
 /// How long the authority may take to verify a challenge, and to issue: Caddy's limit.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5 * 60);
+pub(crate) const POLL_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// How long an order may take: both of these, and the requests between them.
-const ORDER_PATIENCE: Duration = Duration::from_secs(2 * PATIENCE.as_secs() + 60);
+const ORDER_TIMEOUT: Duration = Duration::from_secs(2 * POLL_TIMEOUT.as_secs() + 60);
 /// How often the certificate is requested after the order for it is final: a new order would count towards the authority's rate limits again.
 const DOWNLOADS_MAX: usize = 4;
 /// The longest pause between two of these requests. If `Retry-After` is longer, the order has failed.
@@ -36,16 +36,16 @@ const DOWNLOAD_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// An issued certificate.
 #[derive(Debug)]
-pub struct Issued {
+pub struct ObtainedCertificate {
     /// The chain as PEM, leaf first.
     pub chain: String,
     /// The private key as PEM.
     pub key: String,
 }
 
-/// The parameters of one certificate.
+/// A request for one certificate, of which the signing request (CSR) is made.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct CertificateRequest<'a> {
     /// A DNS name in lower-case ASCII, a wildcard (`*.` and such a name), or an IP address.
     pub name: &'a str,
     /// The kind of key to generate.
@@ -69,15 +69,23 @@ pub struct Wanted<'a> {
 ///
 /// # Errors
 /// Returns the reason why the authority issued nothing.
-pub async fn obtain(issuer: &Issuer, wanted: Wanted<'_>, storage: &SharedStorage) -> Result<Issued, AcmeError> {
+pub async fn obtain(
+    issuer: &Issuer,
+    wanted: CertificateRequest<'_>,
+    storage: &SharedStorage,
+) -> Result<ObtainedCertificate, AcmeError> {
     if let Some(test) = issuer.test().filter(|_| wanted.attempt > 0) {
-        let tested = Box::pin(obtain_from(&test, Wanted { replaces: None, ..wanted }, storage)).await;
+        let tested = Box::pin(obtain_from(&test, CertificateRequest { replaces: None, ..wanted }, storage)).await;
         tested.map_err(|error| AcmeError::Test(test.directory.clone(), Box::new(error)))?;
     }
     obtain_from(issuer, wanted, storage).await
 }
 
-async fn obtain_from(issuer: &Issuer, wanted: Wanted<'_>, storage: &SharedStorage) -> Result<Issued, AcmeError> {
+async fn obtain_from(
+    issuer: &Issuer,
+    wanted: CertificateRequest<'_>,
+    storage: &SharedStorage,
+) -> Result<ObtainedCertificate, AcmeError> {
     let connection = Connection::new(issuer)?;
     obtain_over(&connection, issuer, wanted, storage).await.map_err(|error| match connection.retry_at() {
         Some(at) => AcmeError::NotBefore(at, Box::new(error)),
@@ -88,10 +96,10 @@ async fn obtain_from(issuer: &Issuer, wanted: Wanted<'_>, storage: &SharedStorag
 async fn obtain_over(
     connection: &Connection,
     issuer: &Issuer,
-    wanted: Wanted<'_>,
+    wanted: CertificateRequest<'_>,
     storage: &SharedStorage,
-) -> Result<Issued, AcmeError> {
-    let Wanted { name, replaces, .. } = wanted;
+) -> Result<ObtainedCertificate, AcmeError> {
+    let CertificateRequest { name, replaces, .. } = wanted;
     let account = account::open(issuer, connection, storage).await?;
     let identifiers = [match name.parse::<IpAddr>() {
         Ok(ip) => Identifier::Ip(ip),
@@ -108,10 +116,10 @@ async fn obtain_over(
                 }
                 order => order?,
             };
-            complete(issuer, connection, Wanted { attempt, ..wanted }, order, storage).await
+            complete(issuer, connection, CertificateRequest { attempt, ..wanted }, order, storage).await
         };
-        let patience = ORDER_PATIENCE + issuer.dns.as_ref().map_or(Duration::ZERO, DnsChallenge::patience);
-        tokio::time::timeout(patience, work).await.unwrap_or(Err(AcmeError::Slow(patience)))
+        let timeout = ORDER_TIMEOUT + issuer.dns.as_ref().map_or(Duration::ZERO, DnsChallenge::timeout);
+        tokio::time::timeout(timeout, work).await.unwrap_or(Err(AcmeError::Slow(timeout)))
     };
     match order(account.clone(), wanted.attempt).await {
         Err(AcmeError::Unverified(first)) if issuer.dns.is_none() && issuer.http && issuer.tls_alpn => {
@@ -187,10 +195,10 @@ async fn place_with_lifetime(
 async fn complete(
     issuer: &Issuer,
     connection: &Connection,
-    wanted: Wanted<'_>,
+    wanted: CertificateRequest<'_>,
     mut order: Order,
     storage: &SharedStorage,
-) -> Result<Issued, AcmeError> {
+) -> Result<ObtainedCertificate, AcmeError> {
     // Fetches the authorizations. An order for one name has one, so repeating the step repeats no other request.
     step!(fetched(&mut order))?;
     // The challenges stay open until the order is ready or has failed.
@@ -213,7 +221,7 @@ async fn complete(
             Err(error) => tracing::warn!("{}: cannot read the alternate chains: {error}", wanted.name),
         }
     }
-    Ok(Issued { chain, key: key.serialize_pem() })
+    Ok(ObtainedCertificate { chain, key: key.serialize_pem() })
 }
 
 /// Waits until the authority has issued the certificate, and reads its chain. Repeats that after a fault of the authority or of the connection,
@@ -249,7 +257,7 @@ async fn download(issuer: &Issuer, connection: &Connection, order: &mut Order) -
 /// Waits until the order has this status or is invalid. The authority works on while a request fails, so a fault of the connection or of its
 /// servers ends nothing before the authority's time is over.
 async fn poll(issuer: &Issuer, connection: &Connection, order: &mut Order, wanted: OrderStatus) -> Result<(), Error> {
-    let mut polling = Polling::new(issuer.timing.poll, Instant::now(), issuer.timing.patience);
+    let mut polling = Polling::new(issuer.timing.poll, Instant::now(), issuer.timing.poll_timeout);
     let (mut last, mut asked) = (None, None);
     while let Some(pause) = polling.next(Instant::now(), asked) {
         tokio::time::sleep(pause).await;
@@ -287,7 +295,7 @@ pub(crate) async fn make_key(kind: KeyKind) -> Result<KeyPair, AcmeError> {
 }
 
 /// The content of the certificate request.
-pub(crate) fn request_params(wanted: Wanted<'_>) -> Result<CertificateParams, rcgen::Error> {
+pub(crate) fn request_params(wanted: CertificateRequest<'_>) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(vec![wanted.name.to_owned()])?;
     params.distinguished_name = DistinguishedName::new();
     if wanted.must_staple {
@@ -302,7 +310,7 @@ pub(crate) fn request_params(wanted: Wanted<'_>) -> Result<CertificateParams, rc
 async fn prove(
     issuer: &Issuer,
     connection: &Connection,
-    wanted: Wanted<'_>,
+    wanted: CertificateRequest<'_>,
     order: &mut Order,
     storage: &SharedStorage,
     open: &mut Vec<OpenChallenge>,
@@ -339,12 +347,12 @@ async fn fetched(order: &mut Order) -> Result<(), Error> {
 async fn answer(
     issuer: &Issuer,
     connection: &Connection,
-    wanted: Wanted<'_>,
+    wanted: CertificateRequest<'_>,
     mut authorization: AuthorizationHandle<'_>,
     storage: &SharedStorage,
     open: &mut Vec<OpenChallenge>,
 ) -> Result<(), AcmeError> {
-    let Wanted { name, attempt, .. } = wanted;
+    let CertificateRequest { name, attempt, .. } = wanted;
     let offered: Vec<_> = authorization.challenges.iter().map(|challenge| challenge.r#type.clone()).collect();
     let usable = |kind: &ChallengeType| match kind {
         ChallengeType::Dns01 => issuer.dns.is_some(),
@@ -446,7 +454,8 @@ mod tests {
     fn the_request_for_a_certificate_that_must_be_stapled() {
         let key = generate_key(KeyKind::P256).unwrap();
         for must_staple in [false, true] {
-            let wanted = Wanted { name: "a.example", key: KeyKind::P256, attempt: 0, must_staple, replaces: None };
+            let wanted =
+                CertificateRequest { name: "a.example", key: KeyKind::P256, attempt: 0, must_staple, replaces: None };
             let request = request_params(wanted).unwrap().serialize_request(&key).unwrap();
             // The OID and its value.
             let feature = [6, 8, 0x2b, 6, 1, 5, 5, 7, 1, 0x18, 4, 5, 0x30, 3, 2, 1, 5];

@@ -15,20 +15,20 @@ pub(crate) struct Polling {
 
 impl Polling {
     /// A schedule from `now` on with this first pause, for this time.
-    pub(crate) fn new(first: Duration, now: Instant, patience: Duration) -> Self {
-        Self { pause: first, end: now + patience }
+    pub(crate) fn new(first: Duration, now: Instant, timeout: Duration) -> Self {
+        Self { pause: first, end: now + timeout }
     }
 
-    /// Returns the pause before the next request; `asked` is that of the authority, by `Retry-After`. `None`: there is no time left for
+    /// Returns the pause before the next request; `retry_after` is that of the authority. `None`: there is no time left for
     /// another one.
-    pub(crate) fn next(&mut self, now: Instant, asked: Option<Duration>) -> Option<Duration> {
+    pub(crate) fn next(&mut self, now: Instant, retry_after: Option<Duration>) -> Option<Duration> {
         if now >= self.end {
             return None;
         }
         let left = self.end - now;
         // RFC 8555 §7.5.1: the client respects it.
-        if let Some(asked) = asked.filter(|asked| !asked.is_zero()) {
-            return Some(asked).filter(|asked| *asked <= left);
+        if let Some(retry_after) = retry_after.filter(|retry_after| !retry_after.is_zero()) {
+            return Some(retry_after).filter(|retry_after| *retry_after <= left);
         }
         let pause = self.pause.min(left);
         self.pause = (self.pause * 2).min(PAUSE_MAX);
@@ -40,20 +40,20 @@ impl Polling {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(300);
+    const TIMEOUT: Duration = Duration::from_secs(300);
 
     // Caddy's limit of 5 minutes: an authority that needs most of them is noticed soon, and there is a look at the end.
     #[test]
     fn pauses_are_short_until_the_end() {
         let start = Instant::now();
-        let mut polling = Polling::new(Duration::from_millis(250), start, PATIENCE);
+        let mut polling = Polling::new(Duration::from_millis(250), start, TIMEOUT);
         let (mut now, mut looks) = (start, 0);
         while let Some(pause) = polling.next(now, None) {
             assert!(!pause.is_zero() && pause <= Duration::from_secs(5), "{pause:?}");
             now += pause;
             looks += 1;
         }
-        assert_eq!(now, start + PATIENCE);
+        assert_eq!(now, start + TIMEOUT);
         assert!(looks < 70, "{looks}");
     }
 
@@ -62,8 +62,8 @@ mod tests {
     fn the_pause_of_retry_after() {
         let start = Instant::now();
         let seconds = Duration::from_secs;
-        let mut polling = Polling::new(seconds(1), start, PATIENCE);
-        for (at, asked, want) in [
+        let mut polling = Polling::new(seconds(1), start, TIMEOUT);
+        for (at, retry_after, want) in [
             (0, Some(seconds(20)), Some(seconds(20))),
             (0, Some(seconds(300)), Some(seconds(300))),
             (20, Some(seconds(281)), None),
@@ -71,7 +71,7 @@ mod tests {
             (21, None, Some(seconds(2))),
             (300, Some(seconds(1)), None),
         ] {
-            assert_eq!(polling.next(start + seconds(at), asked), want, "{at} {asked:?}");
+            assert_eq!(polling.next(start + seconds(at), retry_after), want, "{at} {retry_after:?}");
         }
     }
 }

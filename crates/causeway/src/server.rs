@@ -64,7 +64,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use causeway_certs::{Lasting, replace};
+use causeway_certs::{Durability, replace};
 use causeway_config::plan::Loaded;
 use causeway_engine::{BlockingSpec, Engine, EngineSpec, WorkerLiveness};
 use causeway_modules::logs::{self, Logs};
@@ -596,8 +596,9 @@ impl Server {
         // A null configuration is not saved: resuming it would serve no site.
         let (Some(config), Some(path)) = (config, self.settings.autosave.clone()) else { return };
         let text = encode(config);
-        let kept =
-            tokio::task::spawn_blocking(move || replace(&path, &text, Lasting::Yes).map_err(|error| (path, error)));
+        let kept = tokio::task::spawn_blocking(move || {
+            replace(&path, &text, Durability::Flushed).map_err(|error| (path, error))
+        });
         if let Ok(Err((path, error))) = kept.await {
             tracing::warn!("{}: keeping the configuration for --resume: {error}", path.display());
         }

@@ -18,7 +18,7 @@ use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::certificate::{is_early, moment, renew_at};
-use super::replace::Lasting;
+use super::replace::Durability;
 use super::storage::{Lock, Needed, SharedStorage, Storage, lock_if_writable, safe_key};
 use super::{Certificate, Error, pem};
 
@@ -331,8 +331,12 @@ fn make_root(
     let key = KeyPair::generate().map_err(failed)?;
     let params = authority_params(&name, 1, now, now + ROOT_LIFETIME)?;
     let root = params.self_signed(&key).map_err(failed)?;
-    lock.store(&spec.key("root.key"), key.serialize_pem().as_bytes(), Lasting::Yes)?;
-    lock.store(&spec.key("root.crt"), pem::write_chain(std::slice::from_ref(root.der())).as_bytes(), Lasting::Yes)?;
+    lock.store(&spec.key("root.key"), key.serialize_pem().as_bytes(), Durability::Flushed)?;
+    lock.store(
+        &spec.key("root.crt"),
+        pem::write_chain(std::slice::from_ref(root.der())).as_bytes(),
+        Durability::Flushed,
+    )?;
     tracing::info!("certificate authority '{}': made its root, {}", spec.id, storage.place(&spec.key("root.crt")));
     Ok(root.der().clone())
 }
@@ -356,9 +360,10 @@ fn make_intermediate(
     params.use_authority_key_identifier_extension = true;
     let intermediate = params.signed_by(&key, &root_issuer).map_err(failed)?;
     let chain = vec![intermediate.der().clone()];
-    let stored = lock
-        .store(&spec.key("intermediate.key"), key.serialize_pem().as_bytes(), Lasting::Yes)
-        .and_then(|()| lock.store(&spec.key("intermediate.crt"), pem::write_chain(&chain).as_bytes(), Lasting::Yes));
+    let stored =
+        lock.store(&spec.key("intermediate.key"), key.serialize_pem().as_bytes(), Durability::Flushed).and_then(|()| {
+            lock.store(&spec.key("intermediate.crt"), pem::write_chain(&chain).as_bytes(), Durability::Flushed)
+        });
     needed.check(&format!("certificate authority '{}': made an intermediate", spec.id), stored)?;
     let place = storage.place(&spec.key("intermediate.crt"));
     signer(chain, key, &place)

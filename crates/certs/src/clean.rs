@@ -12,7 +12,7 @@ use time::format_description::well_known::Rfc3339;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::certificate::moment;
-use super::replace::Lasting;
+use super::replace::Durability;
 use super::storage::Storage;
 use super::{Error, ocsp, pem};
 
@@ -71,7 +71,7 @@ pub fn clean(storage: &dyn Storage, interval: Duration, now: SystemTime) -> Resu
     let responses = clean_responses(storage, now)?;
     let timestamp = OffsetDateTime::from(now).format(&Rfc3339).unwrap_or_default();
     let record = LastClean { tls: LastCleanTls { timestamp } };
-    lock.store(LAST_CLEAN, &serde_json::to_vec(&record).unwrap_or_default(), Lasting::No)?;
+    lock.store(LAST_CLEAN, &serde_json::to_vec(&record).unwrap_or_default(), Durability::Unflushed)?;
     Ok(Cleaned::Removed { certificates, challenges, responses })
 }
 

@@ -14,7 +14,7 @@ use rcgen::{
 };
 
 use super::authority::SignedBy;
-use super::replace::Lasting;
+use super::replace::Durability;
 use super::storage::{Needed, lock_if_writable};
 use super::{
     Authority, AuthoritySpec, Certificate, CertificateSelection, Error, Lock, OcspPolicy, SharedStorage, Store, ocsp,
@@ -346,9 +346,9 @@ impl Keeper {
         }
         self.serve(name, IssuedCertificate::new(fresh, authority));
         // As in `obtain`: a crash between the writes leaves a pair that does not match, which is rejected when it is read.
-        lock.store(&key_at, key.as_bytes(), Lasting::Yes)?;
-        lock.store(&chain_at, chain.as_bytes(), Lasting::Yes)?;
-        lock.store(&meta_at, meta(name).as_bytes(), Lasting::Yes)
+        lock.store(&key_at, key.as_bytes(), Durability::Flushed)?;
+        lock.store(&chain_at, chain.as_bytes(), Durability::Flushed)?;
+        lock.store(&meta_at, meta(name).as_bytes(), Durability::Flushed)
     }
 
     /// Adds a public name, if the keeper does not have it, and looks for its certificate in storage. Blocks on disk.
@@ -651,9 +651,9 @@ fn obtain_locked(
     // The key comes first. A crash between the writes leaves a pair that does not match, which `stored` rejects.
     let kept = unread
         .map_or(Ok(()), Err)
-        .and_then(|()| lock.store(&key_at, key.serialize_pem().as_bytes(), Lasting::No))
-        .and_then(|()| lock.store(&chain_at, pem::write_chain(&chain).as_bytes(), Lasting::No))
-        .and_then(|()| lock.store(&meta_at, meta(&managed.name).as_bytes(), Lasting::No));
+        .and_then(|()| lock.store(&key_at, key.serialize_pem().as_bytes(), Durability::Unflushed))
+        .and_then(|()| lock.store(&chain_at, pem::write_chain(&chain).as_bytes(), Durability::Unflushed))
+        .and_then(|()| lock.store(&meta_at, meta(&managed.name).as_bytes(), Durability::Unflushed));
     needed
         .check(&format!("{}: obtained a certificate of the authority '{}'", managed.name, managed.authority), kept)?;
     let der = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());

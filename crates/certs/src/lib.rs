@@ -39,7 +39,7 @@ pub use keeper::{
 };
 pub use load::{LoadedSource, from_bundle, load};
 pub use ocsp::{OcspError, OcspPolicy, OcspStatus, restore_response, store_response};
-pub use replace::{Lasting, replace};
+pub use replace::{Durability, replace};
 pub use rustls::SignatureAlgorithm;
 pub use selection::CertificateSelection;
 pub use storage::{

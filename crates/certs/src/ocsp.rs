@@ -25,7 +25,7 @@ use x509_ocsp::{
 use x509_parser::prelude::{FromDer as _, GeneralName, ParsedExtension, X509Certificate};
 
 use super::certificate::Certificate;
-use super::replace::Lasting;
+use super::replace::Durability;
 use super::storage::{Storage, safe_key};
 use super::{Error, pem};
 
@@ -278,7 +278,7 @@ pub(crate) fn restore(certificate: &Certificate, policy: &OcspPolicy, storage: &
 /// # Errors
 /// Storage cannot be written.
 pub fn store_response(certificate: &Certificate, response: &[u8], storage: &dyn Storage) -> Result<(), Error> {
-    storage.store(&storage_key(certificate), response, Lasting::No)
+    storage.store(&storage_key(certificate), response, Durability::Unflushed)
 }
 
 /// Whether a stored response is of no use any more: malformed, or past its end.

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant, SystemTime};
 /// Whether the new content must survive a power failure. Leaf certificates need not, because they can be signed again
 /// at once: thousands of signatures take the time of a few disk flushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lasting {
+pub enum Durability {
     /// `replace` flushes the content to disk before it returns.
-    Yes,
+    Flushed,
     /// The kernel writes the content back at a time of its choice.
-    No,
+    Unflushed,
 }
 
 /// Minimum age of a temporary file before it is removed as the leftover of a killed process. No replacement takes this
@@ -38,7 +38,7 @@ const SEARCHED_ALWAYS_MAX: usize = 256;
 ///
 /// # Errors
 /// Fails if the folder cannot be created or written to, or the disk is full. The old file is then unchanged.
-pub fn replace(path: &Path, content: &[u8], lasting: Lasting) -> io::Result<()> {
+pub fn replace(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
     let (Some(folder), Some(_)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidFilename.into());
     };
@@ -58,7 +58,7 @@ pub fn replace(path: &Path, content: &[u8], lasting: Lasting) -> io::Result<()> 
         }
     };
     let written = file.write_all(content).and_then(|()| {
-        if lasting == Lasting::No {
+        if durability == Durability::Unflushed {
             return fs::rename(&fresh, path);
         }
         file.sync_all()?;
@@ -126,7 +126,7 @@ mod tests {
     fn files_of_a_killed_process_are_removed() {
         let folder = Folder::new();
         let path = folder.path("a.key");
-        replace(&path, b"old", Lasting::Yes).unwrap();
+        replace(&path, b"old", Durability::Flushed).unwrap();
         let left = |name: &str, age: Duration| {
             let file = File::create(folder.path(name)).unwrap();
             file.set_modified(SystemTime::now() - age).unwrap();
@@ -137,7 +137,7 @@ mod tests {
             left(name, day);
         }
         left("a.key.00000000deadbeef.new", Duration::ZERO);
-        replace(&path, b"new", Lasting::No).unwrap();
+        replace(&path, b"new", Durability::Unflushed).unwrap();
         let mut names: Vec<_> = fs::read_dir(folder.path(""))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -162,7 +162,7 @@ mod tests {
             search();
             left.exists()
         };
-        let replace = || replace(&folder.path("a"), b"new", Lasting::No).unwrap();
+        let replace = || replace(&folder.path("a"), b"new", Durability::Unflushed).unwrap();
         assert_eq!((is_left_after(&replace), is_left_after(&replace)), (false, true));
         let later = Instant::now() + LEFT_AFTER;
         assert!(!is_left_after(&|| remove_left(&folder.path(""), later)));

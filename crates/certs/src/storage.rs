@@ -16,10 +16,10 @@ pub use file::FileStorage;
 pub use redis::{Compression, RedisSpec, RedisStorage, RedisTls};
 
 use super::Error;
-use super::replace::Lasting;
+use super::replace::Durability;
 
 /// How long another process may hold a lock before it is assumed to be stuck.
-const LOCK_PATIENCE: Duration = Duration::from_secs(30);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Storage that the parts of a server share.
 pub type SharedStorage = Arc<dyn Storage>;
@@ -50,7 +50,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`Error::Write`] if the storage fails. The old value is then unchanged.
-    fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error>;
+    fn store(&self, key: &str, value: &[u8], durability: Durability) -> Result<(), Error>;
 
     /// Removes a value, if there is one.
     ///
@@ -92,7 +92,7 @@ pub struct Lock {
 /// A storage's part of a lock; dropping it releases the lock.
 trait HeldLock: Send + Sync {
     /// As [`Storage::store`], if the lock is still held.
-    fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error>;
+    fn store(&self, key: &str, value: &[u8], durability: Durability) -> Result<(), Error>;
 }
 
 impl Lock {
@@ -104,8 +104,8 @@ impl Lock {
     ///
     /// # Errors
     /// [`Error::LockLost`] if the lock has expired, [`Error::Write`] if the storage fails. The old value is then unchanged.
-    pub fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error> {
-        self.held.store(key, value, lasting)
+    pub fn store(&self, key: &str, value: &[u8], durability: Durability) -> Result<(), Error> {
+        self.held.store(key, value, durability)
     }
 }
 
@@ -172,7 +172,7 @@ struct NotWritable {
 }
 
 impl HeldLock for NotWritable {
-    fn store(&self, _: &str, _: &[u8], _: Lasting) -> Result<(), Error> {
+    fn store(&self, _: &str, _: &[u8], _: Durability) -> Result<(), Error> {
         Err(Error::Write(self.place.clone(), io::Error::new(self.kind, self.words.clone())))
     }
 }

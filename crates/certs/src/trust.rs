@@ -12,7 +12,7 @@ use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::pem;
-use super::{Error, Lasting, replace};
+use super::{Durability, Error, replace};
 
 /// Where the distributions keep additional roots, and the command that makes programs use them. The first folder that exists counts: the
 /// order is by how specific it is for its family.
@@ -163,7 +163,7 @@ impl TrustStores {
         // Looked for before the write, so that no file is left that has no effect.
         let update = self.program(family.update[0], "ca-certificates")?;
         let file = folder.join(format!("{}.{}", root.label, family.extension));
-        replace(&file, root.pem().as_bytes(), Lasting::Yes).map_err(|error| fault(&file, error))?;
+        replace(&file, root.pem().as_bytes(), Durability::Flushed).map_err(|error| fault(&file, error))?;
         // Every program must be able to read it.
         readable(&file).map_err(|error| fault(&file, error))?;
         run(Command::new(update).args(&family.update[1..]))?;

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 
 /// How long a server may take to answer over one transport.
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest response over UDP, which EDNS announces: below the usual MTU, so that no response is fragmented.
 const UDP_BYTES_MAX: u16 = 1232;
 
@@ -59,37 +59,37 @@ pub fn question(name: &Name, kind: RecordType) -> Message {
 /// Sends an encoded message and returns the response's bytes and its decoded form. UDP first, then TCP if the response
 /// is truncated or none arrives (firewalls).
 pub async fn exchange(server: SocketAddr, sent: &[u8]) -> Result<(Message, Vec<u8>), QueryError> {
-    exchange_within(server, sent, PATIENCE).await
+    exchange_within(server, sent, QUERY_TIMEOUT).await
 }
 
 /// As [`exchange`], with another limit for each transport.
 pub async fn exchange_within(
     server: SocketAddr,
     sent: &[u8],
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(Message, Vec<u8>), QueryError> {
     let asked = Message::from_vec(sent).map_err(|_| QueryError::Garbage)?;
-    match in_time(over_udp(server, sent, &asked), patience).await {
+    match in_time(over_udp(server, sent, &asked), timeout).await {
         Ok((message, _)) if message.truncation => {}
         Err(QueryError::Silent) => {}
         done => return done,
     }
-    in_time(over_tcp(server, sent, &asked, None), patience).await
+    in_time(over_tcp(server, sent, &asked, None), timeout).await
 }
 
 /// As [`exchange_within`], over TCP only. `dial_timeout` bounds the connection.
 pub async fn exchange_tcp(
     server: SocketAddr,
     sent: &[u8],
-    patience: Duration,
+    timeout: Duration,
     dial_timeout: Option<Duration>,
 ) -> Result<(Message, Vec<u8>), QueryError> {
     let asked = Message::from_vec(sent).map_err(|_| QueryError::Garbage)?;
-    in_time(over_tcp(server, sent, &asked, dial_timeout), patience).await
+    in_time(over_tcp(server, sent, &asked, dial_timeout), timeout).await
 }
 
-async fn in_time<T>(work: impl Future<Output = Result<T, QueryError>>, patience: Duration) -> Result<T, QueryError> {
-    tokio::time::timeout(patience, work).await.unwrap_or(Err(QueryError::Silent))
+async fn in_time<T>(work: impl Future<Output = Result<T, QueryError>>, timeout: Duration) -> Result<T, QueryError> {
+    tokio::time::timeout(timeout, work).await.unwrap_or(Err(QueryError::Silent))
 }
 
 async fn over_udp(server: SocketAddr, sent: &[u8], asked: &Message) -> Result<(Message, Vec<u8>), QueryError> {

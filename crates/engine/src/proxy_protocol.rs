@@ -30,7 +30,7 @@ pub(crate) enum Start {
     /// A header of this length in bytes.
     Header {
         len: usize,
-        /// Source and destination; `None` if the proxy speaks for itself or does not know them.
+        /// Source and destination; `None` if the proxy connects on its own behalf or does not know them.
         ends: Option<(SocketAddr, SocketAddr)>,
     },
     /// A header that violates the protocol.
@@ -92,7 +92,7 @@ fn parse_binary(bytes: &[u8]) -> Start {
     }
     let Some(content) = bytes.get(BINARY_FIXED..len) else { return Start::Incomplete };
     let port = |at: usize| u16::from_be_bytes([content[at], content[at + 1]]);
-    // LOCAL: the proxy speaks for itself, and the addresses are to be ignored.
+    // LOCAL: the proxy connects on its own behalf, and the addresses are to be ignored.
     let ends = match (command, family) {
         (0, _) => None,
         (_, 0x11) if content.len() >= 12 => {

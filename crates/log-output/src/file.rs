@@ -40,9 +40,9 @@ pub enum FolderMode {
     Private,
     /// These permissions.
     Fixed(u32),
-    /// Those of the nearest folder that exists.
+    /// The permissions of the nearest folder that exists.
     Inherit,
-    /// Those of the file; a user with read permission may also search the folder.
+    /// The permissions of the file; a user with read permission may also search the folder.
     FromFile,
 }
 

@@ -79,7 +79,7 @@ pub(crate) struct Locations<'a> {
     /// In an order in which the first that takes a path is nginx's.
     pub(crate) ordered: Vec<Location<'a>>,
     pub(crate) named: Vec<Location<'a>>,
-    /// Those without a pattern, with the reason.
+    /// Locations without a pattern, with the reason.
     pub(crate) invalid: Vec<(&'a Directive, String)>,
 }
 

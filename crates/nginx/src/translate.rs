@@ -180,7 +180,7 @@ struct Shared<'a> {
     maps: Vec<&'a Directive>,
     /// Variables of the maps that have an equivalent.
     known_maps: Vec<String>,
-    /// Those of them that lack a value; see [`VariableScope::partial`].
+    /// Variables of the maps that lack a value; see [`VariableScope::partial`].
     partial_maps: Vec<String>,
     geos: Vec<Rc<geo::Geo<'a>>>,
     /// `limit_req_zone`, by name.

@@ -177,7 +177,7 @@ impl ExchangeState {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Those that exist.
+    /// Returns the members that exist.
     pub(crate) fn members(&self) -> Vec<Arc<dyn CountedKeys>> {
         lock(&self.members).iter().filter_map(Weak::upgrade).collect()
     }

@@ -10,7 +10,7 @@ use causeway_testkit::ports::free_port;
 use crate::*;
 
 /// Timeout after which a test fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A Redis server without persistence; killed when dropped.
@@ -65,7 +65,7 @@ fn server(port: u16) -> RedisServer {
 fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_true() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
+        assert!(begun.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use causeway_certs::{Error, Lasting, SharedStorage, Storage, safe_key};
+use causeway_certs::{Durability, Error, SharedStorage, Storage, safe_key};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
@@ -128,7 +128,7 @@ impl Published {
         let published = Self { storage: storage.clone(), at: at.clone(), challenge: Some(challenge.clone()) };
         let written = blocking(storage, move |storage| {
             let text = serde_json::to_vec(&challenge).unwrap_or_default();
-            Ok(storage.store(&at, &text, Lasting::No)?)
+            Ok(storage.store(&at, &text, Durability::Unflushed)?)
         });
         match written.await {
             Ok(()) => Some(published),

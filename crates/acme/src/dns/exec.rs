@@ -11,7 +11,7 @@ use super::provider::{Provider, ProviderError, Receipt, TxtRecord, Work};
 use crate::http::HttpClient;
 
 /// How long the program may run.
-const PATIENCE: Duration = Duration::from_secs(2 * 60);
+const RUN_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 /// The part of the program's error output that the log shows, in bytes.
 const OUTPUT_BYTES_MAX: u64 = 1024;
 
@@ -32,21 +32,21 @@ impl Exec {
         command.args(&self.args).arg(action).arg(format!("{}.", record.name)).arg(&record.value);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| failed(format!("cannot start it: {error}")))?;
-        let errors = child.stderr.take();
-        let run = async { tokio::join!(child.wait(), said(errors)) };
-        let Ok((status, said)) = tokio::time::timeout(PATIENCE, run).await else {
-            return Err(failed(format!("not done after {} s", PATIENCE.as_secs())));
+        let stderr = child.stderr.take();
+        let run = async { tokio::join!(child.wait(), read_stderr(stderr)) };
+        let Ok((status, stderr)) = tokio::time::timeout(RUN_TIMEOUT, run).await else {
+            return Err(failed(format!("not done after {} s", RUN_TIMEOUT.as_secs())));
         };
         match status {
             Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(failed(format!("{status}: {said}"))),
+            Ok(status) => Err(failed(format!("{status}: {stderr}"))),
             Err(error) => Err(failed(error.to_string())),
         }
     }
 }
 
 /// Reads the error output to its end, so that the program never blocks on it, and returns its beginning as one line.
-async fn said(output: Option<impl AsyncRead + Unpin>) -> String {
+async fn read_stderr(output: Option<impl AsyncRead + Unpin>) -> String {
     let Some(mut output) = output else { return String::new() };
     let mut kept = Vec::new();
     let _ = (&mut output).take(OUTPUT_BYTES_MAX).read_to_end(&mut kept).await;

@@ -1,7 +1,7 @@
 //! The accounts of a server, in storage: `acme_server/AUTHORITY/accounts/ID.json`, and `keys/FINGERPRINT.json`, which finds an account by
 //! its key. They outlive the process; orders do not.
 
-use causeway_certs::{Error, Lasting, Lock, Storage, safe_key};
+use causeway_certs::{Durability, Error, Lock, Storage, safe_key};
 use serde_json::{Value, json};
 
 use super::jws::{Envelope, Jwk};
@@ -116,7 +116,7 @@ impl Accounts<'_> {
     fn write(&self, account: &ClientAccount, lock: &Lock) -> Result<(), Problem> {
         let ClientAccount { id, key, contacts, .. } = account;
         let record = json!({ "status": account.status(), "contact": contacts, "key": key.to_json() });
-        let put = |at: &str, value: &Value| lock.store(at, format!("{value:#}").as_bytes(), Lasting::Yes);
+        let put = |at: &str, value: &Value| lock.store(at, format!("{value:#}").as_bytes(), Durability::Flushed);
         // The account first: an entry without its account would find nothing.
         put(&self.key("accounts", id), &record)?;
         Ok(put(&self.key("keys", &key.fingerprint()), &json!({ "account": id }))?)

@@ -13,7 +13,7 @@ use aws_lc_rs::signature::{
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use causeway_certs::{
-    AuthoritySpec, CertificatePlan, Error, FileStorage, Keeper, Lasting, Lock, OcspPolicy, SharedStorage, SignedBy,
+    AuthoritySpec, CertificatePlan, Durability, Error, FileStorage, Keeper, Lock, OcspPolicy, SharedStorage, SignedBy,
     Storage,
 };
 use serde_json::{Value, json};
@@ -610,8 +610,8 @@ impl Storage for WatchedStorage {
         self.files.modified(key)
     }
 
-    fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error> {
-        self.files.store(key, value, lasting)
+    fn store(&self, key: &str, value: &[u8], durability: Durability) -> Result<(), Error> {
+        self.files.store(key, value, durability)
     }
 
     fn delete(&self, key: &str) -> Result<(), Error> {

@@ -27,7 +27,7 @@ use crate::http::{HttpClient, HttpError, HttpRequest, ProxyChoice, StatusCode};
 /// Concurrent validations of the process; further ones wait.
 pub(super) const CONCURRENT_MAX: usize = 64;
 /// Time limit of one validation.
-const PATIENCE: Duration = Duration::from_secs(20);
+const VALIDATION_TIMEOUT: Duration = Duration::from_secs(20);
 /// Bounds of an HTTP-01 answer: a key authorization has about 90 bytes.
 const ANSWER_BYTES_MAX: usize = 4096;
 const REDIRECTS_MAX: usize = 10;
@@ -59,8 +59,8 @@ impl Validation {
                 ChallengeKind::Dns => self.dns().await,
             }
         };
-        let slow = || connection(format!("no answer within {} s", PATIENCE.as_secs()));
-        tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| Err(slow()))
+        let slow = || connection(format!("no answer within {} s", VALIDATION_TIMEOUT.as_secs()));
+        tokio::time::timeout(VALIDATION_TIMEOUT, work).await.unwrap_or_else(|_| Err(slow()))
     }
 
     /// RFC 8555 §8.3.
@@ -73,7 +73,7 @@ impl Validation {
         let mut url = format!("http://{host}{port}/.well-known/acme-challenge/{}", self.token);
         // RFC 8555 §10.2 counts on no certificate: the client may redirect to HTTPS before it has the one that it orders here.
         let client = HttpClient::unverified(&ProxyChoice::Direct).map_err(|error| Problem::internal(&error))?;
-        let client = client.limit(PATIENCE).body_bytes_max(ANSWER_BYTES_MAX);
+        let client = client.limit(VALIDATION_TIMEOUT).body_bytes_max(ANSWER_BYTES_MAX);
         for _ in 0..=REDIRECTS_MAX {
             let response = client.send(HttpRequest::get(&*url)).await;
             let response = response.map_err(|error: HttpError| connection(format!("{url}: {error}")))?;

@@ -9,7 +9,7 @@ use causeway_certs::{FileStorage, KeyKind, SharedStorage};
 use serde_json::json;
 
 use super::authority::{AcmeStage, InjectedFault, ScriptedAuthority};
-use crate::{AcmeError, Issued, Issuer, Timing, Wanted, obtain};
+use crate::{AcmeError, CertificateRequest, Issuer, ObtainedCertificate, Timing, obtain};
 
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -41,9 +41,14 @@ impl FaultFixture {
         Self { authority, issuer, folder, storage }
     }
 
-    async fn obtain(&self) -> Result<Issued, AcmeError> {
-        let wanted =
-            Wanted { name: "name.example", key: KeyKind::P256, attempt: 0, must_staple: false, replaces: None };
+    async fn obtain(&self) -> Result<ObtainedCertificate, AcmeError> {
+        let wanted = CertificateRequest {
+            name: "name.example",
+            key: KeyKind::P256,
+            attempt: 0,
+            must_staple: false,
+            replaces: None,
+        };
         obtain(&self.issuer, wanted, &self.storage).await
     }
 }
@@ -145,7 +150,8 @@ async fn an_order_without_the_replaced_certificate() {
     let unknown = InjectedFault::Answer("500 Internal Server Error\r\nReplay-Nonce: %NONCE", INTERNAL);
     bench.authority.fail(&[(AcmeStage::NewOrder, unknown)]);
     let name = "name.example";
-    let wanted = Wanted { name, key: KeyKind::P256, attempt: 0, must_staple: false, replaces: Some(former.der()) };
+    let wanted =
+        CertificateRequest { name, key: KeyKind::P256, attempt: 0, must_staple: false, replaces: Some(former.der()) };
     obtain(&bench.issuer, wanted, &bench.storage).await.unwrap();
     assert_eq!(bench.authority.count(AcmeStage::NewOrder), 2);
 }
@@ -251,7 +257,7 @@ async fn the_download_of_a_certificate_is_repeated() {
 async fn a_fault_that_lasts_is_the_reason() {
     let mut fixture = FaultFixture::new("lasts").await;
     // One request each for the verified name and for the certificate.
-    fixture.issuer.timing.patience = PAUSE;
+    fixture.issuer.timing.poll_timeout = PAUSE;
     let base = fixture.authority.directory.strip_suffix("/directory").unwrap();
     let ready =
         json!({ "status": "ready", "identifiers": [], "authorizations": [], "finalize": format!("{base}/finalize/1") });

@@ -21,7 +21,7 @@ use crate::AcmeError;
 use crate::challenge::{OpenChallenge, Published, StoredChallenge};
 use crate::dns::encoded;
 use crate::http::{HttpClient, HttpRequest, Method, StatusCode};
-use crate::order::{Issued, PATIENCE, Wanted, is_chain, make_key, request_params};
+use crate::order::{CertificateRequest, ObtainedCertificate, POLL_TIMEOUT, is_chain, make_key, request_params};
 
 /// The interface.
 const BASE: &str = "https://api.zerossl.com";
@@ -101,9 +101,9 @@ struct Bundle {
 /// Returns the reason why ZeroSSL issued nothing.
 pub(crate) async fn obtain(
     issuer: &ZeroSslIssuer,
-    wanted: Wanted<'_>,
+    wanted: CertificateRequest<'_>,
     storage: &SharedStorage,
-) -> Result<Issued, AcmeError> {
+) -> Result<ObtainedCertificate, AcmeError> {
     let http = HttpClient::new(&[])?.limit(REQUEST_LIMIT);
     let interface = Interface { http, base: issuer.base.clone(), key: issuer.api_key.clone() };
     let key = make_key(wanted.key).await?;
@@ -129,11 +129,11 @@ pub(crate) async fn obtain(
             Err(AcmeError::Malformed("found a certificate that is not PEM".to_owned()))
         }
     };
-    let done = tokio::time::timeout(2 * PATIENCE, work).await.unwrap_or(Err(AcmeError::Slow(2 * PATIENCE)));
+    let done = tokio::time::timeout(2 * POLL_TIMEOUT, work).await.unwrap_or(Err(AcmeError::Slow(2 * POLL_TIMEOUT)));
     match done {
         Ok(chain) => {
             pending.id = None;
-            Ok(Issued { chain, key: key.serialize_pem() })
+            Ok(ObtainedCertificate { chain, key: key.serialize_pem() })
         }
         Err(error) => {
             pending.cancel().await;
@@ -180,7 +180,7 @@ async fn issue(interface: &Interface, issuer: &ZeroSslIssuer, id: &str) -> Resul
             status = interface.call::<CertificateObject>("poll", Method::GET, &format!("/{id}"), None).await?.status;
         }
     };
-    tokio::time::timeout(PATIENCE, wait).await.unwrap_or(Err(AcmeError::Slow(PATIENCE)))
+    tokio::time::timeout(POLL_TIMEOUT, wait).await.unwrap_or(Err(AcmeError::Slow(POLL_TIMEOUT)))
 }
 
 /// The interface and the key for it.

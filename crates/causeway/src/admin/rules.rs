@@ -30,7 +30,7 @@ pub(crate) struct Rules {
 pub(crate) enum Access {
     /// All except pages of other origins.
     Local { enforce_origin: bool, origins: Option<Vec<String>> },
-    /// Those with a certificate.
+    /// Clients with a certificate.
     Remote(Arc<RemoteGuard>),
 }
 

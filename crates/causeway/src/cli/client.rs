@@ -120,7 +120,7 @@ pub(super) fn configured(
 impl StatusCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let address = address(self.address.as_deref(), &Value::Null, &Registry::default())?;
-        let endpoint = AdminEndpoint { patience: Some(STATUS_TIMEOUT), ..AdminEndpoint::of(&address) };
+        let endpoint = AdminEndpoint { read_timeout: Some(STATUS_TIMEOUT), ..AdminEndpoint::of(&address) };
         let answer = endpoint.ask("GET /causeway/status", &[], b"")?;
         answer.good().map_err(|words| anyhow!("the server on {address} does not report its status: {words}"))?;
         output::print(answer.body.trim_end())
@@ -209,7 +209,7 @@ pub(super) struct AdminEndpoint {
     /// Value of the `Origin` field, for servers with `enforce_origin`. None over a Unix socket, as of Caddy's commands.
     origin: Option<String>,
     /// Read timeout; `None` waits without limit.
-    patience: Option<Duration>,
+    read_timeout: Option<Duration>,
 }
 
 /// Where an admin API listens.
@@ -254,7 +254,7 @@ impl AdminEndpoint {
                     socket,
                     host: "127.0.0.1".into(),
                     origin: None,
-                    patience: None,
+                    read_timeout: None,
                 };
             }
         };
@@ -267,17 +267,17 @@ impl AdminEndpoint {
             socket: AdminSocket::Tcp(SocketAddr::new(ip, port)),
             host,
             origin: Some(format!("http://{address}")),
-            patience: None,
+            read_timeout: None,
         }
     }
 
     /// Parses an address, also of another machine and with a host name. The default port is 2019.
-    pub(super) fn parse(text: &str, flag: &str, patience: Duration) -> anyhow::Result<Self> {
-        let patience = Some(patience);
+    pub(super) fn parse(text: &str, flag: &str, read_timeout: Duration) -> anyhow::Result<Self> {
+        let read_timeout = Some(read_timeout);
         if let Ok(address) = AdminAddress::parse(text, flag)
             && address.listen.address().and_then(|listen| listen.host).is_none_or(|ip| ip.is_loopback())
         {
-            return Ok(Self { patience, ..Self::of(&address) });
+            return Ok(Self { read_timeout, ..Self::of(&address) });
         }
         let has_port = text.rsplit_once(':').is_some_and(|(host, port)| {
             port.parse::<u16>().is_ok() && (!host.contains(':') || (host.starts_with('[') && host.ends_with(']')))
@@ -291,7 +291,7 @@ impl AdminEndpoint {
             .with_context(|| format!("{flag}: '{text}' resolves to no address"))?;
         // For a remote server the configured listen address is unknown.
         let origin = socket.ip().is_loopback().then(|| format!("http://{host}"));
-        Ok(Self { name: text.to_owned(), socket: AdminSocket::Tcp(socket), host, origin, patience })
+        Ok(Self { name: text.to_owned(), socket: AdminSocket::Tcp(socket), host, origin, read_timeout })
     }
 
     /// As [`ask`](Self::ask), for requests that change the server. During an upgrade the former process has status 503 for them
@@ -334,7 +334,7 @@ impl AdminEndpoint {
     ) -> anyhow::Result<ApiResponse> {
         let name = &self.name;
         let talk = || format!("calling the admin API on {name}");
-        stream.set_read_timeout(self.patience).with_context(talk)?;
+        stream.set_read_timeout(self.read_timeout).with_context(talk)?;
         let mut head = format!("{line} HTTP/1.0\r\nHost: {}\r\n", self.host);
         if let Some(origin) = &self.origin {
             head.push_str(&format!("Origin: {origin}\r\n"));

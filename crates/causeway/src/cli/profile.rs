@@ -25,7 +25,7 @@ use show::Show;
 /// Polling interval for the servers' progress.
 const LOOK: Duration = Duration::from_millis(500);
 /// Read timeout per request. A server computes its results at the end of a profile.
-const PATIENCE: Duration = Duration::from_secs(120);
+const READ_TIMEOUT: Duration = Duration::from_secs(120);
 /// Table width when standard output is not a terminal.
 const WIDTH: usize = 110;
 /// Interrupts within this time count as one.
@@ -108,9 +108,9 @@ impl Profile {
     fn places(&self) -> anyhow::Result<Vec<AdminEndpoint>> {
         if self.address.is_empty() {
             let address = super::client::default_address(&Registry::default())?.to_string();
-            return Ok(vec![AdminEndpoint::parse(&address, "CADDY_ADMIN", PATIENCE)?]);
+            return Ok(vec![AdminEndpoint::parse(&address, "CADDY_ADMIN", READ_TIMEOUT)?]);
         }
-        self.address.iter().map(|address| AdminEndpoint::parse(address, "--address", PATIENCE)).collect()
+        self.address.iter().map(|address| AdminEndpoint::parse(address, "--address", READ_TIMEOUT)).collect()
     }
 
     /// Returns the request body. All servers get one body, including its seed.

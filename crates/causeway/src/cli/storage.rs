@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context as _, bail};
 use causeway::server::{data_folder, open_storage};
-use causeway_certs::{Lasting, SharedStorage, Storage};
+use causeway_certs::{Durability, SharedStorage, Storage};
 use clap::{Args, Subcommand};
 use tar::{Archive, Builder, EntryType, Header};
 
@@ -160,7 +160,7 @@ fn unpack(storage: &dyn Storage, input: impl Read) -> anyhow::Result<usize> {
         }
         let mut value = Vec::new();
         entry.read_to_end(&mut value)?;
-        storage.store(&key, &value, Lasting::Yes)?;
+        storage.store(&key, &value, Durability::Flushed)?;
         count += 1;
     }
     Ok(count)

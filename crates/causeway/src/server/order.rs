@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use causeway_acme::{AcmeError, PublicIssuer, Wanted};
+use causeway_acme::{AcmeError, CertificateRequest, PublicIssuer};
 use causeway_certs::{Error, IssuedCertificate, Keeper, KeyKind, Lock, Managed, OcspPolicy, Public, SharedStorage};
 use causeway_config::plan::PublicName;
 
@@ -176,7 +176,7 @@ impl Order {
         let old = keeper.issued(name).filter(|old| old.authority == issuer.storage_key());
         let old = old.map(|old| old.certificate.signed());
         let replaces = old.as_ref().and_then(|old| old.cert.first());
-        let wanted = Wanted { name, key: self.key, attempt, must_staple: self.must_staple, replaces };
+        let wanted = CertificateRequest { name, key: self.key, attempt, must_staple: self.must_staple, replaces };
         let issued = issuer.obtain(wanted, self.storage(keeper.storage())).await?;
         let (keeper, lock) = (Arc::clone(keeper), Arc::clone(lock));
         let (at, authority) = (name.clone(), issuer.storage_key());

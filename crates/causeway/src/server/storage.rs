@@ -35,7 +35,7 @@ pub(super) fn open(written: &Storage, default: &Path) -> Result<SharedStorage, E
 #[derive(Debug, Clone)]
 pub(super) struct Storages {
     usual: SharedStorage,
-    /// Those of policies and authorities, by their settings.
+    /// The storages of policies and authorities, by their settings.
     own: Arc<[(Storage, SharedStorage)]>,
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use causeway_certs::{Error, Lasting, SharedStorage};
+use causeway_certs::{Durability, Error, SharedStorage};
 use causeway_config::plan::{self, TicketKeySource};
 use causeway_engine::{SessionTickets, TicketKeys};
 use serde::{Deserialize, Serialize};
@@ -178,7 +178,7 @@ impl Rotation {
                 }
                 let text =
                     serde_json::to_vec(&record).map_err(|error| Error::BadValue(STORED.into(), error.to_string()))?;
-                lock.store(STORED, &text, Lasting::No)?;
+                lock.store(STORED, &text, Durability::Unflushed)?;
                 record
             }
         };
@@ -281,7 +281,7 @@ mod tests {
         // A damaged value is replaced by the keys in use.
         for damaged in ["", "{}", r#"{"keys":[],"next_rotation":1}"#, "\u{0}"] {
             let in_use = keys(&one);
-            storage.store(STORED, damaged.as_bytes(), Lasting::No).unwrap();
+            storage.store(STORED, damaged.as_bytes(), Durability::Unflushed).unwrap();
             one.refresh(later).unwrap();
             other.refresh(later).unwrap();
             assert_eq!((keys(&one), keys(&other)), (in_use.clone(), in_use), "{damaged}");

@@ -11,7 +11,7 @@ use causeway_testkit::ports::free_port;
 use crate::client::{get, send};
 use crate::process::Folder;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A folder with a Caddyfile that sets the ports of the site and of the API.
 struct Background {
@@ -49,7 +49,7 @@ impl Background {
             if let Some(status) = child.try_wait().unwrap() {
                 break status;
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 child.kill().unwrap();
                 panic!("{arguments:?} runs on");
             }

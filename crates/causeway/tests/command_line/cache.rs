@@ -9,7 +9,7 @@ use crate::client::{ReceivedResponse, get, send};
 use crate::process::{Folder, ServerProcess};
 
 /// Timeout after which a test fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A site with a cache, and its origin, whose responses differ.
 fn start(options: &str) -> (Folder, [u16; 2], ServerProcess, u16) {
@@ -77,7 +77,7 @@ fn files_outlive_the_process() {
     let one = get(site, "/");
     let begun = Instant::now();
     while admin(port, "GET /causeway/cache").1["files"] != 1 {
-        assert!(begun.elapsed() < PATIENCE, "the response has a file");
+        assert!(begun.elapsed() < TIMEOUT, "the response has a file");
     }
     server.signal(Signal::TERM);
     server.status();
@@ -85,7 +85,7 @@ fn files_outlive_the_process() {
     let port = server.admin_port();
     let begun = Instant::now();
     while admin(port, "GET /causeway/cache").1["files"] != 1 {
-        assert!(begun.elapsed() < PATIENCE, "the file is found");
+        assert!(begun.elapsed() < TIMEOUT, "the file is found");
     }
     let two = get(site, "/");
     assert!(is_hit(&two), "{two:?}");

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::client::{ReceivedResponse, connect, get, send, send_body};
 use crate::process::{Folder, ServerProcess};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const CADDYFILE: &str = "{\n\tadmin localhost:0\n\tgrace_period 1s\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\trespond /api/* api\n\trespond hello\n}\n";
 
 /// A server, and a client that sends its next request one millisecond after each response.
@@ -73,7 +73,7 @@ impl ProfiledSite {
     fn until(&self, otherwise: &str, is_installed: impl Fn(&Value) -> bool) {
         let begun = Instant::now();
         while !is_installed(&self.status()) {
-            assert!(begun.elapsed() < PATIENCE, "{otherwise}");
+            assert!(begun.elapsed() < TIMEOUT, "{otherwise}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -200,7 +200,7 @@ fn one_profile_after_the_other() {
     site.until("it does not begin", |status| status["running"] == true);
     let begun = Instant::now();
     while site.call("POST /causal/start?seconds=600").status != 200 {
-        assert!(begun.elapsed() < PATIENCE, "it does not end");
+        assert!(begun.elapsed() < TIMEOUT, "it does not end");
         std::thread::sleep(Duration::from_millis(5));
     }
     let whole = whole.join().unwrap();

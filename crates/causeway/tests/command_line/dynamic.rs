@@ -10,7 +10,7 @@ use crate::client::get;
 use crate::process::{Folder, ServerProcess};
 
 /// Timeout after which a test fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The addresses that `app.test` has.
 type Addresses = Arc<Mutex<Vec<[u8; 4]>>>;
@@ -58,7 +58,7 @@ fn upstream(folder: &Folder, host: &str, port: u16) -> ServerProcess {
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
+        assert!(begun.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::client::{get, send, send_body};
 use crate::process::{Folder, ServerProcess};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn caddyfile(body: &str) -> String {
     format!("http://:0 {{\n\tbind 127.0.0.1\n\trespond \"{body}\"\n}}\n")
@@ -23,7 +23,7 @@ fn until_served(site: u16, body: &str) {
         if answer == body {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE, "it still serves {answer}, not {body}");
+        assert!(begun.elapsed() < TIMEOUT, "it still serves {answer}, not {body}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

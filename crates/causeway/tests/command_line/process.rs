@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Timeout after which a test fails instead of hanging. No step needs a tenth of it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Waits for a condition, with a timeout.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_true() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
+        assert!(begun.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -129,7 +129,7 @@ fn wait(child: &mut Child, begun: Instant) -> Option<ExitStatus> {
         if let Some(status) = child.try_wait().unwrap() {
             return Some(status);
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             child.kill().unwrap();
             child.wait().unwrap();
             return None;
@@ -209,7 +209,7 @@ impl ServerProcess {
     fn lines_to(&mut self, words: &str) -> (Vec<String>, String) {
         let mut passed = Vec::new();
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
+            match self.lines.recv_timeout(TIMEOUT) {
                 Ok(line) if line.contains(words) => return (passed, line),
                 Ok(line) => passed.push(line),
                 Err(error) => panic!("no line with '{words}' ({error}); it printed {passed:?}"),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use causeway_testkit::ports::free_port;
 use rustix::process::{Pid, Signal, kill_process};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A Redis server without persistence; killed when dropped.
 pub(crate) struct RedisProcess {
@@ -35,7 +35,7 @@ impl RedisProcess {
     fn wait(&self) {
         let begun = Instant::now();
         while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
-            assert!(begun.elapsed() < PATIENCE, "redis-server does not listen on {}", self.port);
+            assert!(begun.elapsed() < TIMEOUT, "redis-server does not listen on {}", self.port);
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -13,7 +13,7 @@ use crate::client::{connect, get, send, send_body};
 use crate::process::{Folder, ServerProcess};
 
 /// Timeout after which a test fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Starts an upstream that responds with its name.
 fn upstream(folder: &Folder, name: &str, port: u16) -> ServerProcess {
@@ -34,7 +34,7 @@ fn proxy(folder: &Folder, upstreams: [u16; 2], options: &str) -> ServerProcess {
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
+        assert!(begun.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use causeway_testkit::ports::free_port;
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Files of every shape's folder.
 pub(crate) const FILES: &[(&str, &str)] = &[
@@ -131,7 +131,7 @@ pub(crate) fn request(port: u16, method: &str, host: &str, path: &str) -> Reply 
 /// Sends a request with further lines of fields, each with its line end, and returns the fields of these names.
 pub(crate) fn request_with(port: u16, (method, host, path): (&str, &str, &str), lines: &str, names: &[&str]) -> Reply {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let port_text = format!(":{port}");
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}{port_text}\r\nConnection: close\r\n{lines}\r\n").unwrap();
     let mut bytes = Vec::new();
@@ -175,7 +175,7 @@ pub(crate) fn start(mut command: Command, port: u16, log: &Path) -> Process {
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         let ended = process.0.try_wait().unwrap();
         let log = || std::fs::read_to_string(log).unwrap();
-        assert!(ended.is_none() && begun.elapsed() < PATIENCE, "no server on port {port}: {}", log());
+        assert!(ended.is_none() && begun.elapsed() < TIMEOUT, "no server on port {port}: {}", log());
         std::thread::sleep(Duration::from_millis(5));
     }
     process

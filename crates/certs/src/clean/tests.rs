@@ -16,7 +16,7 @@ fn store(storage: &FileStorage, name: &str, not_after: SystemTime) -> String {
     let stem = format!("certificates/ca.example/{safe}/{safe}");
     let chain = params.self_signed(&key).unwrap().pem();
     for (extension, text) in [("crt", &*chain), ("key", &key.serialize_pem()), ("json", "{}")] {
-        storage.store(&format!("{stem}.{extension}"), text.as_bytes(), Lasting::No).unwrap();
+        storage.store(&format!("{stem}.{extension}"), text.as_bytes(), Durability::Unflushed).unwrap();
     }
     stem
 }
@@ -36,12 +36,12 @@ fn expired_files_are_removed() {
     let kept = kept.map(|(name, not_after)| store(&storage, name, not_after));
     let tokens = ["acme/ca/challenge_tokens/old.json", "acme/ca/challenge_tokens/open.json", "acme/ca/users/u/u.json"];
     for (at, age) in tokens.iter().zip([2 * DAY, DAY / 2, 900 * DAY]) {
-        storage.store(at, b"{}", Lasting::No).unwrap();
+        storage.store(at, b"{}", Durability::Unflushed).unwrap();
         set_modified(&folder, at, now() - age);
     }
-    storage.store("certificates/ca.example/broken/broken.crt", b"nonsense", Lasting::No).unwrap();
+    storage.store("certificates/ca.example/broken/broken.crt", b"nonsense", Durability::Unflushed).unwrap();
     // CertMagic's `deleteOldOCSPStaples` removes other values, too.
-    storage.store("ocsp/a.example-1", b"nonsense", Lasting::No).unwrap();
+    storage.store("ocsp/a.example-1", b"nonsense", Durability::Unflushed).unwrap();
     assert_eq!(clean(&storage, DAY, now()).unwrap(), Cleaned::Removed { certificates: 3, challenges: 1, responses: 1 });
     for stem in &old {
         for extension in ["crt", "key", "json"] {
@@ -79,7 +79,7 @@ fn once_in_an_interval() {
         ("{}", none),
         ("nonsense", none),
     ] {
-        storage.store(LAST_CLEAN, record.as_bytes(), Lasting::No).unwrap();
+        storage.store(LAST_CLEAN, record.as_bytes(), Durability::Unflushed).unwrap();
         let cleaned = match clean(&storage, DAY, now()).unwrap() {
             Cleaned::NotDue(left) => Cleaned::NotDue(Duration::from_secs(left.as_secs())),
             cleaned => cleaned,

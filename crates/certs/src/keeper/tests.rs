@@ -177,8 +177,8 @@ impl Storage for WatchedStorage {
     fn modified(&self, key: &str) -> Result<Option<SystemTime>, Error> {
         self.inner.modified(key)
     }
-    fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error> {
-        self.inner.store(key, value, lasting)
+    fn store(&self, key: &str, value: &[u8], durability: Durability) -> Result<(), Error> {
+        self.inner.store(key, value, durability)
     }
     fn delete(&self, key: &str) -> Result<(), Error> {
         self.inner.delete(key)

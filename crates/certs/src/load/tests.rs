@@ -203,7 +203,7 @@ fn certificates_in_a_storage() {
         tags: vec!["t".to_owned()],
     };
     for (at, text) in [("own/a.crt", &*certificate), ("own/a.key", &*key), ("own/bad.crt", "no PEM")] {
-        storage.store(at, text.as_bytes(), crate::Lasting::No).unwrap();
+        storage.store(at, text.as_bytes(), crate::Durability::Unflushed).unwrap();
     }
     let loaded = load(&[source("own/a.crt")]).unwrap();
     assert!(loaded[0].names().contains(&"a.example".to_owned()) && loaded[0].tags() == ["t"]);

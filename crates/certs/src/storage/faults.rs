@@ -41,7 +41,7 @@ impl FatalStorage {
         std::process::abort()
     }
 
-    fn write(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error> {
+    fn write(&self, key: &str, value: &[u8], durability: Durability) -> Result<(), Error> {
         if self.step() {
             Self::die();
         }
@@ -52,7 +52,7 @@ impl FatalStorage {
             std::fs::write(path, &value[..value.len() / 2]).unwrap();
             Self::die();
         }
-        self.inner.store(key, value, lasting)?;
+        self.inner.store(key, value, durability)?;
         if self.step() {
             Self::die();
         }
@@ -66,8 +66,8 @@ struct FatalLock {
 }
 
 impl HeldLock for FatalLock {
-    fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error> {
-        self.storage.write(key, value, lasting)
+    fn store(&self, key: &str, value: &[u8], durability: Durability) -> Result<(), Error> {
+        self.storage.write(key, value, durability)
     }
 }
 
@@ -84,8 +84,8 @@ impl Storage for FatalStorage {
     fn modified(&self, key: &str) -> Result<Option<SystemTime>, Error> {
         self.inner.modified(key)
     }
-    fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error> {
-        self.write(key, value, lasting)
+    fn store(&self, key: &str, value: &[u8], durability: Durability) -> Result<(), Error> {
+        self.write(key, value, durability)
     }
     fn delete(&self, key: &str) -> Result<(), Error> {
         self.inner.delete(key)
@@ -138,7 +138,8 @@ fn put(keeper: &Keeper, from: SystemTime) -> Result<(), Error> {
 fn live(storage: SharedStorage, now: SystemTime) {
     let lock = storage.lock("register_acme_account_").unwrap();
     if storage.load(ACCOUNT).unwrap().is_none() {
-        lock.store(ACCOUNT, generate_key(KeyKind::P256).unwrap().serialize_pem().as_bytes(), Lasting::Yes).unwrap();
+        lock.store(ACCOUNT, generate_key(KeyKind::P256).unwrap().serialize_pem().as_bytes(), Durability::Flushed)
+            .unwrap();
     }
     drop(lock);
     let keeper = open(storage, now).unwrap();

@@ -7,7 +7,7 @@ use std::{fs, io};
 use super::lock::FileLock;
 use super::{HeldLock, Lock, Storage, safe_key};
 use crate::Error;
-use crate::replace::{Lasting, is_left, make_folder, replace};
+use crate::replace::{Durability, is_left, make_folder, replace};
 
 /// The folder of locks, next to the values' folders.
 const LOCKS: &str = "locks";
@@ -80,8 +80,8 @@ impl Storage for FileStorage {
         }
     }
 
-    fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error> {
-        replace(&self.path(key), value, lasting).map_err(|error| Error::Write(self.place(key), error))
+    fn store(&self, key: &str, value: &[u8], durability: Durability) -> Result<(), Error> {
+        replace(&self.path(key), value, durability).map_err(|error| Error::Write(self.place(key), error))
     }
 
     fn delete(&self, key: &str) -> Result<(), Error> {
@@ -117,7 +117,7 @@ struct HeldFileLock {
 }
 
 impl HeldLock for HeldFileLock {
-    fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error> {
-        self.storage.store(key, value, lasting)
+    fn store(&self, key: &str, value: &[u8], durability: Durability) -> Result<(), Error> {
+        self.storage.store(key, value, durability)
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::LOCK_PATIENCE;
+use super::LOCK_TIMEOUT;
 use crate::Error;
 
 const CHECK_EVERY: Duration = Duration::from_millis(20);
@@ -37,7 +37,7 @@ impl FileLock {
                 Err(TryLockError::WouldBlock) => std::thread::sleep(CHECK_EVERY),
                 Err(TryLockError::Error(error)) => return Err(failed(explained(&error))),
             }
-            if begun.elapsed() >= LOCK_PATIENCE {
+            if begun.elapsed() >= LOCK_TIMEOUT {
                 return Err(Error::Locked(place()));
             }
         }

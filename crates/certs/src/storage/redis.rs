@@ -22,7 +22,7 @@ use redis::Value;
 
 use super::{Lock, Storage};
 use crate::Error;
-use crate::replace::Lasting;
+use crate::replace::Durability;
 use link::Link;
 use lock::Locks;
 use record::Codec;
@@ -209,7 +209,7 @@ impl Storage for RedisStorage {
     }
 
     /// Redis's own settings say whether a value survives a power failure.
-    fn store(&self, key: &str, value: &[u8], _lasting: Lasting) -> Result<(), Error> {
+    fn store(&self, key: &str, value: &[u8], _durability: Durability) -> Result<(), Error> {
         self.write(key, value, None).map(drop)
     }
 

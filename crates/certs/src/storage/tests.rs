@@ -31,8 +31,8 @@ fn values_are_readable_by_their_owner_only() {
     let folder = Folder::new();
     let storage = FileStorage::new(folder.path("data"));
     assert_eq!(storage.load("a/b/c.crt").unwrap(), None);
-    storage.store("a/b/c.crt", b"one", Lasting::Yes).unwrap();
-    storage.store("a/b/c.crt", b"two", Lasting::No).unwrap();
+    storage.store("a/b/c.crt", b"one", Durability::Flushed).unwrap();
+    storage.store("a/b/c.crt", b"two", Durability::Unflushed).unwrap();
     assert_eq!(storage.load("a/b/c.crt").unwrap().as_deref(), Some(&b"two"[..]));
     let age = storage.modified("a/b/c.crt").unwrap().unwrap().elapsed().unwrap_or_default();
     assert!(age < Duration::from_secs(60), "{age:?}");
@@ -41,7 +41,7 @@ fn values_are_readable_by_their_owner_only() {
     assert_eq!((mode("data"), mode("data/a/b"), mode("data/a/b/c.crt")), (0o700, 0o700, 0o600));
     assert_eq!(fs::read_dir(folder.path("data/a/b")).unwrap().count(), 1, "no temporary file remains");
     fs::write(folder.path("file"), "").unwrap();
-    let error = FileStorage::new(folder.path("file")).store("x", b"", Lasting::Yes).unwrap_err().to_string();
+    let error = FileStorage::new(folder.path("file")).store("x", b"", Durability::Flushed).unwrap_err().to_string();
     assert!(error.contains("cannot be written: "), "{error}");
 }
 
@@ -52,7 +52,7 @@ fn values_are_listed_and_deleted() {
     let storage = FileStorage::new(folder.path("data"));
     assert_eq!(storage.list("").unwrap(), [""; 0]);
     for key in ["a/b/c.crt", "a/b/c.key", "a/d/e.json", "f"] {
-        storage.store(key, b"", Lasting::No).unwrap();
+        storage.store(key, b"", Durability::Unflushed).unwrap();
     }
     drop(storage.lock("n").unwrap());
     fs::write(folder.path("data/a/b/c.crt.0123456789abcdef.new"), "").unwrap();
@@ -100,7 +100,7 @@ fn a_folder_removed_and_created_concurrently() {
                 let storage = FileStorage::new(folder.path(""));
                 for _ in 0..500 {
                     let key = format!("tokens/{thread}.json");
-                    storage.store(&key, b"{}", Lasting::No).unwrap();
+                    storage.store(&key, b"{}", Durability::Unflushed).unwrap();
                     storage.delete(&key).unwrap();
                 }
             });

@@ -60,7 +60,7 @@ impl Certificates {
 /// How a name's certificate gets an OCSP response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OcspStapling {
-    /// It gets none.
+    /// The certificate gets no OCSP response.
     pub disabled: bool,
     /// The URL to use instead of the one in the certificate. An empty URL disables requests to that responder.
     pub overrides: Arc<BTreeMap<String, String>>,
@@ -335,7 +335,7 @@ pub struct AcmeIssuer {
 /// The network proxy for requests.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ProxySetting {
-    /// That of the environment, if it has one.
+    /// The proxy of the environment, if there is one.
     #[default]
     Environment,
     /// None.
@@ -378,7 +378,7 @@ pub enum PropagationLimit {
     /// The default time.
     #[default]
     Default,
-    /// It is not checked.
+    /// The record is not checked.
     Unchecked,
     /// At most this time.
     Within(Duration),

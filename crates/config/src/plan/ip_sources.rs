@@ -39,9 +39,9 @@ impl PartialEq for RangeFetch {
 /// The networks of trusted proxies.
 #[derive(Debug, Default)]
 pub(super) struct IpSources {
-    /// Those that the configuration names.
+    /// Networks that the configuration names.
     pub(super) ranges: Vec<IpNet>,
-    /// Those that the server fetches.
+    /// Lists of networks that the server fetches.
     pub(super) fetches: Vec<RangeFetch>,
 }
 

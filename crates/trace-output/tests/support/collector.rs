@@ -11,7 +11,7 @@ use flate2::read::GzDecoder;
 use prost::Message as _;
 
 /// How long a test waits for a request that has to come.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The messages of opentelemetry-proto, as far as tests need them.
 pub(crate) mod otlp {
@@ -187,7 +187,7 @@ impl Collector {
 
     #[track_caller]
     pub(crate) fn receive(&self) -> Received {
-        self.received.recv_timeout(PATIENCE).expect("a request")
+        self.received.recv_timeout(TIMEOUT).expect("a request")
     }
 
     pub(crate) fn is_quiet(&self) -> bool {

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 
-use causeway_certs::{Error, FileStorage, Lasting, Lock, Storage};
+use causeway_certs::{Durability, Error, FileStorage, Lock, Storage};
 
 use super::*;
 use crate::Issuer;
@@ -48,8 +48,8 @@ impl Storage for CountedStorage {
     fn modified(&self, key: &str) -> Result<Option<std::time::SystemTime>, Error> {
         self.inner.modified(key)
     }
-    fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error> {
-        self.inner.store(key, value, lasting)
+    fn store(&self, key: &str, value: &[u8], durability: Durability) -> Result<(), Error> {
+        self.inner.store(key, value, durability)
     }
     fn delete(&self, key: &str) -> Result<(), Error> {
         self.inner.delete(key)

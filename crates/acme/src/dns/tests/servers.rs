@@ -179,7 +179,7 @@ async fn a_lame_server_hides_no_record() {
 #[tokio::test]
 async fn transports() {
     let sent = question(&name("example.com"), RecordType::TXT).to_vec().unwrap();
-    let patience = Duration::from_millis(200);
+    let timeout = Duration::from_millis(200);
     let answering = |change: fn(&mut Message, bool)| {
         server(move |request, is_tcp| {
             let mut message = Message::from_vec(request).unwrap();
@@ -189,7 +189,7 @@ async fn transports() {
         })
     };
     let truncating = answering(|message, is_tcp| message.metadata.truncation = !is_tcp).await;
-    assert!(!exchange_within(truncating, &sent, patience).await.unwrap().0.truncation);
+    assert!(!exchange_within(truncating, &sent, timeout).await.unwrap().0.truncation);
     let forge: [fn(&mut Message, bool); 3] = [
         |message, is_tcp| message.metadata.id ^= u16::from(!is_tcp),
         |message, is_tcp| {
@@ -206,15 +206,15 @@ async fn transports() {
     for forge in forge {
         // Ignored over UDP, so TCP answers.
         let address = answering(forge).await;
-        assert!(exchange_within(address, &sent, patience).await.is_ok());
+        assert!(exchange_within(address, &sent, timeout).await.is_ok());
     }
     let always: fn(&mut Message, bool) = |message, _| message.metadata.id ^= 1;
-    let outcome = exchange_within(answering(always).await, &sent, patience).await;
+    let outcome = exchange_within(answering(always).await, &sent, timeout).await;
     assert!(matches!(outcome, Err(QueryError::Garbage)));
     let garbage = server(|_, is_tcp| is_tcp.then(|| vec![1, 2, 3])).await;
-    assert!(matches!(exchange_within(garbage, &sent, patience).await, Err(QueryError::Garbage)));
+    assert!(matches!(exchange_within(garbage, &sent, timeout).await, Err(QueryError::Garbage)));
     let silent = server(|_, _| None).await;
-    let outcome = exchange_within(silent, &sent, patience).await;
+    let outcome = exchange_within(silent, &sent, timeout).await;
     assert!(matches!(outcome, Err(QueryError::Silent | QueryError::Io(_))), "{outcome:?}");
 }
 

@@ -34,11 +34,11 @@ fn bundle() -> String {
     json!({ "certificate.crt": pem.trim_end(), "ca_bundle.crt": pem }).to_string()
 }
 
-async fn run(double: &Double, name: &str, test: &str) -> Result<Issued, String> {
+async fn run(double: &Double, name: &str, test: &str) -> Result<ObtainedCertificate, String> {
     let mut issuer = ZeroSslIssuer::new("a key&more".to_owned(), Some(90));
     (issuer.base, issuer.poll) = (double.url.clone(), Duration::from_millis(1));
     let (storage, folder) = storage(test);
-    let wanted = Wanted { name, key: KeyKind::P256, attempt: 0, must_staple: false, replaces: None };
+    let wanted = CertificateRequest { name, key: KeyKind::P256, attempt: 0, must_staple: false, replaces: None };
     let issued = obtain(&issuer, wanted, &storage).await.map_err(|error| error.to_string());
     assert!(storage.list("").unwrap().is_empty(), "the validation file has left the storage");
     let _ = std::fs::remove_dir_all(folder);

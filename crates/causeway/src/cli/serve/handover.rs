@@ -61,7 +61,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit for the launcher, for the new process to read the offer, and for the former one to answer "ready".
 const TALK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time in which a process that does not serve may end by itself.
-const END_PATIENCE: Duration = Duration::from_millis(500);
+const END_TIMEOUT: Duration = Duration::from_millis(500);
 /// Interval at which a wait looks whether the server was stopped.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// Descriptors in one message; Linux allows 253.
@@ -76,9 +76,9 @@ static STARTED: Mutex<Option<StartedProcess>> = Mutex::new(None);
 
 /// A process that has been started to take this one's place.
 enum StartedProcess {
-    /// It does not serve yet.
+    /// The new process does not serve yet.
     Starting(StartingProcess),
-    /// It serves, and reads this connection.
+    /// The new process serves, and reads this connection.
     Serving(UnixStream),
 }
 
@@ -319,7 +319,7 @@ pub(crate) fn run_launcher() -> Option<ExitCode> {
 fn end_started(error: anyhow::Error, line: &UnixStream) -> anyhow::Error {
     // A process that has reported a failure is about to exit; the status is a part of the reason. One that reports now that it is ready, or
     // why it is not, is about to end too, and gives its pid file back first.
-    let deadline = Instant::now() + END_PATIENCE;
+    let deadline = Instant::now() + END_TIMEOUT;
     let status = loop {
         let left = deadline.saturating_duration_since(Instant::now());
         match read_line(line, left, &AtomicBool::new(false)) {

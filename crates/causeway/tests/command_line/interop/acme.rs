@@ -24,7 +24,7 @@ use crate::http2::program;
 use crate::ocsp::Responder;
 use crate::process::{Folder, ServerProcess};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const FIRST: &str = "first.example.test";
 const SECOND: &str = "second.example.test";
 
@@ -165,7 +165,7 @@ impl Pebble {
         let begun = Instant::now();
         for port in [self.directory, self.management, self.dns[0]] {
             while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-                assert!(begun.elapsed() < PATIENCE, "Pebble does not listen on {port}: {}", self.log());
+                assert!(begun.elapsed() < TIMEOUT, "Pebble does not listen on {port}: {}", self.log());
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
@@ -622,7 +622,8 @@ fn a_test_authority() {
             ..causeway_acme::Issuer::default()
         };
         let key = causeway_certs::KeyKind::P256;
-        let wanted = causeway_acme::Wanted { name: FIRST, key, attempt, must_staple: false, replaces: None };
+        let wanted =
+            causeway_acme::CertificateRequest { name: FIRST, key, attempt, must_staple: false, replaces: None };
         runtime.block_on(causeway_acme::obtain(&issuer, wanted, &storage)).map(drop).map_err(|error| error.to_string())
     };
     assert_eq!(obtain(&bad, 0), Ok(()));
@@ -654,7 +655,7 @@ fn a_server_that_is_killed() {
     let server = spawn(&folder);
     let begun = Instant::now();
     while pebble.get(FIRST, pebble.https) != hello(FIRST) {
-        assert!(begun.elapsed() < 2 * PATIENCE, "it does not serve {FIRST}: {}", pebble.log());
+        assert!(begun.elapsed() < 2 * TIMEOUT, "it does not serve {FIRST}: {}", pebble.log());
         std::thread::sleep(Duration::from_millis(50));
     }
     drop(server);
@@ -677,7 +678,7 @@ fn two_processes_order_one_certificate() {
     first.line_with(&format!("{FIRST}: obtained a certificate"));
     let begun = Instant::now();
     while pebble.get(FIRST, ports[1]) != hello(FIRST) {
-        assert!(begun.elapsed() < PATIENCE, "the second process has no certificate");
+        assert!(begun.elapsed() < TIMEOUT, "the second process has no certificate");
         std::thread::sleep(Duration::from_millis(20));
     }
     drop((first, second));
@@ -847,7 +848,7 @@ impl Caddy {
         for name in names {
             while pebble.get(name, pebble.https) != hello(name) {
                 let log = || std::fs::read_to_string(folder.path("caddy.log")).unwrap();
-                assert!(begun.elapsed() < 2 * PATIENCE, "Caddy does not serve {name}: {}", log());
+                assert!(begun.elapsed() < 2 * TIMEOUT, "Caddy does not serve {name}: {}", log());
                 std::thread::sleep(Duration::from_millis(50));
             }
         }

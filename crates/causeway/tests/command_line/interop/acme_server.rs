@@ -12,7 +12,7 @@ use causeway_testkit::ports::free_port;
 use crate::acme_server::Authority;
 use crate::process::Folder;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Caddy; killed when dropped.
 struct Caddy(Child);
@@ -44,7 +44,7 @@ fn caddy_obtains_a_certificate() {
                 Ok(text) => break assert_eq!(text, "hi", "{challenge}"),
                 Err(error) => {
                     let caddy_log = || std::fs::read_to_string(folder.path("caddy.log")).unwrap();
-                    assert!(begun.elapsed() < PATIENCE, "{challenge}: {error}: {}", caddy_log());
+                    assert!(begun.elapsed() < TIMEOUT, "{challenge}: {error}: {}", caddy_log());
                     std::thread::sleep(Duration::from_millis(50));
                 }
             }

@@ -10,7 +10,7 @@ use causeway_testkit::ports::free_port;
 
 use crate::process::Folder;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running `named`; killed when dropped.
 pub(super) struct Bind {
@@ -54,7 +54,7 @@ impl Bind {
         let bind = Self { child, folder, port };
         let begun = Instant::now();
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() || !bind.log().contains("all zones loaded") {
-            assert!(begun.elapsed() < PATIENCE, "BIND does not listen on {port}: {}", bind.log());
+            assert!(begun.elapsed() < TIMEOUT, "BIND does not listen on {port}: {}", bind.log());
             std::thread::sleep(Duration::from_millis(10));
         }
         Some(bind)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Returns a program that `./test interop` builds. Without it, prints that the test is skipped.
 #[track_caller]
@@ -50,7 +50,7 @@ impl GoServer {
         let peer = Self { child, address };
         let begun = Instant::now();
         while TcpStream::connect(address).is_err() {
-            assert!(begun.elapsed() < PATIENCE, "{} does not listen on {address}", program.display());
+            assert!(begun.elapsed() < TIMEOUT, "{} does not listen on {address}", program.display());
             std::thread::sleep(Duration::from_millis(10));
         }
         peer

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, getuid, kill_process};
 use crate::client::{connect, get, send, send_body};
 use crate::process::{Folder, ServerProcess};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running php-fpm with its pool `www`; killed when dropped.
 struct PhpFpm {
@@ -76,7 +76,7 @@ impl PhpFpm {
         let begun = Instant::now();
         while !std::fs::read_to_string(self.folder.path("fpm.log")).is_ok_and(|log| log.contains("ready to handle")) {
             let out = std::fs::read_to_string(self.folder.path("out.log")).unwrap();
-            assert!(begun.elapsed() < PATIENCE, "php-fpm is not ready: {out}");
+            assert!(begun.elapsed() < TIMEOUT, "php-fpm is not ready: {out}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }

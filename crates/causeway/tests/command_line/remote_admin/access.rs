@@ -12,7 +12,7 @@ use crate::client::{get, send, send_body};
 use crate::http2::program;
 use crate::process::{Folder, ServerProcess};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The programs, and a folder with the clients' certificates.
 struct Bench {
@@ -419,7 +419,7 @@ fn hostile_bytes() {
         let mut answer = Vec::new();
         // An error is a reset, which is as good as an end.
         let _ = stream.read_to_end(&mut answer);
-        assert!(begun.elapsed() < PATIENCE && !answer.windows(4).any(|window| window == b"apps"));
+        assert!(begun.elapsed() < TIMEOUT && !answer.windows(4).any(|window| window == b"apps"));
     }
     assert_eq!(bench.send_request(remote, "owner", "/config/admin/remote/listen", &[]).0, 200);
     drop(silent);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::client::{get, send, send_body};
 use crate::process::{Folder, ServerProcess};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server of configurations: answers every request with the current response, and records the requests' heads.
 struct ConfigServer {
@@ -43,7 +43,7 @@ impl ConfigServer {
                 if response.is_empty() {
                     // A server that is slow: it holds the connection.
                     std::thread::spawn(move || {
-                        std::thread::sleep(PATIENCE);
+                        std::thread::sleep(TIMEOUT);
                         drop(stream);
                     });
                     continue;
@@ -100,7 +100,7 @@ fn start(folder: &Folder, config: &Value) -> ServerProcess {
 fn until(port: u16, body: &str) {
     let begun = Instant::now();
     while get(port, "/").body != body {
-        assert!(begun.elapsed() < PATIENCE, "the site has no '{body}'");
+        assert!(begun.elapsed() < TIMEOUT, "the site has no '{body}'");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -7,11 +7,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::super::{HeldLock, LOCK_PATIENCE, Storage as _};
+use super::super::{HeldLock, LOCK_TIMEOUT, Storage as _};
 use super::RedisStorage;
 use super::link::Link;
 use crate::Error;
-use crate::replace::Lasting;
+use crate::replace::Durability;
 
 /// How long a lock outlives its holder, which has died, is suspended or cannot reach the server.
 const EXPIRY: Duration = Duration::from_secs(10);
@@ -71,7 +71,7 @@ impl Locks {
         let token = format!("{:032x}", u128::from_ne_bytes(bytes));
         let begun = Instant::now();
         while !self.evaluate(TAKE, key, &token).map_err(|error| Error::Write(place.to_owned(), error))? {
-            if begun.elapsed() >= LOCK_PATIENCE {
+            if begun.elapsed() >= LOCK_TIMEOUT {
                 return Err(Error::Locked(place.to_owned()));
             }
             thread::sleep(CHECK_EVERY);
@@ -133,7 +133,7 @@ impl Locks {
 }
 
 impl HeldLock for HeldRedisLock {
-    fn store(&self, key: &str, value: &[u8], _lasting: Lasting) -> Result<(), Error> {
+    fn store(&self, key: &str, value: &[u8], _durability: Durability) -> Result<(), Error> {
         if self.storage.write(key, value, Some((&self.key, &self.token)))? {
             return Ok(());
         }

@@ -98,9 +98,9 @@ fn values() {
     assert_eq!(storage.load("a/b/c.crt").unwrap(), None);
     assert_eq!(storage.list("").unwrap(), [""; 0]);
     for key in ["a/b/c.crt", "a/b/c.key", "a/d/e.json", "f"] {
-        storage.store(key, key.as_bytes(), Lasting::Yes).unwrap();
+        storage.store(key, key.as_bytes(), Durability::Flushed).unwrap();
     }
-    storage.store("a/b/c.crt", b"two", Lasting::No).unwrap();
+    storage.store("a/b/c.crt", b"two", Durability::Unflushed).unwrap();
     assert_eq!(storage.load("a/b/c.crt").unwrap().as_deref(), Some(&b"two"[..]));
     let age = storage.modified("a/b/c.crt").unwrap().unwrap().elapsed().unwrap_or_default();
     assert!(age < Duration::from_secs(60), "{age:?}");
@@ -205,7 +205,7 @@ fn a_lock_has_one_holder() {
     let (first, second) = (server.storage(), server.storage());
     let held = first.lock("issue_cert_a.example").unwrap();
     assert_eq!(server.texts(&["KEYS", "*"]), ["caddy/locks/issue_cert_a.example"]);
-    held.store("x", b"by the holder", Lasting::Yes).unwrap();
+    held.store("x", b"by the holder", Durability::Flushed).unwrap();
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -227,15 +227,15 @@ fn a_lost_lock_writes_nothing() {
     let lost = storage.lock("n").unwrap();
     server.run_command(&["DEL", "caddy/locks/n"]);
     let next = server.storage().lock("n").unwrap();
-    next.store("x", b"by the next", Lasting::Yes).unwrap();
-    let error = lost.store("x", b"by the lost", Lasting::Yes).unwrap_err();
+    next.store("x", b"by the next", Durability::Flushed).unwrap();
+    let error = lost.store("x", b"by the lost", Durability::Flushed).unwrap_err();
     let place = format!("redis://127.0.0.1:{}/0 key caddy/locks/n", server.port);
     assert!(matches!(&error, Error::LockLost(at) if *at == place), "{error}");
     drop(lost);
     // The first release in the queue is that of the lost lock.
     drop(storage.lock("m").unwrap());
     assert_eq!(storage.load("x").unwrap().as_deref(), Some(&b"by the next"[..]));
-    next.store("x", b"again", Lasting::Yes).unwrap();
+    next.store("x", b"again", Durability::Flushed).unwrap();
 }
 
 const HOLDER_PORT: &str = "CERTS_HOLDER_PORT";
@@ -246,10 +246,10 @@ fn holder() {
     let Ok(port) = std::env::var(HOLDER_PORT) else { return };
     let storage = RedisStorage::new(&RedisSpec::new("127.0.0.1", port.parse().unwrap())).unwrap();
     let held = storage.lock("n").unwrap();
-    held.store("x", b"by the holder", Lasting::Yes).unwrap();
+    held.store("x", b"by the holder", Durability::Flushed).unwrap();
     println!("held");
     std::io::stdin().read_line(&mut String::new()).unwrap();
-    match held.store("x", b"too late", Lasting::Yes) {
+    match held.store("x", b"too late", Durability::Flushed) {
         Err(Error::LockLost(_)) => println!("lost"),
         stored => println!("{stored:?}"),
     }
@@ -274,14 +274,14 @@ fn a_frozen_holder_writes_nothing() {
     server.run_command(&["PEXPIRE", "caddy/locks/n", "1"]);
     let storage = server.storage();
     let next = storage.lock("n").unwrap();
-    next.store("x", b"by the next", Lasting::Yes).unwrap();
+    next.store("x", b"by the next", Durability::Flushed).unwrap();
     signal("-CONT");
     writeln!(child.stdin.take().unwrap()).unwrap();
     let outcome = lines.find(|line| line == "lost" || line.contains("Ok") || line.contains("Err"));
     assert_eq!(outcome.as_deref(), Some("lost"));
     assert!(child.wait().unwrap().success());
     assert_eq!(storage.load("x").unwrap().as_deref(), Some(&b"by the next"[..]));
-    next.store("x", b"again", Lasting::Yes).unwrap();
+    next.store("x", b"again", Durability::Flushed).unwrap();
 }
 
 // A held lock is refreshed for longer than its expiry.
@@ -296,7 +296,7 @@ fn a_held_lock_is_refreshed() {
         assert!(left() > 0, "the lock expired");
         std::thread::sleep(Duration::from_millis(50));
     }
-    held.store("x", b"", Lasting::Yes).unwrap();
+    held.store("x", b"", Durability::Flushed).unwrap();
 }
 
 // A restart of the server: idle connections are replaced. While it is away, calls fail at once.
@@ -304,7 +304,7 @@ fn a_held_lock_is_refreshed() {
 fn a_server_that_restarts() {
     let Some(mut server) = RedisProcess::start(&[]) else { return };
     let storage = server.storage();
-    storage.store("x", b"one", Lasting::Yes).unwrap();
+    storage.store("x", b"one", Durability::Flushed).unwrap();
     server.kill();
     server.resume();
     assert_eq!(storage.load("x").unwrap(), None, "a new connection to a new server");
@@ -316,7 +316,7 @@ fn a_server_that_restarts() {
     let error = storage.lock("n").unwrap_err().to_string();
     assert!(error.starts_with(&storage.place("locks/n")) && error.contains("Connection refused"), "{error}");
     server.resume();
-    while storage.store("x", b"two", Lasting::Yes).is_err() {
+    while storage.store("x", b"two", Durability::Flushed).is_err() {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(storage.load("x").unwrap().as_deref(), Some(&b"two"[..]));
@@ -347,7 +347,7 @@ fn a_password() {
     let with =
         |password: &str| RedisStorage::new(&RedisSpec { password: password.to_owned(), ..server.spec() }).unwrap();
     assert!(with("another").load("x").is_err());
-    with("s3cret").store("x", b"", Lasting::Yes).unwrap();
+    with("s3cret").store("x", b"", Durability::Flushed).unwrap();
     assert!(!format!("{:?} {:?}", with("s3cret"), server.spec()).contains("s3cret"));
 }
 

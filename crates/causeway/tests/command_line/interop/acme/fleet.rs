@@ -53,7 +53,7 @@ fn check(pebble: &Pebble, properties: &str, storage: &str) {
     let begun = Instant::now();
     for [_, https] in ports {
         while pebble.get(FIRST, https) != hello(FIRST) {
-            assert!(begun.elapsed() < 2 * PATIENCE, "no certificate for all servers: {}", pebble.log());
+            assert!(begun.elapsed() < 2 * TIMEOUT, "no certificate for all servers: {}", pebble.log());
             thread::sleep(Duration::from_millis(50));
         }
     }
@@ -124,7 +124,7 @@ fn a_challenge_of_caddy() {
     let begun = Instant::now();
     while pebble.get(FIRST, ports[1]) != hello(FIRST) {
         let log = || std::fs::read_to_string(other.path("caddy.log")).unwrap();
-        assert!(begun.elapsed() < 2 * PATIENCE, "Caddy does not serve {FIRST}: {}", log());
+        assert!(begun.elapsed() < 2 * TIMEOUT, "Caddy does not serve {FIRST}: {}", log());
         thread::sleep(Duration::from_millis(50));
     }
     drop(server);
