@@ -175,7 +175,7 @@ fn ask_http1(address: SocketAddr, request: &str, requests: u32) -> Result<()> {
 fn ask_http2(address: SocketAddr, requests: u32) -> Result<()> {
     // SETTINGS_INITIAL_WINDOW_SIZE and the connection's window are so large that no response waits for an update.
     let mut wire = Wire::connect(address, &[(4, u32::MAX / 2)])?;
-    wire.set_read_timeout(START_MAX)?;
+    wire.set_timeout(START_MAX)?;
     wire.put(kind::WINDOW_UPDATE, flag::NONE, 0, &(u32::MAX / 2 - 65_535).to_be_bytes());
     let mut block = get("/");
     for (name, value) in request::browser_fields() {

@@ -237,7 +237,7 @@ fn break_off(bench: &DisconnectFixture, random: &mut Random, target: &str) {
 /// An HTTP/2 client that resets some of its streams, and then closes without GOAWAY.
 fn break_off_streams(bench: &DisconnectFixture, random: &mut Random) {
     let mut wire = Wire::connect(bench.proxy.address(), &[(4, 1 << 20)]).unwrap();
-    wire.set_read_timeout(Duration::from_millis(20)).unwrap();
+    wire.set_timeout(Duration::from_millis(20)).unwrap();
     let streams = 1 + random.below(8) as u32;
     for number in 0..streams {
         let target = if random.below(2) == 0 { bench.echo(random) } else { bench.failing(random) };

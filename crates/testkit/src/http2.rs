@@ -67,7 +67,7 @@ impl Wire {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         let mut wire = Self { stream, out: PREFACE.to_vec(), input: Vec::new() };
-        wire.set_read_timeout(Duration::from_secs(20))?;
+        wire.set_timeout(Duration::from_secs(20))?;
         let settings: Vec<u8> =
             settings.iter().flat_map(|(id, value)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat()).collect();
         wire.put(kind::SETTINGS, flag::NONE, 0, &settings);
@@ -79,7 +79,7 @@ impl Wire {
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn set_read_timeout(&mut self, most: Duration) -> io::Result<()> {
+    pub fn set_timeout(&mut self, most: Duration) -> io::Result<()> {
         self.stream.set_read_timeout(Some(most))?;
         self.stream.set_write_timeout(Some(most))
     }

@@ -202,7 +202,7 @@ impl Attack {
     pub fn run(&self, target: AttackTarget, most: Duration) -> io::Result<AttackOutcome> {
         let until = Instant::now() + most;
         let mut wire = Wire::connect(target.address, self.settings)?;
-        wire.set_read_timeout(STOPPED)?;
+        wire.set_timeout(STOPPED)?;
         // Read on a second thread, so that a full socket buffer in one direction does not block the other.
         let (sender, ended) = mpsc::channel();
         let mut reader = wire.twin()?;
