@@ -142,7 +142,7 @@ fn rfc9110_8_8_2_2_weak_dates() {
         let modified = now - Duration::from_secs(age);
         set_modified(&folder.0.join("ten.txt"), crate::conditional::since_1970(modified));
         let request = Request::get("/ten.txt").field("Range", "bytes=0-1");
-        let answer = folder.kit(json!({})).send(&request.field("If-Range", &httpdate::fmt_http_date(modified)));
+        let answer = folder.kit(json!({})).send(&request.field("If-Range", httpdate::fmt_http_date(modified)));
         assert_eq!(answer.status, status, "{age} s");
     }
 }
