@@ -68,7 +68,7 @@ impl CallError {
             | Self::Reset(_)
             | Self::Aborted(_)
             | Self::Malformed(_)
-            | Self::TooLarge => FailureKind::NoAnswer,
+            | Self::TooLarge => FailureKind::NoResponse,
         })
     }
 }

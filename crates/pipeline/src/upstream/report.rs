@@ -24,7 +24,7 @@ pub enum FailureKind {
     /// The connection was not established.
     Unreachable,
     /// The connection was established, but no response arrived.
-    NoAnswer,
+    NoResponse,
     /// The response did not start in time.
     TimedOut,
     /// The response ended within its content.
@@ -49,13 +49,13 @@ pub enum StderrLevel {
 }
 
 impl FailureKind {
-    fn words(self) -> &'static str {
+    fn message(self) -> &'static str {
         match self {
             Self::Unreachable => "an upstream cannot be reached",
-            Self::NoAnswer => "an upstream gave no answer",
-            Self::TimedOut => "an upstream did not answer in time",
-            Self::BrokenOff => "an upstream broke off its answer",
-            Self::Unusable => "an upstream's answer cannot be forwarded",
+            Self::NoResponse => "no response from the upstream",
+            Self::TimedOut => "the upstream did not respond in time",
+            Self::BrokenOff => "the upstream ended its response early",
+            Self::Unusable => "the upstream's response cannot be forwarded",
             Self::Unavailable => "no upstream is available",
             Self::Lookup => "upstreams cannot be looked up",
             Self::Stderr => STDERR,
@@ -74,14 +74,16 @@ struct FailureEntry {
     left_out: u64,
 }
 
-/// The recent lines. There is one for the process, as there is one log; only failing requests use it.
-struct Lately(Vec<FailureEntry>);
+/// The recent lines. There is one for the process, as there is one log; only failing requests use it. A
+/// [`LogLimit`](crate::LogLimit) does not fit: the lines are limited for each upstream, whose name may come from a request,
+/// and a thread logs the count of the last suppressed ones.
+struct FailureLog(Vec<FailureEntry>);
 
-static LATELY: Mutex<Lately> = Mutex::new(Lately(Vec::new()));
+static FAILURE_LOG: Mutex<FailureLog> = Mutex::new(FailureLog(Vec::new()));
 /// Whether a thread runs that will log the suppressed failures.
-static TELLS_REST: AtomicBool = AtomicBool::new(false);
+static SUMMARY_SCHEDULED: AtomicBool = AtomicBool::new(false);
 
-impl Lately {
+impl FailureLog {
     /// Counts a failure. Returns the number of failures suppressed before it, or `None` if it is suppressed itself.
     fn note(&mut self, upstream: &str, kind: FailureKind, now: Instant) -> Option<u64> {
         let is_due = |entry: &FailureEntry| now.saturating_duration_since(entry.written) >= PAUSE;
@@ -115,11 +117,11 @@ impl Lately {
     fn take_rest(&mut self, now: Instant) -> Vec<(Box<str>, FailureKind, u64)> {
         let is_due =
             |entry: &&mut FailureEntry| entry.left_out > 0 && now.saturating_duration_since(entry.written) >= PAUSE;
-        let tell = |entry: &mut FailureEntry| {
+        let take = |entry: &mut FailureEntry| {
             entry.written = now;
             (entry.upstream.clone(), entry.kind, mem::take(&mut entry.left_out))
         };
-        self.0.iter_mut().filter(is_due).map(tell).collect()
+        self.0.iter_mut().filter(is_due).map(take).collect()
     }
 
     fn has_rest(&self) -> bool {
@@ -131,25 +133,25 @@ impl Lately {
 /// thread of its own, because an idle worker would not wake for it; at most one runs.
 #[cold]
 fn schedule_summary() {
-    if TELLS_REST.swap(true, Ordering::Relaxed) {
+    if SUMMARY_SCHEDULED.swap(true, Ordering::Relaxed) {
         return;
     }
-    let tell = || {
+    let summarize = || {
         loop {
             std::thread::sleep(PAUSE);
-            let mut lately = LATELY.lock().unwrap_or_else(PoisonError::into_inner);
-            let rest = lately.take_rest(Instant::now());
-            let is_last = !lately.has_rest();
+            let mut log = FAILURE_LOG.lock().unwrap_or_else(PoisonError::into_inner);
+            let rest = log.take_rest(Instant::now());
+            let is_last = !log.has_rest();
             if is_last {
                 // Cleared under the lock, so that a failure suppressed from here on starts a new thread.
-                TELLS_REST.store(false, Ordering::Relaxed);
+                SUMMARY_SCHEDULED.store(false, Ordering::Relaxed);
             }
-            drop(lately);
+            drop(log);
             for (upstream, kind, left_out) in rest {
                 let upstream = &*upstream;
                 match kind {
                     FailureKind::Stderr => tracing::warn!(upstream, left_out, "{STDERR}"),
-                    _ => tracing::error!(upstream, left_out, "{}", kind.words()),
+                    _ => tracing::error!(upstream, left_out, "{}", kind.message()),
                 }
             }
             if is_last {
@@ -157,8 +159,8 @@ fn schedule_summary() {
             }
         }
     };
-    if std::thread::Builder::new().name("failures".into()).spawn(tell).is_err() {
-        TELLS_REST.store(false, Ordering::Relaxed);
+    if std::thread::Builder::new().name("failures".into()).spawn(summarize).is_err() {
+        SUMMARY_SCHEDULED.store(false, Ordering::Relaxed);
     }
 }
 
@@ -166,15 +168,15 @@ fn schedule_summary() {
 /// upstream and kind was written within the last second, the failure is only counted, and the next line contains the
 /// count.
 pub fn report_failure(upstream: &str, kind: FailureKind, took: Duration, cause: &dyn fmt::Display, now: Instant) {
-    let mut lately = LATELY.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(left_out) = lately.note(upstream, kind, now) else {
+    let mut log = FAILURE_LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(left_out) = log.note(upstream, kind, now) else {
         return schedule_summary();
     };
-    drop(lately);
+    drop(log);
     // A name may come from a request, and a cause from a peer: values of fields, which every format of logs quotes.
     let cause = &*cause.to_string();
     let (duration, left_out) = (took.as_secs_f64(), (left_out > 0).then_some(left_out));
-    tracing::error!(upstream, duration, cause, left_out, "{}", kind.words());
+    tracing::error!(upstream, duration, cause, left_out, "{}", kind.message());
 }
 
 /// Logs the text that a FastCGI application wrote to STDERR during one request, at `level`. `None` is one line a second
@@ -182,8 +184,8 @@ pub fn report_failure(upstream: &str, kind: FailureKind, took: Duration, cause: 
 pub fn report_stderr(upstream: &str, text: &[u8], level: Option<StderrLevel>, now: Instant) {
     let mut left_out = None;
     if level.is_none() {
-        let mut lately = LATELY.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(count) = lately.note(upstream, FailureKind::Stderr, now) else {
+        let mut log = FAILURE_LOG.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(count) = log.note(upstream, FailureKind::Stderr, now) else {
             return schedule_summary();
         };
         left_out = (count > 0).then_some(count);
@@ -202,13 +204,13 @@ mod tests {
 
     #[test]
     fn one_line_a_second_for_each_upstream_and_kind() {
-        use FailureKind::{NoAnswer, Unreachable};
-        let mut lately = Lately(Vec::new());
+        use FailureKind::{NoResponse, Unreachable};
+        let mut log = FailureLog(Vec::new());
         let begin = Instant::now();
         let cases: &[(u64, &str, FailureKind, Option<u64>)] = &[
             (0, "a:1", Unreachable, Some(0)),
             (1, "a:1", Unreachable, None),
-            (2, "a:1", NoAnswer, Some(0)),
+            (2, "a:1", NoResponse, Some(0)),
             (3, "b:1", Unreachable, Some(0)),
             (999, "a:1", Unreachable, None),
             (1000, "a:1", Unreachable, Some(2)),
@@ -217,37 +219,37 @@ mod tests {
         ];
         for (ms, upstream, kind, want) in cases {
             let now = begin + Duration::from_millis(*ms);
-            assert_eq!(lately.note(upstream, *kind, now), *want, "{ms} ms: {upstream} {kind:?}");
+            assert_eq!(log.note(upstream, *kind, now), *want, "{ms} ms: {upstream} {kind:?}");
         }
     }
 
     #[test]
     fn omitted_failures_are_reported_when_no_failure_follows() {
-        let mut lately = Lately(Vec::new());
+        let mut log = FailureLog(Vec::new());
         let begin = Instant::now();
         for _ in 0..10 {
-            lately.note("a:1", FailureKind::NoAnswer, begin);
+            log.note("a:1", FailureKind::NoResponse, begin);
         }
-        lately.note("b:1", FailureKind::NoAnswer, begin);
-        assert!(lately.take_rest(begin + PAUSE / 2).is_empty() && lately.has_rest(), "the pause is one second");
-        assert_eq!(lately.take_rest(begin + PAUSE), [("a:1".into(), FailureKind::NoAnswer, 9)]);
-        assert!(!lately.has_rest());
-        assert_eq!(lately.note("a:1", FailureKind::NoAnswer, begin + PAUSE), None, "the rest was logged at this time");
+        log.note("b:1", FailureKind::NoResponse, begin);
+        assert!(log.take_rest(begin + PAUSE / 2).is_empty() && log.has_rest(), "the pause is one second");
+        assert_eq!(log.take_rest(begin + PAUSE), [("a:1".into(), FailureKind::NoResponse, 9)]);
+        assert!(!log.has_rest());
+        assert_eq!(log.note("a:1", FailureKind::NoResponse, begin + PAUSE), None, "the rest was logged at this time");
     }
 
     // Requests may name any number of upstreams by placeholders.
     #[test]
     fn upstreams_without_number_are_bounded() {
-        let mut lately = Lately(Vec::new());
+        let mut log = FailureLog(Vec::new());
         let now = Instant::now();
-        let lines = |lately: &mut Lately, now| {
+        let lines = |log: &mut FailureLog, now| {
             let names = (0..10_000).map(|number| format!("a:{number}"));
-            names.filter(|name| lately.note(name, FailureKind::Unreachable, now).is_some()).count()
+            names.filter(|name| log.note(name, FailureKind::Unreachable, now).is_some()).count()
         };
-        assert_eq!(lines(&mut lately, now), ENTRIES_MAX + 1);
-        assert_eq!(lately.0.len(), ENTRIES_MAX + 1);
-        assert_eq!(lines(&mut lately, now + PAUSE / 2), 0, "no pause is over yet");
-        assert!(lines(&mut lately, now + PAUSE) <= 2 * ENTRIES_MAX);
-        assert!(lately.0.len() <= ENTRIES_MAX + 1);
+        assert_eq!(lines(&mut log, now), ENTRIES_MAX + 1);
+        assert_eq!(log.0.len(), ENTRIES_MAX + 1);
+        assert_eq!(lines(&mut log, now + PAUSE / 2), 0, "no pause is over yet");
+        assert!(lines(&mut log, now + PAUSE) <= 2 * ENTRIES_MAX);
+        assert!(log.0.len() <= ENTRIES_MAX + 1);
     }
 }

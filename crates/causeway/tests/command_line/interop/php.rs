@@ -295,7 +295,7 @@ fn failures() {
     let mut server = fpm.serve(&site);
     let port = server.port();
     assert_eq!(get(port, "/slow.php").status, 504);
-    let line = server.line_with("did not answer in time");
+    let line = server.line_with("did not respond in time");
     assert!(line.contains(&format!("unix/{}", fpm.socket.display())), "{line}");
 
     // Text on STDERR is logged, once a second at most.
