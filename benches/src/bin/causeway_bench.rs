@@ -70,7 +70,7 @@ impl Handler for Burn {
         match offload(&**cx.worker(), Work::of(WorkKind::Blocking), || burn(BURN)) {
             Ok(burning) => cx.wait(burning, |cx, burnt| match burnt {
                 Some(()) => done(cx),
-                None => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+                None => Step::Fail(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR)),
             }),
             Err(_) => Step::Fail(Fault::busy()),
         }

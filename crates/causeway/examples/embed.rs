@@ -16,7 +16,7 @@ struct Shout {
 
 impl Handler for Shout {
     fn enter(&self, cx: &mut Context) -> Step {
-        let shouted = cx.rendered(&self.text, |_, text| text.to_ascii_uppercase());
+        let shouted = cx.with_rendered(&self.text, |_, text| text.to_ascii_uppercase());
         let body = cx.chunk(&[shouted, b"\n".to_vec()].concat().repeat(self.times));
         Step::Respond(Response::chunk(StatusCode::OK, body))
     }

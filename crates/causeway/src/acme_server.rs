@@ -207,7 +207,7 @@ impl Handler for AcmeServerHandler {
                 server.answer(request, now)
             };
             let answer = offload(&*worker, work, answer).map_err(|_| Fault::busy())?;
-            answer.await.ok_or_else(|| Fault::status(StatusCode::INTERNAL_SERVER_ERROR))
+            answer.await.ok_or_else(|| Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR))
         };
         cx.wait(future, |cx, answered: Result<ServerResponse, Fault>| match answered {
             Ok(answer) => respond(cx, answer),
@@ -220,9 +220,9 @@ async fn whole(body: Option<IncomingBody>) -> Result<Vec<u8>, Fault> {
     let mut bytes = Vec::new();
     let Some(mut body) = body else { return Ok(bytes) };
     while let Some(frame) = poll_fn(|task| body.poll_frame(task)).await {
-        match frame.map_err(Fault::body)? {
+        match frame.map_err(Fault::from_body_error)? {
             Frame::Chunk(chunk) if bytes.len() + chunk.len() > BODY_BYTES_MAX => {
-                return Err(Fault::body(BodyError::TooLarge));
+                return Err(Fault::from_body_error(BodyError::TooLarge));
             }
             Frame::Chunk(chunk) => bytes.extend_from_slice(chunk.as_slice()),
             Frame::Trailers(_) => {}

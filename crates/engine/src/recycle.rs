@@ -16,7 +16,7 @@ pub(crate) fn recycle(core: &Core, exchange: Exchange) {
         clock::refresh();
     }
     let took = clock::now().saturating_duration_since(cx.arrival().at);
-    let outcome = Outcome { status, sent: sending.sent(), received, read: cx.mailbox().read(), took, ending };
+    let outcome = Outcome { status, sent: sending.sent(), received, read: cx.mailbox().bytes_read(), took, ending };
     // This may run while a panic unwinds, when a second panic would abort the process.
     if catch_unwind(AssertUnwindSafe(|| route::end(&cx, &outcome))).is_err() {
         core.load.count_panic();

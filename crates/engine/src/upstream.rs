@@ -26,7 +26,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causeway_pipeline::upstream::{Calls, ConnectionSlot, EngineCall, PoolShare, Upstream};
+use causeway_pipeline::upstream::{CallPool, ConnectionSlot, EngineCall, LimitMembership, Upstream};
 use causeway_pipeline::{CallError, Transport, Versions};
 use progress::{Leased, Span};
 
@@ -52,7 +52,7 @@ pub(crate) struct UpstreamPool {
     transport: Arc<Transport>,
     links: Links,
     /// The part in the limit of connections, if there is one.
-    share: Option<PoolShare>,
+    membership: Option<LimitMembership>,
     waiting: CallQueue,
     /// The upstream chose HTTP/2 in the last handshake.
     is_http2: Cell<bool>,
@@ -95,10 +95,10 @@ impl UpstreamPool {
         if !is_http2 && transport.fastcgi.is_none() {
             core.memory.blocks.grow(transport.head_bytes_max.max(transport.trailers_bytes_max) as usize);
         }
-        let share = transport.connection_limits.as_ref().map(|limits| limits.join(address));
+        let membership = transport.connection_limits.as_ref().map(|limits| limits.join(address));
         // Over TLS the version is negotiated in the handshake.
-        if let Some(share) = share.as_ref().filter(|_| is_http2) {
-            share.set_multiplexed(true);
+        if let Some(membership) = membership.as_ref().filter(|_| is_http2) {
+            membership.set_multiplexed(true);
         }
         Rc::new_cyclic(|this| Self {
             core,
@@ -107,7 +107,7 @@ impl UpstreamPool {
             transport,
             links: Links::default(),
             streams_max: Cell::default(),
-            share,
+            membership,
             waiting: CallQueue::default(),
             connector: RefCell::default(),
             connectors: Rc::default(),
@@ -148,8 +148,8 @@ impl UpstreamPool {
     /// Sets which version the upstream has chosen in the handshake of a connection.
     fn set_http2(&self, link: &Link, is_http2: bool) {
         self.is_http2.set(is_http2);
-        if let Some(share) = self.multiplexed_share() {
-            share.set_multiplexed(is_http2);
+        if let Some(membership) = self.multiplexed_membership() {
+            membership.set_multiplexed(is_http2);
             if is_http2 && self.links.len() == 1 {
                 link.exempt();
             }
@@ -157,8 +157,8 @@ impl UpstreamPool {
     }
 
     /// Returns the part in the limit, unless the transport excludes HTTP/2, as that of requests to switch protocols does.
-    fn multiplexed_share(&self) -> Option<&PoolShare> {
-        self.share.as_ref().filter(|_| self.transport.versions != Versions::Http1)
+    fn multiplexed_membership(&self) -> Option<&LimitMembership> {
+        self.membership.as_ref().filter(|_| self.transport.versions != Versions::Http1)
     }
 
     /// Returns whether a connection that has room is to take another call from the queue.
@@ -177,12 +177,12 @@ impl UpstreamPool {
         if !link.is_counted() {
             return false;
         }
-        let Some(claimed) = self.share.as_ref().and_then(PoolShare::claimed_since) else { return false };
+        let Some(claimed) = self.membership.as_ref().and_then(LimitMembership::claimed_since) else { return false };
         self.waiting.oldest_queued_at().is_none_or(|own| claimed + YIELD_AFTER < own)
     }
 
     /// Hands the call to a connection, or queues it; opens a connection if the queue lacks one.
-    pub(crate) fn place(&self, waiting: WaitingCall) {
+    pub(crate) fn dispatch(&self, waiting: WaitingCall) {
         // Over HTTP/1.1 a retry opens a new connection: idle ones of the same age may be dead too, for example after the host restarted.
         if waiting.is_retry
             && !self.is_http2.get()
@@ -197,11 +197,11 @@ impl UpstreamPool {
         }
     }
 
-    /// As [`place`](Self::place), for a call whose HTTP/2 connection was lost. The other connections may be lost too, which shows only when
+    /// As [`dispatch`](Self::dispatch), for a call whose HTTP/2 connection was lost. The other connections may be lost too, which shows only when
     /// they are used, so a new one takes the call if the limit permits it.
     pub(crate) fn place_after_loss(&self, waiting: WaitingCall) {
         if let Some(waiting) = self.wait_for_new(waiting) {
-            self.place(waiting);
+            self.dispatch(waiting);
         }
     }
 
@@ -250,10 +250,11 @@ impl UpstreamPool {
 
     /// Takes the right to open a connection; `None` if the limit is reached.
     fn take_connection_slot(&self) -> Option<ConnectionSlot> {
-        let Some(share) = &self.share else { return Some(ConnectionSlot::unlimited()) };
+        let Some(membership) = &self.membership else { return Some(ConnectionSlot::unlimited()) };
         // No worker can use another's HTTP/2 connection, and a busy one never becomes idle. So the first one of each worker does not count.
-        let is_first = self.multiplexed_share().is_some_and(PoolShare::is_multiplexed) && !self.links.has_usable();
-        if is_first { Some(ConnectionSlot::unlimited()) } else { share.take() }
+        let is_first =
+            self.multiplexed_membership().is_some_and(LimitMembership::is_multiplexed) && !self.links.has_usable();
+        if is_first { Some(ConnectionSlot::unlimited()) } else { membership.take() }
     }
 
     /// Opens further connections for queued calls, after a connection turned out to accept no more of them.
@@ -285,7 +286,7 @@ impl UpstreamPool {
 
     /// Starts the task of the queue, if there is a limit of connections.
     fn start_queue_task(&self) {
-        if self.share.is_some() && self.waiting.claim_task_start() {
+        if self.membership.is_some() && self.waiting.claim_task_start() {
             tokio::task::spawn_local(queue::run_queue(Rc::clone(&self.core), Weak::clone(&self.this)));
         }
     }
@@ -295,10 +296,10 @@ impl UpstreamPool {
         self.links.remove(link);
         // Calls that it was handed and did not begin go to other connections.
         loop {
-            // The borrow ends before `place`, which may push to an inbox.
+            // The borrow ends before `dispatch`, which may push to an inbox.
             let left = link.inbox.borrow_mut().pop_front();
             let Some(left) = left else { break };
-            self.place(left);
+            self.dispatch(left);
         }
         // With a limit, another worker may have got the slot; then the queue's task claims the next one. If a further worker waits, the
         // task closes the next idle connection.
@@ -338,10 +339,10 @@ impl UpstreamPool {
 
 impl Upstream for UpstreamPool {
     fn start(&self, call: EngineCall) {
-        self.place(WaitingCall::new(call, false));
+        self.dispatch(WaitingCall::new(call, false));
     }
 
-    fn calls(&self) -> &Rc<Calls> {
+    fn calls(&self) -> &Rc<CallPool> {
         self.core.memory.calls()
     }
 }

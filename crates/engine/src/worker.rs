@@ -48,7 +48,7 @@ pub(crate) struct Core {
     pub(crate) lifecycle: Lifecycle,
     pub(crate) load: Arc<Load>,
     /// The profiler's measure of the server's progress: responses that were sent whole.
-    pub(crate) answered: progress::Point,
+    pub(crate) completed_responses: progress::Point,
     /// The certificates of the active plan, for connections to upstreams.
     certificates: RefCell<Option<Arc<dyn Certificates>>>,
     /// A generation without a plan, for storage that is not in use.
@@ -69,7 +69,7 @@ impl Services {
                 timers: Timers::new(clock::now()),
                 lifecycle: Lifecycle::new(Arc::clone(&load)),
                 load,
-                answered: progress::Point::named("request"),
+                completed_responses: progress::Point::named("request"),
                 certificates: RefCell::default(),
                 vacant: Generation::vacant(),
                 lookups: Rc::default(),

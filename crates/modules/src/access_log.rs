@@ -28,7 +28,7 @@ const LOGGER: &str = "http.log.access";
 /// The message of an access record.
 const MESSAGE: &str = "handled request";
 /// Caddy's message for a request that no handler responded to.
-const MESSAGE_UNANSWERED: &str = "NOP";
+const MESSAGE_UNHANDLED: &str = "NOP";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -119,7 +119,7 @@ impl Handler for AccessLog {
         let record = Record { cx, outcome, slots: &self.slots, headers: &self.loggers.headers };
         let level = cx.variable(self.slots.level).and_then(|name| Level::parse(std::str::from_utf8(name).ok()?));
         let level = level.unwrap_or(if record.status() >= 500 { Level::Error } else { Level::Info });
-        let message = if record.is_unanswered() { MESSAGE_UNANSWERED } else { MESSAGE };
+        let message = if record.is_unhandled() { MESSAGE_UNHANDLED } else { MESSAGE };
         self.loggers.write(cx, loggers, level, message, &record);
     }
 }

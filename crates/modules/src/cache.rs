@@ -254,7 +254,7 @@ impl CacheRules {
         self.tiers.store.count(key, why.lookup());
         if directives.only_if_cached {
             // RFC 9111 §5.2.1.7.
-            return Step::Fail(Fault::status(StatusCode::GATEWAY_TIMEOUT));
+            return Step::Fail(Fault::from_status(StatusCode::GATEWAY_TIMEOUT));
         }
         // A stored response to GET also serves HEAD, but not the reverse.
         let is_head = cx.head().method() == Method::Head;

@@ -38,7 +38,7 @@ impl Handler for StaticError {
             Some(Err(fault)) => return Step::Fail(fault),
         };
         // An empty message stays empty: `{http.error.message}` must not become the status text.
-        let words = cx.rendered(&self.words, |_, words| String::from_utf8_lossy(words).into_owned());
+        let words = cx.with_rendered(&self.words, |_, words| String::from_utf8_lossy(words).into_owned());
         Step::Fail(Fault { status, reason: Reason::Text(words.into()) })
     }
 }

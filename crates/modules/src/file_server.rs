@@ -199,7 +199,7 @@ fn look_up(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, at
     let (generation, began) = (Rc::clone(cx.generation()), cx.worker().now());
     let outcome = SingleFlight::join(cx, plan.lookups, file_path.key(), job, move |done| match done {
         Some((look, there)) => store_lookup(&theirs, &generation, &there, look, None, began),
-        None => LookupOutcome::Failed(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+        None => LookupOutcome::Failed(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR)),
     });
     let (outcome, time) = match (outcome, &attempt) {
         (Ok(joined), _) => joined,
@@ -218,7 +218,7 @@ fn look_up(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, at
             look_up(&plan, cx, file_path, Attempt::Second(outcome))
         }
         Ok(outcome) => act(&plan, cx, file_path, outcome),
-        Err(_) => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+        Err(_) => Step::Fail(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR)),
     })
 }
 
@@ -243,7 +243,9 @@ fn revalidate(
     };
     let plan = Arc::clone(plan);
     cx.wait(job, move |cx, done| {
-        let Some((look, file_path)) = done else { return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)) };
+        let Some((look, file_path)) = done else {
+            return Step::Fail(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR));
+        };
         let outcome = store_lookup(&plan, cx.generation(), &file_path, look, Some(entry), began);
         // The cache is up to date: from here on other requests need not be served the old value.
         drop(revalidation);
@@ -290,7 +292,7 @@ fn act(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, outcom
 }
 
 fn missing(plan: &FileServerPlan) -> Step {
-    if plan.pass_thru { Step::Next } else { Step::Fail(Fault::status(StatusCode::NOT_FOUND)) }
+    if plan.pass_thru { Step::Next } else { Step::Fail(Fault::from_status(StatusCode::NOT_FOUND)) }
 }
 
 /// As in Caddy, a 503 (for example: out of file descriptors) makes the client retry after 2 to 4 seconds, at random

@@ -88,12 +88,12 @@ pub(crate) fn glob(pattern: &[u8], text: &[u8], space: Space) -> bool {
             t += of_text;
             continue;
         }
-        let Some((behind, at)) = run else { return false };
+        let Some((tail, at)) = run else { return false };
         // A `*` never extends across a slash.
         if matches!(text.get(at), None | Some(b'/')) {
             return false;
         }
-        (p, t) = (behind, at + 1);
+        (p, t) = (tail, at + 1);
         run = Some((p, t));
     }
 }
@@ -128,8 +128,8 @@ fn in_class(class: &[u8], got: u8, space: Space) -> Option<(usize, bool)> {
         if *class.get(at)? == b']' && members > 0 {
             return Some((at + 1, found != negated));
         }
-        let (low, behind) = member(class, at)?;
-        at = behind;
+        let (low, end) = member(class, at)?;
+        at = end;
         let mut high = low;
         if class.get(at) == Some(&b'-') {
             (high, at) = member(class, at + 1)?;

@@ -104,7 +104,7 @@ impl Handler for HttpGrpc {
         if cx.carried().is_some() {
             // A carried request for this service would reach this handler again, without end.
             return match Service::of(cx.head()) {
-                Some(_) => Step::Fail(Fault::status(StatusCode::LOOP_DETECTED)),
+                Some(_) => Step::Fail(Fault::from_status(StatusCode::LOOP_DETECTED)),
                 None => Step::Next,
             };
         }
@@ -166,7 +166,7 @@ impl Handler for HttpGrpc {
             cx.end_carry();
             return refuse(cx, StatusCode::OK, &deadline_exceeded());
         }
-        cx.await_answer();
+        cx.leave_after_fault();
         Step::Fail(fault)
     }
 }

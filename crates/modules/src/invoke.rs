@@ -29,6 +29,6 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
 
 impl Handler for Invoke {
     fn enter(&self, _cx: &mut Context) -> Step {
-        Step::Call(self.0)
+        Step::Run(self.0)
     }
 }

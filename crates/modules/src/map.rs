@@ -122,7 +122,7 @@ fn check(written: &MapConfig, build: &mut Build<'_>) -> Result<(), BuildError> {
 impl Handler for Mapped {
     fn enter(&self, cx: &mut Context) -> Step {
         for (id, computed) in &self.0 {
-            cx.compute_variable(*id, *computed);
+            cx.set_computed_variable(*id, *computed);
         }
         Step::Next
     }
@@ -132,7 +132,7 @@ impl Destination {
     /// Appends the value, which is a text. It is null if neither a mapping nor a default applies, as in Caddy.
     fn put(&self, cx: &mut Context, out: &mut Vec<u8>) -> ValueKind {
         let mut kind = ValueKind::Text;
-        let text = cx.rendered(&self.source, |cx, source| {
+        let text = cx.with_rendered(&self.source, |cx, source| {
             for case in &self.cases {
                 match case {
                     MapCase::Equal { input, output } if **input == *source => return Some(output),

@@ -40,7 +40,7 @@ impl Handler for MetricsHandler {
             return Step::Fail(Fault::busy());
         };
         cx.wait(scrape, move |cx, text: Option<String>| {
-            let Some(text) = text else { return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)) };
+            let Some(text) = text else { return Step::Fail(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR)) };
             cx.response_mut().set(names::CONTENT_TYPE, FieldValue::from_static(format.media_type()));
             Step::Respond(Response::chunk(StatusCode::OK, Chunk::from(text.into_bytes())))
         })

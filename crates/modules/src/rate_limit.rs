@@ -209,12 +209,13 @@ impl RateLimit {
         cx.response_mut().fields_mut().insert_number(names::RETRY_AFTER, seconds);
         cx.set_variable_text(self.exceeded, limit.name.as_bytes());
         if let Some(left_out) = limit.log.admit() {
-            let key = self.log_key.then(|| cx.rendered(&limit.key, |_, key| String::from_utf8_lossy(key).into_owned()));
+            let key =
+                self.log_key.then(|| cx.with_rendered(&limit.key, |_, key| String::from_utf8_lossy(key).into_owned()));
             let (zone, remote_ip) = (&*limit.name, cx.arrival().ends.peer_ip());
             let remote_ip = remote_ip.map_or_else(|| UNIX_PEER.to_owned(), |ip| ip.to_string());
             tracing::info!(zone, wait = wait.as_secs_f64(), %remote_ip, key, left_out, "rate limit exceeded");
         }
-        Step::Fail(Fault::status(StatusCode::TOO_MANY_REQUESTS))
+        Step::Fail(Fault::from_status(StatusCode::TOO_MANY_REQUESTS))
     }
 }
 
@@ -222,7 +223,7 @@ impl Handler for RateLimit {
     fn enter(&self, cx: &mut Context) -> Step {
         let now = cx.worker().now();
         for limit in &self.zones {
-            let taken = cx.rendered(&limit.key, |_, key| limit.zone.take(key, now));
+            let taken = cx.with_rendered(&limit.key, |_, key| limit.zone.take(key, now));
             if let Err(wait) = taken {
                 return self.refuse(cx, limit, wait);
             }
@@ -233,7 +234,7 @@ impl Handler for RateLimit {
 
 impl Handler for MatchedZones {
     fn enter(&self, _cx: &mut Context) -> Step {
-        Step::Call(self.0)
+        Step::Run(self.0)
     }
 }
 

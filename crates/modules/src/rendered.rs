@@ -37,7 +37,7 @@ impl FieldText {
         match self {
             Self::Fixed(value) => work(cx, value.as_ref()),
             Self::Templated(template) => {
-                cx.rendered(template, |cx, text| with_field_value(text, |value| work(cx, value)));
+                cx.with_rendered(template, |cx, text| with_field_value(text, |value| work(cx, value)));
             }
         }
     }
@@ -73,7 +73,7 @@ impl FieldNameTemplate {
     pub(crate) fn with(&self, cx: &mut Context, work: impl FnOnce(&mut Context, NameRef<'_>)) {
         match self {
             Self::Fixed(name) => work(cx, name.as_ref()),
-            Self::Templated(template) => cx.rendered(template, |cx, name| {
+            Self::Templated(template) => cx.with_rendered(template, |cx, name| {
                 if let Some(name) = NameRef::parse(name) {
                     work(cx, name);
                 }
@@ -110,7 +110,7 @@ impl StatusTemplate {
     pub(crate) fn of(&self, cx: &mut Context) -> Result<StatusCode, Fault> {
         match self {
             Self::Fixed(code) => Ok(*code),
-            Self::Templated(template) => cx.rendered(template, |_, text| status(text)).ok_or(Fault {
+            Self::Templated(template) => cx.with_rendered(template, |_, text| status(text)).ok_or(Fault {
                 status: StatusCode::INTERNAL_SERVER_ERROR,
                 reason: Reason::Text("the status code's placeholder did not expand to a status code".into()),
             }),

@@ -138,7 +138,7 @@ impl TemplatedReplacer {
     /// DEVIATES Caddy: neither does one with values of the request that is beyond the bounds of
     /// [`RegularExpression::read_at_request`].
     pub(crate) fn replace(&self, cx: &mut Context, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
-        cx.rendered(&self.source, |cx, source| {
+        cx.with_rendered(&self.source, |cx, source| {
             if let Some((_, replacer)) = self.written.as_ref().filter(|(written, _)| written.as_bytes() == source) {
                 return replacer.replace(cx, text, with, out);
             }

@@ -41,7 +41,7 @@ impl Handler for RequestBody {
         // Set the limit before failing: error routes may also read the body.
         cx.limit_body(max);
         match declared {
-            Some(declared) if declared > max => Step::Fail(Fault::body(BodyError::TooLarge)),
+            Some(declared) if declared > max => Step::Fail(Fault::from_body_error(BodyError::TooLarge)),
             _ => Step::Next,
         }
     }

@@ -339,12 +339,12 @@ impl Handler for ReverseProxy {
     // Reached only through `handle_response`, after its routes have responded: the held upstream response is not
     // needed.
     fn leave(&self, cx: &mut Context, response: Response) -> Step {
-        drop(cx.take_held_answer());
+        drop(cx.take_held_upstream_response());
         Step::Respond(response)
     }
 
     fn failed(&self, cx: &mut Context, fault: Fault) -> Step {
-        drop(cx.take_held_answer());
+        drop(cx.take_held_upstream_response());
         Step::Fail(fault)
     }
 }

@@ -46,7 +46,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
 
 impl Handler for Subroute {
     fn enter(&self, _cx: &mut Context) -> Step {
-        Step::Call(self.routes)
+        Step::Run(self.routes)
     }
 
     // As in Caddy, a fault in a handler after the subroute also arrives here: Caddy compiles the following handlers

@@ -155,7 +155,7 @@ impl Handler for Templates {
         let reading = ReadContent { reader: response.body.into(), worker: Rc::clone(cx.worker()), bytes: Vec::new() };
         cx.wait(reading, move |cx, read| match read {
             Ok(text) => {
-                let root = cx.rendered(&plan.root, |_, root| root.to_vec());
+                let root = cx.with_rendered(&plan.root, |_, root| root.to_vec());
                 let snapshot = Arc::new(Snapshot::of(cx, root, text, None));
                 execute(cx, plan, snapshot, status, Known::default(), EXECUTIONS_MAX)
             }
@@ -287,7 +287,7 @@ fn execute(
             fail(cx, Fault { status, reason: Reason::Text(message.into()) })
         }
         // The job has panicked.
-        None => fail(cx, Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+        None => fail(cx, Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR)),
     })
 }
 

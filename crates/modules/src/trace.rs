@@ -235,7 +235,7 @@ impl Recording {
                 if parent.is_some() && context::state_is_valid(cx.head().fields()) {
                     cx.head().fields().write_joined(names::TRACESTATE.into(), state);
                 }
-                cx.rendered(&self.name, |_, name| {
+                cx.with_rendered(&self.name, |_, name| {
                     span::begin(out, &SpanStart { trace, id, parent, state, name, at: start });
                 });
             });
@@ -250,7 +250,7 @@ impl Recording {
     fn add(&self, cx: &mut Context) {
         cx.with_scratch(|cx, out| {
             for (key, value) in &self.attributes {
-                cx.rendered(value, |_, value| span::text(out, key, value));
+                cx.with_rendered(value, |_, value| span::text(out, key, value));
             }
             cx.set_variable_text(self.added, out);
         });

@@ -69,7 +69,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
 impl Handler for Vars {
     fn enter(&self, cx: &mut Context) -> Step {
         for (id, template, kind) in &self.texts {
-            cx.rendered(template, |cx, text| cx.set_variable_value(*id, text, *kind));
+            cx.with_rendered(template, |cx, text| cx.set_variable_value(*id, text, *kind));
         }
         if let Some(recorded) = self.recorded {
             cx.set_recorded(recorded);

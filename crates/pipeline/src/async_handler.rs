@@ -114,9 +114,9 @@ impl Request {
         let mut bytes = Vec::new();
         let Some(mut body) = self.take_body() else { return Ok(bytes) };
         while let Some(frame) = poll_fn(|task| body.poll_frame(task)).await {
-            match frame.map_err(Fault::body)? {
+            match frame.map_err(Fault::from_body_error)? {
                 Frame::Chunk(chunk) if bytes.len() + chunk.len() > bytes_max => {
-                    return Err(Fault::body(BodyError::TooLarge));
+                    return Err(Fault::from_body_error(BodyError::TooLarge));
                 }
                 Frame::Chunk(chunk) => bytes.extend_from_slice(chunk.as_slice()),
                 Frame::Trailers(_) => {}

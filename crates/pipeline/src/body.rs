@@ -202,9 +202,9 @@ enum BodySource {
     /// The body that the peer sends.
     Peer(Rc<RefCell<Mail>>),
     /// The body of an upstream's response.
-    Answer(Call),
+    Call(Call),
     /// A body in memory: a replacement by a handler, or frames that were read before.
-    Held(VecDeque<Frame>),
+    Frames(VecDeque<Frame>),
     /// A stream that a handler substituted, and the limit in bytes on its content, if there is one.
     Stream(Box<dyn BodyStream>, Option<u64>),
 }
@@ -215,15 +215,15 @@ impl IncomingBody {
     pub fn is_over(&self) -> bool {
         match &self.0 {
             BodySource::Peer(mail) => mail.borrow().is_over(),
-            BodySource::Answer(call) => call.is_transformed_over(),
-            BodySource::Held(frames) => frames.is_empty(),
+            BodySource::Call(call) => call.is_transformed_over(),
+            BodySource::Frames(frames) => frames.is_empty(),
             BodySource::Stream(stream, _) => stream.is_empty(),
         }
     }
 
     /// Creates a body from frames in memory.
-    pub(crate) fn held(frames: VecDeque<Frame>) -> Self {
-        Self(BodySource::Held(frames))
+    pub(crate) fn of_frames(frames: VecDeque<Frame>) -> Self {
+        Self(BodySource::Frames(frames))
     }
 
     /// Creates a body from a handler's stream, limited to `bytes_max` bytes of content.
@@ -232,8 +232,8 @@ impl IncomingBody {
     }
 
     /// Creates the body of a call's response.
-    pub(crate) fn of_answer(call: Call) -> Self {
-        Self(BodySource::Answer(call))
+    pub(crate) fn of_call(call: Call) -> Self {
+        Self(BodySource::Call(call))
     }
 }
 
@@ -241,8 +241,8 @@ impl BodyStream for IncomingBody {
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         match &mut self.0 {
             BodySource::Peer(mail) => poll_mail(mail, task),
-            BodySource::Answer(call) => call.poll_transformed(task),
-            BodySource::Held(frames) => Poll::Ready(frames.pop_front().map(Ok)),
+            BodySource::Call(call) => call.poll_transformed(task),
+            BodySource::Frames(frames) => Poll::Ready(frames.pop_front().map(Ok)),
             BodySource::Stream(stream, left) => {
                 let polled = stream.poll_frame(task);
                 // The frame that exceeds the limit is not delivered, not even in part.
@@ -260,8 +260,8 @@ impl BodyStream for IncomingBody {
     fn len(&self) -> Option<u64> {
         match &self.0 {
             BodySource::Peer(mail) => mail.borrow().len(),
-            BodySource::Answer(call) => call.transformed_len(),
-            BodySource::Held(frames) => bytes(frames),
+            BodySource::Call(call) => call.transformed_len(),
+            BodySource::Frames(frames) => bytes(frames),
             BodySource::Stream(stream, _) => stream.len(),
         }
     }

@@ -390,7 +390,7 @@ impl<'r> Build<'r> {
         MatcherId(self.matchers)
     }
 
-    /// Returns the route of this name in the server's `named_routes`, to call with [`crate::Step::Call`].
+    /// Returns the route of this name in the server's `named_routes`, to call with [`crate::Step::Run`].
     pub fn named_route(&self, name: &str) -> Option<RoutesId> {
         self.named.get(name).copied()
     }
@@ -608,8 +608,8 @@ impl<'r> Build<'r> {
             // The handler of access records is none of the operator's.
             let is_traced = self.is_traced && value.get("handler").is_none_or(|name| name != "access_log");
             let handler = if is_traced { Box::new(Traced::new(handler, value)) } else { handler };
-            let marks = self.names.marks(value.get("handler").and_then(Value::as_str).unwrap_or("handler"));
-            entries.push(HandlerEntry { handler, marks, reads_body });
+            let spans = self.names.spans(value.get("handler").and_then(Value::as_str).unwrap_or("handler"));
+            entries.push(HandlerEntry { handler, spans, reads_body });
         }
         Ok(entries)
     }

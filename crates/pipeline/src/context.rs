@@ -81,7 +81,7 @@ pub struct Arrival {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
     /// The peer's address, or the address that a trusted proxy reports in the configured fields. `None` is the peer of a
-    /// Unix socket, about which no trusted field says more.
+    /// Unix socket, for which no trusted field gives an address.
     pub ip: Option<IpAddr>,
     /// Whether the peer is a trusted proxy.
     pub proxied: bool,
@@ -174,7 +174,7 @@ impl Scratches {
     fn reset(&mut self) {
         // `with_scratch` has returned every buffer: a panic that skips the return drops the whole context.
         let Self { buffers, lent: _ } = self;
-        buffers.iter_mut().for_each(keep);
+        buffers.iter_mut().for_each(clear_and_shrink);
     }
 }
 
@@ -243,12 +243,12 @@ impl Context {
 
     /// Renders a template to a chunk. A literal is copied as well, so that workers share no reference count.
     pub fn render(&mut self, template: &Template) -> Chunk {
-        self.rendered(template, |cx, text| cx.chunk(text))
+        self.with_rendered(template, |cx, text| cx.chunk(text))
     }
 
     /// Calls `look` with the rendered text. Copies nothing if the template is a literal.
     #[inline]
-    pub fn rendered<T>(&mut self, template: &Template, look: impl FnOnce(&mut Self, &[u8]) -> T) -> T {
+    pub fn with_rendered<T>(&mut self, template: &Template, look: impl FnOnce(&mut Self, &[u8]) -> T) -> T {
         if let Some(literal) = template.literal() {
             return look(self, literal.as_bytes());
         }
@@ -284,8 +284,8 @@ impl Context {
 
     /// Sets a variable to a computed text: each template that contains it calls `computed` again. Has no effect on a
     /// variable that is set or computed already.
-    pub fn compute_variable(&mut self, id: VarId, computed: ComputedId) {
-        self.0.variables.compute(id, computed);
+    pub fn set_computed_variable(&mut self, id: VarId, computed: ComputedId) {
+        self.0.variables.set_computed(id, computed);
     }
 
     /// Returns the type of a variable's value; [`ValueKind::Null`] while it is unset.
@@ -304,13 +304,13 @@ impl Context {
         self.unset_variable(id);
         let generation = Rc::clone(&self.0.generation);
         let known = generation.plan().compute(computed, self, out);
-        self.compute_variable(id, computed);
+        self.set_computed_variable(id, computed);
         known
     }
 
     /// Sets a variable to the rendered template.
     pub fn set_variable(&mut self, id: VarId, template: &Template) {
-        self.rendered(template, |cx, text| cx.set_variable_text(id, text));
+        self.with_rendered(template, |cx, text| cx.set_variable_text(id, text));
     }
 
     /// Sets a variable to `text`.
@@ -395,7 +395,7 @@ impl Context {
     }
 }
 
-fn keep(bytes: &mut Vec<u8>) {
+fn clear_and_shrink(bytes: &mut Vec<u8>) {
     bytes.clear();
     bytes.shrink_to(KEPT_BYTES_MAX);
 }

@@ -18,7 +18,7 @@ pub trait Handler: Send + Sync + 'static {
     fn enter(&self, cx: &mut Context) -> Step;
 
     /// Processes the response, in the reverse order of [`enter`](Self::enter). Runs for every handler that returned
-    /// [`Step::Next`] or [`Step::Call`] before the chain reached a response.
+    /// [`Step::Next`] or [`Step::Run`] before the chain reached a response.
     fn leave(&self, _cx: &mut Context, response: Response) -> Step {
         Step::Respond(response)
     }
@@ -108,7 +108,7 @@ pub enum Step {
     /// Fail: run the error routes, or respond with the fault's status if there are none.
     Fail(Fault),
     /// Run the routes of this list, then continue with the handler after this one.
-    Call(RoutesId),
+    Run(RoutesId),
     /// Close the connection (HTTP/2: reset the stream) without a response.
     Abort,
     /// Wait for a future; only [`Context::wait`] creates it.
@@ -174,7 +174,7 @@ pub enum Reason {
     Deadline,
     /// The queue of blocking work is full.
     Busy,
-    /// The request exceeded [`crate::route::ENTERED_MAX`] handlers or [`crate::route::CALLS_MAX`] nested route lists.
+    /// The request exceeded [`crate::route::ENTERED_MAX`] handlers or [`crate::route::NESTED_LISTS_MAX`] nested route lists.
     TooDeep,
 }
 
@@ -217,7 +217,7 @@ impl FaultId {
 
 impl Fault {
     /// Creates a fault with no explanation beyond its status.
-    pub fn status(status: StatusCode) -> Self {
+    pub fn from_status(status: StatusCode) -> Self {
         Self { status, reason: Reason::Status }
     }
 
@@ -232,7 +232,7 @@ impl Fault {
     }
 
     /// Creates the fault for a request body that failed: 413, 408, 400 or 500, by the kind of failure.
-    pub fn body(fault: BodyError) -> Self {
+    pub fn from_body_error(fault: BodyError) -> Self {
         let status = match fault {
             BodyError::TooLarge => StatusCode::CONTENT_TOO_LARGE,
             BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,

@@ -58,8 +58,9 @@ pub use route::{FamilyId, Generation, Plan, RoutesId, ServerId, StateId, Verdict
 pub use template::Template;
 pub use trust::{Confusable, FetchedRanges, Trust};
 pub use upstream::{
-    BodyTransform, Call, CallError, Calls, EngineCall, FastCgi, Finish, NetworkProxy, NetworkProxyProtocol,
-    ProxyHeader, ProxyProtocolVersion, Roots, Tally, TlsClient, Transport, Upstream, Versions,
+    BodyTransform, Call, CallError, CallPool, EngineCall, FastCgi, HeldResponseHandler, NetworkProxy,
+    NetworkProxyProtocol, ProxyHeader, ProxyProtocolVersion, Roots, RunningCallCounter, TlsClient, Transport, Upstream,
+    Versions,
 };
 pub use wait::Wait;
 pub use worker::{Busy, ShutdownPhase, Sleep, Worker};

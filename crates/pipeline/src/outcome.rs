@@ -22,7 +22,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The status in records and counters of a request whose client was gone before the response began; Caddy's, which is nginx's.
+    /// Status 499, as in nginx and Caddy: the client closed the connection before the response began.
     pub const CLIENT_CLOSED: u16 = 499;
 }
 
@@ -31,7 +31,7 @@ impl Outcome {
 pub enum Ending {
     /// The response was written completely.
     Complete,
-    /// A handler aborted it ([`crate::Step::Abort`]).
+    /// A handler aborted the exchange ([`crate::Step::Abort`]).
     Aborted,
     /// The peer closed the connection or reset the stream before the end.
     PeerGone,

@@ -32,7 +32,7 @@ pub(crate) enum Excess {
 pub(crate) fn read(cx: &mut Context, excess: Excess) -> Option<Wait> {
     // The text may be the error of an earlier handler's reading.
     let is_read = cx.body_text().is_some_and(|text| excess == Excess::IsText || text != TOO_LARGE);
-    if is_read || cx.read_held_body() || cx.is_before_tunnel() {
+    if is_read || cx.read_replaced_body() || cx.is_before_tunnel() {
         return None;
     }
     let Some(body) = cx.take_body() else {
@@ -51,7 +51,7 @@ pub(crate) fn read(cx: &mut Context, excess: Excess) -> Option<Wait> {
 /// Keeps the body for the placeholder, and for handlers that take it later.
 fn keep(cx: &mut Context, read: BodyRead, excess: Excess) -> Result<(), Fault> {
     match read.end {
-        ReadEnd::Whole => cx.hold_body(read.bytes, read.trailers),
+        ReadEnd::Whole => cx.set_read_body(read.bytes, read.trailers),
         ReadEnd::Broken(BodyError::TooLarge) if excess == Excess::IsText => {
             cx.set_body_text(TOO_LARGE);
             // A handler that needs the content fails with 413.
@@ -61,9 +61,9 @@ fn keep(cx: &mut Context, read: BodyRead, excess: Excess) -> Result<(), Fault> {
         ReadEnd::Longer(..) => {
             // Error routes may have a proxy, which needs the body.
             cx.put_body_back(read);
-            return Err(Fault::body(BodyError::TooLarge));
+            return Err(Fault::from_body_error(BodyError::TooLarge));
         }
-        ReadEnd::Broken(fault) => return Err(Fault::body(fault)),
+        ReadEnd::Broken(fault) => return Err(Fault::from_body_error(fault)),
     }
     Ok(())
 }
@@ -72,7 +72,7 @@ impl Context {
     /// Reads the request's body for `{http.request.body}`, and then continues with `then`: for handlers that know only at
     /// run time that the placeholder is used. The fault is 413 beyond 16 MiB.
     pub fn with_body_text(&mut self, then: impl FnOnce(&mut Self, Result<(), Fault>) -> Step + 'static) -> Step {
-        if self.body_text().is_some() || self.read_held_body() || self.is_before_tunnel() {
+        if self.body_text().is_some() || self.read_replaced_body() || self.is_before_tunnel() {
             return then(self, Ok(()));
         }
         let Some(body) = self.take_body() else { return then(self, Ok(())) };

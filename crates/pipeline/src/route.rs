@@ -2,20 +2,20 @@
 //!
 //! A plan is flat tables: route lists, routes, handlers. A request walks it with a small explicit stack (`Flow`): the
 //! routes of a list in order, each matched when the chain reaches it; the handlers of a matching route in order;
-//! nested lists by [`Step::Call`]. The response then passes the entered handlers in reverse order. The rules are
+//! nested lists by [`Step::Run`]. The response then passes the entered handlers in reverse order. The rules are
 //! Caddy's: a `terminal` route ends the chain; of the routes of a group only the first that matches runs; a request
-//! that no handler answers gets an empty 200.
+//! to which no handler responds gets an empty 200.
 //!
 //! - `plan`: the tables of a plan, and a plan on one worker
 //! - `index`: finds the routes of a long list that may match
 //! - `refusal`: requests that are rejected before any route
-//! - `marks`: the profiler's names of handlers and routes
+//! - `spans`: the profiler's spans of handlers and routes
 //! - `traced`: handlers of a server with the option `trace`
 
 mod index;
-mod marks;
 mod plan;
 mod refusal;
+mod spans;
 mod traced;
 
 use std::rc::Rc;
@@ -31,15 +31,15 @@ use crate::outcome::Outcome;
 use crate::read_body::{self, Excess};
 
 pub(crate) use index::Index;
-pub(crate) use marks::Marks;
 use plan::HandlerId;
 pub(crate) use plan::{Carrier, GroupId, HandlerEntry, List, MatcherSet, Route, ServerPlan};
 pub use plan::{FamilyId, Generation, Plan, RoutesId, ServerId, StateId};
+pub(crate) use spans::HandlerSpans;
 pub(crate) use traced::Traced;
 
 /// Route lists that may be open inside each other. The limit is far above real configurations: it stops routes that
 /// invoke themselves.
-pub const CALLS_MAX: usize = 64;
+pub const NESTED_LISTS_MAX: usize = 64;
 /// Handlers that one exchange may enter. Each `header` and `vars` directive of a site is one.
 pub const ENTERED_MAX: usize = 4096;
 /// Entered handlers for which recycled storage keeps room.
@@ -69,43 +69,59 @@ impl RoutePosition {
 /// The position of one exchange in the plan.
 #[derive(Default)]
 pub(crate) struct Flow {
-    calls: Vec<RoutePosition>,
+    /// The route lists under way, the innermost last.
+    open_lists: Vec<RoutePosition>,
     /// Every handler that was entered, in order, for [`Handler::end`](crate::handler::Handler::end).
     entered: Vec<HandlerId>,
     /// Indices into `entered` of the handlers that the response still has to pass; popped from the end.
-    back: Vec<u16>,
+    to_leave: Vec<u16>,
     /// One bit per group, set if a route of the group ran; all clear between exchanges.
     groups: Vec<u64>,
-    taken: Vec<GroupId>,
+    groups_taken: Vec<GroupId>,
     errors: Option<RoutesId>,
     /// The current chain is that of the server's error routes.
-    recovers: bool,
+    in_error_routes: bool,
     /// No handler responded to the request or to its fault.
-    is_unanswered: bool,
+    is_unhandled: bool,
     /// The phase in which the pending wait was created, and the handler that created it.
-    direction: Direction,
+    pass: Pass,
     current: HandlerId,
-    /// Indices into `entered`: the handler whose `leave` or `failed` runs, and the one that waits for the response to
-    /// a fault.
-    left: u16,
-    awaits: Option<u16>,
-    /// Responses that routes may replace, the innermost last, with the index into `entered` of the handler that set each
-    /// aside.
-    replaced: Vec<(u16, Response)>,
-    /// The handlers that have called error routes which are not over, the innermost last: the index into `entered`, which
-    /// is also in `back`, and the fault that was handled before.
-    handling: Vec<(u16, Option<Fault>)>,
+    /// The index into `entered` of the handler whose `leave` or `failed` runs.
+    leaving: u16,
+    /// The index into `entered` of the handler that waits for the response to a fault.
+    waits_for_response: Option<u16>,
+    /// Responses that routes may replace, the innermost last.
+    replaced: Vec<ReplacedResponse>,
+    /// The error routes of handlers that are not over, the innermost last.
+    open_fault_routes: Vec<FaultRoutes>,
     pub(crate) measurement: Measurement,
 }
 
-/// The phase of an exchange.
+/// A response that routes may replace.
+struct ReplacedResponse {
+    /// The index into `entered` of the handler that set it aside.
+    setter: u16,
+    response: Response,
+}
+
+/// Error routes that a handler runs.
+struct FaultRoutes {
+    /// The index into `entered` of the handler. It is also in `to_leave`.
+    caller: u16,
+    /// The fault that was handled before.
+    before: Option<Fault>,
+}
+
+/// The phase of an exchange in the interpreter.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
-enum Direction {
+enum Pass {
+    /// The handlers process the request.
     #[default]
-    In,
+    Request,
     /// Evaluating matchers: no handler is running.
     Match,
-    Out,
+    /// The entered handlers process the response or a fault, the last one first.
+    Response,
 }
 
 impl Flow {
@@ -117,60 +133,60 @@ impl Flow {
         }
         if let Some(server) = plan.server(server) {
             self.errors = server.errors;
-            self.calls.push(RoutePosition::start(server.routes));
+            self.open_lists.push(RoutePosition::start(server.routes));
         }
     }
 
     /// Clears the position of an exchange that has ended.
     pub(crate) fn reset(&mut self) {
-        // `current` and `left` are set before a handler runs, and only a running handler reads them.
+        // `current` and `leaving` are set before a handler runs, and only a running handler reads them.
         let Self {
-            calls,
+            open_lists,
             entered,
-            back,
+            to_leave,
             groups,
-            taken,
+            groups_taken,
             errors,
-            recovers,
-            is_unanswered,
-            direction,
+            in_error_routes,
+            is_unhandled,
+            pass,
             current: _,
-            left: _,
-            awaits,
+            leaving: _,
+            waits_for_response,
             replaced,
-            handling,
+            open_fault_routes,
             measurement,
         } = self;
-        calls.clear();
+        open_lists.clear();
         entered.clear();
         entered.shrink_to(KEPT_ENTERED_MAX);
-        back.clear();
-        back.shrink_to(KEPT_ENTERED_MAX);
+        to_leave.clear();
+        to_leave.shrink_to(KEPT_ENTERED_MAX);
         // Clear only words with set bits: the cost depends on the groups that ran, not on those of the plan.
-        for group in taken.drain(..) {
+        for group in groups_taken.drain(..) {
             groups[group.0 as usize / 64] = 0;
         }
         if groups.len() > KEPT_GROUP_WORDS_MAX {
             *groups = Vec::new();
         }
         *errors = None;
-        *recovers = false;
-        *is_unanswered = false;
-        *direction = Direction::In;
-        *awaits = None;
+        *in_error_routes = false;
+        *is_unhandled = false;
+        *pass = Pass::Request;
+        *waits_for_response = None;
         replaced.clear();
-        handling.clear();
+        open_fault_routes.clear();
         measurement.clear();
     }
 
     /// Whether the server's error routes ran.
-    pub(crate) fn recovers(&self) -> bool {
-        self.recovers
+    pub(crate) fn in_error_routes(&self) -> bool {
+        self.in_error_routes
     }
 
     /// Whether the last chain ended without a response, so that the response is an empty one.
-    pub(crate) fn is_unanswered(&self) -> bool {
-        self.is_unanswered
+    pub(crate) fn is_unhandled(&self) -> bool {
+        self.is_unhandled
     }
 
     /// Returns the running handler.
@@ -179,48 +195,48 @@ impl Flow {
     }
 
     /// Registers the running handler, if it processes a fault, to see the response to that fault.
-    pub(crate) fn await_answer(&mut self) {
-        if self.direction == Direction::Out {
-            self.awaits = Some(self.left);
+    pub(crate) fn leave_after_fault(&mut self) {
+        if self.pass == Pass::Response {
+            self.waits_for_response = Some(self.leaving);
         }
     }
 
     /// Sets a response aside, and registers the running handler to see the one that takes its place.
     pub(crate) fn replace(&mut self, response: Response) {
-        if self.direction == Direction::Out {
-            self.replaced.push((self.left, response));
-            self.back.push(self.left);
+        if self.pass == Pass::Response {
+            self.replaced.push(ReplacedResponse { setter: self.leaving, response });
+            self.to_leave.push(self.leaving);
         }
     }
 
     /// Records that the running handler calls error routes while the fault `before` is handled.
-    pub(crate) fn begin_handling(&mut self, before: Option<Fault>) {
-        self.handling.push((self.left, before));
-        self.back.push(self.left);
+    pub(crate) fn begin_fault_routes(&mut self, before: Option<Fault>) {
+        self.open_fault_routes.push(FaultRoutes { caller: self.leaving, before });
+        self.to_leave.push(self.leaving);
     }
 
     /// Returns the response that the running handler set aside.
     pub(crate) fn take_replaced(&mut self) -> Option<Response> {
-        self.replaced.pop_if(|(owner, _)| *owner == self.left).map(|(_, response)| response)
+        self.replaced.pop_if(|replaced| replaced.setter == self.leaving).map(|replaced| replaced.response)
     }
 
     /// Returns whether one of the handlers that are going to process the response reads its content.
     pub(crate) fn is_content_read(&self, plan: &Plan, content_type: &[u8]) -> bool {
-        let mut ahead = self.back.iter().map(|at| plan.entry(self.entered[usize::from(*at)]));
+        let mut ahead = self.to_leave.iter().map(|at| plan.entry(self.entered[usize::from(*at)]));
         ahead.any(|entry| entry.handler.reads_content(content_type))
     }
 
-    fn place(&mut self) -> &mut RoutePosition {
-        self.calls.last_mut().expect("a list is open while its routes are looked at")
+    fn position(&mut self) -> &mut RoutePosition {
+        self.open_lists.last_mut().expect("a list is open while its routes are evaluated")
     }
 
-    fn was_taken(&self, group: GroupId) -> bool {
+    fn is_group_taken(&self, group: GroupId) -> bool {
         self.groups[group.0 as usize / 64] & (1 << (group.0 % 64)) != 0
     }
 
-    fn take(&mut self, group: GroupId) {
+    fn take_group(&mut self, group: GroupId) {
         self.groups[group.0 as usize / 64] |= 1 << (group.0 % 64);
-        self.taken.push(group);
+        self.groups_taken.push(group);
     }
 }
 
@@ -264,17 +280,17 @@ fn reject(cx: &mut Context, plan: &Plan, fault: Fault) -> Step {
 pub fn poll(cx: &mut Context, task: &mut Task<'_>) -> Verdict {
     loop {
         let generation = Rc::clone(cx.generation());
-        let polled = if cx.flow().direction == Direction::Match {
+        let polled = if cx.flow().pass == Pass::Match {
             cx.poll_step(task)
         } else {
             // The future's work belongs to the spans of the handler that waits.
-            let _within = generation.plan().entry(cx.flow().current).marks.enter();
+            let _entered = generation.plan().entry(cx.flow().current).spans.enter();
             cx.poll_step(task)
         };
         let Poll::Ready(step) = polled else { return Verdict::Waiting };
-        // The step completes the handler's `enter`; in `Match` and `Out` no handler is entered.
-        if cx.flow().direction == Direction::In {
-            settle(cx, &step);
+        // The step completes the handler's `enter`; in the other phases no handler is entered.
+        if cx.flow().pass == Pass::Request {
+            drop_own_leave(cx, &step);
         }
         match walk(cx, generation.plan(), step) {
             Verdict::Waiting => {}
@@ -300,11 +316,23 @@ pub fn end(cx: &Context, outcome: &Outcome) {
 }
 
 /// Returns the progress point of the last route whose handler was entered; `None` if there was no handler.
-pub fn answered(cx: &Context) -> Option<Point> {
+pub fn progress_point(cx: &Context) -> Option<Point> {
     let last = cx.flow().entered.last()?;
-    Some(*cx.generation().plan().entry(*last).marks.answered)
+    Some(*cx.generation().plan().entry(*last).spans.progress)
 }
 
+/// Runs steps until the exchange responds, aborts or waits.
+///
+/// ```text
+/// request pass: Handler::enter, in order ◄──────────── Step::Run on the way back: routes for a new response
+///   │ a handler responds, or the chain ends        │ a handler fails
+///   ▼                                              ▼
+/// response pass: Handler::leave, in reverse ◄──► faults: Handler::failed, in reverse
+///   │ no handler is left                           │ no handler is left
+///   ▼                                              ▼
+/// Verdict::Respond                               the server's error routes, once, in a request pass of their own;
+///                                                without them, the response has the fault's status
+/// ```
 fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
     loop {
         step = match step {
@@ -315,31 +343,31 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
                 },
                 Ok(None) => {
                     let flow = cx.flow_mut();
-                    flow.measurement.unanswered();
-                    flow.is_unanswered = flow.replaced.is_empty();
-                    Step::Respond(Response::empty(unanswered(cx)))
+                    flow.measurement.set_unhandled();
+                    flow.is_unhandled = flow.replaced.is_empty();
+                    Step::Respond(Response::empty(default_status(cx)))
                 }
                 Err(Stop::Fail(fault)) => Step::Fail(fault),
                 Err(Stop::Wait(wait)) => Step::Wait(wait),
             },
-            Step::Call(list) => {
+            Step::Run(list) => {
                 let flow = cx.flow_mut();
-                if std::mem::take(&mut flow.direction) == Direction::Out {
+                if std::mem::take(&mut flow.pass) == Pass::Response {
                     // A handler on the response pass called routes: they produce a new response, and the rest of the
                     // request pass is dropped.
-                    flow.calls.clear();
-                    flow.is_unanswered = false;
+                    flow.open_lists.clear();
+                    flow.is_unhandled = false;
                 }
-                if flow.calls.len() == CALLS_MAX {
+                if flow.open_lists.len() == NESTED_LISTS_MAX {
                     Step::Fail(too_deep())
                 } else {
-                    flow.calls.push(RoutePosition::start(list));
+                    flow.open_lists.push(RoutePosition::start(list));
                     Step::Next
                 }
             }
-            Step::Respond(response) => match back(cx, plan) {
+            Step::Respond(response) => match next_to_leave(cx, plan) {
                 Some(entry) => {
-                    let _within = entry.marks.enter();
+                    let _entered = entry.spans.enter();
                     entry.handler.leave(cx, response)
                 }
                 None => {
@@ -350,12 +378,12 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
                     return Verdict::Respond(response);
                 }
             },
-            Step::Fail(fault) => match back(cx, plan) {
+            Step::Fail(fault) => match next_to_leave(cx, plan) {
                 Some(entry) => {
-                    let _within = entry.marks.enter();
+                    let _entered = entry.spans.enter();
                     entry.handler.failed(cx, fault)
                 }
-                None => match recover(cx, fault) {
+                None => match run_error_routes(cx, fault) {
                     Ok(()) => Step::Next,
                     Err(response) => Step::Respond(response),
                 },
@@ -365,20 +393,22 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
         };
         // On the response pass there is no next handler, so `Next` is a handler's error: to pass a response on,
         // `leave` returns it.
-        if cx.flow().direction == Direction::Out && matches!(step, Step::Next) {
-            step = Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR));
+        if cx.flow().pass == Pass::Response && matches!(step, Step::Next) {
+            step = Step::Fail(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR));
         }
     }
 }
 
-/// Returns the status of a chain that no handler answered. As in Caddy: 200, within error routes the status of the
+/// Returns the status of a chain in which no handler responded. As in Caddy: 200, within error routes the status of the
 /// fault, and that of the response that the chain could have replaced.
-fn unanswered(cx: &Context) -> StatusCode {
-    if let Some((_, response)) = cx.flow().replaced.last() {
-        return response.status;
+fn default_status(cx: &Context) -> StatusCode {
+    if let Some(replaced) = cx.flow().replaced.last() {
+        return replaced.response.status;
     }
     match cx.fault() {
-        Some(fault) if cx.flow().recovers || cx.flow().calls.last().is_some_and(|place| place.terminal) => fault.status,
+        Some(fault) if cx.flow().in_error_routes || cx.flow().open_lists.last().is_some_and(|list| list.terminal) => {
+            fault.status
+        }
         _ => StatusCode::OK,
     }
 }
@@ -388,38 +418,39 @@ fn unanswered(cx: &Context) -> StatusCode {
 fn next(cx: &mut Context, plan: &Plan) -> Result<Option<HandlerId>, Stop> {
     loop {
         // When the innermost list is done, the chain continues in the list that called it.
-        let Some(&place) = cx.flow().calls.last() else { return Ok(None) };
-        if place.next < place.end {
-            if plan.entry(HandlerId(place.next)).reads_body {
+        let Some(&position) = cx.flow().open_lists.last() else { return Ok(None) };
+        if position.next < position.end {
+            if plan.entry(HandlerId(position.next)).reads_body {
                 read_body(cx, Excess::IsText)?;
             }
-            cx.flow_mut().place().next += 1;
-            return Ok(Some(HandlerId(place.next)));
+            cx.flow_mut().position().next += 1;
+            return Ok(Some(HandlerId(position.next)));
         }
-        if place.terminal {
+        if position.terminal {
             return Ok(None);
         }
-        let list = &plan.lists[place.list.0 as usize];
+        let list = &plan.lists[position.list.0 as usize];
         let number = match &list.index {
-            Some(index) => index.next(place.route, cx),
-            None => place.route,
+            Some(index) => index.next(position.route, cx),
+            None => position.route,
         };
         let Some(route) = list.routes.get(number as usize) else {
-            cx.flow_mut().calls.pop();
+            cx.flow_mut().open_lists.pop();
             continue;
         };
         // Record the route before matching, so that a matcher that waits is evaluated again.
-        cx.flow_mut().place().route = number;
+        cx.flow_mut().position().route = number;
         // The group is checked first: the matchers of a route that cannot run may be expensive.
-        let runs = !route.group.is_some_and(|group| cx.flow().was_taken(group)) && matches(cx, route)?;
+        let runs = !route.group.is_some_and(|group| cx.flow().is_group_taken(group)) && matches(cx, route)?;
         cx.forget_found();
         let flow = cx.flow_mut();
-        let place = flow.place();
-        place.route = number + 1;
+        let position = flow.position();
+        position.route = number + 1;
         if runs {
-            (place.next, place.end, place.terminal) = (route.handlers.start, route.handlers.end, route.terminal);
+            (position.next, position.end, position.terminal) =
+                (route.handlers.start, route.handlers.end, route.terminal);
             if let Some(group) = route.group {
-                flow.take(group);
+                flow.take_group(group);
             }
             if let Some(series) = route.series {
                 metrics::take(cx, series);
@@ -436,7 +467,7 @@ fn matches(cx: &mut Context, route: &Route) -> Matched {
         read_body(cx, Excess::Fails)?;
     }
     // From here to the next handler only a matcher can wait.
-    cx.flow_mut().direction = Direction::Match;
+    cx.flow_mut().pass = Pass::Match;
     'sets: for set in &route.matchers {
         for matcher in set {
             if !matcher.matches(cx)? {
@@ -449,7 +480,7 @@ fn matches(cx: &mut Context, route: &Route) -> Matched {
 }
 
 fn read_body(cx: &mut Context, excess: Excess) -> Result<(), Stop> {
-    cx.flow_mut().direction = Direction::Match;
+    cx.flow_mut().pass = Pass::Match;
     match read_body::read(cx, excess) {
         Some(wait) => Err(Stop::Wait(wait)),
         None => Ok(()),
@@ -462,53 +493,54 @@ fn enter(cx: &mut Context, plan: &Plan, id: HandlerId) -> Result<Step, Fault> {
         return Err(too_deep());
     }
     // ENTERED_MAX fits into 16 bits.
-    flow.back.push(flow.entered.len() as u16);
+    flow.to_leave.push(flow.entered.len() as u16);
     flow.entered.push(id);
-    (flow.direction, flow.current) = (Direction::In, id);
+    (flow.pass, flow.current) = (Pass::Request, id);
     let entry = plan.entry(id);
-    let _within = entry.marks.enter();
+    let _entered = entry.spans.enter();
     let step = entry.handler.enter(cx);
-    settle(cx, &step);
+    drop_own_leave(cx, &step);
     Ok(step)
 }
 
 /// Removes a handler that responded on the request pass from the response pass: it does not process its own response.
-fn settle(cx: &mut Context, step: &Step) {
-    if !matches!(step, Step::Next | Step::Call(_) | Step::Wait(_)) {
-        cx.flow_mut().back.pop();
+fn drop_own_leave(cx: &mut Context, step: &Step) {
+    if !matches!(step, Step::Next | Step::Run(_) | Step::Wait(_)) {
+        cx.flow_mut().to_leave.pop();
     }
 }
 
-fn back<'p>(cx: &mut Context, plan: &'p Plan) -> Option<&'p HandlerEntry> {
-    let mut at = cx.flow_mut().back.pop()?;
+/// Returns the entered handler that processes the response or the fault next, and removes it from the response pass.
+fn next_to_leave<'p>(cx: &mut Context, plan: &'p Plan) -> Option<&'p HandlerEntry> {
+    let mut at = cx.flow_mut().to_leave.pop()?;
     // The error routes that a handler has called are over; the handler itself saw the fault before them.
-    while let Some((_, before)) = cx.flow_mut().handling.pop_if(|(caller, _)| *caller == at) {
-        cx.end_handling(before);
-        at = cx.flow_mut().back.pop()?;
+    while let Some(routes) = cx.flow_mut().open_fault_routes.pop_if(|routes| routes.caller == at) {
+        cx.end_fault_routes(routes.before);
+        at = cx.flow_mut().to_leave.pop()?;
     }
     let flow = cx.flow_mut();
-    (flow.direction, flow.current, flow.left) = (Direction::Out, flow.entered[usize::from(at)], at);
+    (flow.pass, flow.current, flow.leaving) = (Pass::Response, flow.entered[usize::from(at)], at);
     Some(plan.entry(flow.current))
 }
 
 /// Runs the server's error routes for a fault, at most once. Without error routes the response has the fault's
 /// status. If the error routes fail, the response has the status of the first fault, as in Caddy.
-fn recover(cx: &mut Context, fault: Fault) -> Result<(), Response> {
-    let status = cx.set_reached_fault(fault);
+fn run_error_routes(cx: &mut Context, fault: Fault) -> Result<(), Response> {
+    let status = cx.set_unhandled_fault(fault);
     // That of content which is not sent any more.
     cx.response_mut().remove(names::CONTENT_LENGTH);
     let flow = cx.flow_mut();
     flow.measurement.failed(status);
-    flow.is_unanswered = false;
-    flow.calls.clear();
-    flow.direction = Direction::In;
+    flow.is_unhandled = false;
+    flow.open_lists.clear();
+    flow.pass = Pass::Request;
     // `failed` ran for every handler; put the one that waits for the response back on the response pass.
-    flow.back.extend(flow.awaits.take());
+    flow.to_leave.extend(flow.waits_for_response.take());
     // Taken, so that a fault in the error routes does not run them again.
     match flow.errors.take() {
         Some(list) => {
-            flow.recovers = true;
-            flow.calls.push(RoutePosition::start(list));
+            flow.in_error_routes = true;
+            flow.open_lists.push(RoutePosition::start(list));
             cx.restore_target();
             Ok(())
         }

@@ -1,12 +1,12 @@
 //! Calls to other servers: a request and its response.
 //!
 //! ```text
-//! handler:  Calls::take ─► Call ─ request, body ─► send ─► poll_answer: Interim … Head ─► into_body
+//! handler:  CallPool::take ─► Call ─ request, body ─► send ─► poll_event: Interim … Head ─► into_body
 //!                                │                                  ▲
 //! engine:                     EngineCall ─ connects, writes, reads ─┘
 //! ```
-//! A call is one shared record with two handles: [`Call`] is the handler's, [`EngineCall`] the engine's. Dropping either
-//! handle notifies the other one. Each worker keeps a pool of records.
+//! A call is one shared state with two handles: [`Call`] is the handler's, [`EngineCall`] the engine's. Dropping either
+//! handle notifies the other one. Each worker keeps a pool of these states.
 //!
 //! - `transport`: versions, TLS and limits of calls
 //! - `error`: why a call has no response
@@ -36,11 +36,12 @@ use progress::Stamp;
 use crate::body::{Body, BodyError, Frame, IncomingBody, Mailbox};
 use crate::context::Context;
 use crate::handler::Step;
+use crate::wait::set_waker;
 pub use breaker::{
-    BreakerChange, BreakerPhase, BreakerSettings, CallOutcome, CircuitBreaker, LatencyLimit, Permit, SHARE_WHOLE,
+    BASIS_POINTS, BreakerChange, BreakerPhase, BreakerSettings, CallOutcome, CircuitBreaker, LatencyLimit, Permit,
 };
 pub use error::CallError;
-pub use limit::{ConnectionLimits, ConnectionSlot, PoolShare};
+pub use limit::{ConnectionLimits, ConnectionSlot, LimitMembership};
 pub use report::{FailureKind, StderrLevel, report_failure, report_stderr};
 pub(crate) use status::UpstreamTable;
 pub use status::{CheckStatus, FAILURES_MAX, RequestCount, UpstreamStatus};
@@ -49,34 +50,34 @@ pub use transport::{
     TlsClient, Transport, Versions,
 };
 
-/// Bytes of heads for which a pooled record keeps room.
+/// Bytes of heads for which a pooled state keeps room.
 const KEPT_BYTES_MAX: usize = 16 * 1024;
-/// Records that a worker's pool holds.
+/// Call states that a worker's pool holds.
 const CALLS_KEPT_MAX: usize = 1024;
 
 /// The destination of calls. The engine's workers create it ([`crate::Worker::upstream`]).
 pub trait Upstream {
     /// Starts a call: on an idle connection, on one that accepts another stream, or on a new one. It never fails or
-    /// waits; the call's answer carries any fault.
+    /// waits; any fault is reported as the call's result.
     fn start(&self, call: EngineCall);
 
-    /// Returns the pool of call records.
-    fn calls(&self) -> &Rc<Calls>;
+    /// Returns the pool of call states.
+    fn calls(&self) -> &Rc<CallPool>;
 
     /// Reports a failed call, for an upstream that chooses among several addresses.
     fn report_failure(&self, _fault: &CallError) {}
 }
 
 /// A counter of running calls, for example to enforce a limit.
-pub trait Tally {
+pub trait RunningCallCounter {
     /// A call starts.
     fn begin(&self);
     /// A call ends: its handler has read the whole response, or dropped the call.
     fn end(&self);
 }
 
-/// Turns a held response of a call ([`Context::hold_answer`]) into the response of the exchange.
-pub trait Finish {
+/// Turns a held response of a call ([`Context::hold_upstream_response`]) into the response of the exchange.
+pub trait HeldResponseHandler {
     /// Responds with the call's response, with `status` in place of its own if given.
     fn finish(self: Rc<Self>, cx: &mut Context, call: Call, status: Option<StatusCode>) -> Step;
 }
@@ -110,7 +111,7 @@ enum CallPhase {
 }
 
 /// The state that both handles share.
-struct Record {
+struct CallState {
     request: RefCell<Head>,
     /// The parameters of a FastCGI request, encoded.
     parameters: RefCell<Vec<u8>>,
@@ -124,7 +125,7 @@ struct Record {
     /// The remote address of the call's connection.
     remote: Cell<Option<SocketAddr>>,
     version: Cell<Version>,
-    tally: RefCell<Option<Rc<dyn Tally>>>,
+    counter: RefCell<Option<Rc<dyn RunningCallCounter>>>,
     transform: RefCell<Option<Box<dyn BodyTransform>>>,
     reader: RefCell<Option<Waker>>,
     driver: RefCell<Option<Waker>>,
@@ -134,11 +135,11 @@ struct Record {
     given_up: Cell<bool>,
     /// For the profiler: the last notification between the handles.
     stamp: Cell<Stamp>,
-    home: Weak<Calls>,
+    home: Weak<CallPool>,
 }
 
-impl Record {
-    fn new(home: &Weak<Calls>) -> Rc<Self> {
+impl CallState {
+    fn new(home: &Weak<CallPool>) -> Rc<Self> {
         Rc::new(Self {
             request: RefCell::new(Head::new()),
             parameters: RefCell::default(),
@@ -150,7 +151,7 @@ impl Record {
             fault: RefCell::default(),
             remote: Cell::default(),
             version: Cell::new(Version::Http11),
-            tally: RefCell::default(),
+            counter: RefCell::default(),
             transform: RefCell::default(),
             reader: RefCell::default(),
             driver: RefCell::default(),
@@ -191,8 +192,8 @@ impl Record {
         }
     }
 
-    /// Clears the record and keeps its storage.
-    fn renew(&self) {
+    /// Clears the state and keeps its storage.
+    fn reset(&self) {
         let mut request = self.request.borrow_mut();
         request.clear();
         request.shrink_to(KEPT_BYTES_MAX);
@@ -202,7 +203,7 @@ impl Record {
         let mut response = self.response.borrow_mut();
         response.clear();
         response.shrink_to(KEPT_BYTES_MAX);
-        self.mailbox.borrow_mut().renew();
+        self.mailbox.borrow_mut().reset();
         self.interims.borrow_mut().clear();
         self.phase.set(CallPhase::Open);
         self.fault.borrow_mut().take();
@@ -216,48 +217,48 @@ impl Record {
     }
 }
 
-/// Returns the record to its pool, if the caller holds its last handle.
-fn put_back(record: &Rc<Record>) {
-    if Rc::strong_count(record) > 1 {
+/// Returns the state to its pool, if the caller holds its last handle.
+fn put_back(state: &Rc<CallState>) {
+    if Rc::strong_count(state) > 1 {
         return;
     }
     // Dropping a body may drop another call, which borrows the pool: drop it before any borrow.
-    let body = record.body.borrow_mut().take();
+    let body = state.body.borrow_mut().take();
     drop(body);
-    // The worker is gone: the record is freed.
-    let Some(calls) = record.home.upgrade() else { return };
-    record.renew();
+    // The worker is gone: the state is freed.
+    let Some(calls) = state.home.upgrade() else { return };
+    state.reset();
     let mut kept = calls.kept.borrow_mut();
     if kept.len() < CALLS_KEPT_MAX {
-        kept.push(Rc::clone(record));
+        kept.push(Rc::clone(state));
     }
 }
 
-/// A worker's pool of call records.
-pub struct Calls {
-    kept: RefCell<Vec<Rc<Record>>>,
-    /// The smallest number of pooled records since the last `shrink`, which is the number not needed.
+/// A worker's pool of call states.
+pub struct CallPool {
+    kept: RefCell<Vec<Rc<CallState>>>,
+    /// The smallest number of pooled states since the last `shrink`, which is the number not needed.
     unused: Cell<usize>,
     this: Weak<Self>,
 }
 
-impl Calls {
+impl CallPool {
     /// Creates an empty pool.
     pub fn new() -> Rc<Self> {
         Rc::new_cyclic(|this| Self { kept: RefCell::default(), unused: Cell::default(), this: this.clone() })
     }
 
-    /// Takes a record from the pool, or allocates one, and returns the handler's handle: an empty head, no body.
+    /// Takes a state from the pool, or allocates one, and returns the handler's handle: an empty head, no body.
     pub fn take(&self) -> Call {
         let mut resting = self.kept.borrow_mut();
         let kept = resting.pop();
         // The low-water mark since the last `shrink`.
         self.unused.set(self.unused.get().min(resting.len()));
         drop(resting);
-        Call(kept.unwrap_or_else(|| Record::new(&self.this)))
+        Call(kept.unwrap_or_else(|| CallState::new(&self.this)))
     }
 
-    /// Frees half of the records that were not needed since the last call. The engine calls it every few seconds.
+    /// Frees half of the states that were not needed since the last call. The engine calls it every few seconds.
     pub fn shrink(&self) {
         let mut kept = self.kept.borrow_mut();
         let surplus = self.unused.get().min(kept.len()).div_ceil(2);
@@ -266,19 +267,19 @@ impl Calls {
         self.unused.set(left);
     }
 
-    /// Returns the number of records in use. Each record has one weak reference to the pool, as has the pool itself.
+    /// Returns the number of states in use. Each state has one weak reference to the pool, as has the pool itself.
     pub fn lent(&self) -> usize {
         self.this.weak_count() - 1 - self.pooled_len()
     }
 
-    /// Returns the number of pooled records.
+    /// Returns the number of pooled states.
     pub fn pooled_len(&self) -> usize {
         self.kept.borrow().len()
     }
 }
 
 /// The handler's handle to a call. Dropping it cancels the call: its stream is reset, or its connection closed.
-pub struct Call(Rc<Record>);
+pub struct Call(Rc<CallState>);
 
 impl Call {
     /// Returns the request head, to fill with the method, target, `Host` and other fields. The engine adds the
@@ -303,7 +304,7 @@ impl Call {
     pub fn send(&self, body: Body, upstream: &dyn Upstream) {
         *self.0.body.borrow_mut() = Some(body);
         self.0.stamp_send();
-        // `start` may fail the call at once, so the record must be complete before it.
+        // `start` may fail the call at once, so the state must be complete before it.
         upstream.start(EngineCall(Rc::clone(&self.0)));
     }
 
@@ -314,7 +315,7 @@ impl Call {
     }
 
     /// Polls for the next event of the response; call it again after an [`CallEvent::Interim`].
-    pub fn poll_answer(&self, task: &mut Task<'_>) -> Poll<Result<CallEvent, CallError>> {
+    pub fn poll_event(&self, task: &mut Task<'_>) -> Poll<Result<CallEvent, CallError>> {
         let interim = self.0.interims.borrow_mut().pop_front();
         if let Some((status, fields)) = interim {
             self.0.stamp_receive();
@@ -328,10 +329,7 @@ impl Call {
             self.0.stamp_receive();
             return Poll::Ready(Err(fault.clone()));
         }
-        let mut reader = self.0.reader.borrow_mut();
-        if reader.as_ref().is_none_or(|known| !known.will_wake(task.waker())) {
-            *reader = Some(task.waker().clone());
-        }
+        set_waker(&mut self.0.reader.borrow_mut(), task.waker());
         Poll::Pending
     }
 
@@ -350,11 +348,11 @@ impl Call {
         self.0.version.get()
     }
 
-    /// Counts the call with `tally` until this handle, or the body made from it, is dropped. Replaces, and ends, an
-    /// earlier tally.
-    pub fn count(&self, tally: Rc<dyn Tally>) {
-        tally.begin();
-        let before = self.0.tally.borrow_mut().replace(tally);
+    /// Counts the call with `counter` until this handle, or the body made from it, is dropped. Replaces, and ends, an
+    /// earlier counter.
+    pub fn count(&self, counter: Rc<dyn RunningCallCounter>) {
+        counter.begin();
+        let before = self.0.counter.borrow_mut().replace(counter);
         if let Some(before) = before {
             before.end();
         }
@@ -372,7 +370,7 @@ impl Call {
         if self.0.phase.get() == (CallPhase::Headed { tunnel: true }) {
             self.0.wake_driver();
         }
-        IncomingBody::of_answer(self)
+        IncomingBody::of_call(self)
     }
 
     /// Polls for the next original frame of the response body.
@@ -419,9 +417,9 @@ impl Drop for Call {
         // Dropped here: the transformed body has no reader any more.
         let transform = self.0.transform.borrow_mut().take();
         drop(transform);
-        let tally = self.0.tally.borrow_mut().take();
-        if let Some(tally) = tally {
-            tally.end();
+        let counter = self.0.counter.borrow_mut().take();
+        if let Some(counter) = counter {
+            counter.end();
         }
         // A call that waits for a connection may hold its body for a long time: drop it now.
         let body = self.0.body.borrow_mut().take();
@@ -438,7 +436,7 @@ impl fmt::Debug for Call {
 }
 
 /// The engine's handle to a call. Dropping it before the end of the response fails the call.
-pub struct EngineCall(Rc<Record>);
+pub struct EngineCall(Rc<CallState>);
 
 impl EngineCall {
     /// Returns the request head.
@@ -452,7 +450,7 @@ impl EngineCall {
     }
 
     /// Records for the profiler that the engine starts the call.
-    pub fn begin(&self) {
+    pub fn note_started(&self) {
         self.0.stamp_receive();
     }
 
@@ -477,11 +475,8 @@ impl EngineCall {
     }
 
     /// Registers the waker to wake when the handler drops the call, or starts to read a tunnel.
-    pub fn follow(&self, driver: &Waker) {
-        let mut known = self.0.driver.borrow_mut();
-        if known.as_ref().is_none_or(|known| !known.will_wake(driver)) {
-            *known = Some(driver.clone());
-        }
+    pub fn register(&self, driver: &Waker) {
+        set_waker(&mut self.0.driver.borrow_mut(), driver);
     }
 
     /// Sets the remote address of the connection.

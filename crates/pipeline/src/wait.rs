@@ -8,7 +8,7 @@ use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as Task, Poll, Waker};
 
 use pin_project_lite::pin_project;
 
@@ -17,6 +17,14 @@ use crate::handler::Step;
 
 /// Storages that an exchange keeps for later waits. A chain with more distinct waits than this allocates again.
 const KEPT_MAX: usize = 8;
+
+/// Sets the waker in a slot; clones it only if the present one does not wake the same task.
+pub(crate) fn set_waker(slot: &mut Option<Waker>, waker: &Waker) {
+    match slot {
+        Some(present) => present.clone_from(waker),
+        None => *slot = Some(waker.clone()),
+    }
+}
 
 /// Proof that the context holds a pending wait; only [`Context::wait`] creates it.
 pub struct Wait(());

@@ -312,7 +312,7 @@ impl Pending {
     }
 
     fn end(self, kit: &mut Kit, status: Option<StatusCode>, sent: u64, ending: Ending) {
-        let read = self.cx.mailbox().read();
+        let read = self.cx.mailbox().bytes_read();
         let outcome = Outcome { status, sent, received: read, read, took: Duration::ZERO, ending };
         route::end(&self.cx, &outcome);
         kit.spares.push(self.cx.recycle());

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use causeway_message::{FieldMap, FieldValue, NameRef, ResponseHead, StatusCode};
-use causeway_pipeline::upstream::{Calls, EngineCall, Upstream};
+use causeway_pipeline::upstream::{CallPool, EngineCall, Upstream};
 use causeway_pipeline::{Body, Frame, Transport};
 
 /// A handler's call to an upstream, for the test to answer. Dropping it acts like an upstream that closes the
@@ -93,7 +93,7 @@ impl Outbox {
 pub(crate) struct FakeUpstream {
     pub(crate) address: Rc<str>,
     pub(crate) transport: std::sync::Arc<Transport>,
-    pub(crate) calls: Rc<Calls>,
+    pub(crate) calls: Rc<CallPool>,
     pub(crate) outbox: Rc<Outbox>,
 }
 
@@ -106,7 +106,7 @@ impl Upstream for FakeUpstream {
         }
     }
 
-    fn calls(&self) -> &Rc<Calls> {
+    fn calls(&self) -> &Rc<CallPool> {
         &self.calls
     }
 }

@@ -11,7 +11,7 @@ use std::task::{Context as Task, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_message::{Block, BlockMut, Home};
-use causeway_pipeline::upstream::{Calls, Upstream};
+use causeway_pipeline::upstream::{CallPool, Upstream};
 use causeway_pipeline::worker::{
     Job, LookupAnswer, LookupError, Offloaded, Question, Resolver, Work, WorkKind, offload,
 };
@@ -60,7 +60,7 @@ pub struct FakeWorker {
     shutdown_at: Cell<Option<Instant>>,
     shutdown_phase: Rc<Cell<Option<ShutdownPhase>>>,
     pool: Arc<Pool>,
-    calls: Rc<Calls>,
+    calls: Rc<CallPool>,
     outbox: Rc<Outbox>,
     names: RefCell<HashMap<String, Vec<SocketAddr>>>,
     records: RefCell<HashMap<String, LookupAnswer>>,
@@ -84,7 +84,7 @@ impl FakeWorker {
             shutdown_at: Cell::default(),
             shutdown_phase: Rc::default(),
             pool: Arc::default(),
-            calls: Calls::new(),
+            calls: CallPool::new(),
             outbox: Rc::default(),
             names: RefCell::default(),
             records: RefCell::default(),

@@ -206,7 +206,7 @@ impl<S: Servable> Handler for Edge<S> {
             None => EdgeBody::empty(),
         });
         if state.fill(self.told, cx, &mut request).is_err() {
-            return Step::Fail(Fault::status(StatusCode::BAD_REQUEST));
+            return Step::Fail(Fault::from_status(StatusCode::BAD_REQUEST));
         }
         // Taken out for the call: if the call panics, the damaged clone is dropped and the next request gets a new
         // one.

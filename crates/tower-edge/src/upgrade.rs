@@ -223,7 +223,7 @@ async fn behind_head(ours: &mut DuplexStream) -> Option<Vec<u8>> {
 fn switch(cx: &mut Context, fields: &HeaderMap, pipe: Pipe) -> Step {
     answer::put_fields(fields, Length::Content, cx.response_mut().fields_mut());
     if cx.take_body().is_none() {
-        return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR));
+        return Step::Fail(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR));
     }
     // The client's bytes, also if a handler has replaced the content that the request does not have.
     let inbound = cx.tunnel_reader();

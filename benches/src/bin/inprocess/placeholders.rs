@@ -26,7 +26,7 @@ pub fn all() -> Vec<TimedCase<'static>> {
     let both = |case| {
         let (mut cx, template) = under_way(case);
         let text = TimedCase::new(case.name, move || {
-            cx.rendered(black_box(&template), |_, text| {
+            cx.with_rendered(black_box(&template), |_, text| {
                 black_box(text);
             });
         });

@@ -155,7 +155,7 @@ impl Handler for Dirty {
         cx.set_target("/else%77here?x=y").expect("a good target");
         cx.head_mut().fields_mut().insert(names::ACCEPT, FieldValue::from_static("*/*"));
         cx.response_mut().set(names::CACHE_CONTROL, FieldValue::from_static("no-store"));
-        cx.set_fault(Fault::status(StatusCode::NOT_FOUND));
+        cx.set_fault(Fault::from_status(StatusCode::NOT_FOUND));
         drop(cx.take_body());
         Step::Next
     }

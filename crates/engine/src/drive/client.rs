@@ -188,7 +188,7 @@ impl<T: Transport> ClientConnection<T> {
             if call.is_given_up() {
                 continue;
             }
-            call.begin();
+            call.note_started();
             // Taken before `open`, because the framing depends on its length; put back below if no stream could be opened.
             let body = call.take_body().unwrap_or_default();
             let framing = framing_of(&body);
@@ -204,7 +204,7 @@ impl<T: Transport> ClientConnection<T> {
                         call.set_remote(remote);
                     }
                     let wake = self.wakes.pop().unwrap_or_default();
-                    wake.follow(task.waker());
+                    wake.register(task.waker());
                     self.has_unsent_head = true;
                     self.liveness.open_call(self.calls.is_empty());
                     let upstream = (Rc::clone(&self.origin.address), &*self.origin.spec);
@@ -260,7 +260,7 @@ impl<T: Transport> ClientConnection<T> {
             && let Some(pool) = self.origin.pool.upgrade()
             && let Some(left) = self.take_handed()
         {
-            pool.place(left);
+            pool.dispatch(left);
         }
         if begins_to_end && let Some(pool) = self.origin.pool.upgrade() {
             pool.open_more();
@@ -277,7 +277,7 @@ impl<T: Transport> ClientConnection<T> {
         let Self { calls, machine, .. } = self;
         for call in calls {
             // The task's waker may differ from that of the last turn.
-            call.wake.follow(task.waker());
+            call.wake.register(task.waker());
             if call.wake.take_ready() {
                 call.resume(machine, out);
             }
@@ -400,7 +400,7 @@ impl<T: Transport> ClientConnection<T> {
         self.set_state(LinkState::Ending);
         let waiting = WaitingCall::new(call, true);
         match (self.machine.is_multiplexed(), is_known_unprocessed) {
-            (true, true) => pool.place(waiting),
+            (true, true) => pool.dispatch(waiting),
             (true, false) => pool.place_after_loss(waiting),
             // When this connection has closed, its place is free for a new one, also if the pool is full.
             (false, _) => self.origin.link.inbox.borrow_mut().push_back(waiting),

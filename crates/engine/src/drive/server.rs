@@ -259,7 +259,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         for exchange in exchanges {
             // Nothing of an exchange waits once its response is queued, so its waker needs no update.
             if exchange.follows_wakes() {
-                exchange.wake.follow(task.waker());
+                exchange.wake.register(task.waker());
             }
             if exchange.wake.take_ready() {
                 exchange.resume(machine, &line.core, task, out);
@@ -285,7 +285,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             && self.exchanges.iter().any(|exchange| {
                 exchange.inbound == Inbound::Open
                     && !exchange.discards()
-                    && !exchange.cx.mailbox().has_room(task.waker())
+                    && !exchange.cx.mailbox().has_room_or_register(task.waker())
             })
     }
 

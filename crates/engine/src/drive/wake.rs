@@ -52,14 +52,14 @@ impl Default for ExchangeWake {
 
 impl ExchangeWake {
     /// Marks the exchange as ready without waking the task; the connection's next turn sees it.
-    pub(crate) fn mark(&self) {
+    pub(crate) fn set_ready(&self) {
         self.flag.ready.store(true, Ordering::Release);
     }
 
     /// Registers `task` for the next wakeup. A wakeup has two steps: it sets the flag, then wakes the registered task, which uses the
     /// registration up. A poll that runs between the steps serves the flag, but the second step then uses its registration up. So every
     /// poll registers again, before [`take_ready`](Self::take_ready).
-    pub(crate) fn follow(&self, task: &Waker) {
+    pub(crate) fn register(&self, task: &Waker) {
         self.flag.task.register(task);
     }
 
@@ -101,14 +101,14 @@ mod tests {
         assert!(wake.take_ready() && !wake.take_ready(), "marked once, though no task is registered");
         let (one, two) = (Arc::new(Count::default()), Arc::new(Count::default()));
         let count = |task: &Arc<Count>| task.0.load(Ordering::Relaxed);
-        wake.follow(&Waker::from(Arc::clone(&one)));
+        wake.register(&Waker::from(Arc::clone(&one)));
         wake.waker.wake_by_ref();
         assert!(wake.take_ready());
         assert_eq!(count(&one), 1);
         wake.waker.wake_by_ref();
         assert_eq!(count(&one), 1, "a wakeup uses the registration up");
         assert!(wake.take_ready(), "and marks the exchange all the same");
-        wake.follow(&Waker::from(Arc::clone(&two)));
+        wake.register(&Waker::from(Arc::clone(&two)));
         wake.waker.wake_by_ref();
         assert_eq!((count(&one), count(&two)), (1, 1), "the wake follows the task registered last");
     }

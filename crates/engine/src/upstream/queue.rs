@@ -150,14 +150,14 @@ pub(super) async fn run_queue(core: Rc<Core>, pool: Weak<UpstreamPool>) {
 }
 
 fn poll_once(pool: &UpstreamPool, alarm: &mut Alarm, task: &mut Task<'_>) {
-    let Some(share) = &pool.share else { return };
+    let Some(membership) = &pool.membership else { return };
     *pool.waiting.task.borrow_mut() = Some(task.waker().clone());
     loop {
         // Connections in progress will take these.
         let ahead = pool.calls_covered();
         pool.waiting.expire(pool.transport.queue_timeout, ahead);
         let since = pool.waiting.queued_at(ahead);
-        let claimed = share.claim(since, task.waker());
+        let claimed = membership.claim(since, task.waker());
         // By `take_connection_slot`, for the first connection over HTTP/2.
         let Some(slot) = claimed.or_else(|| since.and_then(|_| pool.take_connection_slot())) else { break };
         // Without a call the slot is given back.
@@ -166,7 +166,7 @@ fn poll_once(pool: &UpstreamPool, alarm: &mut Alarm, task: &mut Task<'_>) {
         }
     }
     // The connection itself decides, by the same rule as after a call.
-    if share.claimed_since().is_some() {
+    if membership.claimed_since().is_some() {
         pool.links.wake_idle();
     }
     let limit = pool.transport.queue_timeout;

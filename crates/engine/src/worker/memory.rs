@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use causeway_message::WriteList;
-use causeway_pipeline::upstream::Calls;
+use causeway_pipeline::upstream::CallPool;
 
 use super::Load;
 use crate::blocks::Blocks;
@@ -36,7 +36,7 @@ pub(crate) struct Memory {
     tables: RefCell<Vec<Vec<Exchange>>>,
     /// Buffers into which TLS seals records: one in use at a time, and one for each connection whose peer is slow.
     sealed: RefCell<Vec<Vec<u8>>>,
-    calls: Rc<Calls>,
+    calls: Rc<CallPool>,
     /// Whether the last [`shrink`](Self::shrink) freed blocks.
     last_shrink_freed: Cell<bool>,
     load: Arc<Load>,
@@ -52,7 +52,7 @@ impl Memory {
             outputs: RefCell::default(),
             tables: RefCell::default(),
             sealed: RefCell::default(),
-            calls: Calls::new(),
+            calls: CallPool::new(),
             last_shrink_freed: Cell::new(false),
             load,
         }
@@ -117,7 +117,7 @@ impl Memory {
     }
 
     /// Returns the pool of calls to upstreams.
-    pub(crate) fn calls(&self) -> &Rc<Calls> {
+    pub(crate) fn calls(&self) -> &Rc<CallPool> {
         &self.calls
     }
 

@@ -140,7 +140,7 @@ fn wait(cx: &mut Context, call: Call) -> Step {
     let mut call = Some(call);
     let pending_call = poll_fn(move |task| {
         let waiting = call.as_mut().expect("polled until it is ready");
-        waiting.poll_answer(task).map(|answer| (call.take().expect("it was there"), answer))
+        waiting.poll_event(task).map(|answer| (call.take().expect("it was there"), answer))
     });
     cx.wait(pending_call, |cx, (call, answer)| match answer {
         Ok(CallEvent::Interim(status, fields)) => {
@@ -160,7 +160,7 @@ fn wait(cx: &mut Context, call: Call) -> Step {
         }
         Err(fault) => {
             let status = match &fault {
-                CallError::RequestBody(fault) => return Step::Fail(Fault::body(*fault)),
+                CallError::RequestBody(fault) => return Step::Fail(Fault::from_body_error(*fault)),
                 CallError::HeadTimedOut | CallError::ConnectTimedOut => StatusCode::GATEWAY_TIMEOUT,
                 CallError::Busy | CallError::QueueTimedOut | CallError::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
                 _ => StatusCode::BAD_GATEWAY,

@@ -84,12 +84,12 @@ const ACTS: &[(&str, Enter)] = &[
         let length = cx.head().fields().content_length().ok().flatten().expect("a sized body");
         collect(cx, length / 2)
     }),
-    ("too-large", |_, _| Step::Fail(Fault::body(BodyError::TooLarge))),
+    ("too-large", |_, _| Step::Fail(Fault::from_body_error(BodyError::TooLarge))),
     ("slowly", slowly),
     ("hints", hints),
     ("switch", |cx, _| {
         if !cx.arrival().upgrade {
-            return Step::Fail(Fault::status(StatusCode::UPGRADE_REQUIRED));
+            return Step::Fail(Fault::from_status(StatusCode::UPGRADE_REQUIRED));
         }
         let body = cx.take_body().expect("taken only here");
         cx.response_mut().set(names::UPGRADE, FieldValue::from_static("echo"));
@@ -124,7 +124,7 @@ const ACTS: &[(&str, Enter)] = &[
     }),
     ("fail", |cx, _| {
         let status = StatusCode::new(number(cx) as u16).expect("a status");
-        Step::Fail(Fault::status(status))
+        Step::Fail(Fault::from_status(status))
     }),
     ("empty", |cx, _| {
         let status = StatusCode::new(number(cx) as u16).expect("a status");
@@ -222,7 +222,7 @@ pub(crate) fn registry() -> Registry {
         });
     }
     registry.handler("lost", |value, build| {
-        let act = |_: &mut Context, _: &Given| Step::Fail(Fault::status(StatusCode::NOT_FOUND));
+        let act = |_: &mut Context, _: &Given| Step::Fail(Fault::from_status(StatusCode::NOT_FOUND));
         Ok(Box::new(Act { given: given(value, build)?, act }))
     });
     registry.handler("explain", |value, build| {
@@ -399,9 +399,9 @@ fn collect(cx: &mut Context, enough: u64) -> Step {
             let chunk = cx.chunk(&words.get_ref()[..len]);
             Step::Respond(Response::chunk(StatusCode::OK, chunk))
         }
-        Some(BodyError::Malformed) => Step::Fail(Fault::status(StatusCode::BAD_REQUEST)),
-        Some(BodyError::TimedOut) => Step::Fail(Fault::status(StatusCode::REQUEST_TIMEOUT)),
-        Some(_) => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+        Some(BodyError::Malformed) => Step::Fail(Fault::from_status(StatusCode::BAD_REQUEST)),
+        Some(BodyError::TimedOut) => Step::Fail(Fault::from_status(StatusCode::REQUEST_TIMEOUT)),
+        Some(_) => Step::Fail(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR)),
     })
 }
 
@@ -481,7 +481,7 @@ fn block(cx: &mut Context, job: impl FnOnce() + Send + 'static) -> Step {
     match offload(&**cx.worker(), Work::of(WorkKind::Blocking), job) {
         Ok(blocking) => cx.wait(blocking, |cx, result| match result {
             Some(()) => text(cx, "blocked"),
-            None => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+            None => Step::Fail(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR)),
         }),
         Err(_) => Step::Fail(Fault::busy()),
     }

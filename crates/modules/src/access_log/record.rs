@@ -26,15 +26,15 @@ pub(super) struct Record<'r> {
 
 impl Record<'_> {
     /// Whether no handler responded, and none replaced the empty response.
-    pub(super) fn is_unanswered(&self) -> bool {
-        self.cx.is_unanswered() && self.outcome.status == Some(StatusCode::OK)
+    pub(super) fn is_unhandled(&self) -> bool {
+        self.cx.is_unhandled() && self.outcome.status == Some(StatusCode::OK)
     }
 
     /// The status, as in Caddy: 499 if the client was gone before the response began; 0 if no handler responded, or one
     /// aborted.
     pub(super) fn status(&self) -> u16 {
         match self.outcome.status {
-            Some(_) if self.is_unanswered() => 0,
+            Some(_) if self.is_unhandled() => 0,
             Some(status) => status.as_u16(),
             None if matches!(self.outcome.ending, Ending::Aborted | Ending::Panicked) => 0,
             None => Outcome::CLIENT_CLOSED,

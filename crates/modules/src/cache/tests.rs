@@ -97,7 +97,7 @@ impl Handler for ScriptedOrigin {
         let reply = if replies.len() > 1 { replies.pop_front() } else { replies.front().cloned() };
         let reply = reply.expect("the test has a reply");
         if reply.status == 0 {
-            return Step::Fail(Fault::status(StatusCode::BAD_GATEWAY));
+            return Step::Fail(Fault::from_status(StatusCode::BAD_GATEWAY));
         }
         for (name, value) in &reply.fields {
             let name = NameRef::parse(name.as_bytes()).expect("a field name");

@@ -172,7 +172,7 @@ pub(super) fn check_method(cx: &mut Context) -> Result<(), Fault> {
         return Ok(());
     }
     cx.response_mut().set(names::ALLOW, ALLOW);
-    Err(Fault::status(StatusCode::METHOD_NOT_ALLOWED))
+    Err(Fault::from_status(StatusCode::METHOD_NOT_ALLOWED))
 }
 
 /// Sets Last-Modified, by which conditions are evaluated; also Content-Type and ETag, unless an earlier handler has set

@@ -314,7 +314,7 @@ fn make(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, permi
         Some(Ok(made)) => give(cx, &made),
         Some(Err(DiskLookup::Failed(fault))) => failed(cx, fault),
         Some(Err(_)) => missing(&plan),
-        None => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+        None => Step::Fail(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR)),
     })
 }
 
@@ -344,13 +344,13 @@ fn by_template(
             Some(Ok(read)) => read,
             Some(Err(DiskLookup::Failed(fault))) => return failed(cx, fault),
             Some(Err(_)) => return missing(&plan),
-            None => return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+            None => return Step::Fail(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR)),
         };
         if let Some(step) = validators(cx, facts.listing.modified) {
             return step;
         }
         cx.response_mut().set(names::CONTENT_TYPE, PAGE);
-        let root = cx.rendered(&plan.root, |_, root| root.to_vec());
+        let root = cx.with_rendered(&plan.root, |_, root| root.to_vec());
         templates::page(cx, &custom.plan, root, template, facts)
     })
 }

@@ -44,7 +44,7 @@ pub(super) fn key(plan: &FileServerPlan, cx: &mut Context, out: &mut Vec<u8>) ->
     push_root(&plan.root, cx, out);
     join(cx.path(), out);
     if out.contains(&0) {
-        return Err(Fault::status(StatusCode::BAD_REQUEST));
+        return Err(Fault::from_status(StatusCode::BAD_REQUEST));
     }
     let path_len = out.len();
     for template in &plan.names.templates {

@@ -131,11 +131,11 @@ impl Ops {
             });
         }
         for pattern in &self.delete {
-            cx.rendered(pattern, |cx, pattern| side.edit(cx, |fields| delete(fields, Affix::of(pattern))));
+            cx.with_rendered(pattern, |cx, pattern| side.edit(cx, |fields| delete(fields, Affix::of(pattern))));
         }
         for replacement in &self.replace {
             let mut result = Ok(());
-            cx.rendered(&replacement.with, |cx, with| match &replacement.name {
+            cx.with_rendered(&replacement.with, |cx, with| match &replacement.name {
                 None => result = self.replace(cx, side, None, &replacement.search, with),
                 Some(name) => name.with(cx, |cx, name| {
                     result = self.replace(cx, side, Some(name), &replacement.search, with);
@@ -167,7 +167,7 @@ impl Ops {
             });
         }
         for pattern in &self.delete {
-            cx.rendered(pattern, |cx, pattern| {
+            cx.with_rendered(pattern, |cx, pattern| {
                 let pattern = Affix::of(pattern);
                 side.edit(cx, |fields| unlist(fields, |listed| pattern.matches_any_case(listed)));
             });
@@ -319,7 +319,7 @@ impl ReplacementSearch {
 
     fn replace(&self, cx: &mut Context, value: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
         match self {
-            Self::Plain(search) => cx.rendered(search, |_, search| replace::plain(value, search, with, None, out)),
+            Self::Plain(search) => cx.with_rendered(search, |_, search| replace::plain(value, search, with, None, out)),
             Self::Regexp(search) => search.replace(cx, value, with, out),
             Self::Templated(search) => search.replace(cx, value, with, out),
         }

@@ -20,7 +20,7 @@ impl Handler for Echo {
     fn enter(&self, cx: &mut Context) -> Step {
         match cx.take_body() {
             Some(body) => Step::Respond(Response { status: StatusCode::OK, body: Body::Incoming(body) }),
-            None => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+            None => Step::Fail(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR)),
         }
     }
 }

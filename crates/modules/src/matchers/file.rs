@@ -199,7 +199,7 @@ impl File {
                 }
                 Ok(matched)
             }
-            Err(_) => Err(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+            Err(_) => Err(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR)),
         }))
     }
 }

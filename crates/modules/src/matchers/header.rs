@@ -58,7 +58,7 @@ impl Condition {
             FieldCondition::Absent => values(cx, &self.name).next().is_none(),
             FieldCondition::Present => values(cx, &self.name).next().is_some(),
             FieldCondition::Patterns(patterns) => patterns.iter().any(|pattern| {
-                cx.rendered(pattern, |cx, pattern| {
+                cx.with_rendered(pattern, |cx, pattern| {
                     let pattern = Affix::of(pattern);
                     values(cx, &self.name).any(|value| pattern.matches(value))
                 })

@@ -46,7 +46,7 @@ impl Matcher for HostMatcher {
             || self
                 .patterns
                 .iter()
-                .any(|pattern| cx.rendered(pattern, |cx, pattern| matches(pattern, cx.host().as_bytes()))))
+                .any(|pattern| cx.with_rendered(pattern, |cx, pattern| matches(pattern, cx.host().as_bytes()))))
     }
 
     fn reach(&self) -> Reach<'_> {

@@ -153,6 +153,6 @@ fn joined<A: Copy + Ord>(mut ranges: Vec<(A, A)>) -> Box<[(A, A)]> {
 }
 
 fn is_in<A: Copy + Ord>(ranges: &[(A, A)], address: A) -> bool {
-    let behind = ranges.partition_point(|(first, _)| *first <= address);
-    behind.checked_sub(1).is_some_and(|at| address <= ranges[at].1)
+    let upper = ranges.partition_point(|(first, _)| *first <= address);
+    upper.checked_sub(1).is_some_and(|at| address <= ranges[at].1)
 }

@@ -110,7 +110,7 @@ thread_local! {
 impl Matcher for PathMatcher {
     fn matches(&self, cx: &mut Context) -> Matched {
         Ok(self.patterns.iter().any(|pattern| {
-            cx.rendered(&pattern.text, |cx, text| {
+            cx.with_rendered(&pattern.text, |cx, text| {
                 let shape = pattern.shape.unwrap_or_else(|| Shape::of(text));
                 let is_rooted = matches!(text.first(), None | Some(b'/'));
                 let skipped = usize::from(!is_rooted && cx.variable(self.rootless) == Some(cx.head().path()));

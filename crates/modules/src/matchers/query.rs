@@ -35,9 +35,9 @@ impl Matcher for QueryMatcher {
             return Ok(false);
         }
         Ok(self.0.iter().all(|(key, values)| {
-            cx.rendered(key, |cx, key| {
+            cx.with_rendered(key, |cx, key| {
                 values.iter().any(|value| {
-                    cx.rendered(value, |cx, value| {
+                    cx.with_rendered(value, |cx, value| {
                         let query = cx.head().target().query().unwrap_or_default().as_bytes();
                         pairs(query).any(|(k, v)| decodes_to(k, key) && (value == b"*" || decodes_to(v, value)))
                     })

@@ -54,13 +54,15 @@ impl Matcher for Vars {
     fn matches(&self, cx: &mut Context) -> Matched {
         Ok(self.0.is_empty()
             || self.0.iter().any(|(subject, values)| {
-                cx.rendered(subject, |cx, text| values.iter().any(|value| cx.rendered(value, |_, value| text == value)))
+                cx.with_rendered(subject, |cx, text| {
+                    values.iter().any(|value| cx.with_rendered(value, |_, value| text == value))
+                })
             }))
     }
 }
 
 impl Matcher for VarsRegexp {
     fn matches(&self, cx: &mut Context) -> Matched {
-        Ok(self.0.iter().any(|(subject, pattern)| cx.rendered(subject, |cx, text| pattern.matches(cx, text))))
+        Ok(self.0.iter().any(|(subject, pattern)| cx.with_rendered(subject, |cx, text| pattern.matches(cx, text))))
     }
 }

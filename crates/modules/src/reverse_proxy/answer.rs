@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use causeway_message::{FieldMap, FieldName, NameRef, StatusCode, names};
-use causeway_pipeline::{Body, BodyStream as _, Call, Context, Fault, Finish, Response, Step};
+use causeway_pipeline::{Body, BodyStream as _, Call, Context, Fault, HeldResponseHandler, Response, Step};
 
 use super::attempt::PendingCall;
 use super::health::CallEnd;
@@ -35,15 +35,15 @@ pub(super) fn decide(cx: &mut Context, call: Call, pending: PendingCall) -> Step
             Some(Err(fault)) => return Step::Fail(fault),
             None => {
                 let list = routes.list();
-                cx.hold_answer(call, local);
-                return Step::Call(list);
+                cx.hold_upstream_response(call, local);
+                return Step::Run(list);
             }
         }
     }
     forward(cx, &local, call, status)
 }
 
-impl Finish for Local {
+impl HeldResponseHandler for Local {
     fn finish(self: Rc<Self>, cx: &mut Context, call: Call, status: Option<StatusCode>) -> Step {
         let status = status.unwrap_or_else(|| call.head().status());
         forward(cx, &self, call, status)

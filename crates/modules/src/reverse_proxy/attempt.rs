@@ -333,7 +333,7 @@ fn take_content(
         // The content of the tunnel, in case the upstream switches. It is the client's, also if a handler has replaced
         // the content that the request does not have.
         (Switch::Upgrade, Some(_)) => (Body::tunnel(Chunk::default(), cx.tunnel_reader()), None),
-        (Switch::Upgrade, None) => return Err(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+        (Switch::Upgrade, None) => return Err(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR)),
     })
 }
 
@@ -345,7 +345,7 @@ impl Future for NextEvent {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let (call, _) = self.0.as_ref().expect("not polled after its end");
-        let answer = ready!(call.poll_answer(task));
+        let answer = ready!(call.poll_event(task));
         let (call, pending) = self.0.take().expect("it was there");
         Poll::Ready((call, pending, answer))
     }
@@ -543,7 +543,7 @@ fn rejected(pool: &AddressPool, status: StatusCode) -> Fault {
 #[cold]
 fn failed(pool: &AddressPool, fault: CallError, is_late: bool) -> Fault {
     let status = match &fault {
-        CallError::RequestBody(fault) => return Fault::body(*fault),
+        CallError::RequestBody(fault) => return Fault::from_body_error(*fault),
         CallError::HeadTimedOut => StatusCode::GATEWAY_TIMEOUT,
         CallError::Closed | CallError::Reset(_) if is_late => StatusCode::GATEWAY_TIMEOUT,
         CallError::Busy | CallError::QueueTimedOut | CallError::NoDescriptors | CallError::Overloaded => {

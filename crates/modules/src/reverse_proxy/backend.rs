@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use causeway_message::StatusCode;
 use causeway_pipeline::upstream::{RequestCount, UpstreamStatus};
 use causeway_pipeline::{
-    Build, BuildError, Context, Fault, Metrics, ProxyHeader, Reason, StateId, Tally, Template, TlsClient, Transport,
-    Upstream, Versions, Worker,
+    Build, BuildError, Context, Fault, Metrics, ProxyHeader, Reason, RunningCallCounter, StateId, Template, TlsClient,
+    Transport, Upstream, Versions, Worker,
 };
 use serde::Deserialize;
 
@@ -73,7 +73,7 @@ enum At {
 /// The requests in progress to an upstream on one worker.
 pub(super) struct ActiveRequests(Arc<RequestCount>);
 
-impl Tally for ActiveRequests {
+impl RunningCallCounter for ActiveRequests {
     fn begin(&self) {
         self.0.begin();
     }
@@ -142,7 +142,7 @@ impl Backend {
     ) -> Result<Rc<AddressPool>, Fault> {
         match &self.at {
             At::Fixed(_, pool) => Ok(Rc::clone(cx.generation().state(*pool))),
-            At::Templated { dial, pools } => cx.rendered(dial, |cx, text| {
+            At::Templated { dial, pools } => cx.with_rendered(dial, |cx, text| {
                 let text = std::str::from_utf8(text).unwrap_or_default();
                 let pools = cx.generation().state(*pools);
                 if let Some(pool) = pools.borrow().known.get(text) {
@@ -268,7 +268,7 @@ impl ChosenBackend {
         };
         let pool = match &plan.server_name {
             None => pool,
-            Some(name) => cx.rendered(name, |cx, text| pool.of_server_name(text, cx.worker())),
+            Some(name) => cx.with_rendered(name, |cx, text| pool.of_server_name(text, cx.worker())),
         };
         Ok(match plan.transport.proxy_header {
             None => pool,

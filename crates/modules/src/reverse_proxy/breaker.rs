@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use causeway_message::StatusCode;
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::upstream::{
-    BreakerChange, BreakerSettings, CallOutcome, CircuitBreaker, LatencyLimit, Permit, SHARE_WHOLE,
+    BASIS_POINTS, BreakerChange, BreakerSettings, CallOutcome, CircuitBreaker, LatencyLimit, Permit,
 };
 use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
@@ -22,7 +22,7 @@ const TRIP: Duration = Duration::from_secs(5);
 const REQUESTS_MIN: u32 = 20;
 const REQUESTS_MIN_MAX: u32 = 1_000_000;
 /// Of the latency: the 0.95 quantile.
-const SLOW_SHARE: u32 = SHARE_WHOLE / 20;
+const SLOW_SHARE: u32 = BASIS_POINTS / 20;
 /// The longest window, trip and limit of latency.
 const DURATION_MAX: Duration = Duration::from_secs(3600);
 /// The shortest window: shorter ones would depend on the coarse clocks of the workers.
@@ -68,7 +68,7 @@ pub(super) fn build(value: Option<&Value>, build: &mut Build<'_>) -> Result<Opti
 fn settings(value: &Value, build: &mut Build<'_>) -> Result<BreakerSettings, BuildError> {
     let CircuitBreakerConfig { error_ratio, error_status, latency, window, min_requests, trip_duration, .. } =
         build.parse(value)?;
-    let error_share = match error_ratio {
+    let error_basis_points = match error_ratio {
         None => None,
         Some(ratio) => Some(build.at("error_ratio", |build| {
             share(&ratio).ok_or_else(|| build.refuse(shown(&ratio), "a ratio from 0.0001 to 1"))
@@ -78,7 +78,7 @@ fn settings(value: &Value, build: &mut Build<'_>) -> Result<BreakerSettings, Bui
         None => None,
         Some(_) => Some(build.at("latency", |build| latency_limit(&value["latency"], build))?),
     };
-    if error_share.is_none() && latency.is_none() {
+    if error_basis_points.is_none() && latency.is_none() {
         return Err(build.refuse("neither", "error_ratio, latency or both"));
     }
     if let Some(odd) = error_status.iter().find(|status| !matches!(status, 1..=5 | 100..=599)) {
@@ -95,7 +95,7 @@ fn settings(value: &Value, build: &mut Build<'_>) -> Result<BreakerSettings, Bui
         }
     };
     Ok(BreakerSettings {
-        error_share,
+        error_basis_points,
         latency,
         error_statuses: if error_status.is_empty() { [5].into() } else { error_status.into() },
         window: duration("window", window.as_ref(), (WINDOW, WINDOW_MIN, "1s"), build)?,
@@ -110,9 +110,9 @@ fn latency_limit(value: &Value, build: &mut Build<'_>) -> Result<LatencyLimit, B
         return build.at("limit", |build| Err(build.refuse("none", "a duration such as 500ms")));
     };
     let limit = duration("limit", Some(&limit), (Duration::ZERO, LATENCY_MIN, "1ms"), build)?;
-    let Some(quantile) = quantile else { return Ok(LatencyLimit { slow_share: SLOW_SHARE, limit }) };
+    let Some(quantile) = quantile else { return Ok(LatencyLimit { slow_basis_points: SLOW_SHARE, limit }) };
     build.at("quantile", |build| match share(&quantile) {
-        Some(share) if share < SHARE_WHOLE => Ok(LatencyLimit { slow_share: SHARE_WHOLE - share, limit }),
+        Some(share) if share < BASIS_POINTS => Ok(LatencyLimit { slow_basis_points: BASIS_POINTS - share, limit }),
         _ => Err(build.refuse(shown(&quantile), "a quantile from 0.0001 to 0.9999, such as 0.95")),
     })
 }
@@ -128,10 +128,10 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Returns a part of one in parts of [`SHARE_WHOLE`], at least one of them; `None` for anything else.
+/// Returns a part of one in basis points, at least one; `None` for anything else.
 fn share(part: &Value) -> Option<u32> {
     let part = part.as_f64().filter(|part| (0.0..=1.0).contains(part))?;
-    Some((part * f64::from(SHARE_WHOLE)).round() as u32).filter(|share| *share > 0)
+    Some((part * f64::from(BASIS_POINTS)).round() as u32).filter(|share| *share > 0)
 }
 
 /// Reads a duration with its default, its least value, and the text of that.

@@ -39,7 +39,7 @@ pub(super) fn request(cx: &mut Context, local: &Rc<Local>, then: fn(&mut Context
     }
     let (body, local) = (cx.take_body()?, Rc::clone(local));
     Some(cx.wait(ReadBody::new(body, bytes_max), move |cx, read| match read.end {
-        ReadEnd::Broken(fault) => Step::Fail(Fault::body(fault)),
+        ReadEnd::Broken(fault) => Step::Fail(Fault::from_body_error(fault)),
         ReadEnd::Whole | ReadEnd::Longer(..) => {
             cx.put_body_back(read);
             then(cx, local)

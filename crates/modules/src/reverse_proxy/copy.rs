@@ -31,7 +31,7 @@ impl Handler for CopyResponse {
             Ok(status) => status,
             Err(fault) => return Step::Fail(fault),
         };
-        match cx.take_held_answer() {
+        match cx.take_held_upstream_response() {
             Some((call, owner)) => owner.finish(cx, call, status),
             None => Step::Fail(misplaced("copy_response")),
         }
@@ -74,12 +74,12 @@ impl Handler for CopyFields {
         let is_in = |list: &[FieldName], name: NameRef<'_>| list.iter().any(|known| known.as_ref() == name);
         let wants =
             |name: NameRef<'_>| (self.include.is_empty() || is_in(&self.include, name)) && !is_in(&self.exclude, name);
-        match cx.take_held_answer() {
+        match cx.take_held_upstream_response() {
             None => Step::Fail(misplaced("copy_response_headers")),
             Some((call, owner)) => {
                 let put = put_copied(cx, &call, wants);
                 // Later handlers may still copy the response.
-                cx.hold_answer(call, owner);
+                cx.hold_upstream_response(call, owner);
                 put.map_or_else(Step::Fail, |()| Step::Next)
             }
         }

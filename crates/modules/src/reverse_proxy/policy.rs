@@ -395,7 +395,7 @@ impl Key {
 
     fn read<T>(&self, cx: &mut Context, look: impl FnOnce(&mut Context, &[u8]) -> T) -> T {
         match self {
-            Self::Query(template) => cx.rendered(template, look),
+            Self::Query(template) => cx.with_rendered(template, look),
             _ => cx.with_scratch(|cx, text| {
                 match self {
                     Self::PeerIp => put_peer(cx.arrival().ends.peer_ip(), text),

@@ -82,8 +82,8 @@ pub(super) fn after_content(cx: &Context, read: BodyRead) -> Result<Body, Fault>
     match read.end {
         ReadEnd::Whole => Ok(Body::tunnel(Chunk::from(read.bytes), cx.tunnel_reader())),
         // A handler has replaced the body by a longer one.
-        ReadEnd::Longer(..) => Err(Fault::body(BodyError::TooLarge)),
-        ReadEnd::Broken(fault) => Err(Fault::body(fault)),
+        ReadEnd::Longer(..) => Err(Fault::from_body_error(BodyError::TooLarge)),
+        ReadEnd::Broken(fault) => Err(Fault::from_body_error(fault)),
     }
 }
 

@@ -81,7 +81,7 @@ impl Change {
             return Ok(Rest::Same);
         }
         match self {
-            Self::Prefix(prefix) => cx.rendered(prefix, |cx, prefix| {
+            Self::Prefix(prefix) => cx.with_rendered(prefix, |cx, prefix| {
                 let slashes = Slashes::asked_by(prefix);
                 // Caddy cleans the path before it compares.
                 change(cx, |_, path, _, out| {
@@ -91,7 +91,7 @@ impl Change {
                     if len > 0 { AfterRemoval::Clean } else { AfterRemoval::Nothing }
                 })
             }),
-            Self::Suffix(suffix) => cx.rendered(suffix, |cx, suffix| {
+            Self::Suffix(suffix) => cx.with_rendered(suffix, |cx, suffix| {
                 // The closure reports whether the path became shorter: only then can dot segments be exposed.
                 let slashes = Slashes::asked_by(suffix);
                 change(cx, |_, path, _, out| {
@@ -102,8 +102,8 @@ impl Change {
                     if shortened { AfterRemoval::Clean } else { AfterRemoval::Nothing }
                 })
             }),
-            Self::Substring { find, replace, limit, slashes } => cx.rendered(find, |cx, find| {
-                cx.rendered(replace, |cx, replace| {
+            Self::Substring { find, replace, limit, slashes } => cx.with_rendered(find, |cx, find| {
+                cx.with_rendered(replace, |cx, replace| {
                     let rest = change(cx, |_, path, spare, out| {
                         clean(path, *slashes, spare);
                         if !replace::plain(spare, find, replace, *limit, out) {
@@ -116,7 +116,7 @@ impl Change {
                     Ok(rest)
                 })
             }),
-            Self::Regexp { find, replace } => cx.rendered(replace, |cx, replace| {
+            Self::Regexp { find, replace } => cx.with_rendered(replace, |cx, replace| {
                 change(cx, |cx, path, _, out| {
                     if !find.replace(cx, path, replace, out) {
                         out.extend_from_slice(path);

@@ -106,8 +106,8 @@ impl Operations {
 impl Operation {
     fn apply(&self, pairs: &mut Pairs, cx: &mut Context) {
         match self {
-            Self::Rename(key, to) => cx.rendered(key, |cx, key| {
-                cx.rendered(to, |_, to| {
+            Self::Rename(key, to) => cx.with_rendered(key, |cx, key| {
+                cx.with_rendered(to, |_, to| {
                     if !key.is_empty() && !to.is_empty() && key != to && pairs.has(key) {
                         // As in Caddy, the renamed values replace those of the new key.
                         pairs.remove(to);
@@ -115,28 +115,28 @@ impl Operation {
                     }
                 });
             }),
-            Self::Set(key, value) => cx.rendered(key, |cx, key| {
+            Self::Set(key, value) => cx.with_rendered(key, |cx, key| {
                 if !key.is_empty() {
                     pairs.remove(key);
-                    cx.rendered(value, |_, value| pairs.push(key, value));
+                    cx.with_rendered(value, |_, value| pairs.push(key, value));
                 }
             }),
-            Self::Add(key, value) => cx.rendered(key, |cx, key| {
+            Self::Add(key, value) => cx.with_rendered(key, |cx, key| {
                 if !key.is_empty() {
-                    cx.rendered(value, |_, value| pairs.push(key, value));
+                    cx.with_rendered(value, |_, value| pairs.push(key, value));
                 }
             }),
-            Self::Replace { key, search, replace } => cx.rendered(key, |cx, key| {
-                cx.rendered(replace, |cx, with| match search {
+            Self::Replace { key, search, replace } => cx.with_rendered(key, |cx, key| {
+                cx.with_rendered(replace, |cx, with| match search {
                     QuerySearch::Regexp(search) => {
                         pairs.replace(key, |value, out| search.replace(cx, value, with, out));
                     }
-                    QuerySearch::Plain(search) => cx.rendered(search, |_, search| {
+                    QuerySearch::Plain(search) => cx.with_rendered(search, |_, search| {
                         pairs.replace(key, |value, out| replace::plain(value, search, with, None, out));
                     }),
                 });
             }),
-            Self::Delete(key) => cx.rendered(key, |_, key| {
+            Self::Delete(key) => cx.with_rendered(key, |_, key| {
                 if !key.is_empty() {
                     pairs.remove(key);
                 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use progress::Stamp;
 
 use super::{BodyError, BodySource, Frame, IncomingBody, bytes};
+use crate::wait::set_waker;
 
 /// Bytes that a mailbox holds before the driver stops reading from the peer. With several streams on the connection it reads on, and
 /// the stream's window bounds the mailbox.
@@ -24,10 +25,10 @@ const JOINED_BYTES_MAX: usize = 16 * 1024;
 pub(super) struct Mail {
     frames: VecDeque<Frame>,
     bytes: usize,
-    /// Bytes of content taken by the reader since the last [`Mailbox::taken`].
-    taken: u32,
+    /// Bytes of content taken by the reader since the last [`Mailbox::take_released_bytes`].
+    released_bytes: u32,
     /// Bytes of content taken by the reader since the beginning.
-    read: u64,
+    bytes_read: u64,
     /// Bytes of content that the reader may still take; `None` is no limit.
     left: Option<u64>,
     /// Bytes of content that were announced and that the reader has not taken yet.
@@ -36,7 +37,7 @@ pub(super) struct Mail {
     is_unsized: bool,
     end: MailEnd,
     /// The reader has polled an empty, open mailbox at least once.
-    wanted: bool,
+    has_waited: bool,
     reader: Option<Waker>,
     driver: Option<Waker>,
     /// For the profiler: identifies the event that wakes a waiting reader.
@@ -46,12 +47,25 @@ pub(super) struct Mail {
 impl Mail {
     fn reset(&mut self) {
         // Without `..`: a new field that is not reset is a compile error.
-        let Self { frames, bytes, taken, read, left, announced, is_unsized, end, wanted, reader, driver, stamp } = self;
+        let Self {
+            frames,
+            bytes,
+            released_bytes,
+            bytes_read,
+            left,
+            announced,
+            is_unsized,
+            end,
+            has_waited,
+            reader,
+            driver,
+            stamp,
+        } = self;
         if !frames.is_empty() {
             frames.clear();
         }
-        (*bytes, *taken, *read, *left, *announced) = (0, 0, 0, None, None);
-        (*is_unsized, *end, *wanted) = (false, MailEnd::Open, false);
+        (*bytes, *released_bytes, *bytes_read, *left, *announced) = (0, 0, 0, None, None);
+        (*is_unsized, *end, *has_waited) = (false, MailEnd::Open, false);
         (*reader, *driver, *stamp) = (None, None, Stamp::default());
     }
 }
@@ -83,7 +97,7 @@ impl Mailbox {
 
     /// Resets the mailbox for the next exchange. If a reader still holds the old state, that state fails and is
     /// replaced by a new one.
-    pub(crate) fn renew(&mut self) {
+    pub(crate) fn reset(&mut self) {
         // No reader is left: reuse the allocation, and the capacity of the queue.
         if let Some(mail) = Rc::get_mut(&mut self.0) {
             mail.get_mut().reset();
@@ -104,7 +118,7 @@ impl Mailbox {
     }
 
     /// Appends a frame for the reader. With one stream on a connection the driver checks
-    /// [`has_room`](Self::has_room) before it reads more, so it exceeds the limits by at most one read block. With several, the
+    /// [`has_room_or_register`](Self::has_room_or_register) before it reads more, so it exceeds the limits by at most one read block. With several, the
     /// stream's flow-control window is the limit.
     pub fn push(&self, frame: Frame) {
         let mut mail = self.0.borrow_mut();
@@ -163,8 +177,8 @@ impl Mailbox {
 
     /// Returns whether the reader has started to wait for content; a client that expects 100 (Continue) then gets it
     /// (RFC 9110 §10.1.1).
-    pub fn wanted(&self) -> bool {
-        self.0.borrow().wanted
+    pub fn has_reader_waited(&self) -> bool {
+        self.0.borrow().has_waited
     }
 
     /// Returns whether no reader's handle is left.
@@ -184,32 +198,27 @@ impl Mailbox {
 
     /// Returns whether the driver may read more from the peer. If not, `driver` is woken when the reader has made
     /// room.
-    pub fn has_room(&self, driver: &Waker) -> bool {
+    pub fn has_room_or_register(&self, driver: &Waker) -> bool {
         let mut mail = self.0.borrow_mut();
         let room = mail.bytes < MAILBOX_BYTES_MAX && mail.frames.len() < MAILBOX_FRAMES_MAX;
-        if !room && mail.driver.as_ref().is_none_or(|waker| !waker.will_wake(driver)) {
-            mail.driver = Some(driver.clone());
+        if !room {
+            set_waker(&mut mail.driver, driver);
         }
         room
     }
 
     /// Registers `driver` to be woken by the reader's next poll, if that poll is its first, or can take a frame and
     /// so make room in the receive window.
-    pub fn notify(&self, driver: &Waker) {
+    pub fn register_driver(&self, driver: &Waker) {
         let mut mail = self.0.borrow_mut();
-        if (!mail.wanted || !mail.frames.is_empty())
-            && mail.driver.as_ref().is_none_or(|waker| !waker.will_wake(driver))
-        {
-            mail.driver = Some(driver.clone());
+        if !mail.has_waited || !mail.frames.is_empty() {
+            set_waker(&mut mail.driver, driver);
         }
     }
 
     /// Registers `driver` to be woken when the reader next takes a frame, or drops its handle.
-    pub fn follow_reader(&self, driver: &Waker) {
-        let mut mail = self.0.borrow_mut();
-        if mail.driver.as_ref().is_none_or(|waker| !waker.will_wake(driver)) {
-            mail.driver = Some(driver.clone());
-        }
+    pub fn register_driver_for_drop(&self, driver: &Waker) {
+        set_waker(&mut self.0.borrow_mut().driver, driver);
     }
 
     /// Returns whether the reader has taken all queued frames.
@@ -218,13 +227,13 @@ impl Mailbox {
     }
 
     /// Returns the bytes of content taken since the last call, which the driver adds to the receive window.
-    pub fn taken(&self) -> u32 {
-        std::mem::take(&mut self.0.borrow_mut().taken)
+    pub fn take_released_bytes(&self) -> u32 {
+        std::mem::take(&mut self.0.borrow_mut().released_bytes)
     }
 
     /// Returns the bytes of content that readers have taken, without those that were discarded.
-    pub fn read(&self) -> u64 {
-        self.0.borrow().read
+    pub fn bytes_read(&self) -> u64 {
+        self.0.borrow().bytes_read
     }
 }
 
@@ -294,8 +303,8 @@ pub(super) fn poll_mail(mail: &RefCell<Mail>, task: &mut Task<'_>) -> Poll<Optio
         let mut too_large = false;
         if let Frame::Chunk(chunk) = &frame {
             mail.bytes -= chunk.len();
-            mail.taken = mail.taken.saturating_add(u32::try_from(chunk.len()).unwrap_or(u32::MAX));
-            mail.read += chunk.len() as u64;
+            mail.released_bytes = mail.released_bytes.saturating_add(u32::try_from(chunk.len()).unwrap_or(u32::MAX));
+            mail.bytes_read += chunk.len() as u64;
             mail.announced = mail.announced.map(|bytes| bytes.saturating_sub(chunk.len() as u64));
             if let Some(left) = &mut mail.left {
                 // The frame counts as taken even if it exceeds the limit: its bytes must return to the receive
@@ -317,10 +326,8 @@ pub(super) fn poll_mail(mail: &RefCell<Mail>, task: &mut Task<'_>) -> Poll<Optio
         MailEnd::Failed(fault) => Poll::Ready(Some(Err(fault))),
         MailEnd::Open => {
             // The first wait for content is the driver's signal to send 100 (Continue).
-            let first = !std::mem::replace(&mut mail.wanted, true);
-            if mail.reader.as_ref().is_none_or(|waker| !waker.will_wake(task.waker())) {
-                mail.reader = Some(task.waker().clone());
-            }
+            let first = !std::mem::replace(&mut mail.has_waited, true);
+            set_waker(&mut mail.reader, task.waker());
             let driver = if first { mail.driver.take() } else { None };
             drop(mail);
             if let Some(driver) = driver {
@@ -357,7 +364,7 @@ mod tests {
         assert_eq!(body(some), Some(10), "the length is known once the body is complete");
         let mut mailbox = Mailbox::default();
         mailbox.announce_unsized();
-        mailbox.renew();
+        mailbox.reset();
         mailbox.complete();
         assert_eq!(mailbox.reader().len(), Some(0), "the next exchange does not inherit the flag");
     }
@@ -400,6 +407,6 @@ mod tests {
         drop(reader);
         mailbox.discard_unread();
         assert!(mailbox.reader().is_over());
-        assert!(mailbox.is_empty() && mailbox.has_room(Waker::noop()));
+        assert!(mailbox.is_empty() && mailbox.has_room_or_register(Waker::noop()));
     }
 }

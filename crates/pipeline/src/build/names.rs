@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use progress::{Point, Span};
 use serde_json::{Map, Value};
 
-use crate::route::Marks;
+use crate::route::HandlerSpans;
 
 /// Distinct route names of a plan. A longer table is unreadable.
 const NAMES_MAX: usize = 200;
@@ -35,14 +35,14 @@ impl RouteNames {
         self.around.pop();
     }
 
-    /// Creates the marks of a handler of the current route.
-    pub(super) fn marks(&mut self, module: &str) -> Marks {
+    /// Creates the spans of a handler of the current route.
+    pub(super) fn spans(&mut self, module: &str) -> HandlerSpans {
         let name = self.name();
         let leads_on = matches!(module, "subroute" | "invoke");
-        Marks {
+        HandlerSpans {
             route: Span::leased(&name),
             module: (!leads_on).then(|| Span::leased(module)),
-            answered: Point::leased(&name),
+            progress: Point::leased(&name),
         }
     }
 

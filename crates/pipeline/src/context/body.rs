@@ -30,7 +30,7 @@ pub(super) struct BodyState {
 impl BodyState {
     pub(super) fn reset(&mut self) {
         let Self { mailbox, is_taken, replaced, text } = self;
-        mailbox.renew();
+        mailbox.reset();
         *is_taken = false;
         *replaced = None;
         *text = None;
@@ -61,10 +61,10 @@ impl Context {
     /// Takes the request body; `None` if it was taken before. The engine drains a body that is never taken.
     pub fn take_body(&mut self) -> Option<IncomingBody> {
         // A replacement can be taken even after the peer's body was.
-        if let Some(held) = self.0.body.replaced.take() {
+        if let Some(replaced) = self.0.body.replaced.take() {
             self.0.body.is_taken = true;
-            return Some(match held {
-                ReplacedBody::Frames(frames) => IncomingBody::held(frames),
+            return Some(match replaced {
+                ReplacedBody::Frames(frames) => IncomingBody::of_frames(frames),
                 ReplacedBody::Stream(stream, bytes_max) => IncomingBody::of_stream(stream, bytes_max),
             });
         }
@@ -173,10 +173,10 @@ impl Context {
             // The whole body is in memory, and its mailbox is empty or has no reader.
             Some(ReplacedBody::Frames(frames)) => {
                 if body::content_bytes(frames) > bytes_max {
-                    let held = IncomingBody::held(std::mem::take(frames));
+                    let whole = IncomingBody::of_frames(std::mem::take(frames));
                     // Its readers fail from now on, also that for the placeholder.
                     self.0.body.text = None;
-                    self.0.body.replaced = Some(ReplacedBody::Stream(Box::new(held), Some(bytes_max)));
+                    self.0.body.replaced = Some(ReplacedBody::Stream(Box::new(whole), Some(bytes_max)));
                 }
             }
         }
@@ -193,7 +193,7 @@ impl Context {
     }
 
     /// Keeps a body that was read for a placeholder, for handlers that take it later.
-    pub(crate) fn hold_body(&mut self, text: Vec<u8>, trailers: Option<Box<FieldMap>>) {
+    pub(crate) fn set_read_body(&mut self, text: Vec<u8>, trailers: Option<Box<FieldMap>>) {
         let text = Chunk::from(text);
         let content = (!text.is_empty()).then(|| Frame::Chunk(text.clone()));
         self.0.body.replaced =
@@ -207,7 +207,7 @@ impl Context {
     }
 
     /// Sets the placeholder's text from a replacement body of one chunk. Returns false if there is no such body.
-    pub(crate) fn read_held_body(&mut self) -> bool {
+    pub(crate) fn read_replaced_body(&mut self) -> bool {
         let parts = &mut *self.0;
         let Some(ReplacedBody::Frames(frames)) = &parts.body.replaced else { return false };
         parts.body.text = frames.iter().find_map(|frame| match frame {

@@ -75,7 +75,7 @@ impl Context {
 
     /// For [`Handler::failed`](crate::Handler::failed): calls the handler's `leave` with the response to the fault,
     /// which the error routes or the default produce.
-    pub fn await_answer(&mut self) {
-        self.0.flow.await_answer();
+    pub fn leave_after_fault(&mut self) {
+        self.0.flow.leave_after_fault();
     }
 }

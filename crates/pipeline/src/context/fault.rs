@@ -1,4 +1,4 @@
-//! The faults of an exchange: the one that the error routes handle, and those that reached the server.
+//! The faults of an exchange: the one that the error routes handle, and those that no handler dealt with.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use super::Context;
 use crate::handler::{Fault, FaultId, Step};
 use crate::route::RoutesId;
 
-/// A fault that reached the server.
+/// A fault that no handler dealt with.
 #[derive(Debug, Clone, Copy)]
 pub struct Failure<'c> {
     /// The last fault.
@@ -17,7 +17,7 @@ pub struct Failure<'c> {
     pub id: FaultId,
     /// The fault before it, whose error routes failed.
     pub first: Option<(&'c Fault, FaultId)>,
-    /// When the first one reached the server.
+    /// When the first fault had passed all handlers.
     pub at: Instant,
     /// Whether a handler of the error routes responded.
     pub is_handled: bool,
@@ -31,12 +31,12 @@ pub(super) struct FaultState {
     handled: Option<Fault>,
     /// The id of the fault that placeholders show, once generated.
     id: Option<FaultId>,
-    /// The fault that reached the server, and that of the error routes for it.
-    reached: [Option<ReachedFault>; 2],
+    /// The fault of the server's routes, and that of its error routes, if no handler dealt with them.
+    unhandled: [Option<UnhandledFault>; 2],
 }
 
 /// A fault that no handler dealt with.
-struct ReachedFault {
+struct UnhandledFault {
     fault: Fault,
     id: FaultId,
     at: Instant,
@@ -44,11 +44,11 @@ struct ReachedFault {
 
 impl FaultState {
     pub(super) fn reset(&mut self) {
-        let Self { current, handled, id, reached } = self;
+        let Self { current, handled, id, unhandled } = self;
         *current = None;
         *handled = None;
         *id = None;
-        *reached = [None, None];
+        *unhandled = [None, None];
     }
 }
 
@@ -67,13 +67,13 @@ impl Context {
     /// responded or failed, [`fault`](Self::fault) is again the one from before, for the handlers before this one.
     pub fn handle_fault(&mut self, fault: Fault, list: RoutesId) -> Step {
         let before = self.0.fault.current.take();
-        self.0.flow.begin_handling(before);
+        self.0.flow.begin_fault_routes(before);
         self.set_fault(fault);
-        Step::Call(list)
+        Step::Run(list)
     }
 
     /// The error routes that a handler has called are over; `before` is the fault that was handled before.
-    pub(crate) fn end_handling(&mut self, before: Option<Fault>) {
+    pub(crate) fn end_fault_routes(&mut self, before: Option<Fault>) {
         let state = &mut self.0.fault;
         let over = std::mem::replace(&mut state.current, before);
         // Error routes within these ones may have begun later.
@@ -90,12 +90,12 @@ impl Context {
 
     /// Sets a fault that no handler dealt with: the server's first one, or that of its error routes. Returns the status for a response
     /// without error routes: that of the first one, as in Caddy.
-    pub(crate) fn set_reached_fault(&mut self, fault: Fault) -> StatusCode {
+    pub(crate) fn set_unhandled_fault(&mut self, fault: Fault) -> StatusCode {
         self.0.worker.refresh();
         let (id, at) = (FaultId(self.0.worker.random()), self.0.worker.now());
-        let index = usize::from(self.flow().recovers());
-        self.0.fault.reached[index] = Some(ReachedFault { fault: fault.clone(), id, at });
-        let status = self.0.fault.reached[0].as_ref().map_or(fault.status, |first| first.fault.status);
+        let index = usize::from(self.flow().in_error_routes());
+        self.0.fault.unhandled[index] = Some(UnhandledFault { fault: fault.clone(), id, at });
+        let status = self.0.fault.unhandled[0].as_ref().map_or(fault.status, |first| first.fault.status);
         self.set_fault(fault);
         self.0.fault.id = Some(id);
         status
@@ -109,23 +109,23 @@ impl Context {
     }
 
     /// Returns whether no handler responded and none failed, so that the response is an empty one.
-    pub fn is_unanswered(&self) -> bool {
-        self.flow().is_unanswered() && !self.has_failed()
+    pub fn is_unhandled(&self) -> bool {
+        self.flow().is_unhandled() && !self.has_failed()
     }
 
     /// Returns how the server dealt with the exchange's fault, for a record after its end; `None` without a fault, or if a handler dealt
     /// with it.
     pub fn failure(&self) -> Option<Failure<'_>> {
-        let [first, second] = &self.0.fault.reached;
+        let [first, second] = &self.0.fault.unhandled;
         let first = first.as_ref()?;
-        let is_handled = self.flow().recovers() && second.is_none() && !self.flow().is_unanswered();
+        let is_handled = self.flow().in_error_routes() && second.is_none() && !self.flow().is_unhandled();
         let last = second.as_ref().unwrap_or(first);
         let before = second.as_ref().map(|_| (&first.fault, first.id));
         Some(Failure { fault: &last.fault, id: last.id, first: before, at: first.at, is_handled })
     }
 
-    /// Returns whether a fault reached the server.
+    /// Returns whether there is a fault that no handler dealt with.
     pub(crate) fn has_failed(&self) -> bool {
-        self.0.fault.reached[0].is_some()
+        self.0.fault.unhandled[0].is_some()
     }
 }

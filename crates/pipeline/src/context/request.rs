@@ -7,7 +7,7 @@ use std::time::Instant;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use causeway_message::{FieldValue, Head, Method, Scheme, StatusCode, TargetForm, Version, names, path};
 
-use super::{Arrival, Client, Context, KEPT_BYTES_MAX, keep};
+use super::{Arrival, Client, Context, KEPT_BYTES_MAX, clear_and_shrink};
 use crate::handler::Fault;
 use crate::listen::Endpoints;
 use crate::route::ServerId;
@@ -80,7 +80,7 @@ impl RequestState {
             edited.shrink_to(KEPT_BYTES_MAX);
             *is_edited = false;
         }
-        keep(path);
+        clear_and_shrink(path);
         *path_is_raw = true;
         path_is_plain.set(None);
         *client = None;
@@ -166,7 +166,7 @@ impl Context {
     /// # Errors
     /// 400 if `target` is invalid; the request is then unchanged.
     pub fn set_target(&mut self, target: impl AsRef<[u8]>) -> Result<(), Fault> {
-        self.head_mut().set_target(target).map_err(|_| Fault::status(StatusCode::BAD_REQUEST))?;
+        self.head_mut().set_target(target).map_err(|_| Fault::from_status(StatusCode::BAD_REQUEST))?;
         self.0.request.decode_path();
         Ok(())
     }
@@ -174,13 +174,13 @@ impl Context {
     /// Calls `work` with another request head in place of the present one: a proxy decides by the request that it sends.
     /// Both heads are exchanged back afterwards.
     pub fn with_head<T>(&mut self, head: &mut Head, work: impl FnOnce(&mut Self) -> T) -> T {
-        self.exchange_head(head);
+        self.swap_head(head);
         let result = work(self);
-        self.exchange_head(head);
+        self.swap_head(head);
         result
     }
 
-    fn exchange_head(&mut self, head: &mut Head) {
+    fn swap_head(&mut self, head: &mut Head) {
         std::mem::swap(self.head_mut(), head);
         self.0.request.decode_path();
     }

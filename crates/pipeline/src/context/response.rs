@@ -7,14 +7,14 @@ use causeway_message::{FieldMap, ResponseHead, StatusCode};
 use super::{Context, KEPT_BYTES_MAX};
 use crate::handler::{Response, Step};
 use crate::route::RoutesId;
-use crate::upstream::{Call, Finish};
+use crate::upstream::{Call, HeldResponseHandler};
 
 pub(super) struct ResponseState {
     pub(super) head: ResponseHead,
     /// Interim responses that the engine has not taken yet.
     interim: Vec<(StatusCode, FieldMap)>,
     /// An upstream's response that response routes handle.
-    held: Option<(Call, Rc<dyn Finish>)>,
+    held: Option<(Call, Rc<dyn HeldResponseHandler>)>,
 }
 
 impl ResponseState {
@@ -62,12 +62,12 @@ impl Context {
     }
 
     /// Holds an upstream's response for the response routes. Drops, and so cancels, a call that is held already.
-    pub fn hold_answer(&mut self, call: Call, owner: Rc<dyn Finish>) {
+    pub fn hold_upstream_response(&mut self, call: Call, owner: Rc<dyn HeldResponseHandler>) {
         self.0.response.held = Some((call, owner));
     }
 
     /// Takes the held response, with the handler that can forward it.
-    pub fn take_held_answer(&mut self) -> Option<(Call, Rc<dyn Finish>)> {
+    pub fn take_held_upstream_response(&mut self) -> Option<(Call, Rc<dyn HeldResponseHandler>)> {
         self.0.response.held.take()
     }
 
@@ -77,7 +77,7 @@ impl Context {
     /// handler's [`failed`](crate::Handler::failed) runs, which must take the old response too.
     pub fn replace_response(&mut self, response: Response, list: RoutesId) -> Step {
         self.0.flow.replace(response);
-        Step::Call(list)
+        Step::Run(list)
     }
 
     /// Returns the response that the running handler set aside before; `None` if it did not.

@@ -3,7 +3,7 @@
 //! A slot holds the number of the exchange that set it. Advancing the number invalidates all slots, so that recycling
 //! costs no time per slot.
 
-use super::{KEPT_BYTES_MAX, keep};
+use super::{KEPT_BYTES_MAX, clear_and_shrink};
 
 /// Slots that recycled storage keeps, 16 bytes each. A plan with more slots allocates again when one of the higher
 /// slots is set.
@@ -80,7 +80,7 @@ impl Variables {
     }
 
     /// Sets a variable to a computed text, unless the variable is set already.
-    pub(super) fn compute(&mut self, id: VarId, computed: ComputedId) {
+    pub(super) fn set_computed(&mut self, id: VarId, computed: ComputedId) {
         let exchange = self.exchange;
         let slot = self.slot_mut(id);
         // A text that a handler has set takes precedence.
@@ -123,7 +123,7 @@ impl Variables {
             slots.truncate(KEPT_SLOTS_MAX);
             slots.shrink_to(KEPT_SLOTS_MAX);
         }
-        keep(text);
+        clear_and_shrink(text);
     }
 }
 
@@ -141,13 +141,13 @@ mod tests {
         let (low, high) = (VarId(0), VarId(KEPT_SLOTS_MAX as u32 + 5));
         for _ in 0..4 {
             assert_eq!((variables.get(low), variables.get(high), variables.computed(low)), (None, None, None));
-            variables.compute(low, ComputedId(7));
+            variables.set_computed(low, ComputedId(7));
             assert_eq!((variables.get(low), variables.computed(low)), (None, Some(ComputedId(7))));
             variables.set(high, b"high", ValueKind::Text);
             variables.set(low, b"", ValueKind::Scalar);
             assert_eq!((variables.kind(low), variables.kind(high)), (Some(ValueKind::Scalar), Some(ValueKind::Text)));
             assert_eq!((variables.get(low), variables.get(high)), (Some(&b""[..]), Some(&b"high"[..])));
-            variables.compute(low, ComputedId(8));
+            variables.set_computed(low, ComputedId(8));
             assert_eq!(variables.computed(low), None);
             variables.unset(low);
             assert_eq!((variables.get(low), variables.kind(low)), (None, None));

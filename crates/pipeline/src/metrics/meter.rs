@@ -236,7 +236,7 @@ pub(crate) struct Measurement {
     failed: Option<StatusCode>,
     responded: Option<Instant>,
     /// The chain ended without a handler that responds.
-    is_unanswered: bool,
+    is_unhandled: bool,
 }
 
 impl Measurement {
@@ -254,8 +254,8 @@ impl Measurement {
     }
 
     /// No handler responds, so the response is an empty one.
-    pub(crate) fn unanswered(&mut self) {
-        self.is_unanswered = self.is_on();
+    pub(crate) fn set_unhandled(&mut self) {
+        self.is_unhandled = self.is_on();
     }
 
     /// A fault has passed all handlers. Only the first counts: the next is one of the error routes.
@@ -307,7 +307,7 @@ pub(crate) fn end(cx: &Context, outcome: &Outcome) {
     let now = cx.worker().now();
     // As in Caddy, where the code 499 is a response.
     let responded = measurement.responded.or(outcome.status.is_none().then_some(now));
-    let responded = responded.filter(|_| !is_error && !measurement.is_unanswered);
+    let responded = responded.filter(|_| !is_error && !measurement.is_unhandled);
     for TakenRoute { counts, at } in &measurement.taken {
         counts.totals.requests.add(1);
         if is_error {

@@ -228,9 +228,9 @@ impl Paths {
     /// Calls `show` with the routes of every key that equals the path or is a prefix of it.
     fn visit(&self, path: &[u8], show: &mut impl FnMut(&Routes)) {
         let lower = || path.iter().map(u8::to_ascii_lowercase);
-        let behind = self.keys.partition_point(|key| key.text.iter().copied().cmp(lower()).is_le());
+        let upper = self.keys.partition_point(|key| key.text.iter().copied().cmp(lower()).is_le());
         // Every key that is a prefix of the path is the greatest key not above it, or an ancestor of that key.
-        let mut candidate = behind.checked_sub(1);
+        let mut candidate = upper.checked_sub(1);
         while let Some(key) = candidate.map(|at| &self.keys[at]) {
             if path.get(..key.text.len()).is_some_and(|start| start.eq_ignore_ascii_case(&key.text)) {
                 show(&key.prefix);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use super::{Index, Marks};
+use super::{HandlerSpans, Index};
 use crate::context::{ComputedId, Context, ValueKind, VarId};
 use crate::handler::{Handler, Matcher};
 use crate::metrics::{MeteredPlan, RouteSeries};
@@ -68,7 +68,7 @@ pub(crate) struct List {
 
 pub(crate) struct HandlerEntry {
     pub(crate) handler: Box<dyn Handler>,
-    pub(crate) marks: Marks,
+    pub(crate) spans: HandlerSpans,
     /// The handler's configuration contains `{http.request.body}`.
     pub(crate) reads_body: bool,
 }

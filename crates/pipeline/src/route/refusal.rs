@@ -25,7 +25,7 @@ pub(super) fn refusal(cx: &Context) -> Option<Fault> {
     }
     let is_long = cx.head().method().as_str().len() > ROUTED_METHOD_BYTES_MAX;
     if is_long {
-        return Some(Fault::status(StatusCode::METHOD_NOT_ALLOWED));
+        return Some(Fault::from_status(StatusCode::METHOD_NOT_ALLOWED));
     }
     let tls = cx.arrival().tls.as_deref()?;
     let is_strict = cx.generation().plan().server(cx.arrival().server)?.strict_sni_host;

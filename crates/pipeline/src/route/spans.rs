@@ -1,33 +1,33 @@
-//! The profiler's names of a plan's handlers and routes.
+//! The profiler's spans of a plan's handlers and routes.
 
 use progress::{Entered, Leased, Point, Span, is_active};
 
 /// A handler's spans, and the progress point of its route.
-pub(crate) struct Marks {
+pub(crate) struct HandlerSpans {
     /// The route, named by its matchers and those of the routes around it.
     pub(crate) route: Leased<Span>,
     /// The handler's module; `None` for handlers that only call other routes.
     pub(crate) module: Option<Leased<Span>>,
     /// Passed when the route has produced a response.
-    pub(crate) answered: Leased<Point>,
+    pub(crate) progress: Leased<Point>,
 }
 
 /// Open spans. Fields are dropped in order, so the inner span ends first.
-pub(crate) struct Within {
+pub(crate) struct EnteredSpans {
     _module: Entered,
     _route: Entered,
 }
 
-impl Marks {
+impl HandlerSpans {
     /// Opens the spans if a profile is running.
     #[inline]
-    pub(crate) fn enter(&self) -> Option<Within> {
+    pub(crate) fn enter(&self) -> Option<EnteredSpans> {
         if is_active() { self.open() } else { None }
     }
 
-    fn open(&self) -> Option<Within> {
+    fn open(&self) -> Option<EnteredSpans> {
         let module = self.module.as_deref()?;
         let route = self.route.enter();
-        Some(Within { _module: module.enter(), _route: route })
+        Some(EnteredSpans { _module: module.enter(), _route: route })
     }
 }

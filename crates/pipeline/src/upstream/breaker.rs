@@ -24,35 +24,35 @@ use super::status::millis;
 
 /// Parts of the window. It moves on by one of them, so it covers between nine and ten tenths of its length.
 const SLOTS: u32 = 10;
-/// The whole, for [`BreakerSettings::error_share`] and [`LatencyLimit::slow_share`].
-pub const SHARE_WHOLE: u32 = 10_000;
-/// The shortest and the longest time in milliseconds for which no other request probes an upstream while a probe has no result. Between
-/// them it is the trip's: a long upload as the probe keeps a healthy upstream away no longer than a failure.
+/// Basis points in the whole, for [`BreakerSettings::error_basis_points`] and [`LatencyLimit::slow_basis_points`].
+pub const BASIS_POINTS: u32 = 10_000;
+/// Bounds in milliseconds on the time for which a probe without a result excludes other probes. Within them it is the trip time, so a
+/// long upload as the probe delays recovery no longer than a failure would.
 const PROBE_MS: (u64, u64) = (1000, 30_000);
 
 /// When a breaker opens and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BreakerSettings {
-    /// The share of failed requests at which it opens, in parts of [`SHARE_WHOLE`].
-    pub error_share: Option<u32>,
+    /// The share of failed requests at which the breaker opens, in basis points.
+    pub error_basis_points: Option<u32>,
     /// The limit of slow responses beyond which it opens.
     pub latency: Option<LatencyLimit>,
     /// Statuses of responses that are failures, and classes such as 5 for 5xx.
     pub error_statuses: Box<[u16]>,
     /// The time in which requests are counted; at least ten milliseconds.
     pub window: Duration,
-    /// With fewer requests in the window it does not open.
+    /// With fewer requests in the window the breaker does not open.
     pub requests_min: u32,
-    /// How long it is open.
+    /// How long the breaker is open.
     pub trip: Duration,
 }
 
 /// A quantile of latencies, as a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LatencyLimit {
-    /// The share of requests that may be slow, in parts of [`SHARE_WHOLE`]: 500 for the 0.95 quantile. The quantile
+    /// The share of requests that may be slow, in basis points: 500 for the 0.95 quantile. The quantile
     /// exceeds the limit exactly if more of them are slow, so no latency has to be stored.
-    pub slow_share: u32,
+    pub slow_basis_points: u32,
     /// A request that takes longer is slow.
     pub limit: Duration,
 }
@@ -111,7 +111,7 @@ pub enum CallOutcome {
 /// The permission for one request. Dropping that of a probe lets another request probe.
 #[derive(Debug)]
 pub struct Permit {
-    /// The state that it was given in.
+    /// The state of the breaker when it admitted the request.
     given: u64,
     /// The breaker, if the request is a probe.
     probe: Option<Arc<CircuitBreaker>>,
@@ -152,7 +152,7 @@ enum StoredPhase {
 /// The state, which is packed into one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct BreakerState {
-    /// Counts how often the breaker has opened and closed: a result that is later than such a change has no effect.
+    /// Counts how often the breaker has opened or closed. The result of a request admitted in an earlier epoch has no effect.
     epoch: u32,
     phase: StoredPhase,
     /// In milliseconds: when an open breaker becomes half-open, or when another request may probe.
@@ -310,10 +310,11 @@ impl CircuitBreaker {
     /// Returns the window's requests if they are too many failures or too slow.
     fn excess(&self, tick: u32) -> Option<BreakerChange> {
         let [requests, failures, slow] = [&self.requests, &self.failures, &self.slow].map(|count| count.sum(tick));
-        let BreakerSettings { error_share, latency, requests_min, .. } = &self.settings;
-        let whole = u64::from(SHARE_WHOLE);
-        let is_failing = error_share.is_some_and(|share| failures * whole >= u64::from(share) * requests);
-        let is_slow = latency.as_ref().is_some_and(|latency| slow * whole > u64::from(latency.slow_share) * requests);
+        let BreakerSettings { error_basis_points, latency, requests_min, .. } = &self.settings;
+        let whole = u64::from(BASIS_POINTS);
+        let is_failing = error_basis_points.is_some_and(|share| failures * whole >= u64::from(share) * requests);
+        let is_slow =
+            latency.as_ref().is_some_and(|latency| slow * whole > u64::from(latency.slow_basis_points) * requests);
         let is_excess = requests >= u64::from(*requests_min) && (is_failing || is_slow);
         is_excess.then_some(BreakerChange::Opened { requests, failures, slow })
     }

@@ -29,7 +29,7 @@ impl ConnectionLimits {
     }
 
     /// Adds a pool of connections to `address` (`host:port`).
-    pub fn join(&self, address: &str) -> PoolShare {
+    pub fn join(&self, address: &str) -> LimitMembership {
         let mut by_address = locked(&self.by_address);
         let limit = match by_address.get(address).and_then(Weak::upgrade) {
             Some(limit) => limit,
@@ -99,12 +99,12 @@ impl ConnectionLimit {
         Self { state: Mutex::new(state), claims: AtomicUsize::new(0), is_multiplexed: AtomicBool::new(false) }
     }
 
-    fn join(self: &Arc<Self>) -> PoolShare {
+    fn join(self: &Arc<Self>) -> LimitMembership {
         let mut state = locked(&self.state);
         let id = state.next_id;
         state.next_id += 1;
         state.pools.push(PoolState { id, claim: Claim::None, held: 0, waker: Waker::noop().clone() });
-        PoolShare { limit: Arc::clone(self), id }
+        LimitMembership { limit: Arc::clone(self), id }
     }
 
     /// Gives a slot back that `holder` had, or was granted and did not take: to the pool whose call has waited longest, if any waits.
@@ -130,13 +130,13 @@ impl ConnectionLimit {
     }
 }
 
-/// A pool's part in the limit of its address. Dropping it withdraws the pool's claim.
-pub struct PoolShare {
+/// A pool's membership in the limit of its address. Dropping it withdraws the pool's claim.
+pub struct LimitMembership {
     limit: Arc<ConnectionLimit>,
     id: PoolId,
 }
 
-impl PoolShare {
+impl LimitMembership {
     /// Takes a free slot.
     pub fn take(&self) -> Option<ConnectionSlot> {
         let mut state = locked(&self.limit.state);
@@ -199,7 +199,7 @@ impl PoolShare {
     }
 }
 
-impl Drop for PoolShare {
+impl Drop for LimitMembership {
     fn drop(&mut self) {
         let mut state = locked(&self.limit.state);
         let Some(at) = state.pools.iter().position(|pool| pool.id == self.id) else { return };
@@ -259,7 +259,7 @@ mod tests {
 
     /// A pool with a waker that counts.
     struct Pool {
-        share: PoolShare,
+        share: LimitMembership,
         wakes: Arc<Wakes>,
     }
 

@@ -3,20 +3,20 @@ use causeway_message::{Chunk, FieldValue, names};
 use super::*;
 use crate::body::{BodyStream as _, Frame};
 
-struct Queue(Rc<Calls>, RefCell<Vec<EngineCall>>);
+struct Queue(Rc<CallPool>, RefCell<Vec<EngineCall>>);
 
 impl Upstream for Queue {
     fn start(&self, call: EngineCall) {
         self.1.borrow_mut().push(call);
     }
 
-    fn calls(&self) -> &Rc<Calls> {
+    fn calls(&self) -> &Rc<CallPool> {
         &self.0
     }
 }
 
 fn queue() -> Queue {
-    Queue(Calls::new(), RefCell::default())
+    Queue(CallPool::new(), RefCell::default())
 }
 
 fn task() -> Task<'static> {
@@ -35,15 +35,15 @@ fn the_parts_of_a_response_arrive_in_order() {
     let call = queue.calls().take();
     call.request_mut().set_target("/a").unwrap();
     call.send(Body::Empty, &queue);
-    assert!(call.poll_answer(&mut task()).is_pending());
+    assert!(call.poll_event(&mut task()).is_pending());
     let engine = queue.1.borrow_mut().pop().unwrap();
     assert_eq!(engine.request().target().as_str(), "/a");
     engine.put_interim(StatusCode::new(103).unwrap(), FieldMap::default());
     engine.put_head(&mut head(StatusCode::NOT_FOUND), Some(3), false);
     assert!(
-        matches!(call.poll_answer(&mut task()), Poll::Ready(Ok(CallEvent::Interim(status, _))) if status.as_u16() == 103)
+        matches!(call.poll_event(&mut task()), Poll::Ready(Ok(CallEvent::Interim(status, _))) if status.as_u16() == 103)
     );
-    assert!(matches!(call.poll_answer(&mut task()), Poll::Ready(Ok(CallEvent::Head { tunnel: false }))));
+    assert!(matches!(call.poll_event(&mut task()), Poll::Ready(Ok(CallEvent::Head { tunnel: false }))));
     assert_eq!(call.head().status(), StatusCode::NOT_FOUND);
     let mut body = call.into_body();
     assert_eq!(body.len(), Some(3));
@@ -66,7 +66,7 @@ fn a_call_fails_when_the_engine_drops_it() {
     let call = queue.calls().take();
     call.send(Body::Empty, &queue);
     queue.1.borrow_mut().clear();
-    assert!(matches!(call.poll_answer(&mut task()), Poll::Ready(Err(CallError::Closed))));
+    assert!(matches!(call.poll_event(&mut task()), Poll::Ready(Err(CallError::Closed))));
 
     let call = queue.calls().take();
     call.send(Body::Empty, &queue);
@@ -143,7 +143,7 @@ fn a_reused_record_is_cleared() {
     assert_eq!(queue.calls().pooled_len(), 0);
     assert_eq!((call.request().target().as_str(), call.request().fields().len()), ("", 0));
     assert_eq!((call.head().fields().len(), call.remote()), (0, None));
-    assert!(call.poll_answer(&mut task()).is_pending());
+    assert!(call.poll_event(&mut task()).is_pending());
     call.send(Body::Empty, &queue);
     let engine = queue.1.borrow_mut().pop().unwrap();
     assert!(!engine.is_given_up() && !engine.is_headed());
@@ -155,7 +155,7 @@ fn a_reused_record_is_cleared() {
 
 struct CallCount(Cell<i32>);
 
-impl Tally for CallCount {
+impl RunningCallCounter for CallCount {
     fn begin(&self) {
         self.0.set(self.0.get() + 1);
     }

@@ -1,7 +1,7 @@
 //! Order, groups, matching, calls, the response pass, faults, bounds.
 
 use causeway_message::Version;
-use causeway_pipeline::route::{CALLS_MAX, ENTERED_MAX};
+use causeway_pipeline::route::{ENTERED_MAX, NESTED_LISTS_MAX};
 use causeway_pipeline::{Ending, Outcome};
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
@@ -166,7 +166,7 @@ fn bounds() {
         routes
     };
     // The server's own list counts.
-    for (depth, status) in [(CALLS_MAX - 1, 200), (CALLS_MAX, 500)] {
+    for (depth, status) in [(NESTED_LISTS_MAX - 1, 200), (NESTED_LISTS_MAX, 500)] {
         assert_eq!(Kit::new(&registry(), &nested(depth)).send(&get).status, status, "{depth} calls");
     }
 }

@@ -108,7 +108,7 @@ fn named_routes() {
         struct Invoke(causeway_pipeline::RoutesId);
         impl causeway_pipeline::Handler for Invoke {
             fn enter(&self, _: &mut causeway_pipeline::Context) -> causeway_pipeline::Step {
-                causeway_pipeline::Step::Call(self.0)
+                causeway_pipeline::Step::Run(self.0)
             }
         }
         let name = value["name"].as_str().unwrap_or_default();

@@ -146,8 +146,8 @@ impl Probe {
             Door::Pass => pass,
             Door::Next => Step::Next,
             Door::Abort => Step::Abort,
-            Door::Fail(status) => Step::Fail(Fault::status(status)),
-            Door::Call => Step::Call(self.routes.expect("routes to call")),
+            Door::Fail(status) => Step::Fail(Fault::from_status(status)),
+            Door::Call => Step::Run(self.routes.expect("routes to call")),
             Door::Respond => self.respond(cx),
             Door::Sleep | Door::SleepNext => {
                 let worker = Rc::clone(cx.worker());
@@ -277,7 +277,7 @@ struct Faulty(u16);
 
 impl Matcher for Faulty {
     fn matches(&self, _cx: &mut Context) -> Matched {
-        Err(Fault::status(StatusCode::new(self.0).expect("a code")).into())
+        Err(Fault::from_status(StatusCode::new(self.0).expect("a code")).into())
     }
 }
 
@@ -296,7 +296,7 @@ impl Matcher for Sleepy {
         }
         let worker = Rc::clone(cx.worker());
         let until = worker.now() + Duration::from_secs(1);
-        let answer = self.answer.ok_or_else(|| Fault::status(StatusCode::BAD_GATEWAY));
+        let answer = self.answer.ok_or_else(|| Fault::from_status(StatusCode::BAD_GATEWAY));
         Err(cx.wait_to_match(self.id, Sleep::until(worker, until), move |_, ()| answer))
     }
 
@@ -309,7 +309,7 @@ struct Text(Template, String);
 
 impl Matcher for Text {
     fn matches(&self, cx: &mut Context) -> Matched {
-        Ok(cx.rendered(&self.0, |_, text| text == self.1.as_bytes()))
+        Ok(cx.with_rendered(&self.0, |_, text| text == self.1.as_bytes()))
     }
 }
 

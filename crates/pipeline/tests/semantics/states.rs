@@ -68,7 +68,7 @@ struct Only(String, causeway_pipeline::RoutesId);
 
 impl Handler for Only {
     fn enter(&self, cx: &mut Context) -> Step {
-        if cx.path() == self.0.as_bytes() { Step::Call(self.1) } else { Step::Next }
+        if cx.path() == self.0.as_bytes() { Step::Run(self.1) } else { Step::Next }
     }
 }
 

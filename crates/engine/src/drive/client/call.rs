@@ -123,7 +123,7 @@ impl UpstreamCall {
         sending.declare_trailers(call.request().fields());
         let is_connect = call.request().method() == Method::Connect;
         // No wakeup has happened yet, and the first turn must look at the call.
-        wake.mark();
+        wake.set_ready();
         Self {
             stream,
             call,
@@ -243,7 +243,7 @@ impl UpstreamCall {
 
     /// Returns whether the response's content must wait for its reader, which then wakes `driver`.
     pub(super) fn is_full(&self, driver: &Waker) -> bool {
-        self.is_receiving() && !self.call.mailbox().has_room(driver)
+        self.is_receiving() && !self.call.mailbox().has_room_or_register(driver)
     }
 
     /// Continues after a wakeup by the content's source, by the response's reader, or by a handler that gave the call up.
@@ -266,7 +266,7 @@ impl UpstreamCall {
             }
             return;
         }
-        self.call.follow(self.wake.waker());
+        self.call.register(self.wake.waker());
         if self.sending.wake() {
             // Until now the upstream waited for the source, so the upstream's time begins here.
             self.last_progress = clock::now();
@@ -278,13 +278,13 @@ impl UpstreamCall {
     pub(super) fn sync_reader(&mut self, machine: &mut ClientMachine, out: &mut WriteList) {
         if self.is_receiving() && machine.is_multiplexed() {
             let mailbox = self.call.mailbox();
-            let taken = mailbox.taken();
+            let taken = mailbox.take_released_bytes();
             if taken > 0 {
                 self.last_progress = clock::now();
                 // The window grows by bytes that were taken, not received: a slow client slows the upstream down.
                 machine.release(self.stream, taken, out);
             }
-            mailbox.notify(self.wake.waker());
+            mailbox.register_driver(self.wake.waker());
         }
     }
 
@@ -474,7 +474,7 @@ impl UpstreamCall {
                 // While the reader has bytes to take, the upstream is not late. No event reports when the reader takes the last of them, so
                 // the effective limit is up to twice the configured one.
                 let mailbox = self.call.mailbox();
-                if !mailbox.is_empty() || !machine.is_multiplexed() && mailbox.taken() > 0 {
+                if !mailbox.is_empty() || !machine.is_multiplexed() && mailbox.take_released_bytes() > 0 {
                     self.last_progress = clock::now();
                 }
                 transport.read_timeout.map(|limit| (self.last_progress + limit, CallError::Stalled))

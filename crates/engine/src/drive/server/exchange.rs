@@ -119,8 +119,8 @@ impl Exchange {
     fn count(&self, core: &Core) {
         // A response that was cut short is not progress. The 500 response after a handler's panic is.
         if matches!(self.ending, Ending::Complete | Ending::Panicked) && self.cx.is_progress() {
-            self.visit.end(core.answered);
-            if let Some(route) = route::answered(&self.cx) {
+            self.visit.end(core.completed_responses);
+            if let Some(route) = route::progress_point(&self.cx) {
                 self.visit.end(route);
             }
         }
@@ -152,7 +152,7 @@ impl Exchange {
     ) {
         if self.is_waiting() {
             // Before the poll, because a future may wake its task during it.
-            self.wake.follow(task.waker());
+            self.wake.register(task.waker());
             let waker = self.wake.waker().clone();
             let verdict = self.guarded(core, |cx| route::poll(cx, &mut Task::from_waker(&waker)));
             self.apply_verdict(verdict, machine, out);
@@ -174,7 +174,7 @@ impl Exchange {
         out: &mut WriteList,
     ) {
         let _span = stage::ENCODE.enter();
-        self.wake.follow(task.waker());
+        self.wake.register(task.waker());
         let outcome = self.sending.pump(self.stream, machine, core, self.wake.waker(), &mut self.last_progress, out);
         let ending = match outcome {
             PumpOutcome::Open | PumpOutcome::Finished => return,
@@ -314,7 +314,7 @@ impl Exchange {
         }
         if machine.is_multiplexed() {
             // The reader may be another task, and may empty the mailbox before this task looks at it again.
-            mailbox.notify(task.waker());
+            mailbox.register_driver(task.waker());
         }
     }
 
@@ -342,17 +342,17 @@ impl Exchange {
                 self.inbound = Inbound::Failed;
                 return;
             }
-            mailbox.follow_reader(task.waker());
+            mailbox.register_driver_for_drop(task.waker());
         }
         if self.inbound == Inbound::Open {
             let mailbox = self.cx.mailbox();
-            let is_wanted = mailbox.wanted();
+            let is_wanted = mailbox.has_reader_waited();
             if is_wanted && machine.expects_continue(self.stream) {
                 // Until now the peer waited for the 100.
                 self.last_progress = clock::now();
                 machine.send_continue(self.stream, out);
             }
-            let taken = mailbox.taken();
+            let taken = mailbox.take_released_bytes();
             if taken > 0 {
                 // Until now the peer waited for the reader, so the peer's time begins here.
                 self.last_progress = clock::now();
@@ -360,7 +360,7 @@ impl Exchange {
             }
             if machine.is_multiplexed() && self.sending.is_done() {
                 // The response is queued, and its handlers may have left a part of the body unread.
-                mailbox.follow_reader(task.waker());
+                mailbox.register_driver_for_drop(task.waker());
                 let unread = mailbox.discard_unread();
                 if unread > 0 {
                     // Until now the peer waited for the reader, as above. The reset beyond the bound waits until the response is
@@ -375,7 +375,7 @@ impl Exchange {
             }
             if machine.is_multiplexed() || !is_wanted {
                 // The reader may be another task. It must wake this one, because the peer waits for window, or for 100 (Continue).
-                mailbox.notify(task.waker());
+                mailbox.register_driver(task.waker());
             }
         }
     }

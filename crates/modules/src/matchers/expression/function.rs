@@ -207,8 +207,8 @@ fn characters(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
         let at = start;
         start += chunk.valid().len() + chunk.invalid().len();
         let valid = chunk.valid().char_indices().map(move |(from, ch)| at + from..at + from + ch.len_utf8());
-        let behind = at + chunk.valid().len();
-        valid.chain((0..chunk.invalid().len()).map(move |from| behind + from..behind + from + 1))
+        let invalid_at = at + chunk.valid().len();
+        valid.chain((0..chunk.invalid().len()).map(move |from| invalid_at + from..invalid_at + from + 1))
     })
 }
 

@@ -71,7 +71,7 @@ fn walk(pattern: &[u8], path: &[u8], offered: &mut Vec<u8>) -> bool {
                 let rest = &path[t..];
                 let end = match pattern.get(p + 1) {
                     None => Some(rest.len()),
-                    Some(behind) => rest.iter().position(|byte| byte.eq_ignore_ascii_case(behind)),
+                    Some(next) => rest.iter().position(|byte| byte.eq_ignore_ascii_case(next)),
                 };
                 let Some(end) = end else { return false };
                 if wanted == b'%' {

@@ -128,7 +128,7 @@ pub(super) fn put(fastcgi: &FastCgi, cx: &mut Context, call: &Call, bytes: u64) 
     put_content(call, bytes, &mut encoded);
     put_host(cx, call, &mut encoded);
     put_connection(cx, &mut encoded);
-    cx.rendered(&fastcgi.user, |_, user| encoded.put(Variable::RemoteUser, user));
+    cx.with_rendered(&fastcgi.user, |_, user| encoded.put(Variable::RemoteUser, user));
     // Not used, but sent, so that no variable of the application's own environment takes their place.
     encoded.put(Variable::AuthType, b"");
     encoded.put(Variable::RemoteIdent, b"");
@@ -136,7 +136,7 @@ pub(super) fn put(fastcgi: &FastCgi, cx: &mut Context, call: &Call, bytes: u64) 
     encoded.put(Variable::ServerSoftware, SOFTWARE.as_bytes());
     put_fields(call.request().fields(), &fastcgi.overrides.fields, encoded.out);
     for (name, value) in &fastcgi.overrides.entries {
-        cx.rendered(value, |_, value| put_parameter(name, value, encoded.out));
+        cx.with_rendered(value, |_, value| put_parameter(name, value, encoded.out));
     }
     Ok(())
 }
@@ -158,7 +158,7 @@ fn put_paths(fastcgi: &FastCgi, cx: &mut Context, call: &Call, encoded: &mut Enc
             text.truncate(root_len);
             if info.is_empty() {
                 // The file matcher has divided the path before it was rewritten.
-                cx.rendered(&fastcgi.remainder, |_, info| put_info(info, text, encoded));
+                cx.with_rendered(&fastcgi.remainder, |_, info| put_info(info, text, encoded));
             } else {
                 put_info(info, text, encoded);
             }

@@ -405,7 +405,7 @@ async fn head(call: &Call, end: &mut Option<Sleep>) -> Result<StatusCode, String
     loop {
         let event = poll_fn(|task| match Sleep::is_over(end, task) {
             true => Poll::Ready(Err("it did not respond in time".to_owned())),
-            false => call.poll_answer(task).map_err(|fault| fault.to_string()),
+            false => call.poll_event(task).map_err(|fault| fault.to_string()),
         });
         if let CallEvent::Head { .. } = event.await? {
             return Ok(call.head().status());

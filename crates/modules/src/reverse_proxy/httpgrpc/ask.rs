@@ -40,7 +40,7 @@ pub(in super::super) fn wrap(
         return stream(cx, call, content, pool, options);
     }
     if !fits && known.is_some() {
-        return Err(Fault::body(BodyError::TooLarge));
+        return Err(Fault::from_body_error(BodyError::TooLarge));
     }
     // The message has its own length.
     call.request_mut().fields_mut().remove(names::CONTENT_LENGTH);
@@ -100,7 +100,7 @@ fn encoded<E>(
     cx.with_scratch(|cx, out| {
         cx.with_scratch(|cx, scratch| match encode(&call.request(), out, scratch) {
             Ok(()) => Ok(cx.chunk(out)),
-            Err(_) => Err(Fault::body(BodyError::TooLarge)),
+            Err(_) => Err(Fault::from_body_error(BodyError::TooLarge)),
         })
     })
 }

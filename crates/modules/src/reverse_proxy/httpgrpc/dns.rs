@@ -9,7 +9,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causeway_pipeline::upstream::{Calls, EngineCall};
+use causeway_pipeline::upstream::{CallPool, EngineCall};
 use causeway_pipeline::{CallError, TlsClient, Transport, Upstream, Worker};
 
 /// How long resolved addresses are used without a new lookup.
@@ -24,7 +24,7 @@ pub(in super::super) struct NamedUpstream {
     name: Box<str>,
     transport: Arc<Transport>,
     worker: Rc<dyn Worker>,
-    calls: Rc<Calls>,
+    calls: Rc<CallPool>,
     known: RefCell<DnsState>,
     this: Weak<Self>,
 }
@@ -169,7 +169,7 @@ impl Upstream for NamedUpstream {
         self.pass(call);
     }
 
-    fn calls(&self) -> &Rc<Calls> {
+    fn calls(&self) -> &Rc<CallPool> {
         &self.calls
     }
 

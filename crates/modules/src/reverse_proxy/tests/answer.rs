@@ -239,7 +239,7 @@ fn faults() {
         (CallError::RequestBody(BodyError::TimedOut), 408, "reading the request body: no data arrived in time"),
         (
             CallError::RequestBody(BodyError::Malformed),
-            Fault::body(BodyError::Malformed).status.as_u16(),
+            Fault::from_body_error(BodyError::Malformed).status.as_u16(),
             "reading the request body: invalid framing",
         ),
     ] {
@@ -282,11 +282,11 @@ fn a_slow_reader_slows_down_the_upstream() {
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
     call.answer(200, &[], None);
     for _ in 0..16 {
-        assert!(call.engine.mailbox().has_room(Waker::noop()));
+        assert!(call.engine.mailbox().has_room_or_register(Waker::noop()));
         call.engine.mailbox().push(Frame::Chunk(vec![0; 16].into()));
     }
-    assert!(!call.engine.mailbox().has_room(Waker::noop()));
+    assert!(!call.engine.mailbox().has_room_or_register(Waker::noop()));
     call.end();
     assert_eq!(pending.finish(&mut kit).body.len(), 256);
-    assert!(call.engine.mailbox().has_room(Waker::noop()));
+    assert!(call.engine.mailbox().has_room_or_register(Waker::noop()));
 }

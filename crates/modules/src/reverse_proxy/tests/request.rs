@@ -155,10 +155,10 @@ fn content_is_forwarded() {
     pending.cancel(&mut kit);
     // The engine sends 100 (Continue) only when the body is read, not before.
     let (call, pending) = start_call(&mut kit, &Request::new("PUT", "/").body_open());
-    assert!(!pending.context().mailbox().wanted());
+    assert!(!pending.context().mailbox().has_reader_waited());
     let Some(Body::Incoming(mut body)) = call.take_body() else { panic!("a body") };
     assert!(body.poll_frame(&mut task).is_pending());
-    assert!(pending.context().mailbox().wanted());
+    assert!(pending.context().mailbox().has_reader_waited());
     pending.cancel(&mut kit);
 }
 

@@ -9,7 +9,7 @@ const QUICK: Duration = Duration::from_millis(1);
 
 fn settings() -> BreakerSettings {
     BreakerSettings {
-        error_share: Some(SHARE_WHOLE / 2),
+        error_basis_points: Some(BASIS_POINTS / 2),
         latency: None,
         error_statuses: [5].into(),
         window: 10 * SECOND,
@@ -111,8 +111,8 @@ fn requests_leave_the_window() {
 // The 0.9 quantile of ten requests is the ninth: it exceeds the limit when two are slower. Failures have no limit here.
 #[test]
 fn a_quantile_of_latency() {
-    let latency = LatencyLimit { slow_share: SHARE_WHOLE / 10, limit: SECOND };
-    let settings = BreakerSettings { error_share: None, latency: Some(latency), requests_min: 10, ..settings() };
+    let latency = LatencyLimit { slow_basis_points: BASIS_POINTS / 10, limit: SECOND };
+    let settings = BreakerSettings { error_basis_points: None, latency: Some(latency), requests_min: 10, ..settings() };
     let (breaker, now) = breaker(settings);
     for _ in 0..8 {
         assert_eq!(fail(&breaker, now), None);
