@@ -4,6 +4,7 @@
 //! In a shape `ROOT` stands for the test's folder, `UP1` and `UP2` for the ports of two upstreams. The tests replace the ports
 //! 80 and 443 in `listen` by free ones, and put a shape without a block `http` into one.
 
+mod error_pages;
 mod folders;
 mod random;
 mod rules;

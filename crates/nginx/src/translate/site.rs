@@ -12,7 +12,7 @@ use super::hosts::{HostOrder, HostPattern, host_groups_all, host_pattern, is_hos
 use super::listens::{Defaults, Listen, SiteAddresses, site_addresses};
 use super::locations::refuse_dot_segments;
 use super::path_case::PathCase;
-use super::rules::{always_answers, has_expression, rules_of};
+use super::rules::{always_answers, has_expression, redirect_target, rules_of};
 use super::units::bytes;
 use super::upstream_address::{sets, with_constants};
 use super::{Translator, active, inherited, own, value};
@@ -59,6 +59,7 @@ impl<'a> Translator<'a> {
             }
         }
         let patterns = self.patterns(&mut notes, http, servers, &listens, &defaults);
+        let with_pages = sites_with_pages(http, servers, &listens, &defaults, &patterns);
         let mut taken = BTreeSet::new();
         out.append(&mut notes);
         for (index, (server, listens)) in servers.iter().zip(&listens).enumerate() {
@@ -115,6 +116,16 @@ impl<'a> Translator<'a> {
                 let text = self.translate_server(http, server, tls, &names, None);
                 body.extend(text.own);
                 body.extend(text.body);
+                let is_covered = |site: &SiteWithPages| {
+                    site.server != index
+                        && listens.iter().any(|listen| listen.port == site.port)
+                        && names.iter().any(|name| site.covers(name))
+                };
+                let is_redirect = matches!(rules_of(server)[..], [rule] if redirect_target(rule).is_some());
+                if text.errors.is_empty() && !is_redirect && with_pages.iter().any(is_covered) {
+                    // Without it, the other site's error pages would be for this one's errors.
+                    block(&mut body, "handle_errors", Vec::new());
+                }
                 for ErrorPage { codes, lines } in text.errors {
                     block(&mut body, &format!("handle_errors {}", codes.join(" ")), lines);
                 }
@@ -457,6 +468,52 @@ impl<'a> Translator<'a> {
             block(out, &format!("log {name}"), lines);
         }
     }
+}
+
+/// The error pages of a server whose site takes requests for more than exact hosts. A Caddyfile uses them for the errors of every site that
+/// has none and a host among these.
+struct SiteWithPages {
+    /// The index of the server.
+    server: usize,
+    port: u16,
+    /// A name with a wildcard for its first label; empty for all hosts.
+    host: String,
+}
+
+impl SiteWithPages {
+    fn covers(&self, name: &str) -> bool {
+        let rest = |name: &str| name.split_once('.').map(|(_, rest)| rest.to_owned());
+        self.host.is_empty() || rest(&self.host) == rest(name)
+    }
+}
+
+fn sites_with_pages(
+    http: &Directive,
+    servers: &[&Directive],
+    listens: &[Vec<Listen>],
+    defaults: &Defaults,
+    patterns: &BTreeMap<u16, Vec<HostPattern>>,
+) -> Vec<SiteWithPages> {
+    let mut found = Vec::new();
+    for (index, server) in servers.iter().enumerate() {
+        if own(http, "error_page").is_empty() && !has_error_page(server) {
+            continue;
+        }
+        let site = |port, host| SiteWithPages { server: index, port, host };
+        let ports = listens[index].iter().map(|listen| listen.port);
+        let wildcards: Vec<_> = server_names(server).into_iter().filter(|name| name.starts_with("*.")).collect();
+        found.extend(ports.flat_map(|port| wildcards.iter().cloned().map(move |host| site(port, host))));
+        let of_any_host = defaults.iter().filter(|(_, default)| **default == index).map(|((_, port), _)| *port);
+        let with_pattern = |all: &Vec<HostPattern>| all.iter().any(|pattern| pattern.server == index);
+        let of_patterns = patterns.iter().filter(|(_, all)| with_pattern(all)).map(|(port, _)| *port);
+        found.extend(of_any_host.chain(of_patterns).map(|port| site(port, String::new())));
+    }
+    found
+}
+
+/// Whether a block, or one within it, has an error page.
+fn has_error_page(block: &Directive) -> bool {
+    block.block().iter().any(|directive| directive.name == "error_page" || has_error_page(directive))
 }
 
 /// Whether a location, or one within it, has lines of its own about compression.

@@ -1,0 +1,31 @@
+//! Error pages: for which requests they are, and their roots, statuses and texts.
+
+use crate::support::*;
+use crate::upstream;
+
+/// Sends requests to both servers and compares the responses. Each case has a host and paths.
+#[track_caller]
+fn compare_hosts(name: &str, cases: &[(&str, &str)]) {
+    let Some(nginx) = installed_nginx() else { return };
+    let folder = ShapeFolder::new(&format!("hosts-{name}"));
+    let up = upstream();
+    let ([theirs, ours], _servers) = both(nginx, &shape(name), &folder, [up, up]);
+    let mut differences = Vec::new();
+    for (host, paths) in cases {
+        for path in paths.split(' ') {
+            let [a, b] = [theirs, ours].map(|port| request(port, "GET", host, path));
+            if a != b {
+                differences.push(format!("{host} {path}\n  nginx    {a:?}\n  causeway {b:?}"));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{name}: {} differences:\n{}", differences.len(), differences.join("\n"));
+}
+
+/// nginx's documentation of `error_page`: it is for the requests of its own server.
+#[test]
+fn error_pages_are_not_for_other_servers() {
+    let paths = "/ /forbidden/x /teapot /hidden/ /none";
+    let hosts = ["example.com", "other.example.com", "own.example.com", "y.wild.example.com", "x.wild.example.com"];
+    compare_hosts("pages_of_servers", &hosts.map(|host| (host, paths)));
+}
