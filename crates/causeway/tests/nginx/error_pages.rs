@@ -29,3 +29,15 @@ fn error_pages_are_not_for_other_servers() {
     let hosts = ["example.com", "other.example.com", "own.example.com", "y.wild.example.com", "x.wild.example.com"];
     compare_hosts("pages_of_servers", &hosts.map(|host| (host, paths)));
 }
+
+/// nginx's documentation of `error_page`: an error leads to another location, with the root of that one.
+#[test]
+fn error_pages_have_the_root_of_their_own_location() {
+    compare_hosts(
+        "page_roots",
+        &[
+            ("example.com", "/files/none /files/a.txt /files/forbidden/x /d/none /d/forbidden/x /none /404.html"),
+            ("own.example.com", "/files/none /none /forbidden/x"),
+        ],
+    );
+}

@@ -183,6 +183,9 @@ impl<'a> Translator<'a> {
             }
             let mut lines = self.content(named, &all, scope);
             replace_status(&mut lines, &status);
+            let mut root = Vec::new();
+            self.root_of_page(&mut root, named, scope);
+            lines.splice(0..0, root);
             return Some(ErrorPage { codes, lines });
         }
         let text = self.expand(out, page, scope, target)?;
@@ -236,10 +239,11 @@ impl<'a> Translator<'a> {
         scope: &VariableScope,
     ) -> Vec<String> {
         let mut lines = Vec::new();
+        let blocks = chosen.map_or(blocks, |chosen| &*chosen.blocks);
         // The location of the error may have another root.
-        let outer_blocks = chosen.map_or(blocks, |chosen| &*chosen.blocks);
-        let has_roots = all.ordered.iter().any(|l| l.location_blocks().iter().any(|b| has_folder(b)));
-        self.write_root(&mut lines, if has_roots { outer_blocks } else { &outer_blocks[2..] }, scope);
+        if has_folders(blocks[1]) {
+            self.write_root(&mut lines, blocks, scope);
+        }
         let made = match chosen {
             Some(chosen) => self.page_without_file(out, page, chosen, all, scope, status.as_deref()),
             None => Vec::new(),
@@ -254,6 +258,13 @@ impl<'a> Translator<'a> {
             false => block(&mut lines, "file_server", options),
         }
         in_written_order(lines)
+    }
+
+    /// Writes the root of the server for a page's location without one of its own: that of the error may have another.
+    fn root_of_page(&mut self, out: &mut Vec<String>, location: &Location<'a>, scope: &VariableScope) {
+        if !location.location_blocks().iter().any(|block| has_folder(block)) && has_folders(location.blocks[1]) {
+            self.write_root(out, location.server_blocks(), scope);
+        }
     }
 
     /// Returns the lines that make a request of a page: nginx sends GET, and not the query of the request.
@@ -314,9 +325,10 @@ impl<'a> Translator<'a> {
             self.note(out, page, "an error page whose rules choose a location is carried over only for one `rewrite` to the path of an upstream");
             return None;
         };
+        let mut rules = Vec::new();
+        self.write_root(&mut rules, named.location_blocks(), scope);
+        rules.extend(self.rules(&named.blocks, &mut scope.clone()));
         let mut lines = Vec::new();
-        self.write_root(&mut lines, named.location_blocks(), scope);
-        let rules = self.rules(&named.blocks, &mut scope.clone());
         block(&mut lines, "route", rules);
         self.page_of(out, page, lines, chosen, all, scope, status)
     }
@@ -334,6 +346,7 @@ impl<'a> Translator<'a> {
         status: &str,
     ) -> Option<Vec<String>> {
         let mut lines = rules;
+        self.root_of_page(&mut lines, location, scope);
         let (head, capture) = self.location_matcher(&mut lines, location);
         let mut content = self.content(location, all, &location.scope(scope, &capture));
         if !replace_status(&mut content, status) {
@@ -418,6 +431,11 @@ fn makes_pages(location: &Location<'_>) -> bool {
 fn has_access_rules(location: &Location<'_>) -> bool {
     let is_rule = |d: &Directive| !matches!(&*d.name, "internal" | "return") && refuses(d);
     location.location_blocks().iter().any(|block| block.block().iter().any(is_rule))
+}
+
+/// Whether a location in a block has a folder of its own.
+fn has_folders(block: &Directive) -> bool {
+    block.block().iter().any(|inner| inner.name == "location" && (has_folder(inner) || has_folders(inner)))
 }
 
 /// Whether a block has a folder of its own.
