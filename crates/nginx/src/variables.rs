@@ -249,12 +249,26 @@ pub(crate) fn without_query(text: &str) -> &str {
 /// Replaces the variables of a text for which `replacement` returns a text.
 pub(crate) fn replaced(text: &str, replacement: impl Fn(&str) -> Option<String>) -> String {
     let (mut out, mut rest) = (String::new(), text);
+    // Where the name of the variable before begins, if it is kept without braces.
+    let mut kept_at = None;
     while let Some((before, after)) = rest.split_once('$') {
         out.push_str(before);
+        kept_at = kept_at.filter(|_| before.is_empty());
         let (name, after_name) = split_name(after);
         match replacement(name) {
-            Some(text) => out.push_str(&text),
-            None => out.extend(["$", &after[..after.len() - after_name.len()]]),
+            Some(text) => {
+                // The text would be a part of the name.
+                if let Some(at) = kept_at.take() {
+                    out.insert(at, '{');
+                    out.push('}');
+                }
+                out.push_str(&text);
+            }
+            None => {
+                out.push('$');
+                kept_at = (!name.is_empty() && !after.starts_with('{')).then_some(out.len());
+                out.push_str(&after[..after.len() - after_name.len()]);
+            }
         }
         rest = after_name;
     }
@@ -312,6 +326,8 @@ mod tests {
             ("${app}y$app", "xyx"),
             ("$app$app2$", "x$app2$"),
             ("${app_root}${app", "${app_root}x"),
+            ("$app_root$app", "${app_root}x"),
+            ("$app_root/$app", "$app_root/x"),
         ] {
             assert_eq!(replaced(text, |name| (name == "app").then(|| "x".to_owned())), want, "{text}");
         }

@@ -3,7 +3,8 @@
 use super::access::refuses;
 use super::referers::other_referers;
 use super::rules::{
-    HELD_CONDITION, has_expression, is_to_https, keep_location, may_end, redirect_target, rules_of, takes_any_path,
+    HELD_CONDITION, has_expression, is_query, is_to_https, keep_location, may_end, redirect_target, rules_of,
+    takes_any_path,
 };
 use super::{Translator, own};
 use crate::expressions::compiled;
@@ -242,7 +243,7 @@ impl Translator<'_> {
 
     /// Gives the variables that an `if` sets the values that they have without it, such as those of request fields.
     fn keep_values(&mut self, out: &mut Vec<String>, condition: &Directive, scope: &mut VariableScope) {
-        for set in own(condition, "set") {
+        for set in own(condition, "set").into_iter().filter(|set| !is_query(set)) {
             let name = set.argument(0).trim_start_matches('$').to_owned();
             if scope.set.contains(&name) {
                 continue;

@@ -97,10 +97,16 @@ pub(super) fn has_break(owner: &Directive) -> bool {
 pub(super) fn may_change_uri(block: &Directive) -> bool {
     block.block().iter().any(|directive| match &*directive.name {
         "rewrite" => true,
+        "set" => is_query(directive),
         "try_files" => split_last(directive).is_some_and(|(last, _)| !last.starts_with(['@', '='])),
         "location" | "if" => may_change_uri(directive),
         _ => false,
     })
+}
+
+/// Whether a `set` changes the query of the request.
+pub(super) fn is_query(set: &Directive) -> bool {
+    set.argument(0) == "$args"
 }
 
 /// Whether a rule, a location or a block within it has an expression with a group, which sets `$1`. One without a group leaves it empty.
@@ -340,6 +346,10 @@ impl Translator<'_> {
             scope.set_partial(&name, true);
         }
         let matcher = matcher.map(|matcher| format!("@{matcher} ")).unwrap_or_default();
+        if is_query(directive) {
+            let line = format!("rewrite * {}", quote(&format!("?{value}")));
+            return block(out, format!("route {matcher}").trim_end(), vec![line]);
+        }
         out.push(format!("vars {matcher}{} {}", variable(&name), quote_scalar(&value)));
         if !scope.set.contains(&name) {
             scope.set.push(name);

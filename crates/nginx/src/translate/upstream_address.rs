@@ -132,6 +132,10 @@ pub(super) fn split_host<'t>(
 /// The value of a variable that the last of the blocks sets without a condition, or that has the same value wherever the server sets it, one
 /// time around the last block. `None` if the value has variables itself.
 fn constant<'a>(name: &str, blocks: &[&'a Directive]) -> Option<&'a str> {
+    if name == "args" {
+        // A rule may change the query too.
+        return None;
+    }
     let is_of_name = |set: &&&Directive| set.argument(0).trim_start_matches('$') == name;
     let last = *blocks.last()?;
     let conditional = own(last, "if").into_iter().any(|condition| !sets(condition, name).is_empty());
