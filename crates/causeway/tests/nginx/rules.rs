@@ -321,7 +321,8 @@ fn a_prefix_of_the_uri_as_sent_is_removed_as_by_nginx() {
 #[test]
 fn a_query_that_rules_set_equals_that_of_nginx() {
     let paths = "/api/x /api/x?y=1 /api/uri/x?y=1 /api/more/x?y=1 /api/none/x?y=1 /api/if/x?p=12 /api/if/x?p=a /api/sent/x?y=1 \
-                 /api/none/x?all=1 /br/x?y=1 /re/x?y=1 /see?y=1 /old/x?y=1 /text?y=1 /text /to/x?all=1&y=2";
+                 /api/none/x?all=1 /br/x?y=1 /re/x?y=1 /see?y=1 /old/x?y=1 /text?y=1 /text /to/x?all=1&y=2 \
+                 /api/both/x?y=1";
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
     compare("set_args", &["location"], &cases);
 }

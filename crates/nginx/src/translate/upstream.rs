@@ -140,8 +140,11 @@ impl<'a> Translator<'a> {
         } else {
             "*".to_owned()
         };
-        // The value of the path is decoded already.
-        let escape = if has_path(uri) { " escape_values" } else { "" };
+        // The value of the path is decoded already. The question mark is no part of a value, so that it stays one.
+        let (text, escape) = match has_path(uri) {
+            true => (text.replacen("{?query}", "?{query}", 1), " escape_values"),
+            false => (text, ""),
+        };
         let target = format!("{text}{}", if has_query { "" } else { "?" });
         out.push(format!("rewrite {matcher} {}{escape}", quote(&target)));
     }
