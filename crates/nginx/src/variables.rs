@@ -227,6 +227,13 @@ pub(crate) fn is_path(text: &str) -> bool {
     only_variable(text).is_some_and(|name| NORMALIZED_PATHS.contains(&name))
 }
 
+/// Whether a variable's value changes with the URI of the request.
+pub(crate) fn is_of_uri(name: &str) -> bool {
+    NORMALIZED_PATHS.contains(&name)
+        || matches!(name, "request_filename" | "args" | "query_string" | "is_args")
+        || name.starts_with("arg_")
+}
+
 /// Whether a text has a variable with the path.
 pub(crate) fn has_path(text: &str) -> bool {
     variables(text).into_iter().any(|name| NORMALIZED_PATHS.contains(&name) || name == "request_filename")

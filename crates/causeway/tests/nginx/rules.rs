@@ -327,6 +327,14 @@ fn a_query_that_rules_set_equals_that_of_nginx() {
     compare("set_args", &["location"], &cases);
 }
 
+/// nginx's documentation of `if`: the condition is evaluated once, before the rules within it.
+#[test]
+fn a_condition_whose_rules_change_its_value_equals_that_of_nginx() {
+    let paths = "/?p=1 /?q=1 /x?p=1 /s/x /s/x?f=1 /t/x?f=1 /old/x /new/x /none/x /page.html /n/x /m/x /v/x /v";
+    let cases: Vec<_> = paths.split(' ').map(|path| ("GET", path, "")).collect();
+    compare("conditions_once", &["location"], &cases);
+}
+
 /// nginx's documentation of `location`: the case of a path matters. A rule that refuses a path cannot be passed by another case.
 #[test]
 fn paths_in_another_case_equal_those_of_nginx() {

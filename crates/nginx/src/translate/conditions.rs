@@ -9,7 +9,7 @@ use super::rules::{
 use super::{Translator, own};
 use crate::expressions::compiled;
 use crate::parse::Directive;
-use crate::variables::{VariableScope, is_path, only_variable, variable, variables};
+use crate::variables::{VariableScope, is_of_uri, is_path, only_variable, variable, variables};
 use crate::write::{block, cel_text, quote, quote_scalar};
 
 /// The fields of an `if` that replace those of its location.
@@ -88,6 +88,10 @@ impl Translator<'_> {
                 "a 'rewrite' without a flag after one with it; requests for which the condition holds fail with 500";
             return self.note(out, directive, reason);
         }
+        let condition = match self.changes_condition(directive) {
+            true => self.decide_once(out, condition),
+            false => condition,
+        };
         self.rules_of_condition(out, directive, blocks, scope, condition, may_have_ended);
         if is_partial {
             names.for_each(|name| scope.set_partial(name, true));
@@ -96,6 +100,33 @@ impl Translator<'_> {
         if !is_used {
             out.drain(definition);
         }
+    }
+
+    /// Writes to a variable that a condition holds, and returns the condition of that variable.
+    fn decide_once(&mut self, out: &mut Vec<String>, condition: Condition) -> Condition {
+        let name = self.fresh("holds");
+        let matcher = format!("vars {name} yes");
+        out.push(format!("vars @{} {name} yes", condition.name));
+        out.push(format!("@{name} {matcher}"));
+        Condition { name, matcher: vec![matcher], ..condition }
+    }
+
+    /// Whether a rule of an `if`, before another one of them, may change a value that its condition reads.
+    fn changes_condition(&self, directive: &Directive) -> bool {
+        let words = condition_words(directive);
+        let mut read: Vec<&str> = words.iter().flat_map(|word| variables(word)).collect();
+        let of_maps: Vec<&str> =
+            read.iter().filter_map(|name| self.map_of(name)).flat_map(|map| variables(map.argument(0))).collect();
+        read.extend(of_maps);
+        let reads_uri = words.len() == 2 || read.iter().any(|name| is_of_uri(name));
+        let changes = |rule: &Directive| match &*rule.name {
+            "set" if is_query(rule) => reads_uri,
+            "set" => read.contains(&rule.argument(0).trim_start_matches('$')),
+            // Of several rules that end the rules, only one applies.
+            "rewrite" => reads_uri && !may_end(rule),
+            _ => false,
+        };
+        rules_of(directive).split_last().is_some_and(|(_, earlier)| earlier.iter().any(|rule| changes(rule)))
     }
 
     /// Returns the condition of an `if` in the last of the blocks. Lines that its matcher needs before it go to `out`. `None` for a form that
