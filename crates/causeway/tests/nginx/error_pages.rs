@@ -1,21 +1,20 @@
 //! Error pages: for which requests they are, and their roots, statuses and texts.
 
 use crate::support::*;
-use crate::upstream;
 
-/// Sends requests to both servers and compares the responses. Each case has a host and paths.
+/// Sends requests to both servers and compares the responses. Each case has a host and paths, some after a method.
 #[track_caller]
 fn compare_hosts(name: &str, cases: &[(&str, &str)]) {
     let Some(nginx) = installed_nginx() else { return };
     let folder = ShapeFolder::new(&format!("hosts-{name}"));
-    let up = upstream();
-    let ([theirs, ours], _servers) = both(nginx, &shape(name), &folder, [up, up]);
+    let ([theirs, ours], _servers) = both(nginx, &shape(name), &folder, [counting_upstream(), counting_upstream()]);
     let mut differences = Vec::new();
     for (host, paths) in cases {
         for path in paths.split(' ') {
-            let [a, b] = [theirs, ours].map(|port| request(port, "GET", host, path));
+            let (method, path) = path.split_once(':').unwrap_or(("GET", path));
+            let [a, b] = [theirs, ours].map(|port| request(port, method, host, path));
             if a != b {
-                differences.push(format!("{host} {path}\n  nginx    {a:?}\n  causeway {b:?}"));
+                differences.push(format!("{method} {host} {path}\n  nginx    {a:?}\n  causeway {b:?}"));
             }
         }
     }
@@ -40,4 +39,10 @@ fn error_pages_have_the_root_of_their_own_location() {
             ("own.example.com", "/files/none /none /forbidden/x"),
         ],
     );
+}
+
+/// nginx's documentation of `add_header`: the fields of a location without `always` are for its own responses, and not for its refusals.
+#[test]
+fn refusals_lack_the_fields_of_the_answer_of_their_location() {
+    compare_hosts("page_fields", &[("example.com", "/hidden/ /post/ POST:/post/")]);
 }

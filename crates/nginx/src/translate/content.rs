@@ -29,18 +29,37 @@ const NAMED_DEPTH_MAX: usize = 4;
 /// Keeps lines in their order where a Caddyfile has another one: there `handle` comes before `route` and `error`, so an access rule would
 /// come too late, and `try_files` before `route`, which contains the rules of `rewrite` and `if`. `cache` comes before all of them,
 /// `basic_auth` before `error`, and the directives that change the path before `error`, which may be about the path. `vars` comes before these,
-/// and may take the path after them.
+/// and may take the path after them. `header` comes before `error`, whose response must not have a field for another one.
 pub(super) fn in_written_order(lines: Vec<String>) -> Vec<String> {
     let has = |names: &[&str]| lines.iter().any(|line| names.iter().any(|name| line.starts_with(name)));
     let before_error = ["basic_auth ", "forward_auth ", "uri ", "rewrite ", "try_files ", "redir "];
     let changed = lines.iter().position(|line| before_error.iter().any(|name| line.starts_with(name)));
     let takes_changed = changed.is_some_and(|at| lines[at..].iter().any(|line| line.starts_with("vars @")));
-    if has(&["handle ", "route ", "cache "]) || has(&["error "]) && changed.is_some() || takes_changed {
+    let refuses_before_fields = {
+        let mut top_level = top_level(&lines);
+        top_level.any(|line| line.starts_with("error ")) && top_level.any(|line| line.starts_with("header "))
+    };
+    if has(&["handle ", "route ", "cache "])
+        || has(&["error "]) && changed.is_some()
+        || takes_changed
+        || refuses_before_fields
+    {
         let mut out = Vec::new();
         block(&mut out, "route", lines);
         return out;
     }
     lines
+}
+
+/// The lines that are in no block.
+fn top_level(lines: &[String]) -> impl Iterator<Item = &String> {
+    let mut depth = 0_usize;
+    lines.iter().filter(move |line| {
+        depth = depth.saturating_sub(usize::from(*line == "}"));
+        let at = depth;
+        depth += usize::from(line.ends_with('{'));
+        at == 0
+    })
 }
 
 impl<'a> Translator<'a> {
