@@ -46,3 +46,9 @@ fn error_pages_have_the_root_of_their_own_location() {
 fn refusals_lack_the_fields_of_the_answer_of_their_location() {
     compare_hosts("page_fields", &[("example.com", "/hidden/ /post/ POST:/post/")]);
 }
+
+/// nginx's documentation of `error_page`: with `=` the status is that of the page's own response.
+#[test]
+fn statuses_of_error_pages_equal_those_of_nginx() {
+    compare_hosts("page_answers", &[("example.com", "/missing")]);
+}

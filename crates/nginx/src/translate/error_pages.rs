@@ -390,25 +390,31 @@ fn owner_of_pages<'a>(blocks: &[&'a Directive]) -> Option<&'a Directive> {
     location_blocks(blocks).iter().rev().copied().find(|block| !own(block, "error_page").is_empty())
 }
 
-/// Gives the responses of a location this status, unless it is empty. Returns whether the lines have a response.
+/// Gives the responses of a location this status; an empty one leaves that of each response, which is 200 for a file. Returns whether the
+/// lines have a response.
 fn replace_status(lines: &mut Vec<String>, status: &str) -> bool {
     let is_answer =
         |line: &String| ["respond * ", "reverse_proxy ", "file_server"].iter().any(|head| line.starts_with(head));
     let answers: Vec<usize> = (0..lines.len()).filter(|at| is_answer(&lines[*at])).collect();
     // From the last one, as lines are added.
-    for at in answers.iter().rev().copied().filter(|_| !status.is_empty()) {
+    for at in answers.iter().rev().copied() {
         let line = &mut lines[at];
-        if line.starts_with("respond") {
-            let end = line.rfind(' ').expect("it has arguments");
-            line.replace_range(end + 1.., status);
-            continue;
-        }
-        let option = if line.starts_with("reverse_proxy") { "replace_status" } else { "status" };
+        let option = match (line.starts_with("file_server"), status) {
+            (true, "") => "status 200".to_owned(),
+            (false, "") => continue,
+            (true, status) => format!("status {status}"),
+            (false, status) if line.starts_with("respond") => {
+                let end = line.rfind(' ').expect("it has arguments");
+                line.replace_range(end + 1.., status);
+                continue;
+            }
+            (false, status) => format!("replace_status {status}"),
+        };
         if line.ends_with('{') {
-            lines.insert(at + 1, format!("{option} {status}"));
+            lines.insert(at + 1, option);
         } else {
             *line += " {";
-            lines.splice(at + 1..=at, [format!("{option} {status}"), "}".to_owned()]);
+            lines.splice(at + 1..=at, [option, "}".to_owned()]);
         }
     }
     !answers.is_empty()
