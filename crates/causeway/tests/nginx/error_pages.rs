@@ -50,5 +50,12 @@ fn refusals_lack_the_fields_of_the_answer_of_their_location() {
 /// nginx's documentation of `error_page`: with `=` the status is that of the page's own response.
 #[test]
 fn statuses_of_error_pages_equal_those_of_nginx() {
-    compare_hosts("page_answers", &[("example.com", "/missing")]);
+    compare_hosts(
+        "page_answers",
+        &[
+            ("example.com", "/missing /gone /paid"),
+            ("up.example.com", "/missing /404 /500 /503 /201"),
+            ("kept.example.com", "/missing /404 /500 /503"),
+        ],
+    );
 }

@@ -411,13 +411,39 @@ fn replace_status(lines: &mut Vec<String>, status: &str) -> bool {
             (false, status) => format!("replace_status {status}"),
         };
         if line.ends_with('{') {
-            lines.insert(at + 1, option);
+            // Of several handlers of responses the first counts.
+            let len = end_of_block(&lines[at..]);
+            lines.insert(at + len, option);
         } else {
             *line += " {";
             lines.splice(at + 1..=at, [option, "}".to_owned()]);
         }
     }
+    refuse_with_status(lines);
     !answers.is_empty()
+}
+
+/// The number of lines before the one that ends the block which the first line begins.
+fn end_of_block(lines: &[String]) -> usize {
+    let mut depth = 0_usize;
+    for (at, line) in lines.iter().enumerate() {
+        depth = if line == "}" { depth.saturating_sub(1) } else { depth + usize::from(line.ends_with('{')) };
+        if depth == 0 {
+            return at;
+        }
+    }
+    lines.len()
+}
+
+/// Makes responses of the errors in an error page: an error there would leave the status of the first one.
+fn refuse_with_status(lines: &mut [String]) {
+    for line in lines {
+        let Some(words) = line.strip_prefix("error ") else { continue };
+        *line = match words.strip_prefix("intercepted ") {
+            Some(status) => format!("respond \"\" {status}"),
+            None => format!("respond {words}"),
+        };
+    }
 }
 
 /// The path of a target that may have a query, which has no part in the choice of a location.

@@ -744,7 +744,7 @@ fn indexes_of_other_locations() {
 #[test]
 fn pages_with_a_query() {
     let php = "location ~ \\.php$ { fastcgi_pass a:1; }";
-    let page = ["rewrite * /e.php?a=404\n", "reverse_proxy a:1 {\n\t\t\t\t\treplace_status {err.status_code}"];
+    let page = ["rewrite * /e.php?a=404\n", "\t}\n\t\t\t\t\treplace_status {err.status_code}"];
     check(&format!("server {{ root /a; error_page 404 /e.php?a=404; {php} }}"), &page, "");
     let named = "location ~ \\.php$ { try_files /none @p; } location @p { fastcgi_pass a:1; }";
     check(&format!("server {{ root /a; error_page 404 /e.php; {named} }}"), &["replace_status {err.status_code}"], "");
