@@ -63,8 +63,8 @@ pub(crate) struct VariableScope {
     pub(crate) unknown: Vec<String>,
     /// Variables that lack some of nginx's values: those of a `map` with an entry that has no equivalent, and those that depend on one.
     pub(crate) partial: Vec<String>,
-    /// The request has failed, so that `$status` is that of the error.
-    pub(crate) has_error: bool,
+    /// The placeholder or the text that `$status` has, such as that of an error; empty where it is not known.
+    pub(crate) status: String,
     /// Value of `location_kept` that makes this location serve the request after a `break`; empty if its rules have no `break`.
     pub(crate) location_kept: String,
     /// `location_kept` may have the value of another location than that of these rules.
@@ -187,7 +187,7 @@ impl VariableScope {
             "server_name" => return Some(self.server_name.clone()),
             "remote_addr" | "binary_remote_addr" if self.has_real_ip => return Some("{client_ip}".to_owned()),
             "remote_user" if self.has_user => return Some("{http.auth.user.id}".to_owned()),
-            "status" if self.has_error => return Some("{http.error.status_code}".to_owned()),
+            "status" if !self.status.is_empty() => return Some(self.status.clone()),
             "proxy_host" if !self.proxy_host.is_empty() => return Some(self.proxy_host.clone()),
             "request_filename" => return Some(format!("{{http.vars.root}}{}", self.path())),
             name if NORMALIZED_PATHS.contains(&name) => return Some(self.path().to_owned()),

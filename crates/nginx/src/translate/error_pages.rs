@@ -35,7 +35,7 @@ const PAGE_URI: &str = "page_uri";
 const NO_CONTENT: &str = "{vars.no_content}";
 
 /// Without `=` the status of the error replaces that of the page.
-const ERROR_STATUS: &str = "{err.status_code}";
+pub(super) const ERROR_STATUS: &str = "{err.status_code}";
 
 impl<'a> Translator<'a> {
     /// Returns the `handle_errors` of a server whose locations are written, in the order of their statuses.
@@ -155,7 +155,6 @@ impl<'a> Translator<'a> {
         blocks: &[&'a Directive],
         scope: &VariableScope,
     ) -> Option<ErrorPage> {
-        let scope = &VariableScope { has_error: true, ..scope.clone() };
         let (target, codes) = page.arguments.split_last()?;
         let mut status = None;
         let mut codes: Vec<&str> = codes.iter().map(String::as_str).collect();
@@ -163,6 +162,9 @@ impl<'a> Translator<'a> {
             status = Some(code.to_owned());
             codes.pop();
         }
+        // With `=` alone the page's response has a status of its own.
+        let status_of_page = status.clone().unwrap_or_else(|| ERROR_STATUS.to_owned());
+        let scope = &VariableScope { status: status_of_page, ..scope.clone() };
         let mut outer_pages = own(blocks[0], "error_page").into_iter();
         let has_503 = outer_pages.any(has_status_503) || blocks[1].block().iter().any(has_status_503);
         if codes.contains(&"502") && !has_503 && self.may_lack_servers(blocks[1]) {

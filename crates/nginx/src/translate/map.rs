@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use super::error_pages::ERROR_STATUS;
 use super::site::mentions_in;
 use super::{Translator, WHOLE_PATH};
 use crate::expressions::{WithoutLookAhead, compiled, without_look_ahead};
@@ -46,7 +47,7 @@ impl<'a> Translator<'a> {
 
     /// The scope of the values of maps, which are made for each use.
     fn map_scope(&self) -> VariableScope {
-        VariableScope { has_error: true, ..self.shared_scope() }
+        VariableScope { status: ERROR_STATUS.to_owned(), ..self.shared_scope() }
     }
 
     /// Writes the maps whose variables a server has.

@@ -519,8 +519,9 @@ impl Translator<'_> {
             Ok(status) => (status, directive.arguments.get(1).map(String::as_str)),
             Err(_) => (302, Some(first)),
         };
-        // While nginx makes the text, the response has its status already.
-        let text = text.map(|text| replaced(text, |name| (name == "status").then(|| status.to_string())));
+        // While nginx makes the text, the response has its status already, which is not that of an error page's `return`.
+        let own = |name: &str| (name == "status" && scope.status.is_empty()).then(|| status.to_string());
+        let text = text.map(|text| replaced(text, own));
         let mut lines = Vec::new();
         let line = match (status, text.as_deref()) {
             (444, _) => "abort *".to_owned(),
