@@ -740,6 +740,14 @@ fn indexes_of_other_locations() {
     }
 }
 
+// nginx's documentation of `proxy_pass`: the URI may be a query alone.
+#[test]
+fn upstreams_with_a_query() {
+    check("server { location / { proxy_pass http://a:1?k=1; } }", &["/?k=1{re.rest", "reverse_proxy a:1 {"], "");
+    let with_variable = "server { location / { proxy_pass http://a:1?k=$arg_q; } }";
+    check(with_variable, &["rewrite * /?k={query.q}\n", "reverse_proxy a:1 {"], "");
+}
+
 // nginx's documentation of `error_page`: a query has no part in the choice of the location.
 #[test]
 fn pages_with_a_query() {

@@ -1,5 +1,7 @@
 //! Upstreams: `proxy_pass` as `reverse_proxy`, with balancing, retries, fields and cookies.
 
+use std::borrow::Cow;
+
 use super::content::in_written_order;
 use super::rules::{ORIGIN, PATH_CHANGED, has_break, may_change_uri};
 use super::units::seconds;
@@ -55,6 +57,9 @@ impl<'a> Translator<'a> {
             }
             None => split_host(rest, &location.pattern, |name| self.shared.upstreams.contains_key(name)),
         };
+        // A query alone is that of the path `/`, which nginx leaves out without variables in the target.
+        let uri = uri.map(|uri| if uri.starts_with('?') { Cow::Owned(format!("/{uri}")) } else { Cow::Borrowed(uri) });
+        let uri = uri.as_deref();
         let usual = if scheme == "https" { 443 } else { 80 };
         // In nginx the URI of a `proxy_pass` leaves `$uri` as it is.
         let fields = inherited(&location.blocks, "proxy_set_header").into_iter().map(|field| field.argument(1));

@@ -111,15 +111,15 @@ pub(super) fn begins_with_slash(uri: &str, pattern: &Pattern) -> bool {
         || groups_with_slash(pattern).iter().any(|group| uri.starts_with(group))
 }
 
-/// Splits the text after `http://` into the address and the URI. It begins with a slash, with a variable that does, or with any variable
-/// after a port or the name of an upstream.
+/// Splits the text after `http://` into the address and the URI. It begins with a slash, with a query, with a variable that begins with a
+/// slash, or with any variable after a port or the name of an upstream.
 pub(super) fn split_host<'t>(
     rest: &'t str,
     pattern: &Pattern,
     is_upstream: impl Fn(&str) -> bool,
 ) -> (String, Option<&'t str>) {
     let groups = groups_with_slash(pattern);
-    let starts = ["/"].into_iter().chain(SLASH_FIRST).chain(groups.iter().map(String::as_str));
+    let starts = ["/", "?"].into_iter().chain(SLASH_FIRST).chain(groups.iter().map(String::as_str));
     let is_port = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let is_whole = |host: &str| is_upstream(host) || host.rsplit_once(':').is_some_and(|(_, port)| is_port(port));
     let after_whole = rest.find('$').filter(|at| is_whole(&rest[..*at]));
