@@ -72,6 +72,9 @@ pub(crate) struct VariableScope {
     /// Value of `location_kept` that makes the location for paths with two slashes at their start serve the request; empty if none of the
     /// rules makes such a path.
     pub(crate) double_slash_kept: String,
+    /// Value of `rules_applied` after the rules of this location, if another pass repeats a `set` of a variable that its value contains;
+    /// otherwise empty.
+    pub(crate) rules_applied: String,
     /// The first name of the server.
     pub(crate) server_name: String,
     /// The names of the server that are no expressions.

@@ -335,6 +335,15 @@ fn a_condition_whose_rules_change_its_value_equals_that_of_nginx() {
     compare("conditions_once", &["location"], &cases);
 }
 
+/// nginx's documentation of `set`: a value that contains its own variable grows once for each time that the location is chosen.
+#[test]
+fn values_that_contain_their_own_variable_equal_those_of_nginx() {
+    let paths =
+        "/x/k /x/nok /y/k /if/k /if/k?q=1 /if/nok?q=1 /if/againk /to/k /query/k?y=1 /query/nok?y=1 /named/k /named/nok";
+    let cases: Vec<_> = paths.split(' ').map(|path| ("GET", path, "")).collect();
+    compare("repeated_sets", &[], &cases);
+}
+
 /// nginx's documentation of `location`: the case of a path matters. A rule that refuses a path cannot be passed by another case.
 #[test]
 fn paths_in_another_case_equal_those_of_nginx() {

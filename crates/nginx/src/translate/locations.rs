@@ -5,7 +5,8 @@ use super::content::{alias_of, in_written_order, is_internal, leads_elsewhere};
 use super::folders::{leaves_folders, serves_folders};
 use super::path_case::{is_plain_path, path_test};
 use super::rules::{
-    LOCATION_KEPT, always_answers, doubles_slash, has_break, may_keep_location, rules_choose_anew, rules_of,
+    LOCATION_KEPT, always_answers, doubles_slash, has_break, keep_values_of_sets, may_keep_location, repeated_sets,
+    rules_choose_anew, rules_of,
 };
 use super::{Translator, own};
 use crate::expressions::{WithoutLookAhead, compiled, without_assertions, without_look_ahead};
@@ -58,7 +59,11 @@ impl<'a> Translator<'a> {
         self.write_slash_redirects(route, &all, scope);
         let mut handles: Vec<LocationBlock<'_>> = Vec::new();
         for (location, (head, capture)) in all.ordered.iter().zip(heads) {
-            handles.push(LocationBlock { location: location.clone(), head, scope: location.scope(scope, &capture) });
+            let mut scope = location.scope(scope, &capture);
+            if !repeated_sets(location.own()).is_empty() {
+                scope.rules_applied = self.fresh("applied");
+            }
+            handles.push(LocationBlock { location: location.clone(), head, scope });
         }
         let rules = handles.iter().map(|handle| self.choosing_rules(handle, &all)).collect();
         write_pass(route, "# Rules after which nginx chooses the location again.", &handles, rules);
@@ -241,7 +246,8 @@ impl<'a> Translator<'a> {
             this.write_script_names(out, location, &mut scope);
             // The other methods do not reach the rules.
             this.write_other_methods(out, &location.blocks, &scope);
-            let rules = this.rules(&location.blocks, &mut scope);
+            let mut rules = keep_values_of_sets(location.own(), &scope);
+            rules.extend(this.rules(&location.blocks, &mut scope));
             block(out, "route", rules);
         });
         lines

@@ -8,7 +8,7 @@ use super::{Translator, inherited, own, value};
 use crate::expressions::{WithoutLookAhead, compiled, groups_len, has_alternatives, test, without_look_ahead};
 use crate::location::{Pattern, pattern};
 use crate::parse::Directive;
-use crate::variables::{VariableScope, replaced, variable, variables, without_query};
+use crate::variables::{VariableScope, is_of_uri, replaced, variable, variables, without_query};
 use crate::write::{block, quote, quote_scalar, rewrite};
 
 /// A variable: a rule with `break` has changed the path.
@@ -37,6 +37,9 @@ const TYPES_OF_TEXTS: &[(&str, &str)] = &[
 
 /// How often rules may follow those that may end them: each time they are one block deeper.
 const REST_DEPTH_MAX: usize = 8;
+
+/// A variable: the location whose rules have applied to the request, and have not led to another path.
+const RULES_APPLIED: &str = "rules_applied";
 
 /// The rules of a block, in their order, up to one that ends them in any case.
 pub(super) fn rules_of(owner: &Directive) -> Vec<&Directive> {
@@ -308,19 +311,26 @@ impl Translator<'_> {
         if !rules_choose_anew(owner) {
             return self.rules(blocks, scope);
         }
+        let mut out = restore_values_of_sets(owner, scope);
         let mut staying = Directive::clone(owner);
         let rules = staying.block.get_or_insert_default();
+        // A query that contains the former one has it already.
+        let adds_to_query = |rule: &Directive| {
+            rule.name == "set" && is_query(rule) && variables(rule.argument(1)).into_iter().any(is_of_uri)
+        };
         rules.retain_mut(|rule| {
             let is_condition = rule.name == "if";
             if is_condition {
-                rule.block
-                    .get_or_insert_default()
-                    .retain(|inner| inner.name == "return" || inner.name == "set" || is_held(inner));
+                rule.block.get_or_insert_default().retain(|inner| {
+                    matches!(&*inner.name, "return" | "set") && !adds_to_query(inner) || is_held(inner)
+                });
             }
             let is_empty = is_condition && rule.block().is_empty();
-            !is_empty && !matches!(&*rule.name, "rewrite" | "break")
+            !is_empty && !matches!(&*rule.name, "rewrite" | "break") && !adds_to_query(rule)
         });
-        self.rules(&[outer, &[&staying]].concat(), scope)
+        scope.rules_applied.clear();
+        out.extend(self.rules(&[outer, &[&staying]].concat(), scope));
+        out
     }
 
     pub(super) fn set(
@@ -465,6 +475,9 @@ impl Translator<'_> {
         scope: &VariableScope,
     ) {
         let is_break = rule.argument(2) == "break";
+        if !is_break && !scope.rules_applied.is_empty() {
+            lines.push(format!("vars {RULES_APPLIED} \"\""));
+        }
         if is_break && replaces_prefix(blocks[blocks.len() - 1]) {
             lines.push(format!("vars {PATH_CHANGED} yes"));
         }
@@ -591,6 +604,54 @@ fn type_of_path<'a>(blocks: &[&'a Directive]) -> Option<&'a str> {
     }
     let is_known = types.is_empty();
     TYPES_OF_TEXTS.iter().find(|(known, _)| is_known && *known == ending).map(|(_, kind)| *kind)
+}
+
+/// The variables of the lines `set` of a location that change their value each time they apply, if its rules apply in two passes.
+pub(super) fn repeated_sets(owner: &Directive) -> Vec<&str> {
+    fn within(owner: &Directive) -> Vec<&str> {
+        let rules = owner.block().iter();
+        rules
+            .flat_map(|rule| match &*rule.name {
+                "if" => within(rule),
+                "set" if !is_query(rule) => {
+                    let name = rule.argument(0).trim_start_matches('$');
+                    Some(name).filter(|name| variables(rule.argument(1)).contains(name)).into_iter().collect()
+                }
+                _ => Vec::new(),
+            })
+            .collect()
+    }
+    if !rules_choose_anew(owner) {
+        return Vec::new();
+    }
+    let mut names = within(owner);
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// The lines before the rules of a location that keep the values of its repeated lines `set`.
+pub(super) fn keep_values_of_sets(owner: &Directive, scope: &VariableScope) -> Vec<String> {
+    let applied = &scope.rules_applied;
+    if applied.is_empty() {
+        return Vec::new();
+    }
+    let values = repeated_sets(owner).into_iter().filter_map(|name| {
+        let value = scope.expand(&format!("${name}")).ok()?;
+        Some(format!("vars {applied}_{name} {}", quote_scalar(&value)))
+    });
+    [format!("vars {RULES_APPLIED} {applied}")].into_iter().chain(values).collect()
+}
+
+/// The lines that bring back the values of repeated lines `set`, where another pass has applied them.
+fn restore_values_of_sets(owner: &Directive, scope: &VariableScope) -> Vec<String> {
+    let applied = &scope.rules_applied;
+    if applied.is_empty() {
+        return Vec::new();
+    }
+    let values = repeated_sets(owner).into_iter().filter(|name| scope.expand(&format!("${name}")).is_ok());
+    let values = values.map(|name| format!("vars @{applied} {} {{vars.{applied}_{name}}}", variable(name)));
+    [format!("@{applied} vars {RULES_APPLIED} {applied}")].into_iter().chain(values).collect()
 }
 
 /// The line after which the location of the rules serves the request, also if its path is that of another one.
