@@ -56,6 +56,7 @@ fn statuses_of_error_pages_equal_those_of_nginx() {
             ("example.com", "/missing /gone /paid"),
             ("up.example.com", "/missing /404 /500 /503 /201"),
             ("kept.example.com", "/missing /404 /500 /503"),
+            ("files.example.com", "/forbidden/ /private/none"),
             ("status.example.com", "/missing /gone /forbidden/ /conflict /teapot /paid"),
         ],
     );

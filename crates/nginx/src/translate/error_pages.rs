@@ -1,7 +1,7 @@
 //! `error_page`: the pages of a server, and those of a location, which replace all of its server's.
 
 use super::access::refuses;
-use super::content::in_written_order;
+use super::content::{in_written_order, leads_elsewhere};
 use super::locations::{PASSES, split_last, with_query};
 use super::rules::{always_answers, is_url, rules_choose_anew, rules_of};
 use super::{Translator, inherited, own};
@@ -251,6 +251,9 @@ impl<'a> Translator<'a> {
             None => Vec::new(),
         };
         lines.push(format!("rewrite * {}", quote(&if made.is_empty() { text } else { with_query(&text) })));
+        if let Some(chosen) = chosen.filter(|_| made.is_empty()) {
+            self.files_of_page(&mut lines, chosen, all, scope);
+        }
         lines.extend(made);
         // `=` alone takes the status of the page.
         let status = status.map(|status| format!("status {}", if status.is_empty() { "200" } else { &*status }));
@@ -260,6 +263,29 @@ impl<'a> Translator<'a> {
             false => block(&mut lines, "file_server", options),
         }
         in_written_order(lines)
+    }
+
+    /// Writes the `try_files` of the location of a page that is a file.
+    fn files_of_page(
+        &mut self,
+        out: &mut Vec<String>,
+        location: &Location<'a>,
+        all: &Locations<'a>,
+        scope: &VariableScope,
+    ) {
+        let Some(files) = own(location.own(), "try_files").first().copied() else { return };
+        let Some((last, candidates)) = split_last(files) else { return };
+        if candidates.iter().all(|candidate| matches!(&**candidate, "$uri" | "$uri/")) && last.starts_with('=') {
+            return;
+        }
+        let Some(mut candidates) = self.candidates(out, files, candidates, scope) else { return };
+        if !last.starts_with('=')
+            && !leads_elsewhere(last, location, all)
+            && let Some(last) = self.expand(out, files, scope, path_of(last))
+        {
+            candidates += &format!(" {}", quote(&last));
+        }
+        out.push(format!("try_files {candidates}"));
     }
 
     /// Writes the root of the server for a page's location without one of its own: that of the error may have another.
