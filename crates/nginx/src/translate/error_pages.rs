@@ -186,7 +186,7 @@ impl<'a> Translator<'a> {
             let mut lines = self.content(named, &all, scope);
             replace_status(&mut lines, &status);
             let mut root = Vec::new();
-            self.root_of_page(&mut root, named, scope);
+            self.write_root_of_page(&mut root, named, scope);
             lines.splice(0..0, root);
             return Some(ErrorPage { codes, lines });
         }
@@ -252,7 +252,7 @@ impl<'a> Translator<'a> {
         };
         lines.push(format!("rewrite * {}", quote(&if made.is_empty() { text } else { with_query(&text) })));
         if let Some(chosen) = chosen.filter(|_| made.is_empty()) {
-            self.files_of_page(&mut lines, chosen, all, scope);
+            self.write_files_of_page(&mut lines, chosen, all, scope);
         }
         lines.extend(made);
         // `=` alone takes the status of the page.
@@ -266,7 +266,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Writes the `try_files` of the location of a page that is a file.
-    fn files_of_page(
+    fn write_files_of_page(
         &mut self,
         out: &mut Vec<String>,
         location: &Location<'a>,
@@ -289,7 +289,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Writes the root of the server for a page's location without one of its own: that of the error may have another.
-    fn root_of_page(&mut self, out: &mut Vec<String>, location: &Location<'a>, scope: &VariableScope) {
+    fn write_root_of_page(&mut self, out: &mut Vec<String>, location: &Location<'a>, scope: &VariableScope) {
         if !location.location_blocks().iter().any(|block| has_folder(block)) && has_folders(location.blocks[1]) {
             self.write_root(out, location.server_blocks(), scope);
         }
@@ -374,7 +374,7 @@ impl<'a> Translator<'a> {
         status: &str,
     ) -> Option<Vec<String>> {
         let mut lines = rules;
-        self.root_of_page(&mut lines, location, scope);
+        self.write_root_of_page(&mut lines, location, scope);
         let (head, capture) = self.location_matcher(&mut lines, location);
         let mut content = self.content(location, all, &location.scope(scope, &capture));
         if !replace_status(&mut content, status) {
