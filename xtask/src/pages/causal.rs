@@ -23,6 +23,8 @@ use crate::server::{ChildServer, free_address};
 
 /// Duration of the profile that ends by itself: long enough for a few windows.
 const SECONDS: u32 = 4;
+/// A path whose route has a name wider than a phone's screen.
+const LONG: &str = "/api/a-version/some-collection/an-item/its-part/";
 /// Timeout for one reaction of the page.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -41,7 +43,7 @@ impl Profiled {
         std::fs::write(
             home.join("Caddyfile"),
             format!(
-                "{{\n\tadmin {admin}\n}}\nhttp://127.0.0.1:{port} {{\n\trespond /api/* \"api\"\n\trespond \"hello\"\n}}\n"
+                "{{\n\tadmin {admin}\n}}\nhttp://127.0.0.1:{port} {{\n\trespond {LONG}* \"api\"\n\trespond \"hello\"\n}}\n"
             ),
         )?;
         let downloads = home.join("downloads");
@@ -242,7 +244,7 @@ impl RequestLoop {
 }
 
 fn ask(site: SocketAddr, ends: &AtomicBool) -> std::io::Result<()> {
-    let request = format!("GET /api/x HTTP/1.1\r\nHost: {site}\r\n\r\n");
+    let request = format!("GET {LONG}x HTTP/1.1\r\nHost: {site}\r\n\r\n");
     let mut block = [0; 4096];
     let mut stream = TcpStream::connect(site)?;
     stream.set_read_timeout(Some(PATIENCE))?;
