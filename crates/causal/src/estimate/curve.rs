@@ -4,7 +4,7 @@ use crate::constants::{
     ALLOWANCE_ANY, ALLOWANCE_HOOKS, ALLOWANCE_PAUSES, ALLOWANCE_WAITING, ALLOWANCE_WORK, NORMAL_QUANTILE,
 };
 use crate::estimate::{ConfirmBlock, ScreenResult, confirm};
-use crate::report::{CurvePoint, LoadKind, Quantity};
+use crate::report::{CurvePoint, GAIN_ENDS, LoadKind, Quantity};
 use crate::statistics::{Estimate, Ratio};
 
 /// Errors of a curve besides the variation between windows.
@@ -142,10 +142,11 @@ fn others(gain: f64, samples: f64, allowed: f64, seen: f64) -> f64 {
     samples.hypot(seen * gain.abs() / NORMAL_QUANTILE).hypot(instrument)
 }
 
-/// Makes a point of a curve. With an infinite half-width, the interval is ± 1.
+/// Makes a point of a curve. Its interval is within [`GAIN_ENDS`], unless the gain itself is not.
 fn interval(speedup: f64, gain: f64, half: f64, share: f64) -> CurvePoint {
-    let half = if half.is_finite() { half.min(10.0) } else { 1.0 };
-    CurvePoint { speedup, gain, low: gain - half, high: gain + half, expected: share * speedup }
+    let (least, most) = GAIN_ENDS;
+    let (low, high) = ((gain - half).max(least).min(gain), (gain + half).min(most).max(gain));
+    CurvePoint { speedup, gain, low, high, expected: share * speedup }
 }
 
 /// Returns the gains found by pauses, by speed-up. `phase` is the target's share in the run relative to its windows,
@@ -202,6 +203,21 @@ mod tests {
         let corrected = of(0.0, (1.5, 0.1));
         assert!((corrected.gain - 0.15).abs() < 1e-12, "{corrected:?}");
         assert!((half(&corrected) - 0.0075_f64.hypot(NORMAL_QUANTILE * 0.015)).abs() < 1e-9, "{corrected:?}");
+    }
+
+    /// A single window has no variation. No program saves more than all of its time.
+    #[test]
+    fn an_interval_ends_at_the_bounds_of_a_gain() {
+        for (gain, half, want) in [
+            (0.11, f64::INFINITY, (-10.0, 1.0)),
+            (-2.01, 18.8, (-10.0, 1.0)),
+            (0.9, 0.2, (0.7, 1.0)),
+            (-12.0, 1.0, (-12.0, -11.0)),
+        ] {
+            let point = interval(0.5, gain, half, 0.2);
+            assert!((point.low - want.0).abs() + (point.high - want.1).abs() < 1e-9, "{gain} ± {half}: {point:?}");
+        }
+        assert_eq!(interval(0.5, 0.11, f64::INFINITY, 0.2).half(), None, "unknown");
     }
 
     /// Equal windows: a gain of 4 % in time per unit, and of 20 % in time from begin to end.

@@ -2,10 +2,7 @@
 
 use serde::Serialize;
 
-use super::{CurvePoint, Report};
-
-/// Substitutes for an interval's missing ends, low and high: ten times the time added, and all of it saved.
-const ENDS: (f64, f64) = (-10.0, 1.0);
+use super::{CurvePoint, GAIN_ENDS, Report};
 
 #[derive(Serialize)]
 struct JsonReport<'a> {
@@ -94,7 +91,7 @@ fn known(number: &mut f64) {
 fn point(point: &mut CurvePoint) -> bool {
     let is_known = point.gain.is_finite() && point.speedup.is_finite();
     let end = |end: f64, bound: f64| if end.is_finite() { end } else { bound };
-    (point.low, point.high) = (end(point.low, ENDS.0), end(point.high, ENDS.1));
+    (point.low, point.high) = (end(point.low, GAIN_ENDS.0), end(point.high, GAIN_ENDS.1));
     for number in [&mut point.speedup, &mut point.gain, &mut point.low, &mut point.high, &mut point.expected] {
         known(number);
     }
@@ -170,7 +167,7 @@ mod tests {
         let written = report.to_json();
         let read = Report::from_json(&written).unwrap();
         assert_eq!(read.targets[0].curve.len(), report.targets[0].curve.len() - 1);
-        assert_eq!((read.targets[0].curve[0].low, read.targets[0].curve[0].high), ENDS);
+        assert_eq!((read.targets[0].curve[0].low, read.targets[0].curve[0].high), GAIN_ENDS);
         assert_eq!((read.targets[1].share, read.progress[0].baseline_ns, read.load.elasticity), (0.0, None, None));
     }
 }
