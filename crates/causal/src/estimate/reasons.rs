@@ -220,8 +220,8 @@ pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &ReasonFacts<'
     }
     let shown = report.progress.len();
     // Points without hits have no curve either, and need no remark.
-    if shown == PROGRESS_POINTS_MAX && seen.points > shown {
-        let points = seen.points;
+    let points = (0..seen.points).filter(|&point| evidence.hits(point) > 0).count();
+    if points > shown && shown == PROGRESS_POINTS_MAX {
         say("", ReasonCode::TooMany, format!("only the {shown} most frequent of {points} progress points have curves"));
     }
     lost(&mut say, &evidence.lost, evidence.kinds.values().sum());
