@@ -74,6 +74,7 @@ impl Report {
             );
         }
         let load = match self.load.kind {
+            LoadKind::Closed if self.load.elasticity.is_none() => "is unknown, and taken as closed-loop",
             LoadKind::Closed => "is closed-loop: it sends more when it is answered sooner",
             // Before the kinds: a generator at its limit looks like an open loop, but is none.
             _ if self.load.limit == Some(Limit::Generator) => {
@@ -330,6 +331,10 @@ mod tests {
     #[test]
     fn an_empty_report() {
         let text = Report::default().to_terminal(80);
-        assert!(text.starts_with("The load is closed-loop"), "{text}");
+        assert!(text.starts_with("The load is unknown, and taken as closed-loop; "), "{text}");
+        let mut measured = Report::default();
+        measured.load.elasticity = Some(0.9);
+        let text = measured.to_terminal(80);
+        assert!(text.starts_with("The load is closed-loop: "), "{text}");
     }
 }

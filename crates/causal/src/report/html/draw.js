@@ -17,7 +17,11 @@ const causal = (() => {
     callee: 'a library’s function with nearly all samples of its caller',
   };
   const GENERATOR = ['Generator limited', 'does not follow the program: most likely its generator sends as fast as it can'];
-  const loadOf = load => (load.kind !== 'closed' && load.limit === 'generator' ? GENERATOR : LOADS[load.kind]);
+  const UNKNOWN = ['Unknown', 'taken as closed: faster responses bring more requests'];
+  function loadOf(load) {
+    if (load.kind === 'closed') return load.elasticity == null ? UNKNOWN : LOADS.closed;
+    return load.limit === 'generator' ? GENERATOR : LOADS[load.kind];
+  }
   const state = { report: null, measure: null, sort: null, ascending: false };
 
   const place = id => document.getElementById(id);
