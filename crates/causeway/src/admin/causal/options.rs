@@ -78,7 +78,9 @@ impl ProfileOptions {
             let mut set = |value: &Value| match value {
                 Value::String(text) => options.set(key, text),
                 Value::Number(number) => options.set(key, &number.to_string()),
-                Value::Null => Ok(()),
+                // As if it were not there, but a wrong name is wrong with any value.
+                Value::Null if key == "target" || NAMES.split(", ").any(|name| name == key) => Ok(()),
+                Value::Null => options.set(key, ""),
                 other => {
                     let (key, found) = (clipped(key), other.to_string());
                     Err(format!("{key}: found {}, expected a string or a number", clipped(&found)))
@@ -190,6 +192,7 @@ mod tests {
         for (json, want) in [
             ("[1]", "found [1], expected an object with some of seconds, budget, mode, targets, progress, seed"),
             (r#"{"targets": [["a"]]}"#, "targets: found [\"a\"], expected a string or a number"),
+            (r#"{"foo": null}"#, "found 'foo', expected one of seconds, budget, mode, targets, progress, seed"),
             (r#"{"seconds": [1]}"#, "seconds: found [1], expected a string or a number"),
         ] {
             assert_eq!(ProfileOptions::from_json(json.as_bytes()), Err(want.to_owned()), "{json}");
