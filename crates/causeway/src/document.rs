@@ -8,6 +8,7 @@ use std::fmt;
 use causeway_config::caddyfile::{self, Directives, SiteOrigin, Warning};
 use causeway_config::plan::PlanError;
 use causeway_engine::TlsError;
+use causeway_pipeline::BuildError;
 use causeway_pipeline::build::Problem;
 use serde_json::Value;
 
@@ -215,6 +216,9 @@ impl Document {
     /// Describes a refusal by the line of the Caddyfile that produced the value, or else by its path in the JSON.
     fn refused(&self, adapted: &AdaptedDocument, error: &PlanError) -> String {
         let refused = match (self.language, error) {
+            (_, PlanError::Build(BuildError { problem: problem @ Problem::Environment { .. }, .. })) => {
+                return problem.to_string();
+            }
             (Language::Caddyfile, PlanError::Build(refused)) => refused,
             (Language::Caddyfile, PlanError::Certificates(fault)) => return self.bad_certificate(&fault.to_string()),
             // A name that is not a site's.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use causeway_message::{Scheme, Version, names};
+use causeway_pipeline::build::Problem;
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::{
     Build, BuildError, Context, Ending, Fault, Handler, Outcome, Response, StateId, Step, Template, UNIX_PEER,
@@ -109,7 +110,8 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
 }
 
 fn refuse<T>(build: &mut Build<'_>, error: SettingError) -> Result<T, BuildError> {
-    build.at(error.variable, |build| Err(build.refuse(error.found, error.expected)))
+    let SettingError { variable, found, expected } = error;
+    Err(build.error(Problem::Environment { variable, found, expected }))
 }
 
 /// The handler when `OTEL_SDK_DISABLED` is true: the request stays as it is, with the trace that it came with.

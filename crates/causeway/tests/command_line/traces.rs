@@ -206,13 +206,19 @@ fn an_absent_collector_and_a_reload() {
     server.line_with("sending again");
 }
 
-// A variable of the environment that cannot be used is an error when the configuration is loaded, with its place.
+// A variable of the environment that cannot be used is an error when the configuration is loaded. Its value may be in the
+// configuration, too, but no line of it is at fault.
 #[test]
 fn mistakes() {
-    let folder = Folder::with(&[("Caddyfile", ":8080\ntracing\n")]);
-    let mut command = folder.command(&["validate"]);
-    let output = command.env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json").output().expect("a process");
-    let text = String::from_utf8_lossy(&output.stderr);
-    let want = "OTEL_EXPORTER_OTLP_PROTOCOL: found 'http/json', expected 'grpc' or 'http/protobuf'";
-    assert!(!output.status.success() && text.contains(want), "{text}");
+    let folder = Folder::with(&[("Caddyfile", ":8080\ntracing\nrespond maybe\n")]);
+    for (variable, value, want) in [
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "'grpc' or 'http/protobuf'"),
+        ("OTEL_SDK_DISABLED", "maybe", "'true' or 'false'"),
+    ] {
+        let output = folder.command(&["validate"]).env(variable, value).output().expect("a process");
+        let text = String::from_utf8_lossy(&output.stderr);
+        let want = format!("environment variable {variable}: found '{value}', expected {want}");
+        assert!(!output.status.success() && text.contains(&want), "{text}");
+        assert!(!text.contains("Caddyfile:"), "{text}");
+    }
 }

@@ -79,7 +79,7 @@ fn mistakes() {
         (
             &[("OTEL_TRACES_SAMPLER", "some")][..],
             json!({}),
-            "OTEL_TRACES_SAMPLER: found 'some', expected 'always_on', 'always_off' or 'traceidratio', each also with 'parentbased_' before it",
+            "environment variable OTEL_TRACES_SAMPLER: found 'some', expected 'always_on', 'always_off' or 'traceidratio', each also with 'parentbased_' before it",
         ),
         (&[], json!({ "span_attributes": { "a": 1 } }), "span_attributes.a: "),
         (&[], json!({ "name": "a" }), "unknown field `name`"),

@@ -34,6 +34,15 @@ pub enum Problem {
         /// A description of valid values.
         expected: Cow<'static, str>,
     },
+    /// A module rejected a variable of the environment: no place of the configuration is at fault.
+    Environment {
+        /// The name of the variable.
+        variable: &'static str,
+        /// The invalid value. [`Display`](fmt::Display) hides what may be secret in it.
+        found: String,
+        /// A description of valid values.
+        expected: String,
+    },
 }
 
 impl fmt::Display for BuildError {
@@ -49,16 +58,22 @@ impl fmt::Display for Problem {
                 write!(f, "no {kind} module '{name}' is built into this version (docs/refused.md)")
             }
             Self::Shape(words) => f.write_str(words),
-            Self::Value { found, expected } => {
-                f.write_str("found '")?;
-                // Escape control characters: the error is one line, and an expression may have several.
-                for char in without_secrets(found).chars() {
-                    if char.is_control() { write!(f, "{}", char.escape_default())? } else { f.write_char(char)? }
-                }
-                write!(f, "', expected {expected}")
+            Self::Value { found, expected } => write_value(f, found, expected),
+            Self::Environment { variable, found, expected } => {
+                write!(f, "environment variable {variable}: ")?;
+                write_value(f, found, expected)
             }
         }
     }
+}
+
+fn write_value(f: &mut fmt::Formatter<'_>, found: &str, expected: &str) -> fmt::Result {
+    f.write_str("found '")?;
+    // Escape control characters: the error is one line, and an expression may have several.
+    for char in without_secrets(found).chars() {
+        if char.is_control() { write!(f, "{}", char.escape_default())? } else { f.write_char(char)? }
+    }
+    write!(f, "', expected {expected}")
 }
 
 impl std::error::Error for BuildError {}
