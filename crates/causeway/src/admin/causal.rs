@@ -14,7 +14,7 @@ mod runner;
 
 pub(super) use options::pairs;
 use std::rc::Rc;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use causal::report::Report;
@@ -22,7 +22,7 @@ use causal::report::html::LivePage;
 use causeway_message::Method;
 use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Sleep, Worker};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::answer::{AdminResponse, MediaType};
@@ -251,19 +251,35 @@ async fn aside<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> R
 
 /// Builds the status which the page and the command poll. Must run off the worker: a long report takes long to encode.
 fn status(seen: ProfileSnapshot) -> AdminResponse {
-    let report = seen.report.map(|report| report.without_stacks().to_json());
-    let answer = AdminResponse::json(&json!({
+    let head = json!({
         "number": seen.number,
         "running": seen.is_running,
         "phase": seen.phase,
         "elapsed": seen.elapsed.as_secs_f64(),
         "seconds": seen.duration.as_secs_f64(),
-        "report": report.and_then(|json| serde_json::from_str::<Value>(&json).ok()),
-    }));
+    });
+    let head = head.to_string();
+    let report = seen.report.map_or_else(|| "null".into(), |report| encoded(&report, seen.is_running));
+    let text = format!("{},\"report\":{report}}}\n", head.trim_end_matches('}'));
     if !seen.is_running {
         causal::profiler::give_back();
     }
-    answer
+    AdminResponse::text(text, MediaType::Json)
+}
+
+/// Returns the report as JSON without its stacks. While the profile runs, the text is kept: a status is polled more often
+/// than the report changes, and to encode it each time would be much of a lightly loaded server's work.
+fn encoded(report: &Arc<Report>, is_running: bool) -> Arc<str> {
+    static KEPT: Mutex<Option<(Arc<Report>, Arc<str>)>> = Mutex::new(None);
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((of, text)) = &*kept
+        && Arc::ptr_eq(of, report)
+    {
+        return Arc::clone(text);
+    }
+    let text: Arc<str> = report.without_stacks().to_json().into();
+    *kept = is_running.then(|| (Arc::clone(report), Arc::clone(&text)));
+    text
 }
 
 fn render_report(report: &Report, form: ReportFormat) -> AdminResponse {
