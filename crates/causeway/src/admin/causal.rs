@@ -220,6 +220,10 @@ async fn ended(worker: &Rc<dyn Worker>, number: u64) -> Result<ProfileSnapshot, 
         if !seen.is_running {
             return Ok(seen);
         }
+        // When the API's server shuts down, the client gets the results so far.
+        if worker.shutdown_at().is_some_and(|at| at <= worker.now()) {
+            runner().abandon(number);
+        }
         Sleep::until(Rc::clone(worker), worker.now() + LOOK).await;
     }
 }
