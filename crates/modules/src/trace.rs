@@ -50,6 +50,8 @@ struct Recording {
     output: Arc<TraceOutput>,
     name: Template,
     attributes: Box<[(Box<str>, Template)]>,
+    /// Attributes of the request that `span_attributes` replaces.
+    replaced: Box<[&'static str]>,
     /// The beginning of the request's span ([`Begun`]), and its attributes from `span_attributes`.
     begun: VarId,
     added: VarId,
@@ -79,6 +81,12 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
             if key.is_empty() {
                 return Err(build.refuse("nothing", "the name of an attribute"));
             }
+            // OpenTelemetry: the keys of attributes MUST be unique. As in Caddy, the later one of two counts, and those of
+            // the response are set last.
+            if OF_RESPONSE.contains(&key.as_str()) {
+                build.note_unused(key, "the span has the response's own value");
+                continue;
+            }
             attributes.push((key.as_str().into(), build.template(&text)));
         }
         Ok(())
@@ -91,6 +99,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         recording = Some(Recording {
             output,
             name: build.template(if span.is_empty() { NAME } else { &span }),
+            replaced: OF_REQUEST.iter().copied().filter(|key| span_attributes.contains_key(*key)).collect(),
             attributes: attributes.into(),
             begun: build.slot(&format!("http.tracing.begun.{number}")),
             added: build.slot(&format!("http.tracing.added.{number}")),
@@ -241,7 +250,7 @@ impl Recording {
                     span::begin(out, &SpanStart { trace, id, parent, state, name, at: start });
                 });
             });
-            request(cx, out);
+            request(cx, out, &self.replaced);
             cx.set_variable_text(self.begun, out);
             cx.unset_variable(self.added);
         });
@@ -267,13 +276,10 @@ impl Recording {
         self.output.send(|out| {
             out.extend_from_slice(beginning);
             out.extend_from_slice(cx.variable(self.added).unwrap_or_default());
-            for (key, bytes) in [
-                ("http.request.body.size", outcome.received),
-                ("http.response.body.size", outcome.sent),
-                ("http.response.status_code", outcome.status.map_or(0, |status| status.as_u16().into())),
-            ] {
-                if bytes > 0 {
-                    span::number(out, key, bytes);
+            let status = outcome.status.map_or(0, |status| status.as_u16().into());
+            for (key, number) in OF_RESPONSE.into_iter().zip([outcome.received, outcome.sent, status]) {
+                if number > 0 {
+                    span::number(out, key, number);
                 }
             }
             let has_failed = outcome.status.is_some_and(|status| status.as_u16() >= 500);
@@ -285,43 +291,71 @@ impl Recording {
 /// The methods that have an attribute value of their own (semantic conventions for HTTP spans, `http.request.method`).
 const METHODS: [&str; 9] = ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"];
 
-/// Appends the attributes of the request: those of Caddy, in its order.
-fn request(cx: &Context, out: &mut Vec<u8>) {
+/// The attributes of the request.
+const OF_REQUEST: [&str; 11] = [
+    "server.address",
+    "http.request.method",
+    "url.scheme",
+    "server.port",
+    "http.request.method_original",
+    "network.peer.address",
+    "network.peer.port",
+    "user_agent.original",
+    "client.address",
+    "url.path",
+    "network.protocol.version",
+];
+
+/// The attributes of the response: the bytes received and sent, and the status.
+const OF_RESPONSE: [&str; 3] = ["http.request.body.size", "http.response.body.size", "http.response.status_code"];
+
+/// Appends the attributes of the request, except those in `replaced`: those of Caddy, in its order.
+fn request(cx: &Context, out: &mut Vec<u8>, replaced: &[&str]) {
     let (arrival, head) = (cx.arrival(), cx.head());
-    span::text(out, "server.address", cx.host().as_bytes());
+    let text = |out: &mut Vec<u8>, key, value| {
+        if !replaced.contains(&key) {
+            span::text(out, key, value);
+        }
+    };
+    let number = |out: &mut Vec<u8>, key, value| {
+        if !replaced.contains(&key) {
+            span::number(out, key, value);
+        }
+    };
+    text(out, "server.address", cx.host().as_bytes());
     let method = head.method().as_str();
     let known = METHODS.iter().find(|known| known.eq_ignore_ascii_case(method));
-    span::text(out, "http.request.method", known.map_or("_OTHER", |known| *known).as_bytes());
+    text(out, "http.request.method", known.map_or("_OTHER", |known| *known).as_bytes());
     let (scheme, default) = if arrival.scheme == Scheme::Https { ("https", 443) } else { ("http", 80) };
-    span::text(out, "url.scheme", scheme.as_bytes());
+    text(out, "url.scheme", scheme.as_bytes());
     if let Some(port) = cx.host_port().and_then(|port| port.parse::<u16>().ok())
         && port > 0
         && port != default
     {
-        span::number(out, "server.port", port.into());
+        number(out, "server.port", port.into());
     }
     if known.is_none_or(|known| *known != method) {
-        span::text(out, "http.request.method_original", method.as_bytes());
+        text(out, "http.request.method_original", method.as_bytes());
     }
     let peer = arrival.ends.peer_ip().map(IpText::of);
     let peer = peer.as_ref().map_or(UNIX_PEER.as_bytes(), IpText::as_bytes);
-    span::text(out, "network.peer.address", peer);
+    text(out, "network.peer.address", peer);
     if let Some(port) = arrival.ends.peer().map(|peer| peer.port()).filter(|port| *port > 0) {
-        span::number(out, "network.peer.port", port.into());
+        number(out, "network.peer.port", port.into());
     }
     if let Some(agent) = head.fields().get(names::USER_AGENT).filter(|agent| !agent.is_empty()) {
-        span::text(out, "user_agent.original", agent);
+        text(out, "user_agent.original", agent);
     }
     // As in Caddy, `trusted_proxies` plays no part.
     let forwarded = head.fields().get(names::X_FORWARDED_FOR).unwrap_or_default();
     let first = forwarded.split(|byte| *byte == b',').next().filter(|first| !first.is_empty());
-    span::text(out, "client.address", first.unwrap_or(peer));
+    text(out, "client.address", first.unwrap_or(peer));
     if !cx.path().is_empty() {
-        span::text(out, "url.path", cx.path());
+        text(out, "url.path", cx.path());
     }
     let version =
         if cx.version() == Version::Http2 { "2.0" } else { cx.version().as_str().trim_start_matches("HTTP/") };
-    span::text(out, "network.protocol.version", version.as_bytes());
+    text(out, "network.protocol.version", version.as_bytes());
 }
 
 #[cfg(test)]

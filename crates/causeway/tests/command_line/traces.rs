@@ -138,6 +138,27 @@ fn spans_of_requests() {
     assert_eq!(record["spanID"].as_str().map(str::len), Some(16));
 }
 
+// OpenTelemetry: the keys of attributes MUST be unique. In Caddy a span has the last value set: `span_attributes` replaces
+// the request's, and the response's replace `span_attributes`.
+#[test]
+fn attributes_have_different_keys() {
+    let site = "{\n\tauto_https off\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\ttracing {\n\t\tspan_attributes {\n\t\t\thttp.request.method X\n\
+                \t\t\turl.path hidden\n\t\t\thttp.response.status_code 999\n\t\t}\n\t}\n\trespond ok\n}\n";
+    let folder = Folder::with(&[("Caddyfile", site)]);
+    let collector = Collector::http(0, vec![]);
+    let server = start(&folder, "http/protobuf", collector.port, &[]);
+    get(server.port(), "/secret");
+    let [span] = &spans(&collector, 1)[..] else { panic!("one span") };
+    let mut got = texts(&span.attributes);
+    for (key, value) in [("http.request.method", "X"), ("url.path", "hidden"), ("http.response.status_code", "200")] {
+        assert!(got.contains(&(key, value.into())), "{got:?}");
+    }
+    let count = got.len();
+    got.sort_unstable();
+    got.dedup_by_key(|(key, _)| *key);
+    assert_eq!(got.len(), count, "{got:?}");
+}
+
 // A handler within another's request continues its trace, as in Caddy. A route that is invoked twice makes one span here.
 #[test]
 fn spans_within_spans() {
