@@ -264,10 +264,10 @@ fn messages_of_the_server_are_written_to_the_logs() {
     assert!(server.status().success());
     let own = records(&folder.path("own.log"));
     let of = |logger: &str| own.iter().filter(|record| record["logger"] == logger).count();
-    assert_eq!((of("http.log.access"), of("admin")), (1, 0), "{own:?}");
+    assert_eq!((of("http.log.access"), of("admin.api")), (1, 0), "{own:?}");
     assert!(own.iter().all(|record| record["ts"].is_f64() && record["level"] != "info"), "{own:?}");
     let quiet = records(&folder.path("quiet.log"));
-    assert!(quiet.iter().all(|record| record["logger"] == "admin"), "{quiet:?}");
+    assert!(quiet.iter().all(|record| record["logger"] == "admin.api"), "{quiet:?}");
 }
 
 // Caddy's documentation of `level`: it is the minimum, for messages of the server too; `--debug` lowers it.
