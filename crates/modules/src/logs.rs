@@ -20,4 +20,5 @@ pub use causeway_log_output::{
 pub(crate) use entry::{EachField, key};
 pub use entry::{Entry, FieldSink, Fields, Level, LogKey, LogValue, TextList};
 pub use format::JsonSink;
+pub(crate) use format::json_text;
 pub use log::{Log, Logs};

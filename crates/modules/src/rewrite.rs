@@ -20,6 +20,8 @@ use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Step, Templa
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::access_log::debug::request_json;
+
 /// A placeholder that is set while nothing is left of the path after a change: the target then has `/` in its place.
 pub(crate) const STRIPPED: &str = "http.rewrite.stripped";
 
@@ -79,7 +81,7 @@ impl Handler for Rewrite {
         }
         if let Some(before) = before.filter(|before| *before != cx.head().target().as_str()) {
             let (method, uri) = (cx.head().method().as_str(), cx.head().target().as_str());
-            tracing::debug!(before, method, uri, "rewrote request");
+            tracing::debug!(before, request.json = %request_json(cx, cx.head()), method, uri, "rewrote request");
         }
         Step::Next
     }

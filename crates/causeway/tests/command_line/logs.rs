@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::client::{connect, get, send, send_body};
 use crate::process::Folder;
@@ -170,6 +170,46 @@ fn handlers_are_traced() {
         ("static_response", r#"{"body":"fault"}"#),
     ];
     assert_eq!(traced, want.map(|(name, module)| (name, module.to_owned())));
+}
+
+// Caddy, level debug: the message about an attempt has the request to the upstream, and the headers of the response or the error. Credentials are
+// redacted.
+#[test]
+fn attempts_are_in_the_debug_log() {
+    let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = upstream.local_addr().unwrap().port();
+    let caddyfile = format!(
+        "{{\n\tadmin off\n\tlog {{\n\t\toutput file own.log\n\t\tlevel DEBUG\n\t}}\n}}\nhttp://:0 {{\n\tbind 127.0.0.1\n\turi \
+         strip_prefix /api\n\treverse_proxy 127.0.0.1:{port}\n}}\n"
+    );
+    let folder = Folder::with(&[("Caddyfile", &caddyfile)]);
+    let server = folder.start(&["run"]);
+    let site = server.port();
+    let answer = std::thread::spawn(move || {
+        let (mut connection, _) = upstream.accept().unwrap();
+        let mut head = [0; 4096];
+        let _ = connection.read(&mut head).unwrap();
+        connection
+            .write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\nSet-Cookie: secret\r\nConnection: close\r\n\r\n")
+            .unwrap();
+    });
+    assert_eq!(send(site, "GET /api/a", &["Host: a.test", "Cookie: secret"]).status, 201);
+    answer.join().unwrap();
+    assert_eq!(send(site, "GET /api/b", &["Host: a.test"]).status, 502);
+    server.signal(Signal::TERM);
+    assert!(server.status().success());
+    let records = records(&folder.path("own.log"));
+    let with = |message: &str| records.iter().filter(|record| record["msg"] == message).collect::<Vec<_>>();
+    let attempts = with("upstream roundtrip");
+    let [answered, failed] = attempts[..] else { panic!("{attempts:?}") };
+    assert_eq!((&answered["status"], &answered["headers"]["Set-Cookie"][0]), (&json!(201), &json!("REDACTED")));
+    assert_eq!((&answered["request"]["uri"], &answered["request"]["host"]), (&json!("/a"), &json!("a.test")));
+    assert_eq!(answered["request"]["headers"]["Cookie"], json!(["REDACTED"]));
+    assert_eq!(answered["request"]["headers"]["X-Forwarded-Proto"], json!(["http"]));
+    assert_eq!(failed["request"]["uri"], "/b");
+    assert!(failed["error"].as_str().is_some_and(|error| error.contains("refused")), "{failed}");
+    assert_eq!(with("selected upstream")[0]["total_upstreams"], 1);
+    assert_eq!(with("rewrote request")[0]["request"]["uri"], "/a");
 }
 
 // Caddy's logger `http.log.error`: failed requests, at level error for 5xx that no error routes handled, else at level debug. A request that no

@@ -89,7 +89,7 @@ struct ErrorFields<'e> {
 impl EachField for ErrorFields<'_> {
     fn each<S: FieldSink + ?Sized>(&self, sink: &mut S) {
         let Failure { fault, id, first, .. } = self.failure;
-        sink.object(key!("request"), &RequestFields { cx: self.cx, headers: self.headers });
+        sink.object(key!("request"), &RequestFields { cx: self.cx, head: self.cx.original(), headers: self.headers });
         sink.value(key!("duration"), LogValue::Duration(self.took));
         match first {
             None => FaultFields(fault, id).each(sink),

@@ -1,7 +1,7 @@
 //! The fields of an access record, with Caddy's names and order.
 
 use causeway_message::syntax::write_number;
-use causeway_message::{FieldMap, KnownName, Method, NameRef, StatusCode, Version, names};
+use causeway_message::{FieldMap, Head, KnownName, Method, NameRef, StatusCode, Version, names};
 use causeway_pipeline::{Context, Ending, Outcome, TlsFacts, UNIX_PEER};
 
 use super::RecordSlots;
@@ -45,7 +45,7 @@ impl Record<'_> {
 impl EachField for Record<'_> {
     fn each<S: FieldSink + ?Sized>(&self, sink: &mut S) {
         let Self { cx, outcome, slots, headers: table } = self;
-        sink.object(key!("request"), &RequestFields { cx, headers: table });
+        sink.object(key!("request"), &RequestFields { cx, head: cx.original(), headers: table });
         sink.value(key!("bytes_read"), LogValue::Unsigned(outcome.read));
         sink.value(key!("user_id"), LogValue::Text(cx.variable(slots.user).unwrap_or_default()));
         sink.value(key!("duration"), LogValue::Duration(outcome.took));
@@ -80,13 +80,15 @@ impl EachField for Record<'_> {
 /// The object `request`.
 pub(super) struct RequestFields<'r> {
     pub(super) cx: &'r Context,
+    /// The client's request, or one that was made of it.
+    pub(super) head: &'r Head,
     pub(super) headers: &'r HeaderTable,
 }
 
 impl EachField for RequestFields<'_> {
     fn each<S: FieldSink + ?Sized>(&self, sink: &mut S) {
-        let Self { cx, headers } = self;
-        let (arrival, head) = (cx.arrival(), cx.original());
+        let Self { cx, head, headers } = self;
+        let arrival = cx.arrival();
         let (peer, client) = (arrival.ends.peer_ip(), cx.known_client());
         let peer_text = peer.map(IpText::of);
         let remote_ip = peer_text.as_ref().map_or(UNIX_PEER.as_bytes(), IpText::as_bytes);
@@ -146,10 +148,10 @@ impl HeaderTable {
 }
 
 /// The header fields of a message: a list of values for each name, which is in Go's canonical form.
-struct Headers<'h> {
-    fields: &'h FieldMap,
-    left_out: &'h [KnownName],
-    table: &'h HeaderTable,
+pub(super) struct Headers<'h> {
+    pub(super) fields: &'h FieldMap,
+    pub(super) left_out: &'h [KnownName],
+    pub(super) table: &'h HeaderTable,
 }
 
 impl EachField for Headers<'_> {

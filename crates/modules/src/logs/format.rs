@@ -25,6 +25,7 @@ use crate::rendered::is_placeholder;
 use filter::Filters;
 pub use json::JsonSink;
 use json::Spacing;
+pub(crate) use json::json_text;
 use template::LineTemplate;
 
 /// A format, ready to use. Formatting allocates nothing if the line's buffer has room and no regular expression has to

@@ -19,6 +19,7 @@ use super::retry::{AttemptProgress, Replay, Tries};
 use super::switch::{self, Switch};
 use super::wire_form::WireForm;
 use super::{Local, ReverseProxyPlan, bad_gateway, buffer, incremental, request};
+use crate::access_log::debug::{headers_json, request_json};
 
 /// Most interim (1xx) responses that are forwarded for one call.
 pub(super) const INTERIMS_MAX: u8 = 64;
@@ -156,7 +157,10 @@ fn continue_attempt(
     };
     let chosen = backends.chosen(number);
     match chosen.pool(cx, plan) {
-        Ok(pool) => send_attempt(cx, local, (chosen, admission), pool, tries, content),
+        Ok(pool) => {
+            tracing::debug!(dial = %pool.address.name, total_upstreams = backends.len(), "selected upstream");
+            send_attempt(cx, local, (chosen, admission), pool, tries, content)
+        }
         Err(fault) => fail(cx, content, fault),
     }
 }
@@ -258,7 +262,6 @@ fn send_attempt(
     if let Err(fault) = plan.wire_form.wrap(cx, &call, &mut content, &pool) {
         return fail(cx, replay.map_or(Content::Back(content), Content::Kept), fault);
     }
-    tracing::debug!(dial = %pool.address.name, "selected upstream");
     call.send(content, &**upstream);
     let began = cx.worker().now();
     let pending = PendingCall {
@@ -392,8 +395,8 @@ fn take_response(cx: &mut Context, call: Call, pending: PendingCall, tunnel: boo
     tracing::debug!(
         upstream = %pool.address.name,
         duration = cx.worker().now().saturating_duration_since(began).as_secs_f64(),
-        method = call.request().method().as_str(),
-        uri = call.request().target().as_str(),
+        request.json = %request_json(cx, &call.request()),
+        headers.json = %headers_json(call.head().fields()),
         status = call.head().status().as_u16(),
         "upstream roundtrip"
     );
@@ -423,6 +426,13 @@ fn take_response(cx: &mut Context, call: Call, pending: PendingCall, tunnel: boo
 fn end_failed(cx: &mut Context, call: Call, pending: PendingCall, error: CallError) -> Step {
     pending.pool.upstream.report_failure(&error);
     let took = cx.worker().now().saturating_duration_since(pending.began);
+    tracing::debug!(
+        upstream = %pending.pool.address.name,
+        duration = took.as_secs_f64(),
+        request.json = %request_json(cx, &call.request()),
+        %error,
+        "upstream roundtrip"
+    );
     let is_late = pending.is_late(took);
     let Some(kind) = error.kind(false) else { return Step::Fail(failed(&pending.pool, error, is_late)) };
     report_failure(&pending.pool.address.name, kind, took, &error, cx.worker().now());

@@ -153,6 +153,13 @@ impl FieldSink for JsonSink<'_> {
     }
 }
 
+/// Returns fields as an object.
+pub(crate) fn json_text(fields: &dyn Fields) -> String {
+    let mut out = Vec::new();
+    JsonSink::new(&mut out, Spacing::Dense, DurationFormat::Seconds).members(fields);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// Appends a member whose key is known at load, `,"name":`, to an object: `out` ends with its `{` or with a member.
 pub(super) fn text_member(out: &mut Vec<u8>, member: &[u8], text: &[u8]) {
     let separator = usize::from(out.last() == Some(&b'{'));
