@@ -160,10 +160,14 @@ impl Confusable {
             let name = name.as_str();
             // Drop unexpected names; of an expected name drop the spelling with hyphens, which a backend could
             // confuse with it.
-            if name.contains(['_', '.']) {
-                return allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(name));
+            let is_kept = match name.contains(['_', '.']) {
+                true => allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(name)),
+                false => !self.underscore.iter().chain(&self.dot).any(|expected| expected.is_hyphened(name)),
+            };
+            if !is_kept {
+                tracing::debug!(header = name, "dropping a header that a backend could confuse with another");
             }
-            !self.underscore.iter().chain(&self.dot).any(|expected| expected.is_hyphened(name))
+            is_kept
         });
     }
 

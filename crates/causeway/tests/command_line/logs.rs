@@ -193,7 +193,7 @@ fn attempts_are_in_the_debug_log() {
             .write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\nSet-Cookie: secret\r\nConnection: close\r\n\r\n")
             .unwrap();
     });
-    assert_eq!(send(site, "GET /api/a", &["Host: a.test", "Cookie: secret"]).status, 201);
+    assert_eq!(send(site, "GET /api/a", &["Host: a.test", "Cookie: secret", "X_Under: 1"]).status, 201);
     answer.join().unwrap();
     assert_eq!(send(site, "GET /api/b", &["Host: a.test"]).status, 502);
     server.signal(Signal::TERM);
@@ -210,6 +210,8 @@ fn attempts_are_in_the_debug_log() {
     assert!(failed["error"].as_str().is_some_and(|error| error.contains("refused")), "{failed}");
     assert_eq!(with("selected upstream")[0]["total_upstreams"], 1);
     assert_eq!(with("rewrote request")[0]["request"]["uri"], "/a");
+    let dropped = with("dropping a header that a backend could confuse with another");
+    assert!(dropped[0]["header"].as_str().is_some_and(|name| name.eq_ignore_ascii_case("x_under")), "{dropped:?}");
 }
 
 // Caddy's logger `http.log.error`: failed requests, at level error for 5xx that no error routes handled, else at level debug. A request that no
