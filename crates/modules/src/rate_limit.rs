@@ -37,9 +37,8 @@ struct RateLimitConfig {
     /// Whether the log's entry contains the key.
     #[serde(default)]
     log_key: bool,
-    /// The plugin removes expired events at this interval; here requests do it.
-    #[serde(rename = "sweep_interval")]
-    _sweep_interval: Option<DurationConfig>,
+    /// Only checked: the plugin removes expired events at this interval, here requests do it.
+    sweep_interval: Option<DurationConfig>,
     /// Where the events of several servers are added up; not in the plugin.
     redis: Option<RedisConfig>,
     distributed: Option<IgnoredAny>,
@@ -108,6 +107,8 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
                 .at(key, |build| Err(build.refuse(key, "'redis', with which several servers share their limits")));
         }
     }
+    let interval = written.sweep_interval.as_ref();
+    build.at("sweep_interval", |build| interval.map(|span| span.duration(build)).transpose())?;
     if !(0.0..=100.0).contains(&written.jitter) {
         return build.at("jitter", |build| Err(build.refuse(written.jitter.to_string(), "a share such as 0.2")));
     }

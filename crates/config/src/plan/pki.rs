@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::certificates::{CertificateAuthority, CertificateFiles};
@@ -46,9 +45,9 @@ struct AuthorityConfig {
     root: Option<KeyPairConfig>,
     #[serde(default)]
     intermediate: Option<KeyPairConfig>,
-    /// Ignored: renewals are scheduled by the dates of the certificates, not at fixed intervals.
-    #[serde(default, rename = "maintenance_interval")]
-    _maintenance_interval: Option<IgnoredAny>,
+    /// Only checked: renewals are scheduled by the dates of the certificates, not at fixed intervals.
+    #[serde(default)]
+    maintenance_interval: Option<DurationConfig>,
     #[serde(default)]
     renewal_window_ratio: Option<f64>,
     #[serde(default)]
@@ -131,6 +130,9 @@ impl AuthorityConfig {
         let lifetime =
             |build: &mut Build<'_>| self.intermediate_lifetime.as_ref().map(|span| span.duration(build)).transpose();
         let intermediate_lifetime = build.at("intermediate_lifetime", lifetime)?;
+        let interval =
+            |build: &mut Build<'_>| self.maintenance_interval.as_ref().map(|span| span.duration(build)).transpose();
+        build.at("maintenance_interval", interval)?;
         let text = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let pair = |key: &str, pair: &Option<KeyPairConfig>, build: &mut Build<'_>| {
             build.at(key, |build| pair.as_ref().map(|pair| pair.read(build)).transpose())

@@ -30,7 +30,7 @@ pub(super) struct ConnectionPolicyConfig {
     #[serde(default)]
     curves: Vec<String>,
     #[serde(default)]
-    alpn: Vec<String>,
+    alpn: Option<Vec<String>>,
     #[serde(default)]
     protocol_min: String,
     #[serde(default)]
@@ -138,8 +138,9 @@ impl ConnectionPolicyConfig {
     /// The ALPN protocols of the policy that the server has enabled. An error if there is none: a client could then use a protocol that the
     /// policy does not name, or no client could connect.
     fn alpn(&self, protocols: Protocols, build: &mut Build<'_>) -> Result<Vec<String>, BuildError> {
+        let Some(written) = &self.alpn else { return Ok(Vec::new()) };
         let mut offered = Vec::new();
-        for (index, protocol) in self.alpn.iter().enumerate() {
+        for (index, protocol) in written.iter().enumerate() {
             let spoken = match &**protocol {
                 "h2" => protocols.http2,
                 "http/1.1" => protocols.http1,
@@ -155,14 +156,14 @@ impl ConnectionPolicyConfig {
                 offered.push(protocol.clone());
             }
         }
-        if offered.is_empty() && !self.alpn.is_empty() && !self.drop {
+        if offered.is_empty() && !self.drop {
             let enabled = [("h2", protocols.http2), ("http/1.1", protocols.http1)];
             let enabled: Vec<_> = enabled.into_iter().filter(|(_, is_on)| *is_on).map(|(name, _)| name).collect();
             let expected = match &enabled[..] {
                 [] => "h2 or http/1.1, and h2 or h1 among the server's `protocols`".to_owned(),
                 enabled => format!("{} too, which the server's `protocols` enable with TLS", enabled.join(" or ")),
             };
-            return build.at("alpn", |build| Err(build.refuse(self.alpn.join(" "), expected)));
+            return build.at("alpn", |build| Err(build.refuse(written.join(" "), expected)));
         }
         Ok(offered)
     }

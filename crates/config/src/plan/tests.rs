@@ -331,6 +331,15 @@ fn fields_of_a_server() {
             ),
         ),
         (
+            json!({ "listener_wrappers": [{ "wrapper": "http_redirect" }, { "wrapper": "tls", "max": 1 }] }),
+            format!("{place}.listener_wrappers[1].max: unknown field `max`, expected `wrapper`"),
+        ),
+        // The access log's route comes before the server's own ones.
+        (
+            json!({ "logs": {}, "routes": { "handle": [] } }),
+            format!("{place}.routes: found 'an object', expected a list of routes"),
+        ),
+        (
             json!({ "listener_wrappers": [{ "wrapper": "http_redirect" }, { "wrapper": "tls" }, { "wrapper": "proxy_protocol" }] }),
             format!("{place}.listener_wrappers[2].wrapper: found 'proxy_protocol', expected it before `tls`"),
         ),

@@ -29,6 +29,13 @@ struct ProxyProtocolConfig {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct TlsWrapperConfig {
+    #[serde(rename = "wrapper")]
+    _wrapper: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct RedirectConfig {
     #[serde(rename = "wrapper")]
     _wrapper: String,
@@ -64,6 +71,7 @@ impl Wrappers {
             "tls" if index == 0 => refuse("another wrapper before it: TLS is first by default", build),
             "tls" if self.has_tls => refuse("one such wrapper", build),
             "tls" => {
+                let TlsWrapperConfig { .. } = build.parse(value)?;
                 self.has_tls = true;
                 Ok(())
             }

@@ -641,6 +641,10 @@ fn mistakes() {
             "encoder.fields.a: found 'value', expected options of the filter 'hash'".into(),
         ),
         (
+            json!({ "encoder": { "format": "filter", "fields": { "a": { "filter": "multi_regexp", "operations": [{}] } } } }),
+            "encoder.fields.a: found '', expected a regular expression in `regexp`".into(),
+        ),
+        (
             json!({ "encoder": { "format": "filter", "fields": { "a": { "filter": "ip_mask", "ipv4_cidr": 33 } } } }),
             "encoder.fields.a.ipv4_cidr: found '33', expected bits from 0 to 32".into(),
         ),

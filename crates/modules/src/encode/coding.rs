@@ -74,14 +74,14 @@ impl Coding {
 
     fn zstd(level: Option<&Value>, checksum: Option<&Value>, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let level = match level {
-            None => 3,
+            None | Some(Value::Null) => 3,
             Some(level) => {
-                let word = level.as_str().unwrap_or_default().to_ascii_lowercase();
-                match &*word {
-                    "" | "default" => 3,
-                    "fastest" => 1,
-                    "better" => 7,
-                    "best" => 11,
+                let word = level.as_str().map(str::to_ascii_lowercase);
+                match word.as_deref() {
+                    Some("" | "default") => 3,
+                    Some("fastest") => 1,
+                    Some("better") => 7,
+                    Some("best") => 11,
                     _ => {
                         let found = level.to_string();
                         let expected = "fastest, default, better or best";

@@ -315,6 +315,10 @@ fn mistakes() {
             "encodings.zstd.level: found '\"huge\"', expected fastest, default, better or best",
         ),
         (
+            json!({ "encodings": { "zstd": { "level": 19 } } }),
+            "encodings.zstd.level: found '19', expected fastest, default, better or best",
+        ),
+        (
             json!({ "encodings": { "gzip": { "window": 1 } } }),
             "encodings.gzip: found 'window', expected level, or checksum of zstd",
         ),

@@ -66,7 +66,8 @@ struct Expression(Program);
 pub fn make(value: &Json, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
     let written = match value {
         Json::String(text) => NamedExpressionConfig { expr: text.clone(), name: String::new() },
-        _ => build.parse(value)?,
+        Json::Object(_) => build.parse(value)?,
+        other => return Err(build.refuse(other.to_string(), "an expression, or an object with `expr`")),
     };
     let source = &written.expr;
     let refuse = |mistake: ExpressionError, build: &Build<'_>| {

@@ -114,6 +114,7 @@ fn bad_configurations_name_the_place() {
             "rate_limits.z.window: found '100ms', expected at least 1s with redis",
         ),
         (json!({ "jitter": -1.0 }), "jitter: found '-1'"),
+        (json!({ "sweep_interval": "often" }), "sweep_interval: found 'often'"),
     ] {
         let (routes, errors) = routes(limits);
         let error = Kit::build(&registry(), &routes, &errors).err().expect("it is refused").to_string();

@@ -37,9 +37,9 @@ pub(in super::super) struct Inserted {
 }
 
 impl Inserted {
-    /// The server's own routes merged with these.
+    /// The server's own routes merged with these. A value that is no list is returned as it is, for its error.
     pub(in super::super) fn among(&self, own: &Value) -> Value {
-        let own = own.as_array().map_or(&[][..], Vec::as_slice);
+        let Value::Array(own) = own else { return own.clone() };
         let (before, after) = own.split_at(self.behind.min(own.len()));
         let all = self.first.iter().chain(before).chain(&self.routes).chain(after).chain(&self.last);
         Value::Array(all.cloned().collect())

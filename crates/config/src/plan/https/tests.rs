@@ -780,6 +780,16 @@ fn refused_settings() {
             "apps.tls.automation.on_demand.permission.module: no permission module 'moon' is built into this version (docs/refused.md)"
                 .to_owned(),
         ),
+        // Caddy: a configuration has one of both.
+        (
+            tls(json!({ "automation": { "on_demand": { "ask": "http://a/", "permission": { "module": "http", "endpoint": "http://b/" } } } })),
+            "apps.tls.automation.on_demand.ask: found 'http://a/', expected either `ask` or `permission`: the server would query only one of them"
+                .to_owned(),
+        ),
+        (
+            acme(json!({ "acme_timeout": "soon" })),
+            format!("{at}.issuers[0].acme_timeout: found 'soon', expected a duration such as 90s, 1m30s or 250ms"),
+        ),
         (
             tls(json!({ "automation": { "on_demand": { "ask": "localhost/ask" }, "policies": [{ "on_demand": true }] } })),
             "apps.tls.automation.on_demand.ask: found 'localhost/ask', expected a URL that begins with http:// or https://"

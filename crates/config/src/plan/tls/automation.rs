@@ -147,9 +147,9 @@ struct AcmeIssuerConfig {
     account_key: String,
     #[serde(default)]
     external_account: Option<ExternalAccountConfig>,
-    /// Ignored: each step has a limit of its own.
-    #[serde(default, rename = "acme_timeout")]
-    _acme_timeout: Option<DurationConfig>,
+    /// Only checked: each step of an order has a time limit of its own.
+    #[serde(default)]
+    acme_timeout: Option<DurationConfig>,
     #[serde(default)]
     certificate_lifetime: Option<DurationConfig>,
     #[serde(default)]
@@ -447,6 +447,10 @@ impl OnDemandConfig {
     /// a default that is no URL, as with Baserow's.
     fn read(&self, is_used: bool, build: &mut Build<'_>) -> Result<Option<String>, BuildError> {
         let (key, endpoint) = match &self.permission {
+            Some(_) if !self.ask.is_empty() => {
+                let expected = "either `ask` or `permission`: the server would query only one of them";
+                return build.at("ask", |build| Err(build.refuse(&*self.ask, expected)));
+            }
             Some(PermissionConfig { module, endpoint }) if module == "http" => ("permission.endpoint", endpoint),
             Some(PermissionConfig { module, .. }) => {
                 let problem = Problem::UnknownModule { kind: "permission", name: module.clone() };
@@ -641,6 +645,8 @@ fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<A
     let account_key = Some(build.known(&written.account_key)).filter(|_| !written.account_key.is_empty());
     let lifetime = written.certificate_lifetime.as_ref();
     let lifetime = build.at("certificate_lifetime", |build| lifetime.map(|span| span.duration(build)).transpose())?;
+    let timeout = written.acme_timeout.as_ref();
+    build.at("acme_timeout", |build| timeout.map(|span| span.duration(build)).transpose())?;
     let chains = written.preferred_chains.map(|written| PreferredChains {
         smallest: written.smallest,
         any_common_names: written.any_common_name,

@@ -133,7 +133,13 @@ impl FilterConfig {
                     let expected = format!("1 to {} operations", change::OPERATIONS_MAX);
                     return Err(build.refuse(written.len().to_string(), expected));
                 }
-                let operations = written.iter().map(|operation| Operation::read(operation, build));
+                let operations = written.iter().map(|operation| {
+                    // It would match between all characters.
+                    if operation.regexp.is_empty() {
+                        return Err(build.refuse("", "a regular expression in `regexp`"));
+                    }
+                    Operation::read(operation, build)
+                });
                 Filter::FieldChange(FieldChange::Regexp(build_all(operations)?))
             }
             kind => Filter::Cookies { actions: actions(self.actions, build)?, is_set: kind == "set_cookie" },

@@ -386,7 +386,7 @@ fn refused_at_load() {
             (json!("'a'.matches('a(')"), "found 'a(', expected a regular expression"),
             (json!("remote_ip('x')"), "remote_ip.ranges[0]: found 'x', expected an IP address"),
             (json!({ "expr": "true", "nam": "x" }), "nam: unknown field `nam`"),
-            (json!(5), "found the number 5, expected"),
+            (json!(5), "found '5', expected an expression, or an object with `expr`"),
         ],
     );
     let deep = format!("{}true{}", "(".repeat(40), ")".repeat(40));
