@@ -310,15 +310,15 @@ impl UpstreamPool {
     /// A connection could not be opened: fails the calls that waited for this attempt, and all waiting calls if there is no other connection.
     /// Otherwise opens another one for the rest, because the present ones may stay busy.
     ///
-    /// Over HTTP/1.1 one waiting call fails: the attempt's own, or else the oldest. Over HTTP/2 up to [`CALLS_PER_CONNECTING_MAX`] fail, except those
-    /// that other attempts cover. A call queued after this attempt began never fails with it.
+    /// Over HTTP/1.1 one waiting call fails: the attempt's own, or else the oldest. Over HTTP/2 up to [`CALLS_PER_CONNECTING_MAX`] fail,
+    /// except those that other attempts cover. A call queued after this attempt began never fails with it.
     fn connect_failed(&self, link: &Rc<Link>, fault: &CallError) {
         self.links.remove(link);
         let mut failed = std::mem::take(&mut *link.inbox.borrow_mut());
-        let (others, gathered) =
+        let (covered, failed_max) =
             if self.is_http2.get() { (self.calls_covered(), CALLS_PER_CONNECTING_MAX) } else { (0, 1) };
-        while failed.len() < gathered
-            && self.waiting.len() > others
+        while failed.len() < failed_max
+            && self.waiting.len() > covered
             && let Some(first) = self.waiting.pop_since(link.begun())
         {
             failed.push_back(first);

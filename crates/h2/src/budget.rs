@@ -10,19 +10,18 @@ use crate::error::ConnectionError;
 /// ENHANCE_YOUR_CALM (RFC 9113 §10.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budgets {
-    /// Burst of streams that the peer resets before their response begins, or causes us to reset; default 200. A request that
-    /// is opened and cancelled costs us all of its work (CVE-2023-44487, and CVE-2025-8671 for resets that the peer
-    /// provokes). Each complete response gives one back, so that some cancelled requests among many on a shared
-    /// connection do not end it.
+    /// Burst of streams that the peer resets before their response begins, or causes us to reset; default 200. A request that is opened and
+    /// cancelled costs us all of its work (CVE-2023-44487, and CVE-2025-8671 for resets that the peer provokes). Each complete response
+    /// gives one back, so that some cancelled requests among many on a shared connection do not end it.
     pub resets: u32,
     /// Number of resets that each second adds; default 33.
     pub resets_per_second: u32,
-    /// PING and SETTINGS acknowledgements that are still in the output; default 1000. Without this limit a peer that does not
-    /// read makes us buffer them all (CVE-2019-9512, CVE-2019-9515).
+    /// PING and SETTINGS acknowledgements that are still in the output; default 1000. Without this limit a peer that does not read makes us
+    /// buffer them all (CVE-2019-9512, CVE-2019-9515).
     pub acks: u32,
-    /// Burst of frames that carry neither a head nor content: PING, SETTINGS, PRIORITY, PRIORITY_UPDATE,
-    /// WINDOW_UPDATE, RST_STREAM and unknown ones; default 2000. Each HEADERS frame gives 16 of them back,
-    /// each DATA frame sent 4. A WINDOW_UPDATE of 1 KiB or more is free if as many bytes of content were sent.
+    /// Burst of frames that carry neither a head nor content: PING, SETTINGS, PRIORITY, PRIORITY_UPDATE, WINDOW_UPDATE, RST_STREAM and
+    /// unknown ones; default 2000. Each HEADERS frame gives 16 of them back, each DATA frame sent 4. A WINDOW_UPDATE of 1 KiB or more is
+    /// free if as many bytes of content were sent.
     pub control: u32,
     /// Number of such frames that each second adds; default 200.
     pub control_per_second: u32,

@@ -58,7 +58,8 @@ pub(crate) struct ClientConnection<T: Transport> {
     arrived: u64,
     /// The time since which the kernel accepts no output.
     blocked: Option<Instant>,
-    /// The connection carried a call to its end, or was idle: the upstream may close it, or may have closed it, without regard to the next call.
+    /// The connection carried a call to its end, or was idle: the upstream may close it, or may have closed it, without regard to the next
+    /// call.
     may_be_stale: bool,
     liveness: Liveness,
     ended: Ended,

@@ -186,7 +186,8 @@ impl Sending {
         self.sent - self.sent_at_flush < STREAM_BYTES_MAX as u64 && self.could_send(stream, machine)
     }
 
-    /// Queues content until the stream or the output is full, its quantum is used up, or the source has no more. `last_progress` is set when content or its end was queued; `waker` wakes the exchange when a pending source has more.
+    /// Queues content until the stream or the output is full, its quantum is used up, or the source has no more. `last_progress` is set
+    /// when content or its end was queued; `waker` wakes the exchange when a pending source has more.
     pub(super) fn pump(
         &mut self,
         stream: StreamId,

@@ -87,8 +87,8 @@ impl Link {
 #[derive(Default)]
 pub(crate) struct Links {
     all: RefCell<Vec<Rc<Link>>>,
-    /// The connections that accept calls, or did when last checked. A stack: the connection that became free last is used first, so that surplus
-    /// ones stay idle until they are closed.
+    /// The connections that accept calls, or did when last checked. A stack: the connection that became free last is used first, so that
+    /// surplus ones stay idle until they are closed.
     ready: RefCell<Vec<Rc<Link>>>,
     idle: Cell<usize>,
     connecting: Cell<usize>,
