@@ -218,7 +218,7 @@ impl Client {
     }
 
     /// Sends a request's head. The target is sent in origin form or as `*`, or in absolute form to a
-    /// [proxy](Self::through); Host is the head's authority, or the one for the proxy. The machine writes the
+    /// [proxy](Self::with_forward_proxy); Host is the head's authority, or the one for the proxy. The machine writes the
     /// fields that frame the message or describe the connection and drops those of `head`, except `TE: trailers`;
     /// it also drops Expect. [`Framing::Tunnel`] requests another protocol: the one in the head's Upgrade field, or
     /// with CONNECT a tunnel to the target.
