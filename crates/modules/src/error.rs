@@ -16,7 +16,7 @@ struct ErrorConfig {
 }
 
 struct StaticError {
-    words: Template,
+    message: Template,
     status: Option<StatusTemplate>,
 }
 
@@ -27,7 +27,7 @@ struct StaticError {
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: ErrorConfig = build.parse_module(value)?;
     let status = StatusTemplate::parse(written.status_code, build)?;
-    Ok(Box::new(StaticError { words: build.template_keeping_unknown(&written.error), status }))
+    Ok(Box::new(StaticError { message: build.template_keeping_unknown(&written.error), status }))
 }
 
 impl Handler for StaticError {
@@ -38,7 +38,7 @@ impl Handler for StaticError {
             Some(Err(fault)) => return Step::Fail(fault),
         };
         // An empty message stays empty: `{http.error.message}` must not become the status text.
-        let words = cx.with_rendered(&self.words, |_, words| String::from_utf8_lossy(words).into_owned());
-        Step::Fail(Fault { status, reason: Reason::Text(words.into()) })
+        let message = cx.with_rendered(&self.message, |_, message| String::from_utf8_lossy(message).into_owned());
+        Step::Fail(Fault { status, reason: Reason::Text(message.into()) })
     }
 }

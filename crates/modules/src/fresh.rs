@@ -46,7 +46,7 @@ impl OpenFiles {
         Self { kept: AtomicUsize::new(0), most }
     }
 
-    /// Those of the process. The limit of descriptors is read at the first use, when the server has raised it.
+    /// The open files of the process. The limit of descriptors is read at the first use, when the server has raised it.
     fn of_process() -> &'static Self {
         static OF_PROCESS: LazyLock<OpenFiles> = LazyLock::new(|| {
             let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;

@@ -174,13 +174,14 @@ impl Handler for HttpGrpc {
 /// Validates the call (gRPC over HTTP/2, "Requests"); the statuses are grpc-go's.
 fn check(head: &Head) -> Result<(), (StatusCode, Status)> {
     if head.method() != Method::Post {
-        let words = format!("the method is {}, expected POST", head.method().as_str());
-        return Err((StatusCode::METHOD_NOT_ALLOWED, Status::new(Code::INTERNAL, words)));
+        let message = format!("the method is {}, expected POST", head.method().as_str());
+        return Err((StatusCode::METHOD_NOT_ALLOWED, Status::new(Code::INTERNAL, message)));
     }
     let media_type = head.fields().get(names::CONTENT_TYPE).unwrap_or_default();
     if !is_grpc(media_type) {
-        let words = format!("the content-type is \"{}\", expected {CONTENT_TYPE}", String::from_utf8_lossy(media_type));
-        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, Status::new(Code::INVALID_ARGUMENT, words)));
+        let message =
+            format!("the content-type is \"{}\", expected {CONTENT_TYPE}", String::from_utf8_lossy(media_type));
+        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, Status::new(Code::INVALID_ARGUMENT, message)));
     }
     Ok(())
 }

@@ -61,8 +61,8 @@ impl RegularExpression {
         let regex = RegexBuilder::new(&translated.pattern).size_limit(compiled_bytes_max).build().map_err(|error| {
             // The `regex` crate's message spans several lines with a drawing of the position; the last line has the
             // reason.
-            let words = error.to_string();
-            words.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+            let message = error.to_string();
+            message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
         })?;
         Ok(Self { regex, names: translated.names.into() })
     }
@@ -72,7 +72,7 @@ impl RegularExpression {
     /// # Errors
     /// If the pattern is not valid.
     pub(crate) fn build(pattern: &str, build: &Build<'_>) -> Result<Self, BuildError> {
-        Self::read(pattern).map_err(|words| build.refuse(pattern, format!("a regular expression: {words}")))
+        Self::read(pattern).map_err(|message| build.refuse(pattern, format!("a regular expression: {message}")))
     }
 }
 

@@ -26,8 +26,8 @@ pub(crate) fn check_len(bytes: usize) -> Result<(), Fault> {
     if bytes <= REPLACED_BYTES_MAX {
         return Ok(());
     }
-    let words = format!("the result of a replacement is longer than {REPLACED_BYTES_MAX} bytes");
-    Err(Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(words.into()) })
+    let message = format!("the result of a replacement is longer than {REPLACED_BYTES_MAX} bytes");
+    Err(Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(message.into()) })
 }
 
 /// A regular expression, compiled at load. Each worker has its own copy, so no scratch memory is shared.

@@ -362,8 +362,8 @@ fn fail(cx: &mut Context, fault: Fault) -> Step {
 }
 
 #[cold]
-fn broken(words: String) -> Fault {
-    Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(words.into()) }
+fn broken(message: String) -> Fault {
+    Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(message.into()) }
 }
 
 #[cold]

@@ -14,7 +14,7 @@ use crate::worker::Worker;
 const TEXT: FieldValue<'static> = FieldValue::from_static("text/plain; charset=utf-8");
 
 /// Creates a handler from an async function. The future runs on the worker of the request, so it need not be `Send`.
-/// It must not block or compute for long (see [`offload`](crate::worker::offload)). It is dropped when the peer
+/// The future must not block or compute for long (see [`offload`](crate::worker::offload)). It is dropped when the peer
 /// disconnects.
 ///
 /// ```

@@ -260,7 +260,7 @@ impl<'r> Build<'r> {
     /// Calls `work` for the value at `key` below the current location, so that errors contain the location.
     ///
     /// # Errors
-    /// Those of `work`.
+    /// The errors of `work`.
     pub fn at<T>(
         &mut self,
         key: impl Into<String>,

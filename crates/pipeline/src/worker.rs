@@ -86,7 +86,7 @@ pub trait Worker {
     fn until_shutdown(&self, phase: ShutdownPhase) -> Pin<Box<dyn Future<Output = ()>>>;
 }
 
-/// A phase of a shutdown at which tunnels end, which otherwise last as long as their peers want.
+/// A phase of a shutdown at which tunnels end, which otherwise have no time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ShutdownPhase {
     /// The server stops: no other process takes its place.

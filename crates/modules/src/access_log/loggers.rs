@@ -36,7 +36,7 @@ pub(super) struct HostLoggers {
     all: Vec<Logger>,
     /// The loggers of a host, by index.
     names: BTreeMap<Box<str>, Box<[usize]>>,
-    /// Those whose names begin with `*`, the one with the fewest stars first.
+    /// The loggers of host patterns that begin with `*`, the pattern with the fewest stars first.
     wildcards: Box<[WildcardLoggers]>,
     skip_hosts: Box<[String]>,
     skip_unmapped_hosts: bool,

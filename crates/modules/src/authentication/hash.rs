@@ -134,7 +134,7 @@ impl fmt::Display for HashError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLong(bytes) => write!(f, "found a password of {bytes} bytes, bcrypt takes at most 72"),
-            Self::Refused(words) => f.write_str(words),
+            Self::Refused(message) => f.write_str(message),
         }
     }
 }

@@ -104,8 +104,8 @@ fn message(cx: &mut Context, status: StatusCode, bytes: u64, parts: &mut VecDequ
         encode_response(status, cx.response().fields(), bytes, out).map(|()| cx.chunk(out)).ok()
     });
     let Some(head) = head else {
-        let words = format!("a response of {bytes} bytes exceeds the size limit of a message");
-        return refuse(cx, StatusCode::OK, &Status::new(Code::RESOURCE_EXHAUSTED, words));
+        let message = format!("a response of {bytes} bytes exceeds the size limit of a message");
+        return refuse(cx, StatusCode::OK, &Status::new(Code::RESOURCE_EXHAUSTED, message));
     };
     let mut parts = std::mem::take(parts);
     parts.push_front(BodyPart::Chunk(head));

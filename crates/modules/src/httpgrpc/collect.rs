@@ -18,7 +18,7 @@ use super::lend::{DecoderLease, PooledDecoder as _};
 
 /// The reason that the content was not collected.
 pub(super) enum CollectError {
-    /// It exceeds this number of bytes.
+    /// The content exceeds this number of bytes.
     TooLong(u64),
     Body(BodyError),
     Deadline,

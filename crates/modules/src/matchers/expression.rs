@@ -98,8 +98,8 @@ impl Matcher for Expression {
         match result {
             Ok(value) => Ok(matches!(value, Value::Bool(true))),
             Err(Halt::Stop(stop)) => Err(stop),
-            Err(Halt::Error(words)) => {
-                let reason = Reason::Text(words.into());
+            Err(Halt::Error(message)) => {
+                let reason = Reason::Text(message.into());
                 Err(Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason }.into())
             }
         }

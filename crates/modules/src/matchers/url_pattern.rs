@@ -30,7 +30,7 @@ struct UrlPatternConfig {
 }
 
 struct UrlPatternMatcher {
-    /// Those that can refuse a request or fill a placeholder.
+    /// The components that can refuse a request or fill a placeholder.
     components: Box<[(Component, Capturing)]>,
     merge_slashes: bool,
 }
@@ -129,7 +129,7 @@ impl Component {
 /// The printable bytes of the URL standard's path percent-encode set. A decoded path has `%` and `\` escaped too, which
 /// a URL would read as an escape and a slash.
 const PATH: &[u8] = b"\"#%<>?\\`{}";
-/// Those of the special-query percent-encode set.
+/// The bytes of the special-query percent-encode set.
 const QUERY: &[u8] = b"\"#'<>";
 
 /// Appends a text with these bytes, and those that are not printable ASCII, percent-encoded.

@@ -57,7 +57,7 @@ impl fmt::Display for Problem {
             Self::UnknownModule { kind, name } => {
                 write!(f, "no {kind} module '{name}' is built into this version (docs/refused.md)")
             }
-            Self::Shape(words) => f.write_str(words),
+            Self::Shape(message) => f.write_str(message),
             Self::Value { found, expected } => write_value(f, found, expected),
             Self::Environment { variable, found, expected } => {
                 write!(f, "environment variable {variable}: ")?;

@@ -63,11 +63,11 @@ impl RouteNames {
 
 /// Returns a short text of a route's matcher sets; empty if it matches every request.
 pub(super) fn matched(sets: &[Value]) -> String {
-    let mut words: Vec<String> = sets.iter().filter_map(Value::as_object).take(LISTED_MAX).map(set).collect();
+    let mut descriptions: Vec<String> = sets.iter().filter_map(Value::as_object).take(LISTED_MAX).map(set).collect();
     if sets.len() > LISTED_MAX {
-        words.push("…".to_owned());
+        descriptions.push("…".to_owned());
     }
-    words.join(" | ")
+    descriptions.join(" | ")
 }
 
 /// Returns a short text of a matcher set: host, method, path, then the others with their names.

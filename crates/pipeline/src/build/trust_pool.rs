@@ -294,7 +294,7 @@ pub fn pem_certificates(text: &[u8], origin: &str, build: &Build<'_>) -> Result<
 /// replaced.
 ///
 /// # Errors
-/// Those of `read`.
+/// The errors of `read`.
 pub fn list_certificates(
     key: &str,
     written: &[String],

@@ -36,11 +36,11 @@ pub(super) fn refusal(cx: &Context) -> Option<Fault> {
 /// RFC 9110 §15.5.20: the client may retry on a new connection.
 #[cold]
 fn misdirected(server_name: &str, host: &str) -> Fault {
-    let words = format!("strict host matching: TLS ServerName ({server_name}) and HTTP Host ({host}) values differ");
-    Fault { status: StatusCode::MISDIRECTED_REQUEST, reason: Reason::Text(words.into()) }
+    let message = format!("strict host matching: TLS ServerName ({server_name}) and HTTP Host ({host}) values differ");
+    Fault { status: StatusCode::MISDIRECTED_REQUEST, reason: Reason::Text(message.into()) }
 }
 
 #[cold]
-fn bad_host(words: &'static str) -> Fault {
-    Fault { status: StatusCode::BAD_REQUEST, reason: Reason::Text(words.into()) }
+fn bad_host(message: &'static str) -> Fault {
+    Fault { status: StatusCode::BAD_REQUEST, reason: Reason::Text(message.into()) }
 }

@@ -30,7 +30,7 @@ impl ConnectionLimits {
 
     /// Adds a pool of connections to `address` (`host:port`).
     pub fn join(&self, address: &str) -> LimitMembership {
-        let mut by_address = locked(&self.by_address);
+        let mut by_address = lock(&self.by_address);
         let limit = match by_address.get(address).and_then(Weak::upgrade) {
             Some(limit) => limit,
             None => {
@@ -100,7 +100,7 @@ impl ConnectionLimit {
     }
 
     fn join(self: &Arc<Self>) -> LimitMembership {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let id = state.next_id;
         state.next_id += 1;
         state.pools.push(PoolState { id, claim: Claim::None, held: 0, waker: Waker::noop().clone() });
@@ -109,7 +109,7 @@ impl ConnectionLimit {
 
     /// Gives a slot back that `holder` had, or was granted and did not take: to the pool whose call has waited longest, if any waits.
     fn release(&self, holder: Option<PoolId>) {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         if let Some(pool) = state.pools.iter_mut().find(|pool| Some(pool.id) == holder) {
             pool.held -= 1;
         }
@@ -139,7 +139,7 @@ pub struct LimitMembership {
 impl LimitMembership {
     /// Takes a free slot.
     pub fn take(&self) -> Option<ConnectionSlot> {
-        let mut state = locked(&self.limit.state);
+        let mut state = lock(&self.limit.state);
         state.free = state.free.checked_sub(1)?;
         state.pools.iter_mut().find(|pool| pool.id == self.id)?.held += 1;
         Some(self.slot())
@@ -148,7 +148,7 @@ impl LimitMembership {
     /// Returns a slot that was granted or is free. Otherwise claims the next one for a call that waits since `since`; `None` withdraws
     /// the claim. `waker` is woken when a slot is granted, and, if this pool has slots, when another pool begins to claim one.
     pub fn claim(&self, since: Option<Instant>, waker: &Waker) -> Option<ConnectionSlot> {
-        let mut state = locked(&self.limit.state);
+        let mut state = lock(&self.limit.state);
         let is_free = since.is_some() && state.free > 0;
         let pool = state.pools.iter_mut().find(|pool| pool.id == self.id)?;
         pool.waker.clone_from(waker);
@@ -176,7 +176,7 @@ impl LimitMembership {
         if self.limit.claims.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let state = locked(&self.limit.state);
+        let state = lock(&self.limit.state);
         state.pools.iter().filter(|pool| pool.id != self.id).filter_map(|pool| pool.claim.since()).min()
     }
 
@@ -184,7 +184,7 @@ impl LimitMembership {
     pub fn set_multiplexed(&self, is_multiplexed: bool) {
         let was_multiplexed = self.limit.is_multiplexed.swap(is_multiplexed, Ordering::Relaxed);
         if is_multiplexed && !was_multiplexed {
-            let state = locked(&self.limit.state);
+            let state = lock(&self.limit.state);
             state.pools.iter().filter(|pool| pool.claim.since().is_some()).for_each(|pool| pool.waker.wake_by_ref());
         }
     }
@@ -201,7 +201,7 @@ impl LimitMembership {
 
 impl Drop for LimitMembership {
     fn drop(&mut self) {
-        let mut state = locked(&self.limit.state);
+        let mut state = lock(&self.limit.state);
         let Some(at) = state.pools.iter().position(|pool| pool.id == self.id) else { return };
         let pool = state.pools.swap_remove(at);
         self.limit.count(&state);
@@ -236,7 +236,7 @@ impl Drop for ConnectionSlot {
 }
 
 /// Ignores poisoning: no code that runs under the locks panics between two changes.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct UpstreamTable(Mutex<Vec<Weak<UpstreamStatus>>>);
 impl UpstreamTable {
     /// Returns the upstream's state, a new one if no plan has the upstream.
     pub(crate) fn get(&self, dial: &str) -> Arc<UpstreamStatus> {
-        let mut known = locked(&self.0);
+        let mut known = lock(&self.0);
         known.retain(|status| status.strong_count() > 0);
         if let Some(status) = known.iter().filter_map(Weak::upgrade).find(|status| *status.dial == *dial) {
             return status;
@@ -32,7 +32,7 @@ impl UpstreamTable {
 
     /// Returns all upstreams, in the order in which configurations named them first.
     pub(crate) fn all(&self) -> Vec<Arc<UpstreamStatus>> {
-        locked(&self.0).iter().filter_map(Weak::upgrade).collect()
+        lock(&self.0).iter().filter_map(Weak::upgrade).collect()
     }
 }
 
@@ -94,7 +94,7 @@ impl UpstreamStatus {
 
     /// Counts a failure until `now` + `kept`.
     pub fn add_failure(&self, now: Instant, kept: Duration) {
-        let mut failures = locked(&self.failures);
+        let mut failures = lock(&self.failures);
         forget(&mut failures, now);
         if failures.len() < FAILURES_MAX {
             // Handlers may remember failures for different times, so the newest failure is not always forgotten last.
@@ -124,7 +124,7 @@ impl UpstreamStatus {
 
     /// Returns the circuit breaker with these settings. Handlers with equal settings share it.
     pub fn breaker(&self, settings: &BreakerSettings) -> Arc<CircuitBreaker> {
-        let mut breakers = locked(&self.breakers);
+        let mut breakers = lock(&self.breakers);
         breakers.retain(|breaker| is_used(breaker) || breaker.settings() == settings);
         if let Some(known) = breakers.iter().find(|breaker| breaker.settings() == settings) {
             return Arc::clone(known);
@@ -136,7 +136,7 @@ impl UpstreamStatus {
 
     /// Returns the phase of the circuit breaker, the most severe one of several; `None` if no handler uses one.
     pub fn breaker_phase(&self, now: Instant) -> Option<BreakerPhase> {
-        locked(&self.breakers).iter().filter(|breaker| is_used(breaker)).map(|breaker| breaker.phase(now)).max()
+        lock(&self.breakers).iter().filter(|breaker| is_used(breaker)).map(|breaker| breaker.phase(now)).max()
     }
 
     /// Returns how many failures are remembered.
@@ -145,7 +145,7 @@ impl UpstreamStatus {
         if len == 0 || millis(now) < self.failures_until.load(Ordering::Relaxed) {
             return len;
         }
-        let mut failures = locked(&self.failures);
+        let mut failures = lock(&self.failures);
         forget(&mut failures, now);
         self.publish(&failures);
         failures.len() as u32
@@ -158,7 +158,7 @@ impl UpstreamStatus {
 
     /// Returns the result of a kind of health check, which `settings` identify. Handlers with equal settings share it.
     pub fn check(&self, settings: &str) -> Arc<CheckStatus> {
-        let mut checks = locked(&self.checks);
+        let mut checks = lock(&self.checks);
         checks.retain(|(_, check)| check.strong_count() > 0);
         let known = checks.iter().find(|(known, _)| **known == *settings).and_then(|(_, check)| check.upgrade());
         known.unwrap_or_else(|| {
@@ -175,7 +175,7 @@ impl UpstreamStatus {
             return false;
         }
         let limit = self.failures_limit.load(Ordering::Relaxed);
-        let checks = locked(&self.checks);
+        let checks = lock(&self.checks);
         (limit == 0 || self.failures(now) < limit)
             && checks.iter().filter_map(|(_, check)| check.upgrade()).all(|check| check.is_up())
     }
@@ -183,7 +183,7 @@ impl UpstreamStatus {
     /// Adds a worker's count of requests, until the count is dropped.
     pub fn add_worker(&self) -> Arc<RequestCount> {
         let count = Arc::new(RequestCount::default());
-        let mut workers = locked(&self.workers);
+        let mut workers = lock(&self.workers);
         workers.retain(|count| count.strong_count() > 0);
         workers.push(Arc::downgrade(&count));
         count
@@ -191,7 +191,7 @@ impl UpstreamStatus {
 
     /// Returns the number of requests in progress, of all workers.
     pub fn requests(&self) -> u32 {
-        let workers = locked(&self.workers);
+        let workers = lock(&self.workers);
         workers.iter().filter_map(Weak::upgrade).fold(0, |sum, count| sum.wrapping_add(count.get()))
     }
 }
@@ -267,7 +267,7 @@ impl CheckStatus {
 }
 
 /// Ignores poisoning: each change is one insertion or removal.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

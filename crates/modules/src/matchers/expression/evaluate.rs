@@ -136,11 +136,11 @@ fn joined(parts: &[Node], decides: bool, cx: &mut Context, memory: &mut Memory) 
         match part.truth(cx, memory) {
             Ok(truth) if truth == decides => return Ok(decides),
             Ok(_) => {}
-            Err(Halt::Error(words)) => error = error.or(Some(words)),
+            Err(Halt::Error(message)) => error = error.or(Some(message)),
             Err(stop) => return Err(stop),
         }
     }
-    error.map_or(Ok(!decides), |words| Err(Halt::Error(words)))
+    error.map_or(Ok(!decides), |message| Err(Halt::Error(message)))
 }
 
 /// Evaluates a list. Its slots are reserved first, since items may be lists and append slots themselves.
@@ -242,7 +242,7 @@ impl Each {
             match (self.aggregate, truth) {
                 (Aggregate::Exists, Ok(true)) => return Ok(Value::Bool(true)),
                 (Aggregate::All, Ok(false)) => return Ok(Value::Bool(false)),
-                (Aggregate::Exists | Aggregate::All, Err(Halt::Error(words))) => error = Some(words),
+                (Aggregate::Exists | Aggregate::All, Err(Halt::Error(message))) => error = Some(message),
                 (_, Err(halt)) => return Err(halt),
                 (Aggregate::Filter, Ok(true)) => {
                     memory.values[kept.range().start + count] = item;
@@ -254,7 +254,7 @@ impl Each {
         // As for `&&` and `||`, an error counts only if no item decided.
         memory.locals.truncate(self.local);
         match (error, self.aggregate) {
-            (Some(words), _) => Err(Halt::Error(words)),
+            (Some(message), _) => Err(Halt::Error(message)),
             (None, Aggregate::Exists) => Ok(Value::Bool(false)),
             (None, Aggregate::All) => Ok(Value::Bool(true)),
             (None, Aggregate::ExistsOne) => Ok(Value::Bool(count == 1)),
