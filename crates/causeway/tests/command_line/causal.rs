@@ -188,19 +188,25 @@ fn a_profile_in_one_call() {
     site.until_ended();
 }
 
-/// A stop ends the profile of a waiting request, which gets the results so far.
+/// The end of the API ends the profile of a waiting request, which gets the results so far.
 #[test]
 fn a_stop_ends_a_profile_in_one_call() {
-    let site = ProfiledSite::start();
-    let (admin, host) = (site.admin, format!("Host: {}", site.address()));
-    let whole = std::thread::spawn(move || send(admin, "GET /causal?seconds=600&mode=screen", &[&host]));
-    site.until("it does not begin", |status| status["phase"] == "screening");
-    assert_eq!(site.call("POST /stop").status, 200);
-    let whole = whole.join().unwrap();
-    assert_eq!(whole.status, 200, "{}", whole.body);
-    let report: Value = serde_json::from_str(&whole.body).unwrap();
-    let codes: Vec<&Value> = report["reasons"].as_array().unwrap().iter().map(|reason| &reason["code"]).collect();
-    assert!(codes.contains(&&json!("stopped")), "{codes:?}");
+    let off = CADDYFILE.replace("admin localhost:0", "admin off");
+    for (line, body) in [("POST /stop", ""), ("POST /load", &*off)] {
+        let site = ProfiledSite::start();
+        let (admin, host) = (site.admin, format!("Host: {}", site.address()));
+        let whole = std::thread::spawn({
+            let host = host.clone();
+            move || send(admin, "GET /causal?seconds=600&mode=screen", &[&host])
+        });
+        site.until("it does not begin", |status| status["phase"] == "screening");
+        assert_eq!(send_body(admin, line, &[&host, "Content-Type: text/caddyfile"], body).status, 200, "{line}");
+        let whole = whole.join().unwrap();
+        assert_eq!(whole.status, 200, "{line}: {}", whole.body);
+        let report: Value = serde_json::from_str(&whole.body).unwrap();
+        let codes: Vec<&Value> = report["reasons"].as_array().unwrap().iter().map(|reason| &reason["code"]).collect();
+        assert!(codes.contains(&&json!("stopped")), "{line}: {codes:?}");
+    }
 }
 
 /// A request that waits for a profile waits for that one, even if another client starts the next one at once.
