@@ -3,7 +3,7 @@
 //!
 //! - `record`: the fields of one request, with Caddy's names
 //! - `loggers`: the loggers of a server's hosts
-//! - [`debug`]: the same fields for the messages of other handlers
+//! - `debug`: the same fields for the messages of other handlers
 //! - [`error`]: `error_log`, an entry for each request that failed
 
 pub(crate) mod debug;
