@@ -49,6 +49,8 @@ pub(crate) trait Machine: Unpin {
     fn release(&mut self, stream: StreamId, bytes: u32, out: &mut WriteList);
     /// Queues content: removes the part from `chunk` that the stream accepts now.
     fn send(&mut self, stream: StreamId, chunk: &mut Chunk, out: &mut WriteList);
+    /// Trailers may follow content of announced length, if the version allows it.
+    fn expect_trailers(&mut self, stream: StreamId);
     /// Queues the trailer section.
     fn send_trailers(&mut self, stream: StreamId, fields: &FieldMap, out: &mut WriteList);
     /// The message is complete.

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use causeway_pipeline::upstream::ConnectionLimits;
 use causeway_pipeline::{NetworkProxy, NetworkProxyProtocol, TlsPolicy, TlsSpec, Versions};
-use causeway_testkit::http2::{flag, kind};
+use causeway_testkit::http2::{flag, kind, literal};
 use socket2::{Domain, Socket, Type};
 use support::forward::{begin_port, override_transport};
 use support::http2::RequestBody;
-use support::origin::{Act, Origin, OriginConnection};
+use support::origin::{Act, Origin, OriginConnection, status_200};
 use support::tls::{Authority, Store};
 use support::{TestClient, TestServer};
 
@@ -59,6 +59,43 @@ fn chunked_both_ways_with_trailers() {
     assert_eq!((answer.status, answer.field("transfer-encoding")), (200, Some("chunked")));
     assert_eq!(client.exactly(20), b"2\r\nhi\r\n0\r\nX-T: v\r\n\r\n".as_slice());
     origin.end();
+}
+
+// RFC 9113 §8.1: trailers may follow content of a declared length, also if they come later than its last byte.
+#[test]
+fn trailers_after_content_of_a_declared_length() {
+    let server = TestServer::start(|_| {});
+    let origin = Origin::new(vec![
+        |peer| {
+            peer.preface(&[]);
+            let stream = peer.request_and_settings_ack();
+            let mut head = status_200();
+            literal(&mut head, b"content-length", b"5");
+            peer.frame(kind::HEADERS, flag::END_HEADERS, stream, &head);
+            std::thread::sleep(Duration::from_millis(20));
+            peer.frame(kind::DATA, flag::NONE, stream, b"hello");
+            std::thread::sleep(Duration::from_millis(20));
+            let mut trailers = Vec::new();
+            literal(&mut trailers, b"grpc-status", b"0");
+            peer.frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, &trailers);
+        },
+        |peer| {
+            // As Caddy: over HTTP/1.1 only chunks can have trailers after them.
+            let head = peer.head();
+            assert!(head.contains("\r\nTransfer-Encoding: chunked\r\n"), "{head}");
+            assert_eq!(peer.exactly(21), b"3\r\nabc\r\n0\r\nx-t: v\r\n\r\n");
+            peer.answer("ok");
+        },
+    ]);
+    let mut client = server.http2();
+    let answer = client.get(&format!("/forward2/{}", origin.port));
+    assert_eq!((answer.field("content-length"), answer.text()), (Some("5"), "hello"));
+    assert_eq!(answer.trailers, [("grpc-status".to_owned(), "0".to_owned())]);
+    drop(client);
+    let body = RequestBody { trailers: vec![("x-t", "v")], ..RequestBody::sized(b"abc".to_vec()) };
+    let answer = server.http2().exchange("POST", &origin.target(), Some(&body));
+    origin.end();
+    assert_eq!(answer.text(), "ok");
 }
 
 #[test]

@@ -190,7 +190,7 @@ impl Client {
         let local = match framing {
             Framing::Empty => Local::Finished,
             Framing::Sized(0) => Local::Ended,
-            Framing::Sized(bytes) => Local::Sized(bytes),
+            Framing::Sized(bytes) => Local::Sized { left: bytes, ends: true },
             Framing::Stream => Local::Stream,
             Framing::Tunnel => Local::Tunnel,
         };
@@ -296,6 +296,11 @@ impl Client {
     #[inline]
     pub fn send(&mut self, stream: StreamId, chunk: &mut Chunk, out: &mut WriteList) {
         self.connection.send(stream.0, chunk, out);
+    }
+
+    /// As [`Server::expect_trailers`](crate::Server::expect_trailers).
+    pub fn expect_trailers(&mut self, stream: StreamId) {
+        self.connection.expect_trailers(stream.0);
     }
 
     /// As [`Server::send_trailers`](crate::Server::send_trailers).

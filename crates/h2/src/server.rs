@@ -305,7 +305,7 @@ impl Server {
             Framing::Empty if is_head => (Length::AsSet, Local::Ended),
             _ if entry.kind.is_connect && matches!(status.as_u16(), 200..300) => (Length::Omitted, Local::Ended),
             Framing::Empty | Framing::Sized(0) => (Length::Bytes(0), Local::Ended),
-            Framing::Sized(bytes) => (Length::Bytes(bytes), Local::Sized(bytes)),
+            Framing::Sized(bytes) => (Length::Bytes(bytes), Local::Sized { left: bytes, ends: true }),
             Framing::Stream => (Length::Omitted, Local::Stream),
         };
         // A response to HEAD ends with its head, but keeps the declared length.
@@ -330,8 +330,14 @@ impl Server {
         self.connection.send(stream.0, chunk, out);
     }
 
+    /// Lets trailers follow sized content. Otherwise its last byte ends the stream, which saves a frame.
+    pub fn expect_trailers(&mut self, stream: StreamId) {
+        self.connection.expect_trailers(stream.0);
+    }
+
     /// Sends trailers, which end the content; [`Server::finish`] follows. Drops them unless the framing is
-    /// [`Framing::Stream`], and drops fields that are not allowed in trailers (RFC 9110 §6.5.1).
+    /// [`Framing::Stream`] or they are [expected](Server::expect_trailers), and drops fields that are not allowed in
+    /// trailers (RFC 9110 §6.5.1).
     pub fn send_trailers(&mut self, stream: StreamId, fields: &FieldMap, out: &mut WriteList) {
         self.connection.send_trailers(stream.0, fields, out);
     }

@@ -52,8 +52,12 @@ pub(crate) enum Remote {
 pub(crate) enum Local {
     /// The final head has not been sent.
     HeadPending,
-    /// Number of bytes of the declared content left to send.
-    Sized(u64),
+    /// Declared content, of which `left` bytes are to be sent. `ends`: the last of them carries END_STREAM; otherwise
+    /// trailers may follow.
+    Sized {
+        left: u64,
+        ends: bool,
+    },
     Stream,
     Tunnel,
     /// END_STREAM has been sent; further content from the driver is dropped.

@@ -147,6 +147,34 @@ fn content_respects_the_windows_of_the_peer() {
     assert_eq!(peer.take(), "> 1 DATA d");
 }
 
+// §8.1: trailers may follow content of a declared length, and §6.9: they need no window. Otherwise the last byte ends the stream.
+#[test]
+fn trailers_after_declared_content_need_no_window() {
+    let begin = || {
+        let mut peer = Peer::connected(Settings::default());
+        peer.feed(&[settings(&[(4, 5)]), get(1)].concat());
+        peer.send_head(1, &[], 200, Framing::Sized(5));
+        peer.take();
+        peer
+    };
+    let mut peer = begin();
+    peer.send(1, b"hello");
+    assert_eq!(peer.take(), "> 1 DATA hello END");
+    for (has_trailers, last) in [(true, "> 1 HEADERS END x-t=v"), (false, "> 1 DATA  END")] {
+        let mut peer = begin();
+        peer.server.expect_trailers(StreamId(1));
+        peer.send(1, b"hello");
+        assert_eq!(peer.take(), "> 1 DATA hello");
+        assert!(peer.server.writable(StreamId(1)), "the end of the content can be sent");
+        if has_trailers {
+            peer.send_trailers(1, &[("x-t", "v")]);
+        }
+        peer.finish(1);
+        assert_eq!(peer.take(), last);
+        assert_eq!(peer.server.streams(), 0);
+    }
+}
+
 // §6.9.1: a window that exceeds 2^31-1 is a stream error on a stream, a connection error on the connection; so is an
 // increment of 0 (§6.9).
 #[test]

@@ -73,6 +73,12 @@ pub trait BodyStream {
     fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
+
+    /// Returns whether no frame follows. A body of known length that may have trailers overrides it: they follow the
+    /// last byte.
+    fn is_over(&self) -> bool {
+        self.is_empty()
+    }
 }
 
 /// The content of a response.
@@ -210,17 +216,6 @@ enum BodySource {
 }
 
 impl IncomingBody {
-    /// Returns whether the body is complete and all of it was taken. True from the start for a request without
-    /// content.
-    pub fn is_over(&self) -> bool {
-        match &self.0 {
-            BodySource::Peer(mail) => mail.borrow().is_over(),
-            BodySource::Call(call) => call.is_transformed_over(),
-            BodySource::Frames(frames) => frames.is_empty(),
-            BodySource::Stream(stream, _) => stream.is_empty(),
-        }
-    }
-
     /// Creates a body from frames in memory.
     pub(crate) fn of_frames(frames: VecDeque<Frame>) -> Self {
         Self(BodySource::Frames(frames))
@@ -263,6 +258,16 @@ impl BodyStream for IncomingBody {
             BodySource::Call(call) => call.transformed_len(),
             BodySource::Frames(frames) => bytes(frames),
             BodySource::Stream(stream, _) => stream.len(),
+        }
+    }
+
+    /// True from the start for a request without content.
+    fn is_over(&self) -> bool {
+        match &self.0 {
+            BodySource::Peer(mail) => mail.borrow().is_over(),
+            BodySource::Call(call) => call.is_transformed_over(),
+            BodySource::Frames(frames) => frames.is_empty(),
+            BodySource::Stream(stream, _) => stream.is_over(),
         }
     }
 }

@@ -89,6 +89,11 @@ pub trait BodyTransform {
 
     /// Returns the bytes of transformed content that remain, if known.
     fn bytes_left(&self) -> Option<u64>;
+
+    /// As [`BodyStream::is_over`](crate::BodyStream::is_over).
+    fn is_over(&self) -> bool {
+        self.bytes_left() == Some(0)
+    }
 }
 
 /// An event of a call's response.
@@ -398,7 +403,7 @@ impl Call {
 
     pub(crate) fn is_transformed_over(&self) -> bool {
         match &*self.0.transform.borrow() {
-            Some(transform) => transform.bytes_left() == Some(0),
+            Some(transform) => transform.is_over(),
             None => self.0.mailbox.borrow().is_over(),
         }
     }

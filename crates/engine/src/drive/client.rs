@@ -28,7 +28,6 @@ use causeway_pipeline::{Body, CallError, Frame, Scheme, Transport as TransportSp
 use progress::{Span, is_policy_called, stage};
 
 use super::line::{Flush, Intake, Line};
-use super::sending::framing_of;
 use super::wake::ExchangeWake;
 use super::{COPIED_BELOW, OUTPUT_BYTES_MAX, ROUNDS_MAX, block_size_max, yield_turn};
 use crate::clock;
@@ -36,7 +35,7 @@ use crate::machine::{ClientEvent, ClientMachine, Machine as _};
 use crate::receive_delay::ReadTime;
 use crate::transport::Transport;
 use crate::upstream::{Link, LinkState, Peer, UpstreamPool, WaitingCall};
-use call::UpstreamCall;
+use call::{UpstreamCall, request_framing};
 use liveness::Liveness;
 
 /// Wakers that a connection keeps for later calls.
@@ -192,7 +191,7 @@ impl<T: Transport> ClientConnection<T> {
             call.note_started();
             // Taken before `open`, because the framing depends on its length; put back below if no stream could be opened.
             let body = call.take_body().unwrap_or_default();
-            let framing = framing_of(&body);
+            let framing = request_framing(&body, &call.request(), &self.machine);
             let before_tunnel = match &body {
                 Body::Tunnel(tunnel) => tunnel.content.clone(),
                 _ => Chunk::default(),

@@ -212,6 +212,9 @@ impl Sending {
                     let quantum_left = if machine.is_multiplexed() { (end - self.sent) as usize } else { usize::MAX };
                     let mut part = chunk.slice(0..chunk.len().min(quantum_left));
                     let len = part.len();
+                    if self.announced > 0 && self.sent + len as u64 >= self.announced && !content.is_over() {
+                        machine.expect_trailers(stream);
+                    }
                     // The machine takes as much as the window allows; the rest stays in the content.
                     machine.send(stream, &mut part, out);
                     chunk.advance(len - part.len());

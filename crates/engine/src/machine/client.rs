@@ -102,6 +102,10 @@ impl ClientMachine {
         }
     }
 
+    pub(crate) fn is_http1(&self) -> bool {
+        matches!(self, Self::Http1(_))
+    }
+
     /// Returns how many streams an HTTP/2 upstream allows at once; `None` before its SETTINGS have arrived.
     pub(crate) fn streams_max(&self) -> Option<usize> {
         match self {
@@ -254,6 +258,13 @@ impl Machine for ClientMachine {
 
     fn send(&mut self, stream: StreamId, chunk: &mut Chunk, out: &mut WriteList) {
         each!(self, machine => machine.send(stream, chunk, out));
+    }
+
+    fn expect_trailers(&mut self, stream: StreamId) {
+        // RFC 9112 §6.3: Content-Length ends a message.
+        if let Self::Http2(machine) = self {
+            machine.expect_trailers(stream);
+        }
     }
 
     fn send_trailers(&mut self, stream: StreamId, fields: &FieldMap, out: &mut WriteList) {

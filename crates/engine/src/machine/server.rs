@@ -191,6 +191,13 @@ impl Machine for HttpServerMachine {
         }
     }
 
+    fn expect_trailers(&mut self, stream: StreamId) {
+        // RFC 9112 §6.3: Content-Length ends a message.
+        if let Self::Http2(machine) = self {
+            machine.expect_trailers(stream);
+        }
+    }
+
     fn send_trailers(&mut self, stream: StreamId, fields: &FieldMap, out: &mut WriteList) {
         either!(self, machine => machine.send_trailers(stream, fields, out));
     }

@@ -113,8 +113,9 @@ impl Http2 {
     #[track_caller]
     pub(crate) fn send_request(&mut self, method: &str, target: &str, body: Option<&RequestBody>) -> PendingResponse {
         let mut request = Request::builder().method(method).uri(format!("http://test{target}"));
-        if let Some(RequestBody { pieces, is_sized: true, .. }) = body {
+        if let Some(RequestBody { pieces, is_sized: true, trailers }) = body {
             request = request.header("content-length", pieces.iter().map(Vec::len).sum::<usize>());
+            request = trailers.iter().fold(request, |request, (name, _)| request.header("trailer", *name));
         }
         self.open(request.body(()).expect("a good head"), body.is_some())
     }

@@ -13,10 +13,12 @@ impl Connection {
     /// Whether [`Connection::send`] accepts bytes now.
     #[inline]
     pub(crate) fn writable(&self, id: u32) -> bool {
-        self.streams
-            .get(id)
-            // An ended stream accepts bytes and drops them, so that the driver can end its content.
-            .is_some_and(|stream| stream.is_ended() || stream.send.available() > 0 && self.send.available() > 0)
+        self.streams.get(id).is_some_and(|stream| {
+            // Without bytes to send no window matters: an ended stream accepts bytes and drops them, so that the driver can
+            // end its content, and trailers need no window.
+            let needs_window = !stream.is_ended() && !matches!(stream.local, Local::Sized { left: 0, .. });
+            !needs_window || stream.send.available() > 0 && self.send.available() > 0
+        })
     }
 
     #[inline]
@@ -39,7 +41,7 @@ impl Connection {
         // The peer may have reset the stream since the driver's decision: no error, the bytes have no use any more.
         let Some(stream) = self.streams.get_mut(id) else { return drop_all(chunk) };
         let wanted = match stream.local {
-            Local::Sized(left) => usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len()),
+            Local::Sized { left, .. } => usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len()),
             Local::Stream | Local::Tunnel => chunk.len(),
             Local::HeadPending | Local::Ended | Local::Finished => 0,
         };
@@ -57,9 +59,9 @@ impl Connection {
             let len = room.min(self.peer.frame_max as usize);
             room -= len;
             let mut flags = 0;
-            if let Local::Sized(left) = &mut stream.local {
+            if let Local::Sized { left, ends } = &mut stream.local {
                 *left -= len as u64;
-                if *left == 0 {
+                if *left == 0 && *ends {
                     stream.local = Local::Ended;
                     // The frame with the last declared byte carries END_STREAM, which saves an empty frame.
                     flags = flag::END_STREAM;
@@ -82,8 +84,8 @@ impl Connection {
         let Some(stream) = self.streams.get_mut(id) else { return };
         match stream.local {
             // RFC 9113 §8.1.1: END_STREAM before the declared length would make the message malformed.
-            Local::HeadPending | Local::Sized(1..) => return self.reset(id, out),
-            Local::Sized(0) | Local::Stream | Local::Tunnel => {
+            Local::HeadPending | Local::Sized { left: 1.., .. } => return self.reset(id, out),
+            Local::Sized { left: 0, .. } | Local::Stream | Local::Tunnel => {
                 out.put(&frame::header(0, kind::DATA, flag::END_STREAM, id));
             }
             Local::Ended | Local::Finished => {}
@@ -96,11 +98,18 @@ impl Connection {
         }
     }
 
-    /// Sends trailers, which end our half. Does nothing unless content of undeclared length is open.
+    /// Lets trailers follow declared content: its last byte does not carry END_STREAM.
+    pub(crate) fn expect_trailers(&mut self, id: u32) {
+        if let Some(Stream { local: Local::Sized { ends, .. }, .. }) = self.streams.get_mut(id) {
+            *ends = false;
+        }
+    }
+
+    /// Sends trailers, which end our half. Does nothing unless content is open and has its declared length, if any.
     pub(crate) fn send_trailers(&mut self, id: u32, fields: &FieldMap, out: &mut WriteList) {
         let Some(stream) = self.streams.get_mut(id) else { return };
-        // With a declared length, the last DATA frame has ended the stream already.
-        if stream.local != Local::Stream {
+        // RFC 9113 §8.1.1: an end before the declared length would make the message malformed.
+        if !matches!(stream.local, Local::Stream | Local::Sized { left: 0, .. }) {
             return;
         }
         stream.local = Local::Ended;

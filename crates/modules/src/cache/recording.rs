@@ -90,8 +90,8 @@ impl BodyStream for RecordingBody {
             Some(Ok(Frame::Chunk(chunk))) => {
                 self.add(chunk);
                 self.left = self.left.map(|left| left.saturating_sub(chunk.len() as u64));
-                // The reader of a body of known length need not poll for its end.
-                if self.left == Some(0) {
+                // The reader of a body that is over need not poll for its end.
+                if self.left == Some(0) && self.source.is_over() {
                     self.finish();
                 }
             }
@@ -104,5 +104,9 @@ impl BodyStream for RecordingBody {
 
     fn len(&self) -> Option<u64> {
         self.left
+    }
+
+    fn is_over(&self) -> bool {
+        self.source.is_over()
     }
 }

@@ -133,4 +133,8 @@ impl BodyTransform for Buffered {
             Frame::Trailers(_) => None,
         })
     }
+
+    fn is_over(&self) -> bool {
+        self.is_whole && self.frames.is_empty()
+    }
 }

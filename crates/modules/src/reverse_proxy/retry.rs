@@ -289,4 +289,10 @@ impl BodyStream for Reader {
         let kept = self.kept.0.borrow();
         if kept.is_too_long { kept.source.len() } else { Some(kept.len? - self.read as u64) }
     }
+
+    fn is_over(&self) -> bool {
+        let kept = self.kept.0.borrow();
+        let has_kept = self.read < kept.bytes.len() || self.has_trailers && kept.trailers.is_some();
+        !has_kept && (kept.is_at_end || kept.source.is_over())
+    }
 }

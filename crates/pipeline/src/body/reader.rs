@@ -99,6 +99,18 @@ impl BodyReader {
         }
     }
 
+    /// Returns whether the body is known to have no further frame. Not exact for a file, whose end it need not poll for.
+    pub fn is_over(&self) -> bool {
+        self.rest.is_empty()
+            && match &self.source {
+                ReaderSource::Stream(stream) => stream.is_over(),
+                ReaderSource::Incoming(body) => body.is_over(),
+                ReaderSource::File(slice) => slice.len == 0,
+                ReaderSource::None => true,
+                ReaderSource::Chunk(_) | ReaderSource::Reading(..) | ReaderSource::Resting(..) => false,
+            }
+    }
+
     fn poll_source(&mut self, worker: &Rc<dyn Worker>, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let slice = match &mut self.source {
             ReaderSource::None => return Poll::Ready(None),

@@ -55,6 +55,10 @@ impl BodyStream for Continued {
     fn len(&self) -> Option<u64> {
         Some(body::bytes(&self.frames)? + self.rest.as_ref().ok()?.len()?)
     }
+
+    fn is_over(&self) -> bool {
+        self.frames.is_empty() && self.rest.as_ref().is_ok_and(BodyStream::is_over)
+    }
 }
 
 impl Context {

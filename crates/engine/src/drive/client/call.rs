@@ -6,12 +6,12 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use causeway_message::{BodyLength, Framing, Method, ResponseHead, StatusCode, StreamId, WriteList};
+use causeway_message::{BodyLength, Framing, Head, Method, ResponseHead, StatusCode, StreamId, WriteList, names};
 use causeway_pipeline::upstream::{EngineCall, FailureKind, StderrLevel, report_failure, report_stderr};
 use causeway_pipeline::{Body, BodyError, CallError, Frame, Transport};
 use progress::{Span, Stamp};
 
-use super::super::sending::{PumpOutcome, Sending};
+use super::super::sending::{PumpOutcome, Sending, framing_of};
 use super::super::wake::ExchangeWake;
 use crate::clock;
 use crate::machine::{ClientMachine, Machine as _};
@@ -96,6 +96,15 @@ pub(super) struct UpstreamCall {
     /// For the profiler: the begin of the wait for the upstream.
     stamp: Stamp,
     wait: UpstreamWait,
+}
+
+/// Returns the framing of a request's content.
+pub(super) fn request_framing(body: &Body, request: &Head, machine: &ClientMachine) -> Framing {
+    match framing_of(body) {
+        // As in Caddy: HTTP/1.1 has trailers only after chunks (RFC 9112 §7.1.2).
+        Framing::Sized(_) if machine.is_http1() && request.fields().contains(names::TRAILER) => Framing::Stream,
+        framing => framing,
+    }
 }
 
 impl UpstreamCall {

@@ -123,6 +123,8 @@ impl Machine for Pair {
         out.put_chunk(chunk.split_to(len));
     }
 
+    fn expect_trailers(&mut self, _: StreamId) {}
+
     fn send_trailers(&mut self, stream: StreamId, _: &FieldMap, _: &mut WriteList) {
         self.note(stream, "trailers");
     }
