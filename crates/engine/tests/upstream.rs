@@ -98,6 +98,20 @@ fn trailers_after_content_of_a_declared_length() {
     assert_eq!(answer.text(), "ok");
 }
 
+// RFC 9110 §8.6: a declared length of 0 is forwarded as one, also if only a later frame ends the request.
+#[test]
+fn a_declared_length_of_0() {
+    let server = TestServer::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        let head = peer.head();
+        assert!(head.contains("\r\nContent-Length: 0\r\n") && !head.contains("Transfer-Encoding"), "{head}");
+        peer.answer("ok");
+    }]);
+    let answer = server.http2().exchange("POST", &origin.target(), Some(&RequestBody::sized(Vec::new())));
+    origin.end();
+    assert_eq!(answer.text(), "ok");
+}
+
 #[test]
 fn statuses_for_faults_of_upstreams() {
     let server = TestServer::start(|_| {});

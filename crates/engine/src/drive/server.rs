@@ -372,6 +372,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         match body {
             _ if inbound == Inbound::Complete => cx.mailbox().complete(),
             BodyLength::Sized(bytes) => cx.mailbox().announce(bytes),
+            // An end without content follows, but its length is known: a declared 0 (RFC 9113 §8.1.1).
+            BodyLength::Unknown if cx.original().fields().content_length() == Ok(Some(0)) => cx.mailbox().announce(0),
             BodyLength::Unknown => cx.mailbox().announce_unsized(),
             BodyLength::None => {}
         }
