@@ -98,6 +98,21 @@ fn trailers_after_content_of_a_declared_length() {
     assert_eq!(answer.text(), "ok");
 }
 
+// RFC 9110 §7.6.1: trailers that Connection names belong to the upstream's connection.
+#[test]
+fn trailers_that_connection_names() {
+    let server = TestServer::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        assert!(peer.head().starts_with("GET / "));
+        peer.send("HTTP/1.1 200 OK\r\nConnection: x-hop\r\nTransfer-Encoding: chunked\r\n\r\n");
+        peer.send("2\r\nhi\r\n0\r\nX-Hop: a\r\nX-T: v\r\n\r\n");
+    }]);
+    let answer = server.http2().get(&format!("{}/", origin.target()));
+    assert_eq!(answer.text(), "hi");
+    assert_eq!(answer.trailers, [("x-t".to_owned(), "v".to_owned())]);
+    origin.end();
+}
+
 // RFC 9110 §8.6: a declared length of 0 is forwarded as one, also if only a later frame ends the request.
 #[test]
 fn a_declared_length_of_0() {

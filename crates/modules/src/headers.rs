@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use crate::origin_form::put_origin_form;
 use crate::rendered::with_field_value;
-pub(crate) use operations::Ops;
 use operations::Side;
+pub(crate) use operations::{Ops, unlist};
 pub(crate) use require::{Require, status_matches};
 
 #[derive(Deserialize)]

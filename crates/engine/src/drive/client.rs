@@ -363,7 +363,7 @@ impl<T: Transport> ClientConnection<T> {
                 call.sync_reader(machine, out);
             }
             ClientEvent::Trailers { .. } => {
-                call.put(Frame::Trailers(Box::new(std::mem::take(head.fields_mut()))));
+                call.put_trailers(std::mem::take(head.fields_mut()));
                 call.end(machine, out);
             }
             ClientEvent::End { .. } => call.end(machine, out),

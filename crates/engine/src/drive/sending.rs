@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context as Task, Waker};
 use std::time::Instant;
 
-use causeway_message::{FieldMap, StreamId, WriteList, names};
+use causeway_message::{FieldMap, NameRef, StreamId, WriteList, names};
 use causeway_pipeline::{Body, BodyError};
 
 use super::OUTPUT_BYTES_MAX;
@@ -71,6 +71,12 @@ pub(super) fn framing_of(body: &Body) -> Framing {
             None => Framing::Stream,
         },
     }
+}
+
+/// Returns whether a comma-separated list has this name.
+pub(super) fn is_listed(list: &[u8], name: NameRef<'_>) -> bool {
+    let is_name = |listed: &[u8]| listed.trim_ascii().eq_ignore_ascii_case(name.as_str().as_bytes());
+    list.split(|&byte| byte == b',').any(is_name)
 }
 
 impl Sending {
@@ -224,11 +230,7 @@ impl Sending {
                 }
                 Ok(Pull::Trailers(mut fields)) => {
                     if let Some(declared) = &self.declared {
-                        fields.retain(|name, _| {
-                            let is_name =
-                                |listed: &[u8]| listed.trim_ascii().eq_ignore_ascii_case(name.as_str().as_bytes());
-                            declared.split(|&byte| byte == b',').any(is_name)
-                        });
+                        fields.retain(|name, _| is_listed(declared, name));
                     }
                     machine.send_trailers(stream, &fields, out);
                 }

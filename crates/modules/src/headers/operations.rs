@@ -258,7 +258,7 @@ fn append(cx: &mut Context, side: Side<'_>, name: NameRef<'_>, values: &[FieldTe
 const LISTS: [KnownName; 2] = [names::CONNECTION, names::TRAILER];
 
 /// Removes from both lists the names that are meant, apart from the options of the connection itself.
-fn unlist(fields: &mut FieldMap, is_meant: impl Fn(&[u8]) -> bool) {
+pub(crate) fn unlist(fields: &mut FieldMap, is_meant: impl Fn(&[u8]) -> bool) {
     let is_option = |listed: &[u8]| {
         [&b"close"[..], b"keep-alive", b"upgrade", b"te"].iter().any(|option| listed.eq_ignore_ascii_case(option))
     };

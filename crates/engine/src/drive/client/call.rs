@@ -6,12 +6,14 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use causeway_message::{BodyLength, Framing, Head, Method, ResponseHead, StatusCode, StreamId, WriteList, names};
+use causeway_message::{
+    BodyLength, FieldMap, Framing, Head, Method, ResponseHead, StatusCode, StreamId, WriteList, names,
+};
 use causeway_pipeline::upstream::{EngineCall, FailureKind, StderrLevel, report_failure, report_stderr};
 use causeway_pipeline::{Body, BodyError, CallError, Frame, Transport};
 use progress::{Span, Stamp};
 
-use super::super::sending::{PumpOutcome, Sending, framing_of};
+use super::super::sending::{PumpOutcome, Sending, framing_of, is_listed};
 use super::super::wake::ExchangeWake;
 use crate::clock;
 use crate::machine::{ClientMachine, Machine as _};
@@ -82,6 +84,8 @@ pub(super) struct UpstreamCall {
     block: u16,
     /// The text that a FastCGI application wrote to STDERR.
     stderr: Vec<u8>,
+    /// The names in the response's `Connection`, if it has trailers that these may name.
+    connection_names: Option<Box<[u8]>>,
     /// The status of the response's head is below 400.
     is_success: bool,
     /// The upstream's address, for the log.
@@ -96,6 +100,20 @@ pub(super) struct UpstreamCall {
     /// For the profiler: the begin of the wait for the upstream.
     stamp: Stamp,
     wait: UpstreamWait,
+}
+
+/// Returns the names in `Connection`, if it names fields of the head or of the trailers (RFC 9110 §7.6.1). The handler may
+/// change the head before the trailers arrive.
+fn connection_names(fields: &FieldMap) -> Option<Box<[u8]>> {
+    let is_option =
+        |name: &[u8]| [&b"keep-alive"[..], b"close", b"upgrade"].iter().any(|option| name.eq_ignore_ascii_case(option));
+    if fields.list(names::CONNECTION).all(is_option) {
+        return None;
+    }
+    // Rare, so an allocation is acceptable.
+    let mut joined = Vec::new();
+    fields.write_joined(names::CONNECTION.into(), &mut joined);
+    Some(joined.into())
 }
 
 /// Returns the framing of a request's content.
@@ -147,6 +165,7 @@ impl UpstreamCall {
             interims: 0,
             block: 0,
             stderr: Vec::new(),
+            connection_names: None,
             is_success: false,
             upstream,
             captures_stderr: transport.fastcgi.is_some_and(|fastcgi| fastcgi.captures_stderr),
@@ -356,6 +375,9 @@ impl UpstreamCall {
             }
             self.sending.finish();
         }
+        if body == BodyLength::Unknown {
+            self.connection_names = connection_names(head.fields());
+        }
         let length = if let BodyLength::Sized(bytes) = body { Some(bytes) } else { None };
         if tunnel {
             self.wait = UpstreamWait::Tunnel;
@@ -384,6 +406,14 @@ impl UpstreamCall {
     pub(super) fn put(&mut self, frame: Frame) {
         self.last_progress = clock::now();
         self.call.mailbox().push(frame);
+    }
+
+    /// Gives the response's trailers to its reader, without those that belong to the upstream's connection.
+    pub(super) fn put_trailers(&mut self, mut fields: FieldMap) {
+        if let Some(named) = self.connection_names.take() {
+            fields.retain(|name, _| !is_listed(&named, name));
+        }
+        self.put(Frame::Trailers(Box::new(fields)));
     }
 
     /// Gives a copy of a small piece of content to the response's reader.

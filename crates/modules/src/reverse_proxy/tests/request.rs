@@ -37,6 +37,9 @@ fn connection_specific_fields_are_not_forwarded() {
         (&[("Upgrade", "websocket")], ""),
         (&[("Expect", "100-continue")], ""),
         (&[("Trailer", "X-T"), ("User-Agent", "u")], "\nTrailer: X-T\nUser-Agent: u"),
+        // Trailers too: only those that `Trailer` lists are sent.
+        (&[("Connection", "X-T"), ("Trailer", "x-t, X-U")], "\nTrailer: X-U"),
+        (&[("Connection", "X-T"), ("Trailer", "X-T")], ""),
         (&[("Connection", "X-Forwarded-For"), ("X-Forwarded-For", "1.2.3.4")], ""),
     ] {
         let request = fields.iter().fold(Request::get("/a%20b?c"), |request, (name, value)| request.field(name, value));
