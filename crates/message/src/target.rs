@@ -53,7 +53,7 @@ impl<'a> Target<'a> {
     ///
     /// DEVIATES RFC 3986 §3.4: `" < > \ ^ { | }` and the back quote in a query are accepted,
     /// because clients send them unencoded, and applications sign the query as they send it. Other bytes that some clients
-    /// send unencoded are an error here; [`Head`](crate::Head) percent-encodes them: in a path `" < > \ ^ { }`, the back
+    /// send unencoded are an error here; [`Head`](crate::Head) percent-encodes them: in a path `" < > \ ^ { | }`, the back
     /// quote and all bytes above 0x7f, in a query the bytes above 0x7f. A fragment is always an error.
     pub fn parse(text: &'a str) -> Result<Self, TargetError> {
         Ok(Self { text, parts: Parts::of(text.as_bytes())? })
@@ -100,6 +100,17 @@ impl<'a> Target<'a> {
     #[must_use]
     pub fn query(self) -> Option<&'a str> {
         self.text[self.parts.path_end as usize..].strip_prefix('?')
+    }
+
+    /// Whether the target is that of a request for a whole server, if the method is OPTIONS (RFC 9112 §3.2.4): `*`, or an absolute URI
+    /// without a path and a query.
+    #[must_use]
+    pub const fn is_of_server(self) -> bool {
+        match self.parts.form {
+            TargetForm::Asterisk => true,
+            TargetForm::Absolute => self.parts.path_at as usize == self.text.len(),
+            TargetForm::Origin | TargetForm::Authority => false,
+        }
     }
 
     /// The scheme of an absolute target, as spelled; `None` for the other forms.
@@ -430,6 +441,22 @@ mod tests {
             // A comma is a sub-delim, which RFC 3986 allows in a registered name.
             let comma = bad == "a,b";
             assert_eq!(is_host_port(bad.as_bytes()), comma, "{bad:?}");
+        }
+    }
+
+    // RFC 9112 §3.2.4: without a path and a query.
+    #[test]
+    fn targets_of_a_server() {
+        for (target, want) in [
+            ("*", true),
+            ("http://a.test", true),
+            ("http://a.test:81", true),
+            ("http://a.test/", false),
+            ("http://a.test?q", false),
+            ("/", false),
+            ("a.test:81", false),
+        ] {
+            assert_eq!(Target::parse(target).unwrap().is_of_server(), want, "{target}");
         }
     }
 }

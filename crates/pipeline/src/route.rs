@@ -21,7 +21,7 @@ mod traced;
 use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 
-use causeway_message::{StatusCode, names};
+use causeway_message::{Method, StatusCode, names};
 use progress::Point;
 
 use crate::context::Context;
@@ -254,7 +254,9 @@ pub enum Verdict {
 /// Runs an exchange from its start until it responds, aborts or waits.
 pub fn run(cx: &mut Context) -> Verdict {
     let generation = Rc::clone(cx.generation());
-    if cx.head().target_bytes() == b"*"
+    let head = cx.head();
+    // RFC 9112 §3.2.4: an absolute URI without a path is the same request through a proxy.
+    if (head.target_bytes() == b"*" || head.method() == Method::Options && head.target().is_of_server())
         && generation.plan().server(cx.arrival().server).is_some_and(|server| server.answers_asterisk)
     {
         return Verdict::Respond(Response::empty(StatusCode::OK));

@@ -36,6 +36,7 @@ pub(super) fn request_head(
         return None;
     }
 
+    let is_of_server = method == Method::Options && target.is_of_server();
     let own = OWN_BYTES_MAX + target.as_str().len() + 2 * authority.len();
     out.reserve(own + fields.bytes() + fields.len() * 48);
     out.put(method.as_str().as_bytes());
@@ -44,10 +45,10 @@ pub(super) fn request_head(
         out.put(b"http://");
         out.put(authority.as_bytes());
         // RFC 9112 §3.2.4: for a whole server the path is absent.
-        if !is_of_server(method, target) {
+        if !is_of_server {
             put_target(target, out);
         }
-    } else if is_of_server(method, target) {
+    } else if is_of_server {
         out.put_byte(b'*');
     } else {
         put_target(target, out);
@@ -101,22 +102,6 @@ fn check_target(method: Method<'_>, target: Target<'_>) -> Option<()> {
         TargetForm::Asterisk => method == Method::Options,
     };
     ok.then_some(())
-}
-
-/// Whether the request is OPTIONS for a whole server (RFC 9112 §3.2.4): `*`, or an absolute URI without a path and a query.
-#[inline]
-fn is_of_server(method: Method<'_>, target: Target<'_>) -> bool {
-    if method != Method::Options {
-        return false;
-    }
-    match target.form() {
-        TargetForm::Asterisk => true,
-        TargetForm::Absolute => {
-            let (scheme, authority) = (target.scheme().unwrap_or_default(), target.authority().unwrap_or_default());
-            target.as_str().len() == scheme.len() + "://".len() + authority.len()
-        }
-        TargetForm::Origin | TargetForm::Authority => false,
-    }
 }
 
 fn put_target(target: Target<'_>, out: &mut WriteList) {
