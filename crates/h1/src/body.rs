@@ -71,11 +71,11 @@ impl BodyParser {
     }
 
     /// Parses the input up to the first piece of content, the end of the content, or the first incomplete element.
-    pub(crate) fn handle(
+    pub(crate) fn handle<H: HeadStorage>(
         &mut self,
         input: &[u8],
         limits: &Limits,
-        head: &mut impl HeadStorage,
+        head: &mut H,
     ) -> Result<ParsedPiece, ProtocolError> {
         let mut at = 0;
         loop {
@@ -99,6 +99,7 @@ impl BodyParser {
                     match byte {
                         b' ' | b'\t' => {}
                         b';' => self.step = BodyStep::Extension,
+                        b'\r' if H::ALLOWS_PADDED_SIZES => self.step = BodyStep::SizeLf,
                         _ => return Err(ProtocolError::ChunkSize),
                     }
                 }
@@ -134,7 +135,7 @@ impl BodyParser {
     }
 
     // RFC 9112 §7.1: 1*HEXDIG, with no byte before it. §7.1.1: white space is allowed only before the ';' of an
-    // extension.
+    // extension. DEVIATES RFC 9112 §7.1: from an upstream also before the line end.
     fn handle_size(&mut self, byte: u8) -> Result<(), ProtocolError> {
         match byte {
             b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F' => {

@@ -214,11 +214,17 @@ fn line_end(input: &[u8], cr: usize) -> Result<usize, ScanStop> {
 
 /// The head of either role that the caller passes in; trailers replace its fields.
 pub(crate) trait HeadStorage {
+    /// Whether blanks may follow a chunk's size. Some old servers pad it, as Go accepts; from a client they may hide a
+    /// smuggled request.
+    const ALLOWS_PADDED_SIZES: bool;
+
     fn clear(&mut self);
     fn fields_mut(&mut self) -> &mut FieldMap;
 }
 
 impl HeadStorage for Head {
+    const ALLOWS_PADDED_SIZES: bool = false;
+
     fn clear(&mut self) {
         self.clear();
     }
@@ -229,6 +235,8 @@ impl HeadStorage for Head {
 }
 
 impl HeadStorage for ResponseHead {
+    const ALLOWS_PADDED_SIZES: bool = true;
+
     fn clear(&mut self) {
         self.clear();
     }

@@ -204,6 +204,9 @@ fn chunks() {
     let with = |content: &str| answer("200", CHUNKED, content);
     check(&[
         ("two", &with("2\r\nhe\r\n3;a=b\r\nllo\r\n0\r\n\r\n"), "200 +?; [hello] end; room"),
+        // Some old servers pad the size, as Go accepts.
+        ("blanks after the size", &with("5 \t\r\nhello\r\n0 \r\n\r\n"), "200 +?; [hello] end; room"),
+        ("junk after blanks", &with("5 x\r\nhello\r\n0\r\n\r\n"), "200 +?; ChunkSize; close"),
         ("a size of none", &with("x\r\nhello\r\n0\r\n\r\n"), "200 +?; ChunkSize; close"),
         ("LF after the size", &with("5\nhello\r\n0\r\n\r\n"), "200 +?; ChunkSize; close"),
         ("LF after an extension", &with("5;a\nhello\r\n0\r\n\r\n"), "200 +?; ChunkExtension; close"),
