@@ -190,7 +190,13 @@ impl Request {
     #[must_use]
     pub fn upgrade(mut self, protocol: &str) -> Self {
         self.upgrade = true;
-        self.field("Upgrade", protocol)
+        // The HTTP/2 machine reports an extended CONNECT without it.
+        let request = if self.is_connect() { self } else { self.field("Connection", "Upgrade") };
+        request.field("Upgrade", protocol)
+    }
+
+    fn is_connect(&self) -> bool {
+        &self.bytes[..self.method] == b"CONNECT"
     }
 
     pub(crate) fn is_head(&self) -> bool {

@@ -44,7 +44,9 @@ impl Switch {
             // DEVIATES Caddy: it requests a tunnel from the upstream, and then returns an ordinary response.
             return Err(unknown());
         }
-        let Some(protocol) = protocol.filter(|_| cx.arrival().upgrade) else { return Ok(Self::None) };
+        // A handler may have removed the field that requests it.
+        let is_requested = cx.arrival().upgrade && head.fields().has_token(names::CONNECTION, "upgrade");
+        let Some(protocol) = protocol.filter(|_| is_requested) else { return Ok(Self::None) };
         // DEVIATES Caddy: `h2c` concerns only this hop; forwarded, it would let requests bypass this server's checks.
         let is_ours = head.fields().list(names::UPGRADE).any(is_h2c);
         // RFC 9110 §7.8: a proxy may ignore Upgrade.

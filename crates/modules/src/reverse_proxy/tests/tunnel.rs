@@ -10,7 +10,7 @@ use super::{kit, proxy, registry, start_call};
 fn websocket() -> Request {
     Request::get("/chat")
         .upgrade("WebSocket")
-        .field("Connection", "keep-alive, Upgrade")
+        .field("Connection", "keep-alive")
         .field("Sec-WebSocket-Key", "k")
         .body_open()
 }
@@ -69,6 +69,20 @@ fn an_extended_connect_becomes_an_upgrade() {
     // RFC 9220 §3; RFC 9110 §9.3.6.
     assert_eq!(kit.send(&extended_connect("connect-udp")).status, 501);
     assert_eq!(kit.send(&Request::new("CONNECT", "a.test:443")).status, 501);
+}
+
+// Caddy, `request_header -Connection`: without the field that requests it there is no Upgrade (RFC 9110 §7.8).
+#[test]
+fn a_handler_may_remove_the_request_for_an_upgrade() {
+    for name in ["Connection", "Upgrade"] {
+        let remove = json!({ "handler": "headers", "request": { "delete": [name] } });
+        let mut kit = Kit::new(&registry(), &json!([{ "handle": [remove, proxy(json!({}))] }]));
+        let (call, pending) = start_call(&mut kit, &websocket());
+        let text = call.request_text();
+        assert!(!text.contains("Upgrade"), "{text}");
+        assert!(!matches!(call.take_body(), Some(Body::Tunnel(_))));
+        pending.cancel(&mut kit);
+    }
 }
 
 #[test]
