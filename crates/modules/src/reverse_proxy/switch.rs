@@ -6,12 +6,14 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
-use causeway_message::{Chunk, Method, NameRef, StatusCode, names};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use causeway_message::{Chunk, FieldMap, Method, NameRef, StatusCode, names};
 use causeway_pipeline::upstream::BodyTransform;
 use causeway_pipeline::{
     Body, BodyError, BodyRead, Call, Context, Fault, Frame, Generation, ReadBody, ReadEnd, Reason, Response,
     ShutdownPhase, Sleep, Step, Tunnel, Versions, Worker,
 };
+use sha1::{Digest as _, Sha1};
 
 use super::answer::put_fields;
 use super::wire_form::WireForm;
@@ -113,19 +115,30 @@ fn unknown() -> Fault {
 
 /// Responds with a tunnel: from here on each side's bytes are forwarded to the peer on the opposite side.
 pub(super) fn tunnel(cx: &mut Context, call: Call, plan: &ReverseProxyPlan) -> Step {
-    let was_requested = {
+    let (was_requested, is_web_socket) = {
         let (request, response) = (call.request(), call.head());
-        let selected = response.fields().get(names::UPGRADE).unwrap_or_default();
-        request.fields().get(names::UPGRADE).is_some_and(|requested| requested.eq_ignore_ascii_case(selected))
+        // RFC 9110 §7.8: the upstream chooses from the list.
+        let is_offered = |protocol: &[u8]| {
+            request.fields().list(names::UPGRADE).any(|offered| offered.eq_ignore_ascii_case(protocol))
+        };
+        let mut selected = response.fields().list(names::UPGRADE).peekable();
+        let was_requested = selected.peek().is_some() && selected.all(is_offered);
+        (was_requested, response.fields().has_token(names::UPGRADE, "websocket"))
     };
     if !was_requested {
         return Step::Fail(bad_gateway("the upstream switched to a protocol that was not requested".to_owned()));
     }
+    // An HTTP/1.1 client checks the handshake itself.
+    if cx.is_extended_connect() && !accepts_key(call.request().fields(), call.head().fields()) {
+        let words = "the upstream's WebSocket handshake is invalid: its Connection or Sec-WebSocket-Accept";
+        return Step::Fail(bad_gateway(words.to_owned()));
+    }
+    // As for other responses.
+    cx.response_mut().remove(names::SERVER);
     let is_kept = |name: NameRef<'_>| name == NameRef::Known(names::UPGRADE) || !super::request::is_of_connection(name);
     if let Err(fault) = put_fields(cx, &call, is_kept) {
         return Step::Fail(fault);
     }
-    let is_web_socket = call.request().fields().has_token(names::UPGRADE, "websocket");
     let (timeout, delay) = (plan.stream_timeout, plan.stream_close_delay);
     if is_web_socket || timeout.is_some() || delay.is_some() {
         let (worker, now) = (cx.worker(), cx.worker().now());
@@ -144,6 +157,18 @@ pub(super) fn tunnel(cx: &mut Context, call: Call, plan: &ReverseProxyPlan) -> S
         }));
     }
     Step::Respond(Response::switch(call.into_body()))
+}
+
+/// Returns whether the answer accepts the WebSocket key of the request (RFC 6455 §4.1). Over HTTP/2 the client has no key
+/// (RFC 8441 §5), so only this server can check it.
+fn accepts_key(request: &FieldMap, answer: &FieldMap) -> bool {
+    let key = request.get(names::SEC_WEBSOCKET_KEY).unwrap_or_default();
+    let digest = Sha1::new().chain_update(key).chain_update("258EAFA5-E914-47DA-95CA-C5AB0DC85B11").finalize();
+    let mut accept = [0; 28];
+    let is_encoded = BASE64_STANDARD.encode_slice(digest, &mut accept) == Ok(accept.len());
+    is_encoded
+        && answer.has_token(names::CONNECTION, "upgrade")
+        && answer.get(names::SEC_WEBSOCKET_ACCEPT) == Some(&accept)
 }
 
 /// Waits until a shutdown ends a WebSocket: at once, so that it does not delay the end of the process, or after

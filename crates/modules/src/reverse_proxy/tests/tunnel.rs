@@ -1,9 +1,11 @@
 use std::task::{Context as Task, Poll, Waker};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use causeway_message::Version;
 use causeway_pipeline::{Body, BodyError, Frame, ShutdownPhase, Worker as _};
 use causeway_testkit::{FakeCall, Kit, Pending, Request};
 use serde_json::{Value, json};
+use sha1::{Digest as _, Sha1};
 
 use super::{kit, proxy, registry, start_call};
 
@@ -61,7 +63,13 @@ fn an_extended_connect_becomes_an_upgrade() {
     assert!(text.starts_with("GET /chat\n") && text.contains("\nUpgrade: websocket\n"), "{text}");
     let key = text.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")).expect("a key");
     assert_eq!(key.len(), 24, "16 bytes in Base64 (RFC 6455 §4.1)");
-    call.switch(&[("Upgrade", "websocket"), ("Sec-WebSocket-Accept", "a"), ("Sec-WebSocket-Protocol", "p")]);
+    let accept = accept(key);
+    call.switch(&[
+        ("Upgrade", "websocket"),
+        ("Connection", "Upgrade"),
+        ("Sec-WebSocket-Accept", &accept),
+        ("Sec-WebSocket-Protocol", "p"),
+    ]);
     call.end();
     // The engine converts it to the response to CONNECT.
     let answer = pending.finish(&mut kit);
@@ -69,6 +77,56 @@ fn an_extended_connect_becomes_an_upgrade() {
     // RFC 9220 §3; RFC 9110 §9.3.6.
     assert_eq!(kit.send(&extended_connect("connect-udp")).status, 501);
     assert_eq!(kit.send(&Request::new("CONNECT", "a.test:443")).status, 501);
+}
+
+/// Returns the answer to a key (RFC 6455 §4.2.2).
+fn accept(key: &str) -> String {
+    BASE64_STANDARD.encode(Sha1::digest(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11")))
+}
+
+// RFC 6455 §4.1: a client fails a WebSocket whose handshake has no Upgrade in Connection, or another answer to its key. One
+// of HTTP/2 has no key (RFC 8441 §5), so the proxy checks the handshake in its place.
+#[test]
+fn the_handshake_is_checked_for_clients_of_http2() {
+    assert_eq!(accept("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", "RFC 6455 §1.3");
+    let mut kit = kit(json!({}));
+    for (fields, own_accept, status) in [
+        (&[("Connection", "Upgrade")][..], true, 101),
+        (&[("Connection", "keep-alive, upgrade")], true, 101),
+        (&[("Connection", "Upgrade")], false, 502),
+        (&[("Connection", "Upgrade"), ("Sec-WebSocket-Accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")], false, 502),
+        (&[], true, 502),
+    ] {
+        let (call, pending) = start_call(&mut kit, &extended_connect("websocket"));
+        let text = call.request_text();
+        let key = text.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")).expect("a key");
+        let accept = accept(key);
+        let mut answer = [&[("Upgrade", "websocket")], fields].concat();
+        if own_accept {
+            answer.push(("Sec-WebSocket-Accept", &accept));
+        }
+        call.switch(&answer);
+        call.end();
+        assert_eq!(pending.finish(&mut kit).status, status, "{fields:?} {own_accept}");
+    }
+}
+
+// RFC 9110 §7.8: the upstream chooses from the protocols of the list. docs/reverse-proxy.md: `Server` is the upstream's.
+#[test]
+fn the_upstream_chooses_the_protocol() {
+    let mut kit = kit(json!({}));
+    for (chosen, status) in [("websocket", 101), ("foo", 101), ("FOO, WebSocket", 101), ("bar", 502), ("foo, bar", 502)]
+    {
+        let request = Request::get("/").upgrade("foo, websocket");
+        let (call, pending) = start_call(&mut kit, &request);
+        call.switch(&[("Upgrade", chosen), ("Connection", "Upgrade"), ("Server", "up")]);
+        call.end();
+        let answer = pending.finish(&mut kit);
+        assert_eq!((answer.status, answer.tunnel), (status, status == 101), "{chosen}");
+        if answer.tunnel {
+            assert_eq!(answer.field("Server"), Some("up"));
+        }
+    }
 }
 
 // Caddy, `request_header -Connection`: without the field that requests it there is no Upgrade (RFC 9110 §7.8).
