@@ -120,7 +120,7 @@ impl Connector {
             {
                 return Err(format!("it requests a certificate, and there is none for '{}' yet", managed.name));
             }
-            result.map_err(|error| error.to_string())?;
+            result.map_err(|error| verify_server::reason(&error))?;
             sent?;
             session.out.clear();
             if !session.tls.is_handshaking() {

@@ -8,7 +8,7 @@ use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, Error, InvalidMessage, RootCertStore, SignatureScheme};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
@@ -89,6 +89,44 @@ fn by_wildcard(end_entity: &CertificateDer<'_>, name: &ServerName<'_>) -> Option
     (!first.is_empty() && alternatives.value.general_names.iter().any(is_match)).then_some(())
 }
 
+impl Verifier {
+    /// Verifies the handshake's signature. Where every certificate is trusted, only its key counts: then one that webpki cannot parse is
+    /// accepted too, as in Go, such as one with an unknown critical extension.
+    fn verify_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+        is_tls13: bool,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        let by_key = || version1::verify_signature(message, certificate, signature, algorithms, is_tls13);
+        if version1::is_version1(certificate) {
+            return by_key();
+        }
+        let by_webpki = if is_tls13 { verify_tls13_signature } else { verify_tls12_signature };
+        match by_webpki(message, certificate, signature, algorithms) {
+            Err(Error::InvalidCertificate(_)) if matches!(self.trust, ServerTrust::Any) => by_key(),
+            verified => verified,
+        }
+    }
+}
+
+/// The reason of a failed handshake, for the operator.
+pub(super) fn reason(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "the upstream's certificate was issued by an authority that is not trusted".to_owned()
+        }
+        // rustls would print its own name and that of webpki's error.
+        Error::InvalidCertificate(CertificateError::Other(other)) => format!("invalid peer certificate: {other}"),
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            "the upstream's first bytes are no TLS record; does it use TLS?".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
@@ -116,7 +154,15 @@ impl ServerCertVerifier for Verifier {
             _ => false,
         };
         if !is_chained {
-            return Err(refused.into());
+            // A CA as the leaf issued itself, and a chain with a bad signature leads to another authority of the same name.
+            let is_unknown = match &refused {
+                CertificateError::BadSignature => true,
+                CertificateError::Other(other) => {
+                    matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
+                }
+                _ => false,
+            };
+            return Err(if is_unknown { CertificateError::UnknownIssuer } else { refused }.into());
         }
         let parsed = ParsedCertificate::try_from(end_entity)?;
         verify_server_name(&parsed, name).or_else(|error| by_wildcard(end_entity, name).ok_or(error))?;
@@ -129,11 +175,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        if version1::is_version1(certificate) {
-            return version1::verify_signature(message, certificate, signature, algorithms, false);
-        }
-        verify_tls12_signature(message, certificate, signature, algorithms)
+        self.verify_signature(message, certificate, signature, false)
     }
 
     fn verify_tls13_signature(
@@ -142,14 +184,95 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        if version1::is_version1(certificate) {
-            return version1::verify_signature(message, certificate, signature, algorithms, true);
-        }
-        verify_tls13_signature(message, certificate, signature, algorithms)
+        self.verify_signature(message, certificate, signature, true)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, CustomExtension, IsCa, KeyPair};
+    use rustls::crypto::aws_lc_rs::default_provider;
+    use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+    use rustls::sign::{CertifiedKey, SingleCertAndKey};
+    use rustls::version::{TLS12, TLS13};
+    use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, SupportedProtocolVersion};
+
+    use super::*;
+
+    /// The result of a handshake with an upstream that has such a certificate, which it issued itself.
+    fn handshake(
+        params: &CertificateParams,
+        spec: &TlsClient,
+        version: &'static SupportedProtocolVersion,
+    ) -> Result<(), String> {
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap().der().clone();
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let provider = Arc::new(default_provider());
+        let server =
+            ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&[version]).unwrap();
+        // Without the check that the key is the certificate's, which needs webpki.
+        let key = CertifiedKey::new(vec![certificate], provider.key_provider.load_private_key(key).unwrap());
+        let server = server.with_no_client_auth().with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
+        let mut server = ServerConnection::new(Arc::new(server)).unwrap();
+        let client =
+            ClientConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&[version]).unwrap();
+        let client = client.dangerous().with_custom_certificate_verifier(verifier(spec, &provider).unwrap());
+        let mut client =
+            ClientConnection::new(Arc::new(client.with_no_client_auth()), "a.test".try_into().unwrap()).unwrap();
+        while client.is_handshaking() || server.is_handshaking() {
+            let mut bytes = Vec::new();
+            client.write_tls(&mut bytes).unwrap();
+            server.read_tls(&mut &bytes[..]).unwrap();
+            server.process_new_packets().unwrap();
+            bytes.clear();
+            while server.wants_write() {
+                server.write_tls(&mut bytes).unwrap();
+            }
+            client.read_tls(&mut &bytes[..]).unwrap();
+            client.process_new_packets().map_err(|error| reason(&error))?;
+        }
+        Ok(())
+    }
+
+    fn params() -> CertificateParams {
+        CertificateParams::new(vec!["a.test".to_owned()]).unwrap()
+    }
+
+    // `openssl req -x509` sets the CA flag. Go: "certificate signed by unknown authority".
+    #[test]
+    fn a_certificate_that_issued_itself() {
+        let mut authority = params();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let trusting = TlsClient {
+            roots: Roots::These(vec![{
+                let key = KeyPair::generate().unwrap();
+                authority.self_signed(&key).unwrap().der().to_vec()
+            }]),
+            ..TlsClient::default()
+        };
+        let want = "the upstream's certificate was issued by an authority that is not trusted";
+        for params in [params(), authority] {
+            assert_eq!(handshake(&params, &trusting, &TLS13).unwrap_err(), want);
+        }
+    }
+
+    // RFC 5280 §4.2: a system refuses an unknown critical extension, unless it does not verify the certificate, as with Go's InsecureSkipVerify.
+    #[test]
+    fn an_unknown_critical_extension() {
+        let mut extension = CustomExtension::from_oid_content(&[1, 2, 3, 4], vec![0x0c, 1, b'x']);
+        extension.set_criticality(true);
+        let mut params = params();
+        params.custom_extensions = vec![extension];
+        let insecure = TlsClient { insecure: true, ..TlsClient::default() };
+        for version in [&TLS12, &TLS13] {
+            handshake(&params, &insecure, version).unwrap();
+        }
+        let error = handshake(&params, &TlsClient::default(), &TLS13).unwrap_err();
+        assert_eq!(error, "invalid peer certificate: UnsupportedCriticalExtension");
     }
 }

@@ -260,7 +260,7 @@ async fn in_turn(
     transport: &Transport,
     deadline: Option<Instant>,
 ) -> Result<(TcpStream, SocketAddr), CallError> {
-    let mut fault = CallError::Resolve(io::ErrorKind::NotFound);
+    let mut fault = CallError::Resolve(CallError::NO_ADDRESS.into());
     let local = transport.local_address;
     let is_usable = |address: &&SocketAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
     let mut left = addresses.iter().filter(is_usable).count();
@@ -351,15 +351,15 @@ async fn look_up(
         }
     };
     let found = core.lookups.join((address.clone(), resolver.clone()), begin).await;
-    found.unwrap_or(Err(CallError::Resolve(io::ErrorKind::Other)))
+    found.unwrap_or_else(|| Err(CallError::lookup_lost()))
 }
 
 async fn resolve(core: &Rc<Core>, address: &str) -> Result<Vec<SocketAddr>, CallError> {
     let looking = core.worker().resolve(address).map_err(|_| CallError::Busy)?;
     match looking.await {
         Some(Ok(addresses)) => Ok(addresses),
-        Some(Err(error)) => Err(CallError::Resolve(error.kind())),
-        None => Err(CallError::Resolve(io::ErrorKind::Other)),
+        Some(Err(error)) => Err(CallError::from_lookup(&error)),
+        None => Err(CallError::lookup_lost()),
     }
 }
 
@@ -370,11 +370,8 @@ async fn resolve_by(core: &Rc<Core>, address: &str, resolver: &Arc<Resolver>) ->
     let looking = core.worker().look_up(question, Some(Arc::clone(resolver))).map_err(|_| CallError::Busy)?;
     let records = match looking.await {
         Some(Ok(records)) => records,
-        Some(Err(error)) => {
-            tracing::debug!(address, %error, "a resolver has no address of an upstream");
-            return Err(CallError::Resolve(io::ErrorKind::NotFound));
-        }
-        None => return Err(CallError::Resolve(io::ErrorKind::Other)),
+        Some(Err(error)) => return Err(CallError::Resolve(error.to_string().into())),
+        None => return Err(CallError::lookup_lost()),
     };
     let addresses = records.into_iter().filter_map(|record| match record {
         DnsRecord::Address(ip) => Some(SocketAddr::new(ip, port)),
@@ -434,7 +431,7 @@ mod tests {
             assert_eq!(fault, CallError::Connect(io::ErrorKind::ConnectionRefused));
         }
         let nothing = race(Vec::new(), &Transport::default(), None).await.unwrap_err();
-        assert_eq!(nothing, CallError::Resolve(io::ErrorKind::NotFound));
+        assert_eq!(nothing, CallError::Resolve(CallError::NO_ADDRESS.into()));
     }
 
     // Go's dialer: an address that does not answer leaves time for the others.
@@ -470,7 +467,7 @@ mod tests {
         let fault = race(vec![closed, open], &of(Families::Ipv6), None).await.unwrap_err();
         assert_eq!(fault, CallError::Connect(io::ErrorKind::ConnectionRefused));
         let fault = race(vec![open], &of(Families::Ipv6), None).await.unwrap_err();
-        assert_eq!(fault, CallError::Resolve(io::ErrorKind::NotFound));
+        assert_eq!(fault, CallError::Resolve(CallError::NO_ADDRESS.into()));
     }
 
     // Caddy, `local_address`: connections come from it; an address of the other family is of no use.

@@ -10,8 +10,8 @@ use crate::body::BodyError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The address could not be resolved.
-    Resolve(io::ErrorKind),
+    /// The address could not be resolved: the reason, such as the system's text "Name or service not known".
+    Resolve(Box<str>),
     /// The connection was refused, or could not be established.
     Connect(io::ErrorKind),
     /// The connection was not established in time.
@@ -51,6 +51,22 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// The reason of [`Self::Resolve`] for a name without an address, or without one of the wanted family.
+    pub const NO_ADDRESS: &str = "found no address of this name";
+
+    /// The error of a failed lookup by the system's resolver, in the resolver's words.
+    pub fn from_lookup(error: &io::Error) -> Self {
+        let reason = error.to_string();
+        // The standard library writes this before each text of the system.
+        let reason = reason.strip_prefix("failed to lookup address information: ").unwrap_or(&reason);
+        Self::Resolve(reason.into())
+    }
+
+    /// The error of a lookup whose thread ended without a result.
+    pub fn lookup_lost() -> Self {
+        Self::Resolve("the lookup ended without a result".into())
+    }
+
     /// Returns the kind of failure for the log, `None` if the client caused it. `is_headed` is whether the response's
     /// head had arrived.
     pub fn kind(&self, is_headed: bool) -> Option<FailureKind> {
@@ -76,7 +92,7 @@ impl CallError {
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Resolve(kind) => write!(f, "looking up the address: {kind}"),
+            Self::Resolve(reason) => write!(f, "looking up the address: {reason}"),
             // Only a Unix socket can be missing; for a host that is unknown the lookup fails.
             Self::Connect(io::ErrorKind::NotFound) => f.write_str("connecting: the socket does not exist"),
             Self::Connect(kind) => write!(f, "connecting: {kind}"),

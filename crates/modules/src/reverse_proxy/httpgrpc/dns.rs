@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io;
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -36,7 +35,8 @@ struct DnsState {
     is_looking: bool,
     /// A call has failed since the last lookup, or the lookup itself failed.
     is_doubted: bool,
-    fault: io::ErrorKind,
+    /// The error of calls while there is no address.
+    fault: CallError,
     waiting: VecDeque<EngineCall>,
 }
 
@@ -53,7 +53,7 @@ impl NamedUpstream {
             looked_at: None,
             is_looking: false,
             is_doubted: false,
-            fault: io::ErrorKind::NotFound,
+            fault: CallError::Resolve(CallError::NO_ADDRESS.into()),
             waiting: VecDeque::new(),
         };
         Rc::new_cyclic(|this| Self {
@@ -79,7 +79,7 @@ impl NamedUpstream {
             (known.is_looking, known.looked_at) = (true, Some(now));
         }
         let Ok(looking) = self.worker.resolve(&self.name) else {
-            return self.found(Err(io::ErrorKind::WouldBlock));
+            return self.found(Err(CallError::Busy));
         };
         let this = self.this.clone();
         self.worker.spawn(Box::pin(async move {
@@ -87,15 +87,15 @@ impl NamedUpstream {
             // A reload may have dropped the upstream in the meantime.
             let Some(this) = this.upgrade() else { return };
             this.found(match found {
-                Some(Ok(addresses)) if addresses.is_empty() => Err(io::ErrorKind::NotFound),
+                Some(Ok(addresses)) if addresses.is_empty() => Err(CallError::Resolve(CallError::NO_ADDRESS.into())),
                 Some(Ok(addresses)) => Ok(addresses),
-                Some(Err(error)) => Err(error.kind()),
-                None => Err(io::ErrorKind::Other),
+                Some(Err(error)) => Err(CallError::from_lookup(&error)),
+                None => Err(CallError::lookup_lost()),
             });
         }));
     }
 
-    fn found(&self, found: Result<Vec<SocketAddr>, io::ErrorKind>) {
+    fn found(&self, found: Result<Vec<SocketAddr>, CallError>) {
         let mut known = self.known.borrow_mut();
         known.is_looking = false;
         known.is_doubted = found.is_err();
@@ -138,7 +138,7 @@ impl NamedUpstream {
             if known.is_looking && known.waiting.len() < WAITING_MAX {
                 return known.waiting.push_back(call);
             }
-            let fault = if known.is_looking { CallError::Busy } else { CallError::Resolve(known.fault) };
+            let fault = if known.is_looking { CallError::Busy } else { known.fault.clone() };
             drop(known);
             return call.fail(fault);
         }

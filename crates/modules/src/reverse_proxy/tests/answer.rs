@@ -207,9 +207,11 @@ fn faults() {
     let mut kit = Kit::with_errors(&registry(), &routes, &errors);
     for (fault, status, words) in [
         (
-            CallError::Resolve(std::io::ErrorKind::NotFound),
+            CallError::from_lookup(&std::io::Error::other(
+                "failed to lookup address information: Name or service not known",
+            )),
             502,
-            "upstream 10.0.0.1:80: looking up the address: entity not found",
+            "upstream 10.0.0.1:80: looking up the address: Name or service not known",
         ),
         (
             CallError::Connect(std::io::ErrorKind::ConnectionRefused),
