@@ -204,9 +204,9 @@ impl LogFile {
             Ok(()) => {
                 if self.reopen()
                     && let Ok(rolled) = rolled
+                    && is_own(&self.file, &self.spec.path)
                 {
-                    let mode = self.spec.mode.unwrap_or(rolled.mode());
-                    give_attributes(&self.file, &rolled, mode);
+                    give_attributes(&self.file, &rolled, self.spec.mode);
                 }
             }
             Err(error) => {
@@ -270,12 +270,25 @@ fn folder_mode(spec: &FileSpec, folder: &Path) -> u32 {
     }
 }
 
-/// Gives a file the owner and the group of another one, and permissions, so that a program that reads the log may read this file too.
-/// Only root may change the owner; each attribute that cannot be changed stays.
-pub(crate) fn give_attributes(file: &File, from: &Metadata, mode: u32) {
-    // Before the owner: a process may have the right to change it, but not that to change another user's permissions.
+/// Returns whether a file that was opened by its path is this user's own regular file, and not reached by a link. A user with write
+/// permission for the folder could otherwise place a link there, and have the attributes of any file changed.
+fn is_own(file: &File, path: &Path) -> bool {
+    let (Ok(opened), Ok(named)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
+    opened.is_file()
+        && opened.nlink() == 1
+        && opened.uid() == rustix::process::geteuid().as_raw()
+        && (opened.dev(), opened.ino()) == (named.dev(), named.ino())
+}
+
+/// Gives a file the group and the owner of another one, and these permissions or those of the other one, so that a program that reads
+/// the log may read this file too. Only root may change the owner; each attribute that cannot be changed stays.
+pub(crate) fn give_attributes(file: &File, from: &Metadata, mode: Option<u32>) {
+    // The owner comes last: a process may have the right to change it, but not that to change another user's file.
+    let has_group = fchown(file, None, Some(from.gid())).is_ok();
+    // Without the group, its permissions would be another group's.
+    let mode = mode.unwrap_or(if has_group { from.mode() } else { from.mode() & !0o070 });
     let _ = file.set_permissions(Permissions::from_mode(mode & 0o777));
-    let _ = fchown(file, Some(from.uid()), Some(from.gid()));
+    let _ = fchown(file, Some(from.uid()), None);
 }
 
 /// Writes all bytes; an error has the number of bytes that were written before.

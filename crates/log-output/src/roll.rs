@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::file::{FILE_MODE, give_attributes};
@@ -252,6 +253,8 @@ fn rolled(path: &Path, stamp: &StampLayout) -> Vec<(SystemTime, PathBuf)> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     entries
         .filter_map(Result::ok)
+        // A link could lead to a file of another folder, and opening a FIFO could block.
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
         .filter(|entry| is_rolled(&entry.file_name().to_string_lossy()).is_some())
         .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
         .collect()
@@ -289,11 +292,8 @@ fn compress(path: &Path, modified: SystemTime, compression: Compression) -> io::
 
 /// Writes the compressed form of a file to `target`.
 fn write_compressed(path: &Path, target: &File, modified: SystemTime, compression: Compression) -> io::Result<()> {
-    let mut source = File::open(path)?;
-    let metadata = source.metadata()?;
-    give_attributes(target, &metadata, metadata.mode());
-    // A killed process may have left bytes.
-    target.set_len(0)?;
+    let mut source = open_itself(OpenOptions::new().read(true), path)?;
+    give_attributes(target, &source.metadata()?, None);
     match compression {
         Compression::Zstd => {
             let mut encoder = zstd::Encoder::new(target, 0)?;
@@ -310,20 +310,49 @@ fn write_compressed(path: &Path, target: &File, modified: SystemTime, compressio
     target.sync_all()
 }
 
-/// Opens a file that is being compressed, and locks it until it is closed. `None`: another thread or process has the lock, or had it until
-/// now.
-fn lock_unfinished(path: &Path) -> io::Result<Option<File>> {
-    lock(OpenOptions::new().write(true).create(true).truncate(false).mode(FILE_MODE).open(path)?, path)
+/// Opens a regular file, but follows no link, and does not wait for the other end of a FIFO.
+fn open_itself(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(Errno::LOOP.into()) }
 }
 
-/// Removes a file that a process has left unfinished, unless another one compresses it.
-fn remove_abandoned(path: &Path) {
-    if let Ok(file) = OpenOptions::new().write(true).open(path)
-        && let Ok(Some(_lock)) = lock(file, path)
-    {
-        // Another attempt follows the next time that a file is rolled.
-        let _ = fs::remove_file(path);
+/// Creates the file for a compressed form, and locks it until it is closed. `None`: another thread or process has the lock, or had it until
+/// now.
+fn lock_unfinished(path: &Path) -> io::Result<Option<File>> {
+    // The file is always a new one: a file that another user has placed there would let that user read the log.
+    let create = || OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path);
+    let created = match create() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            remove_abandoned(path);
+            create()
+        }
+        created => created,
+    };
+    match created {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+        created => lock(created?, path),
     }
+}
+
+/// Removes a file that a process has left unfinished, unless another one compresses it; and a link, or a file of another type.
+fn remove_abandoned(path: &Path) {
+    let is_in_use = match open_itself(OpenOptions::new().write(true), path) {
+        // Held until the file is removed: a process that opens it meanwhile finds it locked, or finds that it no longer has the name.
+        Ok(file) => match lock(file, path) {
+            Ok(Some(_lock)) => return remove(path),
+            _ => true,
+        },
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
+    if !is_in_use {
+        remove(path);
+    }
+}
+
+fn remove(path: &Path) {
+    // After a failure, the next sweep tries it again.
+    let _ = fs::remove_file(path);
 }
 
 fn lock(file: File, path: &Path) -> io::Result<Option<File>> {
@@ -333,7 +362,7 @@ fn lock(file: File, path: &Path) -> io::Result<Option<File>> {
         Ok(()) | Err(TryLockError::Error(_)) => {}
     }
     // The former holder may have renamed the file between the two calls.
-    let (ours, named) = (file.metadata()?, fs::metadata(path).ok());
+    let (ours, named) = (file.metadata()?, fs::symlink_metadata(path).ok());
     Ok(named.is_some_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())).then_some(file))
 }
 
@@ -439,8 +468,8 @@ mod tests {
         fs::write(&path, &text).unwrap();
         let sweep = || compress(&path, SystemTime::now(), Compression::Gzip);
         let unfinished = b"from another process".repeat(1000);
-        fs::write(&part, &unfinished).unwrap();
         let other = lock_unfinished(&part).unwrap().unwrap();
+        fs::write(&part, &unfinished).unwrap();
         sweep().unwrap();
         assert_eq!(fs::read(&part).unwrap(), unfinished);
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
@@ -480,6 +509,34 @@ mod tests {
         drop(other);
         remove_abandoned(&part);
         assert!(!part.exists());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    // A user with write permission for the folder must not gain access to files elsewhere by a link, a FIFO or a file of that user.
+    #[test]
+    fn links_are_not_followed() {
+        let folder = new_folder("links");
+        let (path, part, victim) = (folder.join("a.log"), folder.join("a.log.part"), folder.join("victim"));
+        fs::write(&path, "the lines of the log").unwrap();
+        fs::write(&victim, "another file").unwrap();
+        for target in [&victim, &folder.join("absent")] {
+            std::os::unix::fs::symlink(target, &part).unwrap();
+            compress(&path, SystemTime::now(), Compression::Gzip).unwrap();
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "another file");
+            assert!(!folder.join("absent").exists());
+            assert_eq!(decompressed(&folder.join("a.log.gz")), "the lines of the log");
+            fs::write(&path, "the lines of the log").unwrap();
+        }
+        rustix::fs::mknodat(rustix::fs::CWD, &part, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+        compress(&path, SystemTime::now(), Compression::Gzip).unwrap();
+        // A reader that has opened an earlier file does not get the content.
+        fs::write(&path, "the lines of the log").unwrap();
+        fs::write(&part, "").unwrap();
+        let mut planted = File::open(&part).unwrap();
+        compress(&path, SystemTime::now(), Compression::Gzip).unwrap();
+        assert_eq!(planted.read(&mut [0; 1]).unwrap(), 0);
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        assert!(compress(&path, SystemTime::now(), Compression::Gzip).is_err());
         fs::remove_dir_all(&folder).unwrap();
     }
 
