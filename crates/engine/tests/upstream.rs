@@ -86,16 +86,34 @@ fn trailers_after_content_of_a_declared_length() {
             assert_eq!(peer.exactly(21), b"3\r\nabc\r\n0\r\nx-t: v\r\n\r\n");
             peer.answer("ok");
         },
+        |peer| {
+            let head = peer.head();
+            assert!(head.contains("\r\nTransfer-Encoding: chunked\r\n"), "{head}");
+            assert_eq!(peer.exactly(13), b"0\r\nx-t: v\r\n\r\n");
+            peer.answer("ok");
+        },
+        |peer| {
+            // A client of HTTP/1.1 can send no trailers after it.
+            let head = peer.head();
+            assert!(head.contains("\r\nContent-Length: 3\r\n") && !head.contains("Transfer-Encoding"), "{head}");
+            assert_eq!(peer.exactly(3), b"abc");
+            peer.answer("ok");
+        },
     ]);
     let mut client = server.http2();
     let answer = client.get(&format!("/forward2/{}", origin.port));
     assert_eq!((answer.field("content-length"), answer.text()), (Some("5"), "hello"));
     assert_eq!(answer.trailers, [("grpc-status".to_owned(), "0".to_owned())]);
     drop(client);
-    let body = RequestBody { trailers: vec![("x-t", "v")], ..RequestBody::sized(b"abc".to_vec()) };
-    let answer = server.http2().exchange("POST", &origin.target(), Some(&body));
+    for content in ["abc", ""] {
+        let body = RequestBody { trailers: vec![("x-t", "v")], ..RequestBody::sized(content.into()) };
+        assert_eq!(server.http2().exchange("POST", &origin.target(), Some(&body)).text(), "ok");
+    }
+    let mut client = server.client();
+    client
+        .send(&format!("POST {} HTTP/1.1\r\nHost: a\r\nTrailer: x-t\r\nContent-Length: 3\r\n\r\nabc", origin.target()));
+    assert_eq!(client.answer().text(), "ok");
     origin.end();
-    assert_eq!(answer.text(), "ok");
 }
 
 // RFC 9110 §7.6.1: trailers that Connection names belong to the upstream's connection.

@@ -179,7 +179,8 @@ fn attempts_are_in_the_debug_log() {
     let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = upstream.local_addr().unwrap().port();
     let caddyfile = format!(
-        "{{\n\tadmin off\n\tlog {{\n\t\toutput file own.log\n\t\tlevel DEBUG\n\t}}\n}}\nhttp://:0 {{\n\tbind 127.0.0.1\n\turi \
+        "{{\n\tadmin off\n\tlog {{\n\t\toutput file own.log\n\t\tlevel DEBUG\n\t\tformat filter {{\n\t\t\trequest>headers>X-Api-Key \
+         delete\n\t\t\trequest>remote_ip ip_mask 8\n\t\t}}\n\t}}\n}}\nhttp://:0 {{\n\tbind 127.0.0.1\n\turi \
          strip_prefix /api\n\treverse_proxy 127.0.0.1:{port}\n}}\n"
     );
     let folder = Folder::with(&[("Caddyfile", &caddyfile)]);
@@ -193,7 +194,10 @@ fn attempts_are_in_the_debug_log() {
             .write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\nSet-Cookie: secret\r\nConnection: close\r\n\r\n")
             .unwrap();
     });
-    assert_eq!(send(site, "GET /api/a", &["Host: a.test", "Cookie: secret", "X_Under: 1"]).status, 201);
+    assert_eq!(
+        send(site, "GET /api/a", &["Host: a.test", "Cookie: secret", "X-Api-Key: secret", "X_Under: 1"]).status,
+        201
+    );
     answer.join().unwrap();
     assert_eq!(send(site, "GET /api/b", &["Host: a.test"]).status, 502);
     server.signal(Signal::TERM);
@@ -206,6 +210,9 @@ fn attempts_are_in_the_debug_log() {
     assert_eq!((&answered["request"]["uri"], &answered["request"]["host"]), (&json!("/a"), &json!("a.test")));
     assert_eq!(answered["request"]["headers"]["Cookie"], json!(["REDACTED"]));
     assert_eq!(answered["request"]["headers"]["X-Forwarded-Proto"], json!(["http"]));
+    // The filters apply to these fields too.
+    assert_eq!(answered["request"]["headers"].get("X-Api-Key"), None);
+    assert_eq!(answered["request"]["remote_ip"], "127.0.0.0");
     assert_eq!(failed["request"]["uri"], "/b");
     assert!(failed["error"].as_str().is_some_and(|error| error.contains("refused")), "{failed}");
     assert_eq!(with("selected upstream")[0]["total_upstreams"], 1);

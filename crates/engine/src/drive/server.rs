@@ -26,7 +26,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 
-use causeway_message::{StatusCode, StreamId, WriteList};
+use causeway_message::{StatusCode, StreamId, WriteList, names};
 use causeway_pipeline::{Arrival, BodyError, Ending, Endpoints, Scheme, TlsFacts};
 use progress::{Stamp, stage};
 
@@ -372,8 +372,13 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         match body {
             _ if inbound == Inbound::Complete => cx.mailbox().complete(),
             BodyLength::Sized(bytes) => cx.mailbox().announce(bytes),
-            // An end without content follows, but its length is known: a declared 0 (RFC 9113 §8.1.1).
-            BodyLength::Unknown if cx.original().fields().content_length() == Ok(Some(0)) => cx.mailbox().announce(0),
+            // An end without content follows, but its length is known: a declared 0 (RFC 9113 §8.1.1). Trailers may come with it.
+            BodyLength::Unknown
+                if cx.original().fields().content_length() == Ok(Some(0))
+                    && !cx.original().fields().contains(names::TRAILER) =>
+            {
+                cx.mailbox().announce(0);
+            }
             BodyLength::Unknown => cx.mailbox().announce_unsized(),
             BodyLength::None => {}
         }

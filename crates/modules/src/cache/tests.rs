@@ -528,7 +528,9 @@ fn a_validation_with_another_vary() {
     for (stored, update, want, is_stored) in [
         ("", "Accept-Language", &["Accept-Language"][..], true),
         ("Accept-Language", "accept-language", &["Accept-Language"], true),
-        ("Accept-Language", "Accept-Encoding", &["Accept-Language", "Accept-Encoding"], true),
+        ("Accept-Language", "Accept-Charset", &["Accept-Language", "Accept-Charset"], true),
+        // RFC 9110 §12.5.3: content without a coding is for all clients.
+        ("Accept-Language", "Accept-Encoding", &["Accept-Language"], true),
         ("Origin", "Accept, origin, Accept-Language", &["Origin", "Accept, Accept-Language"], true),
         ("", "*", &["*"], false),
         ("", "Accept-Language, X-Forwarded-For", &["Accept-Language, X-Forwarded-For"], false),

@@ -158,6 +158,11 @@ impl BodyStream for UnframedRequest {
     fn len(&self) -> Option<u64> {
         self.left
     }
+
+    /// Trailers may follow the last byte.
+    fn is_over(&self) -> bool {
+        false
+    }
 }
 
 /// Encodes the response to the call.

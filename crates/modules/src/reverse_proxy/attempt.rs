@@ -306,6 +306,8 @@ fn take_content(
         Content::Untaken => cx.take_body(),
     };
     Ok(match (switch, untouched) {
+        // A handler has removed the request for an upgrade. The stream's bytes belong to the tunnel, and may never end.
+        (Switch::None, _) if cx.is_extended_connect() => (Body::Empty, None),
         (Switch::None, Some(body)) if !body.is_empty() => {
             // HTTP in gRPC puts the head into the content, so an attempt's content is of no use to the next one.
             // Over HTTP/2 the upstream can state that it has not processed a request of which it has part of the

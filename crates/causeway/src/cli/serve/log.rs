@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use causeway_modules::logs::{Entry, FieldSink, Fields, Level, LogValue, Logs, end_all, flush_streams};
 use causeway_pipeline::{Build, BuildError, Registry};
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
@@ -168,8 +168,8 @@ struct EventFields {
 
 enum EventValue {
     Text(String),
-    /// JSON, of a field whose name ends in `.json`. The log has the name without this end.
-    Json(String),
+    /// The value of the JSON text of a field whose name ends in `.json`. The log has the name without this end.
+    Json(Value),
     Unsigned(u64),
     Signed(i64),
     Float(f64),
@@ -182,7 +182,9 @@ impl Visit for EventFields {
             // Writing to a string cannot fail.
             let _ = write!(self.message, "{value:?}");
         } else if let Some(name) = field.name().strip_suffix(".json") {
-            self.fields.push((name, EventValue::Json(format!("{value:?}"))));
+            let text = format!("{value:?}");
+            let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+            self.fields.push((name, EventValue::Json(value)));
         } else {
             self.fields.push((field.name(), EventValue::Text(format!("{value:?}"))));
         }
@@ -218,13 +220,45 @@ impl Fields for EventFields {
         for (name, value) in &self.fields {
             let value = match value {
                 EventValue::Text(text) => LogValue::Text(text.as_bytes()),
-                EventValue::Json(json) => LogValue::Json(json.as_bytes()),
+                EventValue::Json(json) => {
+                    write_json(name, json, sink);
+                    continue;
+                }
                 EventValue::Unsigned(number) => LogValue::Unsigned(*number),
                 EventValue::Signed(number) => LogValue::Signed(*number),
                 EventValue::Float(number) => LogValue::Float(*number),
                 EventValue::Bool(value) => LogValue::Bool(*value),
             };
             sink.value((*name).into(), value);
+        }
+    }
+}
+
+/// Passes a JSON value in its parts, so that the filters of a format see the fields of an object.
+fn write_json(name: &str, value: &Value, sink: &mut dyn FieldSink) {
+    match value {
+        Value::Object(members) => sink.object(name.into(), &JsonFields(members)),
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            let texts = items.iter().filter_map(Value::as_str);
+            sink.value(
+                name.into(),
+                LogValue::Texts(&|take: &mut dyn FnMut(&[u8])| {
+                    texts.clone().for_each(|text| take(text.as_bytes()));
+                }),
+            );
+        }
+        Value::String(text) => sink.value(name.into(), LogValue::Text(text.as_bytes())),
+        other => sink.value(name.into(), LogValue::Json(other.to_string().as_bytes())),
+    }
+}
+
+/// The members of a JSON object as fields.
+struct JsonFields<'v>(&'v Map<String, Value>);
+
+impl Fields for JsonFields<'_> {
+    fn visit(&self, sink: &mut dyn FieldSink) {
+        for (name, value) in self.0 {
+            write_json(name, value, sink);
         }
     }
 }

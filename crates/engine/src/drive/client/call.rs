@@ -7,7 +7,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use causeway_message::{
-    BodyLength, FieldMap, Framing, Head, Method, ResponseHead, StatusCode, StreamId, WriteList, names,
+    BodyLength, FieldMap, Framing, Head, Method, ResponseHead, StatusCode, StreamId, Version, WriteList, names,
 };
 use causeway_pipeline::upstream::{EngineCall, FailureKind, StderrLevel, report_failure, report_stderr};
 use causeway_pipeline::{Body, BodyError, CallError, Frame, Transport};
@@ -119,8 +119,15 @@ fn connection_names(fields: &FieldMap) -> Option<Box<[u8]>> {
 /// Returns the framing of a request's content.
 pub(super) fn request_framing(body: &Body, request: &Head, machine: &ClientMachine) -> Framing {
     match framing_of(body) {
-        // As in Caddy: HTTP/1.1 has trailers only after chunks (RFC 9112 §7.1.2).
-        Framing::Sized(_) if machine.is_http1() && request.fields().contains(names::TRAILER) => Framing::Stream,
+        // As in Caddy: HTTP/1.1 has trailers only after chunks (RFC 9112 §7.1.2), so a request of a declared length has some only if a client
+        // of HTTP/2 sent it.
+        Framing::Sized(_)
+            if machine.is_http1()
+                && request.version() == Version::Http2
+                && request.fields().contains(names::TRAILER) =>
+        {
+            Framing::Stream
+        }
         framing => framing,
     }
 }

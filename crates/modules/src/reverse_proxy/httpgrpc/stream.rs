@@ -173,4 +173,9 @@ impl BodyTransform for UnframedResponse {
     fn bytes_left(&self) -> Option<u64> {
         self.left
     }
+
+    /// Trailers may follow the last byte.
+    fn is_over(&self) -> bool {
+        false
+    }
 }
