@@ -127,8 +127,7 @@ impl CurvePoint {
     }
 }
 
-/// The ends of the interval of an unknown gain, and the bounds of every interval: ten times the time added, and all of it
-/// saved.
+/// The ends of the interval of an unknown gain: ten times the time added, and all of it saved.
 pub(crate) const GAIN_ENDS: (f64, f64) = (-10.0, 1.0);
 
 /// Maximum meaningful half-width: the whole time.

@@ -108,10 +108,13 @@ fn progress(reports: &[Report]) -> Vec<Progress> {
     for progress in reports.iter().flat_map(|report| &report.progress) {
         match merged.iter_mut().find(|it| it.name == progress.name) {
             Some(sum) => {
-                // The mean time, weighted by the number of units.
+                // The mean of the known times, weighted by the number of units.
                 let (before, more) = (sum.count as f64, progress.count as f64);
-                let mean = |(sum, one): (f64, f64)| (sum * before + one * more) / (before + more).max(1.0);
-                sum.baseline_ns = sum.baseline_ns.zip(progress.baseline_ns).map(mean);
+                let mean = |sum: f64, one: f64| (sum * before + one * more) / (before + more).max(1.0);
+                sum.baseline_ns = match (sum.baseline_ns, progress.baseline_ns) {
+                    (Some(sum), Some(one)) => Some(mean(sum, one)),
+                    (sum, one) => sum.or(one),
+                };
                 sum.baseline_rate += progress.baseline_rate;
                 sum.count += progress.count;
             }

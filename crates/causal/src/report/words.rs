@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CurvePoint, Limit, Quantity, Report, TargetReport, at};
+use super::{CurvePoint, GAIN_ENDS, Limit, Quantity, Report, TargetReport, at};
 use crate::constants::{SENTENCE_GAIN_MIN, SENTENCE_NO_GAIN, SENTENCE_SHARE_MIN, SENTENCE_SPEEDUP};
 
 /// The words for a program in sentences: "this server answers more", "a request takes less time".
@@ -66,7 +66,8 @@ impl Report {
                      {} of {}.",
                     percent(top.speedup),
                     percent(top.low),
-                    percent(top.high),
+                    // No program saves more than all of its time.
+                    percent(top.high.min(GAIN_ENDS.1)),
                     self.saved(measure),
                 ));
             }
