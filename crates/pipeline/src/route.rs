@@ -255,7 +255,7 @@ pub enum Verdict {
 pub fn run(cx: &mut Context) -> Verdict {
     let generation = Rc::clone(cx.generation());
     let head = cx.head();
-    // RFC 9112 §3.2.4: an absolute URI without a path is the same request through a proxy.
+    // RFC 9112 §3.2.4: an absolute URI without a path is the same request through a proxy. DEVIATES Caddy, which runs the routes for it.
     if (head.target_bytes() == b"*" || head.method() == Method::Options && head.target().is_of_server())
         && generation.plan().server(cx.arrival().server).is_some_and(|server| server.answers_asterisk)
     {

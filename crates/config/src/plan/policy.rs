@@ -156,6 +156,9 @@ impl ConnectionPolicyConfig {
                 offered.push(protocol.clone());
             }
         }
+        if written.is_empty() {
+            return build.at("alpn", |build| Err(build.refuse("[]", "h2, http/1.1 or both, or no `alpn`")));
+        }
         if offered.is_empty() && !self.drop {
             let enabled = [("h2", protocols.http2), ("http/1.1", protocols.http1)];
             let enabled: Vec<_> = enabled.into_iter().filter(|(_, is_on)| *is_on).map(|(name, _)| name).collect();
