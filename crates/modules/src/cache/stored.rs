@@ -330,10 +330,10 @@ impl StoredFields {
         }
         // RFC 9110 §12.5.3: each client accepts content without a coding. `encode` adds this name to every 304, also to that of a type that
         // it does not compress.
-        let is_uncoded = !self.whole.contains(names::CONTENT_ENCODING);
+        let is_coded = self.whole.contains(names::CONTENT_ENCODING);
         let is_new = |name: &&[u8]| {
-            !self.whole.list(names::VARY).any(|known| known.eq_ignore_ascii_case(name))
-                && !(is_uncoded && name.eq_ignore_ascii_case(b"accept-encoding"))
+            let is_known = self.whole.list(names::VARY).any(|known| known.eq_ignore_ascii_case(name));
+            !is_known && (is_coded || !name.eq_ignore_ascii_case(b"accept-encoding"))
         };
         let vary = update.list(names::VARY).filter(is_new).collect::<Vec<_>>().join(&b", "[..]);
         if !vary.is_empty()
