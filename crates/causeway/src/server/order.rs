@@ -109,7 +109,10 @@ impl Order {
             return Ok(());
         }
         let (mut reasons, retry_at) = match limits.find(self, keeper.storage(), SystemTime::now()) {
-            Some(limit) => (limit.reasons.clone(), Some(limit.until)),
+            Some(limit) => (
+                format!("no order was sent, because an earlier refusal still holds: {}", limit.reasons),
+                Some(limit.until),
+            ),
             None => match self.obtain_of_any(keeper, &lock, attempt).await {
                 Ok(()) => {
                     limits.remove(&self.public.name);
