@@ -260,7 +260,7 @@ async fn in_turn(
     transport: &Transport,
     deadline: Option<Instant>,
 ) -> Result<(TcpStream, SocketAddr), CallError> {
-    let mut fault = CallError::Resolve(CallError::NO_ADDRESS.into());
+    let mut fault = None;
     let local = transport.local_address;
     let is_usable = |address: &&SocketAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
     let mut left = addresses.iter().filter(is_usable).count();
@@ -278,11 +278,11 @@ async fn in_turn(
         };
         match connected {
             Ok(stream) => return Ok((stream, address)),
-            Err(error) => fault = connect_fault(&error),
+            Err(error) => fault = Some(connect_fault(&error)),
         }
         left -= 1;
     }
-    Err(fault)
+    Err(fault.unwrap_or_else(|| CallError::Resolve(CallError::NO_ADDRESS.into())))
 }
 
 /// Returns the time for the next of several addresses, so that one that does not answer leaves time for the others: an equal share of `left`,
