@@ -337,22 +337,20 @@ fn lock_unfinished(path: &Path) -> io::Result<Option<File>> {
 
 /// Removes a file that a process has left unfinished, unless another one compresses it; and a link, or a file of another type.
 fn remove_abandoned(path: &Path) {
-    let is_in_use = match open_itself(OpenOptions::new().write(true), path) {
-        // Held until the file is removed: a process that opens it meanwhile finds it locked, or finds that it no longer has the name.
-        Ok(file) => match lock(file, path) {
-            Ok(Some(_lock)) => return remove(path),
-            _ => true,
-        },
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-    };
-    if !is_in_use {
-        remove(path);
+    // After a failure to remove it, the next sweep tries it again.
+    match open_itself(OpenOptions::new().write(true), path) {
+        Ok(file) => {
+            // Held until the file is removed: a process that opens it meanwhile finds it locked, or finds that it no longer has the name.
+            if let Ok(Some(_lock)) = lock(file, path) {
+                let _ = fs::remove_file(path);
+            }
+        }
+        // open(2): a link; a socket, or a FIFO that nothing reads. Another error, such as EACCES, may be that of a file in use.
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::LOOP | Errno::NXIO)) => {
+            let _ = fs::remove_file(path);
+        }
+        Err(_) => {}
     }
-}
-
-fn remove(path: &Path) {
-    // After a failure, the next sweep tries it again.
-    let _ = fs::remove_file(path);
 }
 
 fn lock(file: File, path: &Path) -> io::Result<Option<File>> {

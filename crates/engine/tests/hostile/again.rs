@@ -19,7 +19,7 @@ enum ResponsePart {
     Nothing,
     Continue,
     EarlyHints,
-    /// Part of a status line; HTTP/1 only, since a header block of HTTP/2 cannot be interrupted.
+    /// Part of a status line; HTTP/1 only, since a field block of HTTP/2 cannot be interrupted.
     HalfHead,
     Head,
     Content,
