@@ -43,7 +43,7 @@ use causeway_pipeline::{
 };
 use serde::Deserialize;
 
-use functions::{Executed, FieldChange, Known, TemplateError, Wanted};
+use functions::{Executed, Failure, FieldChange, Known, TemplateError, Wanted};
 use request::Snapshot;
 
 /// Bytes of a template; a longer response is an error.
@@ -198,12 +198,7 @@ pub(crate) fn page(
             let snapshot = Arc::new(Snapshot::of(cx, root, text, Some(dot)));
             execute(cx, Arc::clone(plan), snapshot, StatusCode::OK, Known::default(), EXECUTIONS_MAX)
         }
-        Err(cause) => {
-            if let Some(left_out) = plan.log.admit() {
-                tracing::error!(cause, left_out, "a template fails");
-            }
-            fail(cx, broken(cause))
-        }
+        Err(cause) => fail_broken(cx, plan, cause),
     }
 }
 
@@ -278,13 +273,13 @@ fn execute(
         Some((Ok(Executed::Unknown(_)), _)) => {
             fail(cx, broken(format!("a template needs new values in each of {EXECUTIONS_MAX} executions")))
         }
-        Some((Err(TemplateError { status, message, is_wanted, changes }), _)) => {
-            if !is_wanted && let Some(left_out) = plan.log.admit() {
-                tracing::error!(cause = message, left_out, "a template fails");
-            }
+        Some((Err(TemplateError { failure, changes }), _)) => {
             // As in Caddy, whose functions change the fields of the response at once.
             change_fields(cx, &changes);
-            fail(cx, Fault { status, reason: Reason::Text(message.into()) })
+            match failure {
+                Failure::Status(status) => fail(cx, Fault::from_status(status)),
+                Failure::Broken(cause) => fail_broken(cx, &plan, cause),
+            }
         }
         // The job has panicked.
         None => fail(cx, Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR)),
@@ -359,6 +354,14 @@ fn fail(cx: &mut Context, fault: Fault) -> Step {
         head.remove(name);
     }
     Step::Fail(fault)
+}
+
+/// Logs why a template cannot be executed, and fails with it.
+fn fail_broken(cx: &mut Context, plan: &TemplatesPlan, cause: String) -> Step {
+    if let Some(left_out) = plan.log.admit() {
+        tracing::error!(cause, left_out, "a template fails");
+    }
+    fail(cx, broken(cause))
 }
 
 #[cold]

@@ -63,18 +63,23 @@ pub(super) enum FieldChange {
 
 /// The template cannot be executed.
 pub(super) struct TemplateError {
-    pub(super) status: StatusCode,
-    pub(super) message: String,
-    /// The template itself has ended the execution with `httpError`.
-    pub(super) is_wanted: bool,
+    pub(super) failure: Failure,
     /// The changes of the response's fields until then.
     pub(super) changes: Vec<FieldChange>,
+}
+
+/// Why there is no output.
+pub(super) enum Failure {
+    /// The template has ended the execution with `httpError`.
+    Status(StatusCode),
+    /// The text is no template, or its execution fails: the message for the log.
+    Broken(String),
 }
 
 /// Executes the template in the snapshot with the values that are known.
 ///
 /// # Errors
-/// If the text is no template, or its execution fails; with the status of `httpError`, or 500.
+/// If the text is no template, or its execution fails or ends with `httpError`.
 pub(super) fn execute(
     snapshot: &Arc<Snapshot>,
     known: &Arc<Known>,
@@ -106,10 +111,9 @@ pub(super) fn execute(
     match executed {
         Ok(output) => Ok(Executed::Whole { output, changes: shared.changes.take() }),
         Err(message) => {
-            let wanted = shared.status.get();
-            let status = wanted.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            let changes = shared.changes.take();
-            Err(TemplateError { status, message: shortened(message), is_wanted: wanted.is_some(), changes })
+            // The message of a status would have the path, which the client chooses.
+            let failure = shared.status.get().map_or_else(|| Failure::Broken(shortened(message)), Failure::Status);
+            Err(TemplateError { failure, changes: shared.changes.take() })
         }
     }
 }

@@ -300,6 +300,19 @@ fn failures() {
     }
 }
 
+// Caddy: the message of `httpError` is the text of its status. With the template's name, which is the path, a page for
+// errors that is a template itself would execute the client's text.
+#[test]
+fn a_status_has_no_text_of_the_client() {
+    let page = |body: &str| json!({ "handler": "static_response", "body": body, "headers": { "Content-Type": ["text/html"] } });
+    let templates = json!({ "handler": "templates" });
+    let routes = json!([{ "handle": [templates, page("{{httpError 404}}")] }]);
+    let errors = json!([{ "handle": [templates, page("{http.error.status_code} {http.error.message}")] }]);
+    let mut kit = Kit::with_errors(&registry(), &routes, &errors);
+    let answer = kit.send(&Request::get("/%7B%7Bprint%201%7D%7D"));
+    assert_eq!((answer.status, answer.text()), (404, "404 Not Found"));
+}
+
 // The executions that placeholders cause have the steps of one execution.
 #[test]
 fn steps_of_all_executions() {
