@@ -371,7 +371,7 @@ impl Server {
                 Command::Resolve(path, reply) => drop(reply.send(self.resolve(&path))),
                 Command::Authority(id, reply) => drop(reply.send(self.custody.authority(id).await)),
                 Command::Certificates(reply) => drop(reply.send(self.certificates())),
-                Command::FollowedFile(reply) => drop(reply.send(self.followed_file.clone())),
+                // Also the question for the file: its caller is about to load that.
                 command => deferred.commands.push_back(command),
             }
         }

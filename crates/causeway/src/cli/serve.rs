@@ -165,7 +165,15 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         tokio::spawn(service_manager::watch(server.liveness()));
         let control = server.control();
         let mut run = std::pin::pin!(server.run());
-        let mut passed_on = std::pin::pin!(Predecessor::stop(former));
+        let reload_file = || {
+            let again = follow::again(serving.follows.clone(), control.clone());
+            tokio::spawn(async {
+                // An error means that the runtime ends.
+                let _ = tokio::task::spawn_blocking(reopen_all).await;
+                again.await;
+            });
+        };
+        let mut passed_on = std::pin::pin!(Predecessor::stop(former, reload_file));
         if let Some(followed) = serving.follows.as_ref().filter(|followed| followed.watch == Watch::EverySecond) {
             tokio::spawn(followed.clone().watch(control.clone(), serving.adapted.json.clone()));
         }
@@ -176,14 +184,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
                 kind = end.next() => break StopCause::Signal(kind),
                 () = &mut passed_on => break StopCause::PassedOn,
                 () = &mut run => return Ok(()),
-                () = reload.next() => {
-                    let again = follow::again(serving.follows.clone(), control.clone());
-                    tokio::spawn(async {
-                        // An error means that the runtime ends.
-                        let _ = tokio::task::spawn_blocking(reopen_all).await;
-                        again.await;
-                    });
-                }
+                () = reload.next() => reload_file(),
                 () = upgrade.next() => {
                     let control = control.clone();
                     tokio::spawn(async move {

@@ -309,7 +309,8 @@ impl Control {
         Some(Status { connections: total.connections, live_plans: engine.live_plans(), panics: total.panics })
     }
 
-    /// Returns the file that the configuration was read from; `None` after the API has loaded another configuration.
+    /// Returns the file that the configuration was read from; `None` after the API has loaded another configuration. Waits for the end of
+    /// an upgrade.
     pub async fn followed_file(&self) -> Option<ConfigFile> {
         self.ask(Command::FollowedFile).await.flatten()
     }

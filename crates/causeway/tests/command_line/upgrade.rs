@@ -335,6 +335,43 @@ fn a_configuration_change_during_an_upgrade() {
     assert!(!send_request(&mut kept).unwrap(), "the former process answers the last request");
 }
 
+/// SIGUSR1 is for the server. During an upgrade the process that serves afterwards loads the file, which is the former one if the upgrade
+/// fails; a former process that drains passes the signal on.
+#[test]
+fn a_reload_signal_during_an_upgrade() {
+    for arguments in ["", "--no-such-flag"] {
+        let (folder, sockets) = (Folder::new(), Sockets::new());
+        let write = |body: &str| {
+            let options = format!("admin {}\ngrace_period 60s", sockets.address());
+            folder.write("Caddyfile", format!("{{\n{options}\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond {body}\n}}\n"));
+        };
+        write("hello");
+        let server = folder.start(&["run"]);
+        let port = server.port();
+        // The former process waits for the next request of this connection.
+        let mut kept = connect(port);
+        assert!(send_request(&mut kept).unwrap());
+        let slow = wrapper(&folder, arguments);
+        let script = std::fs::read_to_string(&slow).unwrap().replace("exec ", "echo $$ > id\nsleep 1\nexec ");
+        folder.write("wrapper", script);
+        let output = std::thread::scope(|scope| {
+            let upgrade =
+                scope.spawn(|| folder.output(&["upgrade", "--binary", &slow, "--address", &sockets.address()]));
+            wait_until("the other process has started", || folder.path("id").exists());
+            write("changed");
+            server.signal(Signal::USR1);
+            upgrade.join().unwrap()
+        });
+        wait_until("the file is loaded", || get(port, "/").body == "changed");
+        if arguments.is_empty() {
+            let _next = Successor::of(&output);
+            write("again");
+            server.signal(Signal::USR1);
+            wait_until("the next process has loaded the file", || get(port, "/").body == "again");
+        }
+    }
+}
+
 /// An upgrade that waits for another one is sent to the new process as soon as that serves, which hands over in its turn.
 #[test]
 fn an_upgrade_during_an_upgrade() {

@@ -6,7 +6,7 @@ use causeway::document::{AdaptedDocument, Document};
 use causeway::server::{self, Control, Force, LoadOrigin, LoadRequest};
 use serde_json::Value;
 
-use super::Watch;
+use super::{Watch, handover};
 use crate::cli::source::{self, ConfigFlags};
 
 /// Polling interval of a watched file; Caddy's value.
@@ -67,9 +67,15 @@ impl Followed {
     }
 }
 
-/// Handles SIGUSR1: reloads the file even if it is unchanged, unless the API has replaced the configuration.
+/// Handles SIGUSR1: reloads the file even if it is unchanged, unless the API has replaced the configuration. If another process has taken
+/// this one's place meanwhile, that one does it: the signal was sent to the server.
 pub(super) async fn again(followed: Option<Followed>, control: Control) {
-    let (Some(followed), Some(source)) = (followed, control.followed_file().await) else {
+    // Asked first in any case: the answer waits for the end of an upgrade.
+    let source = control.followed_file().await;
+    if is_passed_on(&control) {
+        return;
+    }
+    let (Some(followed), Some(source)) = (followed, source) else {
         tracing::info!("SIGUSR1 is ignored: the configuration was not read from a file, or the API has replaced it");
         return;
     };
@@ -79,9 +85,16 @@ pub(super) async fn again(followed: Option<Followed>, control: Control) {
         Ok((document, adapted)) => load(&document, &adapted, &control, Force::Always).await,
         Err(error) => Err(error),
     };
-    if let Err(error) = loaded {
+    if let Err(error) = loaded
+        && !is_passed_on(&control)
+    {
         tracing::error!("{error:#}; keeping the current configuration");
     }
+}
+
+/// Passes SIGUSR1 on to the process that has taken this one's place, if there is one.
+fn is_passed_on(control: &Control) -> bool {
+    control.is_stopping() && handover::reload_successor()
 }
 
 async fn load(document: &Document, adapted: &AdaptedDocument, control: &Control, force: Force) -> anyhow::Result<()> {

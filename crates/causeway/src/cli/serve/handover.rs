@@ -5,7 +5,7 @@
 //!   offer: length, JSON, descriptors ──────────►
 //!                                    ◄────────── "ready", or "failed" and the reason
 //!   "go", or "no": it continues to serve ──────►
-//!   perhaps "stop" ────────────────────────────►
+//!   perhaps "reload", perhaps "stop" ──────────►
 //! ```
 //! The descriptors travel as SCM_RIGHTS (unix(7)), so the new process needs no numbers, and no other program inherits them. If the
 //! former process ends before "go", the new one serves on: the sockets are open in it. A former process that a signal ends
@@ -133,6 +133,15 @@ pub(super) fn stop_successor() {
     {
         tracing::error!("cannot stop it: {error}");
     }
+}
+
+/// Passes SIGUSR1 on to the process that has taken this one's place. Returns false if there is none.
+pub(super) fn reload_successor() -> bool {
+    let Some(StartedProcess::Serving(line)) = &mut *started() else { return false };
+    if let Err(error) = line.write_all(b"reload\n") {
+        tracing::error!("cannot pass SIGUSR1 on: {error}");
+    }
+    true
 }
 
 /// The offer without its descriptors.
@@ -494,14 +503,20 @@ impl Predecessor {
         }
     }
 
-    /// Waits until the former process passes a signal to stop on to this one, by `line`. For ever if there is none, or it ends.
-    pub(super) async fn stop(line: Option<UnixStream>) {
-        let read = async |line: UnixStream| -> io::Result<bool> {
+    /// Waits until the former process passes a signal to stop on to this one, by `line`. For ever if there is none, or it ends. Calls `reload`
+    /// for each SIGUSR1 that it passes on before.
+    pub(super) async fn stop(line: Option<UnixStream>, mut reload: impl FnMut()) {
+        let mut read = async |line: UnixStream| -> io::Result<bool> {
             line.set_nonblocking(true)?;
-            let line = tokio::io::BufReader::new(tokio::net::UnixStream::from_std(line)?);
-            let mut word = String::new();
-            line.take(REASON_BYTES_MAX).read_line(&mut word).await?;
-            Ok(word == "stop\n")
+            let mut line = tokio::io::BufReader::new(tokio::net::UnixStream::from_std(line)?);
+            loop {
+                let mut word = String::new();
+                (&mut line).take(REASON_BYTES_MAX).read_line(&mut word).await?;
+                match &*word {
+                    "reload\n" => reload(),
+                    word => return Ok(word == "stop\n"),
+                }
+            }
         };
         // An error or an end means that the former process has ended.
         if let Some(line) = line
@@ -614,19 +629,27 @@ mod tests {
 
     /// A signal that comes at the moment of the handover reaches the new process, also right after "go".
     #[tokio::test]
-    async fn a_stop_is_passed_on() {
-        for (words, stops) in [("go\nstop\n", true), ("go\n", false), ("go\nhello\n", false)] {
+    async fn signals_are_passed_on() {
+        for (words, stops, reloads) in [
+            ("go\nstop\n", true, 0),
+            ("go\n", false, 0),
+            ("go\nhello\n", false, 0),
+            ("go\nreload\nreload\n", false, 2),
+            ("go\nreload\nstop\n", true, 1),
+        ] {
             let (mut ours, theirs) = UnixStream::pair().unwrap();
             ours.write_all(words.as_bytes()).unwrap();
             drop(ours);
             let line = theirs.try_clone().unwrap();
             assert_eq!(read_line(&theirs, TALK_TIMEOUT, &AtomicBool::new(false)).unwrap(), "go");
-            let stop = Predecessor::stop(Some(line));
+            let mut count = 0;
+            let stop = Predecessor::stop(Some(line), || count += 1);
             if stops {
                 stop.await;
             } else {
                 assert!(tokio::time::timeout(Duration::from_millis(20), stop).await.is_err(), "{words}");
             }
+            assert_eq!(count, reloads, "{words}");
         }
     }
 
