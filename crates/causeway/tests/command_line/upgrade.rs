@@ -81,6 +81,14 @@ fn wrapper(folder: &Folder, arguments: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
+/// Writes a program that runs the server with other arguments a second later, and writes its process id to the file `id` at once.
+fn slow_wrapper(folder: &Folder, arguments: &str) -> String {
+    let path = wrapper(folder, arguments);
+    let script = std::fs::read_to_string(&path).unwrap().replace("exec ", "echo $$ > id\nsleep 1\nexec ");
+    folder.write("wrapper", script);
+    path
+}
+
 /// Writes a program that starts and never serves, and writes its process id to the file `id`.
 fn sleeper(folder: &Folder) -> String {
     folder.write("sleeper", "#!/bin/sh\necho $$ > id\nexec sleep 1000\n");
@@ -278,6 +286,44 @@ fn a_forced_end_during_an_upgrade() {
     }
 }
 
+/// Another program, such as the system without memory, may kill the launcher: the new process takes over nevertheless, and a stop of the
+/// server ends it nevertheless.
+#[test]
+fn a_launcher_that_is_killed() {
+    for is_stopped in [false, true] {
+        let (folder, sockets) = (Folder::new(), Sockets::new());
+        folder.write(
+            "Caddyfile",
+            format!("{{\nadmin {}\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond hello\n}}\n", sockets.address()),
+        );
+        let server = folder.start(&["run"]);
+        let binary = if is_stopped { sleeper(&folder) } else { slow_wrapper(&folder, "") };
+        let (output, next) = std::thread::scope(|scope| {
+            let upgrade =
+                scope.spawn(|| folder.output(&["upgrade", "--binary", &binary, "--address", &sockets.address()]));
+            let id = || std::fs::read_to_string(folder.path("id")).ok()?.strip_suffix('\n')?.parse().ok();
+            wait_until("the other process has started", || id().is_some());
+            let next = Successor(id().unwrap());
+            let status = std::fs::read_to_string(format!("/proc/{}/status", next.0)).unwrap();
+            let launcher = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok()).unwrap();
+            kill_process(Pid::from_raw(launcher).unwrap(), Signal::KILL).unwrap();
+            if is_stopped {
+                server.signal(Signal::TERM);
+            }
+            (upgrade.join().unwrap(), next)
+        });
+        if is_stopped {
+            assert_eq!(server.status().code(), Some(0));
+            // An ended process has no arguments, also as long as no process has waited for it.
+            assert_eq!(next.arguments(), "");
+        } else {
+            let served = Successor::of(&output);
+            assert_eq!(served.0, next.0);
+            assert_eq!(get(server.port(), "/").body, "hello");
+        }
+    }
+}
+
 /// The deepest configuration of a Caddyfile can be handed over, and kept for `--resume`.
 #[test]
 fn a_deep_configuration() {
@@ -313,9 +359,7 @@ fn a_configuration_change_during_an_upgrade() {
     // The former process waits for the next request of this connection.
     let mut kept = connect(server.port());
     assert!(send_request(&mut kept).unwrap());
-    let slow = wrapper(&folder, "--pidfile pid");
-    let script = std::fs::read_to_string(&slow).unwrap().replace("exec ", "echo $$ > id\nsleep 1\nexec ");
-    folder.write("wrapper", script);
+    let slow = slow_wrapper(&folder, "--pidfile pid");
     std::thread::scope(|scope| {
         let upgrade = scope.spawn(|| {
             let output = folder.output(&["upgrade", "--binary", &slow, "--address", &sockets.address()]);
@@ -351,9 +395,7 @@ fn a_reload_signal_during_an_upgrade() {
         // The former process waits for the next request of this connection.
         let mut kept = connect(port);
         assert!(send_request(&mut kept).unwrap());
-        let slow = wrapper(&folder, arguments);
-        let script = std::fs::read_to_string(&slow).unwrap().replace("exec ", "echo $$ > id\nsleep 1\nexec ");
-        folder.write("wrapper", script);
+        let slow = slow_wrapper(&folder, arguments);
         let output = std::thread::scope(|scope| {
             let upgrade =
                 scope.spawn(|| folder.output(&["upgrade", "--binary", &slow, "--address", &sockets.address()]));
@@ -381,9 +423,7 @@ fn an_upgrade_during_an_upgrade() {
         format!("{{\nadmin {}\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond hello\n}}\n", sockets.address()),
     );
     let server = folder.start(&["run"]);
-    let slow = wrapper(&folder, "");
-    let script = std::fs::read_to_string(&slow).unwrap().replace("exec ", "echo $$ > id\nsleep 1\nexec ");
-    folder.write("wrapper", script);
+    let slow = slow_wrapper(&folder, "");
     let (first, second) = std::thread::scope(|scope| {
         let first = scope.spawn(|| folder.output(&["upgrade", "--binary", &slow, "--address", &sockets.address()]));
         while !std::fs::read_to_string(folder.path("id")).is_ok_and(|id| id.ends_with('\n')) {

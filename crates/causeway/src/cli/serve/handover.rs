@@ -14,7 +14,7 @@
 //! A third process, the launcher, starts the new one and is its parent until it serves:
 //! ```text
 //!   former process ── starts ──► launcher ── starts ──► new process
-//!                  ◄── "id N", and "ended STATUS" if the new process ends ──
+//!                  ◄── "id N" with a descriptor of the process, and "ended STATUS" if it ends ──
 //!                  ── kills it at "ready" ──►             now a child of process 1
 //! ```
 //! systemd does not wait for the end of a main process that is not its child, and gets no signal of it: a stop of the unit would kill it
@@ -37,11 +37,13 @@ use causeway::document::{Document, Language};
 use causeway::server::{ConfigFile, Handover, UpgradeOffer};
 use causeway_config::json;
 use causeway_engine::HandedSockets;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
 };
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _};
@@ -84,34 +86,40 @@ enum StartedProcess {
 
 /// A process that does not serve yet.
 struct StartingProcess {
-    /// Its parent, which ends with it.
+    /// Its parent, which ends with it, or earlier if another program kills it.
     launcher: Child,
     id: u32,
+    /// The process itself (pidfd_open(2)): after its end the system may give its id to another one.
+    process: OwnedFd,
 }
 
 impl StartingProcess {
     /// Kills the process, unless it has ended.
-    fn kill(&mut self) {
-        // The id is the process's as long as its parent is there. A signal that ends the launcher goes to the process as well.
-        if let Ok(None) = self.launcher.try_wait() {
-            // Ignore a failure: it has just ended.
-            let _ = kill_process(pid(self.id), Signal::KILL);
-        }
+    fn kill(&self) {
+        // Ignore a failure: it has ended.
+        let _ = pidfd_send_signal(&self.process, Signal::KILL);
+    }
+
+    /// Waits for the end of the process.
+    fn wait(mut self) {
+        self.has_ended(None);
+        let _ = self.launcher.wait();
     }
 
     /// Ends the launcher, so that the process is a child of process 1, or of the nearest subreaper (prctl(2)). Returns false if the process
-    /// has ended: then its launcher has ended too.
+    /// has ended.
     fn release(&mut self) -> bool {
-        let is_there = matches!(self.launcher.try_wait(), Ok(None));
         // Ignore a failure: it has ended.
         let _ = self.launcher.kill();
         let _ = self.launcher.wait();
-        is_there
+        !self.has_ended(Some(&Timespec::default()))
     }
-}
 
-fn pid(id: u32) -> Pid {
-    i32::try_from(id).ok().and_then(Pid::from_raw).expect("the system has given this process id")
+    /// Waits for the end of the process, for at most `within`. Returns whether it has ended.
+    fn has_ended(&self, within: Option<&Timespec>) -> bool {
+        // pidfd_open(2): the descriptor is readable when the process has ended.
+        retry_on_intr(|| poll(&mut [PollFd::new(&self.process, PollFlags::IN)], within)).is_ok_and(|count| count > 0)
+    }
 }
 
 fn started() -> MutexGuard<'static, Option<StartedProcess>> {
@@ -120,7 +128,7 @@ fn started() -> MutexGuard<'static, Option<StartedProcess>> {
 
 /// Kills the process that has not yet taken this one's place, before this one ends at once: at the end of the connection it would serve.
 pub(super) fn kill_started() {
-    if let Some(StartedProcess::Starting(process)) = &mut *started() {
+    if let Some(StartedProcess::Starting(process)) = &*started() {
         process.kill();
     }
 }
@@ -241,7 +249,7 @@ impl ServerFacts {
             line.write_all(&json)?;
             let sockets = offer.sockets.sites.iter().chain(&offer.sockets.admin);
             let descriptors: Vec<_> = sockets.flat_map(|of| &of.descriptors).collect();
-            descriptors.chunks(DESCRIPTORS_MAX).try_for_each(|some| send_descriptors(line, some))
+            descriptors.chunks(DESCRIPTORS_MAX).try_for_each(|some| send_descriptors(line, b"d", some))
         })();
         // The process may have ended before it read the offer: the failed read below then has more to tell.
         let sent: io::Result<()> = sent;
@@ -283,10 +291,11 @@ fn launch(program: &Path, ours: &UnixStream, theirs: UnixStream) -> anyhow::Resu
     let mut launcher = command.spawn().context("starting the launcher of the new process")?;
     // The command holds the other end of the connection, whose end is a message.
     drop(command);
-    let answer = read_line(ours, TALK_TIMEOUT, &AtomicBool::new(false));
+    let mut descriptors = Vec::new();
+    let answer = read_launched(ours, &mut descriptors);
     let id = answer.as_deref().ok().and_then(|text| text.strip_prefix("id ")?.parse().ok());
-    if let Some(id) = id {
-        return Ok(StartingProcess { launcher, id });
+    if let (Some(id), Some(process)) = (id, descriptors.pop()) {
+        return Ok(StartingProcess { launcher, id, process });
     }
     // Ignore a failure: it has ended.
     let _ = launcher.kill();
@@ -294,6 +303,15 @@ fn launch(program: &Path, ours: &UnixStream, theirs: UnixStream) -> anyhow::Resu
     match answer.context("the launcher of the new process")?.strip_prefix("failed ") {
         Some(reason) => bail!("starting the new process: {reason}"),
         None => bail!("the launcher of the new process ended early ({status})"),
+    }
+}
+
+/// Reads the launcher's first line and the descriptor that comes with it.
+fn read_launched(line: &UnixStream, descriptors: &mut Vec<OwnedFd>) -> io::Result<String> {
+    line.set_read_timeout(Some(TALK_TIMEOUT))?;
+    match receive_byte(line, descriptors)? {
+        Some(first) => Ok(format!("{}{}", char::from(first), read_line(line, TALK_TIMEOUT, &AtomicBool::new(false))?)),
+        None => Ok(String::new()),
     }
 }
 
@@ -311,12 +329,19 @@ pub(crate) fn run_launcher() -> Option<ExitCode> {
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let launch = || -> io::Result<()> {
         let mut line = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
-        let mut child = match Command::new(program).args(arguments).spawn() {
-            Ok(child) => child,
+        let started = Command::new(program).args(arguments).spawn().and_then(|mut child| {
+            // Here, since the id is the process's until this one waits for its end.
+            match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+                Ok(process) => Ok((child, process)),
+                Err(error) => child.kill().and(Err(error.into())),
+            }
+        });
+        let (mut child, process) = match started {
+            Ok(started) => started,
             Err(error) => return line.write_all(format!("failed {error}\n").as_bytes()),
         };
         // One write each: the new process may write too.
-        line.write_all(format!("id {}\n", child.id()).as_bytes())?;
+        send_descriptors(&line, format!("id {}\n", child.id()).as_bytes(), &[&process])?;
         let status = child.wait()?;
         line.write_all(format!("{ENDED}{status}\n").as_bytes())
     };
@@ -338,8 +363,8 @@ fn end_started(error: anyhow::Error, line: &UnixStream) -> anyhow::Error {
     };
     kill_started();
     let ended = started().take();
-    if let Some(StartedProcess::Starting(mut process)) = ended {
-        let _ = process.launcher.wait();
+    if let Some(StartedProcess::Starting(process)) = ended {
+        process.wait();
     }
     match status.strip_prefix(ENDED) {
         Some(status) => anyhow!("{error:#} ({status})"),
@@ -368,32 +393,28 @@ fn read_line(line: &UnixStream, within: Duration, is_withdrawn: &AtomicBool) -> 
     }
 }
 
-fn send_descriptors(line: &UnixStream, descriptors: &[&OwnedFd]) -> io::Result<()> {
+/// Sends `bytes`, and the descriptors with the first of them.
+fn send_descriptors(line: &UnixStream, bytes: &[u8], descriptors: &[&OwnedFd]) -> io::Result<()> {
     let borrowed: Vec<_> = descriptors.iter().map(|descriptor| descriptor.as_fd()).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&borrowed));
-    // A message needs a byte to carry the descriptors.
-    sendmsg(line, &[IoSlice::new(b"d")], &mut control, SendFlags::NOSIGNAL)?;
+    sendmsg(line, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
-/// Receives one message with descriptors.
-fn receive_descriptors(line: &UnixStream, out: &mut Vec<OwnedFd>) -> io::Result<()> {
+/// Receives a byte and the descriptors that come with it; `None` at the end of the stream.
+fn receive_byte(line: &UnixStream, out: &mut Vec<OwnedFd>) -> io::Result<Option<u8>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let received = recvmsg(line, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    let before = out.len();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
             out.extend(descriptors);
         }
     }
-    if received.bytes == 0 || out.len() == before {
-        return Err(ErrorKind::UnexpectedEof.into());
-    }
-    Ok(())
+    Ok((received.bytes > 0).then_some(byte[0]))
 }
 
 /// The process whose place this one takes.
@@ -445,7 +466,11 @@ impl Predecessor {
         let expected = count(&offer.sites).saturating_add(count(&offer.admin));
         let mut descriptors = Vec::new();
         while descriptors.len() < expected {
-            receive_descriptors(&line, &mut descriptors).context("the sockets of the former process")?;
+            let before = descriptors.len();
+            let byte = receive_byte(&line, &mut descriptors).context("the sockets of the former process")?;
+            if byte.is_none() || descriptors.len() == before {
+                bail!("the former process has sent {before} sockets, expected {expected}");
+            }
         }
         let mut descriptors = descriptors.into_iter();
         let mut handed = |sockets: Vec<WrittenSockets>| {
