@@ -257,15 +257,15 @@ impl RunFlags {
         let adapted = source.adapt()?;
         source::warn_before_load(&source.document, &adapted);
         // Only a configuration from a file can be reloaded by SIGUSR1 or a watch.
-        let file = match &predecessor {
-            Some(predecessor) => predecessor.follows(),
-            None => source.file.clone().map(|file| {
+        let (file, is_replaced) = match &predecessor {
+            Some(predecessor) => predecessor.file(),
+            None => {
                 let adapter = source.document.language.adapter().to_owned();
-                server::ConfigFile { file, adapter }
-            }),
+                (source.file.clone().map(|file| server::ConfigFile { file, adapter }), false)
+            }
         };
         let watch = if self.watch { Watch::EverySecond } else { Watch::No };
-        let follows = file.map(|file| serve::followed(&self.config, file, watch));
+        let follows = file.map(|file| serve::followed(&self.config, file, watch, is_replaced));
         // A former process has sent its last word to the `start` that waits for it.
         let pingback = pingback.filter(|_| predecessor.is_none());
         let name = source.name().to_owned();

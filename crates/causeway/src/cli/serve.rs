@@ -94,7 +94,7 @@ pub(crate) struct Serving {
     pub(crate) document: Document,
     pub(crate) adapted: AdaptedDocument,
     pub(crate) environment: Arc<EnvironmentFiles>,
-    /// The file to reload on SIGUSR1 or by a watch.
+    /// The file that the server was started with, to reload on SIGUSR1 or by a watch.
     pub(crate) follows: Option<Followed>,
     /// Address of a waiting `start`, to notify once the server runs.
     pub(crate) pingback: Option<SocketAddr>,
@@ -109,9 +109,9 @@ pub(crate) enum Watch {
     EverySecond,
 }
 
-/// Describes the file that a server's configuration was read from.
-pub(crate) fn followed(flags: &ConfigFlags, source: server::ConfigFile, watch: Watch) -> Followed {
-    Followed { flags: flags.clone(), source, watch }
+/// Describes the file that a server was started with, and whether the API has replaced its configuration.
+pub(crate) fn followed(flags: &ConfigFlags, source: server::ConfigFile, watch: Watch, is_replaced: bool) -> Followed {
+    Followed { flags: flags.clone(), source, watch, is_replaced }
 }
 
 /// Serves a generated configuration until a signal or the admin API stops the server. The running configuration of a
@@ -143,7 +143,8 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         // output.
         let (mut end, mut reload, mut upgrade) = signals::listen()?;
         force_end(flags.pidfile.clone())?;
-        let source = serving.follows.as_ref().map(|followed| followed.source.clone());
+        let source = serving.follows.as_ref().filter(|followed| !followed.is_replaced);
+        let source = source.map(|followed| followed.source.clone());
         let server = Server::start(settings, serving.adapted.json.clone(), source).await;
         let mut server = server.map_err(|fault| explain(&fault, &serving))?;
         // A failed start must neither leave a file nor overwrite the file of a running server.
@@ -214,7 +215,8 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
 
 /// Returns the settings of the server, without the sockets of a former process.
 fn settings(serving: &Serving, flags: &ServeFlags, logs: LogsReceiver) -> anyhow::Result<ServerSettings> {
-    let facts = ServerFacts { program: program(), name: serving.name.clone(), site: serving.site };
+    let file = serving.follows.as_ref().map(|followed| followed.source.clone());
+    let facts = ServerFacts { program: program(), name: serving.name.clone(), site: serving.site, file };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let environment = Arc::clone(&serving.environment);
     let registry = source::registry(&serving.environment);

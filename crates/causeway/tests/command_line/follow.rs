@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::client::{get, send, send_body};
 use crate::process::{Folder, ServerProcess};
+use crate::upgrade::Successor;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -55,6 +56,29 @@ fn watch() {
     until_served(site, "four");
     folder.write("part", "respond five\n");
     until_served(site, "five");
+}
+
+// Caddy, cmd/main.go, watchConfigFile: a change of the file is loaded also after the API has loaded another configuration, which stays until
+// then. So does a process that has taken the server's place.
+#[test]
+fn a_watch_after_a_load_by_the_api() {
+    for is_upgraded in [false, true] {
+        let folder = Folder::with(&[("Caddyfile", &caddyfile("one"))]);
+        let mut server = folder.start(&["run", "--watch"]);
+        let (site, admin) = (server.port(), server.admin_port());
+        let body = "PATCH /config/apps/http/servers/srv0/routes/0/handle/0/body";
+        let fields = [&*format!("Host: localhost:{admin}"), "Content-Type: application/json"];
+        assert_eq!(send_body(admin, body, &fields, "\"of the API\"").status, 200);
+        let _next = is_upgraded.then(|| {
+            server.signal(Signal::USR2);
+            Successor::of_line(&server.line_with(" serves now; "))
+        });
+        // At least one check.
+        std::thread::sleep(Duration::from_millis(1500));
+        assert_eq!(get(site, "/").body, "of the API");
+        folder.write("Caddyfile", caddyfile("two"));
+        until_served(site, "two");
+    }
 }
 
 #[test]

@@ -54,6 +54,13 @@ impl Successor {
         Self(id.unwrap_or_else(|| panic!("{text}")))
     }
 
+    /// Reads its process id from the former process's log.
+    #[track_caller]
+    pub(crate) fn of_line(line: &str) -> Self {
+        let id = line.split("process ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+        Self(id.unwrap_or_else(|| panic!("{line}")))
+    }
+
     fn pid(&self) -> Pid {
         Pid::from_raw(self.0.try_into().unwrap()).unwrap()
     }
@@ -334,8 +341,7 @@ fn a_deep_configuration() {
     let port = server.port();
     server.signal(Signal::USR2);
     let line = server.line_with(" serves now; ");
-    let id = line.split("process ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-    let next = Successor(id);
+    let next = Successor::of_line(&line);
     assert_eq!(server.status().code(), Some(0));
     assert_eq!(get(port, "/").body, "hello");
     drop(next);
@@ -478,8 +484,7 @@ fn a_signal() {
     let port = server.port();
     server.signal(Signal::USR2);
     let line = server.line_with(" serves now; requests of this process have 10 s to end");
-    let id = line.split("process ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-    let next = Successor(id);
+    let next = Successor::of_line(&line);
     folder.write("Caddyfile", format!("http://:{port} {{\nbind 127.0.0.1\nrespond second\n}}\n"));
     kill_process(next.pid(), Signal::USR1).unwrap();
     server.line_with("SIGUSR1: reloading Caddyfile");
@@ -497,8 +502,7 @@ fn a_generated_configuration() {
     let port = server.port();
     server.signal(Signal::USR2);
     let line = server.line_with(" serves now; ");
-    let id = line.split("process ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-    let _next = Successor(id);
+    let _next = Successor::of_line(&line);
     assert_eq!(server.status().code(), Some(0));
     assert_eq!(get(port, "/").status, 201);
 }

@@ -18,31 +18,41 @@ pub(crate) struct Followed {
     pub(super) flags: ConfigFlags,
     pub(super) source: server::ConfigFile,
     pub(super) watch: Watch,
+    /// Whether the running configuration is another one, which the API has loaded.
+    pub(super) is_replaced: bool,
 }
 
 impl Followed {
-    /// Polls the file and loads it when the adapted configuration changes. Each poll adapts the whole file, since
-    /// imported files may change too.
-    pub(super) async fn watch(self, control: Control, mut last: Value) {
+    /// Polls the file and loads it when the adapted configuration changes, as in Caddy also after the API has loaded another one. Each poll
+    /// adapts the whole file, since imported files may change too. `running` is the running configuration.
+    pub(super) async fn watch(self, control: Control, running: Value) {
+        // A file that did not change must not replace the configuration of the API.
+        let mut last = (!self.is_replaced).then_some(running);
         let mut ticks = tokio::time::interval(EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // The last error, so that a repeated one is logged once, not every second.
         let mut complaint = String::new();
         loop {
             ticks.tick().await;
+            let refused = match self.read().await {
+                // Remember it even if the load fails, so that a refused file is not retried every second.
+                Ok((document, adapted)) => match last.replace(adapted.json.clone()) {
+                    Some(last) if last != adapted.json => {
+                        tracing::info!("{} changed", document.name);
+                        load(&document, &adapted, &control, Force::IfChanged).await
+                    }
+                    _ => Ok(()),
+                },
+                Err(error) => {
+                    // Its correction is a change.
+                    last.get_or_insert(Value::Null);
+                    Err(error)
+                }
+            };
+            // Another process may have taken this one's place, and watches the file.
             if control.is_stopping() {
                 return;
             }
-            let refused = match self.read().await {
-                Ok((_, adapted)) if adapted.json == last => Ok(()),
-                Ok((document, adapted)) => {
-                    tracing::info!("{} changed", document.name);
-                    // Remember it even if the load fails, so that a refused file is not retried every second.
-                    last.clone_from(&adapted.json);
-                    load(&document, &adapted, &control, Force::IfChanged).await
-                }
-                Err(error) => Err(error),
-            };
             match refused {
                 Ok(()) => complaint.clear(),
                 Err(error) => {

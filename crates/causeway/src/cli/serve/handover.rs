@@ -158,8 +158,10 @@ struct WrittenOffer {
     name: String,
     is_configured: bool,
     config: Value,
-    /// Path and adapter.
-    follows: Option<(PathBuf, String)>,
+    /// The file that the server was started with: path and adapter.
+    file: Option<(PathBuf, String)>,
+    /// Whether the API has replaced the file's configuration.
+    is_replaced: bool,
     sites: Vec<WrittenSockets>,
     admin: Vec<WrittenSockets>,
 }
@@ -179,6 +181,8 @@ pub(super) struct ServerFacts {
     /// The configuration's name in the first line.
     pub(super) name: String,
     pub(super) site: SiteKind,
+    /// The file that the server was started with.
+    pub(super) file: Option<ConfigFile>,
 }
 
 impl ServerFacts {
@@ -238,7 +242,8 @@ impl ServerFacts {
             name: self.name.clone(),
             is_configured: self.site == SiteKind::Configured,
             config: offer.config,
-            follows: offer.followed_file.map(|file| (file.file, file.adapter)),
+            file: self.file.as_ref().map(|of| (of.file.clone(), of.adapter.clone())),
+            is_replaced: offer.followed_file.is_none(),
             sites: count(&offer.sockets.sites),
             admin: count(&offer.sockets.admin),
         };
@@ -423,7 +428,8 @@ pub(crate) struct Predecessor {
     name: String,
     is_configured: bool,
     config: Value,
-    pub(super) follows: Option<ConfigFile>,
+    file: Option<ConfigFile>,
+    is_replaced: bool,
     sockets: Handover,
 }
 
@@ -485,7 +491,8 @@ impl Predecessor {
             name: offer.name,
             is_configured: offer.is_configured,
             config: offer.config,
-            follows: offer.follows.map(|(file, adapter)| ConfigFile { file, adapter }),
+            file: offer.file.map(|(file, adapter)| ConfigFile { file, adapter }),
+            is_replaced: offer.is_replaced,
             sockets: Handover { sites: handed(offer.sites), admin: handed(offer.admin) },
         })
     }
@@ -503,9 +510,9 @@ impl Predecessor {
         &self.config
     }
 
-    /// Returns the file that the server followed.
-    pub(crate) fn follows(&self) -> Option<ConfigFile> {
-        self.follows.clone()
+    /// Returns the file that the server was started with, and whether the API has replaced its configuration.
+    pub(crate) fn file(&self) -> (Option<ConfigFile>, bool) {
+        (self.file.clone(), self.is_replaced)
     }
 
     /// Takes the sockets.
@@ -577,10 +584,9 @@ mod tests {
     fn offer(sockets: usize) -> UpgradeOffer {
         let listeners = (0..sockets).map(|_| TcpListener::bind("127.0.0.1:0").unwrap().into());
         let sites = vec![HandedSockets { name: ":80".into(), descriptors: listeners.collect() }];
-        let follows = Some(ConfigFile { file: "Caddyfile".into(), adapter: "caddyfile".into() });
         UpgradeOffer {
             config: serde_json::json!({ "apps": {} }),
-            followed_file: follows,
+            followed_file: None,
             sockets: Handover { sites, admin: Vec::new() },
             binary: None,
             is_withdrawn: Arc::default(),
@@ -588,7 +594,8 @@ mod tests {
     }
 
     fn facts() -> ServerFacts {
-        ServerFacts { program: None, name: "Caddyfile".into(), site: SiteKind::Configured }
+        let file = Some(ConfigFile { file: "Caddyfile".into(), adapter: "caddyfile".into() });
+        ServerFacts { program: None, name: "Caddyfile".into(), site: SiteKind::Configured, file }
     }
 
     /// More descriptors than one message has room for arrive in their order.
@@ -609,6 +616,7 @@ mod tests {
                 let new = Predecessor::read(theirs).unwrap();
                 assert_eq!(new.sockets.sites[0].descriptors.iter().map(address).collect::<Vec<_>>(), want);
                 assert_eq!((&*new.name, &new.config["apps"]), ("Caddyfile", &serde_json::json!({})));
+                assert_eq!(new.file(), (facts().file, true));
                 new.ready().unwrap();
                 former.join().unwrap().unwrap();
             });
@@ -690,7 +698,8 @@ mod tests {
                 name: String::new(),
                 is_configured: true,
                 config: Value::Null,
-                follows: None,
+                file: None,
+                is_replaced: false,
                 sockets: Handover::default(),
             };
             assert_eq!(new.ready().is_ok(), serves, "{word}");
@@ -700,7 +709,7 @@ mod tests {
     /// An offer that ends early, or is none, is an error, at every place.
     #[test]
     fn a_truncated_offer() {
-        let json = br#"{"name":"","is_configured":true,"config":null,"follows":null,"sites":[{"name":"a","count":1}],"admin":[]}"#;
+        let json = br#"{"name":"","is_configured":true,"config":null,"file":null,"is_replaced":false,"sites":[{"name":"a","count":1}],"admin":[]}"#;
         let whole = [&(json.len() as u64).to_be_bytes(), &json[..]].concat();
         for end in 0..=whole.len() {
             let (mut ours, theirs) = UnixStream::pair().unwrap();
