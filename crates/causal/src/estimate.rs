@@ -126,11 +126,9 @@ impl<N: TargetSource> Analyst<N> {
         let probes = probes(evidence, points.first().filter(|_| has_load));
         let verdict = judge(&probes, utilisation, clients);
 
-        let mut spans: Vec<u32> = evidence.recordings.iter().flat_map(|one| one.calls.iter().copied()).collect();
-        // A window lists each span once; unite them.
-        spans.sort_unstable();
-        spans.dedup();
-        self.naming.upstreams(&spans);
+        let kinds = united(evidence.recordings.iter().flat_map(|one| one.kinds.keys().copied()));
+        let upstreams = united(evidence.recordings.iter().flat_map(|one| one.calls.iter().copied()));
+        self.naming.recorded(&kinds, &upstreams);
         own::wait_while_suspended();
         // Half as many during the measurement: the processors belong to the program.
         let most = if effort.is_final { SCREENED_TARGETS_MAX } else { SCREENED_TARGETS_MAX / 2 };
@@ -294,6 +292,11 @@ pub(crate) fn sampling_error(weights: &Weights, recordings: &[Arc<Recording>]) -
         (time + spent * part.part, error + (spent * part.error).powi(2))
     });
     if time > 0.0 { error.sqrt() / time } else { 0.0 }
+}
+
+/// Returns the numbers without repetitions: each window lists its own.
+fn united(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
+    numbers.collect::<std::collections::BTreeSet<u32>>().into_iter().collect()
 }
 
 /// Returns whether a target is meant by a requested name: the one with this exact name, or, if there is none, all that

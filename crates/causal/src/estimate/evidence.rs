@@ -13,8 +13,8 @@ use crate::target::Target;
 
 /// The source of names; [`crate::target::SampleProfile`] in a real profile.
 pub trait TargetSource {
-    /// Sets the spans of outside calls.
-    fn upstreams(&mut self, spans: &[u32]);
+    /// Adds the kinds of work in recorded windows, and the spans of outside calls.
+    fn recorded(&mut self, kinds: &[u32], upstreams: &[u32]);
     /// Returns the number of samples.
     fn samples(&self) -> u64;
     /// Returns the reason if the program lacks symbols for good names.

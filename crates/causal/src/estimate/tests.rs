@@ -363,7 +363,7 @@ fn an_estimate_ends_at_its_time_limit_or_when_superfluous() {
 struct OneFunction;
 
 impl TargetSource for OneFunction {
-    fn upstreams(&mut self, _: &[u32]) {}
+    fn recorded(&mut self, _: &[u32], _: &[u32]) {}
 
     fn samples(&self) -> u64 {
         1000

@@ -380,8 +380,8 @@ impl Batch {
 }
 
 impl TargetSource for SampleProfile {
-    fn upstreams(&mut self, spans: &[u32]) {
-        Self::upstreams(self, spans);
+    fn recorded(&mut self, kinds: &[u32], upstreams: &[u32]) {
+        Self::recorded(self, kinds, upstreams);
     }
 
     fn samples(&self) -> u64 {

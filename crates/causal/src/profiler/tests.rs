@@ -144,7 +144,7 @@ struct Names {
 }
 
 impl TargetSource for Names {
-    fn upstreams(&mut self, _: &[u32]) {}
+    fn recorded(&mut self, _: &[u32], _: &[u32]) {}
 
     fn samples(&self) -> u64 {
         self.samples

@@ -20,6 +20,8 @@ const STACKS_TEXT_MAX: usize = 2 << 20;
 pub struct SampleProfile {
     tree: StackTree,
     symbols: Symbolizer,
+    /// Kinds of work in recorded windows.
+    recorded: HashSet<u32>,
     upstreams: Vec<u32>,
     samples: u64,
     /// The time that a sample stands for, nanoseconds.
@@ -30,7 +32,8 @@ impl SampleProfile {
     /// An empty profile whose samples stand for `period` nanoseconds each ([`crate::sample::Rate::period`]).
     #[must_use]
     pub fn new(period: u64) -> Self {
-        Self { tree: StackTree::new(), symbols: Symbolizer::new(), upstreams: Vec::new(), samples: 0, period }
+        let (recorded, upstreams) = (HashSet::new(), Vec::new());
+        Self { tree: StackTree::new(), symbols: Symbolizer::new(), recorded, upstreams, samples: 0, period }
     }
 
     #[cfg(test)]
@@ -56,9 +59,11 @@ impl SampleProfile {
         self.symbols.symbols()
     }
 
-    /// Registers spans of calls to upstreams; each becomes a target.
-    pub fn upstreams(&mut self, spans: &[u32]) {
-        for &span in spans {
+    /// Registers kinds of work in recorded windows, whose spans become targets also without samples, and spans of calls to upstreams, each of
+    /// which becomes a target.
+    pub fn recorded(&mut self, kinds: &[u32], upstreams: &[u32]) {
+        self.recorded.extend(kinds);
+        for &span in upstreams {
             if !self.upstreams.contains(&span) {
                 self.upstreams.push(span);
             }
@@ -66,7 +71,7 @@ impl SampleProfile {
     }
 
     /// The targets by share: at most `max` sampled ones, then for each name in `wanted` those with this name, or if
-    /// there is none, up to `max` whose name contains it; all recorded spans, and all upstreams.
+    /// there is none, up to `max` whose name contains it; all spans that were sampled or recorded, and all upstreams.
     ///
     /// Of items with equal samples (a function and its only line) one is kept, and of those in all stacks of a
     /// thread a few, unless they are wanted.
@@ -109,7 +114,7 @@ impl SampleProfile {
         let spans = progress::spans();
         let span_name = |span: u32| spans.get(span as usize).cloned().unwrap_or_default();
         let (outermost, mut whole_spans) = (kinds.outermost_spans(), HashSet::new());
-        for (span, inside) in kinds.spans() {
+        for (span, inside) in self.spans(&kinds) {
             let (weights, samples) = kinds.of_span(&inside);
             let share = samples as f64 / all;
             let (name, kind) = (span_name(span), TargetKind::Span);
@@ -157,13 +162,13 @@ impl SampleProfile {
         targets
     }
 
-    /// The names of all functions, lines and paths in any stack, and of all recorded spans: every name that a target
-    /// can have.
+    /// The names of all functions, lines and paths in any stack, and of all spans that were sampled or recorded: every name that a target can
+    /// have.
     pub fn names(&mut self) -> Vec<String> {
         let items = items::all(&self.tree, &mut self.symbols);
         let mut names: Vec<_> = items.iter().map(|item| self.name(item.key)).collect();
         let spans = progress::spans();
-        let seen = self.kinds().spans().into_iter().map(|(span, _)| span).chain(self.upstreams.iter().copied());
+        let seen = self.spans(&self.kinds()).into_iter().map(|(span, _)| span).chain(self.upstreams.iter().copied());
         names.extend(seen.filter_map(|span| spans.get(span as usize).cloned()));
         names.sort_unstable();
         names.dedup();
@@ -221,6 +226,15 @@ impl SampleProfile {
         let inclusive = self.tree.inclusive();
         let roots = (0..).zip(&self.tree.nodes).filter(|(at, node)| node.parent == *at);
         KindCounts::new(kinds::kinds(), roots.map(|(at, node)| (node.key, inclusive[at as usize])))
+    }
+
+    /// All spans that were sampled or recorded, each with the kinds inside it.
+    fn spans(&self, kinds: &KindCounts) -> Vec<(u32, Vec<u32>)> {
+        // The process keeps the kinds of earlier profiles, and a reload may have removed their routes since.
+        let is_seen = |kind: &u32| kinds.of_kind(*kind) > 0 || self.recorded.contains(kind);
+        let mut spans = kinds.spans();
+        spans.retain(|(_, inside)| inside.iter().any(is_seen));
+        spans
     }
 
     fn name(&self, key: CodeItemKey) -> String {

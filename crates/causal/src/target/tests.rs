@@ -121,11 +121,28 @@ fn recursion_counts_once() {
     assert_eq!(find(&targets, "::hot_one", TargetKind::Function).samples, 10);
 }
 
+/// The kinds of an earlier profile, such as those of a route that a reload has removed, are no targets of a later one.
+#[test]
+fn spans_of_earlier_profiles_are_no_targets() {
+    let (mut profile, worker, _) = profile();
+    let earlier = kinds::in_span(worker, Span::named("target-test earlier"));
+    let is_target = |profile: &mut SampleProfile| {
+        let is_it = |name: &str| name == "target-test earlier";
+        let is_target = profile.targets(&[], 40).iter().any(|target| is_it(&target.name));
+        assert_eq!(profile.names().iter().any(|name| is_it(name)), is_target);
+        is_target
+    };
+    assert!(!is_target(&mut profile));
+    // A short span may be in recorded windows and in no sample.
+    profile.recorded(&[earlier], &[]);
+    assert!(is_target(&mut profile));
+}
+
 #[test]
 fn upstreams_are_targets_without_samples() {
     let mut profile = SampleProfile::new(PERIOD);
     let span = Span::named("target-test upstream");
-    profile.upstreams(&[span.id(), span.id()]);
+    profile.recorded(&[], &[span.id(), span.id()]);
     let targets = profile.targets(&[], 40);
     let upstream = find(&targets, "target-test upstream", TargetKind::Upstream);
     assert_eq!((upstream.weights.calls, upstream.share), (Some(span.id()), 0.0));
