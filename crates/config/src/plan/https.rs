@@ -304,25 +304,29 @@ pub(super) fn signed_by(name: String, policy: &AutomationPolicy, issuer: Issuer)
 
 /// The automation policy of a name, and the first issuer by it.
 fn issuer<'a>(name: &str, automation: &'a Automation) -> (Cow<'a, AutomationPolicy>, Issuer) {
-    let internal = Issuer::Internal { authority: LOCAL.to_owned(), lifetime: None, by_root: false };
-    let is_public = |name: &str| names::is_public(name);
-    let usual = || Issuer::Public(PublicIssuer::Acme(Box::default()));
     if let Some(naming) = automation.naming(name) {
         let policy = automation.policy(name).unwrap_or(naming);
-        // No issuer configured: the local authority signs if the policy has only names that no public authority signs.
-        let ours = policy.issuers.is_empty() && policy.subjects.iter().all(|subject| !is_public(subject));
-        let issuer = policy.issuers.first().cloned().unwrap_or(if ours { internal } else { usual() });
-        return (Cow::Borrowed(policy), issuer);
+        let by_default = || issuer_by_default(policy.lists_only_internal_names());
+        return (Cow::Borrowed(policy), policy.issuers.first().cloned().unwrap_or_else(by_default));
     }
     let or_default = |policy: Option<&'a AutomationPolicy>| policy.map(Cow::Borrowed).unwrap_or_default();
     // Without automation policies the local authority also signs IP addresses, because Caddy's default public
     // authorities do not.
-    if !is_public(name) || (names::is_address(name) && automation.policies.is_empty()) {
-        return (or_default(automation.base()), internal);
+    if !names::is_public(name) || (names::is_address(name) && automation.policies.is_empty()) {
+        return (or_default(automation.base()), issuer_by_default(true));
     }
     let policy = or_default(automation.policy(name));
-    let issuer = policy.issuers.first().cloned().unwrap_or_else(usual);
+    let issuer = policy.issuers.first().cloned().unwrap_or_else(|| issuer_by_default(false));
     (policy, issuer)
+}
+
+/// The issuer where none is configured: the local authority for names that no public authority signs, else Let's Encrypt.
+fn issuer_by_default(is_internal: bool) -> Issuer {
+    if is_internal {
+        Issuer::Internal { authority: LOCAL.to_owned(), lifetime: None, by_root: false }
+    } else {
+        Issuer::Public(PublicIssuer::Acme(Box::default()))
+    }
 }
 
 /// Rejects an issuer that refers to an authority that is not configured.

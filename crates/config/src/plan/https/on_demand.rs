@@ -6,7 +6,7 @@ use super::super::certificates::{CertificateGetter, ManagedName, PublicIssuer, P
 use super::super::pki::LOCAL;
 use super::super::storage::Storage;
 use super::super::tls::{Automation, Issuer};
-use super::{issuer, signed_by};
+use super::{issuer_by_default, signed_by};
 use crate::names;
 
 /// Selects the names for which a handshake may obtain a certificate.
@@ -61,7 +61,7 @@ impl OnDemand {
     /// Returns the sources that a handshake for this server name queries first, in order. The name is in lower-case ASCII, and empty if the client sent
     /// none.
     pub fn getters(&self, name: &str) -> Vec<CertificateGetter> {
-        let (policy, _) = issuer(name, &self.automation);
+        let Some(policy) = self.automation.policy(name) else { return Vec::new() };
         let is_for_name =
             |getter: &&CertificateGetter| **getter != CertificateGetter::Tailscale || names::is_tailscale(name);
         policy.getters.iter().filter(is_for_name).cloned().collect()
@@ -83,13 +83,14 @@ impl OnDemand {
         if name.contains('*') || !names::qualifies(name) {
             return None;
         }
-        let (policy, usual) = issuer(name, &self.automation);
+        // The first policy that matches, for internal names too: automatic HTTPS has no part in a handshake.
+        let policy = self.automation.policy(name)?;
         if !policy.on_demand || policy.only_getters {
             return None;
         }
-        // The policy's own issuers come first here, also for names that automatic HTTPS leaves to the local authority.
-        let issuer = policy.issuers.first().cloned().unwrap_or(usual);
-        match signed_by(name.to_owned(), &policy, issuer) {
+        let is_internal = policy.lists_only_internal_names() || (policy.subjects.is_empty() && !names::is_public(name));
+        let issuer = policy.issuers.first().cloned().unwrap_or_else(|| issuer_by_default(is_internal));
+        match signed_by(name.to_owned(), policy, issuer) {
             SignedName::Local(name) if name.authority == LOCAL && !self.uses_local_authority() => None,
             // A private authority may sign names that a public one refuses.
             SignedName::Public(public)
@@ -105,7 +106,7 @@ impl OnDemand {
     pub(super) fn uses_local_authority(&self) -> bool {
         let mut policies = self.automation.policies.iter().filter(|policy| policy.on_demand && !policy.only_getters);
         policies.any(|policy| match policy.issuers.as_slice() {
-            [] => !policy.subjects.is_empty() && policy.subjects.iter().all(|name| !names::is_public(name)),
+            [] => policy.lists_only_internal_names(),
             issuers => {
                 issuers.iter().any(|issuer| matches!(issuer, Issuer::Internal { authority, .. } if authority == LOCAL))
             }

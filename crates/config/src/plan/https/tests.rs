@@ -606,6 +606,42 @@ fn names_on_demand() {
     assert!(loaded.certificates.authorities.iter().any(|authority| authority.id == LOCAL));
 }
 
+// Caddy, `getAutomationPolicyForName`: the first policy that matches a server name decides, also by wildcard and for internal names.
+#[test]
+fn internal_names_on_demand() {
+    let getter = CertificateGetter::Http("http://c/".into());
+    let own = json!([{ "module": "internal", "ca": "own" }]);
+    let config = json!({ "apps": {
+        "pki": { "certificate_authorities": { "own": {} } },
+        "tls": { "automation": { "policies": [
+            { "subjects": ["*.home.arpa"], "on_demand": true, "issuers": [{ "module": "internal" }] },
+            { "subjects": ["*.own.internal", "*.own.localhost"], "on_demand": true, "issuers": own },
+            { "subjects": ["*.source.internal"], "get_certificate": [{ "via": "http", "url": "http://c/" }] },
+            { "subjects": ["*.public.example", "*.mixed.internal"], "issuers": own },
+            { "on_demand": true, "issuers": [{ "module": "internal" }] },
+        ] } },
+    } });
+    let on_demand = read(&config, &[]).unwrap().certificates.on_demand.unwrap();
+    for (name, want) in [
+        ("a.home.arpa", Some("local")),
+        ("a.own.internal", Some("own")),
+        ("a.own.localhost", Some("own")),
+        ("a.source.internal", None),
+        ("a.mixed.internal", None),
+        ("a.b.own.internal", Some("local")),
+        ("localhost", Some("local")),
+    ] {
+        let authority = match on_demand.name(name) {
+            Some(SignedName::Local(name)) => Some(name.authority),
+            Some(SignedName::Public(_)) => panic!("{name}: a public authority"),
+            None => None,
+        };
+        assert_eq!(authority.as_deref(), want, "{name}");
+        let getters = if name == "a.source.internal" { vec![getter.clone()] } else { Vec::new() };
+        assert_eq!(on_demand.getters(name), getters, "{name}");
+    }
+}
+
 // CertMagic, `ACMEIssuer.PreCheck`: only authorities that are known to be public refuse names of private networks.
 #[test]
 fn names_on_demand_of_a_private_authority() {

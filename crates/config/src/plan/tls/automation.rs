@@ -16,6 +16,7 @@ use super::super::certificates::{
 use super::super::storage::{Secret, Storage, read_own};
 use super::ascii;
 use super::dns::{self, DnsDefaults};
+use crate::names;
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::build::trust_pool::pem_files_certificates;
 
@@ -483,6 +484,11 @@ impl AutomationPolicy {
             }
             Issuer::Public(_) | Issuer::Internal { .. } => None,
         })
+    }
+
+    /// Whether it lists names, and no public authority signs any of them.
+    pub(in super::super) fn lists_only_internal_names(&self) -> bool {
+        !self.subjects.is_empty() && self.subjects.iter().all(|subject| !names::is_public(subject))
     }
 
     /// The DNS providers of its issuers.
