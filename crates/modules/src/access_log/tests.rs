@@ -616,6 +616,10 @@ fn mistakes() {
             "writer.mode: found '9', expected permissions in octal digits, such as 0640".into(),
         ),
         (
+            json!({ "writer": { "output": "file", "filename": "a", "mode": "+640" } }),
+            "writer.mode: found '+640', expected permissions in octal digits, such as 0640".into(),
+        ),
+        (
             json!({ "writer": { "output": "file", "filename": below } }),
             format!("writer: found '{below}: File exists (os error 17)', expected a file that can be written"),
         ),

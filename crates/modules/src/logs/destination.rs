@@ -115,7 +115,9 @@ pub(super) fn at_load(text: &str, build: &mut Build<'_>) -> Result<String, Build
 }
 
 fn octal(text: &str, build: &Build<'_>) -> Result<u32, BuildError> {
-    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
+    // Without the check of the digits, `from_str_radix` would accept a sign.
+    let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let mode = digits.and_then(|text| u32::from_str_radix(text, 8).ok()).filter(|mode| *mode <= 0o7777);
     mode.ok_or_else(|| build.refuse(text, "permissions in octal digits, such as 0640"))
 }
 
