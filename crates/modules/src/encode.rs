@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 
 use crate::accept_encoding;
 use crate::glob::Affix;
-use crate::headers::{Require, ResponseMatcherConfig};
+use crate::headers::{ResponseMatcher, ResponseMatcherConfig};
 use crate::rendered::with_field_value;
 use crate::unsent;
 pub(crate) use coding::Coding;
@@ -102,7 +102,7 @@ struct Encode {
     /// The `If-None-Match` from which the request's entry has removed the coding's name.
     coded_tags: VarId,
     length_min: u64,
-    matcher: Require,
+    matcher: ResponseMatcher,
 }
 
 /// Compiles the handler from its JSON.
@@ -140,7 +140,8 @@ impl Encode {
             headers: BTreeMap::from([("Content-Type".to_owned(), Some(TYPES.map(str::to_owned).to_vec()))]),
             ..ResponseMatcherConfig::default()
         };
-        let matcher = build.at("match", |build| Require::build(written.matcher.unwrap_or_else(types), build))?;
+        let matcher =
+            build.at("match", |build| ResponseMatcher::build(written.matcher.unwrap_or_else(types), build))?;
         let length_min = if written.minimum_length == 0 { LENGTH_MIN } else { written.minimum_length };
         // Sites with equal settings share one slot: with a slot each, those of the last of many sites would be above the
         // slots that recycled storage keeps, and each request would allocate them again.
@@ -312,7 +313,7 @@ fn whole_body(cx: &mut Context, status: StatusCode, content: Chunk, coding: Codi
     }
     let mut block = cx.worker().take_block();
     let coded = if whole::bytes_max(coding, content.len()) <= block.capacity() {
-        let written = whole::into(coding, content.as_slice(), block.as_mut_slice());
+        let written = whole::compress_into(coding, content.as_slice(), block.as_mut_slice());
         written.map(|written| block.freeze(0..written))
     } else {
         compressed(coding, content.as_slice()).map(Chunk::from)

@@ -4,7 +4,7 @@
 //! - `require`: conditions on the response
 
 mod operations;
-mod require;
+mod response_matcher;
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use serde_json::Value;
 use crate::origin_form::put_origin_form;
 use crate::rendered::with_field_value;
 use operations::Side;
-pub(crate) use operations::{Ops, unlist};
-pub(crate) use require::{Require, status_matches};
+pub(crate) use operations::{Operations, remove_listed};
+pub(crate) use response_matcher::{ResponseMatcher, status_matches};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,13 +68,13 @@ pub(crate) struct ResponseMatcherConfig {
 
 /// The operations on the request and on the response.
 pub(crate) struct Headers {
-    request: Option<Ops>,
+    request: Option<Operations>,
     response: Option<ResponseOps>,
 }
 
 struct ResponseOps {
-    ops: Ops,
-    require: Option<Require>,
+    ops: Operations,
+    require: Option<ResponseMatcher>,
     deferred: bool,
 }
 
@@ -94,7 +94,7 @@ impl Headers {
 
     fn of(written: HeadersConfig, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let request = match written.request {
-            Some(ops) => Some(build.at("request", |build| Ops::build(ops, build))?),
+            Some(ops) => Some(build.at("request", |build| Operations::build(ops, build))?),
             None => None,
         };
         let response = match written.response {
@@ -107,7 +107,7 @@ impl Headers {
     /// Applies the request operations to the request of an upstream call.
     ///
     /// # Errors
-    /// As of [`Ops::apply`].
+    /// As of [`Operations::apply`].
     pub(crate) fn apply_to_call(&self, cx: &mut Context, call: &Call) -> Result<(), Fault> {
         self.request.as_ref().map_or(Ok(()), |ops| ops.apply(cx, Side::Call(call)))
     }
@@ -120,7 +120,7 @@ impl Headers {
     /// Applies the response operations to the response of an upstream call if it meets their conditions.
     ///
     /// # Errors
-    /// As of [`Ops::apply`].
+    /// As of [`Operations::apply`].
     pub(crate) fn apply_to_answer(&self, cx: &mut Context, call: &Call, status: StatusCode) -> Result<(), Fault> {
         match &self.response {
             Some(response) if response.applies(call.head().fields(), status) => {
@@ -162,7 +162,7 @@ impl Handler for Headers {
 
 /// Applies the request operations. An authority in the target takes precedence over the Host field (RFC 9112 §3.2.2),
 /// so it is first moved into that field: otherwise operations on Host would have no effect.
-fn apply_to_request(ops: &Ops, cx: &mut Context) -> Result<(), Fault> {
+fn apply_to_request(ops: &Operations, cx: &mut Context) -> Result<(), Fault> {
     if cx.head().target().form() == TargetForm::Absolute {
         cx.with_scratch(|cx, text| {
             text.extend_from_slice(cx.head().authority().unwrap_or_default().as_bytes());
@@ -179,10 +179,10 @@ impl ResponseOps {
     fn build(written: ResponseHeaderOpsConfig, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let ResponseHeaderOpsConfig { add, set, delete, replace, require, deferred } = written;
         let require = match require {
-            Some(require) => Some(build.at("require", |build| Require::build(require, build))?),
+            Some(require) => Some(build.at("require", |build| ResponseMatcher::build(require, build))?),
             None => None,
         };
-        let ops = Ops::build(HeaderOpsConfig { add, set, delete, replace }, build)?;
+        let ops = Operations::build(HeaderOpsConfig { add, set, delete, replace }, build)?;
         // The conditions can be evaluated only when there is a response.
         let deferred = deferred || require.is_some();
         Ok(Self { ops, require, deferred })

@@ -149,7 +149,7 @@ impl Encoder {
 
     /// Returns the bytes of content that a step would compress. zstd and br gather a block of content first, and only
     /// copy it.
-    pub(super) fn work(&self, input: usize, goal: Goal) -> usize {
+    pub(super) fn bytes_to_compress(&self, input: usize, goal: Goal) -> usize {
         let block = match self.coding {
             Coding::Gzip { .. } | Coding::Brotli { level: 0 | 1 } => return input,
             Coding::Brotli { .. } => BROTLI_BLOCK_BYTES,
@@ -160,7 +160,7 @@ impl Encoder {
 
     /// Runs one step. `None` if the encoder failed, which only a lack of memory causes.
     pub(super) fn step(&mut self, input: &[u8], output: &mut [u8], goal: Goal) -> Option<Progress> {
-        let work = self.work(input.len(), goal);
+        let work = self.bytes_to_compress(input.len(), goal);
         let step = match &mut self.state {
             State::Brotli(brotli) => brotli.step(input, output, goal)?,
             State::Gzip(compress) => {
@@ -200,7 +200,7 @@ impl Encoder {
     }
 
     /// Returns the encoder to the worker's pool, in any state.
-    pub(super) fn put(mut self) {
+    pub(super) fn recycle(mut self) {
         match &mut self.state {
             // It cannot be reset.
             State::Brotli(_) => return,

@@ -210,7 +210,7 @@ impl EncodedBody {
         if let EncoderState::OnWorker(encoder) | EncoderState::Pausing(_, encoder, _) =
             std::mem::replace(&mut self.encoder, EncoderState::Gone)
         {
-            encoder.put();
+            encoder.recycle();
         }
     }
 
@@ -233,7 +233,7 @@ impl EncodedBody {
             let EncoderState::OnWorker(mut encoder) = std::mem::replace(&mut self.encoder, EncoderState::Gone) else {
                 return Poll::Ready(Err(BodyError::Source));
             };
-            let work = encoder.work(self.input.len(), goal);
+            let work = encoder.bytes_to_compress(self.input.len(), goal);
             if work > inline && work <= self.inline_bytes_max {
                 self.encoder = EncoderState::OnWorker(encoder);
                 return self.pause(output, task);

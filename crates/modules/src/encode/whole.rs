@@ -39,11 +39,22 @@ pub(super) fn bytes_max(coding: Coding, len: usize) -> usize {
 /// Compresses `content` into `output`, whose length is at least [`bytes_max`]. Returns the bytes written; `None` if the
 /// encoder failed, which only a lack of memory causes. Allocates nothing if the thread has done the same before, except
 /// for br.
-pub(super) fn into(coding: Coding, content: &[u8], output: &mut [u8]) -> Option<usize> {
-    if let Coding::Brotli { level } = coding {
-        let step = Brotli::new(level, Some(content.len())).step(content, output, Goal::Finish)?;
-        return step.is_done.then_some(step.written);
+pub(super) fn compress_into(coding: Coding, content: &[u8], output: &mut [u8]) -> Option<usize> {
+    match coding {
+        Coding::Brotli { level } => {
+            let step = Brotli::new(level, Some(content.len())).step(content, output, Goal::Finish)?;
+            step.is_done.then_some(step.written)
+        }
+        Coding::Gzip { level } => with_kept(coding, || Reused::gzip(level), content, output),
+        Coding::Zstd { level, checksum } => {
+            let new = || Reused::Zstd(encoder::zstd_context(level, checksum));
+            with_kept(coding, new, content, output)
+        }
     }
+}
+
+/// Compresses with the compressor of this coding and level that the thread keeps. Makes it if there is none.
+fn with_kept(coding: Coding, new: impl FnOnce() -> Reused, content: &[u8], output: &mut [u8]) -> Option<usize> {
     KEPT.with_borrow_mut(|kept| {
         let at = match kept.iter().position(|(kept, _)| *kept == coding) {
             Some(at) => at,
@@ -51,7 +62,7 @@ pub(super) fn into(coding: Coding, content: &[u8], output: &mut [u8]) -> Option<
                 if kept.len() == KEPT_MAX {
                     kept.remove(0);
                 }
-                kept.push((coding, Reused::new(coding)));
+                kept.push((coding, new()));
                 kept.len() - 1
             }
         };
@@ -62,28 +73,23 @@ pub(super) fn into(coding: Coding, content: &[u8], output: &mut [u8]) -> Option<
     })
 }
 
-/// Compresses `content`. `None` as in [`into`].
+/// Compresses `content`. `None` as in [`compress_into`].
 pub(crate) fn compressed(coding: Coding, content: &[u8]) -> Option<Vec<u8>> {
     let mut output = vec![0; bytes_max(coding, content.len())];
-    let written = into(coding, content, &mut output)?;
+    let written = compress_into(coding, content, &mut output)?;
     output.truncate(written);
     Some(output)
 }
 
 impl Reused {
-    fn new(coding: Coding) -> Self {
-        match coding {
-            Coding::Zstd { level, checksum } => Self::Zstd(encoder::zstd_context(level, checksum)),
-            Coding::Brotli { level } | Coding::Gzip { level } => {
-                // libdeflate reaches zlib's size one level lower.
-                let level = match level {
-                    0..=8 => level.saturating_sub(1).max(1),
-                    level => level,
-                };
-                let level = i32::try_from(level).ok().and_then(|level| CompressionLvl::new(level).ok());
-                Self::Gzip(Compressor::new(level.unwrap_or_default()))
-            }
-        }
+    fn gzip(level: u32) -> Self {
+        // libdeflate reaches zlib's size one level lower.
+        let level = match level {
+            0..=8 => level.saturating_sub(1).max(1),
+            level => level,
+        };
+        let level = i32::try_from(level).ok().and_then(|level| CompressionLvl::new(level).ok());
+        Self::Gzip(Compressor::new(level.unwrap_or_default()))
     }
 }
 

@@ -34,7 +34,7 @@ impl Side<'_> {
 }
 
 /// The compiled operations on one message's fields.
-pub(crate) struct Ops {
+pub(crate) struct Operations {
     clear: bool,
     add: Box<[Values]>,
     set: Box<[Values]>,
@@ -61,7 +61,7 @@ enum ReplacementSearch {
     Templated(TemplatedReplacer),
 }
 
-impl Ops {
+impl Operations {
     pub(super) fn build(written: HeaderOpsConfig, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let mut add = Vec::with_capacity(written.add.len());
         for (name, values) in written.add {
@@ -144,7 +144,7 @@ impl Ops {
             result?;
         }
         if matches!(side, Side::Request | Side::Call(_)) {
-            self.unlist(cx, side);
+            self.remove_from_connection_and_trailer(cx, side);
         }
         Ok(())
     }
@@ -152,24 +152,24 @@ impl Ops {
     /// Removes the names of the changed fields from the client's `Connection` and `Trailer`. A name in `Connection`
     /// would make the upstream drop the field that was set; a name in `Trailer` would let the client send in a trailer
     /// the field that was removed.
-    fn unlist(&self, cx: &mut Context, side: Side<'_>) {
+    fn remove_from_connection_and_trailer(&self, cx: &mut Context, side: Side<'_>) {
         if !side.edit(cx, |fields| LISTS.iter().any(|list| fields.contains(*list))) {
             return;
         }
         if self.clear {
-            side.edit(cx, |fields| unlist(fields, |_| true));
+            side.edit(cx, |fields| remove_listed(fields, |_| true));
         }
         let replaced = self.replace.iter().filter_map(|replacement| replacement.name.as_ref());
         for name in self.add.iter().chain(&self.set).map(|(name, _)| name).chain(replaced) {
             name.with(cx, |cx, name| {
                 let is_it = |listed: &[u8]| listed.eq_ignore_ascii_case(name.as_str().as_bytes());
-                side.edit(cx, |fields| unlist(fields, is_it));
+                side.edit(cx, |fields| remove_listed(fields, is_it));
             });
         }
         for pattern in &self.delete {
             cx.with_rendered(pattern, |cx, pattern| {
                 let pattern = Affix::of(pattern);
-                side.edit(cx, |fields| unlist(fields, |listed| pattern.matches_any_case(listed)));
+                side.edit(cx, |fields| remove_listed(fields, |listed| pattern.matches_any_case(listed)));
             });
         }
     }
@@ -258,7 +258,7 @@ fn append(cx: &mut Context, side: Side<'_>, name: NameRef<'_>, values: &[FieldTe
 const LISTS: [KnownName; 2] = [names::CONNECTION, names::TRAILER];
 
 /// Removes from both lists the names that are meant, apart from the options of the connection itself.
-pub(crate) fn unlist(fields: &mut FieldMap, is_meant: impl Fn(&[u8]) -> bool) {
+pub(crate) fn remove_listed(fields: &mut FieldMap, is_meant: impl Fn(&[u8]) -> bool) {
     let is_option = |listed: &[u8]| {
         [&b"close"[..], b"keep-alive", b"upgrade", b"te"].iter().any(|option| listed.eq_ignore_ascii_case(option))
     };

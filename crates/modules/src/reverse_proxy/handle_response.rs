@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use crate::headers::{Require, ResponseMatcherConfig};
+use crate::headers::{ResponseMatcher, ResponseMatcherConfig};
 use crate::rendered::{StatusTemplate, WeakString};
 
 #[derive(Deserialize)]
@@ -20,7 +20,7 @@ struct HandleResponseConfig {
 }
 
 pub(crate) struct ResponseRoutes {
-    matches: Option<Require>,
+    matches: Option<ResponseMatcher>,
     status: Option<StatusTemplate>,
     list: RoutesId,
 }
@@ -29,7 +29,7 @@ impl ResponseRoutes {
     pub(crate) fn build(value: &Value, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let written: HandleResponseConfig = build.parse(value)?;
         let matches = match written.matches {
-            Some(matches) => Some(build.at("match", |build| Require::build(matches, build))?),
+            Some(matches) => Some(build.at("match", |build| ResponseMatcher::build(matches, build))?),
             None => None,
         };
         let status = StatusTemplate::parse(written.status_code, build)?;

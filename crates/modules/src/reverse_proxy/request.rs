@@ -8,7 +8,7 @@ use causeway_pipeline::{Call, Context, Fault, Reason};
 use super::backend::AddressPool;
 use super::switch::Switch;
 use super::{Local, ReverseProxyPlan, forwarded};
-use crate::headers::unlist;
+use crate::headers::remove_listed;
 use crate::origin_form::put_origin_form;
 use crate::rendered::with_field_value;
 use crate::rewrite::Rewrite;
@@ -198,7 +198,7 @@ fn remove_named(fields: &mut FieldMap) -> Result<(), Fault> {
         }
     }
     // The trailers of these names, too: only those that are listed are sent.
-    unlist(fields, |listed| elements().any(|name| name.eq_ignore_ascii_case(listed)));
+    remove_listed(fields, |listed| elements().any(|name| name.eq_ignore_ascii_case(listed)));
     Ok(())
 }
 
