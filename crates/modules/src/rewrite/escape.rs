@@ -49,7 +49,7 @@ pub(super) fn is_path(escaped: &[u8]) -> bool {
 }
 
 /// Appends a path that is escaped in part. Escapes only the bytes that Go does not accept in an escaped one.
-pub(crate) fn unescaped_in_path(text: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn escape_invalid_in_path(text: &[u8], out: &mut Vec<u8>) {
     for byte in text {
         if is_path(std::slice::from_ref(byte)) { out.push(*byte) } else { push_escape(*byte, out) }
     }
@@ -65,16 +65,12 @@ pub(super) fn decode(text: &mut Vec<u8>, from: usize) -> bool {
     if memchr::memchr(b'%', &text[from..]).is_none() {
         return true;
     }
-    let is_good = |at: usize| matches!(text[at..], [_, high, low, ..] if hex(high).is_some() && hex(low).is_some());
-    if !(from..text.len()).all(|at| text[at] != b'%' || is_good(at)) {
+    if !(from..text.len()).all(|at| text[at] != b'%' || is_escape_at(text, at)) {
         return false;
     }
     let (mut read, mut write) = (from, from);
     while read < text.len() {
-        let (byte, len) = match text[read..] {
-            [b'%', high, low, ..] => (hex(high).zip(hex(low)).map_or(b'%', |(high, low)| high << 4 | low), 3),
-            _ => (text[read], 1),
-        };
+        let (byte, len) = escaped_at(text, read).map_or((text[read], 1), |byte| (byte, 3));
         text[write] = byte;
         (read, write) = (read + len, write + 1);
     }
@@ -84,7 +80,7 @@ pub(super) fn decode(text: &mut Vec<u8>, from: usize) -> bool {
 
 /// Returns whether a valid escape starts at `at`.
 pub(super) fn is_escape_at(text: &[u8], at: usize) -> bool {
-    matches!(text.get(at..), Some([b'%', high, low, ..]) if hex(*high).is_some() && hex(*low).is_some())
+    escaped_at(text, at).is_some()
 }
 
 /// Decodes the escape that starts at `at`, if there is one.

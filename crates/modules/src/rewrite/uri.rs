@@ -121,10 +121,11 @@ fn is_decoded_path(name: &str) -> bool {
     matches!(name, "http.request.uri.path" | "http.matchers.file.relative" | "http.matchers.file.remainder")
 }
 
-/// Appends a placeholder's value. Text without escapes is escaped where a byte would change the target's structure.
-fn put_in_path(value: &[u8], is_escaped: bool, out: &mut Vec<u8>) {
+/// Appends a placeholder's value. `escapes_delimiters` is for text without escapes: it escapes the bytes that would change
+/// the target's structure.
+fn put_in_path(value: &[u8], escapes_delimiters: bool, out: &mut Vec<u8>) {
     for &byte in value {
-        if is_escaped && b"%?#".contains(&byte) { push_escape(byte, out) } else { out.push(byte) }
+        if escapes_delimiters && b"%?#".contains(&byte) { push_escape(byte, out) } else { out.push(byte) }
     }
 }
 

@@ -108,7 +108,7 @@ fn joined(path: &str, query: Option<&str>) -> Option<Box<str>> {
     }
     let mut target = Vec::with_capacity(path.len() + query.map_or(0, |query| query.len() + 1) + 1);
     target.extend((!path.starts_with('/')).then_some(b'/'));
-    escape::unescaped_in_path(path.as_bytes(), &mut target);
+    escape::escape_invalid_in_path(path.as_bytes(), &mut target);
     if let Some(query) = query {
         target.push(b'?');
         escape::raw_query(query.as_bytes(), &mut target);
