@@ -6,7 +6,7 @@
 //! - `entry`: a cached file: small files as bytes in memory, large ones as an open descriptor
 //! - `answer`: the response for a file, and redirects to a file's canonical path
 //! - `precompressed`: selects one of a file's compressed variants by the request's Accept-Encoding
-//! - `made`: variants that the server makes itself
+//! - `generated`: variants that the server makes itself
 //! - `mime`: media types by file extension
 //! - `browse`: listings of folders
 //!
@@ -20,8 +20,8 @@ mod answer;
 mod browse;
 mod disk;
 mod entry;
+mod generated;
 mod locate;
-mod made;
 mod mime;
 mod precompressed;
 #[cfg(test)]
@@ -47,13 +47,13 @@ use browse::Browse;
 use disk::DiskLookup;
 pub(crate) use disk::of_bytes;
 use entry::FileEntry;
+use generated::GeneratedCodings;
 use locate::{FilePath, Names};
 pub(crate) use locate::{absolute, push_root};
-use made::MadeCodings;
 use precompressed::SidecarCodings;
 
 /// The cache of each file server on each worker: memory and open descriptors.
-const REMEMBERED: Cost = Cost { bytes: 32 * 1024 * 1024, open: 128 };
+const CACHED_COST_MAX: Cost = Cost { bytes: 32 * 1024 * 1024, open: 128 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,7 +87,7 @@ struct FileServerPlan {
     status: Option<StatusTemplate>,
     pass_thru: bool,
     codings: SidecarCodings,
-    made: MadeCodings,
+    generated: GeneratedCodings,
     tag_extensions: Vec<String>,
     files: StateId<RefCell<Fresh<FileEntry>>>,
     /// Lookups in progress for paths that are not cached.
@@ -122,9 +122,9 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         status: StatusTemplate::parse(written.status_code, build)?,
         pass_thru: written.pass_thru,
         codings: SidecarCodings::build(written.precompressed.unwrap_or_default(), &written.precompressed_order, build)?,
-        made: MadeCodings::build(&written.precompress, build)?,
+        generated: GeneratedCodings::build(&written.precompress, build)?,
         tag_extensions: written.etag_file_extensions,
-        files: build.kept_state(key.clone(), |_| RefCell::new(Fresh::new(REMEMBERED))),
+        files: build.kept_state(key.clone(), |_| RefCell::new(Fresh::new(CACHED_COST_MAX))),
         lookups: build.kept_state(key, |_| SingleFlight::new()),
         stripped: build.slot(STRIPPED),
     }))))
@@ -159,7 +159,7 @@ impl Handler for FileServer {
                 CachedValue::Fresh(entry) if entry.has_changed() => {
                     revalidate(plan, cx, FilePath::new(key, path_len), entry, None)
                 }
-                CachedValue::Fresh(entry) => answer::give(plan, cx, &entry),
+                CachedValue::Fresh(entry) => answer::respond(plan, cx, &entry),
                 CachedValue::Stale(entry, revalidation) => {
                     revalidate(plan, cx, FilePath::new(key, path_len), entry, Some(revalidation))
                 }
@@ -239,7 +239,7 @@ fn revalidate(
     let Ok(job) = job else {
         // With a full queue an expired value is better than a 503, as long as the open file is unchanged.
         let is_whole = revalidation.is_some() && !entry.has_changed();
-        return if is_whole { answer::give(plan, cx, &entry) } else { Step::Fail(Fault::busy()) };
+        return if is_whole { answer::respond(plan, cx, &entry) } else { Step::Fail(Fault::busy()) };
     };
     let plan = Arc::clone(plan);
     cx.wait(job, move |cx, done| {
@@ -264,18 +264,18 @@ fn store_lookup(
 ) -> LookupOutcome {
     let mut files = generation.state(plan.files).borrow_mut();
     let outcome = match (look, known) {
-        (DiskLookup::Same, Some(entry)) => {
+        (DiskLookup::Unchanged, Some(entry)) => {
             files.touch(file_path.key(), began);
             return LookupOutcome::File(entry);
         }
         (DiskLookup::File(file), _) => {
-            let entry = Rc::new(FileEntry::new(file, &plan.made));
+            let entry = Rc::new(FileEntry::new(file, &plan.generated));
             files.put(file_path.key(), Rc::clone(&entry), began);
             return LookupOutcome::File(entry);
         }
         (DiskLookup::Folder, _) => LookupOutcome::Folder,
         (DiskLookup::Failed(fault), _) => LookupOutcome::Failed(fault),
-        (DiskLookup::Missing | DiskLookup::Same, _) => LookupOutcome::Missing,
+        (DiskLookup::Missing | DiskLookup::Unchanged, _) => LookupOutcome::Missing,
     };
     // Absence and failures are not cached: a file that appears must be served at once.
     files.remove(file_path.key());
@@ -284,7 +284,7 @@ fn store_lookup(
 
 fn act(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, outcome: LookupOutcome) -> Step {
     match outcome {
-        LookupOutcome::File(entry) => answer::give(plan, cx, &entry),
+        LookupOutcome::File(entry) => answer::respond(plan, cx, &entry),
         LookupOutcome::Folder => browse::folder(plan, cx, file_path),
         LookupOutcome::Missing => missing(plan),
         LookupOutcome::Failed(fault) => failed(cx, fault),

@@ -26,6 +26,7 @@
 //! - `conditional`, `range`, `partial`: conditional requests and range requests for content that is here
 //! - `unsent`: content without a length for responses to HEAD
 //! - `field_name`, `ip_text`, `origin_form`: field names as Caddy shows them, addresses as text, targets in origin form
+//! - `open_file`: files whose path may lead to a pipe
 //! - `glob`, `regexp`, `replace`, `rendered`: patterns to match with, replacements, and strings with placeholders
 //!
 //! This crate never sees a socket. No module branches on the protocol version, except the matcher `protocol`; others
@@ -52,6 +53,7 @@ pub mod logs;
 pub mod map;
 pub mod matchers;
 pub mod metrics;
+mod open_file;
 mod origin_form;
 mod partial;
 pub mod push;

@@ -8,7 +8,7 @@ use causeway_pipeline::{Body, BodyPart, Context, Fault, FileSlice, Response, Ste
 use percent_encoding::percent_decode_str;
 
 use super::entry::{FileContent, FileEntry, FileVariant};
-use super::{FileServerPlan, made, missing};
+use super::{FileServerPlan, generated, missing};
 use crate::conditional::{self, Precondition, since_1970};
 use crate::partial;
 use crate::range::{self, Range, RequestedRanges};
@@ -25,7 +25,7 @@ enum SentCoding {
     /// A compressed file next to the requested one.
     Stored(FieldValue<'static>),
     /// A variant that the server made.
-    Made(FieldValue<'static>),
+    Generated(FieldValue<'static>),
 }
 
 /// The content for one request.
@@ -65,14 +65,14 @@ fn choose<'e>(
     if let Some((coding, variant)) = plan.codings.choose(cx.head().fields(), entry) {
         return ChosenVariant { variant, coding: SentCoding::Stored(coding.field_value) };
     }
-    match made::choose(&plan.made, cx, entry) {
-        Some((coding, variant)) => ChosenVariant { variant, coding: SentCoding::Made(coding) },
+    match generated::choose(&plan.generated, cx, entry) {
+        Some((coding, variant)) => ChosenVariant { variant, coding: SentCoding::Generated(coding) },
         None => ChosenVariant { variant: &entry.main, coding: SentCoding::Identity },
     }
 }
 
 /// Responds with a file: whole, in part, or without content, depending on the request's conditions and range.
-pub(super) fn give(plan: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry>) -> Step {
+pub(super) fn respond(plan: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry>) -> Step {
     if plan.canonical {
         if let Some(step) = canonical(cx, entry.seen.is_index) {
             return step;
@@ -92,7 +92,7 @@ pub(super) fn give(plan: &FileServerPlan, cx: &mut Context, entry: &Rc<FileEntry
     let chosen = choose(plan, cx, entry, content_use);
     let (variant, coding) = (chosen.variant, chosen.coding);
     let is_conditional = plan.status.is_none() && cx.fault().is_none() && content_use == ContentUse::Sent;
-    let known = if is_conditional { made::known_tag(&plan.made, cx, entry, variant) } else { None };
+    let known = if is_conditional { generated::known_tag(&plan.generated, cx, entry, variant) } else { None };
     set_fields(cx, entry, known.or(variant.etag.as_deref()));
     // An error route's page, or a page with a configured status, is not a representation to which a condition could
     // refer.
@@ -194,11 +194,11 @@ fn set_fields(cx: &mut Context, entry: &FileEntry, etag: Option<&[u8]>) {
 
 /// Sets the fields that accompany content only.
 fn set_coding(cx: &mut Context, coding: SentCoding) {
-    // The ranges of a variant that was made are those of the uncompressed file.
-    if !matches!(coding, SentCoding::Made(_)) {
+    // The ranges of a variant that the server made are those of the uncompressed file.
+    if !matches!(coding, SentCoding::Generated(_)) {
         cx.response_mut().set(names::ACCEPT_RANGES, BYTES);
     }
-    if let SentCoding::Stored(coding) | SentCoding::Made(coding) = coding {
+    if let SentCoding::Stored(coding) | SentCoding::Generated(coding) = coding {
         cx.response_mut().set(names::CONTENT_ENCODING, coding);
     }
 }

@@ -27,7 +27,7 @@ use causeway_message::{Chunk, FieldValue, NameRef, StatusCode, names, path, quer
 use causeway_pipeline::{Build, BuildError, Context, Fault, Response, StateId, Step};
 use serde::Deserialize;
 
-use super::disk::{DiskLookup, not_opened};
+use super::disk::{DiskLookup, open_failed};
 use super::locate::FilePath;
 use super::{FileServerPlan, answer, failed, missing};
 use crate::conditional::{self, Precondition};
@@ -35,14 +35,14 @@ use crate::fresh::{CachedValue, Cost, Costly, Fresh, RevalidationGuard};
 use crate::templates::{self, TemplatesPlan};
 use custom::ListingFacts;
 use list::{Listing, Order};
-use permits::{ListingPermit, ListingPermits};
+use permits::{Acquired, ListingPermit, ListingPermits};
 
 /// Default limit on the entries of one listing, as in Caddy.
 const FILES_MAX: usize = 10_000;
 /// Go's layout of the times in a text, by default.
 const TIME_LONG: &str = "January 2, 2006 at 15:04:05";
 /// The cache of listings of each file server on each worker.
-const REMEMBERED: Cost = Cost { bytes: 16 * 1024 * 1024, open: 0 };
+const CACHED_COST_MAX: Cost = Cost { bytes: 16 * 1024 * 1024, open: 0 };
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -61,7 +61,7 @@ pub(super) struct Browse {
     /// Go's layout of the times in a text.
     plain_times: Box<str>,
     template: Option<CustomPage>,
-    made: StateId<RefCell<Fresh<Made>>>,
+    rendered: StateId<RefCell<Fresh<RenderedListing>>>,
     permits: StateId<Rc<ListingPermits>>,
 }
 
@@ -96,7 +96,7 @@ impl Browse {
                 .into(),
             template: (!written.template_file.is_empty())
                 .then(|| CustomPage { file: written.template_file.into(), plan: TemplatesPlan::of_page(build) }),
-            made: build.kept_state(key.to_owned(), |_| RefCell::new(Fresh::new(REMEMBERED))),
+            rendered: build.kept_state(key.to_owned(), |_| RefCell::new(Fresh::new(CACHED_COST_MAX))),
             permits: build.kept_state(key.to_owned(), |_| ListingPermits::new()),
         })
     }
@@ -206,13 +206,13 @@ impl ListingQuery {
 type ReadListing = Result<(Vec<u8>, SystemTime), DiskLookup>;
 
 /// A rendered listing.
-struct Made {
+struct RenderedListing {
     format: Format,
     bytes: Chunk,
     modified: SystemTime,
 }
 
-impl Costly for Made {
+impl Costly for RenderedListing {
     fn cost(&self) -> Cost {
         Cost { bytes: self.bytes.len(), open: 0 }
     }
@@ -232,9 +232,9 @@ pub(super) fn remembered(plan: &FileServerPlan, cx: &mut Context, file_path: &Fi
     let browse = plan.browse.as_ref()?;
     let key = ListingQuery::of(cx, browse).key(file_path);
     let now = cx.worker().now();
-    let known = cx.generation().state(browse.made).borrow_mut().find(&key, now);
+    let known = cx.generation().state(browse.rendered).borrow_mut().find(&key, now);
     match known {
-        CachedValue::Fresh(made) => Some(refusal(plan, cx).unwrap_or_else(|| give(cx, &made))),
+        CachedValue::Fresh(made) => Some(refusal(plan, cx).unwrap_or_else(|| respond(cx, &made))),
         // First look up the folder: it may have an index by now. `make` then consults this cache again.
         CachedValue::Stale(..) | CachedValue::Nothing => None,
     }
@@ -253,13 +253,13 @@ pub(super) fn folder(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: Fi
     }
     let generation = Rc::clone(cx.generation());
     let plan = Arc::clone(plan);
-    match generation.state(browse.permits).take() {
-        Ok(permit) => make(&plan, cx, file_path, permit),
-        Err(Some(waiting)) => cx.wait(waiting, move |cx, permit| match permit {
+    match generation.state(browse.permits).acquire() {
+        Acquired::Permit(permit) => make(&plan, cx, file_path, permit),
+        Acquired::Wait(waiting) => cx.wait(waiting, move |cx, permit| match permit {
             Ok(permit) => make(&plan, cx, file_path, permit),
             Err(_) => Step::Fail(Fault::busy()),
         }),
-        Err(None) => Step::Fail(Fault::busy()),
+        Acquired::Full => Step::Fail(Fault::busy()),
     }
 }
 
@@ -272,9 +272,9 @@ fn make(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, permi
     }
     let key = asked.key(&file_path);
     let began = cx.worker().now();
-    let known = cx.generation().state(browse.made).borrow_mut().find(&key, began);
-    let old: Option<(Rc<Made>, RevalidationGuard)> = match known {
-        CachedValue::Fresh(made) => return give(cx, &made),
+    let known = cx.generation().state(browse.rendered).borrow_mut().find(&key, began);
+    let old: Option<(Rc<RenderedListing>, RevalidationGuard)> = match known {
+        CachedValue::Fresh(made) => return respond(cx, &made),
         CachedValue::Stale(made, revalidation) => Some((made, revalidation)),
         CachedValue::Nothing => None,
     };
@@ -284,9 +284,9 @@ fn make(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, permi
         let browse = ours.browse.as_ref()?;
         let listing = Listing::read(file_path.path(), &file_path.names(&ours), browse, &asked);
         let made = listing.map(|listing| (render(&listing, &asked, browse), listing.modified));
-        Some(made.map_err(|error| not_opened(file_path.path(), &error)))
+        Some(made.map_err(|error| open_failed(file_path.path(), &error)))
     };
-    let (generation, made) = (Rc::clone(cx.generation()), browse.made);
+    let (generation, made) = (Rc::clone(cx.generation()), browse.rendered);
     // Stored before the permit passes on: the engine may poll the next request before this one.
     let store = move |read: Option<Option<ReadListing>>| {
         let (bytes, modified) = match read.flatten()? {
@@ -302,7 +302,7 @@ fn make(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, permi
                 made
             }
             _ => {
-                let made = Rc::new(Made { format, bytes: Chunk::from(bytes), modified });
+                let made = Rc::new(RenderedListing { format, bytes: Chunk::from(bytes), modified });
                 remembered.put(&key, Rc::clone(&made), began);
                 made
             }
@@ -311,7 +311,7 @@ fn make(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, permi
     let Ok(job) = permit.offload(&**cx.worker(), read, store) else { return Step::Fail(Fault::busy()) };
     let plan = Arc::clone(plan);
     cx.wait(job, move |cx, made| match made.ok().flatten() {
-        Some(Ok(made)) => give(cx, &made),
+        Some(Ok(made)) => respond(cx, &made),
         Some(Err(DiskLookup::Failed(fault))) => failed(cx, fault),
         Some(Err(_)) => missing(&plan),
         None => Step::Fail(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR)),
@@ -332,7 +332,7 @@ fn by_template(
         let listing = Listing::read(file_path.path(), &file_path.names(&ours), browse, &asked);
         let template = custom::read_template(&browse.template.as_ref()?.file);
         let read = listing.map(|listing| (ListingFacts::new(listing, asked), template));
-        Some(read.map_err(|error| not_opened(file_path.path(), &error)))
+        Some(read.map_err(|error| open_failed(file_path.path(), &error)))
     };
     let Ok(job) = permit.offload(&**cx.worker(), read, Option::flatten) else { return Step::Fail(Fault::busy()) };
     let plan = Arc::clone(plan);
@@ -385,7 +385,7 @@ fn validators(cx: &mut Context, modified: SystemTime) -> Option<Step> {
     Some(Step::Respond(Response::empty(status)))
 }
 
-fn give(cx: &mut Context, made: &Made) -> Step {
+fn respond(cx: &mut Context, made: &RenderedListing) -> Step {
     if let Some(step) = validators(cx, made.modified) {
         return step;
     }

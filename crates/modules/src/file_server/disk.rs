@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::fs::{self, Metadata, OpenOptions};
+use std::fs::{self, Metadata};
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,9 +15,10 @@ use causeway_pipeline::{Fault, FileVersion, LogLimit, OpenFile, Reason};
 
 use super::locate::{FilePath, Resolved};
 use super::{FileServerPlan, mime};
+use crate::open_file::open_nonblocking;
 
 /// Resolution of file times: file systems update them in steps of up to 10 ms (a kernel tick), some in longer ones.
-const TIMES_ARE_COARSE: Duration = Duration::from_millis(50);
+const TIMESTAMP_GRANULARITY: Duration = Duration::from_millis(50);
 /// How often a small file is read again because it was written to during the read.
 const READS_MAX: usize = 3;
 /// Largest file in bytes that is read whole and cached in memory.
@@ -29,7 +30,7 @@ const TAG_FILE_BYTES_MAX: u64 = 4096;
 pub(super) enum DiskLookup {
     File(Box<File>),
     /// The file matches `known`: the cached entry is still valid.
-    Same,
+    Unchanged,
     /// A folder without an index.
     Folder,
     /// There is no file, or it is hidden.
@@ -72,11 +73,11 @@ pub(super) struct FileStamps {
 impl FileStamps {
     /// Returns the identity of the content of the main file; `None` while a later write could leave the same times.
     pub(super) fn identity(&self) -> Option<FileIdentity> {
-        (!self.main.is_fresh).then_some(FileIdentity(self.main))
+        (!self.main.is_racy).then_some(FileIdentity(self.main))
     }
 
-    fn is_fresh(&self) -> bool {
-        std::iter::once(&self.main).chain(self.sidecars.iter().flatten()).any(|stamp| stamp.is_fresh)
+    fn is_racy(&self) -> bool {
+        std::iter::once(&self.main).chain(self.sidecars.iter().flatten()).any(|stamp| stamp.is_racy)
     }
 }
 
@@ -90,8 +91,9 @@ struct FileStamp {
     device: u64,
     inode: u64,
     version: FileVersion,
-    /// The last write was so recent that a later write could leave the same timestamp. Such a stamp proves no equality.
-    is_fresh: bool,
+    /// The last write was so recent that a later write could leave the same timestamp (git calls it racily clean). Such a
+    /// stamp proves no equality.
+    is_racy: bool,
 }
 
 impl FileStamp {
@@ -103,8 +105,8 @@ impl FileStamp {
     /// Returns the stamp of this version of the file.
     fn with_version(self, version: FileVersion, now: SystemTime) -> Self {
         let now = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos().cast_signed());
-        let is_fresh = (0..TIMES_ARE_COARSE.as_nanos().cast_signed()).contains(&(now - version.modified));
-        Self { version, is_fresh, ..self }
+        let is_racy = (0..TIMESTAMP_GRANULARITY.as_nanos().cast_signed()).contains(&(now - version.modified));
+        Self { version, is_racy, ..self }
     }
 
     /// Caddy's entity tag: modification time in nanoseconds and length in bytes, both in base 36. `None` for a time of
@@ -154,7 +156,7 @@ pub(super) fn read_file(plan: &FileServerPlan, file_path: &FilePath, known: Opti
     let (path, names) = (file_path.path(), file_path.names(plan));
     let metadata = match fs::metadata(of_bytes(path)) {
         Ok(metadata) => metadata,
-        Err(error) => return not_seen(path, &error),
+        Err(error) => return stat_failed(path, &error),
     };
     if !metadata.is_dir() {
         return if names.hides(path) { DiskLookup::Missing } else { file(plan, &names, path, &metadata, false, known) };
@@ -169,7 +171,7 @@ pub(super) fn read_file(plan: &FileServerPlan, file_path: &FilePath, known: Opti
         match fs::metadata(of_bytes(&index)) {
             Ok(metadata) if !metadata.is_dir() => return file(plan, &names, &index, &metadata, true, known),
             // Without the permission to look inside, it is unknown whether the folder has an index.
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => return not_seen(&index, &error),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return stat_failed(&index, &error),
             _ => {}
         }
     }
@@ -193,25 +195,25 @@ fn file(
         Err(look) => return look,
     };
     // A recent stamp may hide a second write: read the file again.
-    if known.is_some_and(|known| *known == seen && !known.is_fresh()) {
-        return DiskLookup::Same;
+    if known.is_some_and(|known| *known == seen && !known.is_racy()) {
+        return DiskLookup::Unchanged;
     }
     let main = match open(path, &mut seen.main) {
         Ok(Some(content)) => content,
         Ok(None) => return DiskLookup::Missing,
         Err(look) => return look,
     };
-    let tag = |number: usize, stamp: &FileStamp, tags: &mut Vec<Option<Box<[u8]>>>| {
+    let tag = |number: usize, stamp: &FileStamp, tags: &[Option<Box<[u8]>>]| {
         tags.get(number).cloned().flatten().or_else(|| stamp.etag())
     };
-    let main = DiskVariant { content: main, etag: tag(0, &seen.main, &mut seen.tags) };
+    let main = DiskVariant { content: main, etag: tag(0, &seen.main, &seen.tags) };
     let mut sidecars = Vec::new();
     for (number, coding) in plan.codings.iter().enumerate() {
         let Some(stamp) = &mut seen.sidecars[number] else { continue };
         // As in Caddy, a variant that cannot be opened is skipped, unless the server is out of file descriptors.
         match open(&beside(path, coding.suffix), stamp) {
             Ok(Some(content)) => {
-                let etag = tag(number + 1, stamp, &mut seen.tags);
+                let etag = tag(number + 1, stamp, &seen.tags);
                 sidecars.push((number, DiskVariant { content, etag }));
             }
             Err(DiskLookup::Failed(fault)) if fault.status == StatusCode::SERVICE_UNAVAILABLE => {
@@ -253,8 +255,7 @@ fn stat_files(
 fn tag_file(plan: &FileServerPlan, path: &[u8]) -> Result<Option<Box<[u8]>>, DiskLookup> {
     for extension in &plan.tag_extensions {
         let mut tag = Vec::new();
-        let file =
-            OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(of_bytes(&beside(path, extension)));
+        let file = open_nonblocking(of_bytes(&beside(path, extension)));
         match file.and_then(|file| file.take(TAG_FILE_BYTES_MAX).read_to_end(&mut tag)) {
             Ok(_) => {
                 tag.retain(|byte| !matches!(byte, b'\n' | b'\r'));
@@ -277,15 +278,15 @@ fn beside(path: &[u8], suffix: &str) -> Vec<u8> {
 /// Opens a file and reads it if it is small. `stamp` is updated from the open descriptor. `None` if it is not a regular
 /// file.
 fn open(path: &[u8], stamp: &mut FileStamp) -> Result<Option<DiskContent>, DiskLookup> {
-    // O_NONBLOCK: the path may have become a pipe since the check, and opening it would block this thread.
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(of_bytes(path));
-    let file = file.map_err(|error| not_opened(path, &error))?;
-    let metadata = file.metadata().map_err(|error| not_opened(path, &error))?;
+    // The path may have become a pipe since the check.
+    let file = open_nonblocking(of_bytes(path));
+    let file = file.map_err(|error| open_failed(path, &error))?;
+    let metadata = file.metadata().map_err(|error| open_failed(path, &error))?;
     if !metadata.is_file() {
         return Ok(None);
     }
     *stamp = FileStamp::of(&metadata);
-    let mut file = OpenFile::new(file).map_err(|error| not_opened(path, &error))?;
+    let mut file = OpenFile::new(file).map_err(|error| open_failed(path, &error))?;
     // Each try reads the file and then checks that it was not written to during the read.
     for _ in 0..READS_MAX {
         *stamp = stamp.with_version(file.opened(), SystemTime::now());
@@ -297,10 +298,10 @@ fn open(path: &[u8], stamp: &mut FileStamp) -> Result<Option<DiskContent>, DiskL
         let read = file.file().read_exact_at(&mut bytes, 0);
         // Check the version before the read's result: a truncation during the read also makes the read fail.
         if !file.is_rewritten() {
-            read.map_err(|error| not_read(path, &error))?;
+            read.map_err(|error| read_failed(path, &error))?;
             return Ok(Some(DiskContent::Small(bytes)));
         }
-        file = file.renewed().map_err(|error| not_opened(path, &error))?;
+        file = file.renewed().map_err(|error| open_failed(path, &error))?;
     }
     *stamp = stamp.with_version(file.opened(), SystemTime::now());
     // A file that changes all the time is sent from the descriptor; the response is cut short if the file changes
@@ -309,7 +310,7 @@ fn open(path: &[u8], stamp: &mut FileStamp) -> Result<Option<DiskContent>, DiskL
 }
 
 /// As in Caddy: 403 without permission; 400 for a path that cannot be resolved (a name too long, a loop of links).
-pub(super) fn not_seen(path: &[u8], error: &std::io::Error) -> DiskLookup {
+pub(super) fn stat_failed(path: &[u8], error: &std::io::Error) -> DiskLookup {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => DiskLookup::Missing,
         ErrorKind::PermissionDenied => failed(path, error, StatusCode::FORBIDDEN),
@@ -319,7 +320,7 @@ pub(super) fn not_seen(path: &[u8], error: &std::io::Error) -> DiskLookup {
 
 /// As in Caddy: a file or folder that exists, is readable and still cannot be opened means that the server lacks a
 /// resource: 503.
-pub(super) fn not_opened(path: &[u8], error: &std::io::Error) -> DiskLookup {
+pub(super) fn open_failed(path: &[u8], error: &std::io::Error) -> DiskLookup {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => DiskLookup::Missing,
         ErrorKind::PermissionDenied => failed(path, error, StatusCode::FORBIDDEN),
@@ -328,7 +329,7 @@ pub(super) fn not_opened(path: &[u8], error: &std::io::Error) -> DiskLookup {
 }
 
 /// Reading an open file failed: 500.
-fn not_read(path: &[u8], error: &std::io::Error) -> DiskLookup {
+fn read_failed(path: &[u8], error: &std::io::Error) -> DiskLookup {
     failed(path, error, StatusCode::INTERNAL_SERVER_ERROR)
 }
 
@@ -373,23 +374,27 @@ mod tests {
         ] {
             let error = std::io::Error::from_raw_os_error(errno);
             let path = b"/srv/x";
-            assert_eq!((status(not_seen(path, &error)), status(not_opened(path, &error))), (seen, opened), "{error}");
+            assert_eq!(
+                (status(stat_failed(path, &error)), status(open_failed(path, &error))),
+                (seen, opened),
+                "{error}"
+            );
         }
     }
 
     // A file that was rewritten while it was read: a further write may leave the same times as that one, so that the
     // content that is read next proves nothing for later requests.
     #[test]
-    fn a_version_of_just_now_is_fresh() {
+    fn a_version_of_just_now_is_racy() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         let version = |before: Duration| FileVersion {
             modified: 1_700_000_000_000_000_000 - before.as_nanos().cast_signed(),
             ..FileVersion::default()
         };
         let old = FileStamp::default().with_version(version(Duration::from_secs(60)), now);
-        assert!(!old.is_fresh);
-        assert!(old.with_version(version(Duration::from_millis(1)), now).is_fresh);
-        assert!(!old.with_version(version(TIMES_ARE_COARSE), now).is_fresh);
+        assert!(!old.is_racy);
+        assert!(old.with_version(version(Duration::from_millis(1)), now).is_racy);
+        assert!(!old.with_version(version(TIMESTAMP_GRANULARITY), now).is_racy);
     }
 
     // Caddy, fileserver: the tag is the time in nanoseconds in base 36, a dash, and the length in base 36.

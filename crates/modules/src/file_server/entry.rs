@@ -7,7 +7,7 @@ use causeway_message::Chunk;
 use causeway_pipeline::FileSlice;
 
 use super::disk::{self, File, FileStamps};
-use super::made::{MadeCodings, MadeVariant};
+use super::generated::{GeneratedCodings, GeneratedVariant};
 use crate::fresh::{Cost, Costly};
 
 /// Estimated overhead of an entry in bytes, in addition to its content.
@@ -19,7 +19,7 @@ pub(super) struct FileEntry {
     /// Its compressed variants, each with the index of its coding.
     pub(super) sidecars: Box<[(usize, FileVariant)]>,
     /// One variant for each coding that the server makes; none if the file is not eligible.
-    pub(super) made: Box<[MadeVariant]>,
+    pub(super) generated: Box<[GeneratedVariant]>,
     /// The metadata at the last lookup, for revalidation.
     pub(super) seen: Arc<FileStamps>,
     pub(super) content_type: Option<Cow<'static, str>>,
@@ -54,14 +54,12 @@ impl FileEntry {
     fn variants(&self) -> impl Iterator<Item = &FileVariant> {
         std::iter::once(&self.main).chain(self.sidecars.iter().map(|(_, variant)| variant))
     }
-}
 
-impl FileEntry {
     /// Runs on the worker, so that no other thread touches the chunks' reference counts.
-    pub(super) fn new(file: Box<File>, made: &MadeCodings) -> Self {
+    pub(super) fn new(file: Box<File>, generated: &GeneratedCodings) -> Self {
         let main = FileVariant::from(file.main);
         Self {
-            made: made.of(&main, file.content_type.as_deref()),
+            generated: generated.of(&main, file.content_type.as_deref()),
             main,
             sidecars: file.sidecars.into_iter().map(|(coding, variant)| (coding, variant.into())).collect(),
             seen: Arc::new(file.seen),
@@ -101,7 +99,7 @@ impl Costly for FileEntry {
         // A variant is shorter than the file. Its bytes count from the start, since it is made while the entry is
         // cached.
         if let FileContent::Small(chunk) = &self.main.content {
-            cost.bytes += self.made.len() * (ENTRY_BYTES + chunk.len());
+            cost.bytes += self.generated.len() * (ENTRY_BYTES + chunk.len());
         }
         cost
     }

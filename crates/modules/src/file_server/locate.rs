@@ -147,12 +147,10 @@ impl Names {
         };
         // Caddy: a pattern with a slash is a path, relative to the server's working directory.
         let pattern = |name: &ConfiguredName| {
-            Some(value(name)).map(|text| if text.contains(&b'/') { absolute(&text) } else { text })
+            let text = value(name);
+            if text.contains(&b'/') { absolute(&text) } else { text }
         };
-        Resolved {
-            hidden: self.hide.iter().filter_map(pattern).collect(),
-            index: self.index.iter().map(value).collect(),
-        }
+        Resolved { hidden: self.hide.iter().map(pattern).collect(), index: self.index.iter().map(value).collect() }
     }
 }
 

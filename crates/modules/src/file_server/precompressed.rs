@@ -54,7 +54,7 @@ impl SidecarCodings {
             return None;
         }
         let sidecar = accept_encoding::choose(fields, |name| {
-            // SidecarCodings without an existing variant are out of the question.
+            // Codings without an existing variant are not candidates.
             let is_named = |(coding, _): &(usize, _)| name.eq_ignore_ascii_case(self.0[*coding].name.as_bytes());
             let sidecar = entry.sidecars.iter().position(is_named)?;
             Some((sidecar, self.0[entry.sidecars[sidecar].0].preference))

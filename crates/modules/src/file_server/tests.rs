@@ -2,7 +2,7 @@
 
 mod browse;
 mod escape;
-mod made;
+mod generated;
 mod names;
 mod precompressed;
 mod rfc9110;

@@ -37,7 +37,7 @@ use choose::{CandidateSource, Choice, Try, TryPolicy};
 use disk::{Disk, FileLookup};
 
 /// The cache shared by all `file` matchers of a worker: room for more than 10 000 paths.
-const REMEMBERED: Cost = Cost { bytes: 4 * 1024 * 1024, open: 0 };
+const CACHED_COST_MAX: Cost = Cost { bytes: 4 * 1024 * 1024, open: 0 };
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -113,7 +113,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
             policy,
             splits: written.split_path.into_iter().map(String::into_bytes).collect(),
             // The result for a path depends on no option, so all matchers share one cache.
-            seen: build.kept_state("file".to_owned(), |_| RefCell::new(Fresh::new(REMEMBERED))),
+            seen: build.kept_state("file".to_owned(), |_| RefCell::new(Fresh::new(CACHED_COST_MAX))),
             lookups: build.state(|_| SingleFlight::new()),
             variables: FileMatchVars {
                 relative: build.slot("http.matchers.file.relative"),

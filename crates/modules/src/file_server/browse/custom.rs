@@ -2,6 +2,7 @@
 //!
 //! The dot of the template has Caddy's fields of a listing, beside those of `templates`.
 
+use std::io::Read as _;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use super::ListingQuery;
 use super::list::{Item, Listing, Sort};
 use super::page::{human_size, link};
 use super::plain::name;
+use crate::open_file::open_nonblocking;
 use crate::templates::{DotFields, modified_at};
 
 const NO_PARAMETERS: Signature = Signature::fixed(&[]);
@@ -215,9 +217,34 @@ const TEMPLATE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// In one line, with the file's name.
 pub(super) fn read_template(path: &Path) -> Result<Vec<u8>, String> {
     let fault = |error: &dyn std::fmt::Display| format!("browse: the template {}: {error}", path.display());
-    let length = std::fs::metadata(path).map_err(|error| fault(&error))?.len();
-    if length > TEMPLATE_BYTES_MAX {
+    let file = open_nonblocking(path).map_err(|error| fault(&error))?;
+    let metadata = file.metadata().map_err(|error| fault(&error))?;
+    if !metadata.is_file() {
+        return Err(fault(&"found another kind of file, expected a regular one"));
+    }
+    // The file may grow after its length has been read.
+    let mut template = Vec::new();
+    file.take(TEMPLATE_BYTES_MAX + 1).read_to_end(&mut template).map_err(|error| fault(&error))?;
+    if template.len() as u64 > TEMPLATE_BYTES_MAX {
+        let length = metadata.len().max(template.len() as u64);
         return Err(fault(&format!("found {length} bytes, expected at most {TEMPLATE_BYTES_MAX}")));
     }
-    std::fs::read(path).map_err(|error| fault(&error))
+    Ok(template)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Opening a pipe without a writer would occupy the thread for ever.
+    #[test]
+    fn a_pipe_is_no_template() {
+        let path = std::env::temp_dir().join(format!("causeway-browse-pipe-{}", std::process::id()));
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        let read = read_template(&path);
+        std::fs::remove_file(&path).unwrap();
+        let message = read.expect_err("a pipe");
+        assert!(message.ends_with("found another kind of file, expected a regular one"), "{message}");
+    }
 }

@@ -28,6 +28,15 @@ pub(super) struct ListingPermits {
     waiting: RefCell<VecDeque<Sender<ListingPermit>>>,
 }
 
+/// The result of a request for a permit.
+pub(super) enum Acquired {
+    Permit(ListingPermit),
+    /// None is free: the receiver gets the next one.
+    Wait(Receiver<ListingPermit>),
+    /// Too many requests wait.
+    Full,
+}
+
 /// The right to make one listing. Dropping it passes it to the next waiting request.
 pub(super) struct ListingPermit(Rc<ListingPermits>);
 
@@ -73,21 +82,21 @@ impl ListingPermits {
         Rc::new(Self { free: Cell::new(LISTINGS_MAX), waiting: RefCell::default() })
     }
 
-    /// Returns a permit, or a receiver for one if none is free. `Err(None)` if too many requests wait.
-    pub(super) fn take(self: &Rc<Self>) -> Result<ListingPermit, Option<Receiver<ListingPermit>>> {
+    /// Acquires a permit, if one is free.
+    pub(super) fn acquire(self: &Rc<Self>) -> Acquired {
         if self.free.get() > 0 {
             self.free.set(self.free.get() - 1);
-            return Ok(ListingPermit(Rc::clone(self)));
+            return Acquired::Permit(ListingPermit(Rc::clone(self)));
         }
         let mut waiting = self.waiting.borrow_mut();
         // Cancelled requests must not count against the bound.
         waiting.retain(|sender| !sender.is_canceled());
         if waiting.len() == WAITING_MAX {
-            return Err(None);
+            return Acquired::Full;
         }
         let (sender, receiver) = channel();
         waiting.push_back(sender);
-        Err(Some(receiver))
+        Acquired::Wait(receiver)
     }
 
     fn next(&self) -> Option<Sender<ListingPermit>> {
@@ -114,15 +123,21 @@ mod tests {
         receiver.try_recv().expect("its sender is there")
     }
 
+    fn waits(permits: &Rc<ListingPermits>) -> Receiver<ListingPermit> {
+        match permits.acquire() {
+            Acquired::Wait(receiver) => receiver,
+            _ => panic!("the request does not wait"),
+        }
+    }
+
     #[test]
     fn a_permit_is_passed_to_the_next_waiting_request() {
         let permits = ListingPermits::new();
-        let held = [permits.take().ok(), permits.take().ok()];
-        assert!(held.iter().all(Option::is_some));
-        let mut waiting: Vec<_> = std::iter::repeat_with(|| permits.take().err().flatten())
-            .take(4)
-            .map(|receiver| receiver.unwrap())
-            .collect();
+        let held = [(); 2].map(|()| match permits.acquire() {
+            Acquired::Permit(permit) => permit,
+            _ => panic!("no permit is free"),
+        });
+        let mut waiting: Vec<_> = (0..4).map(|_| waits(&permits)).collect();
         // The first two are cancelled, one of them after its permit was sent.
         let gone = waiting.remove(0);
         drop(waiting.remove(0));
@@ -141,12 +156,11 @@ mod tests {
     #[test]
     fn the_number_of_waiting_requests_is_bounded() {
         let permits = ListingPermits::new();
-        let _held = [permits.take(), permits.take()];
-        let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| permits.take().err().flatten()).collect();
-        assert!(waiting.iter().all(Option::is_some));
-        assert!(matches!(permits.take(), Err(None)));
+        let _held = [permits.acquire(), permits.acquire()];
+        let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| waits(&permits)).collect();
+        assert!(matches!(permits.acquire(), Acquired::Full));
         // A cancelled request makes room.
         waiting.pop();
-        assert!(matches!(permits.take(), Err(Some(_))));
+        drop(waits(&permits));
     }
 }
