@@ -7,14 +7,14 @@ use super::JsonSink;
 /// The importance of an entry, or the least one that a log takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Level {
-    /// For finding faults.
+    /// Details for debugging.
     Debug,
-    /// For the record.
+    /// An event of normal operation.
     #[default]
     Info,
-    /// An operator should look at it some time.
+    /// A problem that did not make an operation fail.
     Warn,
-    /// The server could not do something.
+    /// An operation failed.
     Error,
     /// No entry has this level; a log with it takes none.
     Panic,
@@ -104,8 +104,8 @@ pub trait Fields {
     /// Passes each field to `sink`.
     fn visit(&self, sink: &mut dyn FieldSink);
 
-    /// As [`visit`](Self::visit), for the sink of most records. Fields of which each request writes a record implement
-    /// it apart, so that their keys and the kinds of their values are constants where the JSON is written.
+    /// As [`visit`](Self::visit), for the sink of most records. Types that are logged with each request override it, so that
+    /// they are compiled for this sink, with constant keys.
     fn visit_json(&self, sink: &mut JsonSink<'_>) {
         self.visit(sink);
     }

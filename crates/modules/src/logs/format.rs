@@ -397,7 +397,7 @@ impl Options {
     }
 }
 
-/// The largest number stands for a larger one, of more than 500 years.
+/// Saturates at `u64::MAX` ns, about 584 years.
 fn whole(nanoseconds: u128) -> u64 {
     u64::try_from(nanoseconds).unwrap_or(u64::MAX)
 }
