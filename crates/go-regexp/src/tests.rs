@@ -1,6 +1,7 @@
 use regex::bytes::Regex;
 
-use super::{as_characters, before_repair, translate};
+use super::ReplacementPiece::{Group, Text};
+use super::{as_characters, before_repair, group_number, is_letter_or_digit, replacement_pieces, translate};
 
 #[track_caller]
 fn regex(pattern: &str) -> Regex {
@@ -115,7 +116,7 @@ fn patterns_that_go_refuses() {
         (r"a(?U)*", "a repetition operator after the flag U at character 6"),
         (r"a*(?i)?", "a repetition operator after a repetition at character 7"),
         ("(a{500})(?i){3}", "repetition counts whose product is above 1000 at character 13"),
-        (r"(?<a b>x)", "a group without a name at character 1"),
+        (r"(?<a b>x)", "an invalid group name at character 1"),
         (r"(?<a>x)(?P<a>x)", "a duplicate group name at character 8"),
         (r"\p{", "an invalid Unicode class at character 1"),
     ] {
@@ -177,4 +178,37 @@ fn text_that_is_not_utf8() {
     assert_eq!(read, "a\u{fffd}b\u{fffd}\u{fffd}cä\u{fffd}".as_bytes());
     let places: Vec<_> = [0, 1, 4, 5, 8, 11, 12, 14, 17].iter().map(|&at| before_repair(text, at)).collect();
     assert_eq!(places, [0, 1, 2, 3, 4, 5, 6, 8, 9]);
+}
+
+// Go, regexp: Expand takes the longest run of letters, digits (unicode.IsLetter, IsDigit) and underscores as a name.
+#[test]
+fn replacements_split_like_go() {
+    for (replacement, want) in [
+        ("", &[][..]),
+        ("ab", &[Text(b"ab")]),
+        ("a$1-${x}b", &[Text(b"a"), Group(b"1"), Text(b"-"), Group(b"x"), Text(b"b")]),
+        ("$$1$", &[Text(b"$"), Text(b"1"), Text(b"$")]),
+        ("${a-b}$-${", &[Text(b"$"), Text(b"{a-b}"), Text(b"$"), Text(b"-"), Text(b"$"), Text(b"{")]),
+        ("$1x_ $1é.", &[Group(b"1x_"), Text(b" "), Group("1é".as_bytes()), Text(b".")]),
+        // U+0663 is a digit; U+0301 is a mark and U+2160 a letter number.
+        (
+            "$\u{663}\u{301}$a\u{2160}",
+            &[Group("\u{663}".as_bytes()), Text("\u{301}".as_bytes()), Group(b"a"), Text("\u{2160}".as_bytes())],
+        ),
+    ] {
+        assert_eq!(replacement_pieces(replacement.as_bytes()).collect::<Vec<_>>(), want, "{replacement}");
+    }
+    assert_eq!(replacement_pieces(b"$1\xff").collect::<Vec<_>>(), [Group(b"1"), Text(b"\xff")]);
+    assert!(is_letter_or_digit('A') && is_letter_or_digit('é') && !is_letter_or_digit('½') && !is_letter_or_digit('_'));
+}
+
+// Go, regexp: a number has no leading zeros.
+#[test]
+fn groups_by_name_and_number() {
+    let names = translate("(?P<x>a)(b)(?P<a1>c)").unwrap().names;
+    for (name, want) in
+        [("0", Some(0)), ("2", Some(2)), ("99", Some(99)), ("x", Some(1)), ("a1", Some(3)), ("01", None), ("", None)]
+    {
+        assert_eq!(group_number(name.as_bytes(), &names), want, "{name}");
+    }
 }

@@ -21,8 +21,8 @@ const SURROGATES: RangeInclusive<u32> = 0xD800..=0xDFFF;
 /// A class without characters, also as a member of another class.
 const NOTHING: &str = "[a&&b]";
 
-/// Returns whether a Unicode class has more than letters, for example the characters without a meaning. The crate ignores
-/// case, underscores and `is` at the start.
+/// Returns whether a Unicode class is larger than [`LARGEST_CLASS`], for example because it has the unassigned code points.
+/// The crate ignores case, underscores and `is` at the start.
 fn is_huge(class: &str) -> bool {
     let name = class.replace('_', "").to_ascii_lowercase();
     let name = name.strip_prefix("is").unwrap_or(&name);
@@ -45,22 +45,28 @@ pub struct Translated {
 #[derive(Debug, PartialEq, Eq)]
 pub struct PatternError {
     at: usize,
-    what: &'static str,
+    message: &'static str,
 }
 
 impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at character {}", self.what, self.at)
+        write!(f, "{} at character {}", self.message, self.at)
     }
 }
 
-/// Translates a pattern, in a time proportional to its length. The crate may still refuse the result, for example for a parenthesis
-/// without its other half.
+/// Returns the reason in an error of the crates `regex` and `regex-syntax`: the last line of its message, after a drawing of
+/// the position.
+pub fn error_reason(error: impl fmt::Display) -> String {
+    error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
+/// Translates a pattern, in a time proportional to its length. The crate may still refuse the result, for example for an
+/// unbalanced parenthesis.
 ///
 /// # Errors
 /// If the crate would read the pattern in another way than Go, and Go refuses it.
 pub fn translate(go: &str) -> Result<Translated, PatternError> {
-    let mut work = Translation {
+    let mut translation = Translation {
         source: go,
         at: 0,
         out: String::with_capacity(go.len()),
@@ -70,9 +76,9 @@ pub fn translate(go: &str) -> Result<Translated, PatternError> {
         class_characters: 0,
         folds: false,
     };
-    work.whole()?;
-    let folded_characters = if work.folds { work.class_characters } else { 0 };
-    Ok(Translated { pattern: work.out, names: work.names, folded_characters })
+    translation.translate()?;
+    let folded_characters = if translation.folds { translation.class_characters } else { 0 };
+    Ok(Translated { pattern: translation.out, names: translation.names, folded_characters })
 }
 
 struct Translation<'g> {
@@ -91,7 +97,7 @@ struct Translation<'g> {
 
 /// The construct that begins with `(`.
 enum Group {
-    /// A parenthesis that needs its other half, translated.
+    /// An opening parenthesis, translated.
     Open(String),
     /// Flags for the rest of the group around them, translated. Go allows `(?)`, which changes none.
     Flags(String),
@@ -121,11 +127,11 @@ impl<'g> Translation<'g> {
     }
 
     /// Returns the mistake for byte offset `at`.
-    fn mistake<T>(&self, at: usize, what: &'static str) -> Result<T, PatternError> {
-        Err(PatternError { at: self.source[..at].chars().count() + 1, what })
+    fn mistake<T>(&self, at: usize, message: &'static str) -> Result<T, PatternError> {
+        Err(PatternError { at: self.source[..at].chars().count() + 1, message })
     }
 
-    fn whole(&mut self) -> Result<(), PatternError> {
+    fn translate(&mut self) -> Result<(), PatternError> {
         let mut repeated = false;
         // The largest product of nested counts in the last atom, and in each open group.
         let (mut atom, mut groups) = (1, vec![1]);
@@ -283,17 +289,17 @@ impl<'g> Translation<'g> {
     }
 
     fn unicode_class(&mut self, start: usize, negated: bool) -> Result<String, PatternError> {
-        const WHAT: &str = "an invalid Unicode class";
+        const MESSAGE: &str = "an invalid Unicode class";
         self.next();
         // `\pL` or `\p{Greek}`.
         let name = match self.next() {
             Some('{') => {
-                let Some((name, _)) = self.rest().split_once('}') else { return self.mistake(start, WHAT) };
+                let Some((name, _)) = self.rest().split_once('}') else { return self.mistake(start, MESSAGE) };
                 self.at += name.len() + 1;
                 name
             }
             Some(ch) => &self.source[self.at - ch.len_utf8()..self.at],
-            None => return self.mistake(start, WHAT),
+            None => return self.mistake(start, MESSAGE),
         };
         // `\p{^Greek}` negates once more.
         let (name, negated) = match name.strip_prefix('^') {
@@ -301,7 +307,7 @@ impl<'g> Translation<'g> {
             None => (name, negated),
         };
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            return self.mistake(start, WHAT);
+            return self.mistake(start, MESSAGE);
         }
         self.class_characters += if negated || is_huge(name) { CHARACTERS } else { LARGEST_CLASS };
         Ok(format!("\\{}{{{name}}}", if negated { 'P' } else { 'p' }))
@@ -309,7 +315,7 @@ impl<'g> Translation<'g> {
 
     /// Returns the character that an escape denotes, or a surrogate. The backslash is already consumed.
     fn escaped(&mut self, start: usize) -> Result<u32, PatternError> {
-        const WHAT: &str = "an invalid escape";
+        const MESSAGE: &str = "an invalid escape";
         let octal = |ch: char| ('0'..='7').contains(&ch);
         let code = match self.next() {
             Some('a') => 7,
@@ -334,16 +340,16 @@ impl<'g> Translation<'g> {
                     false => self.rest().get(..2).map(|digits| (digits, 2)),
                 };
                 let hex = digits.filter(|(digits, _)| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
-                let Some((digits, length)) = hex else { return self.mistake(start, WHAT) };
+                let Some((digits, length)) = hex else { return self.mistake(start, MESSAGE) };
                 self.at += length;
-                let Ok(code) = u32::from_str_radix(digits, 16) else { return self.mistake(start, WHAT) };
+                let Ok(code) = u32::from_str_radix(digits, 16) else { return self.mistake(start, MESSAGE) };
                 code
             }
             // Any escaped ASCII punctuation is literal; an escaped letter or digit must have a meaning.
             Some(ch) if ch.is_ascii() && !ch.is_ascii_alphanumeric() => u32::from(ch),
-            _ => return self.mistake(start, WHAT),
+            _ => return self.mistake(start, MESSAGE),
         };
-        if code > u32::from(char::MAX) { self.mistake(start, WHAT) } else { Ok(code) }
+        if code > u32::from(char::MAX) { self.mistake(start, MESSAGE) } else { Ok(code) }
     }
 
     /// Translates a class. The `[` is already consumed.
@@ -445,7 +451,7 @@ impl<'g> Translation<'g> {
             let name = self.rest().split_once('>').map(|(name, _)| name);
             let word =
                 |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-            let Some(name) = name.filter(word) else { return self.mistake(start, "a group without a name") };
+            let Some(name) = name.filter(word) else { return self.mistake(start, "an invalid group name") };
             if !self.known_names.insert(name) {
                 return self.mistake(start, "a duplicate group name");
             }

@@ -52,7 +52,7 @@ use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Body, Build, BuildError, Context, Fault, Handler, Response, Sleep, StateId, Step};
 use serde_json::Value;
 
-use crate::regexp::Regexp;
+use crate::regexp::WorkerRegex;
 pub use control::{Purge, Purged, purge, usage};
 use directives::{RequestDirectives, ResponseDirectives};
 use key::KeyRules;
@@ -96,7 +96,7 @@ struct CacheRules {
     /// The cache's name in Cache-Status.
     name: String,
     /// Paths that are not cached.
-    excluded: Option<Regexp>,
+    excluded: Option<WorkerRegex>,
     coalesces: bool,
     /// Whether the Cache-Control of requests has an effect.
     honors_request_directives: bool,

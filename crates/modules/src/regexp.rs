@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use causeway_go_regexp::{COMPILED_BYTES_MAX, Translated, as_characters, before_repair, translate};
+use causeway_go_regexp::{COMPILED_BYTES_MAX, Translated, as_characters, before_repair, error_reason, translate};
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::{Build, BuildError, Context, StateId};
 use regex::bytes::{CaptureLocations, Regex, RegexBuilder};
@@ -24,7 +24,7 @@ const COMPILED_AT_REQUEST_BYTES_MAX: usize = 256 * 1024;
 const FOLDED_AT_REQUEST_MAX: usize = 300_000;
 
 /// A compiled pattern with one searcher per worker.
-pub(crate) struct Regexp {
+pub(crate) struct WorkerRegex {
     searcher: StateId<RefCell<Searcher>>,
     /// The name of each group, the whole match first.
     names: Box<[Option<Box<str>>]>,
@@ -32,13 +32,13 @@ pub(crate) struct Regexp {
 
 /// A compiled expression and the names of its groups.
 #[derive(Clone)]
-pub(crate) struct RegularExpression {
+pub(crate) struct CompiledRegex {
     pub(crate) regex: Regex,
     /// The name of each group, the whole match first.
     pub(crate) names: Box<[Option<Box<str>>]>,
 }
 
-impl RegularExpression {
+impl CompiledRegex {
     /// Compiles a pattern in Go's syntax; the error describes the mistake.
     pub(crate) fn read(pattern: &str) -> Result<Self, String> {
         Self::compile(translate(pattern).map_err(|mistake| mistake.to_string())?, COMPILED_BYTES_MAX)
@@ -58,12 +58,8 @@ impl RegularExpression {
     }
 
     fn compile(translated: Translated, compiled_bytes_max: usize) -> Result<Self, String> {
-        let regex = RegexBuilder::new(&translated.pattern).size_limit(compiled_bytes_max).build().map_err(|error| {
-            // The `regex` crate's message spans several lines with a drawing of the position; the last line has the
-            // reason.
-            let message = error.to_string();
-            message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
-        })?;
+        let regex = RegexBuilder::new(&translated.pattern).size_limit(compiled_bytes_max).build();
+        let regex = regex.map_err(error_reason)?;
         Ok(Self { regex, names: translated.names.into() })
     }
 
@@ -85,13 +81,13 @@ struct Searcher {
     repaired: Vec<u8>,
 }
 
-impl Regexp {
+impl WorkerRegex {
     /// Compiles a pattern in Go's syntax.
     ///
     /// # Errors
     /// If the pattern is not valid.
     pub(crate) fn compile(pattern: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let RegularExpression { regex, names } = RegularExpression::build(pattern, build)?;
+        let CompiledRegex { regex, names } = CompiledRegex::build(pattern, build)?;
         let searcher = build.state(move |_| {
             let (regex, groups) = (regex.clone(), regex.capture_locations());
             RefCell::new(Searcher { regex, groups, repaired: Vec::new() })
@@ -125,7 +121,7 @@ pub(crate) struct RegexpConfig {
 /// A pattern that fills `{http.regexp.NAME.GROUP}` and `{http.regexp.GROUP}` from its capture groups. GROUP is the
 /// group's number or, if it has one, its name.
 pub(crate) struct Capturing {
-    regexp: Regexp,
+    regexp: WorkerRegex,
     /// The placeholder slots of each group.
     slots: Box<[Box<[VarId]>]>,
 }
@@ -141,7 +137,7 @@ impl Capturing {
             let expected = "a name with letters, digits or underscores";
             return build.at("name", |build| Err(build.refuse(name, expected)));
         }
-        let regexp = build.at("pattern", |build| Regexp::compile(&written.pattern, build))?;
+        let regexp = build.at("pattern", |build| WorkerRegex::compile(&written.pattern, build))?;
         let groups = regexp.names.iter().enumerate().map(|(number, group)| {
             // A named group fills two placeholders, by number and by name, each with and without the pattern's name.
             let keys = [Some(number.to_string()), group.as_deref().map(str::to_owned)];
@@ -167,7 +163,7 @@ impl Capturing {
         placeholders: impl Iterator<Item = String>,
         build: &mut Build<'_>,
     ) -> Result<Self, BuildError> {
-        let regexp = Regexp::compile(pattern, build)?;
+        let regexp = WorkerRegex::compile(pattern, build)?;
         // The whole match has none.
         let mut slots = vec![Box::default()];
         slots.extend(placeholders.map(|placeholder| Box::from([build.slot(&placeholder)])));

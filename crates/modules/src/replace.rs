@@ -6,12 +6,12 @@
 
 use std::cell::RefCell;
 
-use causeway_go_regexp::as_characters;
+use causeway_go_regexp::{ReplacementPiece, as_characters, group_number, replacement_pieces};
 use causeway_message::StatusCode;
 use causeway_pipeline::{Build, BuildError, Context, Fault, Reason, StateId, Template};
 use regex::bytes::CaptureLocations;
 
-use crate::regexp::RegularExpression;
+use crate::regexp::CompiledRegex;
 
 /// Bytes of a replacement's result. A replacement stops as soon as its result is longer: the caller refuses it by
 /// [`check_len`], or uses that part of it (`map`, logs). Without a bound a request of 30 KB could become one of 200 MB,
@@ -31,7 +31,7 @@ pub(crate) fn check_len(bytes: usize) -> Result<(), Fault> {
 }
 
 /// A regular expression, compiled at load. Each worker has its own copy, so no scratch memory is shared.
-pub(crate) struct Replacer(StateId<ReplacerCopy>);
+pub(crate) struct Replacer(StateId<WorkerReplacer>);
 
 /// A regular expression whose source contains placeholders. Each worker keeps the last compiled expression and compiles
 /// again only when the expanded source differs.
@@ -48,20 +48,20 @@ pub(crate) struct TemplatedReplacer {
 struct Last {
     source: Vec<u8>,
     /// `None` if the source is not a valid expression, or one that is too large.
-    search: Option<ReplacerCopy>,
+    search: Option<WorkerReplacer>,
 }
 
 impl Last {
     fn compile(source: &[u8]) -> Self {
         let text = std::str::from_utf8(source).ok();
-        let expression = text.and_then(|text| RegularExpression::read_at_request(text).ok());
-        Self { source: source.into(), search: expression.map(ReplacerCopy::new) }
+        let expression = text.and_then(|text| CompiledRegex::read_at_request(text).ok());
+        Self { source: source.into(), search: expression.map(WorkerReplacer::new) }
     }
 }
 
 /// One worker's copy of an expression and its scratch memory.
-pub(crate) struct ReplacerCopy {
-    expression: RegularExpression,
+pub(crate) struct WorkerReplacer {
+    expression: CompiledRegex,
     scratch: RefCell<Scratch>,
 }
 
@@ -107,11 +107,11 @@ impl Replacer {
     /// # Errors
     /// If `source` is not a valid regular expression.
     pub(crate) fn build(source: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        Ok(Self::new(RegularExpression::build(source, build)?, build))
+        Ok(Self::new(CompiledRegex::build(source, build)?, build))
     }
 
-    fn new(expression: RegularExpression, build: &mut Build<'_>) -> Self {
-        Self(build.state(move |_| ReplacerCopy::new(expression.clone())))
+    fn new(expression: CompiledRegex, build: &mut Build<'_>) -> Self {
+        Self(build.state(move |_| WorkerReplacer::new(expression.clone())))
     }
 
     /// Appends `text` to `out` with every match replaced by `with`, in which `$1` and `${name}` expand to capture
@@ -129,14 +129,14 @@ impl Replacer {
 impl TemplatedReplacer {
     pub(crate) fn build(source: Template, build: &mut Build<'_>) -> Self {
         let text = source.text_of_unknown();
-        let replacer = RegularExpression::read(&text).ok().map(|expression| Replacer::new(expression, build));
+        let replacer = CompiledRegex::read(&text).ok().map(|expression| Replacer::new(expression, build));
         let written = replacer.map(|replacer| (text, replacer));
         Self { source, written, last: build.state(|_| RefCell::default()) }
     }
 
     /// Like [`Replacer::replace`]. As in Caddy, an expanded source that is not a valid expression matches no text.
     /// DEVIATES Caddy: neither does one with values of the request that is beyond the bounds of
-    /// [`RegularExpression::read_at_request`].
+    /// [`CompiledRegex::read_at_request`].
     pub(crate) fn replace(&self, cx: &mut Context, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
         cx.with_rendered(&self.source, |cx, source| {
             if let Some((_, replacer)) = self.written.as_ref().filter(|(written, _)| written.as_bytes() == source) {
@@ -153,8 +153,8 @@ impl TemplatedReplacer {
     }
 }
 
-impl ReplacerCopy {
-    pub(crate) fn new(expression: RegularExpression) -> Self {
+impl WorkerReplacer {
+    pub(crate) fn new(expression: CompiledRegex) -> Self {
         let groups = expression.regex.capture_locations();
         Self { expression, scratch: RefCell::new(Scratch { groups, repaired: Vec::new() }) }
     }
@@ -195,8 +195,7 @@ impl ReplacerCopy {
         found.is_some()
     }
 
-    // Go, regexp.Expand: replaces `$name`, `${name}`, `$1` and `$$`. Other text after a `$` is copied unchanged; an
-    // unknown group expands to the empty string.
+    // Go, regexp.Expand: an unknown group expands to the empty string.
     fn put(
         &self,
         groups: &CaptureLocations,
@@ -205,42 +204,19 @@ impl ReplacerCopy {
         with: &[u8],
         out: &mut Vec<u8>,
     ) {
-        let mut rest = with;
         let bound = out.len() + REPLACED_BYTES_MAX;
-        while let Some(at) = memchr::memchr(b'$', rest) {
+        for piece in replacement_pieces(with) {
+            match piece {
+                ReplacementPiece::Text(text) => out.extend_from_slice(text),
+                ReplacementPiece::Group(name) => {
+                    let number = group_number(name, &self.expression.names);
+                    if let Some((from, to)) = number.and_then(|number| groups.get(number)) {
+                        out.extend_from_slice(&text[place(from)..place(to)]);
+                    }
+                }
+            }
             if out.len() > bound {
                 return;
-            }
-            out.extend_from_slice(&rest[..at]);
-            rest = &rest[at + 1..];
-            // Go takes the longest run of letters, digits and underscores as the name: `$1x` is the group `1x`, not
-            // group 1.
-            let braced = rest.first() == Some(&b'{');
-            let name = &rest[usize::from(braced)..];
-            let len = name.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
-            let end = usize::from(braced) + len;
-            if rest.first() == Some(&b'$') {
-                out.push(b'$');
-                rest = &rest[1..];
-            } else if len == 0 || (braced && rest.get(end) != Some(&b'}')) {
-                out.push(b'$');
-            } else {
-                if let Some((from, to)) = self.number(&name[..len]).and_then(|number| groups.get(number)) {
-                    out.extend_from_slice(&text[place(from)..place(to)]);
-                }
-                rest = &rest[end + usize::from(braced)..];
-            }
-        }
-        out.extend_from_slice(rest);
-    }
-
-    fn number(&self, name: &[u8]) -> Option<usize> {
-        match causeway_message::syntax::parse_number(name) {
-            // Go: `$01` is a name, not a number.
-            Some(number) if name.len() == 1 || name[0] != b'0' => usize::try_from(number).ok(),
-            _ => {
-                let mut names = self.expression.names.iter();
-                names.position(|group| group.as_ref().is_some_and(|group| group.as_bytes() == name))
             }
         }
     }
@@ -294,13 +270,14 @@ mod tests {
             ("(?P<first>.)(.)", "abcd", "$2${first}", Some("badc")),
             ("(?<n>b)", "abc", "$n-$n_$$-${n}x$9${nope}", Some("ab-$-bxc")),
             ("b", "abc", "$ ${ $- ${a-b}", Some("a$ ${ $- ${a-b}c")),
+            ("(b)", "abc", "[$1é${1}é]", Some("a[bé]c")),
             ("(b)|(c)", "abc", "<$1$2$01>", Some("a<b><c>")),
             ("", "h\u{e9}", "-", Some("-h-\u{e9}-")),
             ("^", "", "x", Some("x")),
             ("/{2,}", "/a//b///c", "/", Some("/a/b/c")),
         ] {
             let mut out = Vec::new();
-            let search = ReplacerCopy::new(RegularExpression::read(source).expect(source));
+            let search = WorkerReplacer::new(CompiledRegex::read(source).expect(source));
             let found = search.replace(text.as_bytes(), with.as_bytes(), &mut out);
             assert_eq!((found, &*String::from_utf8_lossy(&out)), (want.is_some(), want.unwrap_or("")), "{source}");
         }
@@ -319,12 +296,12 @@ mod tests {
             ("", b"\xff\xff", b"-", Some(b"-\xff-\xff-")),
             ("x", b"\xff", b"-", None),
         ] {
-            let search = ReplacerCopy::new(RegularExpression::read(source).expect(source));
+            let search = WorkerReplacer::new(CompiledRegex::read(source).expect(source));
             let mut out = Vec::new();
             let found = search.replace(text, with, &mut out).then_some(&*out);
             assert_eq!(found, want, "{source}");
         }
-        let search = ReplacerCopy::new(RegularExpression::read("(b.)(.)").expect("an expression"));
+        let search = WorkerReplacer::new(CompiledRegex::read("(b.)(.)").expect("an expression"));
         let mut out = Vec::new();
         assert!(search.expand(b"\xffab\xfe\xfdz", b"$2$1", &mut out));
         assert_eq!(out, b"\xfdb\xfe");

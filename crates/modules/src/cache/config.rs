@@ -19,7 +19,7 @@ use super::status;
 use super::store::Store;
 use super::stored::StoringRules;
 use super::tiers::Tiers;
-use crate::regexp::Regexp;
+use crate::regexp::WorkerRegex;
 use crate::rendered::with_field_value;
 
 /// The plugin's default of `ttl`.
@@ -168,7 +168,7 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
     };
     let excluded = match &*written.regex.exclude {
         "" => None,
-        pattern => Some(build.at("regex.exclude", |build| Regexp::compile(pattern, build))?),
+        pattern => Some(build.at("regex.exclude", |build| WorkerRegex::compile(pattern, build))?),
     };
     Ok(CacheRules {
         tiers: Tiers { store: Store::of(usize::try_from(memory).unwrap_or(usize::MAX)), disk },

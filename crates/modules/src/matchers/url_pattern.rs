@@ -15,7 +15,7 @@ use urlpattern::regexp::RegExp;
 use urlpattern::{Error, RegexSyntax, UrlPatternInit, UrlPatternOptions};
 
 use super::path::clean_as_caddy;
-use crate::regexp::{Capturing, RegularExpression};
+use crate::regexp::{Capturing, CompiledRegex};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -183,7 +183,7 @@ fn compile(
 }
 
 fn is_match(component: &UrlPatternComponent, text: &str) -> bool {
-    RegularExpression::read(&component.regexp_string).is_ok_and(|expression| expression.regex.is_match(text.as_bytes()))
+    CompiledRegex::read(&component.regexp_string).is_ok_and(|expression| expression.regex.is_match(text.as_bytes()))
 }
 
 /// Reads a pattern as the standard's constructor does. Beyond it, and as in Caddy, a relative pattern needs no base
@@ -215,7 +215,7 @@ fn describe(error: &Error) -> String {
 /// An expression of a pattern, which may have parts in Go's syntax.
 struct GoRegexp {
     pattern: String,
-    compiled: RegularExpression,
+    compiled: CompiledRegex,
 }
 
 impl RegExp for GoRegexp {
@@ -225,7 +225,7 @@ impl RegExp for GoRegexp {
 
     fn parse(pattern: &str, flags: &str, _force_eval: bool) -> Result<Self, ()> {
         let pattern = if flags.contains('i') { format!("(?i){pattern}") } else { pattern.to_owned() };
-        let compiled = RegularExpression::read(&pattern).map_err(drop)?;
+        let compiled = CompiledRegex::read(&pattern).map_err(drop)?;
         Ok(Self { pattern, compiled })
     }
 

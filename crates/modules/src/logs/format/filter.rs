@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::super::entry::{FieldSink, Fields, LogKey, LogValue};
-use change::{Action, ActionConfig, FieldChange, Operation, OperationConfig, Scratch};
+use change::{Action, ActionConfig, Operation, OperationConfig, Scratch, TextChange};
 
 /// The filters of a format, as a tree of field names.
 pub(super) struct Filters(Node);
@@ -26,11 +26,11 @@ enum Filter {
     Rename(Box<str>),
     Replace(Box<str>),
     /// Changes texts; other values and objects stay.
-    FieldChange(FieldChange),
+    TextChange(TextChange),
     /// Changes the cookies in a list of fields, which becomes one text.
     Cookies {
         actions: Box<[Action]>,
-        is_set: bool,
+        is_set_cookie: bool,
     },
 }
 
@@ -116,16 +116,16 @@ impl FilterConfig {
             "delete" => Filter::Delete,
             "rename" => Filter::Rename(self.name.unwrap_or_default().into()),
             "replace" => Filter::Replace(self.value.unwrap_or_default().into()),
-            "hash" => Filter::FieldChange(FieldChange::Hash),
-            "ip_mask" => Filter::FieldChange(FieldChange::IpMask {
+            "hash" => Filter::TextChange(TextChange::Hash),
+            "ip_mask" => Filter::TextChange(TextChange::IpMask {
                 v4: bits("ipv4_cidr", self.ipv4_cidr, 32, build)?,
                 v6: bits("ipv6_cidr", self.ipv6_cidr, 128, build)?,
             }),
-            "query" => Filter::FieldChange(FieldChange::Query(actions(self.actions, build)?)),
+            "query" => Filter::TextChange(TextChange::Query(actions(self.actions, build)?)),
             "regexp" => {
                 let only =
                     OperationConfig { regexp: self.regexp.unwrap_or_default(), value: self.value.unwrap_or_default() };
-                Filter::FieldChange(FieldChange::Regexp([Operation::read(&only, build)?].into()))
+                Filter::TextChange(TextChange::Regexp([Operation::read(&only, build)?].into()))
             }
             "multi_regexp" => {
                 let written = self.operations.unwrap_or_default();
@@ -140,9 +140,9 @@ impl FilterConfig {
                     }
                     Operation::read(operation, build)
                 });
-                Filter::FieldChange(FieldChange::Regexp(build_all(operations)?))
+                Filter::TextChange(TextChange::Regexp(build_all(operations)?))
             }
-            kind => Filter::Cookies { actions: actions(self.actions, build)?, is_set: kind == "set_cookie" },
+            kind => Filter::Cookies { actions: actions(self.actions, build)?, is_set_cookie: kind == "set_cookie" },
         })
     }
 }
@@ -194,7 +194,7 @@ impl FieldSink for FilterSink<'_> {
             Some(Filter::Delete) => {}
             Some(Filter::Rename(name)) => self.inner.object((&**name).into(), fields),
             Some(Filter::Replace(text)) => self.inner.value(key, LogValue::Text(text.as_bytes())),
-            Some(Filter::FieldChange(_) | Filter::Cookies { .. }) => self.inner.object(key, fields),
+            Some(Filter::TextChange(_) | Filter::Cookies { .. }) => self.inner.object(key, fields),
         }
     }
 }
@@ -205,13 +205,13 @@ impl FilterSink<'_> {
             (Filter::Delete, _) => {}
             (Filter::Rename(name), value) => self.inner.value((&**name).into(), value),
             (Filter::Replace(text), _) => self.inner.value(key, LogValue::Text(text.as_bytes())),
-            (Filter::FieldChange(change), LogValue::Text(text)) => {
+            (Filter::TextChange(change), LogValue::Text(text)) => {
                 let mut scratch = Scratch::take();
                 change.apply(text, &mut scratch);
                 self.inner.value(key, LogValue::Text(&scratch.text));
                 scratch.put_back();
             }
-            (Filter::FieldChange(change), LogValue::Texts(texts)) => {
+            (Filter::TextChange(change), LogValue::Texts(texts)) => {
                 let changed = |take: &mut dyn FnMut(&[u8])| {
                     texts.each(&mut |text| {
                         let mut scratch = Scratch::take();
@@ -222,7 +222,7 @@ impl FilterSink<'_> {
                 };
                 self.inner.value(key, LogValue::Texts(&changed));
             }
-            (Filter::Cookies { actions, is_set: false }, LogValue::Texts(texts)) => {
+            (Filter::Cookies { actions, is_set_cookie: false }, LogValue::Texts(texts)) => {
                 let changed = |take: &mut dyn FnMut(&[u8])| {
                     let mut scratch = Scratch::take();
                     change::cookies(actions, texts, &mut scratch.text);
@@ -233,7 +233,7 @@ impl FilterSink<'_> {
                 };
                 self.inner.value(key, LogValue::Texts(&changed));
             }
-            (Filter::Cookies { actions, is_set: true }, LogValue::Texts(texts)) => {
+            (Filter::Cookies { actions, is_set_cookie: true }, LogValue::Texts(texts)) => {
                 let changed = |take: &mut dyn FnMut(&[u8])| {
                     texts.each(&mut |text| {
                         let mut scratch = Scratch::take();
@@ -247,7 +247,7 @@ impl FilterSink<'_> {
                 self.inner.value(key, LogValue::Texts(&changed));
             }
             // As in Caddy, numbers have no text that could be changed.
-            (Filter::FieldChange(_) | Filter::Cookies { .. }, value) => self.inner.value(key, value),
+            (Filter::TextChange(_) | Filter::Cookies { .. }, value) => self.inner.value(key, value),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::time::{self, TimePart};
 use super::token::{CLOSE, OPEN};
 use super::value::{Memory, Value, ValueRange};
 use super::{ExpressionError, call};
-use crate::regexp::Regexp;
+use crate::regexp::WorkerRegex;
 
 /// Most nested variables of `exists` and similar macros.
 const LOCALS_MAX: usize = 8;
@@ -43,7 +43,7 @@ pub(super) enum Node {
     Arithmetic(Arithmetic, Box<[Self; 2]>),
     Index(Box<[Self; 2]>),
     Call(Function, Box<[Self]>),
-    Search(Box<Self>, Regexp),
+    Search(Box<Self>, WorkerRegex),
     /// A part of a timestamp in a time zone, or of a duration.
     TimePart(TimePart, TimeZone, Box<Self>),
     Matcher(Box<dyn Matcher>),
@@ -402,7 +402,7 @@ impl Compilation<'_, '_> {
         };
         // In a pattern, braces are counts such as `{2}`, never placeholders.
         let source = source.replace(OPEN, "{").replace(CLOSE, "}");
-        Ok((Node::Search(Box::new(node), Regexp::compile(&source, self.build)?), Type::Bool))
+        Ok((Node::Search(Box::new(node), WorkerRegex::compile(&source, self.build)?), Type::Bool))
     }
 
     fn each(

@@ -22,7 +22,7 @@ use super::super::address::Address;
 use super::super::transport::to_address;
 use super::reference::{self, Destination};
 use crate::headers::status_matches;
-use crate::regexp::RegularExpression;
+use crate::regexp::CompiledRegex;
 use crate::rendered::with_field_value;
 
 /// Caddy's defaults.
@@ -137,7 +137,7 @@ impl ActiveChecks {
         let body = build.at("body", |build| literal(&written.body, build))?.into_bytes();
         let expected_body = match &*written.expect_body {
             "" => None,
-            pattern => Some(build.at("expect_body", |build| RegularExpression::build(pattern, build))?.regex),
+            pattern => Some(build.at("expect_body", |build| CompiledRegex::build(pattern, build))?.regex),
         };
         Ok(Some(Self {
             key: value.to_string(),

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::super::super::entry::TextList;
-use crate::regexp::RegularExpression;
-use crate::replace::ReplacerCopy;
+use crate::regexp::CompiledRegex;
+use crate::replace::WorkerReplacer;
 
 /// Caddy's bounds on `multi_regexp`.
 pub(super) const OPERATIONS_MAX: usize = 50;
@@ -26,7 +26,7 @@ const SEARCHES_KEPT: usize = 64;
 const BYTES_KEPT: usize = 64 * 1024;
 
 /// A change of a text.
-pub(super) enum FieldChange {
+pub(super) enum TextChange {
     /// The first four bytes of the SHA-256 hash, in hexadecimal digits.
     Hash,
     /// Sets the last bits of addresses to 0.
@@ -72,10 +72,10 @@ pub(super) struct OperationConfig {
 
 /// A regular expression, and the text for its matches.
 pub(super) struct Operation {
-    expression: RegularExpression,
+    expression: CompiledRegex,
     value: Box<[u8]>,
     /// Threads that log at once must not share a searcher's memory.
-    searches: ArrayQueue<ReplacerCopy>,
+    searches: ArrayQueue<WorkerReplacer>,
 }
 
 /// A thread's buffers.
@@ -136,12 +136,12 @@ impl Operation {
         if written.regexp.len() > PATTERN_BYTES_MAX {
             return Err(build.refuse(&*written.regexp, format!("a pattern of at most {PATTERN_BYTES_MAX} bytes")));
         }
-        let expression = RegularExpression::build(&written.regexp, build)?;
+        let expression = CompiledRegex::build(&written.regexp, build)?;
         Ok(Self { expression, value: written.value.as_bytes().into(), searches: ArrayQueue::new(SEARCHES_KEPT) })
     }
 }
 
-impl FieldChange {
+impl TextChange {
     /// Appends the changed text to `scratch.text`, which must be empty.
     pub(super) fn apply(&self, text: &[u8], scratch: &mut Scratch) {
         match self {
@@ -154,7 +154,7 @@ impl FieldChange {
                     let Scratch { text, before, .. } = &mut *scratch;
                     std::mem::swap(text, before);
                     text.clear();
-                    let search = searches.pop().unwrap_or_else(|| ReplacerCopy::new(expression.clone()));
+                    let search = searches.pop().unwrap_or_else(|| WorkerReplacer::new(expression.clone()));
                     if !search.replace(before, value, text) {
                         std::mem::swap(text, before);
                     }
