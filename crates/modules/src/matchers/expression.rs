@@ -40,12 +40,12 @@ const KEPT_VALUES_MAX: usize = 1024;
 struct ExpressionError {
     /// Position in characters, 1-based.
     at: usize,
-    what: String,
+    message: String,
 }
 
 impl ExpressionError {
-    fn new(at: usize, what: impl Into<String>) -> Self {
-        Self { at, what: what.into() }
+    fn new(at: usize, message: impl Into<String>) -> Self {
+        Self { at, message: message.into() }
     }
 }
 
@@ -71,14 +71,14 @@ pub fn make(value: &Json, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bui
     };
     let source = &written.expr;
     let refuse = |mistake: ExpressionError, build: &Build<'_>| {
-        build.refuse(source, format!("a CEL expression: {} at character {}", mistake.what, mistake.at))
+        build.refuse(source, format!("a CEL expression: {} at character {}", mistake.message, mistake.at))
     };
     let tree = token::tokens(source).and_then(|tokens| syntax::parse(&tokens));
     let tree = tree.map_err(|mistake| refuse(mistake, build))?;
     match program::compile(&tree, &written.name, build) {
         Ok(program) => Ok(Box::new(Expression(program))),
-        Err(program::CompileError::Here(mistake)) => Err(refuse(mistake, build)),
-        Err(program::CompileError::There(error)) => Err(error),
+        Err(program::CompileError::Expression(mistake)) => Err(refuse(mistake, build)),
+        Err(program::CompileError::Module(error)) => Err(error),
     }
 }
 
@@ -93,7 +93,7 @@ impl Matcher for Expression {
         // Constants are copied into the memory, so that all strings are spans of one buffer.
         memory.begin(&self.0.constants);
         let result = self.0.root.evaluate(cx, &mut memory);
-        memory.give_back(KEPT_BYTES_MAX, KEPT_VALUES_MAX);
+        memory.release_memory(KEPT_BYTES_MAX, KEPT_VALUES_MAX);
         MEMORY.set(memory);
         match result {
             Ok(value) => Ok(matches!(value, Value::Bool(true))),

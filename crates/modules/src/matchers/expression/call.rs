@@ -32,7 +32,7 @@ pub(super) fn is_matcher(name: &str) -> bool {
 /// Returns the JSON of the called matcher. `named` is the default name of regular expressions.
 pub(super) fn json(matcher: &str, arguments: &[Tree], named: &str, at: usize) -> Result<Json, ExpressionError> {
     // The message states the expected arguments.
-    let wrong = |what: &str| Err(ExpressionError::new(at, format!("{matcher}() without {what}")));
+    let wrong = |expected: &str| Err(ExpressionError::new(at, format!("{matcher}() without {expected}")));
     match (matcher, arguments) {
         ("path" | "host" | "method" | "remote_ip" | "client_ip", []) => wrong("a string"),
         // These matchers expand placeholders in their patterns themselves.

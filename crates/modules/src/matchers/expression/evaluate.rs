@@ -8,7 +8,7 @@ use causeway_pipeline::{Context, Stop};
 use jiff::Timestamp;
 
 use super::function;
-use super::program::{Arithmetic, Each, Node, Order};
+use super::program::{Arithmetic, Comprehension, Node, Order};
 use super::time;
 use super::value::{Memory, Value, ValueRange};
 
@@ -37,6 +37,7 @@ impl Node {
             Self::Placeholder(template) => {
                 let mut kind = ValueKind::Text;
                 let text = memory.write(|out| kind = template.render_value(cx, out))?;
+                memory.charge_reading(&[Value::Text(text)])?;
                 match kind {
                     ValueKind::Null => Value::Null,
                     ValueKind::Scalar => memory.scalar(text),
@@ -50,8 +51,8 @@ impl Node {
             Self::Now => Value::Time(Timestamp::try_from(cx.worker().wall()).unwrap_or(Timestamp::MAX)),
             Self::Local(number) => memory.locals[*number],
             Self::List(items) => list(items, cx, memory)?,
-            Self::Any(parts) => Value::Bool(joined(parts, true, cx, memory)?),
-            Self::All(parts) => Value::Bool(joined(parts, false, cx, memory)?),
+            Self::Any(parts) => Value::Bool(short_circuit(parts, true, cx, memory)?),
+            Self::All(parts) => Value::Bool(short_circuit(parts, false, cx, memory)?),
             Self::Not(part) => Value::Bool(!part.truth(cx, memory)?),
             Self::Negate(part) => {
                 let value = part.evaluate(cx, memory)?;
@@ -62,32 +63,34 @@ impl Node {
                 }
             }
             // Only the selected branch is evaluated.
-            Self::Choose(parts) => {
+            Self::Conditional(parts) => {
                 let [condition, yes, no] = &**parts;
                 let chosen = if condition.truth(cx, memory)? { yes } else { no };
                 chosen.evaluate(cx, memory)?
             }
             Self::Equal(sides, negated) => {
-                let (one, other) = both(sides, cx, memory)?;
-                Value::Bool(memory.equal(one, other) != *negated)
+                let (lhs, rhs) = both(sides, cx, memory)?;
+                Value::Bool(memory.equal(lhs, rhs)? != *negated)
             }
             Self::Compare(order, sides) => {
-                let (one, other) = both(sides, cx, memory)?;
-                match memory.compare(one, other) {
+                let (lhs, rhs) = both(sides, cx, memory)?;
+                memory.charge_reading(&[lhs, rhs])?;
+                match memory.compare(lhs, rhs) {
                     Some(found) => Value::Bool(order.holds(found)),
                     // One of the numbers is NaN.
-                    None if one.is_number() && other.is_number() => Value::Bool(false),
+                    None if lhs.is_number() && rhs.is_number() => Value::Bool(false),
                     None => return no_overload(),
                 }
             }
             Self::In(sides) => {
-                let (one, all) = both(sides, cx, memory)?;
+                let (lhs, all) = both(sides, cx, memory)?;
                 let Value::List(all) = all else { return no_overload() };
-                Value::Bool(memory.list(all).iter().any(|other| memory.equal(one, *other)))
+                Value::Bool(memory.contains(all, lhs)?)
             }
             Self::Arithmetic(operator, sides) => {
-                let (one, other) = both(sides, cx, memory)?;
-                arithmetic(*operator, one, other, memory)?
+                let (lhs, rhs) = both(sides, cx, memory)?;
+                memory.charge_reading(&[lhs, rhs])?;
+                arithmetic(*operator, lhs, rhs, memory)?
             }
             Self::Index(sides) => {
                 let (all, index) = both(sides, cx, memory)?;
@@ -101,15 +104,22 @@ impl Node {
                 for (value, argument) in values.iter_mut().zip(arguments) {
                     *value = argument.evaluate(cx, memory)?;
                 }
-                function.call(&values[..arguments.len()], memory)?
+                let values = &values[..arguments.len()];
+                memory.charge_reading(values)?;
+                let (bytes, items) = (memory.text.len(), memory.values.len());
+                let result = function.call(values, memory)?;
+                memory.charge_writing(bytes, items)?;
+                result
             }
-            Self::Search(text, pattern) => match text.evaluate(cx, memory)? {
-                Value::Text(text) => Value::Bool(pattern.is_match(cx, memory.text(text))),
-                _ => return no_overload(),
-            },
+            Self::Search(text, pattern) => {
+                let value = text.evaluate(cx, memory)?;
+                let Value::Text(text) = value else { return no_overload() };
+                memory.charge_reading(&[value])?;
+                Value::Bool(pattern.is_match(cx, memory.text(text)))
+            }
             Self::TimePart(part, zone, time) => part.of(time.evaluate(cx, memory)?, zone)?,
             Self::Matcher(matcher) => Value::Bool(matcher.matches(cx).map_err(Halt::Stop)?),
-            Self::Each(each) => each.evaluate(cx, memory)?,
+            Self::Comprehension(comprehension) => comprehension.evaluate(cx, memory)?,
         })
     }
 
@@ -124,13 +134,13 @@ impl Node {
 const OVERFLOW: Halt = Halt::Error("an expression's integer overflowed");
 
 fn both(sides: &[Node; 2], cx: &mut Context, memory: &mut Memory) -> Result<(Value, Value), Halt> {
-    let one = sides[0].evaluate(cx, memory)?;
-    Ok((one, sides[1].evaluate(cx, memory)?))
+    let lhs = sides[0].evaluate(cx, memory)?;
+    Ok((lhs, sides[1].evaluate(cx, memory)?))
 }
 
 /// Evaluates `||` (decided by true) or `&&` (decided by false). As CEL defines, an error counts only if no part
 /// decides.
-fn joined(parts: &[Node], decides: bool, cx: &mut Context, memory: &mut Memory) -> Result<bool, Halt> {
+fn short_circuit(parts: &[Node], decides: bool, cx: &mut Context, memory: &mut Memory) -> Result<bool, Halt> {
     let mut error = None;
     for part in parts {
         match part.truth(cx, memory) {
@@ -153,51 +163,51 @@ fn list(items: &[Node], cx: &mut Context, memory: &mut Memory) -> Evaluated {
 }
 
 /// Applies an operator to strings, lists, numbers or times. Integers that overflow are an error, as in CEL.
-fn arithmetic(operator: Arithmetic, one: Value, other: Value, memory: &mut Memory) -> Evaluated {
-    match (operator, one, other) {
-        (Arithmetic::Add, Value::Text(one), Value::Text(other)) => {
+fn arithmetic(operator: Arithmetic, lhs: Value, rhs: Value, memory: &mut Memory) -> Evaluated {
+    match (operator, lhs, rhs) {
+        (Arithmetic::Add, Value::Text(lhs), Value::Text(rhs)) => {
             let whole = memory.write(|out| {
-                out.extend_from_within(one.range());
-                out.extend_from_within(other.range());
+                out.extend_from_within(lhs.range());
+                out.extend_from_within(rhs.range());
             });
             return whole.map(Value::Text);
         }
-        (Arithmetic::Add, Value::List(one), Value::List(other)) => {
+        (Arithmetic::Add, Value::List(lhs), Value::List(rhs)) => {
             // Lists are spans too: a concatenation copies both to the end.
             let start = memory.values.len();
-            memory.values.extend_from_within(one.range());
-            memory.values.extend_from_within(other.range());
+            memory.values.extend_from_within(lhs.range());
+            memory.values.extend_from_within(rhs.range());
             memory.check()?;
             return Ok(Value::List(ValueRange::new(start..memory.values.len())));
         }
         _ => {}
     }
-    match (one, other) {
+    match (lhs, rhs) {
         (Value::Int(_), Value::Int(0)) if matches!(operator, Arithmetic::Divide | Arithmetic::Remainder) => {
             Err(Halt::Error("an expression divides by zero"))
         }
-        (Value::Int(one), Value::Int(other)) => {
+        (Value::Int(lhs), Value::Int(rhs)) => {
             let result = match operator {
-                Arithmetic::Add => one.checked_add(other),
-                Arithmetic::Subtract => one.checked_sub(other),
-                Arithmetic::Multiply => one.checked_mul(other),
-                Arithmetic::Divide => one.checked_div(other),
-                Arithmetic::Remainder => one.checked_rem(other),
+                Arithmetic::Add => lhs.checked_add(rhs),
+                Arithmetic::Subtract => lhs.checked_sub(rhs),
+                Arithmetic::Multiply => lhs.checked_mul(rhs),
+                Arithmetic::Divide => lhs.checked_div(rhs),
+                Arithmetic::Remainder => lhs.checked_rem(rhs),
             };
             result.map(Value::Int).ok_or(OVERFLOW)
         }
         // Caddy's numbers of `vars` are doubles, which here are integers if they are whole. So the two types may be
         // mixed.
-        (Value::Int(one), Value::Double(_)) => arithmetic(operator, Value::Double(one as f64), other, memory),
-        (Value::Double(_), Value::Int(other)) => arithmetic(operator, one, Value::Double(other as f64), memory),
-        (Value::Double(one), Value::Double(other)) => match operator {
-            Arithmetic::Add => Ok(Value::Double(one + other)),
-            Arithmetic::Subtract => Ok(Value::Double(one - other)),
-            Arithmetic::Multiply => Ok(Value::Double(one * other)),
-            Arithmetic::Divide => Ok(Value::Double(one / other)),
+        (Value::Int(lhs), Value::Double(_)) => arithmetic(operator, Value::Double(lhs as f64), rhs, memory),
+        (Value::Double(_), Value::Int(rhs)) => arithmetic(operator, lhs, Value::Double(rhs as f64), memory),
+        (Value::Double(lhs), Value::Double(rhs)) => match operator {
+            Arithmetic::Add => Ok(Value::Double(lhs + rhs)),
+            Arithmetic::Subtract => Ok(Value::Double(lhs - rhs)),
+            Arithmetic::Multiply => Ok(Value::Double(lhs * rhs)),
+            Arithmetic::Divide => Ok(Value::Double(lhs / rhs)),
             Arithmetic::Remainder => no_overload(),
         },
-        _ => time::arithmetic(operator, one, other),
+        _ => time::arithmetic(operator, lhs, rhs),
     }
 }
 
@@ -212,23 +222,23 @@ impl Order {
     }
 }
 
-impl Each {
+impl Comprehension {
     fn evaluate(&self, cx: &mut Context, memory: &mut Memory) -> Evaluated {
-        use super::program::Aggregate;
+        use super::program::ListMacro;
         let list = match self.list().evaluate(cx, memory)? {
             Value::List(list) => list,
             _ => return no_overload(),
         };
-        let keeps = matches!(self.aggregate, Aggregate::Map | Aggregate::Filter);
+        let keeps = matches!(self.list_macro, ListMacro::Map | ListMacro::Filter);
         // Reserve the result's slots before the bodies append theirs; the list cannot be longer than its source.
         let kept = memory.reserve(if keeps { list.range().len() } else { 0 })?;
         let (mut count, mut error) = (0, None);
         for at in list.range() {
-            memory.step()?;
+            memory.charge_visit()?;
             let item = memory.values[at];
             memory.locals.truncate(self.local);
             memory.locals.push(item);
-            if self.aggregate == Aggregate::Map {
+            if self.list_macro == ListMacro::Map {
                 let value = self.body().evaluate(cx, memory)?;
                 memory.values[kept.range().start + count] = value;
                 count += 1;
@@ -239,12 +249,12 @@ impl Each {
             // Memory of the body's evaluation is no longer needed.
             memory.text.truncate(bytes);
             memory.values.truncate(values);
-            match (self.aggregate, truth) {
-                (Aggregate::Exists, Ok(true)) => return Ok(Value::Bool(true)),
-                (Aggregate::All, Ok(false)) => return Ok(Value::Bool(false)),
-                (Aggregate::Exists | Aggregate::All, Err(Halt::Error(message))) => error = Some(message),
+            match (self.list_macro, truth) {
+                (ListMacro::Exists, Ok(true)) => return Ok(Value::Bool(true)),
+                (ListMacro::All, Ok(false)) => return Ok(Value::Bool(false)),
+                (ListMacro::Exists | ListMacro::All, Err(Halt::Error(message))) => error = Some(message),
                 (_, Err(halt)) => return Err(halt),
-                (Aggregate::Filter, Ok(true)) => {
+                (ListMacro::Filter, Ok(true)) => {
                     memory.values[kept.range().start + count] = item;
                     count += 1;
                 }
@@ -253,12 +263,12 @@ impl Each {
         }
         // As for `&&` and `||`, an error counts only if no item decided.
         memory.locals.truncate(self.local);
-        match (error, self.aggregate) {
+        match (error, self.list_macro) {
             (Some(message), _) => Err(Halt::Error(message)),
-            (None, Aggregate::Exists) => Ok(Value::Bool(false)),
-            (None, Aggregate::All) => Ok(Value::Bool(true)),
-            (None, Aggregate::ExistsOne) => Ok(Value::Bool(count == 1)),
-            (None, Aggregate::Map | Aggregate::Filter) => {
+            (None, ListMacro::Exists) => Ok(Value::Bool(false)),
+            (None, ListMacro::All) => Ok(Value::Bool(true)),
+            (None, ListMacro::ExistsOne) => Ok(Value::Bool(count == 1)),
+            (None, ListMacro::Map | ListMacro::Filter) => {
                 Ok(Value::List(ValueRange::new(kept.range().start..kept.range().start + count)))
             }
         }

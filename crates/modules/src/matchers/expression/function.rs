@@ -85,19 +85,19 @@ pub(super) enum CallForm {
 struct Overload {
     name: &'static str,
     form: CallForm,
-    takes: &'static [Type],
-    gives: Type,
+    parameters: &'static [Type],
+    result: Type,
     function: Function,
 }
 
 /// A signature of the form `value.name(…)`.
-const fn on(name: &'static str, takes: &'static [Type], gives: Type, function: Function) -> Overload {
-    Overload { name, form: CallForm::OnValue, takes, gives, function }
+const fn on(name: &'static str, parameters: &'static [Type], result: Type, function: Function) -> Overload {
+    Overload { name, form: CallForm::OnValue, parameters, result, function }
 }
 
 /// A signature of the form `name(…)`.
-const fn plain(name: &'static str, takes: &'static [Type], gives: Type, function: Function) -> Overload {
-    Overload { name, form: CallForm::Plain, takes, gives, function }
+const fn plain(name: &'static str, parameters: &'static [Type], result: Type, function: Function) -> Overload {
+    Overload { name, form: CallForm::Plain, parameters, result, function }
 }
 
 const OVERLOADS: &[Overload] = {
@@ -172,14 +172,14 @@ pub(super) fn is_known(name: &str, form: CallForm) -> bool {
 }
 
 /// Finds the signature for these argument types. Returns the function and its result type.
-pub(super) fn find(name: &str, form: CallForm, takes: &[Type]) -> Option<(Function, Type)> {
+pub(super) fn find(name: &str, form: CallForm, parameters: &[Type]) -> Option<(Function, Type)> {
     // The first signature that fits decides; `Dyn` fits every type.
     let found = OVERLOADS.iter().find(|overload| {
-        let fits = overload.takes.len() == takes.len()
-            && overload.takes.iter().zip(takes).all(|(one, other)| one.fits(*other));
+        let fits = overload.parameters.len() == parameters.len()
+            && overload.parameters.iter().zip(parameters).all(|(one, other)| one.fits(*other));
         overload.name == name && overload.form == form && fits
     });
-    found.map(|overload| (overload.function, overload.gives))
+    found.map(|overload| (overload.function, overload.result))
 }
 
 fn text(value: Value) -> Result<ValueRange, Halt> {
@@ -382,16 +382,21 @@ fn float(text: &str) -> Option<f64> {
 
 /// Formats as Go's 'g': with an exponent of at least two digits for values from 10^6 and below 10^-4.
 fn double(number: f64, out: &mut Vec<u8>) {
-    let exponent = if number == 0.0 { 0.0 } else { number.abs().log10().floor() };
-    if !number.is_finite() || (-4.0..6.0).contains(&exponent) {
-        return match number {
-            f64::INFINITY => out.extend_from_slice(b"+Inf"),
-            f64::NEG_INFINITY => out.extend_from_slice(b"-Inf"),
-            _ => format(out, format_args!("{number}")),
-        };
+    match number {
+        f64::INFINITY => return out.extend_from_slice(b"+Inf"),
+        f64::NEG_INFINITY => return out.extend_from_slice(b"-Inf"),
+        _ if number.is_nan() => return out.extend_from_slice(b"NaN"),
+        _ => {}
     }
+    let start = out.len();
     format(out, format_args!("{number:e}"));
     let at = out.iter().rposition(|&byte| byte == b'e').expect("`{:e}` writes an exponent") + 1;
+    // The text has the exact exponent: a logarithm is rounded, so that that of 999999.9999999999 is 6.
+    let exponent = std::str::from_utf8(&out[at..]).ok().and_then(|exponent| exponent.parse::<i32>().ok());
+    if exponent.is_some_and(|exponent| (-4..6).contains(&exponent)) {
+        out.truncate(start);
+        return format(out, format_args!("{number}"));
+    }
     if out[at] != b'-' {
         out.insert(at, b'+');
     }

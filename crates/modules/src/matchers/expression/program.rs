@@ -35,7 +35,7 @@ pub(super) enum Node {
     All(Box<[Self]>),
     Not(Box<Self>),
     Negate(Box<Self>),
-    Choose(Box<[Self; 3]>),
+    Conditional(Box<[Self; 3]>),
     /// Equality, or inequality if the flag is set.
     Equal(Box<[Self; 2]>, bool),
     Compare(Order, Box<[Self; 2]>),
@@ -47,7 +47,7 @@ pub(super) enum Node {
     /// A part of a timestamp in a time zone, or of a duration.
     TimePart(TimePart, TimeZone, Box<Self>),
     Matcher(Box<dyn Matcher>),
-    Each(Each),
+    Comprehension(Comprehension),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +69,7 @@ pub(super) enum Arithmetic {
 
 /// The macros that iterate over a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Aggregate {
+pub(super) enum ListMacro {
     Exists,
     All,
     ExistsOne,
@@ -78,14 +78,14 @@ pub(super) enum Aggregate {
 }
 
 /// A call such as `list.exists(x, …)`.
-pub(super) struct Each {
-    pub(super) aggregate: Aggregate,
+pub(super) struct Comprehension {
+    pub(super) list_macro: ListMacro,
     /// Index of the variable that holds the item.
     pub(super) local: usize,
     list_and_body: Box<[Node; 2]>,
 }
 
-impl Each {
+impl Comprehension {
     pub(super) fn list(&self) -> &Node {
         &self.list_and_body[0]
     }
@@ -98,32 +98,32 @@ impl Each {
 /// The reason that an expression was not compiled.
 pub(super) enum CompileError {
     /// A mistake in the expression.
-    Here(ExpressionError),
+    Expression(ExpressionError),
     /// A part of the expression (a matcher or a pattern) was rejected by its own module.
-    There(BuildError),
+    Module(BuildError),
 }
 
 impl From<ExpressionError> for CompileError {
     fn from(mistake: ExpressionError) -> Self {
-        Self::Here(mistake)
+        Self::Expression(mistake)
     }
 }
 
 impl From<BuildError> for CompileError {
     fn from(error: BuildError) -> Self {
-        Self::There(error)
+        Self::Module(error)
     }
 }
 
 /// Compiles a tree. `named` is the default name of its regular expressions.
 pub(super) fn compile(tree: &Tree, named: &str, build: &mut Build<'_>) -> Result<Program, CompileError> {
-    let mut work = Compilation { named, build, constants: Vec::new(), locals: Vec::new() };
-    let (root, kind) = work.node(tree)?;
+    let mut compilation = Compilation { named, build, constants: Vec::new(), locals: Vec::new() };
+    let (root, kind) = compilation.node(tree)?;
     if kind != Type::Bool {
-        let what = format!("a value of type {}, where true or false is needed,", kind.name());
-        return Err(ExpressionError::new(tree.at, what).into());
+        let message = format!("a value of type {}, where true or false is needed,", kind.name());
+        return Err(ExpressionError::new(tree.at, message).into());
     }
-    Ok(Program { root, constants: work.constants })
+    Ok(Program { root, constants: compilation.constants })
 }
 
 struct Compilation<'c, 'r> {
@@ -144,9 +144,9 @@ impl Compilation<'_, '_> {
             Expr::Int(number) => constant(Value::Int(*number), Type::Int),
             Expr::Double(number) => constant(Value::Double(*number), Type::Double),
             Expr::Text(text) if text.contains([OPEN, CLOSE]) => {
-                let what = "a placeholder in a string, where it is not expanded: write it outside of the quotes (with +), \
+                let message = "a placeholder in a string, where it is not expanded: write it outside of the quotes (with +), \
                             or with a backslash in front of its brace for the braces themselves,";
-                Err(ExpressionError::new(tree.at, what).into())
+                Err(ExpressionError::new(tree.at, message).into())
             }
             Expr::Text(text) => Ok((self.text(text), Type::Text)),
             // The other placeholders of the clock are texts, as in Caddy.
@@ -177,7 +177,7 @@ impl Compilation<'_, '_> {
                 (nodes, [Type::List | Type::Dyn, Type::Int | Type::Dyn]) => Ok((Node::Index(nodes), Type::Dyn)),
                 (_, kinds) => Err(wrong("[]", &kinds, tree.at)),
             },
-            Expr::Choose(parts) => {
+            Expr::Conditional(parts) => {
                 // The branches may have different types only if one is known at run time.
                 let condition = self.truth(&parts[0])?;
                 let ((yes, one), (no, other)) = (self.node(&parts[1])?, self.node(&parts[2])?);
@@ -185,7 +185,7 @@ impl Compilation<'_, '_> {
                     return Err(wrong("? :", &[one, other], tree.at));
                 }
                 let kind = if one == other { one } else { Type::Dyn };
-                Ok((Node::Choose(Box::new([condition, yes, no])), kind))
+                Ok((Node::Conditional(Box::new([condition, yes, no])), kind))
             }
             Expr::Call(on, name, arguments) => self.call(on.as_deref(), name, arguments, tree.at),
         }
@@ -227,8 +227,8 @@ impl Compilation<'_, '_> {
         match self.node(tree)? {
             (node, Type::Bool | Type::Dyn) => Ok(node),
             (_, kind) => {
-                let what = format!("a value of type {}, where true or false is needed,", kind.name());
-                Err(ExpressionError::new(tree.at, what).into())
+                let message = format!("a value of type {}, where true or false is needed,", kind.name());
+                Err(ExpressionError::new(tree.at, message).into())
             }
         }
     }
@@ -279,12 +279,12 @@ impl Compilation<'_, '_> {
     }
 
     fn call(&mut self, on: Option<&Tree>, name: &str, arguments: &[Tree], at: usize) -> Result<Typed, CompileError> {
-        let aggregate = match name {
-            "exists" => Some(Aggregate::Exists),
-            "all" => Some(Aggregate::All),
-            "exists_one" => Some(Aggregate::ExistsOne),
-            "map" => Some(Aggregate::Map),
-            "filter" => Some(Aggregate::Filter),
+        let list_macro = match name {
+            "exists" => Some(ListMacro::Exists),
+            "all" => Some(ListMacro::All),
+            "exists_one" => Some(ListMacro::ExistsOne),
+            "map" => Some(ListMacro::Map),
+            "filter" => Some(ListMacro::Filter),
             _ => None,
         };
         match (on, arguments) {
@@ -298,12 +298,12 @@ impl Compilation<'_, '_> {
             // As in CEL: `map(x, condition, value)` is a filter and a map.
             (Some(list), [variable, condition, value]) if name == "map" => {
                 let items = self.node(list)?;
-                let filtered = self.each(Aggregate::Filter, items, list.at, variable, condition)?;
-                self.each(Aggregate::Map, filtered, list.at, variable, value)
+                let filtered = self.comprehension(ListMacro::Filter, items, list.at, variable, condition)?;
+                self.comprehension(ListMacro::Map, filtered, list.at, variable, value)
             }
-            (Some(list), [variable, body]) if aggregate.is_some() => {
+            (Some(list), [variable, body]) if list_macro.is_some() => {
                 let items = self.node(list)?;
-                self.each(aggregate.expect("checked by the guard"), items, list.at, variable, body)
+                self.comprehension(list_macro.expect("checked by the guard"), items, list.at, variable, body)
             }
             (Some(text), [pattern]) | (None, [text, pattern]) if name == "matches" => self.search(text, pattern),
             (Some(time), zone) if TimePart::named(name).is_some() => self.time_part(name, time, zone, at),
@@ -311,9 +311,9 @@ impl Compilation<'_, '_> {
                 // Neither matcher nor macro: an ordinary function.
                 let form = if on.is_some() { CallForm::OnValue } else { CallForm::Plain };
                 if !function::is_known(name, form) {
-                    let what =
+                    let message =
                         format!("the function '{name}', which is not built into this version (docs/refused.md),");
-                    return Err(ExpressionError::new(at, what).into());
+                    return Err(ExpressionError::new(at, message).into());
                 }
                 let mut nodes = Vec::new();
                 let mut kinds = Vec::new();
@@ -405,9 +405,9 @@ impl Compilation<'_, '_> {
         Ok((Node::Search(Box::new(node), WorkerRegex::compile(&source, self.build)?), Type::Bool))
     }
 
-    fn each(
+    fn comprehension(
         &mut self,
-        aggregate: Aggregate,
+        list_macro: ListMacro,
         (list, kind): Typed,
         at: usize,
         variable: &Tree,
@@ -424,18 +424,18 @@ impl Compilation<'_, '_> {
         }
         // The name is in scope for the body only.
         self.locals.push(name.clone());
-        let body = match aggregate {
-            Aggregate::Map => self.node(body).map(|(node, _)| node),
+        let body = match list_macro {
+            ListMacro::Map => self.node(body).map(|(node, _)| node),
             _ => self.truth(body),
         };
         self.locals.pop();
         // After the pop this is the index of the macro's own variable.
         let local = self.locals.len();
-        let kind = match aggregate {
-            Aggregate::Map | Aggregate::Filter => Type::List,
+        let kind = match list_macro {
+            ListMacro::Map | ListMacro::Filter => Type::List,
             _ => Type::Bool,
         };
-        Ok((Node::Each(Each { aggregate, local, list_and_body: Box::new([list, body?]) }), kind))
+        Ok((Node::Comprehension(Comprehension { list_macro, local, list_and_body: Box::new([list, body?]) }), kind))
     }
 }
 

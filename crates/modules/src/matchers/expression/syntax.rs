@@ -32,7 +32,7 @@ pub(super) enum Expr {
     Unary(&'static str, Box<Tree>),
     Binary(&'static str, Box<[Tree; 2]>),
     Index(Box<[Tree; 2]>),
-    Choose(Box<[Tree; 3]>),
+    Conditional(Box<[Tree; 3]>),
 }
 
 /// Binary operators, lowest precedence first.
@@ -128,7 +128,7 @@ impl<'t> Parser<'t> {
             let yes = parser.any()?;
             parser.expect(":")?;
             let no = parser.expression()?;
-            Ok(Tree { part: Expr::Choose(Box::new([condition, yes, no])), at })
+            Ok(Tree { part: Expr::Conditional(Box::new([condition, yes, no])), at })
         })
     }
 

@@ -279,8 +279,10 @@ impl Lexer {
             }
             _ => return None,
         };
-        let code: String = self.text.get(self.at..self.at + digits)?.iter().collect();
-        self.at += digits;
-        char::from_u32(u32::from_str_radix(&code, radix).ok()?)
+        let digits = self.text.get(self.at..self.at + digits)?;
+        self.at += digits.len();
+        // At most eight hexadecimal digits, which fit. Not `from_str_radix`, which accepts a sign.
+        let code = digits.iter().try_fold(0, |code, digit| Some(code * radix + digit.to_digit(radix)?));
+        char::from_u32(code?)
     }
 }

@@ -12,9 +12,13 @@ use super::evaluate::Halt;
 /// (`replace`, nested lists), so both are bounded.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 const VALUES_MAX: usize = 1024 * 1024;
-/// Most list items that the macros of one evaluation may visit in total. An evaluation occupies its worker, so its time
-/// must be bounded too.
-const STEPS_MAX: u32 = 128 * 1024;
+/// Most work of one evaluation, in bytes of strings that are read or written. An evaluation occupies its worker, so its time
+/// must be bounded too: a list that the client sends, and a string that is as long, would be read once for each item.
+const WORK_MAX: usize = 128 * 1024 * 1024;
+/// The work to visit a list item in a macro, with a small body.
+const VISIT_WORK: usize = 1024;
+/// The work to compare, copy or make a list item, besides its string.
+const ITEM_WORK: usize = 16;
 
 /// A range of bytes in [`Memory::text`], or of values in [`Memory::values`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,11 +58,11 @@ pub(super) struct Memory {
     pub(super) values: Vec<Value>,
     /// The current items of the macros' variables, the outermost first.
     pub(super) locals: Vec<Value>,
-    steps: u32,
+    work: usize,
 }
 
 impl Memory {
-    pub(super) const EMPTY: Self = Self { text: Vec::new(), values: Vec::new(), locals: Vec::new(), steps: 0 };
+    pub(super) const EMPTY: Self = Self { text: Vec::new(), values: Vec::new(), locals: Vec::new(), work: 0 };
 
     /// Prepares the memory for an evaluation.
     pub(super) fn begin(&mut self, constants: &[u8]) {
@@ -66,11 +70,11 @@ impl Memory {
         self.text.extend_from_slice(constants);
         self.values.clear();
         self.locals.clear();
-        self.steps = 0;
+        self.work = 0;
     }
 
     /// Clears the memory after an evaluation, and frees the capacity above the limits.
-    pub(super) fn give_back(&mut self, bytes_max: usize, values_max: usize) {
+    pub(super) fn release_memory(&mut self, bytes_max: usize, values_max: usize) {
         self.text.clear();
         self.values.clear();
         self.text.shrink_to(bytes_max);
@@ -101,11 +105,30 @@ impl Memory {
         }
     }
 
-    /// Counts a visited list item. Fails above the limit.
-    pub(super) fn step(&mut self) -> Result<(), Halt> {
-        self.steps += 1;
-        match self.steps > STEPS_MAX {
-            true => Err(Halt::Error("an expression visits too many list items")),
+    /// Counts a list item that a macro visits. Fails above the limit.
+    pub(super) fn charge_visit(&mut self) -> Result<(), Halt> {
+        self.charge(VISIT_WORK)
+    }
+
+    /// Counts the work to read the values to their ends. Fails above the limit.
+    pub(super) fn charge_reading(&mut self, values: &[Value]) -> Result<(), Halt> {
+        let work = values.iter().map(|value| match value {
+            Value::Text(span) => span.range().len(),
+            Value::List(span) => span.range().len() * ITEM_WORK,
+            _ => 0,
+        });
+        self.charge(work.sum())
+    }
+
+    /// Counts the work to write the strings and list items after these lengths. Fails above the limit.
+    pub(super) fn charge_writing(&mut self, bytes: usize, values: usize) -> Result<(), Halt> {
+        self.charge((self.text.len() - bytes) + (self.values.len() - values) * ITEM_WORK)
+    }
+
+    fn charge(&mut self, work: usize) -> Result<(), Halt> {
+        self.work += work;
+        match self.work > WORK_MAX {
+            true => Err(Halt::Error("an expression does too much work")),
             false => Ok(()),
         }
     }
@@ -125,30 +148,54 @@ impl Memory {
     }
 
     /// Compares two values as CEL's `==`. Values of different types are unequal, except that numbers are compared by
-    /// value.
-    pub(super) fn equal(&self, one: Value, other: Value) -> bool {
-        match (one, other) {
+    /// value. Fails above the limit of work.
+    pub(super) fn equal(&mut self, lhs: Value, rhs: Value) -> Result<bool, Halt> {
+        self.charge(ITEM_WORK)?;
+        Ok(match (lhs, rhs) {
             (Value::Null, Value::Null) => true,
-            (Value::Bool(one), Value::Bool(other)) => one == other,
-            (Value::Text(one), Value::Text(other)) => self.text(one) == self.text(other),
-            (Value::List(one), Value::List(other)) => {
-                let (one, other) = (self.list(one), self.list(other));
-                one.len() == other.len() && one.iter().zip(other).all(|(one, other)| self.equal(*one, *other))
+            (Value::Bool(lhs), Value::Bool(rhs)) => lhs == rhs,
+            (Value::Text(lhs), Value::Text(rhs)) => {
+                if lhs.range().len() != rhs.range().len() {
+                    return Ok(false);
+                }
+                self.charge(lhs.range().len())?;
+                self.text(lhs) == self.text(rhs)
             }
-            (Value::Time(one), Value::Time(other)) => one == other,
-            (Value::Duration(one), Value::Duration(other)) => one == other,
-            _ => compare_numbers(one, other) == Some(Ordering::Equal),
+            (Value::List(lhs), Value::List(rhs)) => {
+                if lhs.range().len() != rhs.range().len() {
+                    return Ok(false);
+                }
+                for (lhs, rhs) in lhs.range().zip(rhs.range()) {
+                    if !self.equal(self.values[lhs], self.values[rhs])? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            (Value::Time(lhs), Value::Time(rhs)) => lhs == rhs,
+            (Value::Duration(lhs), Value::Duration(rhs)) => lhs == rhs,
+            _ => compare_numbers(lhs, rhs) == Some(Ordering::Equal),
+        })
+    }
+
+    /// Returns CEL's `in`: whether the list has an equal item. Fails above the limit of work.
+    pub(super) fn contains(&mut self, list: ValueRange, wanted: Value) -> Result<bool, Halt> {
+        for at in list.range() {
+            if self.equal(wanted, self.values[at])? {
+                return Ok(true);
+            }
         }
+        Ok(false)
     }
 
     /// Orders two values. Returns `None` for types without an order, and for NaN.
-    pub(super) fn compare(&self, one: Value, other: Value) -> Option<Ordering> {
-        match (one, other) {
-            (Value::Bool(one), Value::Bool(other)) => Some(one.cmp(&other)),
-            (Value::Text(one), Value::Text(other)) => Some(self.text(one).cmp(self.text(other))),
-            (Value::Time(one), Value::Time(other)) => Some(one.cmp(&other)),
-            (Value::Duration(one), Value::Duration(other)) => Some(one.cmp(&other)),
-            _ => compare_numbers(one, other),
+    pub(super) fn compare(&self, lhs: Value, rhs: Value) -> Option<Ordering> {
+        match (lhs, rhs) {
+            (Value::Bool(lhs), Value::Bool(rhs)) => Some(lhs.cmp(&rhs)),
+            (Value::Text(lhs), Value::Text(rhs)) => Some(self.text(lhs).cmp(self.text(rhs))),
+            (Value::Time(lhs), Value::Time(rhs)) => Some(lhs.cmp(&rhs)),
+            (Value::Duration(lhs), Value::Duration(rhs)) => Some(lhs.cmp(&rhs)),
+            _ => compare_numbers(lhs, rhs),
         }
     }
 
@@ -170,13 +217,13 @@ impl Value {
     }
 }
 
-fn compare_numbers(one: Value, other: Value) -> Option<Ordering> {
-    match (one, other) {
-        (Value::Int(one), Value::Int(other)) => Some(one.cmp(&other)),
+fn compare_numbers(lhs: Value, rhs: Value) -> Option<Ordering> {
+    match (lhs, rhs) {
+        (Value::Int(lhs), Value::Int(rhs)) => Some(lhs.cmp(&rhs)),
         // CEL compares numbers of different types by value.
-        (Value::Int(one), Value::Double(other)) => (one as f64).partial_cmp(&other),
-        (Value::Double(one), Value::Int(other)) => one.partial_cmp(&(other as f64)),
-        (Value::Double(one), Value::Double(other)) => one.partial_cmp(&other),
+        (Value::Int(lhs), Value::Double(rhs)) => (lhs as f64).partial_cmp(&rhs),
+        (Value::Double(lhs), Value::Int(rhs)) => lhs.partial_cmp(&(rhs as f64)),
+        (Value::Double(lhs), Value::Double(rhs)) => lhs.partial_cmp(&rhs),
         _ => None,
     }
 }

@@ -207,6 +207,9 @@ fn operators() {
         ("double('1_0.5') == 10.5 && double('-Inf') < 0.0 && string(string(7)) == '7' && string('x') == 'x'", true),
         ("double('1.5') == 1.5 && int(1.9) == 1 && double(1) == 1.0 && bool('true')", true),
         ("string(1) + string(true) + string(1.5) == '1true1.5' && string(1000000.0) == '1e+06'", true),
+        // Go, strconv: the shortest form has an exponent from 10^6, also of a number whose logarithm is rounded to 6.
+        ("string(999999.9999999999) == '999999.9999999999' && string(0.0001) == '0.0001'", true),
+        ("string(0.00001) == '1e-05' && string(-1234567.0) == '-1.234567e+06' && string(-0.5) == '-0.5'", true),
     ]);
 }
 
@@ -336,6 +339,7 @@ fn refused_at_load() {
         ("{'a': 1} == {'a': 1}", "a map, which only header(), query(), vars() and file() take, at character 1"),
         ("'a", "a string that is not closed at character 1"),
         (r"'\{' == ''", "an invalid escape at character 2"),
+        (r"'\x+1' == ''", "an invalid escape at character 2"),
         ("'{http.request.host}' == ''", "a placeholder in a string, where it is not expanded"),
         ("{time.now} == 1", "'==', which does not take (timestamp, int) at character 12"),
         ("{time.now} + {time.now} == 1", "'+', which does not take (timestamp, timestamp) at character 12"),
@@ -428,7 +432,7 @@ fn of_error_routes() {
 
 // Multiplying the client's input is bounded, and memory of an exists() step is released.
 #[test]
-fn memory_and_steps_are_bounded() {
+fn memory_and_work_are_bounded() {
     let field = ",".repeat(8 * 1024);
     for (expression, want) in [
         (
@@ -444,6 +448,11 @@ fn memory_and_steps_are_bounded() {
         ),
         ("{http.request.header.A}.split(',', 200).exists(x, {http.request.header.A}.split(',').size() == 0)", 200),
         ("{http.request.header.A}.split(',').exists(x, {http.request.header.A}.split(',').exists(y, y == 'z'))", 500),
+        // Each function may read the whole field for each of its items.
+        (
+            "{http.request.header.A}.split(',').exists(x, {http.request.header.A}.contains('y') || {http.request.header.A}.contains('z'))",
+            500,
+        ),
         ("{http.request.header.A}.replace(',', ',,').size() == 16384", 201),
     ] {
         let routes = json!([{ "match": [{ "expression": expression }], "handle": [
