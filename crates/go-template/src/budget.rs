@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 
-use crate::sprig::Expressions;
+use crate::sprig::RegexCache;
 
 /// The default of [`ExecutionLimits::steps_max`]: some seconds of work at most.
 pub const STEPS_DEFAULT: u64 = 10_000_000;
@@ -15,6 +15,7 @@ pub const OUTPUT_BYTES_DEFAULT: usize = 16 << 20;
 pub const DEPTH_MAX: u32 = 400;
 /// How deep containers nest that are printed, compared, copied or encoded. Deeper ones may exist.
 pub const VALUE_DEPTH_MAX: u32 = 200;
+
 /// The bounds of an execution, with all executions that it starts.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecutionLimits {
@@ -43,8 +44,8 @@ pub struct Budget {
     memory: Cell<usize>,
     output: Cell<usize>,
     pub(crate) depth: Cell<u32>,
-    /// Expressions that the execution has compiled, for its next use of them.
-    pub(crate) expressions: Expressions,
+    /// Patterns that the execution has compiled.
+    pub(crate) regexes: RegexCache,
 }
 
 /// A bound that an execution has reached.
@@ -86,7 +87,7 @@ impl Budget {
             memory: Cell::new(limits.memory_bytes_max),
             output: Cell::new(limits.output_bytes_max),
             depth: Cell::new(0),
-            expressions: Expressions::default(),
+            regexes: RegexCache::default(),
         }
     }
 
@@ -96,28 +97,27 @@ impl Budget {
         self.steps.get()
     }
 
-    /// Uses steps: one for each element that a function looks at.
+    /// Charges steps: one for each element that a function looks at.
     ///
     /// # Errors
     /// [`LimitError::Steps`] if fewer are left.
-    pub fn spend(&self, steps: usize) -> Result<(), LimitError> {
+    pub fn charge_steps(&self, steps: usize) -> Result<(), LimitError> {
         let left = self.steps.get().checked_sub(steps as u64);
         self.steps.set(left.unwrap_or(0));
         left.map(drop).ok_or(LimitError::Steps)
     }
 
-    /// Uses memory for a value that a function makes.
+    /// Charges the bytes of a value that a function makes, and the steps to write them. Allocates nothing.
     ///
     /// # Errors
-    /// [`LimitError::Memory`] if less is left.
-    pub fn allocate(&self, bytes: usize) -> Result<(), LimitError> {
+    /// [`LimitError::Memory`] if less is left, or [`LimitError::Steps`].
+    pub fn charge_memory(&self, bytes: usize) -> Result<(), LimitError> {
         let left = self.memory.get().checked_sub(bytes).ok_or(LimitError::Memory)?;
         self.memory.set(left);
-        // Work on many bytes takes time too.
-        self.spend(bytes / 64)
+        self.charge_steps(bytes / 64)
     }
 
-    pub(crate) fn output(&self, bytes: usize) -> Result<(), LimitError> {
+    pub(crate) fn charge_output(&self, bytes: usize) -> Result<(), LimitError> {
         let left = self.output.get().checked_sub(bytes).ok_or(LimitError::Output)?;
         self.output.set(left);
         Ok(())
@@ -136,14 +136,14 @@ impl<'a> Text<'a> {
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), LimitError> {
-        self.budget.allocate(bytes.len())?;
+        self.budget.charge_memory(bytes.len())?;
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }
 
     pub(crate) fn repeat(&mut self, bytes: &[u8], count: usize) -> Result<(), LimitError> {
         let length = bytes.len().checked_mul(count).ok_or(LimitError::Memory)?;
-        self.budget.allocate(length)?;
+        self.budget.charge_memory(length)?;
         if !bytes.is_empty() {
             self.bytes.reserve(length);
             for _ in 0..count {

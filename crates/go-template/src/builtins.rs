@@ -1,4 +1,4 @@
-//! The functions of Go's text/template, except `and` and `or`, which the evaluator has.
+//! The functions of Go's text/template, except `and`, `or` and `call`, which the evaluator has.
 
 mod compare;
 mod escape;
@@ -6,7 +6,7 @@ mod escape;
 pub(crate) use compare::is_equal;
 
 use crate::error::FunctionError;
-use crate::functions::{Body, Call, Row, Signature, Type};
+use crate::functions::{Builtin, Call, Type, fixed, variadic};
 use crate::print;
 use crate::value::{IntegerType, List, Value};
 
@@ -14,16 +14,7 @@ const VALUE: &[Type] = &[Type::Value];
 const TWO: &[Type] = &[Type::Value, Type::Value];
 const ANY: &[Type] = &[Type::Any];
 
-const fn fixed(name: &'static str, parameters: &'static [Type], body: Body) -> Row {
-    Row { name, signature: Signature::fixed(parameters), body }
-}
-
-const fn variadic(name: &'static str, parameters: &'static [Type], body: Body) -> Row {
-    Row { name, signature: Signature::variadic(parameters), body }
-}
-
-pub(crate) static ROWS: &[Row] = &[
-    variadic("call", TWO, call),
+pub(crate) static BUILTINS: &[Builtin] = &[
     variadic("eq", TWO, |_, args| is_equal(args).map(Value::Bool)),
     fixed("ge", TWO, |_, args| compare::is_less(&args[0], &args[1]).map(|less| Value::Bool(!less))),
     fixed("gt", TWO, |_, args| compare::is_greater(&args[0], &args[1]).map(Value::Bool)),
@@ -43,17 +34,6 @@ pub(crate) static ROWS: &[Row] = &[
     variadic("slice", TWO, slice),
     variadic("urlquery", ANY, |call, args| escape::with(call, args, escape::urlquery)),
 ];
-
-/// Values are never functions, so that `call` has nothing to call. The evaluator appends the name of the callee.
-fn call(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
-    match args.first() {
-        None | Some(Value::Absent | Value::Nil) => Err("call of nil".into()),
-        Some(value) => {
-            let name = args.last().and_then(Value::as_bytes).map(String::from_utf8_lossy).unwrap_or_default();
-            Err(format!("non-function {name} of type {}", value.type_name()).into())
-        }
-    }
-}
 
 fn position(index: &Value, length: usize) -> Result<usize, FunctionError> {
     let number = match index {

@@ -29,23 +29,40 @@ impl std::error::Error for ParseError {}
 
 /// The reason why a function or a method fails. The execution adds the place.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct FunctionError(pub String);
+#[non_exhaustive]
+pub enum FunctionError {
+    /// The execution has reached a limit.
+    Limit(LimitError),
+    /// The template's mistake.
+    Message(String),
+}
+
+impl fmt::Display for FunctionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limit(limit) => limit.fmt(f),
+            Self::Message(message) => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for FunctionError {}
 
 impl From<String> for FunctionError {
     fn from(message: String) -> Self {
-        Self(message)
+        Self::Message(message)
     }
 }
 
 impl From<&str> for FunctionError {
     fn from(message: &str) -> Self {
-        Self(message.to_owned())
+        Self::Message(message.to_owned())
     }
 }
 
 impl From<LimitError> for FunctionError {
-    fn from(exhausted: LimitError) -> Self {
-        Self(exhausted.to_string())
+    fn from(limit: LimitError) -> Self {
+        Self::Limit(limit)
     }
 }
 

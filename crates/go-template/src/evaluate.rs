@@ -6,19 +6,28 @@ use crate::functions::{Call, Found, Signature, Type};
 use crate::tree::{Number, Operand, Pipe, PipelineStage, Term};
 use crate::value::{Object, Value};
 
-/// The arguments in a command: its operands after the first.
-#[derive(Clone, Copy)]
+/// The arguments of a command.
 pub(crate) struct Arguments<'t> {
+    /// The command's first operand, for messages.
+    first: Option<&'t Operand>,
     /// The operands after the first one.
     operands: &'t [Operand],
-    /// The first operand, for messages.
-    first: Option<&'t Operand>,
+    /// The result of the command before it in the pipeline: the last argument.
+    piped: Option<Value>,
+}
+
+impl Arguments<'_> {
+    fn none() -> Self {
+        Self { first: None, operands: &[], piped: None }
+    }
+
+    fn count(&self) -> usize {
+        self.operands.len() + usize::from(self.piped.is_some())
+    }
 }
 
 /// Bytes of a function's texts that are read in the time of one step.
 const BYTES_PER_STEP: usize = 32;
-
-const NONE: Arguments<'static> = Arguments { operands: &[], first: None };
 
 impl<'t> State<'t> {
     pub(crate) fn pipeline(&mut self, dot: &Value, pipe: &'t Pipe) -> Outcome<Value> {
@@ -48,23 +57,23 @@ impl<'t> State<'t> {
         Ok(())
     }
 
-    fn command(&mut self, dot: &Value, command: &'t PipelineStage, last: Option<Value>) -> Outcome<Value> {
-        self.bounded(self.budget.spend(1))?;
+    fn command(&mut self, dot: &Value, command: &'t PipelineStage, piped: Option<Value>) -> Outcome<Value> {
+        self.bounded(self.budget.charge_steps(1))?;
         let Some((first, operands)) = command.operands.split_first() else { return Ok(Value::Absent) };
-        let arguments = Arguments { operands, first: Some(first) };
+        let arguments = Arguments { first: Some(first), operands, piped };
         match &first.term {
-            Term::Field(_) | Term::Chain(..) | Term::Variable(..) => self.access(dot, first, arguments, last),
+            Term::Field(_) | Term::Chain(..) | Term::Variable(..) => self.access(dot, first, arguments),
             Term::Identifier(name) => {
                 self.place = Place::Operand(first);
-                self.function(dot, name, Place::PipelineStage(command), arguments, last)
+                self.function(dot, name, Place::PipelineStage(command), arguments)
             }
             Term::Pipe(pipe) => {
-                self.not_a_function(arguments, last.as_ref())?;
+                self.reject_arguments(&arguments)?;
                 self.pipeline(dot, pipe)
             }
             term => {
                 self.place = Place::Operand(first);
-                self.not_a_function(arguments, last.as_ref())?;
+                self.reject_arguments(&arguments)?;
                 match term {
                     Term::Dot => Ok(dot.clone()),
                     Term::Nil => self.fail("nil is not a command"),
@@ -74,12 +83,10 @@ impl<'t> State<'t> {
         }
     }
 
-    fn not_a_function(&self, arguments: Arguments<'t>, last: Option<&Value>) -> Outcome<()> {
+    /// Fails if a command that calls no function has arguments.
+    fn reject_arguments(&self, arguments: &Arguments<'t>) -> Outcome<()> {
         match arguments.first {
-            Some(first) if !arguments.operands.is_empty() || last.is_some() => {
-                let shown = if let Term::Pipe(_) = first.term { format!("({first})") } else { first.to_string() };
-                self.fail(format!("can't give argument to non-function {}", shown.trim_matches(['(', ')'])))
-            }
+            Some(first) if arguments.count() > 0 => self.fail(format!("can't give argument to non-function {first}")),
             _ => Ok(()),
         }
     }
@@ -90,12 +97,13 @@ impl<'t> State<'t> {
         match &operand.term {
             Term::Bool(value) => Ok(Value::Bool(*value)),
             Term::String { text, .. } => Ok(Value::String(text.clone())),
-            Term::Number(number) => self.ideal(number),
+            Term::Number(number) => self.untyped_constant(number),
             _ => self.fail(format!("can't evaluate command {operand}")),
         }
     }
 
-    fn ideal(&self, number: &Number) -> Outcome<Value> {
+    /// The value of Go's untyped constant in its default type.
+    fn untyped_constant(&self, number: &Number) -> Outcome<Value> {
         let text = number.text.as_str();
         let is_hexadecimal =
             text.len() > 2 && text.to_ascii_lowercase().starts_with("0x") && !text.contains(['p', 'P']);
@@ -110,13 +118,7 @@ impl<'t> State<'t> {
     }
 
     /// The value of a field, a variable or a chain of fields.
-    fn access(
-        &mut self,
-        dot: &Value,
-        operand: &'t Operand,
-        arguments: Arguments<'t>,
-        last: Option<Value>,
-    ) -> Outcome<Value> {
+    fn access(&mut self, dot: &Value, operand: &'t Operand, arguments: Arguments<'t>) -> Outcome<Value> {
         self.place = Place::Operand(operand);
         let (mut receiver, names): (Value, &'t [String]) = match &operand.term {
             Term::Field(names) => (dot.clone(), names),
@@ -125,7 +127,7 @@ impl<'t> State<'t> {
                 let Some((_, value)) = found else { return self.fail(format!("undefined variable: {name}")) };
                 if names.is_empty() {
                     let value = value.clone();
-                    self.not_a_function(arguments, last.as_ref())?;
+                    self.reject_arguments(&arguments)?;
                     return Ok(value);
                 }
                 (value.clone(), names)
@@ -140,9 +142,9 @@ impl<'t> State<'t> {
         };
         let Some((final_name, names)) = names.split_last() else { return Ok(receiver) };
         for name in names {
-            receiver = self.field(dot, &receiver, name, operand, NONE, None)?;
+            receiver = self.field(dot, &receiver, name, operand, Arguments::none())?;
         }
-        self.field(dot, &receiver, final_name, operand, arguments, last)
+        self.field(dot, &receiver, final_name, operand, arguments)
     }
 
     fn field(
@@ -152,16 +154,15 @@ impl<'t> State<'t> {
         name: &str,
         operand: &'t Operand,
         arguments: Arguments<'t>,
-        last: Option<Value>,
     ) -> Outcome<Value> {
-        self.bounded(self.budget.spend(1))?;
-        let has_arguments = !arguments.operands.is_empty() || last.is_some();
+        self.bounded(self.budget.charge_steps(1))?;
+        let has_arguments = arguments.count() > 0;
         match receiver {
             Value::Absent => return Ok(Value::Absent),
             Value::Nil => return self.fail(format!("nil pointer evaluating interface {{}}.{name}")),
             Value::Object(object) => {
                 if let Some(signature) = object.method(name) {
-                    return self.method(dot, &**object, name, signature, operand, arguments, last);
+                    return self.method(dot, &**object, name, signature, operand, arguments);
                 }
                 if let Some(value) = object.field(name) {
                     if has_arguments {
@@ -181,7 +182,6 @@ impl<'t> State<'t> {
         self.fail(format!("can't evaluate field {name} in type {}", receiver.type_name()))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a method has all that a function has, and its object")]
     fn method(
         &mut self,
         dot: &Value,
@@ -190,57 +190,51 @@ impl<'t> State<'t> {
         signature: Signature,
         operand: &'t Operand,
         arguments: Arguments<'t>,
-        last: Option<Value>,
     ) -> Outcome<Value> {
-        let values = self.arguments(dot, name, signature, arguments, last)?;
+        let values = self.arguments(dot, name, signature, arguments)?;
         let result = object.invoke(name, &values, &mut Call::new(self.budget));
         self.called(name, Place::Operand(operand), result)
     }
 
-    fn function(
-        &mut self,
-        dot: &Value,
-        name: &str,
-        place: Place<'t>,
-        arguments: Arguments<'t>,
-        last: Option<Value>,
-    ) -> Outcome<Value> {
+    fn function(&mut self, dot: &Value, name: &str, place: Place<'t>, arguments: Arguments<'t>) -> Outcome<Value> {
         let functions = self.functions;
-        let Some(function) = functions.find(name) else {
-            return self.fail(format!("{name:?} is not a defined function"));
+        let callable = match functions.find(name) {
+            None => return self.fail(format!("{name:?} is not a defined function")),
+            Some(Found::And) => return self.short_circuit(dot, name, false, arguments),
+            Some(Found::Or) => return self.short_circuit(dot, name, true, arguments),
+            Some(Found::Call) => return self.call(dot, name, place, arguments),
+            Some(Found::Callable(callable)) => callable,
         };
-        if matches!(function, Found::And | Found::Or) {
-            return self.logic(dot, name, matches!(function, Found::Or), arguments, last);
-        }
-        let mut values = self.arguments(dot, name, function.signature(), arguments, last)?;
-        if name == "call" {
-            let callee = arguments.operands.first().map_or_else(|| "<no value>".to_owned(), ToString::to_string);
-            values.push(Value::from(callee));
-        }
-        let result = function.call(&mut Call::new(self.budget), &values);
+        let values = self.arguments(dot, name, callable.signature(), arguments)?;
+        let result = callable.call(&mut Call::new(self.budget), &values);
         self.called(name, place, result)
     }
 
-    /// `and` and `or` evaluate no argument after the one that decides.
-    fn logic(
-        &mut self,
-        dot: &Value,
-        name: &str,
-        deciding: bool,
-        arguments: Arguments<'t>,
-        last: Option<Value>,
-    ) -> Outcome<Value> {
-        if arguments.operands.is_empty() && last.is_none() {
+    /// The function `call`. It always fails: values are never functions.
+    fn call(&mut self, dot: &Value, name: &str, place: Place<'t>, arguments: Arguments<'t>) -> Outcome<Value> {
+        const SIGNATURE: Signature = Signature::variadic(&[Type::Value, Type::Value]);
+        let callee = arguments.operands.first().map_or_else(|| "<no value>".to_owned(), ToString::to_string);
+        let values = self.arguments(dot, name, SIGNATURE, arguments)?;
+        let message = match &values[0] {
+            Value::Absent | Value::Nil => "call of nil".to_owned(),
+            value => format!("non-function {callee} of type {}", value.type_name()),
+        };
+        self.called(name, place, Err(message.into()))
+    }
+
+    /// `and` and `or` evaluate no argument after the first one whose truth is `stop_at`.
+    fn short_circuit(&mut self, dot: &Value, name: &str, stop_at: bool, arguments: Arguments<'t>) -> Outcome<Value> {
+        if arguments.count() == 0 {
             return self.fail(format!("wrong number of args for {name}: want at least 1 got 0"));
         }
         let mut value = Value::Absent;
         for operand in arguments.operands {
             value = self.deeper(|state| state.argument(dot, operand, Type::Value))?;
-            if value.is_true() == deciding {
+            if value.is_true() == stop_at {
                 return Ok(value);
             }
         }
-        Ok(last.unwrap_or(value))
+        Ok(arguments.piped.unwrap_or(value))
     }
 
     fn called(&mut self, name: &str, place: Place<'t>, result: Result<Value, FunctionError>) -> Outcome<Value> {
@@ -248,8 +242,8 @@ impl<'t> State<'t> {
             state.place = place;
             state.error(format!("error calling {name}: {message}"))
         };
-        let value = result.map_err(|FunctionError(message)| failed(self, message))?;
-        self.budget.allocate(value.size()).map_err(|exhausted| failed(self, exhausted.to_string()))?;
+        let value = result.map_err(|error| failed(self, error.to_string()))?;
+        self.budget.charge_memory(value.size()).map_err(|exhausted| failed(self, exhausted.to_string()))?;
         Ok(value)
     }
 
@@ -259,10 +253,9 @@ impl<'t> State<'t> {
         name: &str,
         signature: Signature,
         arguments: Arguments<'t>,
-        last: Option<Value>,
     ) -> Outcome<Vec<Value>> {
         let Signature { parameters, is_variadic } = signature;
-        let given = arguments.operands.len() + usize::from(last.is_some());
+        let given = arguments.count();
         if is_variadic {
             let least = parameters.len() - 1;
             if given < least {
@@ -277,26 +270,26 @@ impl<'t> State<'t> {
         for (index, operand) in arguments.operands.iter().enumerate() {
             values.push(self.deeper(|state| state.argument(dot, operand, parameter(index)))?);
         }
-        if let Some(last) = last {
-            values.push(self.typed(last, parameter(given - 1))?);
+        if let Some(piped) = arguments.piped {
+            values.push(self.typed(piped, parameter(given - 1))?);
         }
         // Functions read their texts to the ends, also those with small results such as `contains`.
         let bytes: usize = values.iter().filter_map(Value::as_bytes).map(<[u8]>::len).sum();
-        self.bounded(self.budget.spend(bytes / BYTES_PER_STEP))?;
+        self.bounded(self.budget.charge_steps(bytes / BYTES_PER_STEP))?;
         Ok(values)
     }
 
     /// The value of an operand as an argument of a type.
     fn argument(&mut self, dot: &Value, operand: &'t Operand, wanted: Type) -> Outcome<Value> {
-        self.bounded(self.budget.spend(1))?;
+        self.bounded(self.budget.charge_steps(1))?;
         self.place = Place::Operand(operand);
         let value = match &operand.term {
             Term::Dot => dot.clone(),
             Term::Nil if wanted.can_be_nil() => return Ok(wanted.nil()),
             Term::Nil => return self.fail(format!("cannot assign nil to {}", wanted.name())),
-            Term::Field(_) | Term::Variable(..) | Term::Chain(..) => self.access(dot, operand, NONE, None)?,
+            Term::Field(_) | Term::Variable(..) | Term::Chain(..) => self.access(dot, operand, Arguments::none())?,
             Term::Pipe(pipe) => self.pipeline(dot, pipe)?,
-            Term::Identifier(name) => self.function(dot, name, Place::Operand(operand), NONE, None)?,
+            Term::Identifier(name) => self.function(dot, name, Place::Operand(operand), Arguments::none())?,
             _ => return self.typed_constant(operand, wanted),
         };
         self.typed(value, wanted)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::budget::{Budget, DEPTH_MAX, LimitError};
-use crate::error::{ExecuteError, FunctionError};
+use crate::error::ExecuteError;
 use crate::format::quoted;
 use crate::functions::Functions;
 use crate::print;
@@ -115,7 +115,7 @@ impl<'t> State<'t> {
     }
 
     fn node(&mut self, dot: &Value, node: &'t TemplateNode, output: &mut Vec<u8>) -> Outcome<Flow> {
-        self.bounded(self.budget.spend(1))?;
+        self.bounded(self.budget.charge_steps(1))?;
         match node {
             TemplateNode::Text(text) => self.write(text, output)?,
             TemplateNode::Action(pipe) => {
@@ -135,7 +135,7 @@ impl<'t> State<'t> {
     }
 
     fn write(&self, text: &[u8], output: &mut Vec<u8>) -> Outcome<()> {
-        self.bounded(self.budget.output(text.len()))?;
+        self.bounded(self.budget.charge_output(text.len()))?;
         output.extend_from_slice(text);
         Ok(())
     }
@@ -145,7 +145,7 @@ impl<'t> State<'t> {
             Value::Absent => self.write(b"<no value>", output),
             Value::String(text) => self.write(text, output),
             _ => {
-                let text = print::plain(self.budget, value).map_err(|FunctionError(message)| self.error(message))?;
+                let text = print::plain(self.budget, value).map_err(|error| self.error(error.to_string()))?;
                 self.write(&text, output)
             }
         }
@@ -182,7 +182,7 @@ impl<'t> State<'t> {
             Value::Map(map) => {
                 // The body may change the map: as in Go, the range has the entries of its begin.
                 let bytes = map.entries().len().saturating_mul(size_of::<(Arc<[u8]>, Value)>());
-                self.bounded(self.budget.allocate(bytes))?;
+                self.bounded(self.budget.charge_memory(bytes))?;
                 let entries: Vec<(Arc<[u8]>, Value)> =
                     map.entries().iter().map(|(key, value)| (Arc::clone(key), value.clone())).collect();
                 for (key, item) in &entries {
@@ -194,7 +194,7 @@ impl<'t> State<'t> {
             }
             Value::Int(_) | Value::Integer(..) | Value::Uint(_) => self.range_over_integer(branch, &value, output)?,
             _ => {
-                let shown = print::plain(self.budget, &value).map_err(|FunctionError(message)| self.error(message))?;
+                let shown = print::plain(self.budget, &value).map_err(|error| self.error(error.to_string()))?;
                 return self.fail(format!("range can't iterate over {}", String::from_utf8_lossy(&shown)));
             }
         };
@@ -230,7 +230,7 @@ impl<'t> State<'t> {
     }
 
     fn iterate(&mut self, branch: &'t Branch, index: Value, item: &Value, output: &mut Vec<u8>) -> Outcome<Flow> {
-        self.bounded(self.budget.spend(1))?;
+        self.bounded(self.budget.charge_steps(1))?;
         let mark = self.variables.len();
         let names = &branch.pipe.variables;
         let both = [index, item.clone()];

@@ -61,7 +61,7 @@ impl Type {
     pub(crate) fn nil(self) -> Value {
         match self {
             Self::Value => Value::Absent,
-            Self::List => Element::Anys.zero(),
+            Self::List => Element::Lists.zero(),
             Self::Strings => Element::Strings.zero(),
             Self::Map => Value::map::<&str>([]),
             _ => Value::Nil,
@@ -124,20 +124,20 @@ impl<'a> Call<'a> {
         self.budget
     }
 
-    /// Uses steps of the budget. A function calls it before it looks at so many elements.
+    /// Charges steps. A function calls it before it looks at so many elements.
     ///
     /// # Errors
-    /// [`LimitError::Steps`].
-    pub fn spend(&self, steps: usize) -> Result<(), LimitError> {
-        self.budget.spend(steps)
+    /// As [`Budget::charge_steps`].
+    pub fn charge_steps(&self, steps: usize) -> Result<(), LimitError> {
+        self.budget.charge_steps(steps)
     }
 
-    /// Uses memory of the budget. A function calls it before it makes a value much larger than its arguments.
+    /// Charges memory. A function calls it before it makes a value much larger than its arguments.
     ///
     /// # Errors
-    /// [`LimitError::Memory`].
-    pub fn allocate(&self, bytes: usize) -> Result<(), LimitError> {
-        self.budget.allocate(bytes)
+    /// As [`Budget::charge_memory`].
+    pub fn charge_memory(&self, bytes: usize) -> Result<(), LimitError> {
+        self.budget.charge_memory(bytes)
     }
 
     pub(crate) fn text(&self) -> Text<'a> {
@@ -148,11 +148,19 @@ impl<'a> Call<'a> {
 /// The body of a function of the crate.
 pub(crate) type Body = fn(&mut Call<'_>, &[Value]) -> Result<Value, FunctionError>;
 
-/// A function of the crate: a row of a table in the order of the names.
-pub(crate) struct Row {
-    pub(crate) name: &'static str,
-    pub(crate) signature: Signature,
-    pub(crate) body: Body,
+/// A function of the crate, in a table in the order of the names.
+pub(crate) struct Builtin {
+    name: &'static str,
+    signature: Signature,
+    body: Body,
+}
+
+pub(crate) const fn fixed(name: &'static str, parameters: &'static [Type], body: Body) -> Builtin {
+    Builtin { name, signature: Signature::fixed(parameters), body }
+}
+
+pub(crate) const fn variadic(name: &'static str, parameters: &'static [Type], body: Body) -> Builtin {
+    Builtin { name, signature: Signature::variadic(parameters), body }
 }
 
 type Custom = Box<dyn Fn(&mut Call<'_>, &[Value]) -> Result<Value, FunctionError>>;
@@ -169,10 +177,17 @@ impl fmt::Debug for Functions {
     }
 }
 
+/// The function of a name.
 pub(crate) enum Found<'a> {
     And,
     Or,
-    Row(&'static Row),
+    Call,
+    Callable(Callable<'a>),
+}
+
+/// A function with a signature, whose arguments are all evaluated.
+pub(crate) enum Callable<'a> {
+    Builtin(&'static Builtin),
     Custom(Signature, &'a Custom),
 }
 
@@ -215,36 +230,34 @@ impl Functions {
 
     pub(crate) fn find(&self, name: &str) -> Option<Found<'_>> {
         if let Some((signature, body)) = self.custom.get(name) {
-            return Some(Found::Custom(*signature, body));
+            return Some(Found::Callable(Callable::Custom(*signature, body)));
         }
         match name {
             "and" => return Some(Found::And),
             "or" => return Some(Found::Or),
+            "call" => return Some(Found::Call),
             _ => {}
         }
         let tables = if self.has_sprig { sprig::TABLES } else { &[] };
-        tables.iter().chain([&builtins::ROWS]).find_map(|rows| {
-            let at = rows.binary_search_by(|row| row.name.cmp(name)).ok()?;
-            Some(Found::Row(&rows[at]))
+        tables.iter().chain([&builtins::BUILTINS]).find_map(|table| {
+            let at = table.binary_search_by(|builtin| builtin.name.cmp(name)).ok()?;
+            Some(Found::Callable(Callable::Builtin(&table[at])))
         })
     }
 }
 
-impl Found<'_> {
+impl Callable<'_> {
     pub(crate) fn signature(&self) -> Signature {
         match self {
-            Self::And | Self::Or => Signature::variadic(&[Type::Value, Type::Value]),
-            Self::Row(row) => row.signature,
+            Self::Builtin(builtin) => builtin.signature,
             Self::Custom(signature, _) => *signature,
         }
     }
 
     pub(crate) fn call(&self, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
         match self {
-            Self::Row(row) => (row.body)(call, arguments),
+            Self::Builtin(builtin) => (builtin.body)(call, arguments),
             Self::Custom(_, body) => body(call, arguments),
-            // The evaluator has evaluated the arguments, of which it calls for no more than it needs.
-            Self::And | Self::Or => Ok(arguments.last().cloned().unwrap_or_default()),
         }
     }
 }
@@ -256,8 +269,8 @@ mod tests {
     // A name is found by binary search.
     #[test]
     fn tables_are_in_order() {
-        for rows in sprig::TABLES.iter().chain([&builtins::ROWS]) {
-            let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
+        for table in sprig::TABLES.iter().chain([&builtins::BUILTINS]) {
+            let names: Vec<&str> = table.iter().map(|builtin| builtin.name).collect();
             assert!(names.is_sorted(), "{names:?}");
         }
     }

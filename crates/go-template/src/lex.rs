@@ -12,7 +12,8 @@ pub(crate) enum Kind {
     Complex,
     Assign,
     Declare,
-    End,
+    /// The end of the text.
+    Eof,
     Field,
     Identifier,
     LeftDelim,
@@ -30,7 +31,7 @@ pub(crate) enum Kind {
     Keyword(Keyword),
 }
 
-/// A word that begins an action.
+/// A reserved word.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Keyword {
     Block,
@@ -70,9 +71,9 @@ pub(crate) struct Token {
 
 impl Token {
     /// Returns the token as messages show it.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match self.kind {
-            Kind::End => "EOF".to_owned(),
+            Kind::Eof => "EOF".to_owned(),
             Kind::Error => String::from_utf8_lossy(&self.text).into_owned(),
             // Go counts the dot among the keywords.
             Kind::Keyword(_) | Kind::Dot => format!("<{}>", String::from_utf8_lossy(&self.text)),
@@ -111,10 +112,10 @@ impl<'a> Lexer<'a> {
         Self { input, left, right, at: 0, start: 0, parens: 0, inside: false, failed: false }
     }
 
-    /// Returns the next token, [`Kind::End`] after the last one.
+    /// Returns the next token, [`Kind::Eof`] after the last one.
     pub(crate) fn token(&mut self) -> Token {
         if self.failed {
-            return Token { kind: Kind::End, at: self.start, text: b"EOF".to_vec() };
+            return Token { kind: Kind::Eof, at: self.start, text: b"EOF".to_vec() };
         }
         if self.inside { self.inside() } else { self.text() }
     }
@@ -151,7 +152,7 @@ impl<'a> Lexer<'a> {
                 return if self.at > self.start {
                     self.emit(Kind::Text)
                 } else {
-                    Token { kind: Kind::End, at: self.at, text: b"EOF".to_vec() }
+                    Token { kind: Kind::Eof, at: self.at, text: b"EOF".to_vec() }
                 };
             };
             let delimiter = self.at + found;

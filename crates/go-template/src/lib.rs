@@ -35,4 +35,4 @@ pub use budget::{
 pub use error::{ExecuteError, FunctionError, ParseError};
 pub use functions::{Call, Functions, Signature, Type};
 pub use set::TemplateSet;
-pub use value::{Element, IntegerType, List, Map, Object, Tree, Value};
+pub use value::{Element, Entries, IntegerType, List, Map, Object, Value};

@@ -51,6 +51,72 @@ enum Closing {
     Else,
 }
 
+/// A text or an action.
+enum Parsed {
+    Node(TemplateNode),
+    Closing(Closing),
+}
+
+/// The action in which a pipeline is.
+#[derive(Clone, Copy)]
+enum PipelineContext {
+    Action,
+    Block,
+    Template,
+    Branch(BranchKind),
+    Parentheses,
+}
+
+impl PipelineContext {
+    /// Returns the name in Go's messages.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Action => "command",
+            Self::Block => BLOCK,
+            Self::Template => TEMPLATE,
+            Self::Branch(kind) => kind.name(),
+            Self::Parentheses => "parenthesized pipeline",
+        }
+    }
+
+    fn end(self) -> Kind {
+        match self {
+            Self::Parentheses => Kind::RightParen,
+            _ => Kind::RightDelim,
+        }
+    }
+
+    /// Returns how many variables the pipeline may declare.
+    fn variables_max(self) -> usize {
+        match self {
+            Self::Branch(BranchKind::Range) => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// An action with a list of nodes that it executes on a condition.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum BranchKind {
+    If,
+    Range,
+    With,
+}
+
+impl BranchKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::If => "if",
+            Self::Range => "range",
+            Self::With => "with",
+        }
+    }
+}
+
+const BLOCK: &str = "block clause";
+const DEFINE: &str = "define clause";
+const TEMPLATE: &str = "template clause";
+
 /// The state that a definition does not share with the text around it.
 struct Scope {
     variables: Vec<String>,
@@ -118,7 +184,7 @@ impl Parser<'_> {
     }
 
     fn unexpected(&self, token: &Token, context: &str) -> ParseError {
-        let shown = token.shown();
+        let shown = token.describe();
         if token.kind != Kind::Error {
             return self.error(format!("unexpected {shown} in {context}"));
         }
@@ -163,13 +229,13 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Parses to the end of the text. Only here may `{{define}}` stand.
+    /// Parses to the end of the text. `{{define}}` is valid only at the top level.
     fn top(&mut self) -> Result<Vec<TemplateNode>, ParseError> {
         let mut list = Vec::new();
         loop {
             let token = self.next();
             match token.kind {
-                Kind::End => return Ok(list),
+                Kind::Eof => return Ok(list),
                 Kind::LeftDelim => {
                     let word = self.next_non_space();
                     if word.kind == Kind::Keyword(Keyword::Define) {
@@ -182,19 +248,18 @@ impl Parser<'_> {
             }
             self.put_back(token);
             match self.text_or_action()? {
-                Ok(node) => list.push(node),
-                Err(Closing::End) => return Err(self.error("unexpected {{end}}")),
-                Err(Closing::Else) => return Err(self.error("unexpected {{else}}")),
+                Parsed::Node(node) => list.push(node),
+                Parsed::Closing(Closing::End) => return Err(self.error("unexpected {{end}}")),
+                Parsed::Closing(Closing::Else) => return Err(self.error("unexpected {{else}}")),
             }
         }
     }
 
     fn definition(&mut self) -> Result<(), ParseError> {
-        let context = "define clause";
         let token = self.next_non_space();
-        let name = self.template_name(&token, context)?;
-        self.expect(Kind::RightDelim, context)?;
-        self.body(name, context)
+        let name = self.template_name(&token, DEFINE)?;
+        self.expect(Kind::RightDelim, DEFINE)?;
+        self.body(name, DEFINE)
     }
 
     /// Parses the body of a definition, which begins with no variable but `$`.
@@ -221,20 +286,20 @@ impl Parser<'_> {
     fn list(&mut self) -> Result<(Vec<TemplateNode>, Closing), ParseError> {
         self.nested(|parser| {
             let mut list = Vec::new();
-            while parser.peek_non_space() != Kind::End {
+            while parser.peek_non_space() != Kind::Eof {
                 match parser.text_or_action()? {
-                    Ok(node) => list.push(node),
-                    Err(closing) => return Ok((list, closing)),
+                    Parsed::Node(node) => list.push(node),
+                    Parsed::Closing(closing) => return Ok((list, closing)),
                 }
             }
             Err(parser.error("unexpected EOF"))
         })
     }
 
-    fn text_or_action(&mut self) -> Result<Result<TemplateNode, Closing>, ParseError> {
+    fn text_or_action(&mut self) -> Result<Parsed, ParseError> {
         let token = self.next_non_space();
         match token.kind {
-            Kind::Text => Ok(Ok(TemplateNode::Text(token.text))),
+            Kind::Text => Ok(Parsed::Node(TemplateNode::Text(token.text))),
             Kind::LeftDelim => {
                 self.action = Some(token.at);
                 let node = self.action();
@@ -245,11 +310,11 @@ impl Parser<'_> {
         }
     }
 
-    fn action(&mut self) -> Result<Result<TemplateNode, Closing>, ParseError> {
+    fn action(&mut self) -> Result<Parsed, ParseError> {
         let token = self.next_non_space();
         let Kind::Keyword(keyword) = token.kind else {
             self.put_back(token);
-            return Ok(Ok(TemplateNode::Action(self.pipeline("command", Kind::RightDelim)?)));
+            return Ok(Parsed::Node(TemplateNode::Action(self.pipeline(PipelineContext::Action)?)));
         };
         let node = match keyword {
             Keyword::Block => TemplateNode::Template(self.block()?),
@@ -267,22 +332,22 @@ impl Parser<'_> {
                 if !matches!(follows, Kind::Keyword(Keyword::If | Keyword::With)) {
                     self.expect(Kind::RightDelim, "else")?;
                 }
-                return Ok(Err(Closing::Else));
+                return Ok(Parsed::Closing(Closing::Else));
             }
             Keyword::End => {
                 self.expect(Kind::RightDelim, "end")?;
-                return Ok(Err(Closing::End));
+                return Ok(Parsed::Closing(Closing::End));
             }
-            Keyword::If => TemplateNode::If(self.branch("if")?),
-            Keyword::Range => TemplateNode::Range(self.branch("range")?),
-            Keyword::With => TemplateNode::With(self.branch("with")?),
+            Keyword::If => TemplateNode::If(self.branch(BranchKind::If)?),
+            Keyword::Range => TemplateNode::Range(self.branch(BranchKind::Range)?),
+            Keyword::With => TemplateNode::With(self.branch(BranchKind::With)?),
             Keyword::Template => TemplateNode::Template(self.invocation()?),
             Keyword::Define | Keyword::Nil => {
                 self.put_back(token);
-                TemplateNode::Action(self.pipeline("command", Kind::RightDelim)?)
+                TemplateNode::Action(self.pipeline(PipelineContext::Action)?)
             }
         };
-        Ok(Ok(node))
+        Ok(Parsed::Node(node))
     }
 
     fn loop_control(&mut self, context: &str) -> Result<(), ParseError> {
@@ -294,50 +359,48 @@ impl Parser<'_> {
     }
 
     fn block(&mut self) -> Result<Invocation, ParseError> {
-        let context = "block clause";
         let token = self.next_non_space();
-        let name = self.template_name(&token, context)?;
-        let pipe = self.pipeline(context, Kind::RightDelim)?;
-        self.body(name.clone(), context)?;
+        let name = self.template_name(&token, BLOCK)?;
+        let pipe = self.pipeline(PipelineContext::Block)?;
+        self.body(name.clone(), BLOCK)?;
         Ok(Invocation { at: token.at, name, pipe: Some(pipe) })
     }
 
     fn invocation(&mut self) -> Result<Invocation, ParseError> {
-        let context = "template clause";
         let token = self.next_non_space();
-        let name = self.template_name(&token, context)?;
+        let name = self.template_name(&token, TEMPLATE)?;
         let next = self.next_non_space();
         let pipe = if next.kind == Kind::RightDelim {
             None
         } else {
             self.put_back(next);
-            Some(self.pipeline(context, Kind::RightDelim)?)
+            Some(self.pipeline(PipelineContext::Template)?)
         };
         Ok(Invocation { at: token.at, name, pipe })
     }
 
-    fn branch(&mut self, context: &str) -> Result<Branch, ParseError> {
+    fn branch(&mut self, kind: BranchKind) -> Result<Branch, ParseError> {
         let visible = self.scope.variables.len();
-        let pipe = self.pipeline(context, Kind::RightDelim)?;
-        self.scope.ranges += u32::from(context == "range");
+        let pipe = self.pipeline(PipelineContext::Branch(kind))?;
+        self.scope.ranges += u32::from(kind == BranchKind::Range);
         let (list, closing) = self.list()?;
-        self.scope.ranges -= u32::from(context == "range");
+        self.scope.ranges -= u32::from(kind == BranchKind::Range);
         let otherwise = match closing {
             Closing::End => None,
-            Closing::Else => Some(self.otherwise(context)?),
+            Closing::Else => Some(self.otherwise(kind)?),
         };
         self.scope.variables.truncate(visible);
         Ok(Branch { pipe, list, otherwise })
     }
 
-    fn otherwise(&mut self, context: &str) -> Result<Vec<TemplateNode>, ParseError> {
+    fn otherwise(&mut self, kind: BranchKind) -> Result<Vec<TemplateNode>, ParseError> {
         let token = self.next();
-        match (context, token.kind) {
-            ("if", Kind::Keyword(Keyword::If)) => {
-                self.nested(|parser| Ok(vec![TemplateNode::If(parser.branch("if")?)]))
+        match (kind, token.kind) {
+            (BranchKind::If, Kind::Keyword(Keyword::If)) => {
+                self.nested(|parser| Ok(vec![TemplateNode::If(parser.branch(kind)?)]))
             }
-            ("with", Kind::Keyword(Keyword::With)) => {
-                self.nested(|parser| Ok(vec![TemplateNode::With(parser.branch("with")?)]))
+            (BranchKind::With, Kind::Keyword(Keyword::With)) => {
+                self.nested(|parser| Ok(vec![TemplateNode::With(parser.branch(kind)?)]))
             }
             _ => {
                 self.put_back(token);
@@ -350,7 +413,7 @@ impl Parser<'_> {
         }
     }
 
-    fn pipeline(&mut self, context: &str, end: Kind) -> Result<Pipe, ParseError> {
+    fn pipeline(&mut self, context: PipelineContext) -> Result<Pipe, ParseError> {
         let first = self.next_non_space();
         let at = first.at;
         self.put_back(first);
@@ -359,7 +422,7 @@ impl Parser<'_> {
         loop {
             let token = self.next_non_space();
             match token.kind {
-                kind if kind == end => break,
+                kind if kind == context.end() => break,
                 Kind::Bool
                 | Kind::CharConstant
                 | Kind::Complex
@@ -375,11 +438,11 @@ impl Parser<'_> {
                     self.put_back(token);
                     pipe.commands.push(self.command()?);
                 }
-                _ => return Err(self.unexpected(&token, context)),
+                _ => return Err(self.unexpected(&token, context.name())),
             }
         }
         if pipe.commands.is_empty() {
-            return Err(self.error(format!("missing value for {context}")));
+            return Err(self.error(format!("missing value for {}", context.name())));
         }
         for (index, command) in pipe.commands.iter().enumerate().skip(1) {
             if is_constant(&command.operands[0].term) {
@@ -390,7 +453,7 @@ impl Parser<'_> {
     }
 
     /// Parses a variable that is declared or set. Returns whether another one may follow.
-    fn declaration(&mut self, pipe: &mut Pipe, context: &str) -> Result<bool, ParseError> {
+    fn declaration(&mut self, pipe: &mut Pipe, context: PipelineContext) -> Result<bool, ParseError> {
         let variable = self.next_non_space();
         if variable.kind != Kind::Variable {
             self.put_back(variable);
@@ -410,13 +473,13 @@ impl Parser<'_> {
             Kind::Char if next.text == b"," => {
                 pipe.variables.push(name.clone());
                 self.scope.variables.push(name);
-                if context == "range" && pipe.variables.len() < 2 {
+                if pipe.variables.len() < context.variables_max() {
                     return match self.peek_non_space() {
                         Kind::Variable | Kind::RightDelim | Kind::RightParen => Ok(true),
                         _ => Err(self.error("range can only initialize variables")),
                     };
                 }
-                Err(self.error(format!("too many declarations in {context}")))
+                Err(self.error(format!("too many declarations in {}", context.name())))
             }
             _ => {
                 self.put_back(next);
@@ -503,9 +566,7 @@ impl Parser<'_> {
             Kind::CharConstant | Kind::Complex | Kind::Number => {
                 Term::Number(number::constant(&token).map_err(|message| self.error(message))?)
             }
-            Kind::LeftParen => {
-                Term::Pipe(self.nested(|parser| parser.pipeline("parenthesized pipeline", Kind::RightParen))?)
-            }
+            Kind::LeftParen => Term::Pipe(self.nested(|parser| parser.pipeline(PipelineContext::Parentheses))?),
             Kind::String | Kind::RawString => {
                 let text = unquote(&token.text).ok_or_else(|| self.error("invalid syntax"))?;
                 Term::String { text: text.into(), source: token.text }

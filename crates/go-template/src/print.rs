@@ -12,7 +12,7 @@ pub(crate) use float::float;
 use verb::{Flags, Printer};
 
 /// As in Go, a width or precision from an argument counts as absent beyond it, and one in the format may have one digit more.
-const NUMBER_MAX: i64 = 1_000_000;
+const WIDTH_OR_PRECISION_MAX: i64 = 1_000_000;
 
 /// Returns the value as `%v` prints it.
 pub(crate) fn plain(budget: &Budget, value: &Value) -> Result<Vec<u8>, FunctionError> {
@@ -52,7 +52,7 @@ pub(crate) fn println(budget: &Budget, args: &[Value]) -> Result<Vec<u8>, Functi
 /// Prints the arguments by the verbs of a format.
 pub(crate) fn printf(budget: &Budget, format: &[u8], args: &[Value]) -> Result<Vec<u8>, FunctionError> {
     let mut reader =
-        FormatReader { format, at: 0, args, number: 0, after_index: false, is_good: true, is_reordered: false };
+        FormatReader { format, at: 0, args, next_argument: 0, after_index: false, is_good: true, is_reordered: false };
     let mut printer = Printer::new(budget);
     while reader.at < format.len() {
         let rest = &format[reader.at..];
@@ -73,7 +73,7 @@ struct FormatReader<'a> {
     at: usize,
     args: &'a [Value],
     /// The position of the next argument.
-    number: usize,
+    next_argument: usize,
     /// Whether an index such as `[3]` has just been read.
     after_index: bool,
     is_good: bool,
@@ -118,14 +118,14 @@ impl FormatReader<'_> {
         if !self.is_good {
             return Ok(printer.out.push(format!("%!{verb}(BADINDEX)").as_bytes())?);
         }
-        let Some(arg) = self.args.get(self.number) else {
+        let Some(arg) = self.args.get(self.next_argument) else {
             return Ok(printer.out.push(format!("%!{verb}(MISSING)").as_bytes())?);
         };
         if matches!(verb, 'v' | 'w') {
             flags.sharp_v = std::mem::take(&mut flags.sharp);
             flags.plus_v = std::mem::take(&mut flags.plus);
         }
-        self.number += 1;
+        self.next_argument += 1;
         printer.flags = flags;
         printer.argument(arg, verb)
     }
@@ -133,7 +133,7 @@ impl FormatReader<'_> {
     fn width(&mut self, flags: &mut Flags, out: &mut Text<'_>) -> Result<(), FunctionError> {
         if self.peek() == Some(b'*') {
             self.at += 1;
-            match self.number_of_argument() {
+            match self.integer_argument() {
                 Some(width) => {
                     if width < 0 {
                         flags.minus = true;
@@ -160,7 +160,7 @@ impl FormatReader<'_> {
         self.index();
         if self.peek() == Some(b'*') {
             self.at += 1;
-            let precision = self.number_of_argument().and_then(|number| usize::try_from(number).ok());
+            let precision = self.integer_argument().and_then(|number| usize::try_from(number).ok());
             if precision.is_none() {
                 out.push(b"%!(BADPREC)")?;
             }
@@ -172,10 +172,10 @@ impl FormatReader<'_> {
         Ok(())
     }
 
-    fn number_of_argument(&mut self) -> Option<i64> {
-        let arg = self.args.get(self.number)?;
-        self.number += 1;
-        arg.as_integer().filter(|number| (-NUMBER_MAX..=NUMBER_MAX).contains(number))
+    fn integer_argument(&mut self) -> Option<i64> {
+        let arg = self.args.get(self.next_argument)?;
+        self.next_argument += 1;
+        arg.as_integer().filter(|number| (-WIDTH_OR_PRECISION_MAX..=WIDTH_OR_PRECISION_MAX).contains(number))
     }
 
     /// Reads a number. As in Go, one that is too large ends the format.
@@ -183,7 +183,7 @@ impl FormatReader<'_> {
         let mut value = None;
         while let Some(digit) = self.peek().filter(u8::is_ascii_digit) {
             let number = value.unwrap_or(0_usize);
-            if number > NUMBER_MAX as usize {
+            if number > WIDTH_OR_PRECISION_MAX as usize {
                 self.at = self.format.len();
                 return None;
             }
@@ -212,7 +212,7 @@ impl FormatReader<'_> {
         self.at += end + 1;
         match number {
             Some(number) if (1..=self.args.len()).contains(&number) => {
-                self.number = number - 1;
+                self.next_argument = number - 1;
                 self.after_index = true;
             }
             _ => self.is_good = false,
@@ -220,12 +220,12 @@ impl FormatReader<'_> {
     }
 
     fn extra(&self, printer: &mut Printer<'_>) -> Result<(), FunctionError> {
-        if self.is_reordered || self.number >= self.args.len() {
+        if self.is_reordered || self.next_argument >= self.args.len() {
             return Ok(());
         }
         printer.flags = Flags::default();
         printer.out.push(b"%!(EXTRA ")?;
-        for (index, arg) in self.args[self.number..].iter().enumerate() {
+        for (index, arg) in self.args[self.next_argument..].iter().enumerate() {
             if index > 0 {
                 printer.out.push(b", ")?;
             }

@@ -1,4 +1,4 @@
-//! The templates that know each other by name.
+//! The templates that can invoke each other by name.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,19 +1,19 @@
 //! Functions of Sprig v3 (github.com/Masterminds/sprig), the library that Go's programs add to text/template.
 //!
 //! - `texts`: strings and lists of strings
-//! - `cases`: upper and lower case, words and lines; `letters`: characters as Go sees them
+//! - `cases`: upper and lower case, words and lines; `chars`: characters as Go sees them
 //! - `numbers`: arithmetic in 64-bit integers and floats; `decimals`: exact arithmetic of decimal numbers
 //! - `lists`, `dicts`: lists and dictionaries; `equal`: equality of all values
 //! - `paths`, `urls`, `versions`, `regexps`: paths, URLs, versions and regular expressions
 //! - `json`: JSON; `encodings`: Base64, Base32 and checksums
 
 mod cases;
+mod chars;
 mod decimals;
 mod dicts;
 mod encodings;
 mod equal;
 mod json;
-mod letters;
 mod lists;
 mod numbers;
 mod paths;
@@ -22,42 +22,34 @@ mod texts;
 mod urls;
 mod versions;
 
-pub(crate) use regexps::Expressions;
+pub(crate) use regexps::RegexCache;
 
 use crate::error::FunctionError;
-use crate::functions::{Body, Call, Row, Signature, Type};
+use crate::functions::{Builtin, Call, Type, fixed, variadic};
 use crate::print;
 use crate::value::{List, Value};
 
 const ANY: &[Type] = &[Type::Any];
 const STRING: &[Type] = &[Type::String];
 
-const fn fixed(name: &'static str, parameters: &'static [Type], body: Body) -> Row {
-    Row { name, signature: Signature::fixed(parameters), body }
-}
-
-const fn variadic(name: &'static str, parameters: &'static [Type], body: Body) -> Row {
-    Row { name, signature: Signature::variadic(parameters), body }
-}
-
-pub(crate) static TABLES: &[&[Row]] = &[
-    texts::ROWS,
-    cases::ROWS,
-    numbers::ROWS,
-    decimals::ROWS,
-    lists::ROWS,
-    dicts::ROWS,
-    paths::ROWS,
-    urls::ROWS,
-    versions::ROWS,
-    regexps::ROWS,
-    json::ROWS,
-    encodings::ROWS,
-    ROWS,
+pub(crate) static TABLES: &[&[Builtin]] = &[
+    texts::BUILTINS,
+    cases::BUILTINS,
+    numbers::BUILTINS,
+    decimals::BUILTINS,
+    lists::BUILTINS,
+    dicts::BUILTINS,
+    paths::BUILTINS,
+    urls::BUILTINS,
+    versions::BUILTINS,
+    regexps::BUILTINS,
+    json::BUILTINS,
+    encodings::BUILTINS,
+    BUILTINS,
 ];
 
 /// Defaults and conditions.
-static ROWS: &[Row] = &[
+static BUILTINS: &[Builtin] = &[
     variadic("all", ANY, |_, args| Ok(Value::Bool(args.iter().all(|value| !is_empty(value))))),
     variadic("any", ANY, |_, args| Ok(Value::Bool(args.iter().any(|value| !is_empty(value))))),
     variadic("coalesce", ANY, |_, args| Ok(args.iter().find(|value| !is_empty(value)).cloned().unwrap_or(Value::Nil))),
@@ -105,10 +97,10 @@ fn text(value: &Value) -> &[u8] {
 }
 
 /// Returns the text of any value, as `%v` prints it. Also the copy of a string uses memory: a list can have one string many times.
-fn shown(call: &Call<'_>, value: &Value) -> Result<Vec<u8>, FunctionError> {
+fn to_text(call: &Call<'_>, value: &Value) -> Result<Vec<u8>, FunctionError> {
     match value {
         Value::String(text) => {
-            call.allocate(text.len())?;
+            call.charge_memory(text.len())?;
             Ok(text.to_vec())
         }
         other => print::print(call.budget(), std::slice::from_ref(other)),

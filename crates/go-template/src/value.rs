@@ -63,7 +63,7 @@ pub enum Element {
     /// `[]string`.
     Strings,
     /// `[]interface {}`.
-    Anys,
+    Lists,
 }
 
 impl Element {
@@ -73,7 +73,7 @@ impl Element {
             Self::String => "string",
             Self::Int => "int",
             Self::Strings => "[]string",
-            Self::Anys => "[]interface {}",
+            Self::Lists => "[]interface {}",
         }
     }
 
@@ -84,7 +84,7 @@ impl Element {
             Self::String => Value::from(""),
             Self::Int => Value::Int(0),
             Self::Strings => Value::List(List::nil(Self::String)),
-            Self::Anys => Value::List(List::nil(Self::Any)),
+            Self::Lists => Value::List(List::nil(Self::Any)),
         }
     }
 }
@@ -190,22 +190,22 @@ impl List {
 
 /// A map from strings to values, in the order of its keys.
 #[derive(Clone, Debug)]
-pub struct Map(Rc<Entries>);
+pub struct Map(Rc<SharedEntries>);
 
-/// The storage of a map.
-pub type Tree = BTreeMap<Arc<[u8]>, Value>;
+/// The entries of a map.
+pub type Entries = BTreeMap<Arc<[u8]>, Value>;
 
 #[derive(Debug)]
-struct Entries {
-    entries: RefCell<Tree>,
+struct SharedEntries {
+    entries: RefCell<Entries>,
     element: Element,
 }
 
 impl Map {
     /// Makes a map with values of the given type.
     #[must_use]
-    pub fn new(entries: Tree, element: Element) -> Self {
-        Self(Rc::new(Entries { entries: RefCell::new(entries), element }))
+    pub fn new(entries: Entries, element: Element) -> Self {
+        Self(Rc::new(SharedEntries { entries: RefCell::new(entries), element }))
     }
 
     /// Returns the value of a key.
@@ -216,7 +216,7 @@ impl Map {
 
     /// Returns the entries. The map must not change while they are borrowed.
     #[must_use]
-    pub fn entries(&self) -> Ref<'_, Tree> {
+    pub fn entries(&self) -> Ref<'_, Entries> {
         self.0.entries.borrow()
     }
 
@@ -247,7 +247,7 @@ impl Drop for Items {
     }
 }
 
-impl Drop for Entries {
+impl Drop for SharedEntries {
     fn drop(&mut self) {
         free(std::mem::take(self.entries.get_mut()).into_values().collect());
     }
@@ -312,20 +312,11 @@ impl Value {
     pub fn type_name(&self) -> String {
         match self {
             Self::Absent | Self::Nil => "<nil>".to_owned(),
-            Self::Bool(_) => "bool".to_owned(),
-            Self::Int(_) => "int".to_owned(),
-            Self::Integer(_, kind) => match kind {
-                IntegerType::Int64 => "int64",
-                IntegerType::Int32 => "int32",
-                IntegerType::Uint8 => "uint8",
-            }
-            .to_owned(),
-            Self::Uint(_) => "uint64".to_owned(),
-            Self::Float(_) => "float64".to_owned(),
-            Self::String(_) => "string".to_owned(),
             Self::List(list) => format!("[]{}", list.element().name()),
             Self::Map(map) => format!("map[string]{}", map.element().name()),
             Self::Object(object) => object.type_name().to_owned(),
+            // The name of a basic type is that of its kind.
+            _ => self.kind_name().to_owned(),
         }
     }
 

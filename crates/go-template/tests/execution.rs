@@ -2,7 +2,7 @@
 
 mod support;
 
-use causeway_go_template::{ExecutionLimits, Functions, IntegerType, TemplateSet, Value};
+use causeway_go_template::{Call, ExecutionLimits, Functions, IntegerType, Signature, TemplateSet, Type, Value};
 use proptest::prelude::*;
 use support::unquoted;
 
@@ -138,6 +138,38 @@ fn a_dictionary_cannot_contain_itself() {
         let (kind, text) = execute(template.as_bytes(), ExecutionLimits::default());
         let text = String::from_utf8_lossy(&text);
         assert!(kind == "error" && text.contains("a dictionary cannot be within itself"), "{text}");
+    }
+}
+
+// A custom function hides the one of Go with its name, and gets the arguments of its own signature.
+#[test]
+fn a_custom_function_may_be_named_call() {
+    let count = |_: &mut Call<'_>, args: &[Value]| Ok(Value::Int(i64::try_from(args.len()).unwrap()));
+    let functions = Functions::new().with("call", Signature::variadic(&[Type::Any]), count);
+    let got = execute_with(&functions, b"{{call 1 2}} {{3 | call}}", ExecutionLimits::default());
+    assert_eq!(got, ("output", b"2 1".to_vec()));
+}
+
+// text/template, notAFunction: the message has the pipeline's source, with the parentheses inside of it.
+#[test]
+fn a_pipeline_takes_no_arguments() {
+    for (template, want) in [
+        ("{{((1) | print) 2}}", "can't give argument to non-function (1) | print"),
+        ("{{(print (1)) 2}}", "can't give argument to non-function print (1)"),
+    ] {
+        let (kind, message) = execute(template.as_bytes(), ExecutionLimits::default());
+        let message = String::from_utf8(message).unwrap();
+        assert!(kind == "error" && message.ends_with(want), "{template}: {kind} {message}");
+    }
+}
+
+// fmt, fmtFloat: of the numbers that are not finite, only NaN has no sign without a flag.
+#[test]
+fn signs_of_numbers_that_are_not_finite() {
+    for (number, want) in [("Inf", "+Inf +Inf  Inf"), ("-Inf", "-Inf -Inf -Inf"), ("NaN", "NaN +NaN  NaN")] {
+        let template = format!("{{{{$n := float64 {number:?}}}}}{{{{printf \"%f %+f % f\" $n $n $n}}}}");
+        let got = execute(template.as_bytes(), ExecutionLimits::default());
+        assert_eq!(got, ("output", want.as_bytes().to_vec()), "{number}");
     }
 }
 

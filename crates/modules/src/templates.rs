@@ -9,7 +9,7 @@
 //! A template runs on a thread of the pool for blocking work: it may read files and compute. It uses placeholders by
 //! names that are known only when it runs, and a placeholder can be evaluated on the worker alone. So an execution that
 //! meets new names ends with their list; the worker evaluates them, and the template is executed again. The same holds
-//! for the responses of `httpInclude`. All executions have the same present and the same random values, so that a
+//! for the responses of `httpInclude`. All executions have the same current time and the same random values, so that a
 //! URI made of these is fetched once.
 
 mod data;
@@ -43,12 +43,12 @@ use causeway_pipeline::{
 };
 use serde::Deserialize;
 
-use functions::{Executed, Failure, FieldChange, Known, TemplateError, Wanted};
+use functions::{Executed, Failure, FieldChange, MissingValues, ResolvedValues, TemplateError};
 use request::Snapshot;
 
 /// Bytes of a template; a longer response is an error.
 const TEMPLATE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Executions of one response, each of which met values that were not known.
+/// Executions of one response, each of which met values that were missing.
 const EXECUTIONS_MAX: u32 = 32;
 /// The types of content that are templates by default; Caddy's.
 const TYPES: [&str; 3] = ["text/html", "text/plain", "text/markdown"];
@@ -72,9 +72,9 @@ pub(crate) struct TemplatesPlan {
     delimiters: [Box<str>; 2],
     /// All placeholders that modules set.
     placeholders: FamilyId,
-    /// For failures, whose place in a template no response contains.
+    /// Limits the log lines about failures. Only the log has the place in the template.
     log: LogLimit,
-    /// For templates that are encoded.
+    /// Limits the log lines about templates that are encoded.
     log_encoded: LogLimit,
 }
 
@@ -157,7 +157,7 @@ impl Handler for Templates {
             Ok(text) => {
                 let root = cx.with_rendered(&plan.root, |_, root| root.to_vec());
                 let snapshot = Arc::new(Snapshot::of(cx, root, text, None));
-                execute(cx, plan, snapshot, status, Known::default(), EXECUTIONS_MAX)
+                Run::new(plan, snapshot, status).execute(cx)
             }
             Err(fault) => fail(cx, fault),
         })
@@ -196,7 +196,7 @@ pub(crate) fn page(
     match text {
         Ok(text) => {
             let snapshot = Arc::new(Snapshot::of(cx, root, text, Some(dot)));
-            execute(cx, Arc::clone(plan), snapshot, StatusCode::OK, Known::default(), EXECUTIONS_MAX)
+            Run::new(Arc::clone(plan), snapshot, StatusCode::OK).execute(cx)
         }
         Err(cause) => fail_broken(cx, plan, cause),
     }
@@ -233,86 +233,89 @@ impl Future for ReadContent {
     }
 }
 
-/// Executes the template with the values that are known so far.
-fn execute(
-    cx: &mut Context,
+/// The executions of one response's template, until no value is missing.
+struct Run {
     plan: Arc<TemplatesPlan>,
     snapshot: Arc<Snapshot>,
     status: StatusCode,
-    known: Known,
-    left: u32,
-) -> Step {
-    let (ours, input) = (Arc::clone(&plan), Arc::clone(&snapshot));
-    let job = move || {
-        let known = Arc::new(known);
-        let executed = functions::execute(&input, &known, [&*ours.delimiters[0], &*ours.delimiters[1]]);
-        // The execution is over, so there is no other holder.
-        (executed, Arc::into_inner(known).unwrap_or_default())
-    };
-    let Ok(job) = offload(&**cx.worker(), Work::of(WorkKind::Blocking), job) else { return fail(cx, Fault::busy()) };
-    cx.wait(job, move |cx, done| match done {
-        Some((Ok(Executed::Whole { output, changes }), _)) => {
-            if snapshot.dot.is_none() {
-                remove_validators(cx);
-            }
-            change_fields(cx, &changes);
-            Step::Respond(Response { status, body: Body::Chunk(Chunk::from(output)) })
-        }
-        Some((Ok(Executed::Unknown(wanted)), known)) if left > 0 => {
-            let is_body = |name: &str| matches!(name, "http.request.body" | "http.request.body_base64");
-            let needs_body = wanted.placeholders.iter().any(|name| is_body(name));
-            let evaluate = move |cx: &mut Context| again(cx, plan, snapshot, status, known, wanted, left - 1);
-            match needs_body {
-                true => cx.with_body_text(|cx, read| match read {
-                    Ok(()) => evaluate(cx),
-                    Err(fault) => fail(cx, fault),
-                }),
-                false => evaluate(cx),
-            }
-        }
-        Some((Ok(Executed::Unknown(_)), _)) => {
-            fail(cx, broken(format!("a template needs new values in each of {EXECUTIONS_MAX} executions")))
-        }
-        Some((Err(TemplateError { failure, changes }), _)) => {
-            // As in Caddy, whose functions change the fields of the response at once.
-            change_fields(cx, &changes);
-            match failure {
-                Failure::Status(status) => fail(cx, Fault::from_status(status)),
-                Failure::Broken(cause) => fail_broken(cx, &plan, cause),
-            }
-        }
-        // The job has panicked.
-        None => fail(cx, Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR)),
-    })
+    resolved: ResolvedValues,
+    executions_left: u32,
 }
 
-/// Evaluates the values that an execution needed, and executes the template again.
-fn again(
-    cx: &mut Context,
-    plan: Arc<TemplatesPlan>,
-    snapshot: Arc<Snapshot>,
-    status: StatusCode,
-    mut known: Known,
-    wanted: Wanted,
-    left: u32,
-) -> Step {
-    known.steps_used = wanted.steps_used;
-    for name in wanted.placeholders {
-        let value = cx.with_scratch(|cx, text| {
-            cx.render_placeholder(plan.placeholders, &name, text);
-            text.clone()
-        });
-        known.placeholders.insert(name, value);
+impl Run {
+    fn new(plan: Arc<TemplatesPlan>, snapshot: Arc<Snapshot>, status: StatusCode) -> Self {
+        Self { plan, snapshot, status, resolved: ResolvedValues::default(), executions_left: EXECUTIONS_MAX }
     }
-    if wanted.includes.is_empty() {
-        return execute(cx, plan, snapshot, status, known, left);
+
+    /// Executes the template with the values that are resolved so far.
+    fn execute(mut self, cx: &mut Context) -> Step {
+        let (plan, snapshot) = (Arc::clone(&self.plan), Arc::clone(&self.snapshot));
+        let resolved = std::mem::take(&mut self.resolved);
+        let job = move || {
+            let resolved = Arc::new(resolved);
+            let executed = functions::execute(&snapshot, &resolved, [&*plan.delimiters[0], &*plan.delimiters[1]]);
+            // The execution is over, so there is no other holder.
+            (executed, Arc::into_inner(resolved).unwrap_or_default())
+        };
+        let Ok(job) = offload(&**cx.worker(), Work::of(WorkKind::Blocking), job) else {
+            return fail(cx, Fault::busy());
+        };
+        cx.wait(job, move |cx, done| match done {
+            Some((Ok(Executed::Whole { output, changes }), _)) => {
+                if self.snapshot.dot.is_none() {
+                    remove_validators(cx);
+                }
+                change_fields(cx, &changes);
+                Step::Respond(Response { status: self.status, body: Body::Chunk(Chunk::from(output)) })
+            }
+            Some((Ok(Executed::Missing(missing)), resolved)) if self.executions_left > 0 => {
+                let run = Self { resolved, executions_left: self.executions_left - 1, ..self };
+                let is_body = |name: &str| matches!(name, "http.request.body" | "http.request.body_base64");
+                if missing.placeholders.iter().any(|name| is_body(name)) {
+                    return cx.with_body_text(|cx, read| match read {
+                        Ok(()) => run.evaluate_missing(cx, missing),
+                        Err(fault) => fail(cx, fault),
+                    });
+                }
+                run.evaluate_missing(cx, missing)
+            }
+            Some((Ok(Executed::Missing(_)), _)) => {
+                fail(cx, broken(format!("a template needs new values in each of {EXECUTIONS_MAX} executions")))
+            }
+            Some((Err(TemplateError { failure, changes }), _)) => {
+                // As in Caddy, whose functions change the fields of the response at once.
+                change_fields(cx, &changes);
+                match failure {
+                    Failure::Status(status) => fail(cx, Fault::from_status(status)),
+                    Failure::Broken(cause) => fail_broken(cx, &self.plan, cause),
+                }
+            }
+            // The job has panicked.
+            None => fail(cx, Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR)),
+        })
     }
-    let used: usize = known.includes.values().flatten().map(Vec::len).sum();
-    let including = include::responses(cx, wanted.includes, TEMPLATE_BYTES_MAX.saturating_sub(used));
-    cx.wait(including, move |cx, responses| {
-        known.includes.extend(responses);
-        execute(cx, plan, snapshot, status, known, left)
-    })
+
+    /// Evaluates the values that an execution has missed, and executes the template again.
+    fn evaluate_missing(mut self, cx: &mut Context, missing: MissingValues) -> Step {
+        let resolved = &mut self.resolved;
+        resolved.steps_used = missing.steps_used;
+        for name in missing.placeholders {
+            let value = cx.with_scratch(|cx, text| {
+                cx.render_placeholder(self.plan.placeholders, &name, text);
+                text.clone()
+            });
+            resolved.placeholders.insert(name, value);
+        }
+        if missing.includes.is_empty() {
+            return self.execute(cx);
+        }
+        let used: usize = resolved.includes.values().flatten().map(Vec::len).sum();
+        let including = include::responses(cx, missing.includes, TEMPLATE_BYTES_MAX.saturating_sub(used));
+        cx.wait(including, move |cx, responses| {
+            self.resolved.includes.extend(responses);
+            self.execute(cx)
+        })
+    }
 }
 
 /// Applies a template's changes of the response's fields.

@@ -1,4 +1,4 @@
-//! `eq`, `lt` and their kin: comparison of values of the same basic kind.
+//! `eq`, `ne`, `lt`, `le`, `gt`, `ge`: comparison of values of the same basic kind.
 
 use std::rc::Rc;
 

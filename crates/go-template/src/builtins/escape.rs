@@ -15,9 +15,9 @@ type Escape = fn(&mut Text<'_>, &[u8]) -> Result<(), LimitError>;
 pub(super) fn with(call: &mut Call<'_>, args: &[Value], escape: Escape) -> Result<Value, FunctionError> {
     let printed = match args {
         [Value::String(text)] => text.to_vec(),
-        // An absent value is this text, unlike with `print`.
+        // As in Go, a nil argument prints `<no value>` here, but `<nil>` with `print`.
         _ if args.iter().any(|arg| matches!(arg, Value::Nil)) => {
-            call.allocate(size_of_val(args))?;
+            call.charge_memory(size_of_val(args))?;
             let or_text = |arg: &Value| if matches!(arg, Value::Nil) { "<no value>".into() } else { arg.clone() };
             print::print(call.budget(), &args.iter().map(or_text).collect::<Vec<_>>())?
         }

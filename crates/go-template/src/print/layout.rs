@@ -84,7 +84,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// An integer: `digits` without sign or prefix in a base.
+    /// Writes an integer in a base, with Go's flags, width and precision.
     pub(super) fn integer(&mut self, value: i128, base: u32, verb: char) -> Result<(), FunctionError> {
         let Flags { sharp, zero, minus, plus, space, width, precision, .. } = self.flags;
         let (is_negative, number) = (value < 0, value.unsigned_abs());
@@ -156,7 +156,7 @@ impl Printer<'_> {
 
     pub(super) fn float(&mut self, value: f64, verb: char, default: Option<usize>) -> Result<(), FunctionError> {
         let Flags { sharp, zero, minus, plus, space, width, precision, .. } = self.flags;
-        // The parts of a number are made before they count, so that the bound of the precision bounds them.
+        // The text is built before the budget is charged: the maximum precision bounds its length.
         let precision = precision.or(default);
         let text = float(value, verb, precision);
         let (sign, digits) = match text.as_bytes().first() {
@@ -166,11 +166,8 @@ impl Printer<'_> {
         };
         let sign = if space && sign == "+" && !plus { " " } else { sign };
         if !value.is_finite() {
-            let shows_sign =
-                plus || sign != "+" && (sign == "-" || space) || value.is_infinite() && text.starts_with('+');
-            let shown = if shows_sign { format!("{sign}{digits}") } else { digits.to_owned() };
-            // Go shows the sign of an infinity only with the flag for signs.
-            let shown = if value.is_infinite() && value > 0.0 && !plus && !space { text.clone() } else { shown };
+            // As in Go, only NaN has no sign without a flag.
+            let shown = if value.is_nan() && !plus && !space { digits.to_owned() } else { format!("{sign}{digits}") };
             return self.pad(shown.as_bytes(), false);
         }
         let digits = if sharp { with_point(digits, verb, precision) } else { digits.to_owned() };

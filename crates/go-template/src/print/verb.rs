@@ -65,7 +65,7 @@ impl<'a> Printer<'a> {
         if depth > VALUE_DEPTH_MAX {
             return Err(LimitError::ValueDepth.into());
         }
-        self.out.budget().spend(1)?;
+        self.out.budget().charge_steps(1)?;
         match value {
             Value::Absent | Value::Nil => {
                 Ok(self.out.push(if self.flags.sharp_v { b"interface {}(nil)" } else { b"<nil>" })?)

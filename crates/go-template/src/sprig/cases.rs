@@ -1,133 +1,134 @@
 //! Words: upper and lower case, `snake_case`, initials, and lines of a width.
+//!
+//! Sprig has some of them from `github.com/Masterminds/goutils` and `github.com/huandu/xstrings`.
 
-use super::letters::{self, LETTER, LOWER, NUMBER, PUNCTUATION, TITLE, UPPER, decode, letters, mapped};
+use super::chars::{self, LETTER, LOWER, NUMBER, PUNCTUATION, TITLE, UPPER, chars, decode, mapped};
 use super::{STRING, fixed, text};
 use crate::error::FunctionError;
-use crate::functions::{Call, Row, Type};
+use crate::functions::{Builtin, Call, Type};
 use crate::value::Value;
 
-pub(super) static ROWS: &[Row] = &[
-    fixed("camelcase", STRING, |call, args| changed(call, &args[0], pascal)),
-    fixed("initials", STRING, |call, args| changed(call, &args[0], initials)),
-    fixed("kebabcase", STRING, |call, args| changed(call, &args[0], |text| joined_words(text, b'-'))),
-    fixed("lower", STRING, |call, args| changed(call, &args[0], |text| mapped(text, letters::lower))),
-    fixed("nospace", STRING, |call, args| changed(call, &args[0], without_space)),
-    fixed("snakecase", STRING, |call, args| changed(call, &args[0], |text| joined_words(text, b'_'))),
-    fixed("swapcase", STRING, |call, args| changed(call, &args[0], swapped)),
-    fixed("title", STRING, |call, args| changed(call, &args[0], titled)),
-    fixed("untitle", STRING, |call, args| changed(call, &args[0], untitled)),
-    fixed("upper", STRING, |call, args| changed(call, &args[0], |text| mapped(text, letters::upper))),
-    fixed("wrap", &[Type::Int, Type::String], |call, args| wrapped(call, &args[0], b"", &args[1], LongWords::Whole)),
+pub(super) static BUILTINS: &[Builtin] = &[
+    fixed("camelcase", STRING, |call, args| map_text(call, &args[0], pascal)),
+    fixed("initials", STRING, |call, args| map_text(call, &args[0], initials)),
+    fixed("kebabcase", STRING, |call, args| map_text(call, &args[0], |text| joined_words(text, b'-'))),
+    fixed("lower", STRING, |call, args| map_text(call, &args[0], |text| mapped(text, chars::lower))),
+    fixed("nospace", STRING, |call, args| map_text(call, &args[0], without_space)),
+    fixed("snakecase", STRING, |call, args| map_text(call, &args[0], |text| joined_words(text, b'_'))),
+    fixed("swapcase", STRING, |call, args| map_text(call, &args[0], swap_case)),
+    fixed("title", STRING, |call, args| map_text(call, &args[0], title)),
+    fixed("untitle", STRING, |call, args| map_text(call, &args[0], untitle)),
+    fixed("upper", STRING, |call, args| map_text(call, &args[0], |text| mapped(text, chars::upper))),
+    fixed("wrap", &[Type::Int, Type::String], |call, args| wrap(call, &args[0], b"", &args[1], LongWords::Whole)),
     fixed("wrapWith", &[Type::Int, Type::String, Type::String], |call, args| {
-        wrapped(call, &args[0], text(&args[1]), &args[2], LongWords::Cut)
+        wrap(call, &args[0], text(&args[1]), &args[2], LongWords::Cut)
     }),
 ];
 
 /// Changes a text to one of at most three times its bytes.
-fn changed(call: &Call<'_>, value: &Value, change: impl Fn(&[u8]) -> Vec<u8>) -> Result<Value, FunctionError> {
+fn map_text(call: &Call<'_>, value: &Value, change: impl Fn(&[u8]) -> Vec<u8>) -> Result<Value, FunctionError> {
     let text = text(value);
-    call.allocate(text.len())?;
-    call.spend(text.len() / 8)?;
+    call.charge_memory(text.len())?;
+    call.charge_steps(text.len() / 8)?;
     Ok(change(text).into())
 }
 
-fn push(out: &mut Vec<u8>, letter: char) {
-    out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+fn push(out: &mut Vec<u8>, c: char) {
+    out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
-/// Goutils: the first byte of each word as a character of Latin-1.
+/// goutils: the first byte of each word as a character of Latin-1.
 fn initials(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut after_space = true;
     for byte in text {
-        let letter = char::from(*byte);
-        let is_space = letter.is_whitespace();
+        let c = char::from(*byte);
+        let is_space = c.is_whitespace();
         if after_space && !is_space {
-            push(&mut out, letter);
+            push(&mut out, c);
         }
         after_space = is_space;
     }
     out
 }
 
-/// Goutils: without spaces. If there is one, each byte is read as a character of Latin-1.
+/// goutils: without spaces. If there is one, each byte is read as a character of Latin-1.
 fn without_space(text: &[u8]) -> Vec<u8> {
     if !text.iter().any(|byte| char::from(*byte).is_whitespace()) {
         return text.to_vec();
     }
     let mut out = Vec::new();
-    text.iter().map(|byte| char::from(*byte)).filter(|letter| !letter.is_whitespace()).for_each(|c| push(&mut out, c));
+    text.iter().map(|byte| char::from(*byte)).filter(|c| !c.is_whitespace()).for_each(|c| push(&mut out, c));
     out
 }
 
-/// Goutils: small letters become large, and large ones small. A small letter at the start of a word gets its title form.
-fn swapped(text: &[u8]) -> Vec<u8> {
+/// goutils: lowercase letters become uppercase, and the reverse. A lowercase letter at the start of a word gets its title
+/// form.
+fn swap_case(text: &[u8]) -> Vec<u8> {
     let mut after_space = true;
-    mapped(text, |letter| {
-        if UPPER.contains(letter) || TITLE.contains(letter) {
+    mapped(text, |c| {
+        if UPPER.contains(c) || TITLE.contains(c) {
             after_space = false;
-            return letters::lower(letter);
+            return chars::lower(c);
         }
-        if LOWER.contains(letter) {
-            return if std::mem::take(&mut after_space) { letters::title(letter) } else { letters::upper(letter) };
+        if LOWER.contains(c) {
+            return if std::mem::take(&mut after_space) { chars::title(c) } else { chars::upper(c) };
         }
-        after_space = letter.is_whitespace();
-        letter
+        after_space = c.is_whitespace();
+        c
     })
 }
 
-fn titled(text: &[u8]) -> Vec<u8> {
+fn title(text: &[u8]) -> Vec<u8> {
     let mut before = ' ';
-    mapped(text, |letter| {
-        if letters::separates_words(std::mem::replace(&mut before, letter)) { letters::title(letter) } else { letter }
-    })
+    mapped(text, |c| if chars::separates_words(std::mem::replace(&mut before, c)) { chars::title(c) } else { c })
 }
 
-fn untitled(text: &[u8]) -> Vec<u8> {
+fn untitle(text: &[u8]) -> Vec<u8> {
     let mut after_space = true;
-    mapped(text, |letter| {
-        let is_space = letter.is_whitespace();
-        let changed = if after_space && !is_space { letters::lower(letter) } else { letter };
+    mapped(text, |c| {
+        let is_space = c.is_whitespace();
+        let changed = if after_space && !is_space { chars::lower(c) } else { c };
         after_space = is_space;
         changed
     })
 }
 
-fn connects(letter: char) -> bool {
-    letter == '-' || letter == '_' || letter.is_whitespace()
+fn connects(c: char) -> bool {
+    c == '-' || c == '_' || c.is_whitespace()
 }
 
-/// Xstrings: words begin with a large letter, and connectors between them are removed.
+/// xstrings: words begin with an uppercase letter, and connectors between them are removed.
 fn pascal(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut rest = letters(text);
+    let mut rest = chars(text);
     // Connectors at the start stay.
     let first = loop {
         match rest.next() {
-            Some(letter) if connects(letter) => push(&mut out, letter),
-            Some(letter) => break letter,
+            Some(c) if connects(c) => push(&mut out, c),
+            Some(c) => break c,
             None => return out,
         }
     };
     let mut in_capitals = UPPER.contains(first);
-    let mut before = letters::upper(first);
-    for letter in rest {
-        let mut letter = letter;
-        if connects(letter) && connects(before) {
+    let mut before = chars::upper(first);
+    for c in rest {
+        let mut c = c;
+        if connects(c) && connects(before) {
             push(&mut out, before);
         } else if connects(before) {
-            in_capitals = UPPER.contains(letter);
-            letter = letters::upper(letter);
+            in_capitals = UPPER.contains(c);
+            c = chars::upper(c);
         } else {
             // `HTTPStatus` is one word: only its first letter stays large.
-            if in_capitals && UPPER.contains(letter) {
-                letter = letters::lower(letter);
+            if in_capitals && UPPER.contains(c) {
+                c = chars::lower(c);
             } else {
                 in_capitals = false;
             }
             push(&mut out, before);
         }
-        before = letter;
+        before = c;
     }
     push(&mut out, before);
     out
@@ -157,35 +158,35 @@ struct Word<'t> {
 fn valid(text: &[u8], before: char) -> (char, usize) {
     let mut size = 0;
     while size < text.len() {
-        let (letter, bytes) = decode(&text[size..]);
+        let (c, bytes) = decode(&text[size..]);
         size += bytes;
-        if letter != char::REPLACEMENT_CHARACTER {
-            return (letter, size);
+        if c != char::REPLACEMENT_CHARACTER {
+            return (c, size);
         }
     }
     (before, size)
 }
 
-fn is_alphabetic(letter: char) -> bool {
-    let is_ideograph = matches!(letter,
+fn is_alphabetic(c: char) -> bool {
+    let is_ideograph = matches!(c,
         '\u{4e00}'..='\u{9fcc}' | '\u{3400}'..='\u{4d85}' | '\u{20000}'..='\u{2b81d}');
-    LETTER.contains(letter) && !is_ideograph
+    LETTER.contains(c) && !is_ideograph
 }
 
 /// Returns the end of a word that goes on from `end` while characters belong to it, the start of its last character, and the
 /// character after it.
 fn run(text: &[u8], end: usize, first: char, belongs: impl Fn(char) -> bool) -> (usize, usize, char) {
-    let (mut end, mut last, mut letter) = (end, end, first);
+    let (mut end, mut last, mut c) = (end, end, first);
     while end < text.len() {
-        let (next, size) = valid(&text[end..], letter);
-        letter = next;
-        if !belongs(letter) {
+        let (next, size) = valid(&text[end..], c);
+        c = next;
+        if !belongs(c) {
             break;
         }
         last = end;
         end += size;
     }
-    (end, last, letter)
+    (end, last, c)
 }
 
 fn next_word(text: &[u8]) -> Word<'_> {
@@ -193,23 +194,21 @@ fn next_word(text: &[u8]) -> Word<'_> {
         return Word { kind: WordKind::Invalid, word: text, rest: text };
     }
     let (first, size) = valid(text, char::REPLACEMENT_CHARACTER);
-    let is_small = |letter| is_alphabetic(letter) && !UPPER.contains(letter);
+    let is_small = |c| is_alphabetic(c) && !UPPER.contains(c);
     let (kind, end) = if first == char::REPLACEMENT_CHARACTER {
         (WordKind::Invalid, size)
     } else if connects(first) {
         (WordKind::Connector, run(text, size, first, connects).0)
     } else if PUNCTUATION.contains(first) {
-        (WordKind::Punctuation, run(text, size, first, |letter| PUNCTUATION.contains(letter)).0)
+        (WordKind::Punctuation, run(text, size, first, |c| PUNCTUATION.contains(c)).0)
     } else if UPPER.contains(first) {
         (WordKind::Capitals, end_of_capitals(text, first, size))
     } else if is_alphabetic(first) {
         (WordKind::Letters, run(text, size, first, is_small).0)
     } else if NUMBER.contains(first) {
-        (WordKind::Number, run(text, size, first, |letter| NUMBER.contains(letter)).0)
+        (WordKind::Number, run(text, size, first, |c| NUMBER.contains(c)).0)
     } else {
-        let is_other = |letter| {
-            !connects(letter) && !is_alphabetic(letter) && !NUMBER.contains(letter) && !PUNCTUATION.contains(letter)
-        };
+        let is_other = |c| !connects(c) && !is_alphabetic(c) && !NUMBER.contains(c) && !PUNCTUATION.contains(c);
         (WordKind::Other, run(text, size, first, is_other).0)
     };
     Word { kind, word: &text[..end], rest: &text[end..] }
@@ -222,13 +221,13 @@ fn end_of_capitals(text: &[u8], first: char, size: usize) -> usize {
         return size;
     }
     if UPPER.contains(second) {
-        let (end, last, after) = run(text, end, second, |letter| UPPER.contains(letter));
+        let (end, last, after) = run(text, end, second, |c| UPPER.contains(c));
         // `HTTPStatus` is `HTTP` and `Status`.
         let last = if last == end { size } else { last };
         return if end < text.len() && is_alphabetic(after) { last } else { end };
     }
     if is_alphabetic(second) {
-        return run(text, end, second, |letter| is_alphabetic(letter) && !UPPER.contains(letter)).0;
+        return run(text, end, second, |c| is_alphabetic(c) && !UPPER.contains(c)).0;
     }
     size
 }
@@ -238,18 +237,18 @@ fn push_word(out: &mut Vec<u8>, word: Word<'_>, connector: u8) {
         out.extend_from_slice(word.word);
         return;
     }
-    for letter in letters(word.word) {
-        if connects(letter) {
+    for c in chars(word.word) {
+        if connects(c) {
             out.push(connector);
-        } else if UPPER.contains(letter) {
-            push(out, letters::lower(letter));
+        } else if UPPER.contains(c) {
+            push(out, chars::lower(c));
         } else {
-            push(out, letter);
+            push(out, c);
         }
     }
 }
 
-/// Xstrings: small letters, with a connector between two words.
+/// xstrings: lowercase letters, with a connector between two words.
 fn joined_words(text: &[u8], connector: u8) -> Vec<u8> {
     let mut out = Vec::new();
     let mut word = next_word(text);
@@ -313,7 +312,7 @@ enum LongWords {
 }
 
 /// Breaks lines at spaces. The width counts bytes.
-fn wrapped(
+fn wrap(
     call: &Call<'_>,
     width: &Value,
     separator: &[u8],
@@ -325,7 +324,7 @@ fn wrapped(
     let mut rest = text(value);
     let mut out = call.text();
     while rest.len() > width {
-        call.spend(1 + width / 64)?;
+        call.charge_steps(1 + width / 64)?;
         if rest[0] == b' ' {
             rest = &rest[1..];
             continue;

@@ -1,25 +1,25 @@
-//! Arithmetic of decimal numbers of any length, as the library decimal of Go: `addf 0.1 0.2` is 0.3.
+//! Arithmetic of decimal numbers of any length, as `github.com/shopspring/decimal`: `addf 0.1 0.2` is 0.3.
 
 use num_bigint::{BigInt, Sign};
 
 use super::numbers::float64;
 use super::{ANY, fixed, variadic};
 use crate::error::FunctionError;
-use crate::functions::{Call, Row, Type};
+use crate::functions::{Builtin, Call, Type};
 use crate::value::Value;
 
 const TWO: &[Type] = &[Type::Any, Type::Any];
 /// The digits after the point of a quotient.
 const QUOTIENT_PLACES: i32 = 16;
 
-pub(super) static ROWS: &[Row] = &[
-    fixed("add1f", ANY, |call, args| calculated(call, 1.0, args, Decimal::plus)),
-    variadic("addf", ANY, |call, args| calculated(call, 0.0, args, Decimal::plus)),
-    variadic("divf", TWO, |call, args| calculated(call, float64(&args[0]), &args[1..], Decimal::divided)),
-    variadic("mulf", TWO, |call, args| calculated(call, float64(&args[0]), &args[1..], Decimal::times)),
+pub(super) static BUILTINS: &[Builtin] = &[
+    fixed("add1f", ANY, |call, args| calculate(call, 1.0, args, Decimal::add)),
+    variadic("addf", ANY, |call, args| calculate(call, 0.0, args, Decimal::add)),
+    variadic("divf", TWO, |call, args| calculate(call, float64(&args[0]), &args[1..], Decimal::div)),
+    variadic("mulf", TWO, |call, args| calculate(call, float64(&args[0]), &args[1..], Decimal::mul)),
     variadic("subf", TWO, |call, args| {
-        calculated(call, float64(&args[0]), &args[1..], |a, b| {
-            a.plus(&Decimal { digits: -&b.digits, exponent: b.exponent })
+        calculate(call, float64(&args[0]), &args[1..], |a, b| {
+            a.add(&Decimal { digits: -&b.digits, exponent: b.exponent })
         })
     }),
 ];
@@ -33,11 +33,11 @@ struct Decimal {
 type Operation = fn(&Decimal, &Decimal) -> Result<Decimal, FunctionError>;
 
 /// Applies an operation to a number and each argument, and rounds the result to a float.
-fn calculated(call: &Call<'_>, first: f64, args: &[Value], operation: Operation) -> Result<Value, FunctionError> {
+fn calculate(call: &Call<'_>, first: f64, args: &[Value], operation: Operation) -> Result<Value, FunctionError> {
     let mut result = Decimal::of(first)?;
     for arg in args {
         // Exact products grow with each factor, so they count as memory.
-        call.allocate(64 + usize::try_from(result.digits.bits() / 8).unwrap_or(usize::MAX))?;
+        call.charge_memory(64 + usize::try_from(result.digits.bits() / 8).unwrap_or(usize::MAX))?;
         result = operation(&result, &Decimal::of(float64(arg))?)?;
     }
     let text = format!("{}e{}", result.digits, result.exponent);
@@ -66,18 +66,18 @@ impl Decimal {
         &self.digits * power(self.exponent.abs_diff(exponent))
     }
 
-    fn plus(&self, other: &Self) -> Result<Self, FunctionError> {
+    fn add(&self, other: &Self) -> Result<Self, FunctionError> {
         let exponent = self.exponent.min(other.exponent);
         Ok(Self { digits: self.with_exponent(exponent) + other.with_exponent(exponent), exponent })
     }
 
-    fn times(&self, other: &Self) -> Result<Self, FunctionError> {
+    fn mul(&self, other: &Self) -> Result<Self, FunctionError> {
         let exponent = self.exponent.checked_add(other.exponent).ok_or("the exponent is too large")?;
         Ok(Self { digits: &self.digits * &other.digits, exponent })
     }
 
     /// Divides, and rounds half away from 0.
-    fn divided(&self, other: &Self) -> Result<Self, FunctionError> {
+    fn div(&self, other: &Self) -> Result<Self, FunctionError> {
         if other.digits.sign() == Sign::NoSign {
             return Err("decimal division by 0".into());
         }

@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use super::{ANY, fixed, is_empty, is_nil, shown, text, variadic};
+use super::{ANY, fixed, is_empty, is_nil, text, to_text, variadic};
 use crate::budget::{LimitError, VALUE_DEPTH_MAX};
 use crate::error::FunctionError;
-use crate::functions::{Call, Row, Type};
-use crate::value::{Element, List, Map, Tree, Value};
+use crate::functions::{Builtin, Call, Type};
+use crate::value::{Element, Entries, List, Map, Value};
 
 const MAP_AND_NAME: &[Type] = &[Type::Map, Type::String];
 const MAPS: &[Type] = &[Type::Map, Type::Map];
 /// The bytes that an entry of a map occupies at most.
 const ENTRY_BYTES: usize = 64;
 
-pub(super) static ROWS: &[Row] = &[
+pub(super) static BUILTINS: &[Builtin] = &[
     fixed("deepCopy", ANY, deep_copy),
     variadic("dict", ANY, |call, args| {
-        call.allocate(ENTRY_BYTES * args.len().div_ceil(2))?;
-        let mut entries = Tree::new();
+        call.charge_memory(ENTRY_BYTES * args.len().div_ceil(2))?;
+        let mut entries = Entries::new();
         for pair in args.chunks(2) {
             entries.insert(key(call, &pair[0])?, pair.get(1).cloned().unwrap_or_else(|| "".into()));
         }
@@ -30,21 +30,21 @@ pub(super) static ROWS: &[Row] = &[
         let mut keys = Vec::new();
         for value in args {
             let map = map(value)?;
-            call.allocate(ENTRY_BYTES * map.entries().len())?;
+            call.charge_memory(ENTRY_BYTES * map.entries().len())?;
             keys.extend(map.entries().keys().map(|key| Value::String(key.clone())));
         }
         Ok(Value::strings(keys))
     }),
-    variadic("merge", MAPS, |call, args| merged(call, args, false)),
-    variadic("mergeOverwrite", MAPS, |call, args| merged(call, args, true)),
+    variadic("merge", MAPS, |call, args| merge_all(call, args, false)),
+    variadic("mergeOverwrite", MAPS, |call, args| merge_all(call, args, true)),
     fixed("mustDeepCopy", ANY, deep_copy),
-    variadic("mustMerge", MAPS, |call, args| merged(call, args, false)),
-    variadic("mustMergeOverwrite", MAPS, |call, args| merged(call, args, true)),
-    variadic("omit", MAP_AND_NAME, |call, args| filtered(call, args, false)),
-    variadic("pick", MAP_AND_NAME, |call, args| filtered(call, args, true)),
+    variadic("mustMerge", MAPS, |call, args| merge_all(call, args, false)),
+    variadic("mustMergeOverwrite", MAPS, |call, args| merge_all(call, args, true)),
+    variadic("omit", MAP_AND_NAME, |call, args| filter(call, args, false)),
+    variadic("pick", MAP_AND_NAME, |call, args| filter(call, args, true)),
     variadic("pluck", &[Type::String, Type::Map], |call, args| {
-        call.allocate(size_of_val(args))?;
-        call.spend((text(&args[0]).len() / 64).saturating_mul(args.len()))?;
+        call.charge_memory(size_of_val(args))?;
+        call.charge_steps((text(&args[0]).len() / 64).saturating_mul(args.len()))?;
         let maps = args[1..].iter().map(map).collect::<Result<Vec<_>, _>>()?;
         Ok(Value::list(maps.iter().filter_map(|map| map.value(text(&args[0]))).collect()))
     }),
@@ -53,13 +53,13 @@ pub(super) static ROWS: &[Row] = &[
         Ok(args[0].clone())
     }),
     fixed("unset", MAP_AND_NAME, |call, args| {
-        call.spend(text(&args[1]).len() / 64)?;
+        call.charge_steps(text(&args[1]).len() / 64)?;
         map(&args[0])?.remove(text(&args[1]));
         Ok(args[0].clone())
     }),
     fixed("values", &[Type::Map], |call, args| {
         let map = map(&args[0])?;
-        call.allocate(size_of::<Value>() * map.entries().len())?;
+        call.charge_memory(size_of::<Value>() * map.entries().len())?;
         let values = map.entries().values().cloned().collect();
         Ok(Value::list(values))
     }),
@@ -74,7 +74,7 @@ fn map(value: &Value) -> Result<Map, FunctionError> {
 
 /// Returns the value of a key. Comparing keys takes time.
 fn found(call: &Call<'_>, dictionary: &Value, key: &Value) -> Result<Option<Value>, FunctionError> {
-    call.spend(text(key).len() / 64)?;
+    call.charge_steps(text(key).len() / 64)?;
     Ok(map(dictionary)?.value(text(key)))
 }
 
@@ -83,16 +83,16 @@ fn found(call: &Call<'_>, dictionary: &Value, key: &Value) -> Result<Option<Valu
 fn key(call: &Call<'_>, value: &Value) -> Result<Arc<[u8]>, FunctionError> {
     match value {
         Value::String(text) => {
-            call.allocate(text.len())?;
+            call.charge_memory(text.len())?;
             Ok(Arc::clone(text))
         }
-        other => Ok(shown(call, other)?.into()),
+        other => Ok(to_text(call, other)?.into()),
     }
 }
 
 /// Sets a key, unless the dictionary would then be within itself and never be freed.
 fn insert(call: &Call<'_>, map: &Map, key: Arc<[u8]>, value: Value) -> Result<(), FunctionError> {
-    call.allocate(ENTRY_BYTES)?;
+    call.charge_memory(ENTRY_BYTES)?;
     if reaches(call, &value, map)? {
         return Err("a dictionary cannot be within itself".into());
     }
@@ -104,7 +104,7 @@ fn insert(call: &Call<'_>, map: &Map, key: Arc<[u8]>, value: Value) -> Result<()
 fn reaches(call: &Call<'_>, value: &Value, target: &Map) -> Result<bool, FunctionError> {
     let mut pending = vec![value.clone()];
     while let Some(value) = pending.pop() {
-        call.spend(1)?;
+        call.charge_steps(1)?;
         match value {
             Value::Map(map) if map.is_same(target) => return Ok(true),
             Value::Map(map) => pending.extend(map.entries().values().cloned()),
@@ -116,20 +116,20 @@ fn reaches(call: &Call<'_>, value: &Value, target: &Map) -> Result<bool, Functio
 }
 
 /// Returns the entries whose names are given, or the others.
-fn filtered(call: &Call<'_>, args: &[Value], keeps_named: bool) -> Result<Value, FunctionError> {
+fn filter(call: &Call<'_>, args: &[Value], keeps_named: bool) -> Result<Value, FunctionError> {
     let map = map(&args[0])?;
     let entries = map.entries();
-    call.allocate(ENTRY_BYTES * entries.len())?;
+    call.charge_memory(ENTRY_BYTES * entries.len())?;
     // Finding a name compares it with others.
     let keys = args[1..].iter().map(text).chain(entries.keys().map(|key| &**key));
-    call.spend(keys.map(|key| 1 + key.len() / 64).sum())?;
+    call.charge_steps(keys.map(|key| 1 + key.len() / 64).sum())?;
     let names: std::collections::BTreeSet<&[u8]> = args[1..].iter().map(text).collect();
     let kept = entries.iter().filter(|(key, _)| names.contains(&***key) == keeps_named);
     let kept = kept.map(|(key, value)| (Arc::clone(key), value.clone()));
     Ok(Value::Map(Map::new(kept.collect(), Element::Any)))
 }
 
-fn merged(call: &Call<'_>, args: &[Value], overwrites: bool) -> Result<Value, FunctionError> {
+fn merge_all(call: &Call<'_>, args: &[Value], overwrites: bool) -> Result<Value, FunctionError> {
     let target = map(&args[0])?;
     for source in &args[1..] {
         merge(call, &target, &map(source)?, overwrites, VALUE_DEPTH_MAX)?;
@@ -137,15 +137,15 @@ fn merged(call: &Call<'_>, args: &[Value], overwrites: bool) -> Result<Value, Fu
     Ok(args[0].clone())
 }
 
-/// Mergo: adds the entries of `source` whose key the target does not have, or has with an empty value; if `overwrites`, all
+/// `dario.cat/mergo`: adds the entries of `source` whose key the target does not have, or has with an empty value; if `overwrites`, all
 /// of them. Dictionaries within both are merged.
 fn merge(call: &Call<'_>, target: &Map, source: &Map, overwrites: bool, depth: u32) -> Result<(), FunctionError> {
     let depth = depth.checked_sub(1).ok_or(LimitError::ValueDepth)?;
     let is_typed = target.element() != Element::Any && target.element() != source.element();
-    call.allocate(ENTRY_BYTES * source.entries().len())?;
+    call.charge_memory(ENTRY_BYTES * source.entries().len())?;
     let entries: Vec<_> = source.entries().iter().map(|(key, value)| (key.clone(), value.clone())).collect();
     for (key, value) in entries {
-        call.spend(1 + key.len() / 64)?;
+        call.charge_steps(1 + key.len() / 64)?;
         let old = target.value(&key);
         let replaces = match (&value, old.as_ref().filter(|old| !is_empty(old))) {
             (value, _) if is_nil(value) => overwrites,
@@ -176,23 +176,23 @@ fn deep_copy(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError
     if is_nil(&args[0]) {
         return Err("reflect: call of reflect.Value.Type on zero Value".into());
     }
-    copied(call, &args[0], VALUE_DEPTH_MAX)
+    copy(call, &args[0], VALUE_DEPTH_MAX)
 }
 
 /// Copies a value with all containers within it.
-fn copied(call: &Call<'_>, value: &Value, depth: u32) -> Result<Value, FunctionError> {
+fn copy(call: &Call<'_>, value: &Value, depth: u32) -> Result<Value, FunctionError> {
     let depth = depth.checked_sub(1).ok_or(LimitError::ValueDepth)?;
-    call.spend(1)?;
-    call.allocate(value.size())?;
+    call.charge_steps(1)?;
+    call.charge_memory(value.size())?;
     Ok(match value {
         Value::List(list) if list.is_nil() => value.clone(),
         Value::List(list) => {
-            let items = list.items().iter().map(|item| copied(call, item, depth)).collect::<Result<_, _>>()?;
+            let items = list.items().iter().map(|item| copy(call, item, depth)).collect::<Result<_, _>>()?;
             Value::List(List::new(items, list.element()))
         }
         Value::Map(map) => {
             let entries = map.entries();
-            let entries = entries.iter().map(|(key, value)| Ok((key.clone(), copied(call, value, depth)?)));
+            let entries = entries.iter().map(|(key, value)| Ok((key.clone(), copy(call, value, depth)?)));
             Value::Map(Map::new(entries.collect::<Result<_, FunctionError>>()?, map.element()))
         }
         other => other.clone(),
@@ -214,7 +214,7 @@ fn dig(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
         if map.element() != Element::Any {
             return Err(not_a_map(&step));
         }
-        call.spend(text(key).len() / 64)?;
+        call.charge_steps(text(key).len() / 64)?;
         match map.value(text(key)) {
             Some(value) => step = value,
             None => return Ok(default.clone()),

@@ -9,31 +9,31 @@ use sha2::{Digest, Sha256, Sha512};
 
 use super::{STRING, fixed, text};
 use crate::error::FunctionError;
-use crate::functions::{Call, Row};
+use crate::functions::{Builtin, Call};
 use crate::value::Value;
 
-pub(super) static ROWS: &[Row] = &[
+pub(super) static BUILTINS: &[Builtin] = &[
     fixed("adler32sum", STRING, |call, args| {
-        call.spend(text(&args[0]).len() / 16)?;
+        call.charge_steps(text(&args[0]).len() / 16)?;
         Ok(adler32(text(&args[0])).to_string().into())
     }),
     // As in Sprig, the message in place of a text that cannot be decoded.
     fixed("b32dec", STRING, |call, args| {
-        call.allocate(text(&args[0]).len())?;
+        call.charge_memory(text(&args[0]).len())?;
         let decoded = base32_decoded(text(&args[0]));
         Ok(decoded.unwrap_or_else(|at| format!("illegal base32 data at input byte {at}").into_bytes()).into())
     }),
     fixed("b32enc", STRING, |call, args| {
-        call.allocate(2 * text(&args[0]).len())?;
+        call.charge_memory(2 * text(&args[0]).len())?;
         Ok(base32(text(&args[0])).into())
     }),
     fixed("b64dec", STRING, |call, args| {
-        call.allocate(text(&args[0]).len())?;
+        call.charge_memory(text(&args[0]).len())?;
         let decoded = base64_decoded(text(&args[0]));
         Ok(decoded.unwrap_or_else(|at| format!("illegal base64 data at input byte {at}").into_bytes()).into())
     }),
     fixed("b64enc", STRING, |call, args| {
-        call.allocate(2 * text(&args[0]).len())?;
+        call.charge_memory(2 * text(&args[0]).len())?;
         Ok(BASE64_STANDARD.encode(text(&args[0])).into())
     }),
     fixed("sha1sum", STRING, |call, args| digest::<Sha1>(call, &args[0])),
@@ -42,7 +42,7 @@ pub(super) static ROWS: &[Row] = &[
 ];
 
 fn digest<D: Digest>(call: &Call<'_>, value: &Value) -> Result<Value, FunctionError> {
-    call.spend(1 + text(value).len() / 16)?;
+    call.charge_steps(1 + text(value).len() / 16)?;
     let mut shown = String::new();
     for byte in D::digest(text(value)).iter() {
         let _ = write!(shown, "{byte:02x}");

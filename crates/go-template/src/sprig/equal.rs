@@ -15,7 +15,7 @@ pub(super) fn is_deeply_equal(call: &Call<'_>, a: &Value, b: &Value) -> Result<b
 
 fn is_equal(call: &Call<'_>, a: &Value, b: &Value, depth: u32) -> Result<bool, FunctionError> {
     let depth = depth.checked_sub(1).ok_or(LimitError::ValueDepth)?;
-    call.spend(1)?;
+    call.charge_steps(1)?;
     Ok(match (a, b) {
         (Value::Absent | Value::Nil, Value::Absent | Value::Nil) => true,
         (Value::Bool(a), Value::Bool(b)) => a == b,
@@ -24,7 +24,7 @@ fn is_equal(call: &Call<'_>, a: &Value, b: &Value, depth: u32) -> Result<bool, F
         (Value::Uint(a), Value::Uint(b)) => a == b,
         (Value::Float(a), Value::Float(b)) => a == b,
         (Value::String(a), Value::String(b)) => {
-            call.spend(a.len().min(b.len()) / 64)?;
+            call.charge_steps(a.len().min(b.len()) / 64)?;
             a == b
         }
         (Value::List(a), Value::List(b)) => {
@@ -71,6 +71,6 @@ fn is_same_key(call: &Call<'_>, a: &Arc<[u8]>, b: &Arc<[u8]>) -> Result<bool, Fu
     if Arc::ptr_eq(a, b) {
         return Ok(true);
     }
-    call.spend(a.len().min(b.len()) / 64)?;
+    call.charge_steps(a.len().min(b.len()) / 64)?;
     Ok(a == b)
 }

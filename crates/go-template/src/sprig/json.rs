@@ -8,24 +8,24 @@ mod write;
 
 use super::{ANY, STRING, fixed, text};
 use crate::error::FunctionError;
-use crate::functions::Row;
+use crate::functions::Builtin;
 use crate::value::Value;
 
-use write::{Form, Written, written};
+use write::{Form, Written, write_json};
 
-pub(super) static ROWS: &[Row] = &[
+pub(super) static BUILTINS: &[Builtin] = &[
     // As in Sprig, nothing for a text that is not JSON.
     fixed("fromJson", STRING, |call, args| Ok(read::value(call, text(&args[0]))?.value)),
     fixed("mustFromJson", STRING, |call, args| {
         let read = read::value(call, text(&args[0]))?;
         if let Some(fault) = read.fault { Err(fault.into()) } else { Ok(read.value) }
     }),
-    fixed("mustToJson", ANY, |call, args| supported(written(call, &args[0], Form::Html)?)),
-    fixed("mustToPrettyJson", ANY, |call, args| supported(written(call, &args[0], Form::Indented)?)),
-    fixed("mustToRawJson", ANY, |call, args| supported(written(call, &args[0], Form::Raw)?)),
-    fixed("toJson", ANY, |call, args| Ok(lenient(written(call, &args[0], Form::Html)?))),
-    fixed("toPrettyJson", ANY, |call, args| Ok(lenient(written(call, &args[0], Form::Indented)?))),
-    fixed("toRawJson", ANY, |call, args| supported(written(call, &args[0], Form::Raw)?)),
+    fixed("mustToJson", ANY, |call, args| supported(write_json(call, &args[0], Form::Html)?)),
+    fixed("mustToPrettyJson", ANY, |call, args| supported(write_json(call, &args[0], Form::Indented)?)),
+    fixed("mustToRawJson", ANY, |call, args| supported(write_json(call, &args[0], Form::Raw)?)),
+    fixed("toJson", ANY, |call, args| Ok(lenient(write_json(call, &args[0], Form::Html)?))),
+    fixed("toPrettyJson", ANY, |call, args| Ok(lenient(write_json(call, &args[0], Form::Indented)?))),
+    fixed("toRawJson", ANY, |call, args| supported(write_json(call, &args[0], Form::Raw)?)),
 ];
 
 fn supported(written: Written) -> Result<Value, FunctionError> {

@@ -4,20 +4,20 @@ use super::equal::is_deeply_equal;
 use super::numbers::int64;
 use super::{ANY, fixed, is_empty, list, variadic};
 use crate::error::FunctionError;
-use crate::functions::{Call, Row, Type};
+use crate::functions::{Builtin, Call, Type};
 use crate::value::{Element, List, Value};
 
 const LIST_AND_ANY: &[Type] = &[Type::Any, Type::Any];
 const SIZE_AND_LIST: &[Type] = &[Type::Int, Type::Any];
 
-pub(super) static ROWS: &[Row] = &[
+pub(super) static BUILTINS: &[Builtin] = &[
     fixed("append", LIST_AND_ANY, append),
     fixed("chunk", SIZE_AND_LIST, chunk),
     fixed("compact", ANY, compact),
     variadic("concat", ANY, |call, args| {
         let mut all = Vec::new();
         for value in args {
-            all.append(&mut copied(call, value)?);
+            all.append(&mut copy(call, value)?);
         }
         Ok(Value::List(if all.is_empty() { List::nil(Element::Any) } else { List::new(all, Element::Any) }))
     }),
@@ -25,7 +25,7 @@ pub(super) static ROWS: &[Row] = &[
     fixed("has", LIST_AND_ANY, has),
     fixed("initial", ANY, initial),
     fixed("last", ANY, last),
-    variadic("list", ANY, made),
+    variadic("list", ANY, make_list),
     fixed("mustAppend", LIST_AND_ANY, append),
     fixed("mustChunk", SIZE_AND_LIST, chunk),
     fixed("mustCompact", ANY, compact),
@@ -45,15 +45,15 @@ pub(super) static ROWS: &[Row] = &[
     fixed("rest", ANY, rest),
     fixed("reverse", ANY, reverse),
     variadic("slice", LIST_AND_ANY, slice),
-    variadic("tuple", ANY, made),
+    variadic("tuple", ANY, make_list),
     fixed("uniq", ANY, uniq),
     variadic("without", LIST_AND_ANY, without),
 ];
 
 /// Returns the elements of a list in a vector of their own.
-fn copied(call: &Call<'_>, value: &Value) -> Result<Vec<Value>, FunctionError> {
+fn copy(call: &Call<'_>, value: &Value) -> Result<Vec<Value>, FunctionError> {
     let list = list(value)?;
-    call.allocate(size_of_val(list.items()))?;
+    call.charge_memory(size_of_val(list.items()))?;
     Ok(list.items().to_vec())
 }
 
@@ -67,32 +67,32 @@ fn contains(call: &Call<'_>, items: &[Value], value: &Value) -> Result<bool, Fun
     Ok(false)
 }
 
-fn made(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
-    call.allocate(size_of_val(args))?;
+fn make_list(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+    call.charge_memory(size_of_val(args))?;
     Ok(Value::list(args.to_vec()))
 }
 
 fn append(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
-    let mut items = copied(call, &args[0])?;
+    let mut items = copy(call, &args[0])?;
     items.push(args[1].clone());
     Ok(Value::list(items))
 }
 
 fn prepend(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
-    let mut items = copied(call, &args[0])?;
+    let mut items = copy(call, &args[0])?;
     items.insert(0, args[1].clone());
     Ok(Value::list(items))
 }
 
 /// Cuts a list into lists of a size. Sprig computes with floats, so that some sizes below zero have a result.
 fn chunk(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
-    let items = copied(call, &args[1])?;
+    let items = copy(call, &args[1])?;
     let (len, size) = (items.len() as f64, args[0].as_integer().unwrap_or(0) as f64);
     let count = ((len - 1.0) / size).floor() + 1.0;
     if !(0.0..=len + 1.0).contains(&count) {
         return Err("makeslice: len out of range".into());
     }
-    call.allocate(64 * items.len())?;
+    call.charge_memory(64 * items.len())?;
     let (count, mut chunks, mut rest) = (count as usize, Vec::new(), items.as_slice());
     while chunks.len() < count {
         // The last one has the rest, or a whole size.
@@ -105,11 +105,11 @@ fn chunk(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
         chunks.push(Value::list(chunk.to_vec()));
         rest = after;
     }
-    Ok(Value::List(List::new(chunks, Element::Anys)))
+    Ok(Value::List(List::new(chunks, Element::Lists)))
 }
 
 fn compact(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
-    let mut items = copied(call, &args[0])?;
+    let mut items = copy(call, &args[0])?;
     items.retain(|item| !is_empty(item));
     Ok(Value::list(items))
 }
@@ -130,7 +130,7 @@ fn has(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
 }
 
 fn initial(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
-    let mut items = copied(call, &args[0])?;
+    let mut items = copy(call, &args[0])?;
     Ok(match items.pop() {
         None => Value::List(List::nil(Element::Any)),
         Some(_) => Value::list(items),
@@ -138,7 +138,7 @@ fn initial(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> 
 }
 
 fn rest(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
-    let mut items = copied(call, &args[0])?;
+    let mut items = copy(call, &args[0])?;
     if items.is_empty() {
         return Ok(Value::List(List::nil(Element::Any)));
     }
@@ -147,7 +147,7 @@ fn rest(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
 }
 
 fn reverse(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
-    let mut items = copied(call, &args[0])?;
+    let mut items = copy(call, &args[0])?;
     items.reverse();
     Ok(Value::list(items))
 }
@@ -164,13 +164,13 @@ fn slice(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     };
     let range = position(1, 0)..position(2, list.items().len());
     let part = list.items().get(range).ok_or("reflect.Value.Slice: slice index out of bounds")?;
-    call.allocate(size_of_val(part))?;
+    call.charge_memory(size_of_val(part))?;
     Ok(Value::List(List::new(part.to_vec(), list.element())))
 }
 
 fn uniq(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let mut kept = Vec::new();
-    for item in copied(call, &args[0])? {
+    for item in copy(call, &args[0])? {
         if !contains(call, &kept, &item)? {
             kept.push(item);
         }
@@ -180,7 +180,7 @@ fn uniq(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
 
 fn without(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let mut kept = Vec::new();
-    for item in copied(call, &args[0])? {
+    for item in copy(call, &args[0])? {
         if !contains(call, &args[1..], &item)? {
             kept.push(item);
         }

@@ -1,14 +1,14 @@
 //! Arithmetic. Integers are `int64`, and overflow wraps, as in Go.
 
-use super::{ANY, fixed, shown, text, variadic};
+use super::{ANY, fixed, text, to_text, variadic};
 use crate::error::FunctionError;
-use crate::functions::{Call, Row, Type};
+use crate::functions::{Builtin, Call, Type};
 use crate::parse::number;
 use crate::value::{Element, IntegerType, List, Value};
 
 const TWO: &[Type] = &[Type::Any, Type::Any];
 
-pub(super) static ROWS: &[Row] = &[
+pub(super) static BUILTINS: &[Builtin] = &[
     variadic("add", ANY, |_, args| Ok(integer(args.iter().map(int64).fold(0, i64::wrapping_add)))),
     fixed("add1", ANY, |_, args| Ok(integer(int64(&args[0]).wrapping_add(1)))),
     fixed("atoi", &[Type::String], |_, args| {
@@ -23,7 +23,7 @@ pub(super) static ROWS: &[Row] = &[
     }),
     variadic("biggest", TWO, maximum),
     fixed("ceil", ANY, |_, args| Ok(float64(&args[0]).ceil().into())),
-    fixed("div", TWO, |_, args| divided(args, i64::wrapping_div)),
+    fixed("div", TWO, |_, args| divide(args, i64::wrapping_div)),
     fixed("float64", ANY, |_, args| Ok(float64(&args[0]).into())),
     fixed("floor", ANY, |_, args| Ok(float64(&args[0]).floor().into())),
     fixed("int", ANY, |_, args| Ok(Value::Int(int64(&args[0])))),
@@ -34,7 +34,7 @@ pub(super) static ROWS: &[Row] = &[
     variadic("minf", TWO, |_, args| {
         Ok((-args.iter().map(|value| -float64(value)).reduce(larger).unwrap_or(0.0)).into())
     }),
-    fixed("mod", TWO, |_, args| divided(args, i64::wrapping_rem)),
+    fixed("mod", TWO, |_, args| divide(args, i64::wrapping_rem)),
     variadic("mul", TWO, |_, args| Ok(integer(args.iter().map(int64).fold(1, i64::wrapping_mul)))),
     variadic("round", &[Type::Any, Type::Int, Type::Float], |_, args| {
         // Beyond it the power is infinite or 0.
@@ -48,17 +48,17 @@ pub(super) static ROWS: &[Row] = &[
     variadic("seq", &[Type::Int], sequence),
     fixed("sub", TWO, |_, args| Ok(integer(int64(&args[0]).wrapping_sub(int64(&args[1]))))),
     fixed("toDecimal", ANY, |call, args| {
-        let text = shown(call, &args[0])?;
+        let text = to_text(call, &args[0])?;
         let parsed = std::str::from_utf8(&text).ok().and_then(|text| i64::from_str_radix(text, 8).ok());
         Ok(integer(parsed.unwrap_or(0)))
     }),
     fixed("until", &[Type::Int], |call, args| {
         let end = args[0].as_integer().unwrap_or(0);
-        Ok(Value::List(List::new(steps(call, 0, end, if end < 0 { -1 } else { 1 })?, Element::Int)))
+        Ok(Value::List(List::new(integers(call, 0, end, if end < 0 { -1 } else { 1 })?, Element::Int)))
     }),
     fixed("untilStep", &[Type::Int, Type::Int, Type::Int], |call, args| {
         let number = |index: usize| args[index].as_integer().unwrap_or(0);
-        Ok(Value::List(List::new(steps(call, number(0), number(1), number(2))?, Element::Int)))
+        Ok(Value::List(List::new(integers(call, number(0), number(1), number(2))?, Element::Int)))
     }),
 ];
 
@@ -66,7 +66,7 @@ fn integer(value: i64) -> Value {
     Value::Integer(value, IntegerType::Int64)
 }
 
-/// Converts as the library cast: 0 for a value that is no number. A string has the form of a constant of Go.
+/// Converts as `github.com/spf13/cast`: 0 for a value that is no number. A string has the form of a constant of Go.
 pub(super) fn int64(value: &Value) -> i64 {
     match value {
         Value::String(text) => {
@@ -116,7 +116,7 @@ fn larger(a: f64, b: f64) -> f64 {
     }
 }
 
-fn divided(args: &[Value], divide: fn(i64, i64) -> i64) -> Result<Value, FunctionError> {
+fn divide(args: &[Value], divide: fn(i64, i64) -> i64) -> Result<Value, FunctionError> {
     match int64(&args[1]) {
         0 => Err("runtime error: integer divide by zero".into()),
         divisor => Ok(integer(divide(int64(&args[0]), divisor))),
@@ -124,11 +124,11 @@ fn divided(args: &[Value], divide: fn(i64, i64) -> i64) -> Result<Value, Functio
 }
 
 /// Makes the integers from `start` to before `end`.
-fn steps(call: &Call<'_>, start: i64, end: i64, step: i64) -> Result<Vec<Value>, FunctionError> {
+fn integers(call: &Call<'_>, start: i64, end: i64, step: i64) -> Result<Vec<Value>, FunctionError> {
     let mut items = Vec::new();
     let mut next = Some(start);
     while let Some(number) = next.filter(|number| if step > 0 { *number < end } else { step < 0 && *number > end }) {
-        call.allocate(size_of::<Value>())?;
+        call.charge_memory(size_of::<Value>())?;
         items.push(Value::Int(number));
         next = number.checked_add(step);
     }
@@ -146,7 +146,7 @@ fn sequence(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError>
         _ => return Ok("".into()),
     };
     let mut out = call.text();
-    for (index, number) in steps(call, first, last.wrapping_add(direction(first, last)), step)?.iter().enumerate() {
+    for (index, number) in integers(call, first, last.wrapping_add(direction(first, last)), step)?.iter().enumerate() {
         out.push(if index > 0 { b" " } else { b"" })?;
         out.push(number.as_integer().unwrap_or(0).to_string().as_bytes())?;
     }

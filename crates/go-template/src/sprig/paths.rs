@@ -2,10 +2,10 @@
 
 use super::{STRING, fixed, text};
 use crate::error::FunctionError;
-use crate::functions::{Call, Row};
+use crate::functions::{Builtin, Call};
 use crate::value::Value;
 
-pub(super) static ROWS: &[Row] = &[
+pub(super) static BUILTINS: &[Builtin] = &[
     fixed("base", STRING, base),
     fixed("clean", STRING, |call, args| clean(call, text(&args[0]))),
     fixed("dir", STRING, dir),
@@ -50,8 +50,8 @@ fn is_absolute(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError>
 
 /// Returns the shortest path of the same meaning, without looking at files.
 fn clean(call: &Call<'_>, path: &[u8]) -> Result<Value, FunctionError> {
-    call.spend(path.len() / 16)?;
-    call.allocate(path.len())?;
+    call.charge_steps(path.len() / 16)?;
+    call.charge_memory(path.len())?;
     let is_absolute = path.starts_with(b"/");
     let mut kept: Vec<&[u8]> = Vec::new();
     for element in path.split(|byte| *byte == b'/') {
@@ -63,7 +63,7 @@ fn clean(call: &Call<'_>, path: &[u8]) -> Result<Value, FunctionError> {
             _ => kept.push(element),
         }
     }
-    call.allocate(16 * kept.len())?;
+    call.charge_memory(16 * kept.len())?;
     let joined = kept.join(&b'/');
     Ok(match (is_absolute, joined.is_empty()) {
         (true, _) => [b"/", &*joined].concat().into(),

@@ -6,13 +6,13 @@ use std::net::Ipv6Addr;
 use super::{fixed, text};
 use crate::error::FunctionError;
 use crate::format::quoted;
-use crate::functions::{Call, Row, Type};
+use crate::functions::{Builtin, Call, Type};
 use crate::value::{Map, Value};
 
-pub(super) static ROWS: &[Row] = &[
+pub(super) static BUILTINS: &[Builtin] = &[
     fixed("urlJoin", &[Type::Map], join),
     fixed("urlParse", &[Type::String], |call, args| {
-        call.allocate(8 * text(&args[0]).len() + 1024)?;
+        call.charge_memory(8 * text(&args[0]).len() + 1024)?;
         let url = Url::parse(text(&args[0])).map_err(|fault| format!("unable to parse url: {fault}"))?;
         Ok(Value::map([
             ("scheme", url.scheme.into()),
@@ -22,7 +22,7 @@ pub(super) static ROWS: &[Row] = &[
             ("query", url.query.into()),
             ("opaque", url.opaque.into()),
             ("fragment", url.fragment.into()),
-            ("userinfo", url.user.map(|user| user.shown()).unwrap_or_default().into()),
+            ("userinfo", url.user.map(|user| user.to_bytes()).unwrap_or_default().into()),
         ]))
     }),
 ];
@@ -172,7 +172,7 @@ impl Url {
         Ok(())
     }
 
-    fn shown(&self) -> Vec<u8> {
+    fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.scheme.is_empty() {
             out.extend_from_slice(&self.scheme);
@@ -183,7 +183,7 @@ impl Url {
                 out.extend_from_slice(b"//");
             }
             if let Some(user) = &self.user {
-                out.extend_from_slice(&user.shown());
+                out.extend_from_slice(&user.to_bytes());
                 out.push(b'@');
             }
             out.extend_from_slice(&escape(&self.host, UrlPart::Host));
@@ -212,7 +212,7 @@ impl Url {
 }
 
 impl UserAndPassword {
-    fn shown(&self) -> Vec<u8> {
+    fn to_bytes(&self) -> Vec<u8> {
         let mut out = escape(&self.user, UrlPart::User);
         if let Some(password) = &self.password {
             out.push(b':');
@@ -288,7 +288,7 @@ fn join(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let Value::Map(map) = args[0].resolved() else { return Ok("".into()) };
     let part = |key: &str| part(&map, key);
     let bytes: usize = map.entries().values().map(|value| text(value).len()).sum();
-    call.allocate(8 * bytes + 256)?;
+    call.charge_memory(8 * bytes + 256)?;
     let userinfo = part("userinfo")?;
     let mut url = Url {
         scheme: part("scheme")?,
@@ -303,7 +303,7 @@ fn join(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
         let parsed = Url::parse(&[b"proto://", &*userinfo, b"@host"].concat());
         url.user = parsed.map_err(|fault| format!("unable to parse userinfo in dict: {fault}"))?.user;
     }
-    Ok(url.shown().into())
+    Ok(url.to_bytes().into())
 }
 
 fn part(map: &Map, key: &str) -> Result<Vec<u8>, FunctionError> {

@@ -1,4 +1,4 @@
-//! Versions by Semantic Versioning, and constraints on them, as the Go library Masterminds/semver.
+//! Versions by Semantic Versioning, and constraints on them, as `github.com/Masterminds/semver`.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -10,18 +10,18 @@ use regex::Regex;
 
 use super::{STRING, fixed, text};
 use crate::error::FunctionError;
-use crate::functions::{Call, Row, Signature, Type};
+use crate::functions::{Builtin, Call, Signature, Type};
 use crate::value::{Object, Value};
 
-pub(super) static ROWS: &[Row] = &[
+pub(super) static BUILTINS: &[Builtin] = &[
     fixed("semver", STRING, |call, args| {
-        call.allocate(256 + 4 * text(&args[0]).len())?;
+        call.charge_memory(256 + 4 * text(&args[0]).len())?;
         let version = Semver::parse(&string(&args[0])?)?;
         Ok(Value::Object(Rc::new(VersionValue { version, is_pointer: true })))
     }),
     fixed("semverCompare", &[Type::String, Type::String], |call, args| {
-        call.allocate(256 + 64 * text(&args[0]).len())?;
-        call.spend(text(&args[0]).len().saturating_mul(16))?;
+        call.charge_memory(256 + 64 * text(&args[0]).len())?;
+        call.charge_steps(text(&args[0]).len().saturating_mul(16))?;
         let constraints = constraints(&string(&args[0])?)?;
         let version = Semver::parse(&string(&args[1])?)?;
         let holds = constraints.iter().any(|all| all_hold(all, &version));
@@ -184,7 +184,7 @@ struct Constraint {
     operator: Operator,
     version: Semver,
     /// Whether any number of the version is open.
-    is_open: bool,
+    is_wildcard: bool,
     is_minor_open: bool,
     is_patch_open: bool,
 }
@@ -245,18 +245,18 @@ impl Constraint {
             group(2).to_owned()
         };
         let version = Semver::parse(&version).map_err(|_| "constraint Parser Error")?;
-        let is_open = is_major_open || is_minor_open || is_patch_open;
-        Ok(Self { operator, version, is_open, is_minor_open, is_patch_open })
+        let is_wildcard = is_major_open || is_minor_open || is_patch_open;
+        Ok(Self { operator, version, is_wildcard, is_minor_open, is_patch_open })
     }
 
     fn holds(&self, version: &Semver) -> bool {
         let (wanted, order) = (&self.version, version.compare(&self.version));
         match self.operator {
             Operator::Caret => self.caret(version, order),
-            Operator::Equal if !self.is_open => order == Ordering::Equal,
+            Operator::Equal if !self.is_wildcard => order == Ordering::Equal,
             Operator::Equal | Operator::Tilde => self.tilde(version, order),
-            Operator::Greater if !self.is_open || !self.is_minor_open && !self.is_patch_open => {
-                if self.is_open && version.major != wanted.major {
+            Operator::Greater if !self.is_wildcard || !self.is_minor_open && !self.is_patch_open => {
+                if self.is_wildcard && version.major != wanted.major {
                     return version.major > wanted.major;
                 }
                 order == Ordering::Greater
@@ -268,7 +268,7 @@ impl Constraint {
             }
             Operator::GreaterOrEqual => order != Ordering::Less,
             Operator::Less => order == Ordering::Less,
-            Operator::LessOrEqual if !self.is_open => order != Ordering::Greater,
+            Operator::LessOrEqual if !self.is_wildcard => order != Ordering::Greater,
             Operator::LessOrEqual => {
                 let is_minor_beyond = version.minor > wanted.minor && !self.is_minor_open;
                 version.major < wanted.major || version.major == wanted.major && !is_minor_beyond
@@ -279,7 +279,7 @@ impl Constraint {
 
     fn differs(&self, version: &Semver, order: Ordering) -> bool {
         let wanted = &self.version;
-        if !self.is_open {
+        if !self.is_wildcard {
             return order != Ordering::Equal;
         }
         if version.major != wanted.major || version.minor != wanted.minor && !self.is_minor_open {
@@ -372,7 +372,7 @@ impl Object for VersionValue {
 
     fn invoke(&self, name: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, FunctionError> {
         let version = &self.version;
-        call.allocate(256 + 2 * version.original.len())?;
+        call.charge_memory(256 + 2 * version.original.len())?;
         let value = |version| Ok(Value::Object(Rc::new(Self { version, is_pointer: false })));
         match name {
             "Major" => Ok(Value::Uint(version.major)),

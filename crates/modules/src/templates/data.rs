@@ -1,4 +1,4 @@
-//! The exchange as values of the template language: Caddy's `TemplateContext`, Go's `http.RequestValue` and `url.URL`.
+//! The exchange as values of the template language: Caddy's `TemplateContext`, Go's `http.Request` and `url.URL`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,16 +21,26 @@ const TWO_TEXTS: Signature = Signature::fixed(&[Type::String, Type::String]);
 /// The dot of a template.
 #[derive(Clone)]
 pub(super) struct Dot {
-    pub(super) snapshot: Arc<Snapshot>,
+    snapshot: Arc<Snapshot>,
     /// The arguments of `include`.
-    pub(super) arguments: Value,
+    arguments: Value,
     /// The changes of the response's fields.
-    pub(super) changes: Rc<RefCell<Vec<FieldChange>>>,
+    changes: Rc<RefCell<Vec<FieldChange>>>,
 }
 
 impl std::fmt::Debug for Dot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Dot")
+    }
+}
+
+impl Dot {
+    pub(super) fn new(
+        snapshot: &Arc<Snapshot>,
+        arguments: Vec<Value>,
+        changes: &Rc<RefCell<Vec<FieldChange>>>,
+    ) -> Self {
+        Self { snapshot: Arc::clone(snapshot), arguments: Value::list(arguments), changes: Rc::clone(changes) }
     }
 }
 
@@ -100,14 +110,24 @@ fn host(authority: &str) -> Result<Value, FunctionError> {
 }
 
 fn request(snapshot: &Arc<Snapshot>, is_original: bool) -> Value {
-    Value::Object(Rc::new(RequestValue { snapshot: Arc::clone(snapshot), is_original }))
+    Value::Object(Rc::new(RequestValue(RequestRef { snapshot: Arc::clone(snapshot), is_original })))
 }
 
-/// Go's `http.RequestValue`.
-struct RequestValue {
+/// The request of a snapshot, or its original form.
+#[derive(Clone)]
+struct RequestRef {
     snapshot: Arc<Snapshot>,
     is_original: bool,
 }
+
+impl RequestRef {
+    fn facts(&self) -> &RequestFacts {
+        if self.is_original { &self.snapshot.original } else { &self.snapshot.request }
+    }
+}
+
+/// Go's `http.Request`.
+struct RequestValue(RequestRef);
 
 impl std::fmt::Debug for RequestValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -116,26 +136,22 @@ impl std::fmt::Debug for RequestValue {
 }
 
 impl RequestValue {
-    fn facts(&self) -> &RequestFacts {
-        if self.is_original { &self.snapshot.original } else { &self.snapshot.request }
-    }
-
     fn first(&self, name: &str) -> Value {
-        self.facts().values(name).next().map_or_else(|| Value::from(""), bytes)
+        self.0.facts().values(name).next().map_or_else(|| Value::from(""), bytes)
     }
 }
 
 impl Object for RequestValue {
     fn type_name(&self) -> &str {
-        if self.is_original { "http.RequestValue" } else { "*http.RequestValue" }
+        if self.0.is_original { "http.Request" } else { "*http.Request" }
     }
 
     fn kind(&self) -> &str {
-        if self.is_original { "struct" } else { "ptr" }
+        if self.0.is_original { "struct" } else { "ptr" }
     }
 
     fn field(&self, name: &str) -> Option<Value> {
-        let facts = self.facts();
+        let facts = self.0.facts();
         let (major, minor) = match facts.version {
             Version::Http2 => (2, 0),
             Version::Http11 => (1, 1),
@@ -143,9 +159,7 @@ impl Object for RequestValue {
         };
         Some(match name {
             "Method" => facts.method.as_str().into(),
-            "URL" => {
-                Value::Object(Rc::new(Url { snapshot: Arc::clone(&self.snapshot), is_original: self.is_original }))
-            }
+            "URL" => Value::Object(Rc::new(Url(self.0.clone()))),
             "Proto" => format!("HTTP/{major}.{minor}").into(),
             "ProtoMajor" => Value::Int(major),
             "ProtoMinor" => Value::Int(minor),
@@ -154,7 +168,7 @@ impl Object for RequestValue {
                 let fields = facts.fields.iter().filter(|(name, _)| name != "Host");
                 lists("http.Header", true, fields.map(|(name, value)| (name.as_str(), &**value)))
             }
-            "TLS" => match &self.snapshot.tls {
+            "TLS" => match &self.0.snapshot.tls {
                 Some(tls) => Value::Object(Rc::new(tls.clone())),
                 None => Value::Nil,
             },
@@ -184,27 +198,27 @@ impl Object for RequestValue {
             "UserAgent" => self.first("User-Agent"),
             "Referer" => self.first("Referer"),
             "Cookies" => {
-                let cookies = self.facts().cookies().map(|(name, value)| cookie(name, value)).collect::<Vec<_>>();
+                let cookies = self.0.facts().cookies().map(|(name, value)| cookie(name, value)).collect::<Vec<_>>();
                 Value::List(List::new(cookies, Element::Any))
             }
             "Cookie" => {
                 let name = bytes_of(&arguments[0]);
-                let value = self.facts().cookie(name).ok_or_else(|| "http: named cookie not present".to_owned())?;
+                let value = self.0.facts().cookie(name).ok_or_else(|| "http: named cookie not present".to_owned())?;
                 cookie(name, value)
             }
             "ProtoAtLeast" => {
                 let number = |index: usize| arguments[index].as_integer().unwrap_or_default();
-                let own = if self.facts().version == Version::Http2 {
+                let own = if self.0.facts().version == Version::Http2 {
                     (2, 0)
                 } else {
-                    (1, i64::from(self.facts().version == Version::Http11))
+                    (1, i64::from(self.0.facts().version == Version::Http11))
                 };
                 Value::Bool(own >= (number(0), number(1)))
             }
             // Of the query alone: other handlers have read the body.
             _ => {
                 let wanted = bytes_of(&arguments[0]);
-                let found = query_pairs(self.facts().query.as_deref().unwrap_or_default());
+                let found = query_pairs(self.0.facts().query.as_deref().unwrap_or_default());
                 found
                     .into_iter()
                     .find(|(name, _)| name == wanted)
@@ -259,10 +273,7 @@ impl Object for Cookie {
 }
 
 /// Go's `url.URL` of a request.
-struct Url {
-    snapshot: Arc<Snapshot>,
-    is_original: bool,
-}
+struct Url(RequestRef);
 
 impl std::fmt::Debug for Url {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -271,12 +282,8 @@ impl std::fmt::Debug for Url {
 }
 
 impl Url {
-    fn facts(&self) -> &RequestFacts {
-        if self.is_original { &self.snapshot.original } else { &self.snapshot.request }
-    }
-
     fn raw_path(&self) -> &[u8] {
-        self.facts().target.split(|byte| *byte == b'?').next().unwrap_or_default()
+        self.0.facts().target.split(|byte| *byte == b'?').next().unwrap_or_default()
     }
 }
 
@@ -286,7 +293,7 @@ impl Object for Url {
     }
 
     fn field(&self, name: &str) -> Option<Value> {
-        let facts = self.facts();
+        let facts = self.0.facts();
         Some(match name {
             "Path" => bytes(&facts.path),
             "RawQuery" => facts.query.as_deref().unwrap_or_default().into(),
@@ -305,7 +312,7 @@ impl Object for Url {
     fn invoke(&self, name: &str, _: &[Value], _: &mut Call<'_>) -> Result<Value, FunctionError> {
         Ok(match name {
             "Query" => {
-                let pairs = query_pairs(self.facts().query.as_deref().unwrap_or_default());
+                let pairs = query_pairs(self.0.facts().query.as_deref().unwrap_or_default());
                 let pairs: Vec<_> = pairs
                     .into_iter()
                     .map(|(name, value)| (String::from_utf8_lossy(&name).into_owned(), value))
@@ -315,12 +322,12 @@ impl Object for Url {
             "EscapedPath" => bytes(self.raw_path()),
             "Hostname" | "Port" => "".into(),
             "IsAbs" => Value::Bool(false),
-            _ => bytes(&self.facts().target),
+            _ => bytes(&self.0.facts().target),
         })
     }
 
     fn text(&self) -> Option<String> {
-        Some(String::from_utf8_lossy(&self.facts().target).into_owned())
+        Some(String::from_utf8_lossy(&self.0.facts().target).into_owned())
     }
 }
 
@@ -460,7 +467,7 @@ impl Object for ResponseFields {
 
     fn invoke(&self, name: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, FunctionError> {
         if matches!(name, "Get" | "Values") {
-            call.spend(self.0.snapshot.response.len() + self.0.changes.borrow().len())?;
+            call.charge_steps(self.0.snapshot.response.len() + self.0.changes.borrow().len())?;
             if let Value::Object(lists) = self.lists() {
                 return lists.invoke(name, arguments, call);
             }
@@ -474,7 +481,7 @@ impl Object for ResponseFields {
             return Err(format!("the value for {field} has characters that a field cannot have").into());
         }
         // Each change is kept until the end.
-        call.allocate(field.len() + value.len() + 64)?;
+        call.charge_memory(field.len() + value.len() + 64)?;
         self.0.changes.borrow_mut().push(match name {
             "Add" => FieldChange::Add(field, value),
             "Set" => FieldChange::Set(field, value),

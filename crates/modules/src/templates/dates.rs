@@ -22,7 +22,7 @@ const RFC3339: &str = "2006-01-02T15:04:05.999999999Z07:00";
 /// The layout of Go's `String`.
 const PRINTED: &str = "2006-01-02 15:04:05.999999999 -0700 MST";
 
-/// The present, and the zone of times that have none.
+/// The current time, and the zone of times that have none.
 #[derive(Clone)]
 pub(super) struct Clock {
     pub(super) now: Timestamp,
@@ -93,7 +93,7 @@ pub(super) fn with(functions: Functions, clock: &Clock) -> Functions {
         let clock = clock.clone();
         functions.with(name, Signature::fixed(parameters), move |call, arguments| {
             // The longest part of a layout has three times as many bytes in the output.
-            call.allocate(
+            call.charge_memory(
                 256 + 4 * arguments.iter().map(|value| value.as_bytes().map_or(0, <[u8]>::len)).sum::<usize>(),
             )?;
             function(&clock, arguments)
@@ -121,7 +121,7 @@ fn time(value: &Value) -> Result<&ZonedTime, FunctionError> {
     Err(format!("wrong type for value; expected time.Time; got {}", value.type_name()).into())
 }
 
-/// Returns a time: one of Go's, or seconds since 1970. Anything else is the present, as in Sprig.
+/// Returns a time: one of Go's, or seconds since 1970. Anything else is the current time, as in Sprig.
 fn moment(clock: &Clock, value: &Value) -> Result<ZonedTime, FunctionError> {
     match value {
         Value::Int(seconds) | Value::Integer(seconds, IntegerType::Int64 | IntegerType::Int32) => {
@@ -224,7 +224,7 @@ impl Object for ZonedTime {
         Ok(match name {
             "Format" => {
                 let layout = string_of(&arguments[0]);
-                call.allocate(256 + 4 * layout.len())?;
+                call.charge_memory(256 + 4 * layout.len())?;
                 formatted(self, &layout).into()
             }
             "Year" => Value::Int(at.year().into()),

@@ -10,6 +10,7 @@ use causeway_go_template::{Call, FunctionError, IntegerType, Object, Signature, 
 use causeway_message::path;
 
 use super::text::lossy;
+use crate::open_file::open_nonblocking;
 
 /// Bytes of a file that a template reads.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -33,13 +34,12 @@ impl TemplateFolder {
         Ok(self.0.join(std::ffi::OsStr::from_bytes(relative)))
     }
 
-    /// Opens a regular file or a folder. Others, such as a pipe, could block for ever.
+    /// Opens a regular file or a folder. The contents of others, such as a pipe, could have no end.
     fn open(&self, name: &[u8]) -> Result<(File, Metadata), FunctionError> {
         let path = self.path(name)?;
-        let opened = fs::metadata(&path).and_then(|seen| {
-            if seen.is_file() || seen.is_dir() {
-                let file = File::open(&path)?;
-                let metadata = file.metadata()?;
+        let opened = open_nonblocking(&path).and_then(|file| {
+            let metadata = file.metadata()?;
+            if metadata.is_file() || metadata.is_dir() {
                 return Ok((file, metadata));
             }
             Err(io::Error::from(io::ErrorKind::InvalidInput))
@@ -49,7 +49,7 @@ impl TemplateFolder {
 
     pub(super) fn read(&self, name: &[u8], call: &mut Call<'_>) -> Result<Vec<u8>, FunctionError> {
         let (file, metadata) = self.open(name)?;
-        call.allocate(usize::try_from(metadata.len()).unwrap_or(usize::MAX))?;
+        call.charge_memory(usize::try_from(metadata.len()).unwrap_or(usize::MAX))?;
         let mut bytes = Vec::new();
         let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
         read.map_err(|error| fault(name, &error))?;
@@ -79,7 +79,7 @@ impl TemplateFolder {
         let mut names = Vec::new();
         for entry in fs::read_dir(self.path(name)?).map_err(|error| fault(name, &error))? {
             let entry = entry.map_err(|error| fault(name, &error))?.file_name().into_vec();
-            call.allocate(entry.len() + 64)?;
+            call.charge_memory(entry.len() + 64)?;
             names.push(entry);
         }
         names.sort();

@@ -16,7 +16,7 @@ use super::dates;
 /// Splits a document into its front matter (`.Meta`) and the rest (`.Body`).
 pub(super) fn split(document: &str, call: &mut Call<'_>) -> Result<Value, FunctionError> {
     // The parsers' values are at most about 8 times as large as the text.
-    call.allocate(document.len().saturating_mul(8))?;
+    call.charge_memory(document.len().saturating_mul(8))?;
     let nothing = || Value::map::<&str>([]);
     let made = |meta, body: &str| Ok(Value::Object(Rc::new(Document { meta, body: body.into() })));
     // Empty lines before it do not count.

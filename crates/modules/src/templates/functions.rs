@@ -29,13 +29,13 @@ pub(super) enum Executed {
         output: Vec<u8>,
         changes: Vec<FieldChange>,
     },
-    /// The execution has met values that are not known. It has no effect.
-    Unknown(Wanted),
+    /// The execution has met values that are missing. It has no effect.
+    Missing(MissingValues),
 }
 
 /// Values that a template needs from the worker.
 #[derive(Default)]
-pub(super) struct Wanted {
+pub(super) struct MissingValues {
     pub(super) placeholders: BTreeSet<String>,
     /// URIs of the server whose responses `httpInclude` executes.
     pub(super) includes: BTreeSet<String>,
@@ -45,7 +45,7 @@ pub(super) struct Wanted {
 
 /// The values that the worker has supplied.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct ResolvedValues {
     pub(super) placeholders: BTreeMap<String, Vec<u8>>,
     /// The content of each response, or why there is none.
     pub(super) includes: BTreeMap<String, Result<Vec<u8>, String>>,
@@ -76,37 +76,37 @@ pub(super) enum Failure {
     Broken(String),
 }
 
-/// Executes the template in the snapshot with the values that are known.
+/// Executes the template in the snapshot with the values that are resolved.
 ///
 /// # Errors
 /// If the text is no template, or its execution fails or ends with `httpError`.
 pub(super) fn execute(
     snapshot: &Arc<Snapshot>,
-    known: &Arc<Known>,
+    resolved: &Arc<ResolvedValues>,
     delimiters: [&str; 2],
 ) -> Result<Executed, TemplateError> {
     let changes = Rc::default();
     let shared = Rc::new(Shared {
         snapshot: Arc::clone(snapshot),
         folder: TemplateFolder::at(&snapshot.root),
-        known: Arc::clone(known),
-        unknown: RefCell::default(),
+        resolved: Arc::clone(resolved),
+        missing: RefCell::default(),
         status: Cell::new(None),
         delimiters: delimiters.map(str::to_owned),
         changes: Rc::clone(&changes),
         clock: Clock { now: snapshot.now, zone: TimeZone::system() },
         random: Rc::new(RandomBytes::new(&snapshot.seed)),
     });
-    let dot = Dot { snapshot: Arc::clone(snapshot), arguments: Value::list(Vec::new()), changes };
+    let dot = Dot::new(snapshot, Vec::new(), &changes);
     let name = String::from_utf8_lossy(&snapshot.request.path);
-    let steps_max = STEPS_DEFAULT.saturating_sub(known.steps_used);
+    let steps_max = STEPS_DEFAULT.saturating_sub(resolved.steps_used);
     let budget = Budget::new(ExecutionLimits { steps_max, ..ExecutionLimits::default() });
     let executed = run(&shared, &name, &snapshot.text, dot, &budget);
-    let mut unknown = shared.unknown.take();
-    unknown.steps_used = STEPS_DEFAULT - budget.steps_left();
-    if !unknown.placeholders.is_empty() || !unknown.includes.is_empty() {
+    let mut missing = shared.missing.take();
+    missing.steps_used = STEPS_DEFAULT - budget.steps_left();
+    if !missing.placeholders.is_empty() || !missing.includes.is_empty() {
         // A failure may come from the values that are missing.
-        return Ok(Executed::Unknown(unknown));
+        return Ok(Executed::Missing(missing));
     }
     match executed {
         Ok(output) => Ok(Executed::Whole { output, changes: shared.changes.take() }),
@@ -130,9 +130,9 @@ fn shortened(message: String) -> String {
 struct Shared {
     snapshot: Arc<Snapshot>,
     folder: TemplateFolder,
-    known: Arc<Known>,
-    /// Values that were met and are not in `known`.
-    unknown: RefCell<Wanted>,
+    resolved: Arc<ResolvedValues>,
+    /// Values that were met and are not in `resolved`.
+    missing: RefCell<MissingValues>,
     /// The status that `httpError` has set.
     status: Cell<Option<StatusCode>>,
     delimiters: [String; 2],
@@ -235,32 +235,24 @@ fn read(shared: &Shared, call: &mut Call<'_>, file: &Value) -> Result<Vec<u8>, F
 fn include(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let [file, rest @ ..] = arguments else { return Err("it needs the name of a file".into()) };
     let source = read(shared, call, file)?;
-    let dot = Dot {
-        snapshot: Arc::clone(&shared.snapshot),
-        arguments: Value::list(rest.to_vec()),
-        changes: Rc::clone(&shared.changes),
-    };
+    let dot = Dot::new(&shared.snapshot, rest.to_vec(), &shared.changes);
     Ok(run(shared, &string_of(file), &source, dot, call.budget())?.into())
 }
 
 /// Executes the response of this server to another request as a template, with the dot of this one.
 fn http_include(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let uri = string_of(&arguments[0]);
-    match shared.known.includes.get(&uri) {
+    match shared.resolved.includes.get(&uri) {
         Some(Ok(source)) => {
-            call.allocate(source.len())?;
-            let dot = Dot {
-                snapshot: Arc::clone(&shared.snapshot),
-                arguments: Value::list(Vec::new()),
-                changes: Rc::clone(&shared.changes),
-            };
+            call.charge_memory(source.len())?;
+            let dot = Dot::new(&shared.snapshot, Vec::new(), &shared.changes);
             Ok(run(shared, &uri, source, dot, call.budget())?.into())
         }
         Some(Err(cause)) => Err(format!("httpInclude {uri}: {cause}").into()),
         None => {
             // The worker sends the request.
-            call.allocate(uri.len() + 64)?;
-            shared.unknown.borrow_mut().includes.insert(uri);
+            call.charge_memory(uri.len() + 64)?;
+            shared.missing.borrow_mut().includes.insert(uri);
             Ok("".into())
         }
     }
@@ -288,17 +280,17 @@ fn placeholder(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) ->
     // The worker does not know the changes that this execution has made.
     if let Some(field) = placeholder.strip_prefix("http.response.header.") {
         let changes = shared.changes.borrow();
-        call.spend(shared.snapshot.response.len() + changes.len())?;
+        call.charge_steps(shared.snapshot.response.len() + changes.len())?;
         let values = changed_values(&shared.snapshot, &changes, &canonical(field));
-        call.allocate(values.iter().map(|value| value.len() + 1).sum())?;
+        call.charge_memory(values.iter().map(|value| value.len() + 1).sum())?;
         return Ok(values.join(&b","[..]).into());
     }
-    match shared.known.placeholders.get(&placeholder) {
+    match shared.resolved.placeholders.get(&placeholder) {
         Some(value) => Ok(Value::from(&**value)),
         None => {
             // The worker evaluates each.
-            call.allocate(placeholder.len() + 64)?;
-            shared.unknown.borrow_mut().placeholders.insert(placeholder);
+            call.charge_memory(placeholder.len() + 64)?;
+            shared.missing.borrow_mut().placeholders.insert(placeholder);
             Ok("".into())
         }
     }
@@ -374,7 +366,7 @@ fn distance(seconds: i64) -> String {
 /// Go's `url.PathEscape`: a text for one segment of a path.
 fn path_escape(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let text = bytes_of(&arguments[0]);
-    call.allocate(3 * text.len())?;
+    call.charge_memory(3 * text.len())?;
     let mut escaped = Vec::new();
     for &byte in text {
         if byte.is_ascii_alphanumeric() || b"-_.~$&+:=@".contains(&byte) {
@@ -389,7 +381,7 @@ fn path_escape(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Resu
 /// Removes tags, with `>` in quoted values of attributes, and keeps the text between them.
 fn strip_html(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let text = bytes_of(&arguments[0]);
-    call.allocate(text.len())?;
+    call.charge_memory(text.len())?;
     let mut kept = Vec::new();
     let (mut depth, mut quote) = (0_usize, None);
     for &byte in text {

@@ -13,7 +13,7 @@ use comrak::{Options, markdown_to_html_with_plugins};
 /// Renders Markdown. HTML in it is kept, as in Caddy.
 pub(super) fn render(text: &str, call: &mut Call<'_>) -> Result<Value, FunctionError> {
     // The parser's tree and the output.
-    call.allocate(text.len().saturating_mul(16))?;
+    call.charge_memory(text.len().saturating_mul(16))?;
     let mut options = Options::default();
     let extension = &mut options.extension;
     (extension.strikethrough, extension.table, extension.autolink) = (true, true, true);

@@ -91,7 +91,7 @@ pub(super) fn with(functions: Functions, random: &Rc<RandomBytes>) -> Functions 
         ("randBytes", COUNT, |random, call, args| {
             let count =
                 usize::try_from(args[0].as_integer().unwrap_or(0)).map_err(|_| "makeslice: len out of range")?;
-            call.allocate(count.saturating_mul(3))?;
+            call.charge_memory(count.saturating_mul(3))?;
             let mut bytes = vec![0; count];
             random.fill(&mut bytes)?;
             Ok(BASE64_STANDARD.encode(bytes).into())
@@ -105,8 +105,8 @@ pub(super) fn with(functions: Functions, random: &Rc<RandomBytes>) -> Functions 
         ("randNumeric", COUNT, |random, call, args| characters(random, call, &args[0], u8::is_ascii_digit)),
         ("shuffle", TEXT, |random, call, args| {
             let letters = String::from_utf8_lossy(bytes_of(&args[0]));
-            call.allocate(letters.len().saturating_mul(4))?;
-            call.spend(letters.len())?;
+            call.charge_memory(letters.len().saturating_mul(4))?;
+            call.charge_steps(letters.len())?;
             let mut letters: Vec<char> = letters.chars().collect();
             // Fisher and Yates: each letter changes places with one of those up to it.
             for index in (1..letters.len()).rev() {
@@ -130,8 +130,8 @@ fn characters(
     is_wanted: fn(&u8) -> bool,
 ) -> Result<Value, FunctionError> {
     let count = usize::try_from(count.as_integer().unwrap_or(0)).unwrap_or(0);
-    call.allocate(count.saturating_add(256))?;
-    call.spend(count)?;
+    call.charge_memory(count.saturating_add(256))?;
+    call.charge_steps(count)?;
     let mut out = Vec::with_capacity(count);
     let mut bytes = [0; 256];
     while out.len() < count {
@@ -159,7 +159,7 @@ fn uuid(random: &RandomBytes) -> Result<Value, FunctionError> {
 
 /// Returns the bcrypt hash of a password or, as in Sprig, the reason why there is none.
 fn hashed(random: &RandomBytes, call: &Call<'_>, password: &[u8]) -> Result<String, FunctionError> {
-    call.spend(BCRYPT_STEPS)?;
+    call.charge_steps(BCRYPT_STEPS)?;
     if password.len() > PASSWORD_BYTES_MAX {
         return Ok("failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes".to_owned());
     }

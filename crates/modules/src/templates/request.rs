@@ -26,7 +26,7 @@ pub(super) struct Snapshot {
     pub(super) response: Vec<(String, Vec<u8>)>,
     /// Further fields of the dot.
     pub(super) dot: Option<Arc<dyn DotFields>>,
-    /// The present and the random values of all executions.
+    /// The current time and the random values of all executions.
     pub(super) now: Timestamp,
     pub(super) seed: Arc<RandomSeed>,
 }

@@ -84,6 +84,8 @@ fn values_and_functions() {
     let mut kit = kit(json!({}));
     for (template, want) in [
         ("{{.Req.Method}} {{.Req.URL.Path}} {{.Req.URL.RawQuery}} {{.Req.Proto}}", "GET /p q a=1&b=x%20y HTTP/1.1"),
+        // Go: the request is a `*http.Request`, the original one its copy.
+        ("{{printf \"%T\" .Req}} {{typeOf .OriginalReq}}", "*http.Request http.Request"),
         ("{{.Req.URL.Query.Get \"b\"}} {{.Req.FormValue \"a\"}} {{.OriginalReq.URL}}", "x y 1 /p%20q?a=1&b=x%20y"),
         (
             "{{.Req.Header.Get \"type\"}} {{index .Req.Header \"Type\" 0}}",
@@ -189,7 +191,7 @@ fn failures_keep_changed_fields() {
     }
 }
 
-// The executions of one response have the same present and the same random values, so that a URI made of them is new only
+// The executions of one response have the same current time and the same random values, so that a URI made of them is new only
 // once.
 #[test]
 fn repeated_executions_are_equal() {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::budget::{LimitError, VALUE_DEPTH_MAX};
 use crate::error::FunctionError;
 use crate::functions::Call;
-use crate::sprig::letters::decode;
-use crate::value::{Element, Map, Tree, Value};
+use crate::sprig::chars::decode;
+use crate::value::{Element, Entries, Map, Value};
 
 /// A text that was read.
 pub(super) struct ReadJson {
@@ -77,7 +77,7 @@ impl JsonReader<'_> {
     }
 
     fn value(&mut self) -> Result<Value, Stop> {
-        self.call.allocate(64)?;
+        self.call.charge_memory(64)?;
         self.space();
         match self.peek() {
             Some(b'n') => self.word(b"null", Value::Nil),
@@ -125,7 +125,7 @@ impl JsonReader<'_> {
     }
 
     fn object(&mut self) -> Result<Value, Stop> {
-        let mut entries = Tree::new();
+        let mut entries = Entries::new();
         if !self.take(b'}') {
             loop {
                 self.space();
@@ -184,14 +184,14 @@ impl JsonReader<'_> {
                 Some(b'"') => break,
                 Some(b'\\') => {
                     self.at += 1;
-                    let letter = self.escape()?;
-                    out.push(letter.encode_utf8(&mut [0; 4]).as_bytes())?;
+                    let c = self.escape()?;
+                    out.push(c.encode_utf8(&mut [0; 4]).as_bytes())?;
                 }
                 None | Some(0..0x20) => return Err(Stop::Syntax),
                 Some(_) => {
-                    let (letter, size) = decode(&self.text[self.at..]);
+                    let (c, size) = decode(&self.text[self.at..]);
                     self.at += size;
-                    out.push(letter.encode_utf8(&mut [0; 4]).as_bytes())?;
+                    out.push(c.encode_utf8(&mut [0; 4]).as_bytes())?;
                 }
             }
         }
@@ -200,7 +200,7 @@ impl JsonReader<'_> {
     }
 
     fn escape(&mut self) -> Result<char, Stop> {
-        let letter = match self.peek() {
+        let c = match self.peek() {
             Some(byte @ (b'"' | b'\\' | b'/')) => char::from(byte),
             Some(b'b') => '\x08',
             Some(b'f') => '\x0c',
@@ -214,7 +214,7 @@ impl JsonReader<'_> {
             _ => return Err(Stop::Syntax),
         };
         self.at += 1;
-        Ok(letter)
+        Ok(c)
     }
 
     fn hexadecimal(&mut self) -> Result<u32, Stop> {
@@ -230,7 +230,7 @@ impl JsonReader<'_> {
     /// Reads the digits of `\u`, and those of the second half of a pair. A half without the other is U+FFFD.
     fn unicode(&mut self) -> Result<char, Stop> {
         let first = self.hexadecimal()?;
-        let Some(letter) = char::from_u32(first) else {
+        let Some(c) = char::from_u32(first) else {
             let after = self.at;
             if (0xd800..0xdc00).contains(&first) && self.take(b'\\') && self.take(b'u') {
                 let second = self.hexadecimal()?;
@@ -242,6 +242,6 @@ impl JsonReader<'_> {
             self.at = after;
             return Ok(char::REPLACEMENT_CHARACTER);
         };
-        Ok(letter)
+        Ok(c)
     }
 }

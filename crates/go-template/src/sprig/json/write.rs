@@ -4,7 +4,7 @@ use crate::budget::{LimitError, Text, VALUE_DEPTH_MAX};
 use crate::error::FunctionError;
 use crate::functions::Call;
 use crate::print::float;
-use crate::sprig::letters::decode;
+use crate::sprig::chars::decode;
 use crate::value::Value;
 
 /// How a text is written.
@@ -25,7 +25,7 @@ pub(super) struct Written {
 }
 
 /// Writes a value.
-pub(super) fn written(call: &Call<'_>, value: &Value, form: Form) -> Result<Written, FunctionError> {
+pub(super) fn write_json(call: &Call<'_>, value: &Value, form: Form) -> Result<Written, FunctionError> {
     let mut writer = JsonWriter { out: call.text(), form, depth: 0, unsupported: None };
     writer.value(call, value)?;
     Ok(Written { text: writer.out.into_bytes(), unsupported: writer.unsupported })
@@ -40,7 +40,7 @@ struct JsonWriter<'a> {
 
 impl JsonWriter<'_> {
     fn value(&mut self, call: &Call<'_>, value: &Value) -> Result<(), FunctionError> {
-        call.spend(1)?;
+        call.charge_steps(1)?;
         match value {
             Value::Absent | Value::Nil => Ok(self.out.push(b"null")?),
             Value::Bool(value) => Ok(self.out.push(if *value { b"true" } else { b"false" })?),
@@ -120,8 +120,8 @@ impl JsonWriter<'_> {
         self.out.push(b"\"")?;
         let (mut start, mut at) = (0, 0);
         while at < text.len() {
-            let (letter, size) = decode(&text[at..]);
-            let escape = match letter {
+            let (c, size) = decode(&text[at..]);
+            let escape = match c {
                 '"' => "\\\"",
                 '\\' => "\\\\",
                 '\n' => "\\n",
@@ -131,7 +131,7 @@ impl JsonWriter<'_> {
                 '\x0c' => "\\f",
                 '<' | '>' | '&' if self.form == Form::Raw => "",
                 // The separators of lines would end a string in JavaScript.
-                '\0'..='\x1f' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => &format!("\\u{:04x}", u32::from(letter)),
+                '\0'..='\x1f' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => &format!("\\u{:04x}", u32::from(c)),
                 char::REPLACEMENT_CHARACTER if size == 1 => "\\ufffd",
                 _ => "",
             };

@@ -6,7 +6,7 @@ use super::*;
 const TEMPLATES: &str = include_str!("corpus/templates.txt");
 const EXPECTED: &str = include_str!("corpus/expected.txt");
 
-/// The present is 2026-11-27T12:00:00Z, and times without a zone are in Berlin, as in `main.go`.
+/// The current time is 2026-11-27T12:00:00Z, and times without a zone are in Berlin, as in `main.go`.
 fn clock() -> Clock {
     Clock { now: Timestamp::from_second(1_795_780_800).unwrap(), zone: TimeZone::get("Europe/Berlin").unwrap() }
 }
@@ -34,7 +34,7 @@ fn times_are_formatted_like_go() {
     assert!(faults.is_empty(), "{} differences\n{}", faults.len(), faults.join("\n"));
 }
 
-// Sprig, `now`, `ago`, `durationRound`, and functions whose argument is no time: they take the present.
+// Sprig, `now`, `ago`, `durationRound`, and functions whose argument is no time: they take the current time.
 #[test]
 fn the_current_time() {
     for (template, want) in [
