@@ -12,6 +12,7 @@ use causeway_pipeline::{Call, Context};
 use super::Local;
 use super::backend::{AddressPool, BackendCommon};
 use super::retry::Tries;
+use super::wire_form::WireForm;
 use crate::log_append::begin_span;
 
 /// The common prefix.
@@ -23,6 +24,7 @@ pub(super) struct ProxyPlaceholders {
     of_upstream: Box<[(OfUpstream, VarId)]>,
     of_answer: Box<[(OfAnswer, VarId)]>,
     transport_error: Option<VarId>,
+    is_fastcgi: bool,
 }
 
 /// Set before the first attempt, and before each further one.
@@ -123,6 +125,7 @@ impl Local {
                 of_upstream: of_upstream.collect(),
                 of_answer: of_answer.collect(),
                 transport_error,
+                is_fastcgi: matches!(self.plan.wire_form, WireForm::FastCgi(_)),
             }
         })
     }
@@ -191,6 +194,8 @@ impl ProxyPlaceholders {
                 let latency = || cx.worker().now().saturating_duration_since(began);
                 let _ = match fact {
                     OfAnswer::StatusCode => write!(text, "{}", head.status().as_u16()),
+                    // Caddy's client of FastCGI stores the phrase alone.
+                    OfAnswer::StatusText if self.is_fastcgi => text.write_all(head.status().reason().as_bytes()),
                     // As in Go, with the number.
                     OfAnswer::StatusText => write!(text, "{} {}", head.status().as_u16(), head.status().reason()),
                     OfAnswer::Latency => {

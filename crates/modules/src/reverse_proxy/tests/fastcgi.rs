@@ -394,6 +394,17 @@ fn no_other_protocol() {
     check(&mut kit, &Request::get("/").upgrade("websocket"), &[("HTTP_UPGRADE", "-"), ("HTTP_CONNECTION", "-")]);
 }
 
+// Caddy, `fastcgi.client.Request`: unlike that of HTTP, the text of a status lacks the number.
+#[test]
+fn text_of_a_status() {
+    let seen = json!({ "response": { "set": { "X-Seen": ["{http.reverse_proxy.status_code}|{http.reverse_proxy.status_text}"] } } });
+    let mut kit = super::kit(json!({ "transport": { "protocol": "fastcgi" }, "headers": seen }));
+    let (call, pending) = start_call(&mut kit, &Request::get("/a.php"));
+    call.answer(404, &[], Some(0));
+    call.end();
+    assert_eq!(pending.finish(&mut kit).field("X-Seen"), Some("404|Not Found"));
+}
+
 // A request after any other equals one on fresh storage.
 #[test]
 fn no_state_of_an_earlier_request_remains() {
