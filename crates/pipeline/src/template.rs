@@ -227,8 +227,11 @@ impl Context {
         }
         let generation = Rc::clone(self.generation());
         let slot = generation.plan().family(slots).iter().find(|(slot, _)| **slot == *name);
-        if let Some((_, id)) = slot {
-            return self.render_variable(*id, out).is_some();
+        if slot.is_some_and(|(_, id)| self.render_variable(*id, out).is_some()) {
+            return true;
+        }
+        if let Some(variable) = name.strip_prefix(VARIABLES) {
+            return PlaceholderId::render_unset(variable, self, out);
         }
         load_time::text_at_run_time(name).is_some_and(|text| {
             out.extend_from_slice(text.as_bytes());

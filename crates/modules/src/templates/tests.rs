@@ -152,6 +152,8 @@ fn values_and_functions() {
     let unix = request("[{{.ClientIP}}] {{.RemoteIP}} {{.Req.RemoteAddr}}").over_unix("/run/x.sock");
     assert_eq!(kit.send(&unix).text(), "[] @ @");
     let names = "{{ph (printf \"http.request.header.%s\" (ph \"http.request.header.Name\"))}}";
+    let of_server = request("{{ph \"http.vars.client_ip\"}} {{ph \"http.vars.trusted_proxy\"}}");
+    assert_eq!(kit.send(&of_server.peer("192.0.2.1:9".parse().unwrap())).text(), "192.0.2.1 false");
     assert_eq!(kit.send(&request(names).field("Name", "Type")).text(), "text/html; charset=utf-8");
 }
 

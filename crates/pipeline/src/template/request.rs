@@ -77,6 +77,10 @@ pub(super) enum PlaceholderId {
     TimeUntilShutdown,
 }
 
+/// Variables that Caddy's server sets for each request.
+const CLIENT_IP: &str = "client_ip";
+const TRUSTED_PROXY: &str = "trusted_proxy";
+
 /// Selects the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
@@ -109,8 +113,8 @@ impl CompiledName {
         if let Some(variable) = name.strip_prefix(VARIABLES) {
             let id = build.variable(variable);
             return Some(Self::Placeholder(match variable {
-                "client_ip" => PlaceholderId::ClientIp(id),
-                "trusted_proxy" => PlaceholderId::TrustedProxy(id),
+                CLIENT_IP => PlaceholderId::ClientIp(id),
+                TRUSTED_PROXY => PlaceholderId::TrustedProxy(id),
                 _ => PlaceholderId::Variable(id),
             }));
         }
@@ -236,6 +240,16 @@ impl PlaceholderId {
         }
     }
 
+    /// Appends the value that a variable has although no handler has set it; returns false if it has none.
+    pub(super) fn render_unset(variable: &str, cx: &mut Context, out: &mut Vec<u8>) -> bool {
+        match variable {
+            CLIENT_IP => client(cx.client(), out),
+            TRUSTED_PROXY => write(out, format_args!("{}", cx.client().proxied)),
+            _ => return false,
+        }
+        true
+    }
+
     #[inline(never)]
     fn render_other(&self, cx: &mut Context, out: &mut Vec<u8>) -> bool {
         match self {
@@ -246,11 +260,11 @@ impl PlaceholderId {
             }
             Self::ClientIp(id) => match cx.variable(*id) {
                 Some(text) => out.extend_from_slice(text),
-                None => client(cx.client(), out),
+                None => return Self::render_unset(CLIENT_IP, cx, out),
             },
             Self::TrustedProxy(id) => match cx.variable(*id) {
                 Some(text) => out.extend_from_slice(text),
-                None => write(out, format_args!("{}", cx.client().proxied)),
+                None => return Self::render_unset(TRUSTED_PROXY, cx, out),
             },
             Self::Fault(part) => {
                 let id = cx.fault_id();
