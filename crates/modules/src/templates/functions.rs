@@ -19,6 +19,7 @@ use super::random::RandomBytes;
 use super::request::{Snapshot, canonical};
 use super::text::{bytes_of, lossy, string_of, to_string_as_caddy};
 use super::{dates, front_matter, markdown, random};
+use crate::human_size;
 
 /// Bytes of the message about a failure, for the log.
 const MESSAGE_BYTES_MAX: usize = 2048;
@@ -303,7 +304,7 @@ fn humanize(shared: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Resul
     match (form, layout) {
         ("size", _) => {
             let size = data.parse().map_err(|error| format!("humanize: size cannot be parsed: '{data}': {error}"))?;
-            Ok(size_text(size).into())
+            Ok(human_size::decimal(size).into())
         }
         ("time", layout) => {
             // Caddy's default is Go's RFC1123Z.
@@ -313,22 +314,6 @@ fn humanize(shared: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Resul
         }
         _ => Err(format!("humanize: found '{form}', expected size or time").into()),
     }
-}
-
-/// Returns a number of bytes in powers of 1000, with a decimal below 10.
-fn size_text(bytes: u64) -> String {
-    const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
-    if bytes < 10 {
-        return format!("{bytes} B");
-    }
-    let mut unit = 0;
-    let mut scale = 1_u64;
-    while unit + 1 < UNITS.len() && bytes / scale >= 1000 {
-        scale *= 1000;
-        unit += 1;
-    }
-    let value = (bytes as f64 / scale as f64 * 10.0 + 0.5).floor() / 10.0;
-    if value < 10.0 { format!("{value:.1} {}", UNITS[unit]) } else { format!("{value:.0} {}", UNITS[unit]) }
 }
 
 /// Returns how long ago a time was, by the largest unit that fits.
@@ -408,26 +393,6 @@ mod tests {
         let long = format!("first{}last", "é".repeat(5000));
         let short = shortened(long);
         assert!(short.starts_with("first") && short.ends_with("last") && short.len() < MESSAGE_BYTES_MAX + 10);
-    }
-
-    // go-humanize, `Bytes`.
-    #[test]
-    fn sizes() {
-        let wants = [
-            (0, "0 B"),
-            (9, "9 B"),
-            (10, "10 B"),
-            (999, "999 B"),
-            (1000, "1.0 kB"),
-            (83_000_000, "83 MB"),
-            (82_854_982, "83 MB"),
-            (1_234_567, "1.2 MB"),
-            (9_950, "10 kB"),
-            (u64::MAX, "18 EB"),
-        ];
-        for (bytes, want) in wants {
-            assert_eq!(size_text(bytes), want);
-        }
     }
 
     // go-humanize, `Time`.

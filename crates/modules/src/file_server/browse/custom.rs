@@ -11,8 +11,9 @@ use causeway_go_template::{Call, FunctionError, IntegerType, Object, Signature, 
 
 use super::ListingQuery;
 use super::list::{Item, Listing, Sort};
-use super::page::{human_size, link};
+use super::page::link;
 use super::plain::name;
+use crate::human_size;
 use crate::open_file::open_nonblocking;
 use crate::templates::{DotFields, modified_at};
 
@@ -90,8 +91,8 @@ impl DotFields for ListingFacts {
 
     fn invoke(&self, name: &str) -> Value {
         match name {
-            "HumanTotalFileSize" => human_size(self.listing.own_bytes).into(),
-            "HumanTotalFileSizeFollowingSymlinks" => human_size(self.listing.bytes).into(),
+            "HumanTotalFileSize" => human_size::binary(self.listing.own_bytes).into(),
+            "HumanTotalFileSizeFollowingSymlinks" => human_size::binary(self.listing.bytes).into(),
             _ => self.breadcrumbs(),
         }
     }
@@ -179,7 +180,7 @@ impl Object for ItemValue {
     fn invoke(&self, method: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, FunctionError> {
         let item = self.item();
         match method {
-            "HumanSize" => Ok(human_size(item.len).into()),
+            "HumanSize" => Ok(human_size::binary(item.len).into()),
             "HumanModTime" => match modified_at(item.modified) {
                 Value::Object(time) => time.invoke("Format", arguments, call),
                 time => Ok(time),

@@ -10,6 +10,7 @@ use causeway_message::path::push_escape;
 
 use super::ListingQuery;
 use super::list::{Item, Listing, Order, Sort};
+use crate::human_size;
 
 /// Go's layouts of the times in a page, with and without seconds. JSON has the exact one too.
 pub(super) const TIME_EXACT: &str = "2006-01-02T15:04:05Z07:00";
@@ -190,7 +191,10 @@ impl Page {
     }
 
     fn size(&mut self, bytes: u64) {
-        self.print(format_args!("<data value=\"{bytes}\" title=\"{bytes} bytes\">{}</data>", human_size(bytes)));
+        self.print(format_args!(
+            "<data value=\"{bytes}\" title=\"{bytes} bytes\">{}</data>",
+            human_size::binary(bytes)
+        ));
     }
 
     /// Appends links to the previous and next part of a limited listing.
@@ -241,22 +245,6 @@ fn count(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Formats a size with at most three digits: `999 B`, `1.2 MiB`.
-pub(super) fn human_size(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut size = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    // A value that would round to 1024 is shown in the next unit.
-    while size >= 1023.5 && unit + 1 < UNITS.len() {
-        size /= 1024.0;
-        unit += 1;
-    }
-    if size < 9.95 { format!("{size:.1} {}", UNITS[unit]) } else { format!("{size:.0} {}", UNITS[unit]) }
-}
-
 /// Returns the icon's id and its label.
 fn kind(item: &Item) -> (&'static str, &'static str) {
     if item.is_folder {
@@ -285,24 +273,6 @@ fn kind(item: &Item) -> (&'static str, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes() {
-        for (bytes, want) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1.0 KiB"),
-            (1536, "1.5 KiB"),
-            (10_188, "9.9 KiB"),
-            (10_189, "10 KiB"),
-            (1_048_063, "1023 KiB"),
-            (1_048_064, "1.0 MiB"),
-            (5_000_000_000, "4.7 GiB"),
-            (u64::MAX, "16 EiB"),
-        ] {
-            assert_eq!(human_size(bytes), want, "{bytes}");
-        }
-    }
 
     #[test]
     fn text_is_escaped() {

@@ -4,7 +4,8 @@ use causeway_log_output::{TimeLayout, Zone};
 use serde_json::{Value, json};
 
 use super::list::{Item, Listing};
-use super::page::{human_size, link};
+use super::page::link;
+use crate::human_size;
 
 /// Go's layout of times in JSON: RFC 3339 with as many decimals as needed.
 const TIME_JSON: &str = "2006-01-02T15:04:05.999999999Z07:00";
@@ -68,12 +69,9 @@ pub(super) fn text(listing: &Listing, layout: &str) -> Vec<u8> {
     let long = TimeLayout::new(layout, Zone::Utc);
     let mut rows =
         vec![["Name", "Size", "Modified"].map(str::to_owned), ["----", "----", "--------"].map(str::to_owned)];
-    rows.extend(
-        listing
-            .items
-            .iter()
-            .map(|item| [name(item).replace(char::is_control, "?"), human_size(item.len), long.text(item.modified)]),
-    );
+    rows.extend(listing.items.iter().map(|item| {
+        [name(item).replace(char::is_control, "?"), human_size::binary(item.len), long.text(item.modified)]
+    }));
     let chars = |text: &str| text.chars().count();
     // At least one character is between two columns.
     let width = |column: usize| rows.iter().map(|row| chars(&row[column]) + 1).max().unwrap_or(0).next_multiple_of(TAB);
