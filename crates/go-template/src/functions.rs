@@ -6,6 +6,7 @@ use std::fmt;
 use crate::budget::{Budget, LimitError, Text};
 use crate::builtins;
 use crate::error::FunctionError;
+use crate::print;
 use crate::sprig;
 use crate::value::{Element, Value};
 
@@ -138,6 +139,14 @@ impl<'a> Call<'a> {
     /// As [`Budget::charge_memory`].
     pub fn charge_memory(&self, bytes: usize) -> Result<(), LimitError> {
         self.budget.charge_memory(bytes)
+    }
+
+    /// Returns the value as Go's `%+v` prints it.
+    ///
+    /// # Errors
+    /// A limit of the budget.
+    pub fn printed(&self, value: &Value) -> Result<Vec<u8>, FunctionError> {
+        print::printf(self.budget, b"%+v", std::slice::from_ref(value))
     }
 
     pub(crate) fn text(&self) -> Text<'a> {

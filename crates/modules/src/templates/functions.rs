@@ -220,11 +220,15 @@ fn functions(shared: &Rc<Shared>, set: &Rc<TemplateSet>) -> Functions {
         .with("maybe", Signature::variadic(&[Type::String, Type::Any]), with(|_, _, _| Ok("".into())))
         .with("pathEscape", NAME, with(path_escape))
         .with("stripHTML", NAME, with(strip_html))
-        .with("markdown", ANY, with(|_, call, arguments| markdown::render(&to_string_as_caddy(&arguments[0]), call)))
+        .with(
+            "markdown",
+            ANY,
+            with(|_, call, arguments| markdown::render(&to_string_as_caddy(&arguments[0], call)?, call)),
+        )
         .with(
             "splitFrontMatter",
             ANY,
-            with(|_, call, arguments| front_matter::split(&to_string_as_caddy(&arguments[0]), call)),
+            with(|_, call, arguments| front_matter::split(&to_string_as_caddy(&arguments[0], call)?, call)),
         )
 }
 

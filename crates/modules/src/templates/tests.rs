@@ -103,6 +103,15 @@ fn values_and_functions() {
         ),
         ("{{maybe \"unknown\" 1 2}}|{{env \"CAUSEWAY_NO_SUCH_VARIABLE\"}}|{{env \"\"}}", "||"),
         ("{{ph \"file./etc/passwd\"}}|{{.Cookie \"none\"}}|", "||"),
+        // Caddy's `ToString`.
+        (
+            "{{markdown (dict \"a\" (list 1 nil))}}{{(splitFrontMatter (list 1 \"b\")).Body}}",
+            "<p>map[a:[1 <nil>]]</p>\n[1 b]",
+        ),
+        (
+            "{{markdown 1.5}}{{markdown nil}}{{markdown true}}{{markdown (toDate \"2006 MST\" \"2020 UTC\")}}",
+            "<p>1.5</p>\n<p>true</p>\n<p>2020-01-01 00:00:00 +0000 UTC</p>\n",
+        ),
         (
             "{{markdown \"# A *b*\\n\\n## A b\\n\\n~~x~~ <i>y</i>\"}}",
             "<h1 id=\"a-b\">A <em>b</em></h1>\n<h2 id=\"a-b-1\">A b</h2>\n<p><del>x</del> <i>y</i></p>\n",

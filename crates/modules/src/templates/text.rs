@@ -1,6 +1,6 @@
 //! Values and bytes as text.
 
-use causeway_go_template::Value;
+use causeway_go_template::{Call, FunctionError, Value};
 
 /// Returns the bytes of a string; empty for another value.
 pub(super) fn bytes_of(value: &Value) -> &[u8] {
@@ -17,13 +17,17 @@ pub(super) fn string_of(value: &Value) -> String {
     lossy(bytes_of(value))
 }
 
-/// Returns a value as Caddy's `ToString` does for texts and numbers.
-pub(super) fn to_string_as_caddy(value: &Value) -> String {
-    match value {
+/// Returns a value as Caddy's `ToString` does.
+///
+/// # Errors
+/// A limit of the execution.
+pub(super) fn to_string_as_caddy(value: &Value, call: &Call<'_>) -> Result<String, FunctionError> {
+    Ok(match value {
+        Value::Absent | Value::Nil => String::new(),
         Value::String(text) => lossy(text),
-        Value::Bool(value) => value.to_string(),
-        Value::Float(value) => value.to_string(),
-        Value::Uint(value) => value.to_string(),
-        other => other.as_integer().map(|value| value.to_string()).unwrap_or_default(),
-    }
+        // Without an exponent.
+        Value::Float(number) if number.is_finite() => number.to_string(),
+        Value::Int(number) | Value::Integer(number, _) => number.to_string(),
+        other => lossy(&call.printed(other)?),
+    })
 }
