@@ -152,6 +152,8 @@ fn values_and_functions() {
     }
     let cookie = request("{{.Cookie \"b\"}} {{.ClientIP}} {{.RemoteIP}}").field("Cookie", "a=1; b=\"2\"");
     assert_eq!(kit.send(&cookie.peer("192.0.2.1:9".parse().unwrap())).text(), "2 192.0.2.1 192.0.2.1");
+    let of_server = request("{{ph \"http.vars.client_ip\"}} {{ph \"http.vars.trusted_proxy\"}}");
+    assert_eq!(kit.send(&of_server.peer("192.0.2.1:9".parse().unwrap())).text(), "192.0.2.1 false");
     let own = "{{range .Req.Cookies}}{{.Name}}={{.Value}};{{end}} {{(.Req.Cookie \"b\").Value}}";
     assert_eq!(kit.send(&request(own).field("Cookie", "a=1; b=\"2\"")).text(), "a=1;b=2; 2");
     let facts =
@@ -161,8 +163,6 @@ fn values_and_functions() {
     let unix = request("[{{.ClientIP}}] {{.RemoteIP}} {{.Req.RemoteAddr}}").over_unix("/run/x.sock");
     assert_eq!(kit.send(&unix).text(), "[] @ @");
     let names = "{{ph (printf \"http.request.header.%s\" (ph \"http.request.header.Name\"))}}";
-    let of_server = request("{{ph \"http.vars.client_ip\"}} {{ph \"http.vars.trusted_proxy\"}}");
-    assert_eq!(kit.send(&of_server.peer("192.0.2.1:9".parse().unwrap())).text(), "192.0.2.1 false");
     assert_eq!(kit.send(&request(names).field("Name", "Type")).text(), "text/html; charset=utf-8");
 }
 
@@ -404,6 +404,32 @@ fn mistakes() {
         let error =
             Kit::build(&registry(), &json!([{ "handle": [templates] }]), &Value::Null).err().unwrap().to_string();
         assert!(error.contains(want), "{error}");
+    }
+}
+
+// Caddy, `extractFrontMatter`: YAML that is wrong is an error. Its message is for the author of the page, in one line.
+#[test]
+fn wrong_front_matter() {
+    let fails = json!({ "handler": "static_response", "body": "{http.error.message}" });
+    let page = json!({
+        "handler": "static_response", "body": "{{splitFrontMatter \"---\\na: 1\\na: 2\\n---\\n\"}}",
+        "headers": { "Content-Type": ["text/html"] },
+    });
+    let routes = json!([{ "handle": [{ "handler": "templates" }, page] }]);
+    let mut kit = Kit::with_errors(&registry(), &routes, &json!([{ "handle": [fails] }]));
+    let answer = kit.send(&Request::get("/"));
+    let text = answer.text();
+    assert!(text.ends_with("yaml: duplicate mapping key `a` is not allowed here at line 3, column 1"), "{text}");
+}
+
+// YAML that is nested more deeply than any front matter does not end the server, also without optimization.
+#[test]
+fn deep_front_matter() {
+    let mut kit = kit(json!({}));
+    for (depth, status) in [(30, 200), (33, 500), (64, 500), (100_000, 500)] {
+        let list = format!("(repeat {depth} \"[\") (repeat {depth} \"]\")");
+        let template = format!("{{{{$d := splitFrontMatter (printf \"---\\na: %s%s\\n---\\n\" {list})}}}}");
+        assert_eq!(kit.send(&request(&template)).status, status, "{depth}");
     }
 }
 

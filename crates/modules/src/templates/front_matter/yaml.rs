@@ -7,7 +7,7 @@ use causeway_go_template::Value;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::{NonFiniteFloatPolicy, Spanned};
+use serde_saphyr::{NonFiniteFloatPolicy, Spanned, UserMessageFormatter};
 
 use super::super::dates;
 
@@ -15,14 +15,26 @@ use super::super::dates;
 const TIMES: [&str; 4] =
     ["2006-1-2T15:4:5.999999999Z07:00", "2006-1-2t15:4:5.999999999Z07:00", "2006-1-2 15:4:5.999999999", "2006-1-2"];
 
+/// Lists and dictionaries within each other. The library's 64 need more stack than a thread has in a build without
+/// optimization.
+const DEPTH_MAX: usize = 32;
+
 /// Parses a document. An empty one is nil.
-pub(super) fn parse(document: &str) -> Result<Value, serde_saphyr::Error> {
+///
+/// # Errors
+/// If it is not YAML, has a key twice, or is nested too deeply: the cause, the line and the column.
+pub(super) fn parse(document: &str) -> Result<Value, String> {
     let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_depth: DEPTH_MAX },
+        with_snippet: false,
         strict_booleans: true,
         legacy_octal_numbers: true,
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
     };
-    let root: Option<Spanned<YamlNode>> = serde_saphyr::from_str_with_options(document, options)?;
+    let parsed = serde_saphyr::from_str_with_options(document, options);
+    // The library's other form has advice for programmers.
+    let root: Option<Spanned<YamlNode>> =
+        parsed.map_err(|error: serde_saphyr::Error| error.render_with_formatter(&UserMessageFormatter))?;
     Ok(root.map_or(Value::Nil, |root| value(root, document)))
 }
 
