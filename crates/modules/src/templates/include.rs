@@ -61,10 +61,12 @@ fn content(fetched: Result<(StatusCode, Vec<u8>), Ending>) -> Result<Vec<u8>, St
 /// Makes a GET request with the fields of the client's request.
 fn request(cx: &Context, uri: &str) -> Result<Context, String> {
     let depth = match cx.original().fields().get(DEPTH) {
-        None => 0,
+        None | Some(b"") => 0,
         Some(value) => {
-            let depth = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
-            depth.ok_or("the field Caddy-Templates-Include is no number")?
+            let depth = std::str::from_utf8(value).ok().and_then(|value| value.parse::<i64>().ok());
+            let depth = depth.ok_or("the field Caddy-Templates-Include is no number")?;
+            // A client sends a negative one: with it, templates must not include each other more often.
+            depth.max(0).unsigned_abs()
         }
     };
     if depth >= DEPTH_MAX {

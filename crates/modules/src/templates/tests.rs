@@ -433,6 +433,30 @@ fn deep_front_matter() {
     }
 }
 
+// Caddy: an empty `Caddy-Templates-Include` counts as none. A negative one allows no more levels than none.
+#[test]
+fn depth_of_included_responses() {
+    let page = |body: &str| json!({ "handler": "static_response", "body": body, "headers": { "Content-Type": ["text/html"] } });
+    let templates = json!({ "handler": "templates" });
+    let routes = json!([
+        { "match": [{ "path": ["/part"] }], "handle": [page("[{http.request.header.Caddy-Templates-Include}]")], "terminal": true },
+        { "match": [{ "path": ["/self"] }], "handle": [templates, page("{{httpInclude \"/self\"}}")], "terminal": true },
+        { "handle": [templates, page("{{httpInclude \"/part\"}}")] },
+    ]);
+    let mut kit = Kit::new(&registry(), &routes);
+    for (field, path, status, want) in [
+        ("", "/", 200, "[1]"),
+        ("-5", "/", 200, "[1]"),
+        ("2", "/", 200, "[3]"),
+        ("3", "/", 500, ""),
+        ("x", "/", 500, ""),
+        ("-1000000", "/self", 500, ""),
+    ] {
+        let answer = kit.send(&Request::get(path).field("Caddy-Templates-Include", field));
+        assert_eq!((answer.status, answer.text()), (status, want), "{field:?}");
+    }
+}
+
 // Caddy's documentation, templates, httpInclude: the response of the same server to another request, executed as a
 // template.
 #[test]
