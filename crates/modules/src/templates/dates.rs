@@ -17,10 +17,14 @@ use jiff::{SignedDuration, Timestamp, Zoned};
 
 use super::text::string_of;
 use format::formatted;
+use parse::TimeError;
 
 const RFC3339: &str = "2006-01-02T15:04:05.999999999Z07:00";
 /// The layout of Go's `String`.
 const PRINTED: &str = "2006-01-02 15:04:05.999999999 -0700 MST";
+
+/// The message about a time that the server does not have.
+const BEYOND: &str = "the time is after 9999-12-30T22:00:00Z";
 
 /// The current time, and the zone of times that have none.
 #[derive(Clone)]
@@ -83,9 +87,11 @@ pub(super) fn with(functions: Functions, clock: &Clock) -> Functions {
         ("must_date_modify", TEXT_AND_ANY, must_modify),
         ("now", &[], |clock, _| Ok(clock.now().into())),
         ("toDate", TEXTS, |clock, args| {
-            // As in Sprig, a text of another form is the zero time.
-            let parsed = parse::parsed(&string_of(&args[0]), &string_of(&args[1]), &clock.zone);
-            Ok(parsed.unwrap_or_else(|_| ZonedTime::zero()).into())
+            match parse::parsed(&string_of(&args[0]), &string_of(&args[1]), &clock.zone) {
+                // As in Sprig, a text of another form is the zero time.
+                Err(TimeError::Form(_)) => Ok(ZonedTime::zero().into()),
+                parsed => Ok(parsed?.into()),
+            }
         }),
         ("unixEpoch", ANY, |_, args| Ok(time(&args[0])?.at.timestamp().as_second().to_string().into())),
     ];
@@ -107,8 +113,8 @@ pub(super) fn by_layouts(layouts: &[&str], text: &str, zone: &TimeZone) -> Optio
 }
 
 /// Reads a text that has the form of a layout, as Go's `time.Parse`: a time without a zone is in UTC.
-pub(super) fn timestamp(layout: &str, text: &str) -> Result<Timestamp, String> {
-    parse::parsed(layout, text, &TimeZone::UTC).map(|time| time.at.timestamp())
+pub(super) fn timestamp(layout: &str, text: &str) -> Result<Timestamp, TimeError> {
+    Ok(parse::parsed(layout, text, &TimeZone::UTC)?.at.timestamp())
 }
 
 /// Returns the time that a value is.
@@ -125,7 +131,7 @@ fn time(value: &Value) -> Result<&ZonedTime, FunctionError> {
 fn moment(clock: &Clock, value: &Value) -> Result<ZonedTime, FunctionError> {
     match value {
         Value::Int(seconds) | Value::Integer(seconds, IntegerType::Int64 | IntegerType::Int32) => {
-            let at = Timestamp::from_second(*seconds).map_err(|_| "the year of the time is beyond 9999")?;
+            let at = Timestamp::from_second(*seconds).map_err(|_| BEYOND)?;
             Ok(ZonedTime::at(at, &clock.zone))
         }
         value => Ok(time(value).cloned().unwrap_or_else(|_| clock.now())),
@@ -190,7 +196,7 @@ impl ZonedTime {
 
     fn plus(&self, nanoseconds: i64) -> Result<Value, FunctionError> {
         let sum = self.at.checked_add(SignedDuration::from_nanos(nanoseconds));
-        let at = sum.map_err(|_| "the year of the time is beyond 9999")?;
+        let at = sum.map_err(|_| BEYOND)?;
         Ok(Self { at, zone_name: self.zone_name.clone() }.into())
     }
 }

@@ -5,8 +5,6 @@ use std::borrow::Cow;
 use std::io::Write as _;
 use std::ops::Range;
 
-use jiff::Timestamp;
-
 use super::evaluate::{Evaluated, Halt, no_overload};
 use super::time;
 use super::value::{Memory, Value, ValueRange};
@@ -327,7 +325,7 @@ impl Function {
         match (self, value) {
             (Self::Int, Value::Int(_)) | (Self::Double, Value::Double(_)) | (Self::Bool, Value::Bool(_)) => Ok(value),
             (Self::Timestamp, Value::Time(_)) | (Self::Duration, Value::Duration(_)) => Ok(value),
-            (Self::Timestamp, Value::Int(seconds)) => Timestamp::from_second(seconds).map(Value::Time).or(Err(BAD)),
+            (Self::Timestamp, Value::Int(seconds)) => time::from_seconds(seconds).map(Value::Time).ok_or(BAD),
             (Self::Timestamp, _) => read(value).and_then(time::timestamp).map(Value::Time).ok_or(BAD),
             (Self::Duration, _) => read(value).and_then(time::duration).map(Value::Duration).ok_or(BAD),
             (Self::Int, Value::Time(time)) => Ok(Value::Int(time.as_second())),

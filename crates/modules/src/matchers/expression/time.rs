@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use causeway_pipeline::build::nanoseconds;
 use jiff::civil::Weekday;
+use jiff::fmt::temporal::Pieces;
 use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
@@ -46,11 +47,25 @@ const PARTS: &[(&str, TimePart)] = &[
 const RANGE: Halt = Halt::Error("an expression's time or duration is out of range");
 
 /// Parses a timestamp of RFC 3339, with its `T` and its offset.
+///
+/// The last day of the year 9999 is beyond jiff's range. Expressions have it for "never", so that it is the last timestamp.
 pub(super) fn timestamp(text: &str) -> Option<Timestamp> {
     // jiff also reads other forms of ISO 8601: with a space, without seconds, or with a zone in brackets.
     let byte = |at: usize| text.as_bytes().get(at).copied();
     let is_strict = byte(10) == Some(b'T') && byte(16) == Some(b':') && !text.ends_with(']');
-    text.parse().ok().filter(|_| is_strict)
+    if !is_strict {
+        return None;
+    }
+    let parsed = text.parse().ok();
+    let has_offset = || Pieces::parse(text).is_ok_and(|pieces| pieces.offset().is_some());
+    parsed.or_else(|| (text.starts_with("9999-12-3") && has_offset()).then_some(Timestamp::MAX))
+}
+
+/// Returns the timestamp of so many seconds since 1970, with the same last one.
+pub(super) fn from_seconds(seconds: i64) -> Option<Timestamp> {
+    // CEL's last second is that of the year 9999.
+    let is_last = (Timestamp::MAX.as_second()..=253_402_300_799).contains(&seconds);
+    Timestamp::from_second(seconds).ok().or_else(|| is_last.then_some(Timestamp::MAX))
 }
 
 /// Parses a duration in Go's notation.

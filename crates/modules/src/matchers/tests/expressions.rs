@@ -250,6 +250,8 @@ fn times() {
         ("{time.now} > timestamp('2020-01-01T00:00:00Z') && !({time.now} < timestamp('2020-01-01T00:00:00Z'))", true),
         ("{time.now} - timestamp('2020-01-01T00:00:00Z') > duration('24h')", true),
         ("{time.now}.getFullYear() > 2020 && {time.now}.getHours() < 24", true),
+        // A time for "never": the last second that CEL has.
+        ("{time.now} < timestamp('9999-12-31T23:59:59Z') && {time.now} < timestamp(253402300799)", true),
         ("timestamp('2026-11-28T23:04:05.678Z').getFullYear() == 2026", true),
         ("timestamp('2026-11-28T23:04:05.678Z').getMonth() == 10", true),
         ("timestamp('2026-11-28T23:04:05.678Z').getDate() == 28", true),

@@ -1,13 +1,15 @@
 //! A text by a layout, as a time.
 
+use std::fmt;
 use std::rc::Rc;
 
+use causeway_go_template::FunctionError;
 use causeway_log_output::go_layout::{Digits, LayoutPart, MONTHS, OffsetForm, WEEKDAYS, Zeros, next_part};
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
-use super::ZonedTime;
+use super::{BEYOND, ZonedTime};
 
 /// The numbers of a text; those that it does not have are `None`.
 #[derive(Default)]
@@ -27,9 +29,33 @@ struct TimeNumbers {
     zone_name: String,
 }
 
+/// Why a text is no time.
+#[derive(Debug)]
+pub(in crate::templates) enum TimeError {
+    /// It does not have the form of the layout, or a number is out of range: Go's message.
+    Form(String),
+    /// It is after the last time that the server has.
+    Beyond,
+}
+
+impl fmt::Display for TimeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Form(message) => f.write_str(message),
+            Self::Beyond => f.write_str(BEYOND),
+        }
+    }
+}
+
+impl From<TimeError> for FunctionError {
+    fn from(error: TimeError) -> Self {
+        error.to_string().into()
+    }
+}
+
 /// Reads a text that has the form of a layout. A time without a zone is in the given one.
-pub(super) fn parsed(layout: &str, text: &str, zone: &TimeZone) -> Result<ZonedTime, String> {
-    let fault = |reason: &str| format!("parsing time {text:?} as {layout:?}: {reason}");
+pub(super) fn parsed(layout: &str, text: &str, zone: &TimeZone) -> Result<ZonedTime, TimeError> {
+    let fault = |reason: &str| TimeError::Form(format!("parsing time {text:?} as {layout:?}: {reason}"));
     let (mut numbers, mut rest_layout, mut rest) = (TimeNumbers::default(), layout, text);
     loop {
         let (literal, part) = next_part(rest_layout);
@@ -45,7 +71,24 @@ pub(super) fn parsed(layout: &str, text: &str, zone: &TimeZone) -> Result<ZonedT
         rest = read.ok_or_else(|| fault(&format!("cannot parse {rest:?} as {part_layout:?}")))?;
         rest_layout = after;
     }
-    numbers.time(zone).map_err(|part| fault(&format!("{part} out of range")))
+    numbers.time(zone).map_err(|error| match error {
+        NumbersError::OutOfRange(part) => fault(&format!("{part} out of range")),
+        NumbersError::Beyond => TimeError::Beyond,
+    })
+}
+
+/// Why the numbers of a text are no time.
+enum NumbersError {
+    /// One of them is out of range.
+    OutOfRange(&'static str),
+    /// As [`TimeError::Beyond`].
+    Beyond,
+}
+
+impl From<&'static str> for NumbersError {
+    fn from(part: &'static str) -> Self {
+        Self::OutOfRange(part)
+    }
 }
 
 /// Removes a literal text. Its spaces stand for any number of spaces.
@@ -216,8 +259,8 @@ impl TimeNumbers {
         Some(rest)
     }
 
-    /// Makes the time. The error names the number that is out of range.
-    fn time(mut self, zone: &TimeZone) -> Result<ZonedTime, &'static str> {
+    /// Makes the time.
+    fn time(mut self, zone: &TimeZone) -> Result<ZonedTime, NumbersError> {
         match self.is_afternoon {
             Some(true) if self.hour < 12 => self.hour += 12,
             Some(false) if self.hour == 12 => self.hour = 0,
@@ -230,19 +273,19 @@ impl TimeNumbers {
         }
         let month = small(self.month.unwrap_or(1), "month")?;
         if !(1..=12).contains(&month) {
-            return Err("month");
+            return Err("month".into());
         }
         let date = Date::new(year, month, small(self.day.unwrap_or(1), "day")?).map_err(|_| "day")?;
         let (hour, minute) = (small(self.hour, "hour")?, small(self.minute, "minute")?);
         if !(0..24).contains(&hour) {
-            return Err("hour");
+            return Err("hour".into());
         }
         if !(0..60).contains(&minute) {
-            return Err("minute");
+            return Err("minute".into());
         }
         let nanosecond = i32::try_from(self.nanosecond).map_err(|_| "fractional second")?;
         let time = Time::new(hour, minute, small(self.second, "second")?, nanosecond).map_err(|_| "second")?;
-        self.zoned(DateTime::from_parts(date, time), zone).ok_or("time zone offset")
+        self.zoned(DateTime::from_parts(date, time), zone)
     }
 
     /// Sets the month and the day by the day of the year, which they must not contradict.
@@ -260,36 +303,39 @@ impl TimeNumbers {
         Ok(())
     }
 
-    fn zoned(&self, time: DateTime, zone: &TimeZone) -> Option<ZonedTime> {
-        let as_utc = TimeZone::UTC.to_timestamp(time).ok()?;
+    fn zoned(&self, time: DateTime, zone: &TimeZone) -> Result<ZonedTime, NumbersError> {
+        const OFFSET: NumbersError = NumbersError::OutOfRange("time zone offset");
+        let as_utc = TimeZone::UTC.to_timestamp(time).map_err(|_| NumbersError::Beyond)?;
         if self.is_utc {
-            return Some(ZonedTime::at(as_utc, &TimeZone::UTC));
+            return Ok(ZonedTime::at(as_utc, &TimeZone::UTC));
         }
         let shifted = |seconds: i64| as_utc.checked_sub(SignedDuration::from_secs(seconds)).ok();
         let fixed = |at: Timestamp, seconds: i64| {
-            let offset = Offset::from_seconds(i32::try_from(seconds).ok()?).ok()?;
+            let offset = i32::try_from(seconds).ok().and_then(|seconds| Offset::from_seconds(seconds).ok());
             let zone_name = Some(Rc::from(self.zone_name.as_str()));
-            Some(ZonedTime { at: at.to_zoned(TimeZone::fixed(offset)), zone_name })
+            Ok(ZonedTime { at: at.to_zoned(TimeZone::fixed(offset.ok_or(OFFSET)?)), zone_name })
         };
         if let Some(seconds) = self.offset {
-            let at = shifted(seconds)?;
+            let at = shifted(seconds).ok_or(NumbersError::Beyond)?;
             // The zone of the system, if it has this offset then.
             let known = zone.to_offset_info(at);
             let has_name = self.zone_name.is_empty() || known.abbreviation() == self.zone_name;
             if i64::from(known.offset().seconds()) == seconds && has_name {
-                return Some(ZonedTime::at(at, zone));
+                return Ok(ZonedTime::at(at, zone));
             }
             return fixed(at, seconds);
         }
         if self.zone_name.is_empty() {
-            return Some(ZonedTime { at: zone.to_zoned(time).ok()?, zone_name: None });
+            let at = zone.to_zoned(time).map_err(|_| NumbersError::Beyond)?;
+            return Ok(ZonedTime { at, zone_name: None });
         }
         // The zone of the system, if it has a time of this name, now or in another season.
         const HALF_A_YEAR: i64 = 182 * 86_400;
         for distance in [0, HALF_A_YEAR, -HALF_A_YEAR] {
             let Some(info) = shifted(distance).map(|at| zone.to_offset_info(at)) else { continue };
             if info.abbreviation() == self.zone_name {
-                return Some(ZonedTime::at(shifted(info.offset().seconds().into())?, zone));
+                let at = shifted(info.offset().seconds().into()).ok_or(NumbersError::Beyond)?;
+                return Ok(ZonedTime::at(at, zone));
             }
         }
         // Another name is unknown: Go takes the time as UTC's, even that of `GMT+3`.
