@@ -125,7 +125,8 @@ pub trait Object: std::fmt::Debug {
         None
     }
 
-    /// Returns the list or map that the object is for `range`, `index`, `len`, fields and printing. `None` if it is a structure.
+    /// Returns the list, map or integer that the object is for functions and, if it has no text form, for printing. `None`
+    /// if it is a structure.
     fn underlying(&self) -> Option<Value> {
         None
     }
@@ -297,12 +298,13 @@ impl Value {
         if let Self::String(text) = self { Some(text) } else { None }
     }
 
-    /// Returns an integer of any type that fits.
+    /// Returns an integer of any type that fits, also that of an object.
     #[must_use]
     pub fn as_integer(&self) -> Option<i64> {
         match self {
             Self::Int(value) | Self::Integer(value, _) => Some(*value),
             Self::Uint(value) => i64::try_from(*value).ok(),
+            Self::Object(object) => object.underlying()?.as_integer(),
             _ => None,
         }
     }
@@ -355,7 +357,7 @@ impl Value {
         }
     }
 
-    /// Returns the list or map of an object that has one, else the value itself.
+    /// Returns the list, map or integer of an object that has one, else the value itself.
     pub(crate) fn resolved(&self) -> Self {
         match self {
             Self::Object(object) => object.underlying().unwrap_or_else(|| self.clone()),

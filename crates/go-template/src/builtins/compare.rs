@@ -22,6 +22,7 @@ impl<'a> Basic<'a> {
             Value::Uint(value) => Some(Self::Int(i128::from(*value))),
             Value::Float(value) => Some(Self::Float(*value)),
             Value::String(text) => Some(Self::String(text)),
+            Value::Object(_) => value.as_integer().map(|value| Self::Int(i128::from(value))),
             _ => None,
         }
     }

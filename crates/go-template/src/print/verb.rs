@@ -110,7 +110,12 @@ impl<'a> Printer<'a> {
                 Ok(self.out.push(close)?)
             }
             Value::Object(object) => match (object.text(), object.underlying()) {
-                (Some(text), _) if !self.is_erroring && matches!(verb, 'v' | 's' | 'q' | 'x' | 'X') => {
+                // Go's `%#v` has no text form.
+                (Some(text), inner)
+                    if !self.is_erroring
+                        && matches!(verb, 'v' | 's' | 'q' | 'x' | 'X')
+                        && !(self.flags.sharp_v && inner.is_some()) =>
+                {
                     self.text(value, text.as_bytes(), verb)
                 }
                 (_, Some(inner)) => self.value(&inner, verb, depth + 1),

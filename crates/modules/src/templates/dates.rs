@@ -2,9 +2,11 @@
 //!
 //! - `format`, `parse`: a time by a layout of Go, and back
 //! - `duration`: Go's durations
+//! - `integers`: Go's integers with a name, such as a month
 
 mod duration;
 mod format;
+mod integers;
 mod parse;
 
 use std::any::Any;
@@ -12,11 +14,13 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 use causeway_go_template::{Call, FunctionError, Functions, IntegerType, Object, Signature, Type, Value};
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp, Zoned};
+use jiff::{SignedDuration, Span, Timestamp, Zoned};
 
 use super::text::string_of;
 use format::formatted;
+use integers::NamedInteger;
 use parse::TimeError;
 
 const RFC3339: &str = "2006-01-02T15:04:05.999999999Z07:00";
@@ -172,8 +176,16 @@ fn ago(clock: &Clock, args: &[Value]) -> Result<Value, FunctionError> {
 
 /// Returns a time of the system in UTC; one that is out of range is the start of 1970.
 pub(super) fn utc(at: SystemTime) -> Value {
-    let at = Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH);
-    ZonedTime::at(at, &TimeZone::UTC).into()
+    system_time(at, &TimeZone::UTC)
+}
+
+/// As [`utc`], in the zone of the system.
+pub(super) fn local(at: SystemTime) -> Value {
+    system_time(at, &TimeZone::system())
+}
+
+fn system_time(at: SystemTime, zone: &TimeZone) -> Value {
+    ZonedTime::at(Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH), zone).into()
 }
 
 /// Go's `time.Time`.
@@ -199,6 +211,23 @@ impl ZonedTime {
         let at = sum.map_err(|_| BEYOND)?;
         Ok(Self { at, zone_name: self.zone_name.clone() }.into())
     }
+
+    /// Adds years, months and days. As in Go, a day beyond the end of a month is one of the next month.
+    fn plus_date(&self, [years, months, days]: [i64; 3]) -> Result<Value, FunctionError> {
+        let date = self.at.date();
+        let sum = || {
+            let months = (i64::from(date.year()).checked_add(years)?)
+                .checked_mul(12)?
+                .checked_add(i64::from(date.month()) - 1)?
+                .checked_add(months)?;
+            let year = i16::try_from(months.div_euclid(12)).ok()?;
+            let first = Date::new(year, i8::try_from(months.rem_euclid(12) + 1).ok()?, 1).ok()?;
+            let days = Span::new().try_days(days.checked_add(i64::from(date.day()) - 1)?).ok()?;
+            let date = first.checked_add(days).ok()?;
+            date.to_datetime(self.at.time()).to_zoned(self.at.time_zone().clone()).ok()
+        };
+        Ok(Self { at: sum().ok_or(BEYOND)?, zone_name: self.zone_name.clone() }.into())
+    }
 }
 
 impl From<ZonedTime> for Value {
@@ -219,8 +248,10 @@ impl Object for ZonedTime {
     fn method(&self, name: &str) -> Option<Signature> {
         match name {
             "Format" => Some(Signature::fixed(&[Type::String])),
+            "After" | "Before" | "Compare" | "Equal" | "Sub" => Some(Signature::fixed(&[Type::Any])),
+            "AddDate" => Some(Signature::fixed(&[Type::Int, Type::Int, Type::Int])),
             "Year" | "Month" | "Day" | "Hour" | "Minute" | "Second" | "Nanosecond" | "Weekday" | "YearDay" | "Unix"
-            | "UnixMilli" | "UTC" | "IsZero" | "String" => Some(Signature::fixed(&[])),
+            | "UnixMilli" | "UTC" | "Local" | "IsZero" | "String" => Some(Signature::fixed(&[])),
             _ => None,
         }
     }
@@ -234,9 +265,8 @@ impl Object for ZonedTime {
                 formatted(self, &layout).into()
             }
             "Year" => Value::Int(at.year().into()),
-            // Go prints a month and a day of the week by name.
-            "Month" => formatted(self, "January").into(),
-            "Weekday" => formatted(self, "Monday").into(),
+            "Month" => NamedInteger::month(at.month()),
+            "Weekday" => NamedInteger::weekday(at.weekday().to_sunday_zero_offset()),
             "Day" => Value::Int(at.day().into()),
             "Hour" => Value::Int(at.hour().into()),
             "Minute" => Value::Int(at.minute().into()),
@@ -250,6 +280,21 @@ impl Object for ZonedTime {
                 Value::Integer(at.timestamp().as_nanosecond().div_euclid(1_000_000) as i64, IntegerType::Int64)
             }
             "UTC" => Self::at(at.timestamp(), &TimeZone::UTC).into(),
+            "Local" => Self::at(at.timestamp(), &TimeZone::system()).into(),
+            "After" => Value::Bool(at.timestamp() > time(&arguments[0])?.at.timestamp()),
+            "Before" => Value::Bool(at.timestamp() < time(&arguments[0])?.at.timestamp()),
+            "Compare" => Value::Int(at.timestamp().cmp(&time(&arguments[0])?.at.timestamp()) as i64),
+            "Equal" => Value::Bool(at.timestamp() == time(&arguments[0])?.at.timestamp()),
+            "Sub" => {
+                let other = time(&arguments[0])?.at.timestamp();
+                let difference = at.timestamp().as_nanosecond() - other.as_nanosecond();
+                // Saturated as in Go.
+                NamedInteger::duration(difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+            }
+            "AddDate" => {
+                let number = |index: usize| arguments[index].as_integer().unwrap_or_default();
+                return self.plus_date([number(0), number(1), number(2)]);
+            }
             "IsZero" => Value::Bool(at.timestamp() == Self::zero().at.timestamp()),
             _ => formatted(self, PRINTED).into(),
         })

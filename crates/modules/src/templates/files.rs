@@ -5,10 +5,12 @@ use std::io::{self, Read as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::SystemTime;
 
 use causeway_go_template::{Call, FunctionError, IntegerType, Object, Signature, Value};
 use causeway_message::path;
 
+use super::dates;
 use super::text::lossy;
 use crate::open_file::open_nonblocking;
 
@@ -104,12 +106,13 @@ impl Object for FileInfo {
     }
 
     fn method(&self, name: &str) -> Option<Signature> {
-        matches!(name, "Name" | "Size" | "IsDir").then_some(Signature::fixed(&[]))
+        matches!(name, "Name" | "Size" | "IsDir" | "ModTime").then_some(Signature::fixed(&[]))
     }
 
     fn invoke(&self, name: &str, _: &[Value], _: &mut Call<'_>) -> Result<Value, FunctionError> {
         Ok(match name {
             "Name" => self.name.clone().into(),
+            "ModTime" => dates::local(self.metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)),
             "IsDir" => self.metadata.is_dir().into(),
             _ => Value::Integer(i64::try_from(self.metadata.len()).unwrap_or(i64::MAX), IntegerType::Int64),
         })

@@ -367,6 +367,9 @@ fn files() {
         "[args.html define.html plain.txt self.html sub] true false",
     );
     check(&mut outer, "{{with fileStat \"plain.txt\"}}{{.Name}} {{.Size}} {{.IsDir}}{{end}}", "plain.txt 18 false");
+    let plain = std::fs::File::options().write(true).open(site.path().join("plain.txt")).unwrap();
+    plain.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(86_400)).unwrap();
+    check(&mut outer, "{{with (fileStat \"plain.txt\").ModTime}}{{.Unix}} {{typeOf .}}{{end}}", "86400 time.Time");
     // A file that includes itself ends within the bounds.
     assert_eq!(outer.send(&request("{{include \"self.html\"}}")).status, 500);
     let mut inner = kit(json!({ "file_root": root }));

@@ -64,16 +64,20 @@ fn names_of_zones_are_short() {
     }
 }
 
-// Times beyond the year 9999, which Go has, are errors.
+// Times after the last one of the server, which Go has, are errors.
 #[test]
 fn times_out_of_range() {
     for template in [
         "{{date \"2006\" 9223372036854775807}}",
         "{{date \"2006\" -9223372036854775808}}",
         "{{range 50}}{{dateModify \"2562047h\" (toDate \"2006\" \"9990\")}}{{end}}",
+        "{{toDate \"2006-01-02\" \"9999-12-31\"}}",
+        "{{mustToDate \"2006-01-02 -0700\" \"9999-12-31 -0500\"}}",
+        "{{(toDate \"2006-01-02\" \"9999-12-01\").AddDate 0 1 0}}",
+        "{{(toDate \"2006\" \"2020\").AddDate 9223372036854775807 9223372036854775807 0}}",
     ] {
         let error = executed(template).unwrap_err();
-        assert!(error.contains("beyond 9999"), "{template}: {error}");
+        assert!(error.contains("after 9999-12-30T22:00:00Z"), "{template}: {error}");
     }
 }
 
