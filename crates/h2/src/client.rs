@@ -20,7 +20,7 @@ use crate::event::{ClientEvent, ClientHandled};
 use crate::frame;
 use crate::priority::Priority;
 use crate::settings::Settings;
-use crate::stream::{Local, Remote, RequestKind, STREAM_MAX};
+use crate::stream::{Local, Remote, RequestKind, STREAM_MAX, Stream};
 
 #[cfg(test)]
 const _: () = assert!(size_of::<Client>() <= 512);
@@ -313,9 +313,14 @@ impl Client {
         self.connection.finish(stream.0, out);
     }
 
-    /// Aborts the exchange with CANCEL. Sends no frame if both halves are complete.
+    /// Aborts the exchange with CANCEL. After a complete response this is no error: the rest of the request is just not sent, with NO_ERROR.
+    /// Sends no frame if both halves are complete.
     pub fn reset(&mut self, stream: StreamId, out: &mut WriteList) {
-        self.connection.reset_with(stream.0, ErrorCode::Cancel, out);
+        // The two halves of a tunnel are independent, so its other half is aborted in any case.
+        let is_answered = |stream: &Stream| stream.remote == Remote::Done && stream.local != Local::Tunnel;
+        let was_answered = self.connection.streams.get(stream.0).is_some_and(is_answered);
+        let code = if was_answered { ErrorCode::NoError } else { ErrorCode::Cancel };
+        self.connection.reset_with(stream.0, code, out);
     }
 
     // RFC 9113 §6.8: the server has not processed the streams after its last one.

@@ -424,6 +424,27 @@ fn window_updates_of_a_long_upload() {
     }
 }
 
+// §8.1: a server may respond completely before it has the whole request. The rest is not sent then, which is no error; the half of a tunnel
+// that is open has still an error, and so has a request whose response is not complete.
+#[test]
+fn resets_after_a_complete_response() {
+    let post = request("POST", "/", &[("host", "b.test")]);
+    let tunnel = request("CONNECT", "b.test:443", &[("host", "b.test:443")]);
+    for (head, framing, end, code) in [
+        (&post, Framing::Sized(5), END_STREAM, "NO_ERROR"),
+        (&post, Framing::Stream, END_STREAM, "NO_ERROR"),
+        (&post, Framing::Stream, 0, "CANCEL"),
+        (&tunnel, Framing::Tunnel, END_STREAM, "CANCEL"),
+    ] {
+        let mut upstream = UpstreamPeer::connected(&[]);
+        let id = upstream.open(head, framing).unwrap();
+        upstream.feed(&status(1, end, &[]));
+        upstream.take();
+        upstream.client.reset(id, &mut upstream.out);
+        assert_eq!(upstream.take(), format!("> 1 RST_STREAM {code}"), "{framing:?}");
+    }
+}
+
 // §5.1.2: at most as many streams as the server allows; before its SETTINGS arrive at most a hundred, or as many as on an earlier connection.
 #[test]
 fn the_servers_limit() {
