@@ -34,6 +34,7 @@ use crate::origin_form::put_origin_form;
 use crate::rendered::with_field_value;
 use lend::Lender;
 
+const POST: FieldValue<'static> = FieldValue::from_static("POST");
 const GRPC: FieldValue<'static> = FieldValue::from_static(CONTENT_TYPE);
 
 #[derive(Deserialize)]
@@ -109,7 +110,12 @@ impl Handler for HttpGrpc {
             };
         }
         if let Err((http, status)) = check(cx.original()) {
-            return refuse(cx, http, &status);
+            let step = refuse(cx, http, &status);
+            // RFC 9110 §15.5.6.
+            if http == StatusCode::METHOD_NOT_ALLOWED {
+                cx.response_mut().set(names::ALLOW, POST);
+            }
+            return step;
         }
         if service == Service::Stream && !self.streams {
             let status = Status::new(Code::UNIMPLEMENTED, "`stream` is not enabled for httpgrpc on this server");

@@ -198,7 +198,10 @@ fn requests_that_are_no_calls() {
     {
         assert_eq!(kit.send(&request).text(), "plain");
     }
-    refused(&kit.send(&Request::get(UNARY_PATH)), 405, Code::INTERNAL);
+    let answer = kit.send(&Request::get(UNARY_PATH));
+    refused(&answer, 405, Code::INTERNAL);
+    // RFC 9110 §15.5.6.
+    assert_eq!(answer.field("allow"), Some("POST"));
     refused(&kit.send(&Request::new("POST", UNARY_PATH)), 415, Code::INVALID_ARGUMENT);
     let json = Request::new("POST", UNARY_PATH).field("Content-Type", "application/grpc+json");
     refused(&kit.send(&json), 415, Code::INVALID_ARGUMENT);
