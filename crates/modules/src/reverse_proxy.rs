@@ -9,6 +9,7 @@
 //! - `policy`, `cookie`, `slow_start`: load balancing
 //! - `retry`: whether another attempt is made, and the body for it
 //! - `request`, `forwarded`: build the upstream request from the client's
+//! - `max_forwards`: requests that may be forwarded a limited number of times
 //! - `buffer`, `incremental`: bodies that are read into memory first, and messages that forbid it
 //! - `attempt`: the call to an upstream, and further attempts
 //! - `wire_form`, `httpgrpc`, `fastcgi`: the wire form of requests and responses
@@ -34,6 +35,7 @@ pub(crate) mod handle_response;
 mod health;
 mod httpgrpc;
 mod incremental;
+mod max_forwards;
 mod placeholders;
 mod policy;
 mod request;
@@ -138,6 +140,9 @@ struct ReverseProxyPlan {
     proxy_status_name: Option<Box<str>>,
     /// The rewrite sets a method without content.
     drops_body: bool,
+    /// The client's `Max-Forwards` applies: the method is the client's, and the upstream is another recipient and not a part of this one,
+    /// as an application over FastCGI is.
+    limits_forwards: bool,
     trusted: Box<[IpNet]>,
     response_routes: Box<[ResponseRoutes]>,
     placeholders: FamilyId,
@@ -182,6 +187,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     let rewrite = rewrite.transpose()?;
     // Like Caddy, checks the configured text, before any expansion.
     let drops_body = matches!(value["rewrite"]["method"].as_str(), Some("GET" | "HEAD"));
+    let limits_forwards = value["rewrite"]["method"].is_null() && !matches!(transport.wire_form, WireForm::FastCgi(_));
     let trusted = build.at("trusted_proxies", |build| forwarded::ranges(&written.trusted_proxies, build))?;
     let response_routes = build_response_routes(value, &written, build)?;
     if let Some(interval) = &written.flush_interval {
@@ -214,6 +220,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         response_buffers: buffer::read_option("response_buffers", written.response_buffers, build)?,
         proxy_status_name: (!written.proxy_status_name.is_empty()).then(|| written.proxy_status_name.into()),
         drops_body,
+        limits_forwards,
         trusted,
         response_routes,
         placeholders: build.family(placeholders::PREFIX),
@@ -330,6 +337,11 @@ fn read_duration(
 impl Handler for ReverseProxy {
     fn enter(&self, cx: &mut Context) -> Step {
         let local = Rc::clone(cx.generation().state(self.local));
+        if local.plan.limits_forwards
+            && let Some(step) = max_forwards::answer(cx)
+        {
+            return step;
+        }
         match incremental::check_request(cx, &local.plan) {
             Ok(()) => buffer::request(cx, &local, begin).unwrap_or_else(|| begin(cx, local)),
             Err(fault) => Step::Fail(fault),

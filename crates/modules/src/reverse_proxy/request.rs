@@ -7,7 +7,7 @@ use causeway_pipeline::{Call, Context, Fault, Reason};
 
 use super::backend::AddressPool;
 use super::switch::Switch;
-use super::{Local, ReverseProxyPlan, forwarded};
+use super::{Local, ReverseProxyPlan, forwarded, max_forwards};
 use crate::headers::remove_listed;
 use crate::origin_form::put_origin_form;
 use crate::rendered::with_field_value;
@@ -61,6 +61,9 @@ fn prepare(cx: &mut Context, request: &mut Head, plan: &ReverseProxyPlan, switch
     copy(cx, request, plan.rewrite.as_ref())?;
     make_origin_form(cx, request)?;
     strip(cx, request, switch)?;
+    if plan.limits_forwards {
+        max_forwards::count(request);
+    }
     forwarded::set(cx, request, &plan.trusted);
     request.fields_mut().append(names::VIA, via(cx.version()));
     Ok(())

@@ -48,6 +48,59 @@ fn connection_specific_fields_are_not_forwarded() {
     }
 }
 
+// RFC 9110 §7.6.2: a proxy decrements Max-Forwards of OPTIONS and TRACE, and is the final recipient of a request with 0. A value that is
+// not valid, and the field with other methods, have no meaning.
+#[test]
+fn max_forwards() {
+    for method in ["OPTIONS", "TRACE", "GET", "POST"] {
+        for (values, want) in [
+            (&["0"][..], None),
+            (&["00"], None),
+            (&["1"], Some("Max-Forwards: 0")),
+            (&["10"], Some("Max-Forwards: 9")),
+            (&["99999999999999999999999"], Some("Max-Forwards: 18446744073709551614")),
+            (&[""], Some("Max-Forwards: ")),
+            (&["-1"], Some("Max-Forwards: -1")),
+            (&["0 1"], Some("Max-Forwards: 0 1")),
+            (&["0", "1"], Some("Max-Forwards: 0\nMax-Forwards: 1")),
+        ] {
+            let request =
+                values.iter().fold(Request::new(method, "/"), |request, value| request.field("Max-Forwards", value));
+            let is_limited = matches!(method, "OPTIONS" | "TRACE");
+            let want = match want {
+                Some(want) if is_limited => want.to_owned(),
+                None if is_limited => {
+                    let answer = kit(json!({})).send(&request);
+                    let status = if method == "OPTIONS" { 200 } else { 501 };
+                    assert_eq!(
+                        (answer.status, answer.text(), answer.length),
+                        (status, "", Some(0)),
+                        "{method} {values:?}"
+                    );
+                    continue;
+                }
+                _ => values.iter().map(|value| format!("Max-Forwards: {value}")).collect::<Vec<_>>().join("\n"),
+            };
+            assert_eq!(
+                sent(json!({}), &request),
+                format!("{method} /\nHost: localhost\n{want}{FORWARDED}"),
+                "{values:?}"
+            );
+        }
+    }
+}
+
+// `forward_auth` sends a request of its own, and an application over FastCGI is a part of this recipient.
+#[test]
+fn max_forwards_of_a_request_that_is_not_forwarded_as_it_is() {
+    let request = Request::new("OPTIONS", "/").field("Max-Forwards", "0");
+    let sent = sent(json!({ "rewrite": { "method": "GET" } }), &request);
+    assert_eq!(sent, format!("GET /\nHost: localhost\nMax-Forwards: 0{FORWARDED}"));
+    let mut kit = kit(json!({ "transport": { "protocol": "fastcgi" } }));
+    let (_, pending) = start_call(&mut kit, &request);
+    pending.cancel(&mut kit);
+}
+
 // Each name costs a search of the whole head: 30 KB of names would cost a worker milliseconds.
 #[test]
 fn the_fields_named_in_connection_are_bounded() {
