@@ -7,6 +7,7 @@ use causeway_pipeline::{Call, Context, Fault, Reason};
 
 use super::backend::AddressPool;
 use super::switch::Switch;
+use super::wire_form::WireForm;
 use super::{Local, ReverseProxyPlan, forwarded, max_forwards};
 use crate::headers::remove_listed;
 use crate::origin_form::put_origin_form;
@@ -60,7 +61,7 @@ pub(super) fn fill(
 fn prepare(cx: &mut Context, request: &mut Head, plan: &ReverseProxyPlan, switch: Switch) -> Result<(), Fault> {
     copy(cx, request, plan.rewrite.as_ref())?;
     make_origin_form(cx, request)?;
-    strip(cx, request, switch)?;
+    strip(cx, request, plan, switch)?;
     if plan.limits_forwards {
         max_forwards::count(request);
     }
@@ -141,10 +142,14 @@ fn make_origin_form(cx: &mut Context, request: &mut Head) -> Result<(), Fault> {
 }
 
 /// Removes the fields that belong to the client's connection, except the requested protocol of a switch.
-fn strip(cx: &mut Context, request: &mut Head, switch: Switch) -> Result<(), Fault> {
+fn strip(cx: &mut Context, request: &mut Head, plan: &ReverseProxyPlan, switch: Switch) -> Result<(), Fault> {
     let fields = request.fields_mut();
     cx.with_scratch(|_, text| {
-        let keeps = switch != Switch::None;
+        // As in Caddy, an application over FastCGI cannot switch, but may read the request for it.
+        let is_shown = matches!(plan.wire_form, WireForm::FastCgi(_))
+            && fields.contains(names::UPGRADE)
+            && fields.has_token(names::CONNECTION, "upgrade");
+        let keeps = switch != Switch::None || is_shown;
         if keeps {
             // Read it before `remove_named` removes it, since Connection names it.
             text.extend_from_slice(fields.get(names::UPGRADE).unwrap_or_default());

@@ -256,6 +256,26 @@ fn fields_that_are_not_passed_as_variables() {
     check(&mut kit, &Request::get("/").field("Remote-User", "root"), &[("HTTP_REMOTE_USER", "alice")]);
 }
 
+// Caddy, prepareRequest: hop-by-hop fields are no variables, but those of a request for another protocol are.
+#[test]
+fn the_requested_protocol() {
+    let mut kit = php(json!({}));
+    let (connection, upgrade) = ("HTTP_CONNECTION", "HTTP_UPGRADE");
+    for protocol in ["websocket", "WebSocket"] {
+        check(&mut kit, &Request::get("/").upgrade(protocol), &[(connection, "Upgrade"), (upgrade, "websocket")]);
+    }
+    for request in [
+        Request::get("/"),
+        Request::get("/").field("Upgrade", "websocket"),
+        Request::get("/").field("Connection", "upgrade"),
+        Request::get("/").field("Connection", "close").field("Upgrade", "websocket"),
+    ] {
+        check(&mut kit, &request, &[(connection, "-"), (upgrade, "-")]);
+    }
+    let mut kit = php(json!({ "env": { "HTTP_CONNECTION": "own" } }));
+    check(&mut kit, &Request::get("/").upgrade("websocket"), &[(connection, "own"), (upgrade, "websocket")]);
+}
+
 // Caddy, buildEnv: `env` is applied last, so it replaces the request's variables, except for those that delimit its
 // content.
 #[test]
@@ -385,13 +405,6 @@ fn content() {
     let Err(pending) = kit.send_pending(&open) else { panic!("it waits for the content") };
     assert!(kit.worker().take_call().is_none());
     pending.cancel(&mut kit);
-}
-
-// FastCGI has no Upgrade, and no tunnels.
-#[test]
-fn no_other_protocol() {
-    let mut kit = php(json!({}));
-    check(&mut kit, &Request::get("/").upgrade("websocket"), &[("HTTP_UPGRADE", "-"), ("HTTP_CONNECTION", "-")]);
 }
 
 // Caddy, `fastcgi.client.Request`: unlike that of HTTP, the text of a status lacks the number.
