@@ -8,7 +8,7 @@ use causeway_message::{Chunk, StatusCode};
 use crate::body::{Body, BodyError, BodyStream};
 use crate::context::Context;
 use crate::outcome::Outcome;
-use crate::route::RoutesId;
+use crate::route::{ROUTED_METHOD_BYTES_MAX, RoutesId};
 use crate::wait::Wait;
 
 /// One link of a route's chain. All workers share it; per-worker state lives in a slot that is allotted at build
@@ -174,6 +174,8 @@ pub enum Reason {
     Deadline,
     /// The queue of blocking work is full.
     Busy,
+    /// The method is longer than the ones that routes get.
+    MethodTooLong,
     /// The request exceeded [`crate::route::ENTERED_MAX`] handlers or [`crate::route::NESTED_LISTS_MAX`] nested route lists.
     TooDeep,
 }
@@ -187,6 +189,7 @@ impl fmt::Display for Reason {
             Self::Body(fault) => write!(f, "reading the request body: {fault}"),
             Self::Deadline => f.write_str("the deadline for the response has passed"),
             Self::Busy => f.write_str("the queue of blocking work is full"),
+            Self::MethodTooLong => write!(f, "the method is longer than {ROUTED_METHOD_BYTES_MAX} bytes"),
             Self::TooDeep => f.write_str("too many handlers or nested routes"),
         }
     }
@@ -219,6 +222,12 @@ impl Fault {
     /// Creates a fault with no explanation beyond its status.
     pub fn from_status(status: StatusCode) -> Self {
         Self { status, reason: Reason::Status }
+    }
+
+    /// Returns whether the request is at fault, and not this server or an upstream.
+    #[must_use]
+    pub fn is_of_request(&self) -> bool {
+        self.status.as_u16() < 500 || matches!(self.reason, Reason::MethodTooLong)
     }
 
     /// Creates the fault for a full queue of blocking work: 503.

@@ -34,6 +34,7 @@ pub(crate) use index::Index;
 use plan::HandlerId;
 pub(crate) use plan::{Carrier, GroupId, HandlerEntry, List, MatcherSet, Route, ServerPlan};
 pub use plan::{FamilyId, Generation, Plan, RoutesId, ServerId, StateId};
+pub(crate) use refusal::ROUTED_METHOD_BYTES_MAX;
 pub(crate) use spans::HandlerSpans;
 pub(crate) use traced::Traced;
 

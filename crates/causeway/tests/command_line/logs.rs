@@ -221,8 +221,9 @@ fn attempts_are_in_the_debug_log() {
     assert!(dropped[0]["header"].as_str().is_some_and(|name| name.eq_ignore_ascii_case("x_under")), "{dropped:?}");
 }
 
-// Caddy's logger `http.log.error`: failed requests, at level error for 5xx that no error routes handled, else at level debug. A request that no
-// handler responds to has the message NOP and the status 0 in the access log.
+// Caddy's logger `http.log.error`: failed requests, at level error for 5xx that no error routes handled, else at level debug. A method that is
+// too long is a mistake of the client, although its status is 501 (RFC 9110 §15.6.2). A request that no handler responds to has the message
+// NOP and the status 0 in the access log.
 #[test]
 fn failed_requests_are_errors() {
     let caddyfile = "{\n\tadmin off\n\tlog {\n\t\toutput file own.log\n\t\tlevel DEBUG\n\t}\n\tlog access {\n\t\toutput file access.log\n\t\t\
@@ -249,6 +250,8 @@ fn failed_requests_are_errors() {
         assert_eq!(send_request(target, host).status, status, "{target}");
     }
     let id = send_request("/handled", "b.test").body;
+    let long = format!("{} /long", "A".repeat(33));
+    assert_eq!(send(port, &long, &["Host: a.test"]).status, 501);
     server.signal(Signal::TERM);
     assert!(server.status().success());
     let own = records(&folder.path("own.log"));
@@ -274,6 +277,7 @@ fn failed_requests_are_errors() {
             want("error", "http.log.error", "error handling handler error", "/", None),
             want("error", "http.log.error.audit", "", "/fault", Some(500)),
             want("debug", "http.log.error", "why", "/handled", Some(503)),
+            want("debug", "http.log.error.named", "the method is longer than 32 bytes", "/long", Some(501)),
         ]
     );
     assert_eq!(errors[0]["err_id"].as_str().map(str::len), Some(9));

@@ -58,10 +58,10 @@ impl Handler for ErrorLog {
 
     fn end(&self, cx: &Context, _: &Outcome) {
         let Some(failure) = cx.failure() else { return };
-        // A fault that an error route responded to and a mistake of the client (4xx) are of less importance.
+        // A fault that an error route responded to and a mistake of the client are of less importance.
         // DEVIATES Caddy: it counts a fault as handled if the server has error routes, though none of them may be for
         // this site.
-        let is_error = !failure.is_handled && (failure.fault.status.as_u16() >= 500 || failure.first.is_some());
+        let is_error = !failure.is_handled && (!failure.fault.is_of_request() || failure.first.is_some());
         let level = if is_error { Level::Error } else { Level::Debug };
         // A host without access records has errors.
         let loggers = self.0.of(cx).filter(|loggers| !loggers.is_empty()).unwrap_or(&[0]);

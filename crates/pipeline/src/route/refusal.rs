@@ -7,7 +7,7 @@ use crate::handler::{Fault, Reason};
 
 /// Bytes of a method that routes get; the longest registered one has 17 (`UPDATEREDIRECTREF`).
 // DEVIATES Caddy: a longer one is 501, as for the protocol machine. Its 405 has no Allow (RFC 9110 §15.5.6).
-const ROUTED_METHOD_BYTES_MAX: usize = 32;
+pub(crate) const ROUTED_METHOD_BYTES_MAX: usize = 32;
 
 /// Rejects the requests that Caddy rejects before any route: over-long methods, an empty Host field, hosts of dots
 /// only (which could traverse directories in a `root` of `/srv/{host}`), and on a strict server a host that differs
@@ -25,7 +25,7 @@ pub(super) fn refusal(cx: &Context) -> Option<Fault> {
     }
     let is_long = cx.head().method().as_str().len() > ROUTED_METHOD_BYTES_MAX;
     if is_long {
-        return Some(Fault::from_status(StatusCode::NOT_IMPLEMENTED));
+        return Some(Fault { status: StatusCode::NOT_IMPLEMENTED, reason: Reason::MethodTooLong });
     }
     let tls = cx.arrival().tls.as_deref()?;
     let is_strict = cx.generation().plan().server(cx.arrival().server)?.strict_sni_host;
