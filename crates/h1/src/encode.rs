@@ -1,6 +1,6 @@
 //! Encoding of response heads, and of both roles' chunks and trailers (RFC 9112 §4, §5, §7.1).
 
-use causeway_message::{Chunk, FieldMap, KnownName, NameRef, ResponseHead, StatusCode, WriteList, names};
+use causeway_message::{Chunk, FieldLine, FieldMap, KnownName, NameRef, ResponseHead, StatusCode, WriteList, names};
 
 /// The framing field that a head declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) fn response_head(
     status_line(head.status(), out);
     let mut upgrade = false;
     let mut dated = false;
-    for (name, value) in head.sendable() {
+    for FieldLine { name, value, .. } in head.sendable() {
         // The machine writes the framing and connection fields itself.
         if let NameRef::Known(known) = name {
             if is_ours(known) && !(known == names::CONTENT_LENGTH && length == Length::AsSet) {

@@ -104,14 +104,14 @@ fn put_response(
 ) {
     encoder.status(status, out);
     let mut dated = false;
-    for (name, value) in head.sendable() {
-        if let NameRef::Known(known) = name {
+    for line in head.sendable() {
+        if let NameRef::Known(known) = line.name {
             if is_ours(known) && !(known == names::CONTENT_LENGTH && length == Length::AsSet) {
                 continue;
             }
             dated |= known == names::DATE;
         }
-        encoder.field(name, value, out);
+        encoder.line(line, out);
     }
     if !dated {
         encoder.field(names::DATE, date, out);
@@ -125,18 +125,18 @@ fn put_response(
 /// Encodes the fields of an interim response (RFC 9110 §15.2).
 pub(crate) fn interim(status: StatusCode, fields: &FieldMap, encoder: &mut Encoder, out: &mut WriteList) {
     encoder.status(status, out);
-    for (name, value) in fields.iter() {
-        if !matches!(name, NameRef::Known(known) if is_ours(known)) {
-            encoder.field(name, value, out);
+    for line in fields.lines() {
+        if !matches!(line.name, NameRef::Known(known) if is_ours(known)) {
+            encoder.line(line, out);
         }
     }
 }
 
 /// Encodes a trailer section, without the fields that are not allowed there (RFC 9110 §6.5.1).
 pub(crate) fn trailers(fields: &FieldMap, encoder: &mut Encoder, out: &mut WriteList) {
-    for (name, value) in fields.iter() {
-        if name.may_trail() {
-            encoder.field(name, value, out);
+    for line in fields.lines() {
+        if line.name.may_trail() {
+            encoder.line(line, out);
         }
     }
 }

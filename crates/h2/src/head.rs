@@ -96,6 +96,21 @@ impl Room {
     }
 }
 
+/// Stores a field with a registered name.
+#[inline]
+fn push(fields: &mut FieldMap, name: KnownName, field: &Field<'_>) {
+    fields.push_known(name, field.value);
+    mark(fields, field);
+}
+
+/// Keeps the representation of the field that was stored last (RFC 7541 §6.2.3).
+#[inline]
+fn mark(fields: &mut FieldMap, field: &Field<'_>) {
+    if field.never_indexed {
+        fields.mark_last_sensitive();
+    }
+}
+
 /// Stores a field that is not a pseudo-field and returns the rule that applies to it.
 #[inline]
 fn put(field: &Field<'_>, fields: &mut FieldMap) -> Result<Special, HeadError> {
@@ -108,13 +123,17 @@ fn put(field: &Field<'_>, fields: &mut FieldMap) -> Result<Special, HeadError> {
             match special {
                 Special::Host | Special::ConnectionSpecific => {}
                 // RFC 9113 §8.2.3: the pieces of a Cookie are joined before any other code reads them.
-                Special::Cookie => fields.join_known(name, b"; ", field.value),
-                _ => fields.push_known(name, field.value),
+                Special::Cookie => {
+                    fields.join_known(name, b"; ", field.value);
+                    mark(fields, field);
+                }
+                _ => push(fields, name, field),
             }
             Ok(special)
         }
         Name::Other(name) if name.len() <= usize::from(u16::MAX) => {
             fields.push_other(name, field.value);
+            mark(fields, field);
             Ok(Special::Nothing)
         }
         Name::Other(_) => Err(TOO_LARGE),
@@ -174,34 +193,34 @@ impl<'a> RequestSink<'a> {
                 self.seen |= seen::FIELD;
                 match put(field, self.head.fields_mut())? {
                     Special::Nothing | Special::Cookie => Ok(()),
-                    special => self.take_special(special, field.value),
+                    special => self.take_special(special, field),
                 }
             }
             _ => self.take_pseudo(field),
         }
     }
 
-    fn take_special(&mut self, special: Special, value: &[u8]) -> Result<(), HeadError> {
+    fn take_special(&mut self, special: Special, field: &Field<'_>) -> Result<(), HeadError> {
         match special {
-            Special::Host => return self.take_host(value),
+            Special::Host => return self.take_host(field),
             Special::ConnectionSpecific => return Err(HeadError::Malformed),
             // RFC 9113 §8.2.2.
-            Special::Te if !value.eq_ignore_ascii_case(b"trailers") => return Err(HeadError::Malformed),
+            Special::Te if !field.value.eq_ignore_ascii_case(b"trailers") => return Err(HeadError::Malformed),
             Special::ContentLength => self.seen |= seen::LENGTH,
             Special::Expect => self.seen |= seen::EXPECT,
-            Special::Priority => self.priority = Some(Priority::parse(value)),
+            Special::Priority => self.priority = Some(Priority::parse(field.value)),
             Special::Te | Special::Nothing | Special::Cookie => {}
         }
         Ok(())
     }
 
     // RFC 9113 §8.3.1: Host may accompany `:authority` if it is equal.
-    fn take_host(&mut self, value: &[u8]) -> Result<(), HeadError> {
+    fn take_host(&mut self, field: &Field<'_>) -> Result<(), HeadError> {
         let fields = self.head.fields_mut();
         match fields.get(names::HOST) {
-            Some(first) if self.seen & seen::AUTHORITY != 0 && first.eq_ignore_ascii_case(value) => Ok(()),
-            None if is_host_port(value) => {
-                fields.push_known(names::HOST, value);
+            Some(first) if self.seen & seen::AUTHORITY != 0 && first.eq_ignore_ascii_case(field.value) => Ok(()),
+            None if is_host_port(field.value) => {
+                push(fields, names::HOST, field);
                 Ok(())
             }
             _ => Err(HeadError::Malformed),
@@ -224,6 +243,7 @@ impl<'a> RequestSink<'a> {
         }
         self.seen |= bit;
         let value = field.value;
+        // DEVIATES RFC 7541 §6.2.3: only an authority and a path are forwarded as never indexed. The other values are no secrets.
         match bit {
             seen::METHOD => {
                 if value.len() > Method::BYTES_MAX {
@@ -242,7 +262,7 @@ impl<'a> RequestSink<'a> {
                 if value.is_empty() || !is_host_port(value) {
                     return Err(HeadError::Malformed);
                 }
-                self.head.fields_mut().push_known(names::HOST, value);
+                push(self.head.fields_mut(), names::HOST, field);
             }
             seen::PATH => {
                 if value.len() > self.target_max {
@@ -254,6 +274,9 @@ impl<'a> RequestSink<'a> {
                     return Err(HeadError::Malformed);
                 }
                 self.head.set_target(value).map_err(|_| HeadError::Malformed)?;
+                if field.never_indexed {
+                    self.head.mark_target_sensitive();
+                }
             }
             // RFC 8441 §4: corresponds to Upgrade in HTTP/1.
             _ => {
@@ -369,11 +392,10 @@ impl<'a> TrailerSink<'a> {
 
     fn take(&mut self, field: &Field<'_>) -> Result<(), HeadError> {
         self.room.take(field, self.head.fields())?;
-        let value = field.value;
         match put(field, self.head.fields_mut())? {
             Special::ConnectionSpecific => Err(HeadError::Malformed),
             Special::Host => {
-                self.head.fields_mut().push_known(names::HOST, value);
+                push(self.head.fields_mut(), names::HOST, field);
                 Ok(())
             }
             _ => Ok(()),

@@ -2,10 +2,18 @@
 #![allow(missing_docs, reason = "a test")]
 
 mod hpack;
+mod peer;
+
+use std::rc::Rc;
+use std::time::Instant;
 
 use causeway_h2::hpack::{Decoder, Encoder};
-use causeway_message::{NameRef, WriteList, names};
-use hpack::{bytes, decoded, encoded, seen, unhex};
+use causeway_h2::{Client, Server, Settings};
+use causeway_message::{
+    ClientEvent, Framing, Head, NameRef, ResponseHead, Scheme, ServerEvent, StreamId, WriteList, names,
+};
+use hpack::{DecodedField, bytes, decoded, encoded, seen, unhex};
+use peer::{DATE, END_HEADERS, END_STREAM, PREFACE, frame, settings, written};
 
 // §6.2.1 to §6.2.3: only the first kind changes the table, and only the last one forbids indexing at every hop.
 #[test]
@@ -121,5 +129,133 @@ fn another_name_is_indexed_at_its_second_occurrence() {
         out.clear();
         encoder.field(NameRef::Other("x-changes"), format!("{value:09}").as_bytes(), &mut out);
         assert_eq!(bytes(&out)[0], 0, "{value}");
+    }
+}
+
+/// A field block of literals that are not inserted. Names that begin with `!` are never indexed.
+fn literals(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        let plain = name.trim_start_matches('!');
+        block.push(if plain == *name { 0x00 } else { 0x10 });
+        for text in [plain, value] {
+            block.push(text.len() as u8);
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    block
+}
+
+/// The field blocks in the output of a machine, the fields of each in the form of [`literals`].
+fn blocks(out: &mut WriteList, decoder: &mut Decoder) -> Vec<Vec<(String, String)>> {
+    let bytes = written(out);
+    out.clear();
+    let mut rest = bytes.strip_prefix(PREFACE).unwrap_or(&bytes);
+    let mut blocks = Vec::new();
+    while let [_, high, low, kind, ..] = rest {
+        let (frame, later) = rest.split_at(9 + usize::from(*high) * 256 + usize::from(*low));
+        if *kind == 0x1 {
+            let text = |field: DecodedField| {
+                let never = if field.never_indexed { "!" } else { "" };
+                (format!("{never}{}", field.name), String::from_utf8(field.value).expect("text"))
+            };
+            blocks.push(seen(decoder, &frame[9..]).expect("a block").into_iter().map(text).collect());
+        }
+        rest = later;
+    }
+    blocks
+}
+
+fn pairs(fields: &[(&str, &str)]) -> Vec<(String, String)> {
+    fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+// §6.2.3: a field that was received as never indexed is forwarded with the same representation.
+#[test]
+fn rfc7541_6_2_3_forwarded_fields_keep_their_representation() {
+    const REQUEST: &[(&str, &str)] = &[
+        (":method", "POST"),
+        (":scheme", "https"),
+        ("!:authority", "a.test"),
+        ("!:path", "/?token=secret"),
+        ("accept", "*/*"),
+        ("!user-agent", "secret"),
+        ("x-own", "a"),
+        ("!x-own", "b"),
+        ("!te", "trailers"),
+    ];
+    // One secret piece makes the joined field one (RFC 9113 §8.2.3).
+    const COOKIES: [&[(&str, &str)]; 2] = [
+        &[("!cookie", "a=1234567890123456789"), ("cookie", "b=1234567890123456789")],
+        &[("cookie", "a=1234567890123456789"), ("x-last", "c"), ("!cookie", "b=1234567890123456789")],
+    ];
+    const JOINED: (&str, &str) = ("!cookie", "a=1234567890123456789; b=1234567890123456789");
+    const INTERIM: &[(&str, &str)] = &[(":status", "103"), ("!link", "</a.css>"), ("x-own", "a")];
+    const RESPONSE: &[(&str, &str)] = &[
+        (":status", "200"),
+        ("server", "b"),
+        ("!x-token", "c"),
+        ("!vary", "d"),
+        ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+    ];
+    const TRAILERS: &[(&str, &str)] = &[("x-sum", "e"), ("!x-secret", "f"), ("!grpc-message", "g")];
+
+    let (mut up, mut down) = (WriteList::new(), WriteList::new());
+    let (mut up_decoder, mut down_decoder) = (Decoder::new(4096), Decoder::new(4096));
+    let mut server = Server::new(Rc::new(Settings::default()));
+    let mut client = Client::new(Rc::new(Settings::client()));
+    let (mut request, mut response) = (Head::new(), ResponseHead::default());
+    let mut from_client = [PREFACE, &settings(&[])].concat();
+    let mut from_upstream = settings(&[]);
+    for (number, cookies) in COOKIES.into_iter().enumerate() {
+        let id = 1 + 2 * number as u32;
+        // The request's direction.
+        let block = literals(&[REQUEST, cookies].concat());
+        from_client.extend(frame(0x1, END_HEADERS, id, &block));
+        from_client.extend(frame(0x1, END_HEADERS | END_STREAM, id, &literals(TRAILERS)));
+        let mut forwarded = None;
+        loop {
+            let handled = server.handle_bytes(Instant::now(), &from_client, &mut request, &mut down);
+            from_client.drain(..handled.consumed);
+            match handled.event {
+                Some(ServerEvent::Head { .. }) => {
+                    forwarded = client.open(&request, Scheme::Https, Framing::Stream, &mut up).ok();
+                }
+                Some(ServerEvent::Trailers { .. }) => {
+                    client.send_trailers(forwarded.expect("a stream"), request.fields(), &mut up);
+                    break;
+                }
+                event => assert!(handled.consumed > 0, "{event:?}"),
+            }
+        }
+        let mut want = pairs(REQUEST);
+        // Joined where the first piece was.
+        want.push((JOINED.0.to_owned(), JOINED.1.to_owned()));
+        want.extend(pairs(&cookies[1..cookies.len() - 1]));
+        assert_eq!(blocks(&mut up, &mut up_decoder), [want, pairs(TRAILERS)]);
+
+        // The response's direction.
+        from_upstream.extend(frame(0x1, END_HEADERS, id, &literals(INTERIM)));
+        from_upstream.extend(frame(0x1, END_HEADERS, id, &literals(RESPONSE)));
+        from_upstream.extend(frame(0x1, END_HEADERS | END_STREAM, id, &literals(TRAILERS)));
+        loop {
+            let handled = client.handle_bytes(Instant::now(), &from_upstream, &mut response, &mut up);
+            from_upstream.drain(..handled.consumed);
+            let status = response.status();
+            match handled.event {
+                Some(ClientEvent::Interim { .. }) => {
+                    server.send_interim(StreamId(id), status, response.fields(), &mut down);
+                }
+                Some(ClientEvent::Head { .. }) => {
+                    server.send_head(StreamId(id), &response, Framing::Stream, DATE, &mut down);
+                }
+                Some(ClientEvent::Trailers { .. }) => {
+                    server.send_trailers(StreamId(id), response.fields(), &mut down);
+                    break;
+                }
+                event => assert!(handled.consumed > 0, "{event:?}"),
+            }
+        }
+        assert_eq!(blocks(&mut down, &mut down_decoder), [INTERIM, RESPONSE, TRAILERS].map(pairs));
     }
 }

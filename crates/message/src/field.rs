@@ -67,6 +67,17 @@ impl<'a> From<&'a FieldName> for NameRef<'a> {
     }
 }
 
+/// A field line of a map (RFC 9110 §5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldLine<'a> {
+    /// The name.
+    pub name: NameRef<'a>,
+    /// The value.
+    pub value: &'a [u8],
+    /// Whether a sender must not let the field be indexed (RFC 7541 §6.2.3).
+    pub is_sensitive: bool,
+}
+
 /// An owned field name, parsed once when the configuration is loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldName(Spelling);

@@ -19,6 +19,7 @@ pub struct Head {
     method: MethodText,
     target: TextRange,
     parts: Parts,
+    target_is_sensitive: bool,
     version: Version,
     // Holds the method and target if they were set separately, encoded or rewritten.
     own: Vec<u8>,
@@ -64,6 +65,7 @@ impl Head {
         self.method = MethodText::default();
         self.target = TextRange::default();
         self.parts = Parts::default();
+        self.target_is_sensitive = false;
         self.version = Version::default();
     }
 
@@ -72,6 +74,7 @@ impl Head {
         self.fields.copy_with_line_from(&other.fields);
         self.own.clone_from(&other.own);
         (self.method, self.target, self.parts, self.version) = (other.method, other.target, other.parts, other.version);
+        self.target_is_sensitive = other.target_is_sensitive;
     }
 
     /// Shrinks the memory to about `bytes_max` bytes, or to the part in use if that is larger.
@@ -155,6 +158,17 @@ impl Head {
                 Err(fault)
             }
         }
+    }
+
+    /// Whether a sender must not let the target be indexed (RFC 7541 §6.2.3).
+    #[must_use]
+    pub const fn target_is_sensitive(&self) -> bool {
+        self.target_is_sensitive
+    }
+
+    /// Marks the target as sensitive, and those that replace it.
+    pub fn mark_target_sensitive(&mut self) {
+        self.target_is_sensitive = true;
     }
 
     /// The version that carried the request; HTTP/1.1 if it was not set.

@@ -4,8 +4,8 @@
 //! In reading order:
 //! - [`syntax`]: the bytes that a token, a field value and a comma-separated list may hold
 //! - [`Method`], [`StatusCode`], [`Version`], [`StreamId`]: the small types
-//! - [`KnownName`], [`names`], [`NameRef`], [`FieldName`], [`FieldValue`], [`OwnedValue`]: interned field names, and
-//!   values
+//! - [`KnownName`], [`names`], [`NameRef`], [`FieldName`], [`FieldValue`], [`OwnedValue`], [`FieldLine`]: interned field names, values,
+//!   and both
 //! - [`FieldMap`]: an ordered list of fields in one arena
 //! - [`Target`], [`path`], [`query`]: the request target, percent-decoding, path cleaning and the pairs of a query
 //! - [`Head`], [`ResponseHead`], [`Cookie`]: whole heads
@@ -38,7 +38,7 @@ mod write_list;
 pub use chunk::{Block, BlockMut, Chunk, Home};
 pub use cookie::{Cookie, SameSite, cookies};
 pub use events::{ClientEvent, Handled, OpenError, Scheme, ServerEvent};
-pub use field::{FieldName, FieldValue, NameRef, OwnedValue};
+pub use field::{FieldLine, FieldName, FieldValue, NameRef, OwnedValue};
 pub use head::Head;
 pub use list::List;
 pub use map::{ContentLengthError, FieldMap};

@@ -4,7 +4,7 @@
 //! of first positions. Any other name is found by a linear scan, which the limit on fields bounds: there is no hash
 //! table that a peer could attack with collisions.
 
-use crate::field::{FieldValue, NameRef};
+use crate::field::{FieldLine, FieldValue, NameRef};
 use crate::list::List;
 use crate::name::{KnownName, names};
 use crate::syntax::{parse_number, write_number};
@@ -53,8 +53,44 @@ struct FieldEntry {
     value_len: u32,
     name_len: u16,
     known: u8,
-    // Unused bytes after the value that a longer value may take, at most 255.
-    slack: u8,
+    spare: Spare,
+}
+
+/// Two small properties of an entry in one byte, which keeps the entry at 16 bytes: the lower seven bits are the slack, the unused bytes
+/// after the value that a longer value may take. The highest bit marks a sensitive field.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Spare(u8);
+
+impl Spare {
+    const SLACK_MAX: u8 = 0x7f;
+    const SENSITIVE: u8 = 0x80;
+
+    #[inline]
+    fn slack(self) -> usize {
+        usize::from(self.0 & Self::SLACK_MAX)
+    }
+
+    /// Slack that does not fit is wasted until the map is cleared.
+    #[inline]
+    fn set_slack(&mut self, bytes: usize) {
+        let slack = u8::try_from(bytes).map_or(Self::SLACK_MAX, |slack| slack.min(Self::SLACK_MAX));
+        self.0 = self.0 & Self::SENSITIVE | slack;
+    }
+
+    #[inline]
+    fn is_sensitive(self) -> bool {
+        self.0 & Self::SENSITIVE != 0
+    }
+
+    fn set_sensitive(&mut self) {
+        self.0 |= Self::SENSITIVE;
+    }
+
+    /// Becomes sensitive if `other` is.
+    #[inline]
+    fn join_sensitive(&mut self, other: Self) {
+        self.0 |= other.0 & Self::SENSITIVE;
+    }
 }
 
 impl Default for FieldMap {
@@ -102,7 +138,7 @@ impl FieldMap {
     }
 
     /// Sets a field: replaces the value of the first field of that name and removes the further ones. Appends the
-    /// field if there is no field of that name.
+    /// field if there is no field of that name. A field that was sensitive remains so.
     ///
     /// # Panics
     /// If this is the 65 536th field, the name is longer than 65 535 bytes, or the arena would exceed 4 GiB.
@@ -155,11 +191,17 @@ impl FieldMap {
         self.repeated[at >> 6] >> (at & 63) & 1 != 0
     }
 
+    /// Whether the first field of this name is sensitive. O(1).
+    #[must_use]
+    pub fn is_sensitive(&self, name: KnownName) -> bool {
+        self.position_of_known(name).is_some_and(|at| self.entries[at].spare.is_sensitive())
+    }
+
     /// Removes all fields of this name and returns their number. O(entries).
     pub fn remove<'a>(&mut self, name: impl Into<NameRef<'a>>) -> usize {
         let name = name.into();
         let Some(from) = self.position(name) else { return 0 };
-        self.remove_from(from, name)
+        self.remove_from(from, name).0
     }
 
     /// Keeps the fields for which `keep` returns `true`. O(entries).
@@ -193,6 +235,15 @@ impl FieldMap {
     /// Iterates over names and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (NameRef<'_>, &[u8])> {
         self.entries.iter().map(|entry| (self.name(entry), self.value(entry)))
+    }
+
+    /// Iterates over the field lines, in order.
+    pub fn lines(&self) -> impl Iterator<Item = FieldLine<'_>> {
+        self.entries.iter().map(|entry| FieldLine {
+            name: self.name(entry),
+            value: self.value(entry),
+            is_sensitive: entry.spare.is_sensitive(),
+        })
     }
 
     /// Whether both maps were built by identical operations, so that arena and entries match byte for byte. Identical
@@ -298,11 +349,11 @@ impl FieldMap {
 
     fn insert_bytes(&mut self, name: NameRef<'_>, value: &[u8]) {
         let Some(at) = self.position(name) else { return self.append_bytes(name, value) };
-        self.remove_from(at + 1, name);
+        let (_, removed) = self.remove_from(at + 1, name);
         let old = self.entries[at];
         // A value that fits into the old value's range overwrites it, so that repeated rewriting does not grow the
         // arena.
-        let room = old.value_len as usize + usize::from(old.slack);
+        let room = old.value_len as usize + old.spare.slack();
         let (value_at, slack) = if value.len() <= room {
             self.arena[old.value_at as usize..][..value.len()].copy_from_slice(value);
             (old.value_at, room - value.len())
@@ -312,8 +363,9 @@ impl FieldMap {
         let entry = &mut self.entries[at];
         entry.value_at = value_at;
         entry.value_len = value.len() as u32;
-        // Slack that does not fit a byte is wasted until the map is cleared.
-        entry.slack = u8::try_from(slack).unwrap_or(u8::MAX);
+        entry.spare.set_slack(slack);
+        // The new value may be made of those of the removed fields.
+        entry.spare.join_sensitive(removed);
     }
 
     fn append_bytes(&mut self, name: NameRef<'_>, value: &[u8]) {
@@ -337,12 +389,15 @@ impl FieldMap {
         at as u32
     }
 
-    fn remove_from(&mut self, from: usize, name: NameRef<'_>) -> usize {
+    /// Removes the fields of this name from a position on. Returns their number, and a mark if one of them was sensitive.
+    fn remove_from(&mut self, from: usize, name: NameRef<'_>) -> (usize, Spare) {
         let before = self.entries.len();
-        let mut kept = from;
+        let (mut kept, mut removed) = (from, Spare::default());
         for at in from..before {
             let entry = self.entries[at];
-            if !self.is(&entry, name) {
+            if self.is(&entry, name) {
+                removed.join_sensitive(entry.spare);
+            } else {
                 self.entries[kept] = entry;
                 kept += 1;
             }
@@ -351,7 +406,7 @@ impl FieldMap {
             self.entries.truncate(kept);
             self.index_again();
         }
-        before - kept
+        (before - kept, removed)
     }
 
     fn index_again(&mut self) {
@@ -480,7 +535,7 @@ impl FieldMap {
             value_len,
             name_len: 0,
             known: name.index() as u8,
-            slack: 0,
+            spare: Spare::default(),
         });
         self.note(name.index() as u8, at);
     }
@@ -492,7 +547,7 @@ impl FieldMap {
     #[inline]
     pub fn index_other(&mut self, name_at: u32, name_len: u16, value_at: u32, value_len: u32) {
         assert!(self.entries.len() < usize::from(u16::MAX), "a field map of at most 65535 fields");
-        self.entries.push(FieldEntry { name_at, value_at, value_len, name_len, known: OTHER, slack: 0 });
+        self.entries.push(FieldEntry { name_at, value_at, value_len, name_len, known: OTHER, spare: Spare::default() });
         self.note_other();
     }
 
@@ -517,6 +572,29 @@ impl FieldMap {
         let name_at = self.push(name.as_bytes());
         let value_at = self.push(value);
         self.index_other(name_at, name_len, value_at, value.len() as u32);
+    }
+
+    /// Appends a copy of a field line. The caller has checked the bytes of one that is not from a map.
+    ///
+    /// # Panics
+    /// As [`FieldMap::push_other`].
+    #[inline]
+    pub fn push_line(&mut self, line: FieldLine<'_>) {
+        match line.name {
+            NameRef::Known(known) => self.push_known(known, line.value),
+            NameRef::Other(other) => self.push_other(other, line.value),
+        }
+        if line.is_sensitive {
+            self.mark_last_sensitive();
+        }
+    }
+
+    /// Marks the field that was appended last as sensitive: an intermediary that forwards it must not let it be indexed (RFC 7541 §6.2.3).
+    #[cold]
+    pub fn mark_last_sensitive(&mut self) {
+        if let Some(last) = self.entries.last_mut() {
+            last.spare.set_sensitive();
+        }
     }
 
     /// Appends `between` and `value` to the last field's value if that field has this name; else appends a field. An empty value adds
@@ -550,9 +628,15 @@ impl FieldMap {
     pub fn join_repeated(&mut self, name: KnownName, between: &[u8]) {
         let Some(first) = self.position_of_known(name) else { return };
         let value_at = self.arena.len();
+        let mut spare = Spare::default();
         for at in first..self.entries.len() {
             let entry = self.entries[at];
-            if usize::from(entry.known) == name.index() && entry.value_len > 0 {
+            if usize::from(entry.known) != name.index() {
+                continue;
+            }
+            // One sensitive part makes the whole sensitive.
+            spare.join_sensitive(entry.spare);
+            if entry.value_len > 0 {
                 if self.arena.len() > value_at {
                     self.arena.extend_from_slice(between);
                 }
@@ -564,7 +648,7 @@ impl FieldMap {
         self.push(b"");
         let value_len = (self.arena.len() - value_at) as u32;
         let entry = &mut self.entries[first];
-        (entry.value_at, entry.value_len, entry.slack) = (value_at as u32, value_len, 0);
+        (entry.value_at, entry.value_len, entry.spare) = (value_at as u32, value_len, spare);
         self.remove_from(first + 1, NameRef::Known(name));
     }
 

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::time::SystemTime;
 
 use crate::cookie::Cookie;
-use crate::field::{FieldValue, NameRef};
+use crate::field::{FieldLine, FieldValue, NameRef};
 use crate::map::FieldMap;
 use crate::name::{KnownName, names};
 use crate::status::StatusCode;
@@ -135,13 +135,13 @@ impl ResponseHead {
         self.fields.insert(names::LAST_MODIFIED, value);
     }
 
-    /// Iterates over the fields to send. With 1xx, 204 and 304, which have no content, the fields that frame content are left
+    /// Iterates over the field lines to send. With 1xx, 204 and 304, which have no content, the fields that frame content are left
     /// out (RFC 9110 §8.6), with 304 also those that describe it (§15.4.5).
-    pub fn sendable(&self) -> impl Iterator<Item = (NameRef<'_>, &[u8])> {
+    pub fn sendable(&self) -> impl Iterator<Item = FieldLine<'_>> {
         let bare = self.status.forbids_content();
         let is_304 = self.status == StatusCode::NOT_MODIFIED;
         let is_left_out = move |name| frames_content(name) || is_304 && describes_content(name);
-        self.fields.iter().filter(move |(name, _)| !bare || !matches!(name, NameRef::Known(name) if is_left_out(*name)))
+        self.fields.lines().filter(move |line| !bare || !matches!(line.name, NameRef::Known(name) if is_left_out(name)))
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(head.sendable().count(), 3);
         for (code, want) in [(100, 2), (103, 2), (204, 2), (304, 1)] {
             head.set_status(StatusCode::new(code).unwrap());
-            let left: Vec<_> = head.sendable().collect();
+            let left: Vec<_> = head.sendable().map(|line| (line.name, line.value)).collect();
             assert_eq!((left.len(), left.last()), (want, Some(&(NameRef::Known(names::ETAG), &b"W/\"x\""[..]))));
         }
         assert_eq!(head.fields().len(), 3, "the fields themselves stay");

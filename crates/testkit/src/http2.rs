@@ -75,6 +75,27 @@ impl Wire {
         Ok(wire)
     }
 
+    /// Begins a connection as the server: reads the client's preface and sends empty settings. Reads and writes time out after 20 s.
+    ///
+    /// # Errors
+    /// Those of the socket; also when the preface is another.
+    pub fn accept(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        let mut wire = Self { stream, out: Vec::new(), input: Vec::new() };
+        wire.set_timeout(Duration::from_secs(20))?;
+        while wire.input.len() < PREFACE.len() {
+            if !wire.read()? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        if wire.input.drain(..PREFACE.len()).as_slice() != PREFACE {
+            return Err(io::Error::other("not the preface of HTTP/2"));
+        }
+        wire.put(kind::SETTINGS, flag::NONE, 0, &[]);
+        wire.flush()?;
+        Ok(wire)
+    }
+
     /// Sets the timeout of each read and write.
     ///
     /// # Errors
@@ -165,6 +186,13 @@ fn field(block: &mut Vec<u8>, name: u8, value: &[u8]) {
 /// Appends a literal field without indexing, with a literal name.
 pub fn literal(block: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     block.push(0);
+    text(block, name);
+    text(block, value);
+}
+
+/// Appends a literal field that is never indexed (RFC 7541 §6.2.3), with a literal name.
+pub fn never_indexed(block: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    block.push(0x10);
     text(block, name);
     text(block, value);
 }

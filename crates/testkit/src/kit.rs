@@ -293,7 +293,7 @@ impl Pending {
             .cx
             .response()
             .sendable()
-            .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value).into_owned()))
+            .map(|line| (line.name.as_str().to_owned(), String::from_utf8_lossy(line.value).into_owned()))
             .collect();
         // Before the body is read, as an engine computes Content-Length.
         answer.length = response.body.len();

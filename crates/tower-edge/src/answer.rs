@@ -7,7 +7,7 @@ mod outgoing;
 use std::error::Error;
 
 use bytes::Buf;
-use causeway_message::{Chunk, FieldMap, FieldValue, NameRef, StatusCode, names, syntax};
+use causeway_message::{Chunk, FieldLine, FieldMap, FieldValue, NameRef, StatusCode, names, syntax};
 use causeway_pipeline::{Body, Frame};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
@@ -68,11 +68,8 @@ fn is_option(name: &HeaderName, fields: &HeaderMap) -> bool {
 
 /// Appends a field. A `HeaderValue` contains valid bytes (RFC 9110 §5.5), except for possible whitespace at its ends.
 fn append(name: NameRef<'_>, value: &HeaderValue, into: &mut FieldMap) {
-    let value = syntax::trim_ows(value.as_bytes());
-    match name {
-        NameRef::Known(known) => into.push_known(known, value),
-        NameRef::Other(spelled) => into.push_other(spelled, value),
-    }
+    let is_sensitive = value.is_sensitive();
+    into.push_line(FieldLine { name, value: syntax::trim_ows(value.as_bytes()), is_sensitive });
 }
 
 /// Converts a body: empty, one chunk if all of it is available at once, otherwise a stream.

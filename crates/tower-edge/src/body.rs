@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context as Task, Poll};
 
 use bytes::Bytes;
-use causeway_message::{Chunk, FieldMap, NameRef};
+use causeway_message::{Chunk, FieldLine, FieldMap, NameRef};
 use causeway_pipeline::{BodyError, BodyStream as _, Frame, IncomingBody};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::SizeHint;
@@ -163,12 +163,14 @@ fn bytes(chunk: Chunk) -> Bytes {
 
 fn trailers(fields: &FieldMap) -> Option<HeaderMap> {
     let mut map = HeaderMap::try_with_capacity(fields.len()).ok()?;
-    for (name, value) in fields.iter() {
+    for FieldLine { name, value, is_sensitive } in fields.lines() {
         let name = match name {
             NameRef::Known(known) => names::registered()[known.index()].clone(),
             NameRef::Other(spelled) => HeaderName::from_bytes(spelled.as_bytes()).ok()?,
         };
-        map.try_append(name, HeaderValue::from_bytes(value).ok()?).ok()?;
+        let mut value = HeaderValue::from_bytes(value).ok()?;
+        value.set_sensitive(is_sensitive);
+        map.try_append(name, value).ok()?;
     }
     Some(map)
 }

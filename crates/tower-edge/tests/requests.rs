@@ -14,6 +14,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
 use causeway_pipeline::HeadLimits;
+use causeway_testkit::http2::{self, Wire, flag, kind, literal, never_indexed};
 use http_body_util::BodyExt as _;
 use support::{RequestKind, TestClient, builder, client, start, until};
 use tower_edge::ConnectInfo;
@@ -288,6 +289,55 @@ fn trailers_in_both_directions() {
         let mut trailers: Vec<_> = answer.trailers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
         trailers.sort();
         assert_eq!(trailers, ["x-length: 3", "x-sum: 6"]);
+    }
+}
+
+/// Reads the field blocks and the content of the next response.
+#[track_caller]
+fn response(wire: &mut Wire) -> (Vec<Vec<u8>>, Vec<u8>) {
+    let (mut blocks, mut content) = (Vec::new(), Vec::new());
+    loop {
+        let frame = wire.receive().unwrap().expect("a response");
+        match frame.kind {
+            kind::HEADERS => blocks.push(frame.payload),
+            kind::DATA => content.extend(frame.payload),
+            _ => continue,
+        }
+        if frame.flags & flag::END_STREAM != 0 {
+            return (blocks, content);
+        }
+    }
+}
+
+// RFC 7541 §6.2.3: a field that must not be indexed is a sensitive one of the service, in both directions.
+#[test]
+fn sensitive_fields() {
+    async fn echo(request: Request) -> Response {
+        let (head, body) = request.into_parts();
+        let trailers = body.collect().await.unwrap().trailers().cloned().unwrap_or_default();
+        let is_sensitive = |map: &HeaderMap, name: &str| map.get(name).is_some_and(HeaderValue::is_sensitive);
+        assert!(is_sensitive(&head.headers, "x-secret") && !is_sensitive(&head.headers, "x-plain"));
+        assert!(is_sensitive(&trailers, "x-last"));
+        let body = http_body_util::Full::new(Bytes::from_static(b"ok")).with_trailers(async { Some(Ok(trailers)) });
+        let mut answer = Response::new(Body::new(body));
+        *answer.headers_mut() = head.headers;
+        answer
+    }
+    let running = start(Router::new().fallback(echo));
+    let mut wire = Wire::connect(running.addresses()[0], &[]).unwrap();
+    let (mut head, mut trailers) = (http2::get("/"), Vec::new());
+    literal(&mut head, b"x-plain", b"1");
+    never_indexed(&mut head, b"x-secret", b"2");
+    never_indexed(&mut trailers, b"x-last", b"3");
+    wire.put(kind::HEADERS, flag::END_HEADERS, 1, &head);
+    wire.put(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, &trailers);
+    wire.flush().unwrap();
+    let (blocks, content) = response(&mut wire);
+    assert_eq!((content, blocks.len()), (b"ok".to_vec(), 2));
+    for (block, name, value) in [(&blocks[0], "x-secret", "2"), (&blocks[1], "x-last", "3")] {
+        let mut want = Vec::new();
+        never_indexed(&mut want, name.as_bytes(), value.as_bytes());
+        assert!(block.windows(want.len()).any(|part| part == want), "{name}: {}", block.escape_ascii());
     }
 }
 

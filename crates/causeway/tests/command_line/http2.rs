@@ -1,9 +1,12 @@
 //! HTTP/2 with independent clients: curl, nghttp, h2load and Go's net/http. Without its client a test is skipped with a
-//! message.
+//! message. HTTP/2 through the proxy, frame by frame.
 
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
+
+use causeway_testkit::http2::{Wire, flag, get, kind, literal, never_indexed};
 
 use crate::process::{Folder, ServerProcess};
 
@@ -221,4 +224,78 @@ fn nghttp_and_h2load_over_tls() {
     assert!(text.contains(":status: 200") && !text.contains("RST_STREAM"), "{text}");
     check_load(&h2load, "64", "32", 4096, &url);
     check_load(&h2load, "8", "8", 64, &format!("{url}large"));
+}
+
+/// Reads the field blocks of a stream up to its end.
+#[track_caller]
+fn blocks(wire: &mut Wire, stream: u32) -> Vec<Vec<u8>> {
+    let mut blocks = Vec::new();
+    loop {
+        let frame = wire.receive().unwrap().expect("a message up to its end");
+        if frame.stream != stream {
+            continue;
+        }
+        let ends = matches!(frame.kind, kind::HEADERS | kind::DATA) && frame.flags & flag::END_STREAM != 0;
+        if frame.kind == kind::HEADERS {
+            blocks.push(frame.payload);
+        }
+        if ends {
+            return blocks;
+        }
+    }
+}
+
+/// Asserts that each block has its field as one that is never indexed.
+#[track_caller]
+fn check_never_indexed(blocks: &[Vec<u8>], fields: &[(&str, &str)]) {
+    assert_eq!(blocks.len(), fields.len());
+    for (block, (name, value)) in blocks.iter().zip(fields) {
+        let mut want = Vec::new();
+        never_indexed(&mut want, name.as_bytes(), value.as_bytes());
+        assert!(block.windows(want.len()).any(|part| part == want), "{name}: {}", block.escape_ascii());
+    }
+}
+
+// RFC 7541 §6.2.3: a field that arrives as never indexed is forwarded as one, also if `header_up` or `header_down` replaces a part of it.
+#[test]
+fn fields_that_are_never_indexed() {
+    for (options, secret, token) in
+        [("", "a-secret", "a-token"), ("header_up X-Secret a- b-\nheader_down X-Token a- c-", "b-secret", "c-token")]
+    {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let upstream = listener.local_addr().unwrap();
+        let thread = std::thread::spawn(move || {
+            let mut wire = Wire::accept(listener.accept().unwrap().0).unwrap();
+            let request = blocks(&mut wire, 1);
+            // Entry 8 of the static table is `:status: 200`; here its name has another value.
+            let mut interim = vec![8, 3];
+            interim.extend_from_slice(b"103");
+            never_indexed(&mut interim, b"x-early", b"a-hint");
+            let (mut head, mut trailers) = (vec![0x88], Vec::new());
+            literal(&mut head, b"x-plain", b"1");
+            never_indexed(&mut head, b"x-token", b"a-token");
+            never_indexed(&mut trailers, b"x-sum", b"a-sum");
+            wire.put(kind::HEADERS, flag::END_HEADERS, 1, &interim);
+            wire.put(kind::HEADERS, flag::END_HEADERS, 1, &head);
+            wire.put(kind::DATA, flag::NONE, 1, b"hello");
+            wire.put(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, &trailers);
+            wire.flush().unwrap();
+            (request, wire)
+        });
+        let site = format!(":0 {{\n\treverse_proxy h2c://{upstream} {{\n{options}\n\t}}\n}}\n");
+        let folder = Folder::with(&[("Caddyfile", &site)]);
+        let server = folder.start(&["run"]);
+        let mut wire = Wire::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, server.port())), &[]).unwrap();
+        let (mut head, mut trailers) = (get("/"), Vec::new());
+        literal(&mut head, b"trailer", b"x-last");
+        never_indexed(&mut head, b"x-secret", b"a-secret");
+        never_indexed(&mut trailers, b"x-last", b"z");
+        wire.put(kind::HEADERS, flag::END_HEADERS, 1, &head);
+        wire.put(kind::DATA, flag::NONE, 1, b"hello");
+        wire.put(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, &trailers);
+        wire.flush().unwrap();
+        check_never_indexed(&blocks(&mut wire, 1), &[("x-early", "a-hint"), ("x-token", token), ("x-sum", "a-sum")]);
+        let (request, _wire) = thread.join().unwrap();
+        check_never_indexed(&request, &[("x-secret", secret), ("x-last", "z")]);
+    }
 }

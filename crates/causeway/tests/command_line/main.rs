@@ -15,7 +15,7 @@
 //! - `mistakes`: error messages for operators
 //! - `client_certificates`: the properties of a client's certificate
 //! - `ocsp`: OCSP stapling with openssl's responder
-//! - `http2`: curl, nghttp, h2load and Go as HTTP/2 clients
+//! - `http2`: curl, nghttp, h2load and Go as HTTP/2 clients; frames through the proxy
 //! - `httpgrpc`: HTTP in gRPC between two Causeway servers
 //! - `interop`: gRPC and httpgrpc with Go peers
 //! - `logs`: access logs and compression

@@ -46,11 +46,13 @@ pub(super) fn request_head(
     if !is_plain_connect {
         encoder.pseudo(Pseudo::Scheme, if scheme == Scheme::Http { b"http" } else { b"https" }, out);
     }
-    encoder.pseudo(Pseudo::Authority, authority.as_bytes(), out);
+    let host_is_sensitive = head.fields().is_sensitive(names::HOST);
+    put_pseudo(Pseudo::Authority, authority.as_bytes(), host_is_sensitive, encoder, out);
+    let mut put_path = |path: &[u8]| put_pseudo(Pseudo::Path, path, head.target_is_sensitive(), encoder, out);
     match target.form() {
         TargetForm::Authority => {}
-        TargetForm::Origin | TargetForm::Asterisk => encoder.pseudo(Pseudo::Path, target.as_str().as_bytes(), out),
-        TargetForm::Absolute => encoder.pseudo(Pseudo::Path, &path_and_query(head), out),
+        TargetForm::Origin | TargetForm::Asterisk => put_path(target.as_str().as_bytes()),
+        TargetForm::Absolute => put_path(&path_and_query(head)),
     }
     if let Some(protocol) = protocol {
         encoder.pseudo(Pseudo::Protocol, protocol, out);
@@ -70,14 +72,22 @@ pub(super) fn request_head(
     Some(())
 }
 
+fn put_pseudo(name: Pseudo, value: &[u8], is_sensitive: bool, encoder: &mut Encoder, out: &mut WriteList) {
+    if is_sensitive {
+        encoder.pseudo_never_indexed(name, value, out);
+    } else {
+        encoder.pseudo(name, value, out);
+    }
+}
+
 fn put_fields(head: &Head, encoder: &mut Encoder, out: &mut WriteList) {
     let fields = head.fields();
-    for (name, value) in fields.iter() {
-        if let NameRef::Known(known) = name {
+    for line in fields.lines() {
+        if let NameRef::Known(known) = line.name {
             // RFC 9113 §8.2.2: the only allowed value of TE is `trailers`.
             if known == names::TE {
-                if value.eq_ignore_ascii_case(b"trailers") {
-                    encoder.field(name, value, out);
+                if line.value.eq_ignore_ascii_case(b"trailers") {
+                    encoder.line(line, out);
                 }
                 continue;
             }
@@ -85,7 +95,7 @@ fn put_fields(head: &Head, encoder: &mut Encoder, out: &mut WriteList) {
                 continue;
             }
         }
-        encoder.field(name, value, out);
+        encoder.line(line, out);
     }
 }
 

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::encode::response_head;
     use crate::hpack::{Decoder, Field, Name, Sink};
-    use causeway_message::{FieldValue, NameRef, WriteList};
+    use causeway_message::{FieldLine, FieldValue, NameRef, WriteList, names};
 
     #[derive(Default)]
     struct FieldLines(Vec<String>);
@@ -99,8 +99,13 @@ mod tests {
                 Name::Other(name) => name.to_owned(),
                 other => format!("{other:?}"),
             };
-            self.0.push(format!("{name}: {}", String::from_utf8_lossy(field.value)));
+            self.0.push(line(&name, field.value, field.never_indexed));
         }
+    }
+
+    fn line(name: &str, value: &[u8], never_indexed: bool) -> String {
+        let never = if never_indexed { " (never indexed)" } else { "" };
+        format!("{name}: {}{never}", String::from_utf8_lossy(value))
     }
 
     fn head(kind: u64) -> ResponseHead {
@@ -110,8 +115,11 @@ mod tests {
         };
         set("Server", "Causeway");
         set("Content-Type", if kind & 2 == 0 { "text/plain" } else { "text/html" });
-        set("X-Own", if kind & 4 == 0 { "a" } else { "b" });
         set("Set-Cookie", "a=b");
+        set("X-Own", if kind & 4 == 0 { "a" } else { "b" });
+        if kind & 8 != 0 {
+            head.fields_mut().mark_last_sensitive();
+        }
         head
     }
 
@@ -126,7 +134,7 @@ mod tests {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let dice = random >> 40;
                 if dice % 8 == 0 {
-                    kind = dice >> 4 & 7;
+                    kind = dice >> 4 & 15;
                 }
                 if dice % 29 == 0 {
                     encoder.set_table_bytes_max([0, 100, 200, 4096][(dice >> 8 & 3) as usize]);
@@ -139,8 +147,9 @@ mod tests {
                 let mut out = WriteList::new();
                 response_head(&head, head.status(), length, date, &mut encoder, &mut repeat, &mut out);
                 let mut want = vec![format!(":status: {}", head.status().as_u16())];
-                want.extend(head.fields().iter().map(|(name, value)| {
-                    format!("{}: {}", name.as_str().to_ascii_lowercase(), String::from_utf8_lossy(value))
+                want.extend(head.fields().lines().map(|FieldLine { name, value, is_sensitive }| {
+                    let never_indexed = is_sensitive || name == NameRef::Known(names::SET_COOKIE);
+                    line(&name.as_str().to_ascii_lowercase(), value, never_indexed)
                 }));
                 want.push(format!("date: {}", String::from_utf8_lossy(date)));
                 want.push(format!("content-length: {}", if length == Length::Bytes(7) { 7 } else { 13 }));

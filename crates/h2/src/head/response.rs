@@ -2,7 +2,7 @@
 
 use causeway_message::{FieldMap, ResponseHead, StatusCode, names, syntax};
 
-use super::{HeadError, Room, Special, put};
+use super::{HeadError, Room, Special, push, put};
 use crate::hpack::{Field, Name, Sink};
 use crate::settings::Settings;
 
@@ -44,10 +44,9 @@ impl<'a> ResponseSink<'a> {
         if field.name == Name::Status {
             return self.take_status(field);
         }
-        let value = field.value;
         match put(field, self.head.fields_mut())? {
             Special::ConnectionSpecific => return Err(HeadError::Malformed),
-            Special::Host => self.head.fields_mut().push_known(names::HOST, value),
+            Special::Host => push(self.head.fields_mut(), names::HOST, field),
             Special::ContentLength => self.has_length = true,
             _ => {}
         }

@@ -6,7 +6,7 @@
 
 mod indexing;
 
-use causeway_message::{NameRef, StatusCode, WriteList};
+use causeway_message::{FieldLine, NameRef, StatusCode, WriteList};
 
 use super::table::{Table, TableState};
 use super::{NameKind, TABLE_BYTES_DEFAULT, field_size, huffman, integer, statics};
@@ -43,6 +43,19 @@ pub enum Pseudo {
     Path,
     /// `:protocol`
     Protocol,
+}
+
+impl Pseudo {
+    #[inline]
+    fn kind(self) -> NameKind {
+        match self {
+            Self::Method => NameKind::Method,
+            Self::Scheme => NameKind::Scheme,
+            Self::Authority => NameKind::Authority,
+            Self::Path => NameKind::Path,
+            Self::Protocol => NameKind::Protocol,
+        }
+    }
 }
 
 /// The encoder of one connection. Allocates no memory until a field may repeat.
@@ -130,14 +143,14 @@ impl Encoder {
     /// Encodes a pseudo-field of a request. Pseudo-fields precede all other fields (RFC 9113 §8.3).
     pub fn pseudo(&mut self, name: Pseudo, value: &[u8], out: &mut WriteList) {
         self.put_changed(out);
-        let kind = match name {
-            Pseudo::Method => NameKind::Method,
-            Pseudo::Scheme => NameKind::Scheme,
-            Pseudo::Authority => NameKind::Authority,
-            Pseudo::Path => NameKind::Path,
-            Pseudo::Protocol => NameKind::Protocol,
-        };
-        self.named(kind, value, out);
+        self.named(name.kind(), value, out);
+    }
+
+    /// Encodes a secret pseudo-field, as [`Encoder::field_never_indexed`] does.
+    #[cold]
+    pub fn pseudo_never_indexed(&mut self, name: Pseudo, value: &[u8], out: &mut WriteList) {
+        self.put_changed(out);
+        self.encode_literal(name.kind(), value, NEVER_INDEXED, out);
     }
 
     /// Encodes a field. The caller ensures that the name is a token and the value may be sent; an upper-case name is
@@ -151,7 +164,18 @@ impl Encoder {
         }
     }
 
+    /// Encodes a field line, a sensitive one as [`Encoder::field_never_indexed`] does. The conditions are those of [`Encoder::field`].
+    #[inline]
+    pub fn line(&mut self, line: FieldLine<'_>, out: &mut WriteList) {
+        if line.is_sensitive {
+            self.field_never_indexed(line.name, line.value, out);
+        } else {
+            self.field(line.name, line.value, out);
+        }
+    }
+
     /// Encodes a secret field: neither this nor any later hop may insert it into a table (RFC 7541 §7.1.3).
+    #[cold]
     pub fn field_never_indexed<'a>(&mut self, name: impl Into<NameRef<'a>>, value: &[u8], out: &mut WriteList) {
         self.put_changed(out);
         match name.into() {

@@ -207,3 +207,82 @@ fn each_value_lies_within_the_arena() {
         assert_eq!(&map.arena()[at..at + value.len()], value);
     }
 }
+
+fn sensitive(map: &FieldMap) -> Vec<&[u8]> {
+    map.lines().filter(|line| line.is_sensitive).map(|line| line.value).collect()
+}
+
+// RFC 7541 §6.2.3: the mark stays with its field through all changes of the map.
+#[test]
+fn a_sensitive_field_remains_sensitive() {
+    let mut map = FieldMap::new();
+    for (spelled, text) in [("x-first", "a"), ("host", "secret value"), ("x-own", "b"), ("accept", "c")] {
+        map.append(name(spelled), value(text));
+        if matches!(spelled, "host" | "x-own") {
+            map.mark_last_sensitive();
+        }
+    }
+    assert_eq!(sensitive(&map), [&b"secret value"[..], b"b"]);
+    // Shorter, then as long as the slack allows, then longer.
+    for text in ["s", "other secret", "a longer secret value"] {
+        map.insert(names::HOST, value(text));
+        assert_eq!(sensitive(&map), [text.as_bytes(), b"b"]);
+    }
+    map.remove(name("x-first"));
+    map.retain(|name, _| name != NameRef::Known(names::ACCEPT));
+    assert_eq!((map.len(), sensitive(&map).len()), (2, 2));
+    let mut copy = FieldMap::new();
+    copy.copy_from(&map);
+    assert_eq!(sensitive(&copy), sensitive(&map));
+    let mut lines = FieldMap::new();
+    map.lines().for_each(|line| lines.push_line(line));
+    assert_eq!((&lines, sensitive(&lines)), (&map, sensitive(&map)));
+    map.clear();
+    map.append(names::HOST, value("public"));
+    assert!(sensitive(&map).is_empty());
+}
+
+#[test]
+fn one_sensitive_value_makes_a_joined_one_sensitive() {
+    for secret in 0..3 {
+        let mut map = FieldMap::new();
+        for piece in 0..3 {
+            if piece == 2 {
+                map.push_known(names::ACCEPT, b"x");
+            }
+            map.join_known(names::COOKIE, b"; ", b"a=b");
+            if piece == secret {
+                map.mark_last_sensitive();
+            }
+        }
+        let mut set = map.clone();
+        map.join_repeated(names::COOKIE, b"; ");
+        assert_eq!(sensitive(&map), [b"a=b; a=b; a=b"]);
+        set.insert(names::COOKIE, value("c=d"));
+        assert_eq!(sensitive(&set), [b"c=d"]);
+    }
+}
+
+#[test]
+fn the_slack_of_a_value_is_at_most_127_bytes() {
+    let (long, room) = ("v".repeat(300), "v".repeat(128));
+    let mut map = FieldMap::new();
+    map.insert(names::SERVER, value(&long));
+    map.insert(names::SERVER, value("a"));
+    let bytes = map.bytes();
+    map.insert(names::SERVER, value(&room));
+    assert_eq!((map.bytes(), map.get(names::SERVER)), (bytes, Some(room.as_bytes())));
+    map.insert(names::SERVER, value(&long));
+    assert_eq!((map.bytes(), map.get(names::SERVER)), (bytes + 300, Some(long.as_bytes())));
+}
+
+// Copies of maps that differ only in the mark are sent differently.
+#[test]
+fn maps_are_identical_only_with_the_same_marks() {
+    let mut map = FieldMap::new();
+    map.append(names::HOST, value("a"));
+    let plain = map.clone();
+    assert!(plain.is_identical(&map));
+    map.mark_last_sensitive();
+    assert!(!plain.is_identical(&map) && plain == map);
+}

@@ -322,12 +322,9 @@ impl StoredFields {
         };
         // A new map: one that is edited keeps the bytes of old values. Its bound must not cost the new directives.
         let mut whole = FieldMap::new();
-        let kept = self.whole.iter().filter(|(name, _)| !(update.contains(*name) && is_update(*name)));
-        for (name, value) in update.iter().filter(|(name, _)| is_update(*name)).chain(kept).take(FIELDS_MAX + 1) {
-            if let Some(value) = FieldValue::parse(value) {
-                whole.append(name, value);
-            }
-        }
+        let kept = self.whole.lines().filter(|line| !(update.contains(line.name) && is_update(line.name)));
+        let updates = update.lines().filter(|line| is_update(line.name));
+        updates.chain(kept).take(FIELDS_MAX + 1).for_each(|line| whole.push_line(line));
         // RFC 9110 §12.5.3: each client accepts content without a coding. `encode` adds this name to every 304, also to that of a type that
         // it does not compress.
         let is_coded = self.whole.contains(names::CONTENT_ENCODING);
@@ -355,15 +352,11 @@ impl StoredFields {
         for (name, _) in self.base.iter().filter(|(name, _)| !self.whole.contains(*name)) {
             fields.remove(name);
         }
-        let changed = || self.whole.iter().filter(|(name, _)| !have_same(&self.base, &self.whole, *name));
-        for (name, _) in changed() {
-            fields.remove(name);
+        let changed = || self.whole.lines().filter(|line| !have_same(&self.base, &self.whole, line.name));
+        for line in changed() {
+            fields.remove(line.name);
         }
-        for (name, value) in changed() {
-            if let Some(value) = FieldValue::parse(value) {
-                fields.append(name, value);
-            }
-        }
+        changed().for_each(|line| fields.push_line(line));
     }
 }
 

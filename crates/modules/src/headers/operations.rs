@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use causeway_message::{FieldMap, FieldName, KnownName, NameRef, names};
+use causeway_message::{FieldLine, FieldMap, FieldName, KnownName, NameRef, names};
 use causeway_pipeline::{Build, BuildError, Call, Context, Fault, StateId, Template};
 
 use super::{HeaderOpsConfig, HeaderReplacementConfig};
@@ -193,22 +193,23 @@ impl Operations {
         side.edit(cx, |fields| old.copy_from(fields));
         let (mut changed, mut total) = (false, 0);
         let result = cx.with_scratch(|cx, made| {
-            for (place, (field, value)) in old.iter().enumerate() {
+            for (place, line) in old.lines().enumerate() {
                 made.clear();
-                let replaced = is_meant(field) && search.replace(cx, value, with, made);
+                let replaced = is_meant(line.name) && search.replace(cx, line.value, with, made);
                 total += made.len();
                 replace::check_len(total)?;
                 if replaced && !changed {
                     // The first change: start a new map with a copy of the fields before it.
                     changed = true;
                     side.edit(cx, FieldMap::clear);
-                    for (field, value) in old.iter().take(place) {
-                        with_field_value(value, |value| side.edit(cx, |fields| fields.append(field, value)));
-                    }
+                    side.edit(cx, |fields| old.lines().take(place).for_each(|line| fields.push_line(line)));
                 }
-                if changed {
-                    let value = if replaced { &**made } else { value };
-                    with_field_value(value, |value| side.edit(cx, |fields| fields.append(field, value)));
+                if replaced {
+                    with_field_value(made, |value| {
+                        side.edit(cx, |fields| fields.push_line(FieldLine { value: value.as_bytes(), ..line }));
+                    });
+                } else if changed {
+                    side.edit(cx, |fields| fields.push_line(line));
                 }
             }
             Ok(())

@@ -99,15 +99,7 @@ pub(super) fn put_fields(cx: &mut Context, call: &Call, keep: impl Fn(NameRef<'_
     if theirs.len() + ours.len() > FIELDS_MAX {
         return Err(bad_gateway("the upstream's response has too many fields".to_owned()));
     }
-    for (name, value) in theirs.iter() {
-        if !keep(name) || named.holds(name) {
-            continue;
-        }
-        match name {
-            NameRef::Known(known) => ours.push_known(known, value),
-            NameRef::Other(other) => ours.push_other(other, value),
-        }
-    }
+    theirs.lines().filter(|line| keep(line.name) && !named.holds(line.name)).for_each(|line| ours.push_line(line));
     Ok(())
 }
 
