@@ -341,6 +341,54 @@ fn sensitive_fields() {
     }
 }
 
+/// A body of several chunks whose length is known, and trailers after them.
+struct Trailed(Vec<http_body::Frame<Bytes>>, u64);
+
+impl http_body::Body for Trailed {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        std::task::Poll::Ready((!self.0.is_empty()).then(|| Ok(self.0.remove(0))))
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(self.1)
+    }
+}
+
+// RFC 9113 §8.1: trailers may follow content of a declared length. Over HTTP/1.1 only chunks can have them.
+#[test]
+fn trailers_after_chunks_of_a_known_length() {
+    async fn trailed(request: Request) -> Response {
+        let mut trailers = HeaderMap::new();
+        trailers.insert("x-sum", HeaderValue::from_static("6"));
+        let pieces: &[&str] = if request.uri().path() == "/one" { &["hello"] } else { &["he", "", "llo"] };
+        let mut frames: Vec<_> =
+            pieces.iter().map(|piece| http_body::Frame::data(Bytes::from_static(piece.as_bytes()))).collect();
+        frames.push(http_body::Frame::trailers(trailers));
+        Response::new(Body::new(Trailed(frames, 5)))
+    }
+    let running = start(Router::new().route("/{*rest}", any(trailed)));
+    for path in ["/one", "/several"] {
+        let mut wire = Wire::connect(running.addresses()[0], &[]).unwrap();
+        wire.put_get(1, path);
+        wire.flush().unwrap();
+        let (blocks, content) = response(&mut wire);
+        assert_eq!(content, b"hello", "{path}");
+        let has_trailers = blocks.get(1).is_some_and(|block| block.windows(5).any(|part| part == b"x-sum"));
+        assert!(blocks.len() == 2 && has_trailers, "{path}: {blocks:?}");
+        let mut client = client(&running);
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let answer = client.answer();
+        assert_eq!(answer.trailers.len(), usize::from(path == "/one"), "{path}");
+        assert_eq!(answer.text(), "hello");
+    }
+}
+
 // RFC 9110 §9.3.2, §15.3.5, §15.4.5, §8.6.
 #[test]
 fn responses_without_content() {

@@ -202,6 +202,12 @@ where
     fn len(&self) -> Option<u64> {
         self.left
     }
+
+    // RFC 9113 §8.1: trailers may follow the last byte of a known length.
+    fn is_over(&self) -> bool {
+        let has_frame = self.first.is_some() || self.trailers.is_some() || self.has_failed;
+        !has_frame && self.place.as_ref().is_none_or(is_over)
+    }
 }
 
 impl<B> Drop for Outgoing<B> {
