@@ -178,6 +178,7 @@ impl Encoder {
     #[cold]
     pub fn field_never_indexed<'a>(&mut self, name: impl Into<NameRef<'a>>, value: &[u8], out: &mut WriteList) {
         self.put_changed(out);
+        // No table is searched for the value: an index in its place would be another representation.
         match name.into() {
             NameRef::Known(known) => self.encode_literal(NameKind::Known(known), value, NEVER_INDEXED, out),
             NameRef::Other(spelled) => {
