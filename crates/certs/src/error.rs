@@ -24,6 +24,15 @@ pub enum Error {
     BadValue(String, String),
     /// Input without a certificate: its place, and a description of the content found.
     NoCertificate(String, String),
+    /// PEM with text after the end of a section.
+    JoinedLines {
+        /// The PEM text's place.
+        place: String,
+        /// The line, from 1.
+        line: usize,
+        /// The section's label.
+        label: String,
+    },
     /// A certificate that cannot be parsed: its place, and the parser's first error.
     BadCertificate(String, String),
     /// A certificate with neither a common name nor a subjectAltName: its place.
@@ -71,6 +80,9 @@ impl fmt::Display for Error {
             Self::BadValue(place, why) => write!(f, "{place}: found a value that cannot be decoded: {why}"),
             Self::NoCertificate(place, found) => {
                 write!(f, "{place}: found {found}, expected a certificate as PEM: `-----BEGIN CERTIFICATE-----`")
+            }
+            Self::JoinedLines { place, line, label } => {
+                write!(f, "{place}:{line}: found text after `-----END {label}-----`, expected it on a line of its own")
             }
             Self::BadCertificate(place, why) => write!(f, "{place}: found a certificate that cannot be read: {why}"),
             Self::NoName(place) => write!(

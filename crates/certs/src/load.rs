@@ -141,6 +141,7 @@ fn bundle(path: &Path) -> Result<Certificate, Error> {
 /// # Errors
 /// The text has no chain or no key, they do not belong together, or there is anything else in it.
 pub fn from_bundle(text: &[u8], place: &str) -> Result<Certificate, Error> {
+    pem::refuse_joined_lines(text, place)?;
     let foreign = pem::sections(text).find_map(|section| match section {
         Ok(
             SectionKind::Certificate | SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey,

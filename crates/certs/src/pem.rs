@@ -7,16 +7,19 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::Error;
 
 const LINE: usize = 64;
+const DASHES: &[u8] = b"-----";
 
 /// Parses all certificates of a PEM text, at least one. `place` names the text in error messages.
 pub(crate) fn chain(text: &[u8], place: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
     let bad = |error: pem::Error| Error::BadCertificate(place.to_owned(), format!("its PEM is broken: {error}"));
+    refuse_joined_lines(text, place)?;
     let chain: Vec<_> = CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>().map_err(bad)?;
     if chain.is_empty() { Err(Error::NoCertificate(place.to_owned(), found(text))) } else { Ok(chain) }
 }
 
 /// Parses the first private key of a PEM text: PKCS #8, PKCS #1 (RSA) or SEC 1 (elliptic curves).
 pub(crate) fn key(text: &[u8], place: &str) -> Result<PrivateKeyDer<'static>, Error> {
+    refuse_joined_lines(text, place)?;
     match PrivateKeyDer::from_pem_slice(text) {
         Ok(key) => Ok(key),
         Err(pem::Error::NoItemsFound) if is_encrypted(text) => Err(Error::EncryptedKey(place.to_owned())),
@@ -26,6 +29,33 @@ pub(crate) fn key(text: &[u8], place: &str) -> Result<PrivateKeyDer<'static>, Er
         Err(_) if is_encrypted(text) => Err(Error::EncryptedKey(place.to_owned())),
         Err(error) => Err(Error::BadKey(place.to_owned(), format!("a private key whose PEM is broken ({error})"))),
     }
+}
+
+/// Refuses text after the end of a section, as Go's parser does. The usual cause is a bundle of files without a final newline, in which the next
+/// section begins on the same line. The parser would skip that section, so that a chain would lack certificates.
+///
+/// # Errors
+/// [`Error::JoinedLines`].
+pub(crate) fn refuse_joined_lines(text: &[u8], place: &str) -> Result<(), Error> {
+    for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        // The parser ends lines at a carriage return too.
+        if let Some(label) = line.split(|byte| *byte == b'\r').find_map(label_before_text) {
+            return Err(Error::JoinedLines {
+                place: place.to_owned(),
+                line: index + 1,
+                label: String::from_utf8_lossy(label).into_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Returns the label of a line that ends a section and continues after that.
+fn label_before_text(line: &[u8]) -> Option<&[u8]> {
+    let label = line.strip_prefix(b"-----END ")?;
+    let len = label.windows(DASHES.len()).position(|window| window == DASHES)?;
+    let (label, rest) = label.split_at(len);
+    (!rest[DASHES.len()..].trim_ascii().is_empty()).then_some(label)
 }
 
 /// Describes a text that lacks the expected PEM section, for the error message.

@@ -131,6 +131,25 @@ fn mistakes_name_their_place() {
     assert!(error.starts_with(&format!("{}: found `-----BEGIN CERT", folder.path("x.pem").display())), "{error}");
 }
 
+// RFC 7468 §3: the end of a section takes a line. Go's parser ignores a section that ends otherwise, so Caddy refuses the chain.
+#[test]
+fn joined_sections_are_refused() {
+    let (certificate, key) = pair("a.example", &PKCS_ED25519);
+    let lines = certificate.trim_end().lines().count();
+    let joined = format!("{}{certificate}", certificate.trim_end());
+    let expected = format!(":{lines}: found text after `-----END CERTIFICATE-----`, expected it on a line of its own");
+    assert_eq!(outcome(&pem_source(&joined, &key)), Err(format!("p.certificate{expected}")));
+    let commented = format!("{} # mine\n", certificate.trim_end());
+    assert_eq!(outcome(&pem_source(&commented, &key)), Err(format!("p.certificate{expected}")));
+    let with_key = format!("{}{key}", certificate.trim_end());
+    assert_eq!(outcome(&pem_source(&certificate, &with_key)), Err(format!("p.key{expected}")));
+    assert_eq!(from_bundle(with_key.as_bytes(), "b").unwrap_err().to_string(), format!("b{expected}"));
+    for ending in [" \t", "\r", ""] {
+        let separate = format!("{}{ending}\n{certificate}", certificate.trim_end());
+        assert_eq!(load(&pem_source(&separate, &key)).unwrap()[0].signed().cert.len(), 2);
+    }
+}
+
 /// The error describes a key that cannot sign a handshake.
 #[test]
 fn keys_that_cannot_be_used() {
