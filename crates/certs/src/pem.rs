@@ -2,7 +2,7 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use rustls::pki_types::pem::{self, PemObject as _, SectionKind};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::Error;
 
@@ -17,18 +17,33 @@ pub(crate) fn chain(text: &[u8], place: &str) -> Result<Vec<CertificateDer<'stat
     if chain.is_empty() { Err(Error::NoCertificate(place.to_owned(), found(text))) } else { Ok(chain) }
 }
 
-/// Parses the first private key of a PEM text: PKCS #8, PKCS #1 (RSA) or SEC 1 (elliptic curves).
+/// Parses the first private key of a PEM text: PKCS #8, PKCS #1 (RSA) or SEC 1 (elliptic curves). As in Go, the label may be any that ends in
+/// `PRIVATE KEY`, and the DER decides the format: Caddy stores Ed25519 keys as `ED25519 PRIVATE KEY`.
 pub(crate) fn key(text: &[u8], place: &str) -> Result<PrivateKeyDer<'static>, Error> {
     refuse_joined_lines(text, place)?;
-    match PrivateKeyDer::from_pem_slice(text) {
-        Ok(key) => Ok(key),
-        Err(pem::Error::NoItemsFound) if is_encrypted(text) => Err(Error::EncryptedKey(place.to_owned())),
-        Err(pem::Error::NoItemsFound) => Err(Error::NoKey(place.to_owned(), found(text))),
+    let Some(label) = text.split(|byte| matches!(byte, b'\n' | b'\r')).find_map(key_label) else {
+        return Err(if is_encrypted(text) {
+            Error::EncryptedKey(place.to_owned())
+        } else {
+            Error::NoKey(place.to_owned(), found(text))
+        });
+    };
+    // The parser takes this label only with a key of its format, and skips labels that RFC 7468 does not list.
+    let text = String::from_utf8_lossy(text).replace(&format!(" {label}-----"), " PRIVATE KEY-----");
+    match PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes()) {
+        Ok(key) => Ok(PrivateKeyDer::try_from(key.secret_pkcs8_der().to_vec()).unwrap_or(PrivateKeyDer::Pkcs8(key))),
         // The older encryption format (RFC 1421) puts header lines where the base64 would start, so the PEM parser
         // fails.
-        Err(_) if is_encrypted(text) => Err(Error::EncryptedKey(place.to_owned())),
+        Err(_) if is_encrypted(text.as_bytes()) => Err(Error::EncryptedKey(place.to_owned())),
         Err(error) => Err(Error::BadKey(place.to_owned(), format!("a private key whose PEM is broken ({error})"))),
     }
+}
+
+/// Returns the label of a line that begins the section of a private key, unless an encrypted one.
+fn key_label(line: &[u8]) -> Option<&str> {
+    let label = line.trim_ascii_end().strip_prefix(b"-----BEGIN ")?.strip_suffix(DASHES)?;
+    let is_key = label == b"PRIVATE KEY" || label.ends_with(b" PRIVATE KEY") && !is_encrypted(label);
+    str::from_utf8(label).ok().filter(|_| is_key)
 }
 
 /// Refuses text after the end of a section, as Go's parser does. The usual cause is a bundle of files without a final newline, in which the next

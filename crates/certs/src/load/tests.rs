@@ -86,6 +86,37 @@ fn keys_of_openssl() {
     }
 }
 
+// Go's `tls.X509KeyPair` and CertMagic's `PEMDecodePrivateKey`: any label that ends in PRIVATE KEY, with a key of any format. CertMagic writes
+// Ed25519 keys as `ED25519 PRIVATE KEY`.
+#[test]
+fn the_der_decides_the_format_of_a_key() {
+    let pem = |label: &str, der: &[u8]| {
+        let digits = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, der);
+        format!("-----BEGIN {label}-----\n{digits}\n-----END {label}-----\n")
+    };
+    let labels = ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "ED25519 PRIVATE KEY", "ANY PRIVATE KEY"];
+    for algorithm in [&PKCS_ED25519, &rcgen::PKCS_ECDSA_P256_SHA256, &PKCS_RSA_SHA256] {
+        let (certificate, key) = pair("a.example", algorithm);
+        let pkcs8 = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap().secret_der().to_vec();
+        // RFC 5958 §2: a SEQUENCE of the version, the algorithm and an OCTET STRING with the key in its own format.
+        let inner = {
+            use x509_parser::der_parser::asn1_rs::{Any, FromDer as _, OctetString, Sequence};
+            let (_, sequence) = Sequence::from_der(&pkcs8).unwrap();
+            let (rest, _version) = Any::from_der(&sequence.content).unwrap();
+            let (rest, _algorithm) = Any::from_der(rest).unwrap();
+            OctetString::from_der(rest).unwrap().1.as_ref().to_vec()
+        };
+        for label in labels {
+            assert!(outcome(&pem_source(&certificate, &pem(label, &pkcs8))).is_ok(), "{label}");
+            assert!(from_bundle((pem(label, &pkcs8) + &certificate).as_bytes(), "b").is_ok(), "{label}");
+            // Ed25519 has no other format.
+            if *algorithm != PKCS_ED25519 {
+                assert!(outcome(&pem_source(&certificate, &pem(label, &inner))).is_ok(), "{label}");
+            }
+        }
+    }
+}
+
 #[test]
 fn mistakes_name_their_place() {
     let folder = Folder::new();
