@@ -81,7 +81,13 @@ fn found(text: &[u8]) -> String {
     }
     let begins = |line: &[u8]| {
         let label = line.trim_ascii().strip_prefix(b"-----BEGIN ")?.strip_suffix(b"-----")?;
-        Some(format!("`-----BEGIN {}-----`", String::from_utf8_lossy(label)))
+        let label = String::from_utf8_lossy(label);
+        // The parser, as Go's, does not read such a line.
+        let is_indented = line.first().is_some_and(u8::is_ascii_whitespace);
+        Some(match is_indented {
+            true => format!("`-----BEGIN {label}-----` after spaces, which must not begin a line of PEM"),
+            false => format!("`-----BEGIN {label}-----`"),
+        })
     };
     let labels: Vec<_> = text.split(|byte| *byte == b'\n').filter_map(begins).take(LABELS_MAX).collect();
     match &labels[..] {

@@ -127,12 +127,20 @@ fn mistakes_name_their_place() {
     let wants_certificate = "expected a certificate as PEM: `-----BEGIN CERTIFICATE-----`";
     let request = "-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n";
     let private = "`-----BEGIN PRIVATE KEY-----`";
+    let indented = certificate.replace("-----BEGIN", "  -----BEGIN");
     for (certificate, key, want) in [
         (&*certificate, &*other, "p.key: found another key than that of the certificate in p.certificate".to_owned()),
         ("", &key, format!("p.certificate: found nothing: it is empty, {wants_certificate}")),
         (" \n", &key, format!("p.certificate: found nothing: it is empty, {wants_certificate}")),
         ("hello", &key, format!("p.certificate: found text that is not PEM, {wants_certificate}")),
         (&key, &key, format!("p.certificate: found {private}, {wants_certificate}")),
+        (
+            &indented,
+            &key,
+            format!(
+                "p.certificate: found `-----BEGIN CERTIFICATE-----` after spaces, which must not begin a line of PEM, {wants_certificate}"
+            ),
+        ),
         (request, &key, format!("p.certificate: found `-----BEGIN CERTIFICATE REQUEST-----`, {wants_certificate}")),
         (&certificate, "", format!("p.key: found nothing: it is empty, {wants_key}")),
         (&certificate, &certificate, format!("p.key: found `-----BEGIN CERTIFICATE-----`, {wants_key}")),
