@@ -154,7 +154,8 @@ impl Endpoints {
 impl fmt::Display for Endpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ip { peer, .. } => peer.fmt(f),
+            // Without the mapping of IPv4 to IPv6, which a socket for both families reports.
+            Self::Ip { peer, .. } => SocketAddr::new(peer.ip().to_canonical(), peer.port()).fmt(f),
             Self::Unix(_) => f.write_str(UNIX_PEER),
         }
     }
@@ -499,5 +500,22 @@ impl Default for HeadLimits {
             trailers_bytes_max: 8 * 1024,
             discard_bytes_max: 256 * 1024,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 4291 §2.5.5.2: a socket for both families reports IPv4 peers as IPv6 addresses. Operators search logs for the IPv4 address.
+    #[test]
+    fn logs_show_mapped_peers_as_ipv4() {
+        let shown = |peer: &str| {
+            let (peer, local) = (peer.parse().unwrap(), "[::1]:443".parse().unwrap());
+            Endpoints::Ip { peer, local }.to_string()
+        };
+        assert_eq!(shown("[::ffff:192.0.2.7]:80"), "192.0.2.7:80");
+        assert_eq!(shown("[2001:db8::7]:80"), "[2001:db8::7]:80");
+        assert_eq!(shown("192.0.2.7:80"), "192.0.2.7:80");
     }
 }

@@ -160,7 +160,7 @@ impl Handshake {
         if name.as_ref().is_some_and(|name| name.ends_with('.')) {
             // RFC 6066 §3: a server name has no trailing dot. Certificate lookup would ignore the dot where policy matching
             // does not, so a client could bypass the policy that requires its certificate. Go refuses such names too.
-            tracing::debug!(peer = %self.endpoints, server_name = ?name, "refusing a server name with a trailing dot");
+            tracing::debug!(peer = %self.endpoints, server_name = name.as_deref(), "refusing a server name with a trailing dot");
             return Err(Refusal::alert(alert::DECODE_ERROR));
         }
         let secret = Arc::new(WriteSecret::server());
@@ -176,7 +176,7 @@ impl Handshake {
             return self.finish_handshake(config, inbound, secret, false).await.map(|session| (session, None));
         }
         let policy = self.plan.choose(name.as_deref(), &self.endpoints).ok_or_else(|| {
-            tracing::debug!(peer = %self.endpoints, server_name = ?name, "no TLS policy matches the ClientHello");
+            tracing::debug!(peer = %self.endpoints, server_name = name.as_deref(), "no TLS policy matches the ClientHello");
             // Go's alert when it has no configuration for a client.
             Refusal::alert(alert::INTERNAL_ERROR)
         })?;
@@ -184,7 +184,7 @@ impl Handshake {
             return Err(Refusal::Close);
         }
         if policy.has_no_protocol(&hello) {
-            tracing::debug!(peer = %self.endpoints, server_name = ?name, "the client offers no served ALPN protocol");
+            tracing::debug!(peer = %self.endpoints, server_name = name.as_deref(), "the client offers no served ALPN protocol");
             return Err(Refusal::alert(alert::NO_APPLICATION_PROTOCOL));
         }
         let mut certificate = self.plan.certificate(policy, &hello, name.as_deref(), &self.endpoints);
@@ -198,7 +198,7 @@ impl Handshake {
         }
         let certificate =
             certificate.or_else(|| self.plan.fallback(policy, &hello, name.as_deref())).ok_or_else(|| {
-                tracing::debug!(peer = %self.endpoints, server_name = ?name, "no certificate for the server name");
+                tracing::debug!(peer = %self.endpoints, server_name = name.as_deref(), "no certificate for the server name");
                 Refusal::alert(alert::INTERNAL_ERROR)
             })?;
         // An RSA signature would delay the worker's other connections.
