@@ -18,7 +18,7 @@ use super::version1;
 /// Makes the verifier for a policy's mode.
 ///
 /// # Errors
-/// Verification is on without a usable authority.
+/// Verification is on without a usable authority, or a leaf is malformed.
 pub(super) fn verifier(
     spec: &ClientAuthentication,
     provider: &Arc<CryptoProvider>,
@@ -43,6 +43,11 @@ pub(super) fn verifier(
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
         let verifier = builder.build().map_err(|error| error.to_string())?;
         chains.push(TrustedAuthority { certificate: authority, verifier });
+    }
+    for (number, leaf) in spec.leaves.iter().enumerate() {
+        // No client could present it.
+        let parsed = certificate_checks::parse(&CertificateDer::from(&leaf[..])).map(drop);
+        parsed.map_err(|_| format!("leaf {number} is not a certificate in DER"))?;
     }
     Ok(Arc::new(ClientChainVerifier {
         verifies,
@@ -286,6 +291,18 @@ mod tests {
         // On an open connection too.
         let trust = ClientTrust::new(&[expired.der().to_vec()]).unwrap();
         assert!(!trust.includes(expired.der(), &[], SystemTime::now()));
+    }
+
+    // A leaf that no client can present is a mistake of the operator.
+    #[test]
+    fn malformed_leaves_are_refused() {
+        let check = |leaf: Vec<u8>| {
+            let leaves = vec![signed(&authority("ca", |_| {})), leaf];
+            let spec = ClientAuthentication { mode: Mode::Require, authorities: Vec::new(), leaves };
+            verifier(&spec, &Arc::new(default_provider())).map(drop)
+        };
+        assert_eq!(check(signed(&authority("ca", |_| {}))), Ok(()));
+        assert_eq!(check(vec![0x30, 0x82, 0x01]), Err("leaf 1 is not a certificate in DER".to_owned()));
     }
 
     // A certificate that a client merely sends proves nothing: anyone can have it.
