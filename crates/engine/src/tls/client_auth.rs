@@ -149,6 +149,14 @@ impl ClientChainVerifier {
     }
 }
 
+impl ClientChainVerifier {
+    /// Returns whether a handshake's signature is verified without webpki. webpki refuses certificates of version 1, and those with unknown
+    /// critical extensions, which RFC 5280 §4.2 forbids only where a certificate is verified.
+    fn bypasses_webpki(&self, leaf: &CertificateDer<'_>) -> bool {
+        !self.verifies || version1::is_version1(leaf)
+    }
+}
+
 impl ClientCertVerifier for ClientChainVerifier {
     fn client_auth_mandatory(&self) -> bool {
         self.is_mandatory
@@ -191,7 +199,7 @@ impl ClientCertVerifier for ClientChainVerifier {
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        if version1::is_version1(leaf) {
+        if self.bypasses_webpki(leaf) {
             return version1::verify_signature(message, leaf, signed, algorithms, false);
         }
         verify_tls12_signature(message, leaf, signed, algorithms)
@@ -204,7 +212,7 @@ impl ClientCertVerifier for ClientChainVerifier {
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        if version1::is_version1(leaf) {
+        if self.bypasses_webpki(leaf) {
             return version1::verify_signature(message, leaf, signed, algorithms, true);
         }
         verify_tls13_signature(message, leaf, signed, algorithms)

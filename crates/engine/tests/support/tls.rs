@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use causeway_engine::certificate::{CertificateDer, CertifiedKey, PrivateKeyDer, certified_key};
 use causeway_engine::{Certificates, ObtainedCertificate};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, RsaKeySize};
+use rcgen::{BasicConstraints, CertificateParams, CustomExtension, IsCa, Issuer, KeyPair, RsaKeySize};
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
@@ -63,9 +63,22 @@ impl Authority {
         self.sign_key(names, KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap())
     }
 
+    /// Signs a certificate with a critical extension of an unknown meaning.
+    pub(crate) fn sign_with_unknown_extension(&self, names: &[&str]) -> Signed {
+        let mut extension = CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 99999, 1], vec![5, 0]);
+        extension.set_criticality(true);
+        self.sign_params(names, KeyPair::generate().unwrap(), |params| params.custom_extensions.push(extension))
+    }
+
     fn sign_key(&self, names: &[&str], key: KeyPair) -> Signed {
+        self.sign_params(names, key, |_| ())
+    }
+
+    fn sign_params(&self, names: &[&str], key: KeyPair, change: impl FnOnce(&mut CertificateParams)) -> Signed {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &self.issuer).unwrap();
+        let mut params = CertificateParams::new(names).unwrap();
+        change(&mut params);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
         Signed { chain: vec![certificate.der().clone()], key }
     }

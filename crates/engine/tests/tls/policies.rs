@@ -337,6 +337,17 @@ fn client_authentication() {
             check(None, nothing);
             check(Some(others.sign(&["client"])), unknown);
             check(Some(ours.sign(&["client"])), known);
+            // RFC 5280 §4.2: such a certificate is not valid. Two modes do not verify it.
+            let is_unverified = matches!(mode, Mode::Request | Mode::Require) && !leaves;
+            let Signed { chain, key } = ours.sign_with_unknown_extension(&["client"]);
+            let mut config = bench.authority.client(&[version]);
+            config.client_auth_cert_resolver = Arc::new(Shows(Arc::new(certified_key(chain, key).unwrap())));
+            let mut client = bench.connect(&Arc::new(config));
+            if is_unverified {
+                serves(&mut client);
+            } else {
+                refused(client);
+            }
         }
     }
 }
