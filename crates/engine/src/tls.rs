@@ -5,6 +5,7 @@
 //! - `certificate_checks`: checks for both; `version1`: certificates that rustls cannot parse
 //! - `client_handshake`: the handshake in the client's role, for upstreams
 //! - `plan`: a listener's policies, ready to run, and the choice of one for a ClientHello; `tickets`: keys for the tickets of sessions
+//! - `client_hello`: fields that rustls does not return
 //! - `handshake`: from a socket to a connection or a refusal; `session`: rustls's part of it; `write_secret`: keys for
 //!   alerts that rustls does not send
 //! - `redirect`: responses to requests in cleartext; `secrets_log`: keys for a capture to be decrypted
@@ -20,6 +21,7 @@ mod alert;
 mod certificate_checks;
 mod client_auth;
 mod client_handshake;
+mod client_hello;
 #[cfg(test)]
 mod fixture;
 #[cfg(fuzzing)]

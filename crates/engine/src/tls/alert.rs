@@ -8,6 +8,7 @@ pub(super) const BAD_RECORD_MAC: u8 = 20;
 pub(super) const RECORD_OVERFLOW: u8 = 22;
 pub(super) const ILLEGAL_PARAMETER: u8 = 47;
 pub(super) const DECODE_ERROR: u8 = 50;
+pub(super) const PROTOCOL_VERSION: u8 = 70;
 pub(super) const INTERNAL_ERROR: u8 = 80;
 pub(super) const USER_CANCELED: u8 = 90;
 pub(super) const NO_RENEGOTIATION: u8 = 100;

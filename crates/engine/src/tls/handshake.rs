@@ -27,7 +27,7 @@ use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{Endpoints, TlsFacts};
 use progress::{Stamp, stage};
 use rustls::server::{Accepted, Acceptor, UnbufferedServerConnection};
-use rustls::{HandshakeKind, ServerConfig, SignatureAlgorithm};
+use rustls::{Error, HandshakeKind, PeerIncompatible, ServerConfig, SignatureAlgorithm};
 use tokio::net::TcpStream;
 
 use super::plan::{CHALLENGE_ALPN, ChallengeCertificate, TlsPlan, challenge_config};
@@ -36,7 +36,7 @@ use super::record_buffer::RecordBuffer;
 use super::records::{Keys, Records};
 use super::session::Session;
 use super::write_secret::WriteSecret;
-use super::{TlsStream, alert, names, redirect};
+use super::{TlsStream, alert, client_hello, names, redirect};
 use crate::clock;
 use crate::drive::ProfilerState;
 use crate::listener::Listener;
@@ -156,7 +156,11 @@ impl Handshake {
         let mut inbound = RecordBuffer::default();
         let accepted = self.client_hello(&mut inbound).await?;
         let hello = accepted.client_hello();
-        let name = hello.server_name().map(str::to_ascii_lowercase);
+        let name = match hello.server_name() {
+            Some(name) => Some(name.to_ascii_lowercase()),
+            // As in Go, an address is a server name.
+            None => client_hello::server_address(inbound.sealed()).map(|address| address.to_string()),
+        };
         if name.as_ref().is_some_and(|name| name.ends_with('.')) {
             // RFC 6066 §3: a server name has no trailing dot. Certificate lookup would ignore the dot where policy matching
             // does not, so a client could bypass the policy that requires its certificate. Go refuses such names too.
@@ -289,6 +293,14 @@ impl Handshake {
                     // The acceptor may take a part of the bytes at a time. Without progress the ClientHello is too long.
                     Ok(None) if matches!(read, Ok(1..)) => {}
                     Ok(None) => return Err(Refusal::alert(alert::DECODE_ERROR)),
+                    // rustls looks for the extension before the version. Clients without TLS 1.2 need not send it, and RFC 5246
+                    // Appendix E.1 has an alert for them.
+                    Err((Error::PeerIncompatible(PeerIncompatible::SignatureAlgorithmsExtensionRequired), _))
+                        if client_hello::is_before_tls12(bytes) =>
+                    {
+                        tracing::debug!(peer = %self.endpoints, "the client offers no version from TLS 1.2 on");
+                        return Err(Refusal::alert(alert::PROTOCOL_VERSION));
+                    }
                     Err((error, mut answer)) => {
                         tracing::debug!(peer = %self.endpoints, %error, "invalid ClientHello");
                         let mut bytes = Vec::new();
@@ -307,10 +319,7 @@ impl Handshake {
     }
 
     /// Runs a step on a thread of the signature pool. Refuses the handshake when the pool's queue is full.
-    async fn advance_on_pool(
-        &self,
-        session: ServerSession,
-    ) -> Result<(ServerSession, Result<(), rustls::Error>), Refusal> {
+    async fn advance_on_pool(&self, session: ServerSession) -> Result<(ServerSession, Result<(), Error>), Refusal> {
         let mut session = session;
         let job = move || {
             let _span = stage::HANDSHAKE.enter();

@@ -187,13 +187,14 @@ impl TlsPlan {
     ) -> Option<Arc<CertifiedKey>> {
         // The server name is already in lower case; the configured names are not.
         // A client that names a server never gets the default name's certificate, which it would refuse.
-        match server_name {
-            Some(name) => self.find(policy, hello, name),
-            None => endpoints
-                .local()
-                .and_then(|local| self.find(policy, hello, &local.ip().to_canonical().to_string()))
-                .or_else(|| self.find(policy, hello, &policy.spec.default_server_name.as_ref()?.to_ascii_lowercase())),
+        let named = server_name.and_then(|name| self.find(policy, hello, name));
+        if named.is_some() || is_named(server_name) {
+            return named;
         }
+        let local = endpoints.local().map(|local| local.ip().to_canonical().to_string());
+        local
+            .and_then(|local| self.find(policy, hello, &local))
+            .or_else(|| self.find(policy, hello, &policy.spec.default_server_name.as_ref()?.to_ascii_lowercase()))
     }
 
     /// Starts to obtain a certificate for a handshake that has none; `None` if the configuration does not provide for it.
@@ -229,7 +230,7 @@ impl TlsPlan {
         fallback.and_then(|name| self.find(policy, hello, &name.to_ascii_lowercase())).or_else(|| {
             let is_usable = |key: &CertifiedKey| can_verify(hello, key);
             let any = self.certificates.as_ref()?.find(None, &policy.spec.certificate_tags, &is_usable);
-            any.filter(|_| server_name.is_none())
+            any.filter(|_| !is_named(server_name))
         })
     }
 
@@ -237,6 +238,13 @@ impl TlsPlan {
         let is_usable = |key: &CertifiedKey| can_verify(hello, key);
         self.certificates.as_ref()?.find(Some(name), &policy.spec.certificate_tags, &is_usable)
     }
+}
+
+/// Returns whether a client names a server.
+// DEVIATES from CertMagic: RFC 6066 §3 permits no address as a server name, so a client with an address that has no certificate counts as one
+// without a server name.
+fn is_named(server_name: Option<&str>) -> bool {
+    server_name.is_some_and(|name| name.parse::<IpAddr>().is_err())
 }
 
 /// Returns whether a client can verify the signatures of a key: by its signature schemes, and for TLS 1.2 also by its cipher suites

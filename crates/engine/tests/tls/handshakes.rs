@@ -54,6 +54,25 @@ fn nonsense_is_refused() {
     assert_eq!(bench.server.counts().panics, 0);
 }
 
+// RFC 5246 Appendix E.1: a server without a version of the client's sends protocol_version. Clients without TLS 1.2 send no
+// signature_algorithms (RFC 5246 §7.4.1.4.1).
+#[test]
+fn a_client_without_tls_1_2() {
+    let bench = TlsServerFixture::new(|_| ());
+    let hello = |version: u8| {
+        let body = [&[3, version][..], &[7; 32], &[0], &[0, 4, 0xc0, 0x14, 0xc0, 0x13], &[1, 0]].concat();
+        let len = u8::try_from(body.len()).unwrap();
+        [&[22, 3, 1, 0, len + 4, 1, 0, 0, len][..], &body].concat()
+    };
+    const HANDSHAKE_FAILURE: u8 = 40;
+    const PROTOCOL_VERSION: u8 = 70;
+    for (version, want) in [(1, PROTOCOL_VERSION), (2, PROTOCOL_VERSION), (3, HANDSHAKE_FAILURE)] {
+        let mut client = bench.server.client();
+        client.send(hello(version));
+        assert_eq!(client.rest().0, [21, 3, 3, 0, 2, 2, want], "{version}");
+    }
+}
+
 // RFC 8737 §3: an authority offers `acme-tls/1` only. Its handshake waits until the challenge of another server is found. A client that offers
 // another protocol too is no authority, and gets the usual certificate.
 #[test]

@@ -497,6 +497,36 @@ fn a_reload_turns_tls_on() {
     serves(&mut over(tcp, &bench.config(), "test"));
 }
 
+/// RFC 6066 §3 permits no address as a server name, but some clients send it. As in Caddy, they get its certificate, also where the address is
+/// not that of the connection.
+#[test]
+fn an_address_as_the_server_name() {
+    let bench = TlsServerFixture::new(|_| ());
+    let [own, local] = [(); 2].map(|()| bench.authority.sign(&["192.0.2.7"]));
+    let [own_der, local_der] = [&own, &local].map(|signed| signed.chain[0].to_vec());
+    bench.store.put("192.0.2.7", "", own);
+    // rustls's client sends no address, so the test patches the bytes. With TLS 1.2 the certificate is in cleartext.
+    let config = Arc::new(bench.authority.client(&[&rustls::version::TLS12]));
+    let is_shown = |address: &str, der: &[u8]| {
+        let name = "a".repeat(address.len());
+        let mut hello = Vec::new();
+        let mut tls = rustls::ClientConnection::new(Arc::clone(&config), name.clone().try_into().unwrap()).unwrap();
+        tls.write_tls(&mut hello).unwrap();
+        let at = hello.windows(name.len()).position(|window| window == name.as_bytes()).unwrap();
+        hello[at..at + name.len()].copy_from_slice(address.as_bytes());
+        let mut client = bench.server.client();
+        client.send(hello);
+        client.end();
+        client.rest().0.windows(der.len()).any(|window| window == der)
+    };
+    assert!(is_shown("192.0.2.7", &own_der));
+    assert!(!is_shown("192.0.2.8", &own_der));
+    // Without a certificate for the address, the client counts as one without a server name.
+    bench.store.put("127.0.0.1", "", local);
+    assert!(is_shown("192.0.2.7", &own_der));
+    assert!(is_shown("192.0.2.8", &local_der));
+}
+
 /// Returns a self-signed X.509 version 1 certificate for `V1.Example`, and its key.
 fn version_1() -> Signed {
     const TEXT: &[u8] = include_bytes!("../../../certs/src/load/version1.pem");
