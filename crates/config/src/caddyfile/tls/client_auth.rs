@@ -73,7 +73,7 @@ pub(crate) fn client_auth(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, E
 fn certificates(line: &mut Dispenser<'_>) -> Result<Vec<Value>, Error> {
     let name = &line.require()?.text;
     let bytes = std::fs::read(&**name)
-        .map_err(|error| line.error(ErrorKind::Custom(format!("open {name}: {}", error.kind()).into())))?;
+        .map_err(|error| line.error(ErrorKind::Custom(format!("open {name}: {error}").into())))?;
     let mut found = Vec::new();
     for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(&bytes) {
         match section {
