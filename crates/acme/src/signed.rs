@@ -59,8 +59,8 @@ impl SignedRequests {
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key.secret_pkcs8_der());
         let key = key.map_err(|error| AcmeError::Key(error.to_string()))?;
         let response = connection.send(HttpRequest::get(&issuer.directory)).await?;
-        let directory = serde_json::from_slice(&checked(response)?.body);
-        let directory = directory.map_err(|error| AcmeError::Malformed(error.to_string()))?;
+        let response = checked(response)?;
+        let directory = serde_json::from_slice(&response.body).map_err(|error| no_directory(&response, &error))?;
         Ok(Self { connection: connection.clone(), directory, key, account, nonce: None })
     }
 
@@ -166,6 +166,15 @@ async fn new_account(
     let response = requests.post(&url, Some(account)).await?;
     let url = response.header("location").map(str::to_owned);
     url.ok_or_else(|| AcmeError::Malformed("found an account without a URL".to_owned()))
+}
+
+/// The error for a response of success that is no directory (RFC 8555 §7.1.1), such as the page of a web server at a wrong URL.
+fn no_directory(response: &HttpResponse, error: &serde_json::Error) -> AcmeError {
+    let media_type = response.header("content-type").unwrap_or("no Content-Type");
+    AcmeError::Malformed(format!(
+        "found no ACME directory (status {}, {media_type}): {error}",
+        response.status.as_u16()
+    ))
 }
 
 /// Returns a response of success; others as errors, with the authority's explanation (RFC 8555 §6.7).

@@ -196,6 +196,20 @@ async fn responses_without_required_members() {
     }
 }
 
+// RFC 8555 §7.1.1: a directory is a JSON object. A web server at a wrong URL answers with a page.
+#[tokio::test]
+async fn a_page_in_place_of_the_directory() {
+    let bench = FaultFixture::new("page").await;
+    for (head, found) in [
+        ("200 OK\r\nContent-Type: text/html", "found no ACME directory (status 200, text/html): "),
+        ("200 OK", "found no ACME directory (status 200, no Content-Type): "),
+    ] {
+        bench.authority.fail(&[(AcmeStage::Directory, InjectedFault::Answer(head, "<html>"))]);
+        let error = bench.obtain().await.unwrap_err().to_string();
+        assert!(error.contains(found), "{error}");
+    }
+}
+
 // RFC 8555 §6.5: a client repeats a request whose nonce the authority rejects, with the nonce of this response.
 #[tokio::test]
 async fn rejected_nonces_at_each_request() {
