@@ -21,11 +21,11 @@ use super::storage::Storages;
 pub(super) fn issuers(written: &PublicName) -> Vec<PublicIssuer> {
     let acme = |written: &plan::AcmeIssuer| {
         let usual = Issuer::default();
-        let directory = if written.ca.is_empty() { usual.directory } else { written.ca.clone() };
+        let directory = if written.ca.is_empty() { usual.directory } else { directory_url(&written.ca) };
         let test_directory = match &*written.test_ca {
             "" if directory == LETS_ENCRYPT => Some(LETS_ENCRYPT_STAGING.to_owned()),
             "" => None,
-            test => Some(test.to_owned()),
+            test => Some(directory_url(test)),
         };
         Issuer {
             directory,
@@ -56,6 +56,11 @@ pub(super) fn issuers(written: &PublicName) -> Vec<PublicIssuer> {
         }
     };
     written.issuers.iter().map(issuer).collect()
+}
+
+/// As in CertMagic, a URL without a scheme is an HTTPS one.
+fn directory_url(written: &str) -> String {
+    if written.contains("://") { written.to_owned() } else { format!("https://{written}") }
 }
 
 fn chain_preference(written: &plan::PreferredChains) -> ChainPreference {
@@ -119,6 +124,13 @@ pub(super) fn check(certificates: &plan::Certificates) -> Result<(), PlanError> 
             path: format!("{path}.{key}"),
             problem: Problem::Value { found, expected: expected.into() },
         };
+        for (key, url) in [("ca", &issuer.ca), ("test_ca", &issuer.test_ca)] {
+            // DEVIATES from CertMagic: RFC 8555 §6.1 requires HTTPS also of authorities in the local network.
+            let is_https = url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"));
+            if url.contains("://") && !is_https {
+                return Err(refuse(key, url.clone(), "a URL of the scheme https").into());
+            }
+        }
         account_key(issuer).map_err(|found| refuse("account_key", found, "a P-256 key as PEM"))?;
         proxy(issuer).map_err(|found| refuse("network_proxy.url", found, NetworkProxy::EXPECTED))?;
     }
@@ -180,6 +192,30 @@ mod tests {
     use causeway_certs::KeyKind;
 
     use super::*;
+
+    // RFC 8555 §6.1: requests to an authority use HTTPS. CertMagic adds the scheme if there is none.
+    #[test]
+    fn directories() {
+        let issuer = |ca: &str, test_ca: &str| {
+            let (ca, test_ca) = (ca.to_owned(), test_ca.to_owned());
+            plan::AcmeIssuer { ca, test_ca, ..plan::AcmeIssuer::default() }
+        };
+        let expected = "expected a URL of the scheme https";
+        for (ca, test_ca, want) in [
+            ("", "", String::new()),
+            ("https://a.example/dir", "HTTPS://b.example", String::new()),
+            ("a.example:14000/dir", "b.example", String::new()),
+            ("http://localhost:1/dir", "", format!("at.ca: found 'http://localhost:1/dir', {expected}")),
+            ("", "ftp://b.example", format!("at.test_ca: found 'ftp://b.example', {expected}")),
+        ] {
+            let acme_issuers = vec![("at".to_owned(), issuer(ca, test_ca))];
+            let certificates = plan::Certificates { acme_issuers, ..plan::Certificates::default() };
+            let found = check(&certificates).err().map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(found, want, "{ca} {test_ca}");
+        }
+        assert_eq!(directory_url("a.example:14000/dir"), "https://a.example:14000/dir");
+        assert_eq!(directory_url("https://a.example/dir"), "https://a.example/dir");
+    }
 
     // Caddy's documentation of `account_key`, a private key as PEM, and of `network_proxy`. The messages do not show secrets.
     #[test]
