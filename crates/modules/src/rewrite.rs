@@ -55,12 +55,11 @@ pub(crate) struct Rewrite {
 
 /// The path after some changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Rest {
-    /// No change has made a path or removed it.
-    Same,
-    Some,
+enum PathOutcome {
+    Unchanged,
+    NonEmpty,
     /// The target has `/` in place of an empty path.
-    Nothing,
+    Empty,
     /// The target has a `/` before the new path.
     Rootless,
 }
@@ -126,16 +125,16 @@ impl Rewrite {
     fn apply(&self, cx: &mut Context) -> Result<(), Fault> {
         self.apply_to_method(cx);
         match self.apply_to_target(cx)? {
-            Rest::Same => {}
-            Rest::Some => {
+            PathOutcome::Unchanged => {}
+            PathOutcome::NonEmpty => {
                 cx.unset_variable(self.stripped);
                 // The other changes do not add the slash.
                 if self.uri.is_some() {
                     cx.unset_variable(self.rootless);
                 }
             }
-            Rest::Nothing => cx.set_variable_text(self.stripped, b"true"),
-            Rest::Rootless => cx.with_scratch(|cx, path| {
+            PathOutcome::Empty => cx.set_variable_text(self.stripped, b"true"),
+            PathOutcome::Rootless => cx.with_scratch(|cx, path| {
                 path.extend_from_slice(cx.head().path());
                 cx.set_variable_text(self.rootless, path);
                 cx.unset_variable(self.stripped);
@@ -159,17 +158,17 @@ impl Rewrite {
         }
     }
 
-    fn apply_to_target(&self, cx: &mut Context) -> Result<Rest, Fault> {
+    fn apply_to_target(&self, cx: &mut Context) -> Result<PathOutcome, Fault> {
         let mut rest = match &self.uri {
             Some(uri) => uri.apply(cx)?,
-            None => Rest::Same,
+            None => PathOutcome::Unchanged,
         };
         for change in &self.paths {
             match change.apply(cx)? {
                 // The `/` of an empty path is no path either.
-                Rest::Some if cx.head().target().path() == "/" => {}
-                Rest::Some if rest == Rest::Rootless => {}
-                Rest::Same => {}
+                PathOutcome::NonEmpty if cx.head().target().path() == "/" => {}
+                PathOutcome::NonEmpty if rest == PathOutcome::Rootless => {}
+                PathOutcome::Unchanged => {}
                 left => rest = left,
             }
         }

@@ -7,7 +7,7 @@ use causeway_pipeline::{Build, BuildError, Context, Fault, Template};
 use serde::Deserialize;
 
 use super::escape::{self, escaped_at, is_escape_at};
-use super::{NewQuery, Rest, has_path, set_target};
+use super::{NewQuery, PathOutcome, has_path, set_target};
 use crate::replace::{self, Replacer};
 
 #[derive(Deserialize)]
@@ -76,15 +76,15 @@ impl Change {
         Ok(Self::Regexp { find, replace: build.template(&written.replace) })
     }
 
-    pub(super) fn apply(&self, cx: &mut Context) -> Result<Rest, Fault> {
+    pub(super) fn apply(&self, cx: &mut Context) -> Result<PathOutcome, Fault> {
         if !has_path(cx) {
-            return Ok(Rest::Same);
+            return Ok(PathOutcome::Unchanged);
         }
         match self {
             Self::Prefix(prefix) => cx.with_rendered(prefix, |cx, prefix| {
                 let slashes = Slashes::asked_by(prefix);
                 // Caddy cleans the path before it compares.
-                change(cx, |_, path, _, out| {
+                apply_to_path(cx, |_, path, _, out| {
                     clean(path, slashes, out);
                     let Some(len) = prefix_len(out, prefix) else { return AfterRemoval::Nothing };
                     out.drain(..len);
@@ -94,7 +94,7 @@ impl Change {
             Self::Suffix(suffix) => cx.with_rendered(suffix, |cx, suffix| {
                 // The closure reports whether the path became shorter: only then can dot segments be exposed.
                 let slashes = Slashes::asked_by(suffix);
-                change(cx, |_, path, _, out| {
+                apply_to_path(cx, |_, path, _, out| {
                     clean(path, slashes, out);
                     let Some(len) = len_without_suffix(out, suffix) else { return AfterRemoval::Nothing };
                     let shortened = len < out.len();
@@ -104,7 +104,7 @@ impl Change {
             }),
             Self::Substring { find, replace, limit, slashes } => cx.with_rendered(find, |cx, find| {
                 cx.with_rendered(replace, |cx, replace| {
-                    let rest = change(cx, |_, path, spare, out| {
+                    let rest = apply_to_path(cx, |_, path, spare, out| {
                         clean(path, *slashes, spare);
                         if !replace::plain(spare, find, replace, *limit, out) {
                             out.extend_from_slice(spare);
@@ -117,7 +117,7 @@ impl Change {
                 })
             }),
             Self::Regexp { find, replace } => cx.with_rendered(replace, |cx, replace| {
-                change(cx, |cx, path, _, out| {
+                apply_to_path(cx, |cx, path, _, out| {
                     if !find.replace(cx, path, replace, out) {
                         out.extend_from_slice(path);
                     }
@@ -142,17 +142,17 @@ fn change_query(cx: &mut Context, replace: impl FnOnce(&[u8], &mut Vec<u8>) -> b
     })
 }
 
-/// Applies `new` to the escaped path; if the result is empty or badly escaped, applies it to the decoded path. `new`
-/// gets an empty work buffer and an empty output buffer. Returns whether this result is empty too, before a slash is put
+/// Applies `change` to the escaped path; if the result is empty or badly escaped, applies it to the decoded path.
+/// `change` gets an empty work buffer and an empty output buffer. Returns whether this result is empty too, before a slash is put
 /// in its place. Caddy does not notice an empty result of a removed prefix or suffix, `file_server` does.
-fn change(
+fn apply_to_path(
     cx: &mut Context,
-    mut new: impl FnMut(&Context, &[u8], &mut Vec<u8>, &mut Vec<u8>) -> AfterRemoval,
-) -> Result<Rest, Fault> {
+    mut change: impl FnMut(&Context, &[u8], &mut Vec<u8>, &mut Vec<u8>) -> AfterRemoval,
+) -> Result<PathOutcome, Fault> {
     cx.with_scratch(|cx, escaped| {
         cx.with_scratch(|cx, decoded| {
             cx.with_scratch(|cx, spare| {
-                let mut then = new(cx, cx.head().target().path().as_bytes(), spare, escaped);
+                let mut then = change(cx, cx.head().target().path().as_bytes(), spare, escaped);
                 replace::check_len(escaped.len())?;
                 // Decoding the result verifies its escapes, and gives the path to escape again if its spelling is not
                 // Go's.
@@ -162,12 +162,12 @@ fn change(
                 if !is_decoded {
                     decoded.clear();
                     spare.clear();
-                    if new(cx, cx.path(), spare, decoded) == AfterRemoval::Clean {
+                    if change(cx, cx.path(), spare, decoded) == AfterRemoval::Clean {
                         then = AfterRemoval::Clean;
                     }
                     replace::check_len(decoded.len())?;
                 }
-                let rest = if decoded.is_empty() { Rest::Nothing } else { Rest::Some };
+                let rest = if decoded.is_empty() { PathOutcome::Empty } else { PathOutcome::NonEmpty };
                 if then == AfterRemoval::Nothing {
                     if !is_spelled {
                         escaped.clear();

@@ -97,7 +97,7 @@ impl Operations {
                 set_target(cx, path, NewQuery::Set(query))
             })
         });
-        pairs.give_back();
+        pairs.release_memory();
         cx.generation().state(self.pairs).replace(pairs);
         outcome
     }
@@ -257,7 +257,7 @@ impl Pairs {
         }
     }
 
-    fn give_back(&mut self) {
+    fn release_memory(&mut self) {
         for bytes in [&mut self.text, &mut self.made] {
             bytes.clear();
             bytes.shrink_to(KEPT_BYTES_MAX);

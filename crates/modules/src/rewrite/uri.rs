@@ -6,7 +6,7 @@ use causeway_message::path::push_escape;
 use causeway_message::query;
 use causeway_pipeline::{Build, Context, Fault, Template};
 
-use super::{NewQuery, Rest, escape, set_target};
+use super::{NewQuery, PathOutcome, escape, set_target};
 
 pub(super) struct Uri {
     path: Option<Template>,
@@ -43,7 +43,7 @@ impl Uri {
         Self { path: (!path.is_empty()).then(|| build.template(path)), escapes_values, query }
     }
 
-    pub(super) fn apply(&self, cx: &mut Context) -> Result<Rest, Fault> {
+    pub(super) fn apply(&self, cx: &mut Context) -> Result<PathOutcome, Fault> {
         cx.with_scratch(|cx, path| {
             cx.with_scratch(|cx, query| {
                 let mut changes_query = self.query.is_some();
@@ -80,15 +80,15 @@ impl Uri {
                 let query = if changes_query { NewQuery::Set(query) } else { NewQuery::Kept };
                 if self.path.is_none() {
                     set_target(cx, path, query)?;
-                    return Ok(Rest::Same);
+                    return Ok(PathOutcome::Unchanged);
                 }
                 // Decode and escape again, so that the path is spelled as Go spells it. An invalid escape counts as
                 // literal text.
                 escape::decode(path, 0);
                 let rest = match path.first() {
-                    None => Rest::Nothing,
-                    Some(b'/') => Rest::Some,
-                    Some(_) => Rest::Rootless,
+                    None => PathOutcome::Empty,
+                    Some(b'/') => PathOutcome::NonEmpty,
+                    Some(_) => PathOutcome::Rootless,
                 };
                 cx.with_scratch(|cx, escaped| {
                     escape::path(path, escaped);
