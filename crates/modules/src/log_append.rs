@@ -142,11 +142,18 @@ pub(crate) fn logged<'c>(cx: &'c Context, field: VarId) -> Option<LogValue<'c>> 
     Some(typed.unwrap_or(LogValue::Text(written)))
 }
 
-/// Returns the length of a time span that has ended with the exchange: `Err` if it had not begun, `None` if the
-/// variable is not set.
-pub(crate) fn span(cx: &Context, field: VarId, outcome: &Outcome) -> Option<Result<Duration, ()>> {
+/// A time span that has ended with the exchange.
+pub(crate) enum LoggedSpan {
+    NotBegun,
+    Took(Duration),
+}
+
+/// Returns the time span of a variable; `None` if the variable is not set.
+pub(crate) fn span(cx: &Context, field: VarId, outcome: &Outcome) -> Option<LoggedSpan> {
     let began = std::str::from_utf8(cx.variable(field)?).ok().and_then(|began| began.parse().ok());
-    Some(began.map(|began| outcome.took.saturating_sub(Duration::from_nanos(began))).ok_or(()))
+    Some(began.map_or(LoggedSpan::NotBegun, |began| {
+        LoggedSpan::Took(outcome.took.saturating_sub(Duration::from_nanos(began)))
+    }))
 }
 
 fn scalar(text: &str) -> Option<LogValue<'static>> {

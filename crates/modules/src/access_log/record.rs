@@ -7,7 +7,7 @@ use causeway_pipeline::{Context, Ending, Outcome, TlsFacts, UNIX_PEER};
 use super::RecordSlots;
 use crate::field_name::canonical;
 use crate::ip_text::IpText;
-use crate::log_append;
+use crate::log_append::{self, LoggedSpan};
 use crate::logs::{EachField, FieldSink, LogKey, LogValue, key};
 
 /// Fields whose values are replaced by `REDACTED` unless `log_credentials` is on; Caddy's list.
@@ -63,15 +63,20 @@ impl EachField for Record<'_> {
         }
         for (key, slot) in plan.family(slots.spans) {
             if let Some(span) = log_append::span(cx, *slot, outcome) {
-                sink.value((&**key).into(), span.map_or(LogValue::Null, LogValue::Duration));
+                let value = match span {
+                    LoggedSpan::NotBegun => LogValue::Null,
+                    LoggedSpan::Took(span) => LogValue::Duration(span),
+                };
+                sink.value((&**key).into(), value);
             }
         }
         for (key, slot) in plan.family(slots.spans_ms) {
             if let Some(span) = log_append::span(cx, *slot, outcome) {
-                sink.value(
-                    (&**key).into(),
-                    span.map_or(LogValue::Null, |span| LogValue::Float(span.as_secs_f64() * 1e3)),
-                );
+                let value = match span {
+                    LoggedSpan::NotBegun => LogValue::Null,
+                    LoggedSpan::Took(span) => LogValue::Float(span.as_secs_f64() * 1e3),
+                };
+                sink.value((&**key).into(), value);
             }
         }
     }
