@@ -56,6 +56,7 @@ impl fmt::Display for PatternError {
 
 /// Returns the reason in an error of the crates `regex` and `regex-syntax`: the last line of its message, after a drawing of
 /// the position.
+#[must_use]
 pub fn error_reason(error: impl fmt::Display) -> String {
     error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }

@@ -1,7 +1,7 @@
 //! The values of pipelines, commands and their operands.
 
 use crate::error::{ExecuteError, FunctionError};
-use crate::execute::{Outcome, Place, State};
+use crate::execute::{ExecuteResult, Place, State};
 use crate::functions::{Call, Found, Signature, Type};
 use crate::tree::{Number, Operand, Pipe, PipelineStage, Term};
 use crate::value::{Object, Value};
@@ -30,7 +30,7 @@ impl Arguments<'_> {
 const BYTES_PER_STEP: usize = 32;
 
 impl<'t> State<'t> {
-    pub(crate) fn pipeline(&mut self, dot: &Value, pipe: &'t Pipe) -> Outcome<Value> {
+    pub(crate) fn pipeline(&mut self, dot: &Value, pipe: &'t Pipe) -> ExecuteResult<Value> {
         self.place = Place::Pipe(pipe);
         let mut value = None;
         for command in &pipe.commands {
@@ -49,7 +49,7 @@ impl<'t> State<'t> {
         Ok(value)
     }
 
-    pub(crate) fn set_variable(&mut self, name: &str, value: Value) -> Outcome<()> {
+    pub(crate) fn set_variable(&mut self, name: &str, value: Value) -> ExecuteResult<()> {
         match self.variables.iter_mut().rev().find(|(known, _)| *known == name) {
             Some((_, slot)) => *slot = value,
             None => return self.fail(format!("undefined variable: {name}")),
@@ -57,7 +57,7 @@ impl<'t> State<'t> {
         Ok(())
     }
 
-    fn command(&mut self, dot: &Value, command: &'t PipelineStage, piped: Option<Value>) -> Outcome<Value> {
+    fn command(&mut self, dot: &Value, command: &'t PipelineStage, piped: Option<Value>) -> ExecuteResult<Value> {
         self.bounded(self.budget.charge_steps(1))?;
         let Some((first, operands)) = command.operands.split_first() else { return Ok(Value::Absent) };
         let arguments = Arguments { first: Some(first), operands, piped };
@@ -84,7 +84,7 @@ impl<'t> State<'t> {
     }
 
     /// Fails if a command that calls no function has arguments.
-    fn reject_arguments(&self, arguments: &Arguments<'t>) -> Outcome<()> {
+    fn reject_arguments(&self, arguments: &Arguments<'t>) -> ExecuteResult<()> {
         match arguments.first {
             Some(first) if arguments.count() > 0 => self.fail(format!("can't give argument to non-function {first}")),
             _ => Ok(()),
@@ -92,7 +92,7 @@ impl<'t> State<'t> {
     }
 
     /// The value of a constant where any type will do: the constant's form decides.
-    fn constant(&mut self, operand: &'t Operand) -> Outcome<Value> {
+    fn constant(&mut self, operand: &'t Operand) -> ExecuteResult<Value> {
         self.place = Place::Operand(operand);
         match &operand.term {
             Term::Bool(value) => Ok(Value::Bool(*value)),
@@ -103,7 +103,7 @@ impl<'t> State<'t> {
     }
 
     /// The value of Go's untyped constant in its default type.
-    fn untyped_constant(&self, number: &Number) -> Outcome<Value> {
+    fn untyped_constant(&self, number: &Number) -> ExecuteResult<Value> {
         let text = number.text.as_str();
         let is_hexadecimal =
             text.len() > 2 && text.to_ascii_lowercase().starts_with("0x") && !text.contains(['p', 'P']);
@@ -118,7 +118,7 @@ impl<'t> State<'t> {
     }
 
     /// The value of a field, a variable or a chain of fields.
-    fn access(&mut self, dot: &Value, operand: &'t Operand, arguments: Arguments<'t>) -> Outcome<Value> {
+    fn access(&mut self, dot: &Value, operand: &'t Operand, arguments: Arguments<'t>) -> ExecuteResult<Value> {
         self.place = Place::Operand(operand);
         let (mut receiver, names): (Value, &'t [String]) = match &operand.term {
             Term::Field(names) => (dot.clone(), names),
@@ -154,7 +154,7 @@ impl<'t> State<'t> {
         name: &str,
         operand: &'t Operand,
         arguments: Arguments<'t>,
-    ) -> Outcome<Value> {
+    ) -> ExecuteResult<Value> {
         self.bounded(self.budget.charge_steps(1))?;
         let has_arguments = arguments.count() > 0;
         match receiver {
@@ -190,13 +190,19 @@ impl<'t> State<'t> {
         signature: Signature,
         operand: &'t Operand,
         arguments: Arguments<'t>,
-    ) -> Outcome<Value> {
+    ) -> ExecuteResult<Value> {
         let values = self.arguments(dot, name, signature, arguments)?;
         let result = object.invoke(name, &values, &mut Call::new(self.budget));
         self.called(name, Place::Operand(operand), result)
     }
 
-    fn function(&mut self, dot: &Value, name: &str, place: Place<'t>, arguments: Arguments<'t>) -> Outcome<Value> {
+    fn function(
+        &mut self,
+        dot: &Value,
+        name: &str,
+        place: Place<'t>,
+        arguments: Arguments<'t>,
+    ) -> ExecuteResult<Value> {
         let functions = self.functions;
         let callable = match functions.find(name) {
             None => return self.fail(format!("{name:?} is not a defined function")),
@@ -211,7 +217,7 @@ impl<'t> State<'t> {
     }
 
     /// The function `call`. It always fails: values are never functions.
-    fn call(&mut self, dot: &Value, name: &str, place: Place<'t>, arguments: Arguments<'t>) -> Outcome<Value> {
+    fn call(&mut self, dot: &Value, name: &str, place: Place<'t>, arguments: Arguments<'t>) -> ExecuteResult<Value> {
         const SIGNATURE: Signature = Signature::variadic(&[Type::Value, Type::Value]);
         let callee = arguments.operands.first().map_or_else(|| "<no value>".to_owned(), ToString::to_string);
         let values = self.arguments(dot, name, SIGNATURE, arguments)?;
@@ -223,7 +229,13 @@ impl<'t> State<'t> {
     }
 
     /// `and` and `or` evaluate no argument after the first one whose truth is `stop_at`.
-    fn short_circuit(&mut self, dot: &Value, name: &str, stop_at: bool, arguments: Arguments<'t>) -> Outcome<Value> {
+    fn short_circuit(
+        &mut self,
+        dot: &Value,
+        name: &str,
+        stop_at: bool,
+        arguments: Arguments<'t>,
+    ) -> ExecuteResult<Value> {
         if arguments.count() == 0 {
             return self.fail(format!("wrong number of args for {name}: want at least 1 got 0"));
         }
@@ -237,7 +249,7 @@ impl<'t> State<'t> {
         Ok(arguments.piped.unwrap_or(value))
     }
 
-    fn called(&mut self, name: &str, place: Place<'t>, result: Result<Value, FunctionError>) -> Outcome<Value> {
+    fn called(&mut self, name: &str, place: Place<'t>, result: Result<Value, FunctionError>) -> ExecuteResult<Value> {
         let failed = |state: &mut Self, message: String| -> ExecuteError {
             state.place = place;
             state.error(format!("error calling {name}: {message}"))
@@ -253,7 +265,7 @@ impl<'t> State<'t> {
         name: &str,
         signature: Signature,
         arguments: Arguments<'t>,
-    ) -> Outcome<Vec<Value>> {
+    ) -> ExecuteResult<Vec<Value>> {
         let Signature { parameters, is_variadic } = signature;
         let given = arguments.count();
         if is_variadic {
@@ -280,7 +292,7 @@ impl<'t> State<'t> {
     }
 
     /// The value of an operand as an argument of a type.
-    fn argument(&mut self, dot: &Value, operand: &'t Operand, wanted: Type) -> Outcome<Value> {
+    fn argument(&mut self, dot: &Value, operand: &'t Operand, wanted: Type) -> ExecuteResult<Value> {
         self.bounded(self.budget.charge_steps(1))?;
         self.place = Place::Operand(operand);
         let value = match &operand.term {
@@ -295,7 +307,7 @@ impl<'t> State<'t> {
         self.typed(value, wanted)
     }
 
-    fn typed_constant(&mut self, operand: &'t Operand, wanted: Type) -> Outcome<Value> {
+    fn typed_constant(&mut self, operand: &'t Operand, wanted: Type) -> ExecuteResult<Value> {
         match (wanted, &operand.term) {
             (Type::Value | Type::Any, _) | (Type::Bool, Term::Bool(_)) | (Type::String, Term::String { .. }) => {
                 self.constant(operand)
@@ -315,7 +327,7 @@ impl<'t> State<'t> {
     }
 
     /// Checks that a value has the type that a parameter demands.
-    fn typed(&self, value: Value, wanted: Type) -> Outcome<Value> {
+    fn typed(&self, value: Value, wanted: Type) -> ExecuteResult<Value> {
         match value {
             Value::Absent if wanted.can_be_nil() => Ok(wanted.nil()),
             Value::Absent => self.fail(format!("invalid value; expected {}", wanted.name())),

@@ -51,7 +51,7 @@ pub(crate) struct State<'t> {
     pub(crate) place: Place<'t>,
 }
 
-pub(crate) type Outcome<T> = Result<T, ExecuteError>;
+pub(crate) type ExecuteResult<T> = Result<T, ExecuteError>;
 
 /// Executes a template and appends its output.
 pub(crate) fn execute(
@@ -61,7 +61,7 @@ pub(crate) fn execute(
     budget: &Budget,
     data: &Value,
     output: &mut Vec<u8>,
-) -> Outcome<()> {
+) -> ExecuteResult<()> {
     let variables = vec![("$", data.clone())];
     let mut state = State { template, set, functions, budget, variables, place: Place::Start };
     state.list(data, &template.root, output).map(drop)
@@ -82,16 +82,16 @@ impl<'t> State<'t> {
         ExecuteError { template: self.template.name.clone(), message }
     }
 
-    pub(crate) fn fail<T>(&self, message: impl AsRef<str>) -> Outcome<T> {
+    pub(crate) fn fail<T>(&self, message: impl AsRef<str>) -> ExecuteResult<T> {
         Err(self.error(message))
     }
 
-    pub(crate) fn bounded<T>(&self, result: Result<T, LimitError>) -> Outcome<T> {
+    pub(crate) fn bounded<T>(&self, result: Result<T, LimitError>) -> ExecuteResult<T> {
         result.map_err(|exhausted| self.error(exhausted.to_string()))
     }
 
     /// Runs a step of the recursion, which the depth bounds.
-    pub(crate) fn deeper<T>(&mut self, run: impl FnOnce(&mut Self) -> Outcome<T>) -> Outcome<T> {
+    pub(crate) fn deeper<T>(&mut self, run: impl FnOnce(&mut Self) -> ExecuteResult<T>) -> ExecuteResult<T> {
         let depth = self.budget.depth.get();
         if depth == DEPTH_MAX {
             return self.fail(LimitError::Depth.to_string());
@@ -102,7 +102,7 @@ impl<'t> State<'t> {
         result
     }
 
-    fn list(&mut self, dot: &Value, nodes: &'t [TemplateNode], output: &mut Vec<u8>) -> Outcome<Flow> {
+    fn list(&mut self, dot: &Value, nodes: &'t [TemplateNode], output: &mut Vec<u8>) -> ExecuteResult<Flow> {
         self.deeper(|state| {
             for node in nodes {
                 let flow = state.node(dot, node, output)?;
@@ -114,7 +114,7 @@ impl<'t> State<'t> {
         })
     }
 
-    fn node(&mut self, dot: &Value, node: &'t TemplateNode, output: &mut Vec<u8>) -> Outcome<Flow> {
+    fn node(&mut self, dot: &Value, node: &'t TemplateNode, output: &mut Vec<u8>) -> ExecuteResult<Flow> {
         self.bounded(self.budget.charge_steps(1))?;
         match node {
             TemplateNode::Text(text) => self.write(text, output)?,
@@ -134,13 +134,13 @@ impl<'t> State<'t> {
         Ok(Flow::Next)
     }
 
-    fn write(&self, text: &[u8], output: &mut Vec<u8>) -> Outcome<()> {
+    fn write(&self, text: &[u8], output: &mut Vec<u8>) -> ExecuteResult<()> {
         self.bounded(self.budget.charge_output(text.len()))?;
         output.extend_from_slice(text);
         Ok(())
     }
 
-    fn print(&self, value: &Value, output: &mut Vec<u8>) -> Outcome<()> {
+    fn print(&self, value: &Value, output: &mut Vec<u8>) -> ExecuteResult<()> {
         match value {
             Value::Absent => self.write(b"<no value>", output),
             Value::String(text) => self.write(text, output),
@@ -151,7 +151,13 @@ impl<'t> State<'t> {
         }
     }
 
-    fn condition(&mut self, dot: &Value, branch: &'t Branch, sets_dot: bool, output: &mut Vec<u8>) -> Outcome<Flow> {
+    fn condition(
+        &mut self,
+        dot: &Value,
+        branch: &'t Branch,
+        sets_dot: bool,
+        output: &mut Vec<u8>,
+    ) -> ExecuteResult<Flow> {
         let mark = self.variables.len();
         let value = self.pipeline(dot, &branch.pipe)?;
         let flow = if value.is_true() {
@@ -165,7 +171,7 @@ impl<'t> State<'t> {
         Ok(flow)
     }
 
-    fn range(&mut self, dot: &Value, branch: &'t Branch, output: &mut Vec<u8>) -> Outcome<Flow> {
+    fn range(&mut self, dot: &Value, branch: &'t Branch, output: &mut Vec<u8>) -> ExecuteResult<Flow> {
         let mark = self.variables.len();
         let value = self.pipeline(dot, &branch.pipe)?.resolved();
         let is_empty = match &value {
@@ -207,7 +213,7 @@ impl<'t> State<'t> {
     }
 
     /// Returns whether there was nothing to iterate over.
-    fn range_over_integer(&mut self, branch: &'t Branch, value: &Value, output: &mut Vec<u8>) -> Outcome<bool> {
+    fn range_over_integer(&mut self, branch: &'t Branch, value: &Value, output: &mut Vec<u8>) -> ExecuteResult<bool> {
         let count = match value {
             Value::Uint(count) => *count,
             _ => u64::try_from(value.as_integer().unwrap_or(0)).unwrap_or(0),
@@ -229,7 +235,7 @@ impl<'t> State<'t> {
         Ok(count == 0)
     }
 
-    fn iterate(&mut self, branch: &'t Branch, index: Value, item: &Value, output: &mut Vec<u8>) -> Outcome<Flow> {
+    fn iterate(&mut self, branch: &'t Branch, index: Value, item: &Value, output: &mut Vec<u8>) -> ExecuteResult<Flow> {
         self.bounded(self.budget.charge_steps(1))?;
         let mark = self.variables.len();
         let names = &branch.pipe.variables;
@@ -248,7 +254,7 @@ impl<'t> State<'t> {
         Ok(flow)
     }
 
-    fn invocation(&mut self, dot: &Value, invocation: &'t Invocation, output: &mut Vec<u8>) -> Outcome<()> {
+    fn invocation(&mut self, dot: &Value, invocation: &'t Invocation, output: &mut Vec<u8>) -> ExecuteResult<()> {
         self.place = Place::Invocation(invocation);
         let Some(template) = self.set.template(&invocation.name) else {
             return self.fail(format!("template {} not defined", quoted(invocation.name.as_bytes())));

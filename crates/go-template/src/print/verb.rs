@@ -88,7 +88,7 @@ impl<'a> Printer<'a> {
                 'F' => self.float(*number, 'f', Some(6)),
                 _ => self.bad_verb(value, verb),
             },
-            Value::String(text) => self.text(value, text, verb),
+            Value::String(text) => self.text(text, verb),
             Value::List(list) => {
                 let (open, between, close) = self.brackets(value, list.is_nil(), b"[", b"]");
                 self.out.push(&open)?;
@@ -103,7 +103,7 @@ impl<'a> Printer<'a> {
                 self.out.push(&open)?;
                 for (index, (key, item)) in map.entries().iter().enumerate() {
                     self.out.push(if index > 0 { between } else { b"" })?;
-                    self.text(&Value::Nil, key, verb)?;
+                    self.text(key, verb)?;
                     self.out.push(b":")?;
                     self.value(item, verb, depth + 1)?;
                 }
@@ -116,7 +116,7 @@ impl<'a> Printer<'a> {
                         && matches!(verb, 'v' | 's' | 'q' | 'x' | 'X')
                         && !(self.flags.sharp_v && inner.is_some()) =>
                 {
-                    self.text(value, text.as_bytes(), verb)
+                    self.text(text.as_bytes(), verb)
                 }
                 (_, Some(inner)) => self.value(&inner, verb, depth + 1),
                 (Some(text), None) => self.pad(text.as_bytes(), true),
@@ -158,14 +158,13 @@ impl<'a> Printer<'a> {
         }
     }
 
-    fn text(&mut self, value: &Value, text: &[u8], verb: char) -> Result<(), FunctionError> {
+    fn text(&mut self, text: &[u8], verb: char) -> Result<(), FunctionError> {
         match verb {
             'v' if self.flags.sharp_v => self.quoted(text),
             'v' | 's' => self.string(text),
             'x' => self.bytes(text, false),
             'X' => self.bytes(text, true),
             'q' => self.quoted(text),
-            _ if matches!(value, Value::String(_)) => self.bad_verb(value, verb),
             _ => self.bad_verb(&Value::from(text), verb),
         }
     }
