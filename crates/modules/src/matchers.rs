@@ -1,4 +1,4 @@
-//! Conditions of routes. Matching does not allocate, except to grow a reused buffer, and if `file` must access the
+//! Conditions of routes, and one of handshakes. Matching does not allocate, except to grow a reused buffer, and if `file` must access the
 //! disk.
 //!
 //! - [`path`]: the decoded path, by wildcards, or parts of it in escaped form; [`path_regexp`]: by regular expression
@@ -13,7 +13,8 @@
 //! - [`variable`]: values of variables and placeholders, `vars` and `vars_regexp`
 //! - [`mod@file`]: whether a file exists
 //! - [`not`]: negates matcher sets
-//! - [`expression`]: CEL, with all other matchers as functions
+//! - [`expression`]: CEL, with all other matchers of requests as functions
+//! - [`sni_regexp`]: the server name of a handshake, by regular expression
 
 pub mod expression;
 pub mod file;
@@ -27,6 +28,7 @@ pub mod path;
 pub mod path_regexp;
 pub mod protocol;
 pub mod query;
+pub mod sni_regexp;
 pub mod tls;
 pub mod url_pattern;
 pub mod variable;
@@ -52,6 +54,7 @@ pub fn register(registry: &mut Registry) {
     registry.matcher("url_pattern", url_pattern::make);
     registry.matcher("vars", variable::make);
     registry.matcher("vars_regexp", variable::make_regexp);
+    registry.server_name_matcher("sni_regexp", sni_regexp::make);
 }
 
 #[cfg(test)]

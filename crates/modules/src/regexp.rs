@@ -118,6 +118,20 @@ pub(crate) struct RegexpConfig {
     pub(crate) pattern: String,
 }
 
+impl RegexpConfig {
+    /// Checks the name by Caddy's rule.
+    ///
+    /// # Errors
+    /// If the name has no letter, digit or underscore.
+    pub(crate) fn check_name(&self, build: &mut Build<'_>) -> Result<(), BuildError> {
+        let name = &self.name;
+        if name.is_empty() || name.contains(|ch: char| ch.is_ascii_alphanumeric() || ch == '_') {
+            return Ok(());
+        }
+        build.at("name", |build| Err(build.refuse(name, "a name with letters, digits or underscores")))
+    }
+}
+
 /// A pattern that fills `{http.regexp.NAME.GROUP}` and `{http.regexp.GROUP}` from its capture groups. GROUP is the
 /// group's number or, if it has one, its name.
 pub(crate) struct Capturing {
@@ -132,11 +146,8 @@ impl Capturing {
     /// # Errors
     /// If the pattern or the name is not valid.
     pub(crate) fn compile(written: &RegexpConfig, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        written.check_name(build)?;
         let name = &written.name;
-        if !name.is_empty() && !name.contains(|ch: char| ch.is_ascii_alphanumeric() || ch == '_') {
-            let expected = "a name with letters, digits or underscores";
-            return build.at("name", |build| Err(build.refuse(name, expected)));
-        }
         let regexp = build.at("pattern", |build| WorkerRegex::compile(&written.pattern, build))?;
         let groups = regexp.names.iter().enumerate().map(|(number, group)| {
             // A named group fills two placeholders, by number and by name, each with and without the pattern's name.

@@ -24,6 +24,7 @@ use serde_json::{Map, Value};
 
 use crate::context::{ComputedId, Context, LocalId, MatcherId, ValueKind, VarId};
 use crate::handler::{Handler, Matcher};
+use crate::listen::ServerNameMatcher;
 use crate::metrics::Metrics;
 use crate::route::{
     FamilyId, GroupId, HandlerEntry, Index, List, Plan, Route, RoutesId, ServerId, ServerPlan, StateId, Traced,
@@ -45,6 +46,9 @@ pub use shape::{Shape, mistyped};
 pub type HandlerMaker = Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> + Send + Sync>;
 /// Creates a matcher from the JSON value under its name in a matcher set.
 pub type MatcherMaker = Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> + Send + Sync>;
+/// Creates a condition on server names from the JSON value under its name in the `match` of a TLS connection policy.
+pub type ServerNameMatcherMaker =
+    Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Arc<dyn ServerNameMatcher>, BuildError> + Send + Sync>;
 
 /// Returns the value of an environment variable; `None` if it is not set.
 type Environment = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -53,6 +57,7 @@ type Environment = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 pub struct Registry {
     handlers: BTreeMap<String, HandlerMaker>,
     matchers: BTreeMap<String, MatcherMaker>,
+    server_name_matchers: BTreeMap<String, ServerNameMatcherMaker>,
     environment: Environment,
     metrics: Arc<Metrics>,
     fetched: FetchedTable,
@@ -66,6 +71,7 @@ impl Default for Registry {
         Self {
             handlers: BTreeMap::new(),
             matchers: BTreeMap::new(),
+            server_name_matchers: BTreeMap::new(),
             environment: Box::new(|name| std::env::var(name).ok()),
             metrics: Arc::default(),
             fetched: FetchedTable::default(),
@@ -114,11 +120,21 @@ impl Registry {
         self.matchers.insert(name.into(), Box::new(make));
     }
 
+    /// Registers a matcher of server names for TLS connection policies; replaces an earlier one of the same name.
+    pub fn server_name_matcher(
+        &mut self,
+        name: impl Into<String>,
+        make: impl Fn(&Value, &mut Build<'_>) -> Result<Arc<dyn ServerNameMatcher>, BuildError> + Send + Sync + 'static,
+    ) {
+        self.server_name_matchers.insert(name.into(), Box::new(make));
+    }
+
     /// Returns all module IDs, sorted, as `list-modules` prints them.
     pub fn modules(&self) -> Vec<String> {
         let handlers = self.handlers.keys().map(|name| format!("http.handlers.{name}"));
         let matchers = self.matchers.keys().map(|name| format!("http.matchers.{name}"));
-        let mut modules: Vec<_> = handlers.chain(matchers).collect();
+        let of_handshakes = self.server_name_matchers.keys().map(|name| format!("tls.handshake_match.{name}"));
+        let mut modules: Vec<_> = handlers.chain(matchers).chain(of_handshakes).collect();
         modules.sort_unstable();
         modules
     }
@@ -652,6 +668,17 @@ impl<'r> Build<'r> {
             })?);
         }
         Ok(matchers)
+    }
+
+    /// Compiles the matcher of server names of this name.
+    ///
+    /// # Errors
+    /// The first mistake in it.
+    pub fn server_name_matcher(&mut self, name: &str, value: &Value) -> Result<Arc<dyn ServerNameMatcher>, BuildError> {
+        self.at(name, |build| match build.registry.server_name_matchers.get(name) {
+            Some(make) => make(value, build),
+            None => Err(build.error(Problem::UnknownModule { kind: "handshake matcher", name: name.to_owned() })),
+        })
     }
 
     /// Returns whether the registry has a handler of this name.

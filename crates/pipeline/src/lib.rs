@@ -47,8 +47,8 @@ pub use context::{AlternativeName, Arrival, Client, ClientCertificate, Context, 
 pub use handler::{Fault, FaultId, Handler, Matched, Matcher, PathReach, Reach, Reason, Response, Step, Stop};
 pub use listen::{
     BoundAddress, ClientAuthentication, ClientAuthenticationMode, Endpoints, HeadLimits, Http2, ListenAddress,
-    ListenerSpec, ListeningSocket, Protocols, ProxyPolicy, ProxyProtocol, TcpProbes, Timeouts, TlsMatchers, TlsPolicy,
-    TlsSpec, TlsVersion, TransferLimit, UNIX_PEER, UnixAddress,
+    ListenerSpec, ListeningSocket, Protocols, ProxyPolicy, ProxyProtocol, ServerNameMatcher, TcpProbes, Timeouts,
+    TlsMatchers, TlsPolicy, TlsSpec, TlsVersion, TransferLimit, UNIX_PEER, UnixAddress,
 };
 pub use log_limit::LogLimit;
 pub use metrics::{Metrics, MetricsSpec};

@@ -17,7 +17,9 @@ use std::time::Duration;
 use crate::route::ServerId;
 
 pub use proxy_protocol::{ProxyPolicy, ProxyProtocol};
-pub use tls::{ClientAuthentication, ClientAuthenticationMode, TlsMatchers, TlsPolicy, TlsSpec, TlsVersion};
+pub use tls::{
+    ClientAuthentication, ClientAuthenticationMode, ServerNameMatcher, TlsMatchers, TlsPolicy, TlsSpec, TlsVersion,
+};
 
 /// The address of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -114,12 +114,15 @@ impl Template {
     }
 
     /// Returns the text that [`render`](Self::render) appends while all placeholders that depend on the request are
-    /// unknown. Only for templates that keep unknown placeholders.
+    /// unknown.
     pub fn text_of_unknown(&self) -> String {
-        debug_assert_eq!(self.unknown, Unknown::Written);
         let texts = self.pieces.iter().map(|piece| match piece {
             Piece::Text(text) | Piece::Placeholder { means: Meaning::Known(text), .. } => &**text,
-            Piece::Placeholder { written, .. } => written,
+            Piece::Placeholder { written, .. } => match self.unknown {
+                Unknown::Empty => "",
+                Unknown::Written => written,
+                Unknown::Folder => ".",
+            },
         });
         texts.collect()
     }

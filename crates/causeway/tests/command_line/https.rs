@@ -210,6 +210,37 @@ fn a_policy_selects_a_certificate() {
     }
 }
 
+// Caddy's documentation of `sni_regexp`: the policy applies to server names that the expression matches; groups fill no placeholders of
+// requests.
+#[test]
+fn a_policy_for_server_names_by_regular_expression() {
+    if !is_installed("curl") {
+        return;
+    }
+    let mut config = json!({ "apps": {
+        "http": { "servers": { "s": {
+            "listen": [":0"], "automatic_https": { "disable_redirects": true },
+            "tls_connection_policies": [{ "match": { "sni_regexp": { "name": "n", "pattern": r"^shop-([a-z]+)\.localhost$" } } }],
+            "routes": [{ "handle": [{ "handler": "static_response", "body": "hi{tls.regexp.n.1}" }] }],
+        } } },
+        "tls": { "certificates": { "automate": ["shop-a.localhost", "shop-1.localhost"] } },
+    } });
+    let folder = Folder::with(&[("config.json", &config.to_string())]);
+    let get = |name: &str, port| curl(&folder, name, port, &["-k"]);
+    let server = start_json(&folder);
+    assert_eq!(get("shop-a.localhost", server.port()).as_deref(), Ok("hi{tls.regexp.n.1}"));
+    assert_eq!(get("SHOP-A.localhost", server.port()).as_deref(), Ok("hi{tls.regexp.n.1}"));
+    assert!(get("shop-1.localhost", server.port()).is_err());
+    drop(server);
+    let policies = &mut config["apps"]["http"]["servers"]["s"]["tls_connection_policies"];
+    policies[0]["match"]["sni_regexp"]["pattern"] = json!("^shop-[a-z0-9]{1}");
+    folder.write("config.json", config.to_string());
+    let output = folder.output(&["validate", "--config", "config.json"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    let want = r"tls_connection_policies[0].match.sni_regexp.pattern: found a placeholder without a value in '^shop-[a-z0-9]{1}'";
+    assert!(output.status.success() && text.contains(want), "{text}");
+}
+
 // A load whose certificates cannot be obtained changes nothing; a successful one serves its certificates at once.
 #[test]
 fn certificates_and_loads() {

@@ -175,10 +175,12 @@ impl ConnectionPolicyConfig {
 impl PolicyMatchersConfig {
     /// Converts the matchers to the engine's form; `None` if no connection can match them.
     fn read(&self, build: &mut Build<'_>) -> Result<Option<TlsMatchers>, BuildError> {
-        refuse("sni_regexp", &self.sni_regexp, build)?;
         let mut matchers = TlsMatchers::default();
         if let Some(names) = &self.sni {
             matchers.server_names = names.iter().map(|name| ascii(name, build)).collect::<Result<_, _>>()?;
+        }
+        if let Some(pattern) = &self.sni_regexp {
+            matchers.server_name_matcher = Some(build.server_name_matcher("sni_regexp", pattern)?);
         }
         if let Some(remote) = &self.remote_ip {
             build.at("remote_ip", |build| {

@@ -273,13 +273,16 @@ pub(super) fn challenge_config(certificate: Arc<CertifiedKey>, secret: &Arc<Writ
 
 /// Returns whether all conditions accept the ClientHello; an empty list accepts everything.
 fn is_met(matchers: &TlsMatchers, server_name: Option<&str>, endpoints: &Endpoints) -> bool {
-    let TlsMatchers { server_names, remote_ranges, remote_ranges_not, local_ranges, not } = matchers;
+    let TlsMatchers { server_names, server_name_matcher, remote_ranges, remote_ranges_not, local_ranges, not } =
+        matchers;
     // As in Caddy, a matcher of addresses refuses a Unix socket, which has none.
     let within =
         |ranges: &[IpNet], ip: Option<IpAddr>| ip.is_some_and(|ip| ranges.iter().any(|range| range.contains(&ip)));
     // A socket for both families reports IPv4 peers as IPv6 addresses, which no configured range contains.
     let (peer, local) = (endpoints.peer_ip(), endpoints.local().map(|local| local.ip().to_canonical()));
-    (server_names.is_empty() || server_names.iter().any(|name| is_covered(server_name.unwrap_or_default(), name)))
+    let name = server_name.unwrap_or_default();
+    (server_names.is_empty() || server_names.iter().any(|pattern| is_covered(name, pattern)))
+        && server_name_matcher.as_ref().is_none_or(|matcher| matcher.matches(name))
         && (remote_ranges.is_empty() || within(remote_ranges, peer))
         && (remote_ranges_not.is_empty() || peer.is_some() && !within(remote_ranges_not, peer))
         && (local_ranges.is_empty() || within(local_ranges, local))

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use causeway_engine::StartError;
 use causeway_engine::certificate::{CertificateDer, CertifiedKey, PemObject as _, PrivateKeyDer, certified_key};
 use causeway_pipeline::{
-    ClientAuthentication, ClientAuthenticationMode as Mode, Protocols, TlsMatchers, TlsPolicy, TlsSpec, TlsVersion,
+    ClientAuthentication, ClientAuthenticationMode as Mode, Protocols, ServerNameMatcher, TlsMatchers, TlsPolicy,
+    TlsSpec, TlsVersion,
 };
 use rustls::{ClientConfig, HandshakeKind, KeyLog};
 
@@ -97,6 +98,20 @@ fn sessions_are_resumed_across_workers_and_reloads() {
     }
 }
 
+/// A condition of a module: the server name begins with this text.
+#[derive(Debug)]
+struct Prefix(&'static str);
+
+impl ServerNameMatcher for Prefix {
+    fn matches(&self, server_name: &str) -> bool {
+        server_name.starts_with(self.0)
+    }
+
+    fn text(&self) -> &str {
+        self.0
+    }
+}
+
 /// Caddy's connection policies: the first that matches the ClientHello applies; a star matches one label.
 #[test]
 fn the_first_matching_policy_applies() {
@@ -114,6 +129,14 @@ fn the_first_matching_policy_applies() {
         policy(&["one.test"], "one"),
         policy(&["*.wild.test"], "wild"),
         TlsPolicy { drop: true, ..policy(&["dropped.example"], "") },
+        local(
+            TlsMatchers { server_name_matcher: Some(Arc::new(Prefix("local.test"))), ..TlsMatchers::default() },
+            "never",
+        ),
+        TlsPolicy {
+            matchers: TlsMatchers { server_name_matcher: Some(Arc::new(Prefix("two."))), ..TlsMatchers::default() },
+            ..policy(&[], "wild")
+        },
         local(TlsMatchers { remote_ranges_not: here(), ..TlsMatchers::default() }, "never"),
         // Of a set all conditions must be met, and of several sets none.
         local(
@@ -142,6 +165,10 @@ fn the_first_matching_policy_applies() {
     let (one, wild) = (shown("one.test"), shown("other.wild.test"));
     assert_ne!(one, wild);
     assert_eq!(shown("ONE.test"), one);
+    // The name's letters are small; of names without a certificate, the tag selects the certificate.
+    bench.store.put("two.test", "wild", bench.authority.sign(&["two.test"]));
+    let two = shown("Two.test");
+    assert!(two != one && two != wild, "{two:?}");
     assert_ne!(shown("local.example"), wild);
     for name in ["a.b.wild.test", "wild.test", "elsewhere.example"] {
         assert_eq!(refused(connect(bench.server.address(), &config, name)), "received fatal alert: InternalError");

@@ -20,7 +20,7 @@ pub struct BuildError {
 pub enum Problem {
     /// No module of this name is registered.
     UnknownModule {
-        /// `handler` or `matcher`.
+        /// Such as `handler` or `matcher`.
         kind: &'static str,
         /// The name that was found.
         name: String,

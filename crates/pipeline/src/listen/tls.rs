@@ -1,6 +1,8 @@
 //! The TLS configuration of a listener.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
@@ -16,6 +18,8 @@ pub struct TlsSpec {
 pub struct TlsMatchers {
     /// Server names that match, in lower case; a leading `*.` matches one label. Empty matches any name, and no name.
     pub server_names: Vec<String>,
+    /// A condition on the server name in lower case, which is empty if there is none; `None` matches any name, and no name.
+    pub server_name_matcher: Option<Arc<dyn ServerNameMatcher>>,
     /// Networks of the peers that match; empty matches any.
     pub remote_ranges: Vec<IpNet>,
     /// Networks of the peers that do not match.
@@ -25,6 +29,23 @@ pub struct TlsMatchers {
     /// Conditions of which none may be met.
     pub not: Vec<TlsMatchers>,
 }
+
+/// A condition on the server name of a ClientHello, which a module of [`Registry`](crate::Registry) has compiled. All workers share it.
+pub trait ServerNameMatcher: fmt::Debug + Send + Sync {
+    /// Returns whether a server name matches.
+    fn matches(&self, server_name: &str) -> bool;
+
+    /// Returns the condition as a text. Matchers with equal texts are equal.
+    fn text(&self) -> &str;
+}
+
+impl PartialEq for dyn ServerNameMatcher {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl Eq for dyn ServerNameMatcher {}
 
 /// Caddy's TLS connection policy, as far as it is implemented.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,7 +18,9 @@ fn read(policies: &Value, protocols: &[&str], files: &Value) -> Result<Loaded, S
         } } },
         "tls": { "certificates": { "load_files": files } },
     } });
-    load(&config, &Registry::default()).map_err(|error| error.to_string())
+    let mut registry = Registry::default();
+    causeway_modules::register(&mut registry);
+    load(&config, &registry).map_err(|error| error.to_string())
 }
 
 fn policy(policy: Value) -> Result<TlsPolicy, String> {
@@ -30,7 +32,7 @@ fn policy(policy: Value) -> Result<TlsPolicy, String> {
 #[test]
 fn fields_of_a_policy() {
     let got = policy(json!({
-        "match": { "sni": ["A.example", "*.bücher.example"], "local_ip": { "ranges": ["10.0.0.1"] },
+        "match": { "sni": ["A.example", "*.bücher.example"], "sni_regexp": { "pattern": "^a" }, "local_ip": { "ranges": ["10.0.0.1"] },
                    "remote_ip": { "ranges": ["10.0.0.0/8", "::1"], "not_ranges": ["10.1.0.0/16"] },
                    "not": [{ "sni": [] }, { "sni": ["b.example"], "not": [{ "local_ip": { "ranges": ["::1"] } }] }] },
         "certificate_selection": { "any_tag": ["a", "b"] },
@@ -39,6 +41,7 @@ fn fields_of_a_policy() {
     }))
     .unwrap();
     assert_eq!(got.matchers.server_names, ["a.example", "*.xn--bcher-kva.example"]);
+    assert_eq!(got.matchers.server_name_matcher.as_deref().map(|matcher| matcher.text()), Some("^a"));
     let ranges = |ranges: &[IpNet]| ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
     assert_eq!(ranges(&got.matchers.remote_ranges), "10.0.0.0/8 ::1/128");
     assert_eq!(
@@ -392,11 +395,11 @@ fn sources_of_trusted_certificates() {
 #[test]
 fn refused_settings() {
     let at = "apps.http.servers.s.tls_connection_policies[0]";
-    let unbuilt = |key: &str, found: &str| {
-        format!("{at}.{key}: found '{found}', expected nothing: this is not built (docs/refused.md)")
-    };
     for (written, want) in [
-        (json!({ "match": { "sni_regexp": {} } }), unbuilt("match.sni_regexp", "{}")),
+        (
+            json!({ "match": { "sni_regexp": { "pattern": "(" } } }),
+            format!("{at}.match.sni_regexp.pattern: found '(', expected a regular expression: unclosed group"),
+        ),
         (
             json!({ "certificate_selection": { "serial_number": ["1", "0x2"] } }),
             format!(

@@ -1,5 +1,6 @@
 //! path_regexp, header_regexp, vars_regexp: matches, and the placeholders that they fill.
 
+use causeway_pipeline::Build;
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
@@ -97,4 +98,48 @@ fn groups_fill_placeholders() {
     ] }]),
     );
     assert_eq!(kit.send(&Request::get("/%ff%c3%c3%a4%80")).body, b"\xff,\xc3,\xc3\xa4,\x80");
+}
+
+// Caddy, tls.handshake_match.sni_regexp: placeholders in the pattern are replaced at load, one without a value by no text.
+#[test]
+fn sni_regexp() {
+    let mut registry = registry();
+    registry.environment(|name| (name == "ZONE").then(|| r"example\.com".to_owned()));
+    let make = |value: Value| {
+        let mut build = Build::new(&registry);
+        let made = build.server_name_matcher("sni_regexp", &value);
+        (made.map_err(|error| error.to_string()), build.take_notes())
+    };
+    for (pattern, name, want) in [
+        (r"^([a-z]+)\.example\.com$", "a.example.com", true),
+        (r"^([a-z]+)\.example\.com$", "1.example.com", false),
+        ("^$", "", true),
+        (".", "", false),
+        ("", "a.test", true),
+        ("b", "abc", true),
+        (r"\.{env.ZONE}$", "a.example.com", true),
+        (r"\.{env.ZONE}$", "a.example-com", false),
+        (r"^a\{2\}$", "aa", true),
+        ("^a{2}$", "a", true),
+        ("^a{2}$", "aa", false),
+        ("^{http.request.host}a$", "a", true),
+    ] {
+        let (made, notes) = make(json!({ "name": "n", "pattern": pattern }));
+        assert_eq!(made.unwrap().matches(name), want, "{pattern} {name}");
+        assert_eq!(notes.len(), usize::from(pattern.contains("a{") || pattern.contains("http")), "{pattern} {notes:?}");
+    }
+    let want = r"sni_regexp.pattern: found a placeholder without a value in 'a{2}'; it counts as no text. A repetition is written as \{2\}";
+    assert_eq!(make(json!({ "pattern": "a{2}" })).1, [want]);
+    // The texts are those after replacement, by which a reload compares policies.
+    let text = |pattern: &str| make(json!({ "pattern": pattern })).0.unwrap().text().to_owned();
+    assert_eq!(text("{env.ZONE}"), r"example\.com");
+    for (value, want) in [
+        (json!({ "pattern": "a(" }), "sni_regexp.pattern: found 'a(', expected a regular expression: unclosed group"),
+        (json!({ "name": "-" }), "sni_regexp.name: found '-', expected a name with letters, digits or underscores"),
+        (json!({ "patern": "x" }), "sni_regexp.patern: unknown field `patern`"),
+        (json!("x"), "sni_regexp: found the string 'x', expected an object"),
+    ] {
+        let error = make(value).0.unwrap_err();
+        assert!(error.starts_with(want), "{error}");
+    }
 }
