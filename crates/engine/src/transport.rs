@@ -6,10 +6,11 @@
 mod arrival;
 mod option;
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd as _;
 use std::pin::Pin;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as Task, Poll, Waker, ready};
 use std::time::Duration;
 
 use progress::is_policy_called;
@@ -36,7 +37,7 @@ impl From<usize> for Received {
 }
 
 /// An ordered byte stream in both directions.
-pub(crate) trait Transport: Unpin {
+pub(crate) trait Transport: Unpin + 'static {
     /// Reads into `bytes`. A short read means that the kernel's buffer is empty; the next call then returns `Pending` without
     /// a system call until bytes arrive.
     fn poll_read(&mut self, task: &mut Task<'_>, bytes: &mut [u8]) -> Poll<io::Result<Received>>;
@@ -49,6 +50,18 @@ pub(crate) trait Transport: Unpin {
     /// The next call must begin with the remaining bytes, and may append further ones: a transport may have buffered the
     /// remaining bytes already, to send them when the kernel has room.
     fn poll_write(&mut self, task: &mut Task<'_>, bytes: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+
+    /// Waits until a write is likely to succeed.
+    fn poll_write_ready(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>>;
+
+    /// As [`poll_write`](Self::poll_write), but fails with `WouldBlock` in place of a wait. For the last bytes of a connection that no task
+    /// polls any more.
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.poll_write(&mut Task::from_waker(Waker::noop()), &[IoSlice::new(bytes)]) {
+            Poll::Ready(written) => written,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
 
     /// Shuts down our sending side: the peer reads the end after all written bytes.
     fn poll_shutdown(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>>;
@@ -65,6 +78,15 @@ pub(crate) trait Transport: Unpin {
     /// Raises the kernel's limit of unsent bytes (`TCP_NOTSENT_LOWAT`) if the peer is near. Called once, after the kernel has sent some
     /// hundred kilobytes.
     fn raise_unsent_limit(&self) {}
+}
+
+/// Writes all of `bytes`.
+pub(crate) async fn write_all(stream: &mut impl Transport, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = poll_fn(|task| stream.poll_write(task, &[IoSlice::new(bytes)])).await?;
+        bytes = &bytes[written..];
+    }
+    Ok(())
 }
 
 /// Keepalive settings by which the kernel detects that the peer of a silent connection is gone: the first probe after `pause`,
@@ -140,6 +162,15 @@ impl Transport for TcpStream {
                 written => return Poll::Ready(written),
             }
         }
+    }
+
+    fn poll_write_ready(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+        TcpStream::poll_write_ready(self, task)
+    }
+
+    // Without the wait's bookkeeping in the runtime.
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        TcpStream::try_write(self, bytes)
     }
 
     fn poll_shutdown(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {

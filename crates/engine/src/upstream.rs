@@ -58,13 +58,22 @@ pub(crate) struct UpstreamPool {
     is_http2: Cell<bool>,
     /// The limit of streams that the upstream has set on the last HTTP/2 connection.
     streams_max: Cell<Option<usize>>,
-    /// The TLS client, from the first handshake on.
+    /// The TLS client for the upstream, from the first handshake on.
     connector: RefCell<Option<Rc<Connector>>>,
-    /// The creation of `connector`.
-    connectors: Rc<SingleFlight<(), Result<Rc<Connector>, CallError>>>,
+    /// The TLS client for the network proxy, likewise.
+    proxy_connector: RefCell<Option<Rc<Connector>>>,
+    /// The creation of the TLS clients.
+    connectors: Rc<SingleFlight<TlsPeer, Result<Rc<Connector>, CallError>>>,
     /// The profiler's span, from the first call during a profile on.
     span: OnceCell<Leased<Span>>,
     this: Weak<Self>,
+}
+
+/// The other end of a TLS connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum TlsPeer {
+    Upstream,
+    NetworkProxy,
 }
 
 /// A call that is not on a connection yet.
@@ -110,6 +119,7 @@ impl UpstreamPool {
             membership,
             waiting: CallQueue::default(),
             connector: RefCell::default(),
+            proxy_connector: RefCell::default(),
             connectors: Rc::default(),
             span: OnceCell::new(),
             this: this.clone(),

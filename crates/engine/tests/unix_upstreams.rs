@@ -88,6 +88,7 @@ fn without_the_network_proxy() {
             protocol: NetworkProxyProtocol::Http,
             address: "192.0.2.1:3128".to_owned(),
             credentials: Some(("user".to_owned(), "secret".to_owned())),
+            tls: None,
         }));
     });
     assert_eq!(server.client().get(&target).text(), "direct");

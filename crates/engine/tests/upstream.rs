@@ -386,6 +386,7 @@ fn through_proxy(proxy: &TcpListener) -> u16 {
             protocol: NetworkProxyProtocol::Http,
             address: address.to_string(),
             credentials: None,
+            tls: None,
         }));
     });
     address.port()

@@ -1,7 +1,7 @@
 //! `reverse_proxy`: forwards requests to upstream servers, and their responses to the clients.
 //!
 //! In reading order:
-//! - `transport`, `tls`: compile the JSON to the settings of upstream connections
+//! - `transport`, `tls`, `network_proxy`: compile the JSON to the settings of upstream connections
 //! - `backend`, `address`: the upstreams, and each worker's state of them
 //! - `dynamic`: upstreams that are looked up in DNS
 //! - `health`: active and passive health checks
@@ -36,6 +36,7 @@ mod health;
 mod httpgrpc;
 mod incremental;
 mod max_forwards;
+mod network_proxy;
 mod placeholders;
 mod policy;
 mod request;
@@ -124,6 +125,8 @@ struct ReverseProxyPlan {
     transport: Arc<Transport>,
     /// The server name for TLS, if each request has its own.
     server_name: Option<Template>,
+    /// The URL of the network proxy, likewise.
+    network_proxy: Option<Template>,
     headers: Option<Headers>,
     rewrite: Option<Rewrite>,
     /// How long a tunnel may last.
@@ -174,6 +177,12 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     let checks = build_checks(value, &written, &transport, build)?;
     let backends = build_backends(&written.upstreams, &transport, &checks, build)?;
     let HealthChecks { active, passive, breaker } = checks;
+    if active.is_some() && transport.network_proxy.is_some() && transport.transport.network_proxy.is_none() {
+        return build.at("transport.network_proxy", |build| {
+            let expected = "one that is valid without the request's placeholders too, for the active health checks";
+            Err(build.refuse("a URL with placeholders", expected))
+        });
+    }
     let checker = active.map(|active| {
         let targets = backends.iter().filter_map(Backend::check_target).collect();
         Checker::launch(active, targets, &transport.transport, build)
@@ -211,6 +220,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         wire_form: transport.wire_form,
         transport: transport.transport,
         server_name: transport.server_name,
+        network_proxy: transport.network_proxy,
         headers,
         rewrite,
         stream_timeout,

@@ -114,7 +114,7 @@ fn unsupported_features() {
         // The message quotes the operator's text, not its form in the JSON.
         (
             ":8080\nreverse_proxy a:80 {\n\ttransport http {\n\t\tnetwork_proxy url ftp://p:3128\n\t}\n}\n",
-            "Caddyfile:4:21: found 'ftp://p:3128', expected a URL such as http://proxy.internal:3128 or socks5://proxy.internal:1080",
+            "Caddyfile:4:21: found 'ftp://p:3128', expected a URL such as http://proxy.internal:3128, https://proxy.internal or socks5://proxy.internal:1080",
         ),
         (
             "{\n\tlog {\n\t\toutput file /dev/null/none/x\n\t}\n}\n\n:8080\nrespond hi\n",

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::io::IoSlice;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use super::session::Session;
 use super::stream::TlsStream;
 use super::verify_server;
 use super::write_secret::WriteSecret;
-use crate::transport::Transport;
+use crate::transport::{Transport, write_all};
 use crate::worker::Core;
 
 /// Makes TLS connections to one upstream. All of them share one configuration, and thereby its session cache.
@@ -38,8 +37,8 @@ pub(crate) struct Connector {
 }
 
 /// A connection to an upstream after its handshake.
-pub(crate) struct Connected {
-    pub(crate) stream: TlsStream,
+pub(crate) struct Connected<T: Transport = TcpStream> {
+    pub(crate) stream: TlsStream<T>,
     /// ALPN chose HTTP/2.
     pub(crate) is_http2: bool,
 }
@@ -98,7 +97,7 @@ impl Connector {
     ///
     /// # Errors
     /// The socket, the verification or the protocol failed; the text is for the operator's log.
-    pub(crate) async fn connect(&self, core: &Rc<Core>, mut tcp: TcpStream) -> Result<Connected, String> {
+    pub(crate) async fn connect<T: Transport>(&self, core: &Rc<Core>, mut lower: T) -> Result<Connected<T>, String> {
         // The key log is part of rustls's configuration, so each handshake needs a copy; the session cache in it is shared.
         let secret = Arc::new(WriteSecret::client());
         let mut config = ClientConfig::clone(&self.config);
@@ -114,7 +113,7 @@ impl Connector {
         loop {
             let result = session.advance();
             // After an error this sends the alert, so that the upstream can log the reason.
-            let sent = send(&mut tcp, &session.out).await;
+            let sent = send(&mut lower, &session.out).await;
             if let (Some(own), Some(managed)) = (&own, &self.managed)
                 && own.is_missed()
             {
@@ -128,10 +127,10 @@ impl Connector {
             }
             if session.inbound.is_full() {
                 session.refuse(alert::INTERNAL_ERROR);
-                send(&mut tcp, &session.out).await?;
+                send(&mut lower, &session.out).await?;
                 return Err("the upstream sent a handshake message longer than 32 KiB".into());
             }
-            let filled = poll_fn(|task| session.inbound.poll_fill(&mut tcp, &core.memory.blocks, task)).await;
+            let filled = poll_fn(|task| session.inbound.poll_fill(&mut lower, &core.memory.blocks, task)).await;
             if filled.map_err(|error| error.to_string())?.bytes == 0 {
                 return Err("the upstream closed the connection during the handshake".into());
             }
@@ -141,16 +140,12 @@ impl Connector {
         let is_http2 = tls.alpn_protocol() == Some(b"h2");
         let (secrets, keys) = tls.dangerous_into_kernel_connection().map_err(|error| error.to_string())?;
         let records = Records::new(secrets, Keys::Client(keys)).ok_or("rustls exported keys of another suite")?;
-        Ok(Connected { stream: TlsStream::new(Rc::clone(core), tcp, records, inbound), is_http2 })
+        Ok(Connected { stream: TlsStream::new(Rc::clone(core), lower, records, inbound), is_http2 })
     }
 }
 
-async fn send(tcp: &mut TcpStream, mut bytes: &[u8]) -> Result<(), String> {
-    while !bytes.is_empty() {
-        let sent = poll_fn(|task| Transport::poll_write(tcp, task, &[IoSlice::new(bytes)])).await;
-        bytes = &bytes[sent.map_err(|error| error.to_string())?..];
-    }
-    Ok(())
+async fn send(lower: &mut impl Transport, bytes: &[u8]) -> Result<(), String> {
+    write_all(lower, bytes).await.map_err(|error| error.to_string())
 }
 
 /// Our certificate of a name, which is replaced while the server runs.

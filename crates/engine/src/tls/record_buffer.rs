@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::task::{Context as Task, Poll, ready};
 
 use causeway_message::BlockMut;
-use tokio::net::TcpStream;
 
 use crate::blocks::Blocks;
 use crate::transport::{Received, Transport};
@@ -76,10 +75,10 @@ impl RecordBuffer {
         self.block.as_ref().is_some_and(|block| self.sealed == (0..block.as_slice().len()))
     }
 
-    /// Reads from the socket after the present sealed bytes. Zero bytes mean the peer's end or a full block.
+    /// Reads from the transport below after the present sealed bytes. Zero bytes mean the peer's end or a full block.
     pub(super) fn poll_fill(
         &mut self,
-        tcp: &mut TcpStream,
+        lower: &mut impl Transport,
         blocks: &Blocks,
         task: &mut Task<'_>,
     ) -> Poll<io::Result<Received>> {
@@ -93,7 +92,7 @@ impl RecordBuffer {
         if room.is_empty() {
             return Poll::Ready(Ok(Received::default()));
         }
-        let received = ready!(Transport::poll_read(tcp, task, room))?;
+        let received = ready!(lower.poll_read(task, room))?;
         self.sealed.end += received.bytes;
         Poll::Ready(Ok(received))
     }

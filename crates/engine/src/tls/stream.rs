@@ -21,7 +21,7 @@ use super::alert;
 use super::record::{ALERT_BYTES, Exhausted, RECORD_BYTES_MAX, RecordError};
 use super::record_buffer::RecordBuffer;
 use super::records::{ReceiveEnd, Records};
-use crate::transport::{Received, Transport};
+use crate::transport::{Received, Transport, write_all};
 use crate::worker::Core;
 
 /// Maximum number of socket reads in one poll that yield no content; then the task yields.
@@ -29,14 +29,15 @@ const READS_MAX: usize = 8;
 /// Time limit for sending the last record after the transport was dropped.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A TLS connection's transport. The state above the socket is boxed to keep the connection's state small.
-pub(crate) struct TlsStream {
-    /// `Some` until the drop, which may move the socket to a task that sends the last record.
-    tcp: Option<TcpStream>,
+/// A TLS connection's transport over another one: a socket, or TLS to a network proxy. The state above it is boxed to keep the connection's
+/// state small.
+pub(crate) struct TlsStream<T: Transport = TcpStream> {
+    /// The socket, or the transport in its place. `Some` until the drop, which may move it to a task that sends the last record.
+    lower: Option<T>,
     state: Box<TlsState>,
 }
 
-/// The state above the socket.
+/// The state above the transport below.
 struct TlsState {
     core: Rc<Core>,
     records: Records,
@@ -85,27 +86,27 @@ impl From<Exhausted> for io::Error {
     }
 }
 
-impl TlsStream {
+impl<T: Transport> TlsStream<T> {
     /// Creates the transport after a handshake; `inbound` holds bytes that were received after it.
-    pub(super) fn new(core: Rc<Core>, tcp: TcpStream, records: Records, inbound: RecordBuffer) -> Self {
+    pub(super) fn new(core: Rc<Core>, lower: T, records: Records, inbound: RecordBuffer) -> Self {
         let ending = Cell::new(Ending::Open);
         let state = Box::new(TlsState { core, records, inbound, arrived: 0, unsent: None, ending });
-        Self { tcp: Some(tcp), state }
+        Self { lower: Some(lower), state }
     }
 
-    fn parts(&mut self) -> (&mut TcpStream, &mut TlsState) {
-        (self.tcp.as_mut().expect("`Some` until the drop"), &mut self.state)
+    fn parts(&mut self) -> (&mut T, &mut TlsState) {
+        (self.lower.as_mut().expect("`Some` until the drop"), &mut self.state)
     }
 
     /// Sends a fatal alert if the socket accepts it at once, and returns the fault as an error. While other sealed bytes are
     /// unsent, the alert cannot follow them without waiting, so it is omitted.
     #[cold]
     fn refuse(&mut self, fault: RecordError) -> io::Error {
-        let (tcp, state) = self.parts();
+        let (lower, state) = self.parts();
         if state.ending.replace(Ending::Over) == Ending::Open && state.unsent.is_none() {
             let mut record = [0; ALERT_BYTES];
             if let Ok(len) = state.records.seal_alert(alert::FATAL, fault.0, &mut record) {
-                let _ = tcp.try_write(&record[..len]);
+                let _ = lower.try_write(&record[..len]);
             }
         }
         fault.into()
@@ -165,14 +166,14 @@ impl TlsState {
 
     /// Sends a pending no_renegotiation warning now, unless content is unsent; then a later call sends it.
     #[cold]
-    fn poll_warn(&mut self, tcp: &mut TcpStream, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+    fn poll_warn(&mut self, lower: &mut impl Transport, task: &mut Task<'_>) -> Poll<io::Result<()>> {
         if self.records.must_warn() && self.unsent.is_none() && self.ending.get() == Ending::Open {
             let mut bytes = self.core.memory.take_sealed();
             let end = self.records.seal_warning(&mut bytes)?;
             self.unsent = Some(Unsent { bytes, start: 0, end, content: 0 });
         }
         if self.is_warning_unsent() {
-            ready!(self.poll_send(tcp, task))?;
+            ready!(self.poll_send(lower, task))?;
         }
         Poll::Ready(Ok(()))
     }
@@ -183,10 +184,10 @@ impl TlsState {
     }
 
     /// Sends sealed bytes. `Ready` holds the number of content bytes that now count as written.
-    fn poll_send(&mut self, tcp: &mut TcpStream, task: &mut Task<'_>) -> Poll<io::Result<usize>> {
+    fn poll_send(&mut self, lower: &mut impl Transport, task: &mut Task<'_>) -> Poll<io::Result<usize>> {
         while let Some(unsent) = &mut self.unsent {
             let slice = IoSlice::new(&unsent.bytes[unsent.start..unsent.end]);
-            let sent = ready!(Transport::poll_write(tcp, task, &[slice]))?;
+            let sent = ready!(lower.poll_write(task, &[slice]))?;
             unsent.start += sent;
             if unsent.start == unsent.end {
                 let content = unsent.content;
@@ -207,9 +208,9 @@ impl TlsState {
     }
 
     /// Sends the close_notify, then shuts down the socket's sending side.
-    fn poll_close(&mut self, tcp: &mut TcpStream, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+    fn poll_close(&mut self, lower: &mut impl Transport, task: &mut Task<'_>) -> Poll<io::Result<()>> {
         if self.is_warning_unsent() {
-            ready!(self.poll_send(tcp, task))?;
+            ready!(self.poll_send(lower, task))?;
         }
         if self.ending.get() == Ending::Open {
             if self.unsent.is_some() {
@@ -223,27 +224,27 @@ impl TlsState {
             self.ending.set(Ending::Waiting);
         }
         while self.ending.get() == Ending::Waiting {
-            ready!(self.poll_send(tcp, task))?;
+            ready!(self.poll_send(lower, task))?;
             if self.unsent.is_none() {
                 self.ending.set(Ending::Over);
-                ready!(Transport::poll_shutdown(tcp, task))?;
+                ready!(lower.poll_shutdown(task))?;
             }
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl Transport for TlsStream {
+impl<T: Transport> Transport for TlsStream<T> {
     fn poll_read(&mut self, task: &mut Task<'_>, room: &mut [u8]) -> Poll<io::Result<Received>> {
         for _ in 0..READS_MAX {
-            let (tcp, state) = self.parts();
+            let (lower, state) = self.parts();
             if state.ending.get() == Ending::Waiting {
                 // During shutdown the driver only polls reads, so the read path drives the pending close_notify.
-                let _ = state.poll_close(tcp, task)?;
+                let _ = state.poll_close(lower, task)?;
             }
             let filled = state.take_content(room);
             if state.records.must_warn() || state.is_warning_unsent() {
-                let _ = state.poll_warn(tcp, task)?;
+                let _ = state.poll_warn(lower, task)?;
             }
             if filled > 0 {
                 return Poll::Ready(Ok(Received { bytes: filled, at: state.arrived }));
@@ -265,14 +266,14 @@ impl Transport for TlsStream {
             // since bytes of an earlier record must precede the new ones.
             let filled = if state.inbound.is_empty() && room.len() >= RECORD_BYTES_MAX {
                 state.inbound.release_block();
-                let received = ready!(Transport::poll_read(tcp, task, room))?;
+                let received = ready!(lower.poll_read(task, room))?;
                 state.arrived = received.at;
                 if received.bytes == 0 {
                     state.records.handle_eof();
                 }
                 state.open_in_place(&mut room[..received.bytes])
             } else {
-                match state.inbound.poll_fill(tcp, &state.core.memory.blocks, task)? {
+                match state.inbound.poll_fill(lower, &state.core.memory.blocks, task)? {
                     Poll::Ready(Received { bytes: 0, .. }) => state.records.handle_eof(),
                     Poll::Ready(received) => state.arrived = received.at,
                     Poll::Pending => {
@@ -292,31 +293,39 @@ impl Transport for TlsStream {
     }
 
     fn set_timestamps(&self, on: bool) {
-        if let Some(tcp) = &self.tcp {
-            tcp.set_timestamps(on);
+        if let Some(lower) = &self.lower {
+            lower.set_timestamps(on);
         }
     }
 
     fn poll_write(&mut self, task: &mut Task<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        let (tcp, state) = self.parts();
+        let (lower, state) = self.parts();
         if state.is_warning_unsent() {
-            ready!(state.poll_send(tcp, task))?;
+            ready!(state.poll_send(lower, task))?;
         }
         if state.unsent.is_none() {
             // Seals only when the socket is writable; otherwise each waiting connection would hold a buffer of sealed bytes.
-            ready!(tcp.poll_write_ready(task))?;
+            ready!(lower.poll_write_ready(task))?;
             state.unsent = Some(state.seal(slices)?);
         }
-        let reported = ready!(state.poll_send(tcp, task))?;
+        let reported = ready!(state.poll_send(lower, task))?;
         if state.records.must_warn() {
-            let _ = state.poll_warn(tcp, task)?;
+            let _ = state.poll_warn(lower, task)?;
         }
         Poll::Ready(Ok(reported))
     }
 
+    fn poll_write_ready(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+        let (lower, state) = self.parts();
+        if state.is_warning_unsent() {
+            ready!(state.poll_send(lower, task))?;
+        }
+        lower.poll_write_ready(task)
+    }
+
     fn poll_shutdown(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
-        let (tcp, state) = self.parts();
-        state.poll_close(tcp, task)
+        let (lower, state) = self.parts();
+        state.poll_close(lower, task)
     }
 
     fn is_cut(&self) -> bool {
@@ -325,23 +334,23 @@ impl Transport for TlsStream {
 
     fn reset_on_close(&self) {
         self.state.ending.set(Ending::Over);
-        if let Some(tcp) = &self.tcp {
-            tcp.reset_on_close();
+        if let Some(lower) = &self.lower {
+            lower.reset_on_close();
         }
     }
 
     fn raise_unsent_limit(&self) {
-        if let Some(tcp) = &self.tcp {
-            tcp.raise_unsent_limit();
+        if let Some(lower) = &self.lower {
+            lower.raise_unsent_limit();
         }
     }
 }
 
-impl Drop for TlsStream {
+impl<T: Transport> Drop for TlsStream<T> {
     /// Sends close_notify even when the connection was dropped without a shutdown: without it a peer may treat a complete
     /// response as truncated.
     fn drop(&mut self) {
-        let (Some(tcp), state) = (self.tcp.take(), &mut *self.state) else { return };
+        let (Some(mut lower), state) = (self.lower.take(), &mut *self.state) else { return };
         let mut record = [0; ALERT_BYTES];
         // With content unsent there is no close_notify, as in `poll_close`; a partly sent close_notify is completed.
         let left = match (state.ending.get(), &state.unsent) {
@@ -354,10 +363,10 @@ impl Drop for TlsStream {
             (Ending::Waiting, Some(unsent)) => &unsent.bytes[unsent.start..unsent.end],
             _ => return,
         };
-        match tcp.try_write(left) {
+        match lower.try_write(left) {
             Ok(sent) if sent == left.len() => {}
-            Ok(sent) => send_late(&state.core, tcp, left[sent..].to_vec()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => send_late(&state.core, tcp, left.to_vec()),
+            Ok(sent) => send_late(&state.core, lower, left[sent..].to_vec()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => send_late(&state.core, lower, left.to_vec()),
             Err(_) => {}
         }
     }
@@ -366,24 +375,12 @@ impl Drop for TlsStream {
 /// Spawns a task that sends the last record of a dropped connection when the socket's send buffer has room. Does nothing
 /// when the worker is ending.
 #[cold]
-fn send_late(core: &Core, tcp: TcpStream, record: Vec<u8>) {
+fn send_late(core: &Core, mut lower: impl Transport, record: Vec<u8>) {
     if core.lifecycle.is_closed() {
         return;
     }
     tokio::task::spawn_local(async move {
-        let mut left = &record[..];
-        let sent = async {
-            while !left.is_empty() {
-                tcp.writable().await?;
-                match tcp.try_write(left) {
-                    Ok(sent) => left = &left[sent..],
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(())
-        };
         // Best effort: after the timeout the socket closes without the record.
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, sent).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, write_all(&mut lower, &record)).await;
     });
 }

@@ -1,5 +1,6 @@
 //! Opens a connection to an upstream: address lookup, TCP or a Unix socket, TLS.
 
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -19,10 +20,10 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::Instant;
 
 use super::single_flight::SingleFlight;
-use super::{Link, UpstreamPool, network_proxy};
+use super::{Link, TlsPeer, UpstreamPool, network_proxy};
 use crate::drive::ClientConnection;
 use crate::proxy_protocol;
-use crate::tls::{Connected, Connector};
+use crate::tls::{Connected, Connector, TlsStream};
 use crate::transport::{Transport as StreamTransport, keepalive, round_trip};
 use crate::worker::Core;
 
@@ -38,7 +39,7 @@ pub(crate) type Lookups = SingleFlight<(Box<str>, Option<Arc<Resolver>>), Result
 
 /// The task of a connection, from the first attempt to the close.
 pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
-    let mut attempt = Attempt { pool, link, fault: CallError::Closed, has_failed: true };
+    let attempt = Attempt { pool, link, fault: CallError::Closed, has_failed: true };
     let Attempt { pool, link, .. } = &attempt;
     let limit = pool.transport.connect_timeout;
     // A limit that is too long for the clock is none.
@@ -50,27 +51,29 @@ pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
     match connected {
         Ok((Reached::Clear(stream), peer)) => {
             let is_http2 = pool.transport.versions == Versions::Http2;
-            let connection = ClientConnection::new(pool, Rc::clone(link), stream, peer, is_http2);
-            pool.hand_first(link);
-            let pool = Rc::clone(pool);
-            attempt.has_failed = false;
-            drop(attempt);
-            OpenConnection::new(connection, pool).await;
+            serve(attempt, stream, peer, is_http2).await;
         }
         Ok((Reached::Protected(Connected { stream, is_http2 }), peer)) => {
             pool.set_http2(link, is_http2);
-            let connection = ClientConnection::new(pool, Rc::clone(link), stream, peer, is_http2);
-            pool.hand_first(link);
-            let pool = Rc::clone(pool);
-            attempt.has_failed = false;
-            drop(attempt);
-            OpenConnection::new(connection, pool).await;
+            serve(attempt, stream, peer, is_http2).await;
         }
-        Err(fault) => {
-            tracing::debug!(address = %pool.address, %fault, "no connection to an upstream");
-            attempt.fault = fault;
+        Ok((Reached::Nested(Connected { stream, is_http2 }), peer)) => {
+            pool.set_http2(link, is_http2);
+            serve(attempt, stream, peer, is_http2).await;
         }
+        Err(fault) => attempt.fail(fault),
     }
+}
+
+/// Carries calls over a connection that is open, until its close.
+async fn serve<T: StreamTransport>(mut attempt: Attempt, stream: T, peer: Peer, is_http2: bool) {
+    let Attempt { pool, link, .. } = &attempt;
+    let connection = ClientConnection::new(pool, Rc::clone(link), stream, peer, is_http2);
+    pool.hand_first(link);
+    let pool = Rc::clone(pool);
+    attempt.has_failed = false;
+    drop(attempt);
+    OpenConnection::new(connection, pool).await;
 }
 
 /// A connection that is being opened. Dropping it on the way, even by a panic, fails a call.
@@ -79,6 +82,13 @@ struct Attempt {
     link: Rc<Link>,
     fault: CallError,
     has_failed: bool,
+}
+
+impl Attempt {
+    fn fail(mut self, fault: CallError) {
+        tracing::debug!(address = %self.pool.address, %fault, "no connection to an upstream");
+        self.fault = fault;
+    }
 }
 
 impl Drop for Attempt {
@@ -117,7 +127,10 @@ impl<T: StreamTransport> Future for OpenConnection<T> {
 /// The transport of an open connection.
 enum Reached {
     Clear(TcpStream),
+    /// TLS to the upstream, or to a network proxy for an upstream without TLS.
     Protected(Connected),
+    /// TLS to the upstream in TLS to a network proxy.
+    Nested(Connected<TlsStream>),
 }
 
 /// The other end of a connection.
@@ -153,43 +166,86 @@ async fn reach(pool: &Rc<UpstreamPool>, deadline: Option<Instant>) -> Result<(Re
         sent.map_err(|error| connect_fault(&error))?;
     }
     // A Unix socket is always reached directly.
-    if peer.address.is_some()
-        && let Some(proxy) = pool.transport.network_proxy.as_deref()
-        && pool.transport.forward_proxy().is_none()
-    {
-        stream = network_proxy::tunnel(stream, proxy, &pool.address).await?;
+    let proxy = pool.transport.network_proxy.as_deref().filter(|_| peer.address.is_some());
+    let is_tunnelled = proxy.is_some() && pool.transport.forward_proxy().is_none();
+    match proxy {
+        Some(proxy) if proxy.tls.is_some() => {
+            // The reasons name the other end, which is the proxy here.
+            let fault = |reason: String| {
+                CallError::NetworkProxy(format!(
+                    "{}: TLS: {}",
+                    proxy.address,
+                    reason.replace("the upstream", "the proxy")
+                ))
+            };
+            let connector = connector(pool, TlsPeer::NetworkProxy).await?;
+            let mut secured = connector.connect(core, stream).await.map_err(fault)?;
+            if is_tunnelled {
+                network_proxy::connect(&mut secured.stream, proxy, &pool.address).await?;
+            }
+            if pool.transport.tls.is_none() {
+                // The version of HTTP to the upstream, not to the proxy.
+                secured.is_http2 = pool.transport.versions == Versions::Http2;
+                return Ok((Reached::Protected(secured), peer));
+            }
+            Ok((Reached::Nested(secure(pool, secured.stream).await?), peer))
+        }
+        _ => {
+            if let Some(proxy) = proxy.filter(|_| is_tunnelled) {
+                stream = network_proxy::tunnel(stream, proxy, &pool.address).await?;
+            }
+            if pool.transport.tls.is_none() {
+                return Ok((Reached::Clear(stream), peer));
+            }
+            Ok((Reached::Protected(secure(pool, stream).await?), peer))
+        }
     }
-    if pool.transport.tls.is_none() {
-        return Ok((Reached::Clear(stream), peer));
-    }
-    let connector = connector(pool).await?;
-    let secured = connector.connect(core, stream).await.map_err(CallError::Tls)?;
+}
+
+/// Performs the TLS handshake with the upstream.
+async fn secure<T: StreamTransport>(pool: &Rc<UpstreamPool>, stream: T) -> Result<Connected<T>, CallError> {
+    let connector = connector(pool, TlsPeer::Upstream).await?;
+    let secured = connector.connect(&pool.core, stream).await.map_err(CallError::Tls)?;
     if pool.transport.versions == Versions::Http2 && !secured.is_http2 {
         return Err(CallError::Tls("it does not speak HTTP/2".into()));
     }
-    Ok((Reached::Protected(secured), peer))
+    Ok(secured)
 }
 
-/// Returns the pool's TLS client. The first call creates it, for all attempts that wait for it.
-async fn connector(pool: &Rc<UpstreamPool>) -> Result<Rc<Connector>, CallError> {
-    if let Some(connector) = &*pool.connector.borrow() {
+/// Returns the pool's TLS client for this peer. The first call creates it, for all attempts that wait for it.
+async fn connector(pool: &Rc<UpstreamPool>, peer: TlsPeer) -> Result<Rc<Connector>, CallError> {
+    if let Some(connector) = &*kept_connector(pool, peer).borrow() {
         return Ok(Rc::clone(connector));
     }
-    let made = pool.connectors.join((), || make_connector(Rc::clone(pool))).await;
+    let made = pool.connectors.join(peer, || make_connector(Rc::clone(pool), peer)).await;
     made.unwrap_or_else(|| Err(CallError::Tls("creating the TLS client panicked".into())))
 }
 
-/// Creates the pool's TLS client. It reads certificate files, so that runs on the file pool.
-async fn make_connector(pool: Rc<UpstreamPool>) -> Result<Rc<Connector>, CallError> {
+fn kept_connector(pool: &UpstreamPool, peer: TlsPeer) -> &RefCell<Option<Rc<Connector>>> {
+    match peer {
+        TlsPeer::Upstream => &pool.connector,
+        TlsPeer::NetworkProxy => &pool.proxy_connector,
+    }
+}
+
+/// Creates the pool's TLS client for this peer. It reads certificate files, so that runs on the file pool.
+async fn make_connector(pool: Rc<UpstreamPool>, peer: TlsPeer) -> Result<Rc<Connector>, CallError> {
     let (transport, address) = (Arc::clone(&pool.transport), Box::<str>::from(&*pool.address));
     let making = offload(&*pool.core.worker(), Work::of(WorkKind::File), move || {
-        let spec = transport.tls.as_deref().ok_or("in the clear")?;
-        let host = if address.starts_with(UNIX) { None } else { Some(host_of(&address)) };
-        Connector::new(spec, transport.versions, host)
+        let (spec, address, versions) = match peer {
+            TlsPeer::Upstream => (transport.tls.as_deref(), &*address, transport.versions),
+            TlsPeer::NetworkProxy => {
+                let proxy = transport.network_proxy.as_deref().ok_or("no network proxy")?;
+                // CONNECT and the absolute form are those of HTTP/1.1.
+                (proxy.tls.as_deref(), &*proxy.address, Versions::Http1)
+            }
+        };
+        let host = if address.starts_with(UNIX) { None } else { Some(host_of(address)) };
+        Connector::new(spec.ok_or("in the clear")?, versions, host)
     });
     let made = making.map_err(|_| CallError::Busy)?.await;
     let made = Rc::new(made.unwrap_or(Err("creating the TLS client panicked".into())).map_err(CallError::Tls)?);
-    *pool.connector.borrow_mut() = Some(Rc::clone(&made));
+    *kept_connector(&pool, peer).borrow_mut() = Some(Rc::clone(&made));
     Ok(made)
 }
 

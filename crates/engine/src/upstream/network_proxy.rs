@@ -1,13 +1,15 @@
 //! Tunnels to upstreams through a network proxy: by CONNECT (RFC 9110 §9.3.6) or SOCKS5 (RFC 1928).
 
+use std::future::poll_fn;
 use std::io;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use causeway_pipeline::{CallError, NetworkProxy, NetworkProxyProtocol};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_socks::tcp::Socks5Stream;
+
+use crate::transport::{Transport, write_all};
 
 /// Bound of the head of a response to CONNECT, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -24,9 +26,9 @@ pub(crate) fn authorization(proxy: &NetworkProxy) -> Option<Box<str>> {
 ///
 /// # Errors
 /// The proxy refuses, closes the connection, or breaks its protocol.
-pub(super) async fn tunnel(stream: TcpStream, proxy: &NetworkProxy, target: &str) -> Result<TcpStream, CallError> {
+pub(super) async fn tunnel(mut stream: TcpStream, proxy: &NetworkProxy, target: &str) -> Result<TcpStream, CallError> {
     match proxy.protocol {
-        NetworkProxyProtocol::Http => connect(stream, proxy, target).await,
+        NetworkProxyProtocol::Http => connect(&mut stream, proxy, target).await.map(|()| stream),
         // The target is sent as a name, which the proxy resolves: this server may have no DNS for it.
         NetworkProxyProtocol::Socks5 => {
             let opened = match &proxy.credentials {
@@ -40,7 +42,11 @@ pub(super) async fn tunnel(stream: TcpStream, proxy: &NetworkProxy, target: &str
     }
 }
 
-async fn connect(mut stream: TcpStream, proxy: &NetworkProxy, target: &str) -> Result<TcpStream, CallError> {
+/// Opens a tunnel to `target` by CONNECT, over a connection to the proxy that may have TLS. The caller bounds its time.
+///
+/// # Errors
+/// The proxy refuses, closes the connection, or breaks its protocol.
+pub(super) async fn connect(stream: &mut impl Transport, proxy: &NetworkProxy, target: &str) -> Result<(), CallError> {
     let mut request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n");
     if let Some(authorization) = authorization(proxy) {
         request.push_str("Proxy-Authorization: ");
@@ -48,24 +54,26 @@ async fn connect(mut stream: TcpStream, proxy: &NetworkProxy, target: &str) -> R
         request.push_str("\r\n");
     }
     request.push_str("\r\n");
-    let broken = |error: io::Error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => fault("it closed the connection"),
-        kind => fault(&kind.to_string()),
-    };
-    stream.write_all(request.as_bytes()).await.map_err(broken)?;
+    let broken = |error: io::Error| fault(&error.kind().to_string());
+    write_all(stream, request.as_bytes()).await.map_err(broken)?;
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         if head.len() == HEAD_BYTES_MAX {
             return Err(fault("the head of its response is too long"));
         }
         // One byte at a time: those after the head are the upstream's.
-        head.push(stream.read_u8().await.map_err(broken)?);
+        let mut byte = [0];
+        let received = poll_fn(|task| stream.poll_read(task, &mut byte)).await.map_err(broken)?;
+        if received.bytes == 0 {
+            return Err(fault("it closed the connection"));
+        }
+        head.push(byte[0]);
     }
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     // RFC 9112 §4: the version, then the status code. Any 2xx opens the tunnel.
     let status = line.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(2..5)).unwrap_or_default();
     if status.first() == Some(&b'2') && status.iter().all(u8::is_ascii_digit) && status.len() == 3 {
-        return Ok(stream);
+        return Ok(());
     }
     // The content, if any, is not read: the connection closes here, so that nothing of it reaches the next call.
     let line = &line[..line.len().min(STATUS_BYTES_MAX)];
@@ -78,6 +86,7 @@ fn fault(reason: &str) -> CallError {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
     use super::*;
@@ -114,6 +123,7 @@ mod tests {
             protocol: NetworkProxyProtocol::Http,
             address: String::new(),
             credentials: Some(("user".to_owned(), "pass:word".to_owned())),
+            tls: None,
         };
         let (request, rest) = through(&proxy, b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\nfirst").await;
         let want = "CONNECT up.test:443 HTTP/1.1\r\nHost: up.test:443\r\n\

@@ -21,7 +21,7 @@ use super::address::Address;
 use super::health::{Admission, CallEnd, HealthChecks, Target, UpstreamHealth};
 use super::httpgrpc::dns::NamedUpstream;
 use super::wire_form::WireForm;
-use super::{ReverseProxyPlan, transport};
+use super::{ReverseProxyPlan, network_proxy, transport};
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
@@ -270,6 +270,10 @@ impl ChosenBackend {
             None => pool,
             Some(name) => cx.with_rendered(name, |cx, text| pool.of_server_name(text, cx.worker())),
         };
+        let pool = match &plan.network_proxy {
+            None => pool,
+            Some(url) => cx.with_rendered(url, |cx, url| pool.of_network_proxy(url, &plan.transport, cx.worker()))?,
+        };
         Ok(match plan.transport.proxy_header {
             None => pool,
             Some(header) => pool.of_client(cx.client().ip, header, cx.worker()),
@@ -297,6 +301,8 @@ pub(super) struct AddressPool {
     by_client: RefCell<HashMap<Option<IpAddr>, Rc<AddressPool>>>,
     /// The pool for each server name of TLS, if requests have their own.
     by_server_name: RefCell<ExpandedPools>,
+    /// The pool for each URL of a network proxy, likewise.
+    by_network_proxy: RefCell<ExpandedPools>,
 }
 
 impl AddressPool {
@@ -315,6 +321,7 @@ impl AddressPool {
             transport,
             by_client: RefCell::default(),
             by_server_name: RefCell::default(),
+            by_network_proxy: RefCell::default(),
         }
     }
 
@@ -330,6 +337,27 @@ impl AddressPool {
         let pool = Rc::new(Self::new(self.address.clone(), false, worker, &transport));
         self.by_server_name.borrow_mut().remember(name, &pool);
         pool
+    }
+
+    /// Returns the pool for the network proxy at this URL. Fails with 502 if the URL is not valid.
+    fn of_network_proxy(&self, url: &[u8], configured: &Transport, worker: &Rc<dyn Worker>) -> Result<Rc<Self>, Fault> {
+        let url = std::str::from_utf8(url).unwrap_or_default();
+        if let Some(pool) = self.by_network_proxy.borrow().known.get(url) {
+            return Ok(Rc::clone(pool));
+        }
+        // Without the URL, which may have a password.
+        let refuse = |expected| Fault {
+            status: StatusCode::BAD_GATEWAY,
+            reason: Reason::Text(
+                format!("network_proxy: the URL of this request is not valid, expected {expected}").into(),
+            ),
+        };
+        let proxy = network_proxy::secured(network_proxy::parse(url).map_err(refuse)?, configured.tls.as_deref());
+        // An address in the clear may still have a proxy with TLS: `tls_except_ports`.
+        let transport = Arc::new(Transport { network_proxy: Some(proxy), ..(*self.transport).clone() });
+        let pool = Rc::new(Self::new(self.address.clone(), false, worker, &transport));
+        self.by_network_proxy.borrow_mut().remember(url, &pool);
+        Ok(pool)
     }
 
     fn of_client(&self, ip: Option<IpAddr>, header: ProxyHeader, worker: &Rc<dyn Worker>) -> Rc<Self> {
@@ -374,7 +402,7 @@ impl AddressPool {
     }
 }
 
-/// Pools for addresses or TLS server names that contained placeholders, by the expanded text.
+/// Pools for addresses, TLS server names or network proxies that contained placeholders, by the expanded text.
 #[derive(Default)]
 pub(super) struct ExpandedPools {
     known: HashMap<Box<str>, Rc<AddressPool>>,

@@ -86,6 +86,7 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportPar
         wire_form: WireForm::FastCgi(Box::new(fastcgi)),
         transport: Arc::new(transport),
         server_name: None,
+        network_proxy: None,
         key: value.to_string(),
     })
 }

@@ -105,6 +105,7 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportPar
         wire_form: WireForm::HttpGrpc(options),
         transport: Arc::new(transport),
         server_name: None,
+        network_proxy: None,
         key,
     })
 }

@@ -1,22 +1,17 @@
 //! `transport`: the settings of upstream connections.
 
-use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_pipeline::{
-    Build, BuildError, NetworkProxy, NetworkProxyProtocol, ProxyHeader, ProxyProtocolVersion, Template, Transport,
-    Versions,
-};
-use percent_encoding::percent_decode_str;
+use causeway_pipeline::{Build, BuildError, ProxyHeader, ProxyProtocolVersion, Template, Transport, Versions};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
-use url::Url;
 
 use super::address::Address;
 use super::dynamic::resolver::{self, ResolverConfig};
+use super::network_proxy::{self, ConfiguredProxy, NetworkProxyConfig};
 use super::wire_form::{Protocol, WireForm};
 use super::{fastcgi, httpgrpc, read_duration, tls};
 use causeway_pipeline::build::DurationConfig;
@@ -28,6 +23,8 @@ pub(super) struct TransportParts {
     pub(super) transport: Arc<Transport>,
     /// The server name for TLS, if each request has its own.
     pub(super) server_name: Option<Template>,
+    /// The URL of the network proxy, likewise.
+    pub(super) network_proxy: Option<Template>,
     /// Identifies the connection settings: a reload with an equal key keeps the open connections.
     pub(super) key: String,
 }
@@ -67,15 +64,6 @@ struct ProxyTransportConfig {
     write_buffer_size: i64,
 }
 
-/// A module of `caddy.network_proxy`: `none`, a direct connection, which is also the default, or `url`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NetworkProxyConfig {
-    from: String,
-    #[serde(default)]
-    url: String,
-}
-
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct KeepAliveConfig {
@@ -103,10 +91,28 @@ pub(super) fn build(value: Option<&Value>, build: &mut Build<'_>) -> Result<Tran
             Protocol::FastCgi => return fastcgi::build(value, build),
         }
         let written: ProxyTransportConfig = build.parse(value)?;
-        let (transport, server_name, files) = read(value, &written, build)?;
+        let (mut transport, server_name, files) = read(value, &written, build)?;
         // A changed certificate under an unchanged file name must also close the connections.
-        let key = format!("{value} {files:016x}");
-        Ok(TransportParts { wire_form: WireForm::Http, transport: Arc::new(transport), server_name, key })
+        let mut key = format!("{value} {files:016x}");
+        let proxy = network_proxy::configured(written.network_proxy.as_ref(), &written.forward_proxy_url, build)?;
+        let tls = transport.tls.as_deref();
+        let network_proxy = match proxy {
+            None => None,
+            Some(ConfiguredProxy::Fixed { url, proxy }) => {
+                // So must one of the environment or of a file.
+                key.push_str(&url);
+                transport.network_proxy = Some(network_proxy::secured(proxy, tls));
+                None
+            }
+            Some(ConfiguredProxy::OfRequests(url)) => {
+                // As in Caddy, connections without a request, those of health checks, have a URL without its placeholders.
+                let proxy = network_proxy::parse(&url.text_of_unknown()).ok();
+                transport.network_proxy = proxy.map(|proxy| network_proxy::secured(proxy, tls));
+                Some(url)
+            }
+        };
+        let transport = Arc::new(transport);
+        Ok(TransportParts { wire_form: WireForm::Http, transport, server_name, network_proxy, key })
     })
 }
 
@@ -118,7 +124,6 @@ fn read(
 ) -> Result<(Transport, Option<Template>, u64), BuildError> {
     let mut transport = Transport::default();
     set_limits(&mut transport, written, build)?;
-    transport.network_proxy = configured_network_proxy(written, build)?.map(Arc::new);
     if written.keep_alive.is_some() {
         build.at("keep_alive", |build| keep_alive(&value["keep_alive"], &mut transport, build))?;
     }
@@ -185,22 +190,6 @@ fn set_limits(
     Ok(())
 }
 
-/// Returns the proxy of `network_proxy`, or of the older `forward_proxy_url`.
-fn configured_network_proxy(
-    written: &ProxyTransportConfig,
-    build: &mut Build<'_>,
-) -> Result<Option<NetworkProxy>, BuildError> {
-    let url = match &written.network_proxy {
-        Some(proxy) => build.at("network_proxy", |build| match &*proxy.from {
-            "none" => Ok(None),
-            "url" => Ok(Some(("network_proxy", &proxy.url))),
-            other => Err(build.refuse(other, "none or url")),
-        })?,
-        None => Some(("forward_proxy_url", &written.forward_proxy_url)).filter(|(_, url)| !url.is_empty()),
-    };
-    url.map(|(key, url)| build.at(key, |build| network_proxy(url, build))).transpose()
-}
-
 /// Reads an option which, as in Go, is off if it is negative; zero is the default.
 fn switchable(written: &DurationConfig, option: &mut Option<Duration>, build: &Build<'_>) -> Result<(), BuildError> {
     match written.signed(build)? {
@@ -218,42 +207,6 @@ fn local_address(text: &str, build: &Build<'_>) -> Result<SocketAddr, BuildError
     let with_port = address.parse().ok();
     let parsed = with_port.or_else(|| Some(SocketAddr::new(bare.parse().ok()?, 0)));
     parsed.ok_or_else(|| build.refuse(text, "an IP address of this machine, with or without a port"))
-}
-
-/// Parses the URL of a network proxy, such as `http://user:password@proxy.internal:3128`.
-fn network_proxy(text: &str, build: &Build<'_>) -> Result<NetworkProxy, BuildError> {
-    let refuse = |expected: &'static str| Err(build.refuse(without_credentials(text), expected));
-    if text.contains('{') {
-        return refuse("a URL without placeholders; see docs/reverse-proxy.md#network-proxies");
-    }
-    let expected = "a URL such as http://proxy.internal:3128 or socks5://proxy.internal:1080";
-    let Ok(url) = Url::parse(text) else { return refuse(expected) };
-    let (protocol, port) = match url.scheme() {
-        "http" => (NetworkProxyProtocol::Http, 80),
-        "socks5" | "socks5h" => (NetworkProxyProtocol::Socks5, 1080),
-        "https" => return refuse("http or socks5, not TLS to the proxy; see docs/reverse-proxy.md#network-proxies"),
-        _ => return refuse(expected),
-    };
-    let Some(host) = url.host_str().filter(|host| !host.is_empty()) else { return refuse(expected) };
-    let address = format!("{host}:{}", url.port().unwrap_or(port));
-    let decode = |text: &str| percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned);
-    let credentials = match (url.username(), url.password()) {
-        ("", None) => None,
-        (user, password) => match (decode(user), decode(password.unwrap_or_default())) {
-            // RFC 1929 §2: a byte has the length.
-            (Some(user), Some(password)) if user.len() <= 255 && password.len() <= 255 => Some((user, password)),
-            _ => return refuse("a user name and a password of at most 255 bytes of UTF-8 each"),
-        },
-    };
-    Ok(NetworkProxy { protocol, address, credentials })
-}
-
-/// Hides the credentials of a URL without a scheme; the error message itself hides those of a URL with one.
-fn without_credentials(url: &str) -> Cow<'_, str> {
-    match url.rsplit_once('@') {
-        Some((_, host)) if !url.contains("://") => format!("…@{host}").into(),
-        _ => url.into(),
-    }
 }
 
 /// Returns the transport for an address: without TLS for a port of `tls_except_ports`, and with the families of its

@@ -90,7 +90,7 @@ impl Default for Transport {
 }
 
 /// A proxy between this server and its upstreams.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct NetworkProxy {
     /// The protocol of this proxy.
     pub protocol: NetworkProxyProtocol,
@@ -98,6 +98,8 @@ pub struct NetworkProxy {
     pub address: String,
     /// The user's name and password, if the proxy requires them.
     pub credentials: Option<(String, String)>,
+    /// TLS to the proxy itself, only with [`NetworkProxyProtocol::Http`]; `None` is cleartext.
+    pub tls: Option<Arc<TlsClient>>,
 }
 
 /// The protocols of network proxies.
@@ -113,7 +115,7 @@ pub enum NetworkProxyProtocol {
 // By hand, so that no log contains the password.
 impl fmt::Debug for NetworkProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { protocol, address, credentials: _ } = self;
+        let Self { protocol, address, credentials: _, tls: _ } = self;
         f.debug_struct("NetworkProxy").field("protocol", protocol).field("address", address).finish_non_exhaustive()
     }
 }

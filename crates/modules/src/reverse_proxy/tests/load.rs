@@ -169,10 +169,17 @@ fn unsupported_options_are_refused_with_their_path() {
             "transport.network_proxy: found 'env', expected none or url",
         ),
         (
-            network_proxy("https://u:secret@proxy.test"),
-            "found 'https://…@proxy.test', expected http or socks5, not TLS",
+            network_proxy("ftp://u:secret@proxy.test"),
+            "found 'ftp://…@proxy.test', expected a URL such as http://proxy.internal:3128, https://",
         ),
-        (network_proxy("http://{env.HOST}"), "expected a URL without placeholders"),
+        (network_proxy("{env.NO_SUCH_VARIABLE}"), "transport.network_proxy: found '', expected a URL such as http://"),
+        (
+            json!({
+                "transport": { "protocol": "http", "network_proxy": { "from": "url", "url": "http://{http.request.host}" } },
+                "health_checks": { "active": { "path": "/" } },
+            }),
+            "transport.network_proxy: found 'a URL with placeholders', expected one that is valid without",
+        ),
         (network_proxy("proxy.test:3128"), "found 'proxy.test:3128', expected a URL such as http://"),
         (network_proxy("http://:80"), "found 'http://:80', expected a URL such as"),
         (network_proxy(""), "found '', expected a URL such as"),
@@ -313,6 +320,8 @@ fn transports() {
     assert_eq!(carried(json!({ "keep_alive": { "enabled": false } })).idle_timeout, Duration::ZERO);
     for (url, protocol, address, credentials) in [
         ("http://proxy.test", NetworkProxyProtocol::Http, "proxy.test:80", None),
+        ("https://proxy.test", NetworkProxyProtocol::Http, "proxy.test:443", None),
+        ("https://a:b%3a@proxy.test:8443", NetworkProxyProtocol::Http, "proxy.test:8443", Some(("a", "b:"))),
         ("http://a:b%3a@[::1]:3128/", NetworkProxyProtocol::Http, "[::1]:3128", Some(("a", "b:"))),
         ("socks5://proxy.test", NetworkProxyProtocol::Socks5, "proxy.test:1080", None),
         ("socks5h://a@proxy.test:9", NetworkProxyProtocol::Socks5, "proxy.test:9", Some(("a", ""))),
@@ -321,6 +330,7 @@ fn transports() {
         let found = carried.network_proxy.as_deref().expect("it has a network proxy");
         let credentials = credentials.map(|(user, password): (&str, &str)| (user.to_owned(), password.to_owned()));
         assert_eq!((found.protocol, &*found.address, &found.credentials), (protocol, address, &credentials), "{url}");
+        assert_eq!(found.tls.is_some(), url.starts_with("https"), "{url}");
         assert!(!format!("{found:?}").contains("b:"), "{found:?}");
     }
     assert!(carried(json!({ "protocol": "http", "network_proxy": { "from": "none" } })).network_proxy.is_none());
@@ -418,5 +428,39 @@ fn a_server_name_for_each_request() {
     // A client chooses the names, so any number of them needs bounded memory.
     for number in 0..3000 {
         of(&mut kit, &format!("{number}.test"));
+    }
+}
+
+// Caddy, `network_proxy url` with placeholders: those of the environment at load, those of a request with each one. Requests with different
+// proxies share no connection. TLS to the proxy has the transport's settings, except for the name.
+#[test]
+fn a_network_proxy_for_each_request() {
+    let transport = json!({
+        "protocol": "http",
+        "network_proxy": { "from": "url", "url": "{http.request.header.X-Scheme}://{http.request.header.X-Proxy}" },
+        "tls": { "server_name": "up.test", "insecure_skip_verify": true },
+    });
+    let mut kit = kit(json!({ "transport": transport }));
+    let of = |kit: &mut Kit, scheme: &str, host: &str| {
+        let request = Request::get("/").field("X-Scheme", scheme).field("X-Proxy", host);
+        let (call, pending) = start_call(kit, &request);
+        pending.cancel(kit);
+        call.transport.clone()
+    };
+    let proxies = [("https", "a.test"), ("https", "a.test"), ("http", "b.test:3128"), ("socks5", "u:p@b.test")];
+    let [one, again, other, socks] = proxies.map(|(scheme, host)| of(&mut kit, scheme, host));
+    assert!(Arc::ptr_eq(&one, &again) && !Arc::ptr_eq(&one, &other));
+    let proxy = |transport: &Arc<Transport>| transport.network_proxy.clone().expect("a network proxy");
+    let tls = proxy(&one).tls.clone().expect("TLS to the proxy");
+    assert_eq!((&*proxy(&one).address, tls.server_name.as_deref(), tls.insecure), ("a.test:443", None, true));
+    assert_eq!((&*proxy(&other).address, proxy(&other).tls.is_none()), ("b.test:3128", true));
+    assert_eq!(proxy(&socks).credentials, Some(("u".to_owned(), "p".to_owned())));
+    for (scheme, host) in [("", ""), ("http", ""), ("ftp", "u:secret@a.test")] {
+        let answer = kit.send(&Request::get("/").field("X-Scheme", scheme).field("X-Proxy", host));
+        assert_eq!(answer.status, 502, "{scheme} {host}");
+    }
+    // A client chooses them, so any number of them needs bounded memory.
+    for number in 0..3000 {
+        of(&mut kit, "http", &format!("{number}.test"));
     }
 }
