@@ -62,12 +62,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use causeway_certs::{Durability, replace};
 use causeway_config::plan::Loaded;
 use causeway_engine::{BlockingSpec, Engine, EngineSpec, WorkerLiveness};
 use causeway_modules::logs::{self, Logs};
+use causeway_modules::metric_push::{MetricPush, PreparedPush};
 use causeway_modules::trace;
 use causeway_pipeline::BoundAddress;
 use serde_json::{Value, json};
@@ -127,6 +128,10 @@ pub struct Server {
     pulling: Option<PullTask>,
     /// Fetches the networks of trusted proxies.
     range_fetches: RangeFetches,
+    /// Sends metrics to a collector.
+    metric_push: Option<MetricPush>,
+    /// When its counters began at zero.
+    started_at: SystemTime,
     /// The number of the current configuration.
     configuration_number: ConfigurationNumber,
     settings: ServerSettings,
@@ -165,7 +170,8 @@ impl Server {
         let is_new = handed.is_none();
         let handed = handed.unwrap_or_default();
         let (control, queues) = Control::channel();
-        let Compiled { ids, loaded, remote, logs, certificates } = settings.compile(config.clone()).await?;
+        let Compiled { ids, loaded, remote, logs, certificates, metric_push } =
+            settings.compile(config.clone()).await?;
         let identity = settings.identity(&loaded, None).await?;
         let wanted = settings.admin_listeners(&loaded, remote, identity.as_ref());
         wanted.refuse_conflicts(loaded.listeners.iter().map(|listener| listener.socket.clone()))?;
@@ -198,6 +204,8 @@ impl Server {
             followed_file,
             pulling: None,
             range_fetches: RangeFetches::default(),
+            metric_push: None,
+            started_at: SystemTime::now(),
             configuration_number: ConfigurationNumber::default(),
             settings,
             control,
@@ -207,6 +215,7 @@ impl Server {
         server.activate_logs(&logs, &loaded.notes);
         server.pulling = puller.map(|puller| puller.start(pulled, server.configuration_number, server.control.clone()));
         server.range_fetches.switch(loaded.range_fetches);
+        server.switch_metric_push(metric_push);
         server.store_tree(json!({ "config": config }), loaded.admin.persist && is_new).await;
         Ok(server)
     }
@@ -503,7 +512,7 @@ impl Server {
             self.settings.registry.metrics().loaded(true);
             return Ok(());
         }
-        let Compiled { ids, loaded, remote, logs, certificates } = self.settings.compile(config).await?;
+        let Compiled { ids, loaded, remote, logs, certificates, metric_push } = self.settings.compile(config).await?;
         let custody = self.settings.custody(&loaded, certificates, Some(&self.custody)).await?;
         let identity = self.settings.identity(&loaded, self.identity.as_ref()).await?;
         let (puller, pulled) = self.settings.pull(&loaded, by, identity.as_ref()).await?;
@@ -540,6 +549,7 @@ impl Server {
         // The former configuration's loader may be the one that waits for the end of this load.
         self.pulling = puller.map(|puller| puller.start(pulled, self.configuration_number, self.control.clone()));
         self.range_fetches.switch(loaded.range_fetches);
+        self.switch_metric_push(metric_push);
         admin::configuration_changed();
         self.log_places();
         Ok(())
@@ -553,6 +563,18 @@ impl Server {
         let metrics = self.settings.registry.metrics();
         measures::install_certificates(metrics, self.custody.store());
         metrics.loaded(true);
+    }
+
+    /// Sends metrics by the current configuration. A running export with the same settings continues.
+    fn switch_metric_push(&mut self, wanted: Option<PreparedPush>) {
+        let is_same = |wanted: &PreparedPush| self.metric_push.as_ref().is_some_and(|running| wanted.is(running));
+        if wanted.as_ref().is_some_and(is_same) {
+            return;
+        }
+        self.metric_push = wanted.and_then(|wanted| {
+            let metrics = self.settings.registry.metrics();
+            wanted.start(metrics, self.started_at).map_err(|error| tracing::error!("sending metrics: {error}")).ok()
+        });
     }
 
     /// Logs to the outputs of the current configuration from now on, first its `notes`.

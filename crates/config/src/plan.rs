@@ -75,6 +75,8 @@ pub struct Loaded {
     pub certificates: Certificates,
     /// The networks of trusted proxies that must be fetched while the sites are served. No two are equal.
     pub range_fetches: Vec<RangeFetch>,
+    /// Whether the metrics are sent to a collector too, which the environment names.
+    pub pushes_metrics: bool,
     /// Warnings about settings that are served differently than written, one line each.
     pub notes: Vec<String>,
 }
@@ -256,7 +258,7 @@ struct MetricsConfig {
     #[serde(default)]
     observe_catchall_hosts: bool,
     #[serde(default)]
-    otlp: Option<Value>,
+    otlp: bool,
 }
 
 /// Compiles a configuration without reading the certificates that it loads. The names that those cover therefore count
@@ -373,19 +375,30 @@ pub fn load_with(
     };
     notes.extend(build.take_notes());
     let plan = build.finish();
-    Ok(Loaded { plan, listeners, grace, shutdown_delay, admin, storage, certificates, range_fetches, notes })
+    Ok(Loaded {
+        plan,
+        listeners,
+        grace,
+        shutdown_delay,
+        admin,
+        storage,
+        certificates,
+        range_fetches,
+        pushes_metrics: http.metrics.as_ref().is_some_and(|metrics| metrics.otlp),
+        notes,
+    })
 }
 
 /// Makes the servers count their requests, if the app or one of its servers enables that. As in Caddy, a server's
 /// `metrics` counts the requests of all servers, and only its `per_host` matters.
 fn measure(http: &HttpConfig, build: &mut Build<'_>) -> Result<(), BuildError> {
     for (name, server) in &http.servers {
-        if let Some(metrics) = server.metrics() {
-            build.at(format!("apps.http.servers.{name}.metrics"), |build| refuse("otlp", &metrics.otlp, build))?;
+        if server.metrics().is_some_and(|metrics| metrics.otlp) {
+            build.at(format!("apps.http.servers.{name}.metrics"), |build| {
+                build.note_unused("otlp", "only the global option `metrics` sends metrics, as in Caddy");
+                Ok(())
+            })?;
         }
-    }
-    if let Some(metrics) = &http.metrics {
-        build.at("apps.http.metrics", |build| refuse("otlp", &metrics.otlp, build))?;
     }
     let mut nested = http.servers.values().filter_map(ServerConfig::metrics).peekable();
     if http.metrics.is_some() || nested.peek().is_some() {

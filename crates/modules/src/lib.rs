@@ -20,7 +20,7 @@
 //! - [`intercept`]: routes for responses of later handlers
 //! - [`reverse_proxy`]: requests forwarded to upstream servers
 //! - [`httpgrpc`]: HTTP requests carried in gRPC messages
-//! - [`metrics`]: the server's metrics as a response
+//! - [`metrics`], [`metric_push`]: the server's metrics as a response, and sent to a collector
 //! - `fresh`, `single_flight`: a per-worker cache of file system lookups, and single-flight for concurrent lookups
 //! - `accept_encoding`: the choice of a coding by the request
 //! - `conditional`, `range`, `partial`: conditional requests and range requests for content that is here
@@ -54,6 +54,7 @@ pub mod log_append;
 pub mod logs;
 pub mod map;
 pub mod matchers;
+pub mod metric_push;
 pub mod metrics;
 mod open_file;
 mod origin_form;

@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 
 use crate::upstream::{UpstreamStatus, UpstreamTable};
 
-pub use exposition::{Buckets, Exposition, Family, Format, Kind, Label, Number};
+pub use exposition::{Buckets, Exposition, Family, Format, Kind, Label, Number, Observed};
 
 use cells::{Distributions, SIZE_BOUNDS, Sum, TIME_BOUNDS, Totals};
 use meter::CodeAndMethod;
@@ -170,15 +170,25 @@ impl Metrics {
     /// Returns all metrics in a format. Takes about a millisecond for each thousand series: call it off the workers.
     pub fn scrape(&self, format: Format) -> String {
         self.scrapes.fetch_add(1, Ordering::Relaxed);
+        // As in Go, the scrape itself is the one in flight.
+        self.gather(1).render(format)
+    }
+
+    /// Returns all metrics, to send them elsewhere. Costs as much as a scrape, and counts as none.
+    pub fn collect(&self) -> Exposition {
+        self.gather(0)
+    }
+
+    fn gather(&self, in_flight: u64) -> Exposition {
         let mut page = Exposition::default();
-        self.expose(&mut page);
+        self.expose(in_flight, &mut page);
         for collect in self.collectors().values() {
             collect(&mut page);
         }
-        page.render(format)
+        page
     }
 
-    fn expose(&self, page: &mut Exposition) {
+    fn expose(&self, in_flight: u64, page: &mut Exposition) {
         let help = "Total number of scrapes by HTTP status code.";
         let scrapes = self.scrapes.load(Ordering::Relaxed);
         let family = page.family("promhttp_metric_handler_requests_total", Kind::Counter, help);
@@ -186,13 +196,8 @@ impl Metrics {
         for (code, count) in [("200", scrapes), ("500", 0), ("503", 0)] {
             family.sample(&[("code", code)], count);
         }
-        // As in Go, the scrape itself is the one in flight.
-        page.single(
-            "promhttp_metric_handler_requests_in_flight",
-            Kind::Gauge,
-            "Current number of scrapes being served.",
-            1_u64,
-        );
+        let help = "Current number of scrapes being served.";
+        page.single("promhttp_metric_handler_requests_in_flight", Kind::Gauge, help, in_flight);
         let help = "Whether the last configuration reload attempt was successful.";
         let is_good = self.is_last_load_good.load(Ordering::Relaxed);
         page.single("caddy_config_last_reload_successful", Kind::Gauge, help, is_good);

@@ -1,4 +1,5 @@
-//! The messages that a collector returns: `ExportTraceServiceResponse` of OTLP, and gRPC's `Status` and `RetryInfo`.
+//! The messages that a collector returns: `ExportTraceServiceResponse` of OTLP and its equal for metrics, and gRPC's `Status` and
+//! `RetryInfo`.
 //!
 //! A message that is damaged counts as empty: it only explains a result.
 
@@ -61,7 +62,8 @@ pub(crate) fn printable(text: &[u8]) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_CHARS_MAX).collect()
 }
 
-/// Returns the number of rejected spans and the message of an `ExportTraceServiceResponse`.
+/// Returns the number of rejected spans or data points and the message of an `ExportTraceServiceResponse` or an
+/// `ExportMetricsServiceResponse`, which have the same fields.
 pub(crate) fn partial_success(message: &[u8]) -> (u64, String) {
     let (mut rejected, mut text) = (0, String::new());
     for (number, value) in MessageFields(message) {

@@ -20,17 +20,23 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::answer;
-use crate::settings::{ExportProtocol, ExportSettings, SettingError};
+use crate::settings::{CollectorSettings, ExportProtocol, SettingError, Signal};
 
 /// Bytes of an answer that are read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// The path of OTLP's service in gRPC.
-const GRPC_PATH: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+
+/// Returns the path of OTLP's service in gRPC.
+fn grpc_path(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+        Signal::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+    }
+}
 
 /// The result of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// The collector accepted the batch, except for `rejected` spans.
+    /// The collector accepted the batch, except for `rejected` of its items.
     Done { rejected: u64, message: String },
     /// The same batch may be sent again, after the time that the collector demands.
     Retry { reason: String, after: Option<Duration> },
@@ -50,7 +56,7 @@ pub(crate) struct CollectorClient {
 impl CollectorClient {
     /// # Errors
     /// The endpoint, a file of certificates, or a header is not valid.
-    pub(crate) fn new(settings: &ExportSettings) -> Result<Self, SettingError> {
+    pub(crate) fn new(settings: &CollectorSettings) -> Result<Self, SettingError> {
         let builder = match tls(settings)? {
             Some(config) => HttpsConnectorBuilder::new().with_tls_config(config),
             None => HttpsConnectorBuilder::new().try_with_platform_verifier().map_err(|error| SettingError {
@@ -67,7 +73,11 @@ impl CollectorClient {
             found: settings.endpoint.clone(),
             expected: "an absolute URL".into(),
         };
-        let url = if is_grpc { format!("{}{GRPC_PATH}", settings.endpoint) } else { settings.endpoint.clone() };
+        let url = if is_grpc {
+            format!("{}{}", settings.endpoint, grpc_path(settings.signal))
+        } else {
+            settings.endpoint.clone()
+        };
         let uri: Uri = url.parse().map_err(|_| bad_endpoint())?;
         if uri.authority().is_none() {
             return Err(bad_endpoint());
@@ -224,7 +234,7 @@ fn grpc(status: StatusCode, fields: &HeaderMap, body: &[u8]) -> Delivery {
 }
 
 /// Reads the certificates of the settings; `None` for the system's.
-fn tls(settings: &ExportSettings) -> Result<Option<ClientConfig>, SettingError> {
+fn tls(settings: &CollectorSettings) -> Result<Option<ClientConfig>, SettingError> {
     if settings.certificate.is_none() && settings.client.is_none() {
         return Ok(None);
     }

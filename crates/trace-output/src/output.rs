@@ -7,7 +7,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Runtime;
+
 use crate::client::CollectorClient;
+use crate::delivery::Counts;
 use crate::exporter;
 use crate::queue::SpanQueue;
 use crate::settings::{ExportSettings, SettingError};
@@ -16,14 +19,18 @@ use crate::settings::{ExportSettings, SettingError};
 static OUTPUTS: LazyLock<Mutex<HashMap<ExportSettings, Weak<TraceOutput>>>> = LazyLock::new(Mutex::default);
 
 /// The states of the threads that run, those of dropped outputs too, which still send queued spans.
-static THREADS: Mutex<Vec<Weak<OutputState>>> = Mutex::new(Vec::new());
+static THREADS: Mutex<Vec<Weak<dyn Flush>>> = Mutex::new(Vec::new());
 
-pub(crate) static SENT: AtomicU64 = AtomicU64::new(0);
-pub(crate) static DROPPED: AtomicU64 = AtomicU64::new(0);
-pub(crate) static FAILED: AtomicU64 = AtomicU64::new(0);
-pub(crate) static REJECTED: AtomicU64 = AtomicU64::new(0);
+/// The state that the thread of an output and its users share.
+pub(crate) trait Flush: Send + Sync {
+    /// Lets the thread send everything now. The receiver gets a value, or an error, when it is sent or lost.
+    fn flush(&self) -> Receiver<()>;
+}
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) static SPANS: Counts = Counts::new();
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -43,11 +50,12 @@ pub struct SpanCounts {
 /// Returns the counts of all outputs.
 pub fn span_counts() -> SpanCounts {
     let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    SpanCounts { sent: read(&SENT), dropped: read(&DROPPED), failed: read(&FAILED), rejected: read(&REJECTED) }
+    let Counts { sent, failed, rejected } = &SPANS;
+    SpanCounts { sent: read(sent), dropped: read(&DROPPED), failed: read(failed), rejected: read(rejected) }
 }
 
-/// Waits until every span that is queued in this process is sent or lost, at most for `limit`. To be called before the
-/// process ends.
+/// Waits until every span that is queued in this process, and the current metrics, are sent or lost, at most for `limit`. To be called
+/// before the process ends.
 pub fn flush_all(limit: Duration) {
     let end = Instant::now() + limit;
     // No reference is kept: with the last one of a thread that ends, its wait ends here.
@@ -55,7 +63,7 @@ pub fn flush_all(limit: Duration) {
     for flushed in flushes {
         // The other error means that the thread has ended.
         if let Err(RecvTimeoutError::Timeout) = flushed.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            tracing::warn!("traces: a collector did not accept the last spans within {limit:?}");
+            tracing::warn!("a collector did not accept the last spans or metrics within {limit:?}");
         }
     }
 }
@@ -82,14 +90,17 @@ impl TraceOutput {
         if let Some(open) = outputs.get(settings).and_then(Weak::upgrade) {
             return Ok(open);
         }
-        let client = CollectorClient::new(settings)?;
+        let client = CollectorClient::new(&settings.collector)?;
         let shared = Arc::new(OutputState {
             queue: SpanQueue::new(settings.queue_max, settings.batch_max),
             flushes: Mutex::default(),
         });
-        start(&shared, client, settings).map_err(|error| SettingError {
+        let (state, owned) = (Arc::clone(&shared), settings.clone());
+        let run = move |runtime: Runtime| runtime.block_on(exporter::run(&state, &client, &owned));
+        let state: Arc<dyn Flush> = Arc::clone(&shared) as _;
+        start("traces", &state, run).map_err(|error| SettingError {
             variable: "OTEL_EXPORTER_OTLP_ENDPOINT",
-            found: settings.endpoint.clone(),
+            found: settings.collector.endpoint.clone(),
             expected: format!("a thread that sends to it: {error}"),
         })?;
         let output = Arc::new(Self { shared });
@@ -109,7 +120,7 @@ impl TraceOutput {
     }
 }
 
-impl OutputState {
+impl Flush for OutputState {
     fn flush(&self) -> Receiver<()> {
         let (done, flushed) = sync_channel(1);
         lock(&self.flushes).push(done);
@@ -124,13 +135,12 @@ impl Drop for TraceOutput {
     }
 }
 
-fn start(shared: &Arc<OutputState>, client: CollectorClient, settings: &ExportSettings) -> io::Result<()> {
+/// Starts the thread of an output.
+pub(crate) fn start(name: &str, state: &Arc<dyn Flush>, run: impl FnOnce(Runtime) + Send + 'static) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut threads = lock(&THREADS);
     threads.retain(|thread| thread.strong_count() > 0);
-    threads.push(Arc::downgrade(shared));
-    let (shared, settings) = (Arc::clone(shared), settings.clone());
-    let run = move || runtime.block_on(exporter::run(&shared, &client, &settings));
-    std::thread::Builder::new().name("traces".into()).spawn(run)?;
+    threads.push(Arc::downgrade(state));
+    std::thread::Builder::new().name(name.into()).spawn(move || run(runtime))?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The environment variables of the OpenTelemetry specification that configure traces ("Environment Variable
+//! The environment variables of the OpenTelemetry specification that configure traces and metrics ("Environment Variable
 //! Specification", "OpenTelemetry Protocol Exporter").
 //!
 //! DEVIATES from the specification, which ignores a value that it does not know with a warning: here such a value is an
@@ -45,9 +45,33 @@ pub struct TraceSettings {
     pub is_disabled: bool,
 }
 
-/// How spans are sent. Times are limits, except `delay`.
+/// How spans are sent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ExportSettings {
+    /// The collector.
+    pub collector: CollectorSettings,
+    /// Spans that may wait.
+    pub queue_max: usize,
+    /// Spans in a request.
+    pub batch_max: usize,
+    /// Time between requests while fewer spans wait than a request takes.
+    pub delay: Duration,
+}
+
+/// How metrics are sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetricSettings {
+    /// The collector.
+    pub collector: CollectorSettings,
+    /// Time between exports.
+    pub interval: Duration,
+}
+
+/// A collector of one signal. Times are limits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CollectorSettings {
+    /// What it collects.
+    pub signal: Signal,
     /// The protocol.
     pub protocol: ExportProtocol,
     /// The URL of requests by HTTP; the URL without a path for gRPC.
@@ -64,14 +88,78 @@ pub struct ExportSettings {
     pub client: Option<(PathBuf, PathBuf)>,
     /// Attributes of the resource: this server.
     pub resource: Vec<(String, String)>,
-    /// Spans that may wait.
-    pub queue_max: usize,
-    /// Spans in a request.
-    pub batch_max: usize,
-    /// Time between requests while fewer spans wait than a request takes.
-    pub delay: Duration,
     /// Time limit of a batch with all attempts.
     pub export_timeout: Duration,
+}
+
+/// A kind of telemetry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Signal {
+    /// Spans.
+    Traces,
+    /// Data points of metrics.
+    Metrics,
+}
+
+/// The variables of one signal, which have precedence over those of all signals.
+struct SignalVariables {
+    exporter: &'static str,
+    protocol: &'static str,
+    endpoint: &'static str,
+    insecure: &'static str,
+    headers: &'static str,
+    compression: &'static str,
+    timeout: &'static str,
+    certificate: &'static str,
+    client_certificate: &'static str,
+    client_key: &'static str,
+}
+
+impl Signal {
+    fn variables(self) -> &'static SignalVariables {
+        match self {
+            Self::Traces => &SignalVariables {
+                exporter: "OTEL_TRACES_EXPORTER",
+                protocol: "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+                endpoint: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+                insecure: "OTEL_EXPORTER_OTLP_TRACES_INSECURE",
+                headers: "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+                compression: "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION",
+                timeout: "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
+                certificate: "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
+                client_certificate: "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE",
+                client_key: "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY",
+            },
+            Self::Metrics => &SignalVariables {
+                exporter: "OTEL_METRICS_EXPORTER",
+                protocol: "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL",
+                endpoint: "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+                insecure: "OTEL_EXPORTER_OTLP_METRICS_INSECURE",
+                headers: "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+                compression: "OTEL_EXPORTER_OTLP_METRICS_COMPRESSION",
+                timeout: "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
+                certificate: "OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE",
+                client_certificate: "OTEL_EXPORTER_OTLP_METRICS_CLIENT_CERTIFICATE",
+                client_key: "OTEL_EXPORTER_OTLP_METRICS_CLIENT_KEY",
+            },
+        }
+    }
+
+    /// The path below the general endpoint of OTLP/HTTP.
+    fn path(self) -> &'static str {
+        match self {
+            Self::Traces => "/v1/traces",
+            Self::Metrics => "/v1/metrics",
+        }
+    }
+
+    /// The protocol that Caddy uses if no variable names one.
+    fn default_protocol(self) -> ExportProtocol {
+        match self {
+            Self::Traces => ExportProtocol::Grpc,
+            Self::Metrics => ExportProtocol::Http,
+        }
+    }
 }
 
 /// A transport of OTLP.
@@ -119,7 +207,7 @@ impl Variables<'_> {
         (self.0)(variable).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
 
-    /// Returns the first of two variables that is set: the one for traces, or the one for all signals.
+    /// Returns the first of two variables that is set: the one of the signal, or the one of all signals.
     fn either(&self, special: &'static str, general: &'static str) -> Option<(&'static str, String)> {
         [special, general].into_iter().find_map(|variable| Some((variable, self.get(variable)?)))
     }
@@ -167,14 +255,38 @@ impl TraceSettings {
     pub fn read(look_up: LookUp<'_>) -> Result<Self, SettingError> {
         let environment = Variables(look_up);
         let is_disabled = environment.boolean("OTEL_SDK_DISABLED")?;
-        let exports = match environment.get("OTEL_TRACES_EXPORTER").as_deref() {
-            None | Some("otlp") => !is_disabled,
-            Some("none") => false,
-            Some(other) => return Err(refuse("OTEL_TRACES_EXPORTER", other, "'otlp' or 'none'")),
-        };
+        let exports = exports(Signal::Traces, &environment)? && !is_disabled;
         let export = if exports { Some(ExportSettings::read(&environment)?) } else { None };
         let propagates = propagates(&environment)?;
         Ok(Self { export, sampler: sampler(&environment)?, propagates, is_disabled })
+    }
+}
+
+impl MetricSettings {
+    /// Reads the variables with `look_up`; `None` if they switch the export off.
+    ///
+    /// # Errors
+    /// The first variable with a value that cannot be used.
+    pub fn read(look_up: LookUp<'_>) -> Result<Option<Self>, SettingError> {
+        let environment = Variables(look_up);
+        let is_disabled = environment.boolean("OTEL_SDK_DISABLED")?;
+        if !exports(Signal::Metrics, &environment)? || is_disabled {
+            return Ok(None);
+        }
+        let export_timeout = environment.milliseconds("OTEL_METRIC_EXPORT_TIMEOUT", 30_000)?;
+        let collector = CollectorSettings::read(Signal::Metrics, export_timeout, &environment)?;
+        let interval = environment.milliseconds("OTEL_METRIC_EXPORT_INTERVAL", 60_000)?;
+        Ok(Some(Self { collector, interval }))
+    }
+}
+
+/// Returns whether a signal is sent.
+fn exports(signal: Signal, environment: &Variables<'_>) -> Result<bool, SettingError> {
+    let variable = signal.variables().exporter;
+    match environment.get(variable).as_deref() {
+        None | Some("otlp") => Ok(true),
+        Some("none") => Ok(false),
+        Some(other) => Err(refuse(variable, other, "'otlp' or 'none'")),
     }
 }
 
@@ -218,15 +330,30 @@ fn sampler(environment: &Variables<'_>) -> Result<Sampler, SettingError> {
 
 impl ExportSettings {
     fn read(environment: &Variables<'_>) -> Result<Self, SettingError> {
-        let protocol = match environment.either("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL") {
-            None => ExportProtocol::Grpc,
+        let export_timeout = environment.milliseconds("OTEL_BSP_EXPORT_TIMEOUT", 30_000)?;
+        let collector = CollectorSettings::read(Signal::Traces, export_timeout, environment)?;
+        let expected = "a number from 1 to 65536";
+        let queue_max = environment.number("OTEL_BSP_MAX_QUEUE_SIZE", 2048, 1..=QUEUE_MAX, expected)?;
+        let expected = "a number from 1 to OTEL_BSP_MAX_QUEUE_SIZE";
+        let batch_max =
+            environment.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", queue_max.min(512), 1..=queue_max, expected)?;
+        let delay = environment.milliseconds("OTEL_BSP_SCHEDULE_DELAY", 5000)?;
+        Ok(Self { collector, queue_max, batch_max, delay })
+    }
+}
+
+impl CollectorSettings {
+    fn read(signal: Signal, export_timeout: Duration, environment: &Variables<'_>) -> Result<Self, SettingError> {
+        let variables = signal.variables();
+        let protocol = match environment.either(variables.protocol, "OTEL_EXPORTER_OTLP_PROTOCOL") {
+            None => signal.default_protocol(),
             Some((variable, name)) => match &*name {
                 "grpc" => ExportProtocol::Grpc,
                 "http/protobuf" => ExportProtocol::Http,
                 _ => return Err(refuse(variable, name, "'grpc' or 'http/protobuf'")),
             },
         };
-        let gzip = match environment.either("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION") {
+        let gzip = match environment.either(variables.compression, "OTEL_EXPORTER_OTLP_COMPRESSION") {
             None => false,
             Some((variable, name)) => match &*name {
                 "gzip" => true,
@@ -234,38 +361,27 @@ impl ExportSettings {
                 _ => return Err(refuse(variable, name, "'gzip' or 'none'")),
             },
         };
-        let headers = environment.either("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS");
+        let headers = environment.either(variables.headers, "OTEL_EXPORTER_OTLP_HEADERS");
         let headers = headers.map_or(Ok(Vec::new()), |(variable, text)| pairs(variable, &text))?;
-        let certificate = environment.path("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE");
-        let client = client_certificate(environment)?;
-        let timeout = timeout(environment)?;
-        let expected = "a number from 1 to 65536";
-        let queue_max = environment.number("OTEL_BSP_MAX_QUEUE_SIZE", 2048, 1..=QUEUE_MAX, expected)?;
-        let expected = "a number from 1 to OTEL_BSP_MAX_QUEUE_SIZE";
-        let batch_max =
-            environment.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", queue_max.min(512), 1..=queue_max, expected)?;
-        Ok(Self {
-            protocol,
-            endpoint: endpoint(environment, protocol)?,
-            headers,
-            gzip,
-            timeout,
-            certificate,
-            client,
-            resource: resource(environment)?,
-            queue_max,
-            batch_max,
-            delay: environment.milliseconds("OTEL_BSP_SCHEDULE_DELAY", 5000)?,
-            export_timeout: environment.milliseconds("OTEL_BSP_EXPORT_TIMEOUT", 30_000)?,
-        })
+        let certificate = environment.path(variables.certificate, "OTEL_EXPORTER_OTLP_CERTIFICATE");
+        let client = client_certificate(variables, environment)?;
+        let timeout = match environment.get(variables.timeout) {
+            Some(_) => environment.milliseconds(variables.timeout, 0),
+            None => environment.milliseconds("OTEL_EXPORTER_OTLP_TIMEOUT", 10_000),
+        }?;
+        let endpoint = endpoint(signal, environment, protocol)?;
+        let resource = resource(environment)?;
+        Ok(Self { signal, protocol, endpoint, headers, gzip, timeout, certificate, client, resource, export_timeout })
     }
 }
 
 /// Returns the files of the client's certificate and its key: both or none.
-fn client_certificate(environment: &Variables<'_>) -> Result<Option<(PathBuf, PathBuf)>, SettingError> {
-    let client =
-        environment.path("OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE");
-    let key = environment.path("OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY", "OTEL_EXPORTER_OTLP_CLIENT_KEY");
+fn client_certificate(
+    variables: &SignalVariables,
+    environment: &Variables<'_>,
+) -> Result<Option<(PathBuf, PathBuf)>, SettingError> {
+    let client = environment.path(variables.client_certificate, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE");
+    let key = environment.path(variables.client_key, "OTEL_EXPORTER_OTLP_CLIENT_KEY");
     match (client, key) {
         (Some(client), Some(key)) => Ok(Some((client, key))),
         (None, None) => Ok(None),
@@ -280,28 +396,21 @@ fn client_certificate(environment: &Variables<'_>) -> Result<Option<(PathBuf, Pa
     }
 }
 
-/// Returns the time limit of a request to the collector.
-fn timeout(environment: &Variables<'_>) -> Result<Duration, SettingError> {
-    match environment.get("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT") {
-        Some(_) => environment.milliseconds("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", 0),
-        None => environment.milliseconds("OTEL_EXPORTER_OTLP_TIMEOUT", 10_000),
-    }
-}
-
-fn endpoint(environment: &Variables<'_>, protocol: ExportProtocol) -> Result<String, SettingError> {
-    let special = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+fn endpoint(signal: Signal, environment: &Variables<'_>, protocol: ExportProtocol) -> Result<String, SettingError> {
+    let (variables, folder) = (signal.variables(), signal.path());
+    let special = variables.endpoint;
     let found = environment.either(special, "OTEL_EXPORTER_OTLP_ENDPOINT");
     let Some((variable, mut url)) = found else {
         return Ok(match protocol {
             ExportProtocol::Grpc => "http://localhost:4317".into(),
-            ExportProtocol::Http => "http://localhost:4318/v1/traces".into(),
+            ExportProtocol::Http => format!("http://localhost:4318{folder}"),
         });
     };
     // OTLP exporter, "Configuration Options": gRPC also accepts an endpoint without a scheme, which is secure unless a
     // variable makes it insecure.
     if protocol == ExportProtocol::Grpc && !url.contains("://") {
-        let either = environment.get("OTEL_EXPORTER_OTLP_TRACES_INSECURE").is_some();
-        let insecure = if either { "OTEL_EXPORTER_OTLP_TRACES_INSECURE" } else { "OTEL_EXPORTER_OTLP_INSECURE" };
+        let is_special = environment.get(variables.insecure).is_some();
+        let insecure = if is_special { variables.insecure } else { "OTEL_EXPORTER_OTLP_INSECURE" };
         url.insert_str(0, if environment.boolean(insecure)? { "http://" } else { "https://" });
     }
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
@@ -323,11 +432,11 @@ fn endpoint(environment: &Variables<'_>, protocol: ExportProtocol) -> Result<Str
             _ => Err(refuse(variable, url, "a URL without a path, because the protocol is 'grpc'")),
         };
     }
-    // The general endpoint is a folder; the one for traces is used as it is.
+    // The general endpoint is a folder; the one of the signal is used as it is.
     Ok(match (variable == special, path) {
         (true, "") => format!("{url}/"),
         (true, _) => url,
-        (false, _) => format!("{}/v1/traces", url.trim_end_matches('/')),
+        (false, _) => format!("{}{folder}", url.trim_end_matches('/')),
     })
 }
 

@@ -5,7 +5,7 @@
 
 /// Field types of protobuf's encoding.
 const VARINT: u64 = 0;
-const FIXED64: u64 = 1;
+pub(crate) const FIXED64: u64 = 1;
 const BYTES: u64 = 2;
 const FIXED32: u64 = 5;
 
@@ -115,17 +115,17 @@ fn string(out: &mut Vec<u8>, number: u64, value: &[u8]) {
     }
 }
 
-fn fixed64(out: &mut Vec<u8>, number: u64, value: u64) {
+pub(crate) fn fixed64(out: &mut Vec<u8>, number: u64, value: u64) {
     tag(out, number, FIXED64);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-fn varint_field(out: &mut Vec<u8>, number: u64, value: u64) {
+pub(crate) fn varint_field(out: &mut Vec<u8>, number: u64, value: u64) {
     tag(out, number, VARINT);
     varint(out, value);
 }
 
-fn tag(out: &mut Vec<u8>, number: u64, kind: u64) {
+pub(crate) fn tag(out: &mut Vec<u8>, number: u64, kind: u64) {
     varint(out, number << 3 | kind);
 }
 

@@ -8,6 +8,7 @@ use causeway_certs::Certificate;
 use causeway_config::plan::{self, Loaded, PlanError};
 use causeway_engine::StartError;
 use causeway_modules::logs::Logs;
+use causeway_modules::metric_push::PreparedPush;
 use causeway_pipeline::{Build, BuildError, Registry};
 use serde_json::Value;
 
@@ -25,6 +26,8 @@ pub(super) struct Compiled {
     pub(super) logs: Arc<Logs>,
     /// Certificates that the configuration loads from files.
     pub(super) certificates: Vec<Certificate>,
+    /// The export of metrics to a collector.
+    pub(super) metric_push: Option<PreparedPush>,
 }
 
 /// Maps an `@id` to the path of its object.
@@ -68,7 +71,12 @@ pub(super) fn compile(
     }
     let remote = remote_rules(&loaded.admin).map_err(LoadError::Config)?;
     pull::check(loaded.admin.pull.as_ref()).map_err(LoadError::Config)?;
-    Ok(Compiled { ids, loaded, remote, logs, certificates: reader.into_read() })
+    let metric_push = match loaded.pushes_metrics {
+        true => Build::new(registry).at("apps.http.metrics.otlp", |build| PreparedPush::read(build)),
+        false => Ok(None),
+    };
+    let metric_push = metric_push.map_err(|error| LoadError::Config(error.into()))?;
+    Ok(Compiled { ids, loaded, remote, logs, certificates: reader.into_read(), metric_push })
 }
 
 /// Removes the files of `insecure_secrets_log`, which a check of the policies would create.

@@ -7,6 +7,7 @@ use std::time::UNIX_EPOCH;
 use causeway_certs::Store;
 use causeway_engine::{Observer, WorkerView};
 use causeway_modules::cache::{self, Lookup};
+use causeway_modules::metric_push::{PointCounts, point_counts};
 use causeway_modules::rate_limit;
 use causeway_modules::trace::span_counts;
 use causeway_pipeline::Metrics;
@@ -24,6 +25,7 @@ pub(super) fn install(metrics: &Metrics, engine: Observer) {
     metrics.collector("logs", logs);
     metrics.collector("engine", move |page| workers(page, &engine));
     metrics.collector("traces", spans);
+    metrics.collector("metric_push", points);
     metrics.collector("cache", cached);
     metrics.collector("rate_limit", shared_limits);
 }
@@ -56,6 +58,19 @@ fn spans(page: &mut Exposition) {
     for (result, count) in
         [("sent", counts.sent), ("dropped", counts.dropped), ("failed", counts.failed), ("rejected", counts.rejected)]
     {
+        family.sample(&[("result", result)], count);
+    }
+}
+
+fn points(page: &mut Exposition) {
+    let counts = point_counts();
+    // Only of servers that send metrics.
+    if counts == PointCounts::default() {
+        return;
+    }
+    let help = "Data points of metrics for a collector, by the result.";
+    let family = page.family("causeway_metric_points_total", Kind::Counter, help);
+    for (result, count) in [("sent", counts.sent), ("failed", counts.failed), ("rejected", counts.rejected)] {
         family.sample(&[("result", result)], count);
     }
 }

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::client::{connect, get, send, send_body};
 use crate::process::{Folder, ServerProcess};
+use crate::traces::collector::Collector;
+use crate::traces::collector::otlp::{MetricData, texts};
 
 const CADDYFILE: &str = "{
 	auto_https off
@@ -188,7 +190,10 @@ fn counters_survive_a_reload() {
         assert_eq!(load(&caddyfile.replace("hello hello", &format!("hello hello{round}"))), 200);
     }
     assert_eq!(load("{\n\tmetrics {\n\t\tnonsense\n\t}\n}"), 400);
-    assert_eq!(load(&caddyfile.replace("per_host", "otlp")), 400);
+    assert_eq!(
+        load(&caddyfile.replace("127.0.0.1:1", "127.0.0.1:1 {\n\t\ttransport http {\n\t\t\tversions 3\n\t\t}\n\t}")),
+        400
+    );
     let text = scrape(admin, "");
     assert_eq!(requests(&text), 30);
     assert!(text.contains("caddy_config_last_reload_successful 0\n"), "{text}");
@@ -328,4 +333,53 @@ fn the_dashboard_and_the_alerts() {
             assert!(output.status.success(), "{output:?}");
         }
     }
+}
+
+// Caddy, `metrics { otlp }`: all metrics are sent to the collector that the environment names, by OTLP over HTTP. A configuration
+// without it ends that.
+#[test]
+fn pushed_to_a_collector() {
+    let collector = Collector::http(0, vec![]);
+    let pushing = CADDYFILE.replace("per_host", "per_host\n\t\totlp");
+    let folder = Folder::with(&[("Caddyfile", &pushing)]);
+    let mut command = folder.command(&["run"]);
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{}", collector.port));
+    command.env("OTEL_METRIC_EXPORT_INTERVAL", "50");
+    let mut server = ServerProcess::start(command);
+    let (site, admin) = (server.port(), server.admin_port());
+    for _ in 0..3 {
+        send(site, "GET /hello", &["Host: a.localhost"]);
+    }
+    let (total, received) = loop {
+        let received = collector.receive();
+        let metric = received.metric("caddy_http_requests_total");
+        let Some(MetricData::Sum(sum)) = metric.and_then(|metric| metric.data.clone()) else { continue };
+        if sum.data_points[0].as_double >= 3.0 {
+            break (sum, received);
+        }
+    };
+    assert_eq!(received.path, "/v1/metrics");
+    let [point] = &total.data_points[..] else { panic!("{total:?}") };
+    let labels = [("handler", "subroute"), ("host", "a.localhost"), ("server", "srv0")];
+    assert_eq!(texts(&point.attributes), labels.map(|(name, value)| (name, value.to_owned())));
+    assert!(0 < point.start_time_unix_nano && point.start_time_unix_nano < point.time_unix_nano, "{point:?}");
+    let metric = received.metric("caddy_http_request_duration_seconds").expect("the histogram");
+    let Some(MetricData::Histogram(histogram)) = &metric.data else { panic!("{metric:?}") };
+    let point = &histogram.data_points[0];
+    assert_eq!((point.count, point.bucket_counts.len(), point.explicit_bounds.len()), (3, 12, 11));
+    assert_eq!((point.bucket_counts.iter().sum::<u64>(), point.explicit_bounds[0]), (3, 0.005));
+    for name in ["causeway_connections", "process_start_time_seconds", "caddy_config_last_reload_successful"] {
+        assert!(received.metric(name).is_some(), "{name}");
+    }
+    // Pushes are no scrapes.
+    let text = scrape(admin, "");
+    assert!(text.contains("promhttp_metric_handler_requests_total{code=\"200\"} 1\n"), "{text}");
+    assert!(text.contains("causeway_metric_points_total{result=\"failed\"} 0\n"), "{text}");
+    let fields = [&*format!("Host: localhost:{admin}"), "Content-Type: text/caddyfile"];
+    assert_eq!(send_body(admin, "POST /load", &fields, &CADDYFILE.replace(":0", &format!(":{site}"))).status, 200);
+    drop(server);
+    let output = folder.command(&["validate"]).env("OTEL_METRICS_EXPORTER", "console").output().expect("a process");
+    let text = String::from_utf8_lossy(&output.stderr);
+    let want = "environment variable OTEL_METRICS_EXPORTER: found 'console', expected 'otlp' or 'none'";
+    assert!(!output.status.success() && text.contains(want), "{text}");
 }

@@ -552,7 +552,6 @@ fn refused_features() {
         transport("tls_renegotiation once"),
         transport("versions 3"),
         options("ech a.example.com {\n\t\tdns cloudflare x\n\t}"),
-        options("metrics {\n\t\totlp\n\t}"),
         options("events"),
         options("filesystem a b"),
         options("servers {\n\t\tprotocols h3\n\t}"),

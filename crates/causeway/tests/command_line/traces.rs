@@ -2,7 +2,7 @@
 
 #[path = "../../../trace-output/tests/support/collector.rs"]
 #[allow(dead_code)]
-mod collector;
+pub(crate) mod collector;
 
 use causeway_testkit::ports::free_port;
 use collector::otlp::{Span, texts};

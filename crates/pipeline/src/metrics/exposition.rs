@@ -112,7 +112,7 @@ pub type Label<'l> = (&'l str, &'l str);
 /// The observations of a histogram.
 pub struct Buckets<'b> {
     /// The upper bounds, ascending, as texts.
-    pub bounds: &'b [&'static str],
+    pub bounds: &'static [&'static str],
     /// The observations of each bucket alone; one more than `bounds`.
     pub counts: &'b [u64],
     /// The sum of the observed values.
@@ -126,37 +126,80 @@ pub struct Family {
     samples: Vec<Sample>,
 }
 
+/// A number or a histogram, with its labels.
 struct Sample {
-    /// `_bucket`, `_sum` or `_count` of a histogram.
-    suffix: &'static str,
-    /// In the format, without braces.
+    /// The names and values of the labels, one after the other.
     labels: String,
-    /// The bound of a bucket.
-    bound: Option<&'static str>,
-    value: Number,
+    /// Where they end in `labels`.
+    ends: Box<[usize]>,
+    value: SampleValue,
+}
+
+enum SampleValue {
+    Number(Number),
+    Histogram { bounds: &'static [&'static str], counts: Box<[u64]>, sum: Number },
+}
+
+/// The value of a sample.
+pub enum Observed<'s> {
+    /// A counter or a gauge.
+    Number(Number),
+    /// A histogram.
+    Buckets(Buckets<'s>),
 }
 
 impl Family {
+    /// Returns the type.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Returns the description.
+    pub fn help(&self) -> &'static str {
+        self.help
+    }
+
     /// Adds a sample. Labels must be in the order of their names.
     pub fn sample(&mut self, labels: &[Label<'_>], value: impl Into<Number>) {
-        self.push("", formatted(labels), None, value.into());
+        self.push(labels, SampleValue::Number(value.into()));
     }
 
     /// Adds a histogram. Labels must be in the order of their names.
     pub fn histogram(&mut self, labels: &[Label<'_>], buckets: &Buckets<'_>) {
-        let labels = formatted(labels);
-        let mut count = 0;
-        let bounds = buckets.bounds.iter().copied().chain(["+Inf"]);
-        for (bound, bucket) in bounds.zip(buckets.counts) {
-            count += bucket;
-            self.push("_bucket", labels.clone(), Some(bound), count.into());
-        }
-        self.push("_sum", labels.clone(), None, buckets.sum);
-        self.push("_count", labels, None, count.into());
+        let Buckets { bounds, counts, sum } = *buckets;
+        self.push(labels, SampleValue::Histogram { bounds, counts: counts.into(), sum });
     }
 
-    fn push(&mut self, suffix: &'static str, labels: String, bound: Option<&'static str>, value: Number) {
-        self.samples.push(Sample { suffix, labels, bound, value });
+    fn push(&mut self, written: &[Label<'_>], value: SampleValue) {
+        let texts = written.iter().flat_map(|(name, value)| [*name, *value]);
+        let mut labels = String::with_capacity(texts.clone().map(str::len).sum());
+        let end = |text: &str| {
+            labels.push_str(text);
+            labels.len()
+        };
+        let ends = texts.map(end).collect();
+        self.samples.push(Sample { labels, ends, value });
+    }
+
+    /// Calls `visit` for each sample, with its labels.
+    pub fn for_each(&self, mut visit: impl FnMut(&mut dyn Iterator<Item = Label<'_>>, Observed<'_>)) {
+        for sample in &self.samples {
+            let value = match &sample.value {
+                SampleValue::Number(number) => Observed::Number(*number),
+                SampleValue::Histogram { bounds, counts, sum } => {
+                    Observed::Buckets(Buckets { bounds, counts, sum: *sum })
+                }
+            };
+            visit(&mut sample.labels(), value);
+        }
+    }
+}
+
+impl Sample {
+    fn labels(&self) -> impl Iterator<Item = Label<'_>> {
+        let start = |index: usize| if index == 0 { 0 } else { self.ends[index - 1] };
+        let text = move |index: usize| &self.labels[start(index)..self.ends[index]];
+        (0..self.ends.len()).step_by(2).map(move |index| (text(index), text(index + 1)))
     }
 }
 
@@ -177,10 +220,16 @@ impl Exposition {
         self.family(name, kind, help).sample(&[], value);
     }
 
+    /// Returns the metrics that have samples, by their names.
+    pub fn families(&self) -> impl Iterator<Item = (&'static str, &Family)> {
+        let all = self.families.iter().filter(|(_, family)| !family.samples.is_empty());
+        all.map(|(name, family)| (*name, family))
+    }
+
     /// Writes all metrics.
     pub fn render(&self, format: Format) -> String {
         let mut out = String::new();
-        for (name, family) in self.families.iter().filter(|(_, family)| !family.samples.is_empty()) {
+        for (name, family) in self.families() {
             // Writing to a string cannot fail.
             let _ = write_family(&mut out, name, family, format);
         }
@@ -205,24 +254,36 @@ fn write_family(out: &mut String, name: &str, family: &Family, format: Format) -
     write!(out, "# HELP {named} ")?;
     escape(out, family.help, format == Format::OpenMetrics);
     write!(out, "\n# TYPE {named} {kind}\n")?;
-    for Sample { suffix, labels, bound, value } in &family.samples {
-        write!(out, "{name}{suffix}")?;
-        if !labels.is_empty() || bound.is_some() {
-            write!(out, "{{{labels}")?;
-            if let Some(bound) = bound {
+    for sample in &family.samples {
+        let labels = formatted(sample.labels());
+        match &sample.value {
+            SampleValue::Number(value) => write_sample(out, name, "", &labels, value)?,
+            SampleValue::Histogram { bounds, counts, sum } => {
                 let comma = if labels.is_empty() { "" } else { "," };
-                // OpenMetrics: bounds are floating-point numbers.
-                let is_whole = format == Format::OpenMetrics && bound.bytes().all(|byte| byte.is_ascii_digit());
-                write!(out, "{comma}le=\"{bound}{}\"", if is_whole { ".0" } else { "" })?;
+                let mut count = 0;
+                for (bound, bucket) in bounds.iter().copied().chain(["+Inf"]).zip(counts) {
+                    count += bucket;
+                    // OpenMetrics: bounds are floating-point numbers.
+                    let is_whole = format == Format::OpenMetrics && bound.bytes().all(|byte| byte.is_ascii_digit());
+                    let point = if is_whole { ".0" } else { "" };
+                    writeln!(out, "{name}_bucket{{{labels}{comma}le=\"{bound}{point}\"}} {count}")?;
+                }
+                write_sample(out, name, "_sum", &labels, sum)?;
+                write_sample(out, name, "_count", &labels, &count.into())?;
             }
-            out.push('}');
         }
-        writeln!(out, " {value}")?;
     }
     Ok(())
 }
 
-fn formatted(labels: &[Label<'_>]) -> String {
+fn write_sample(out: &mut String, name: &str, suffix: &str, labels: &str, value: &Number) -> fmt::Result {
+    match labels {
+        "" => writeln!(out, "{name}{suffix} {value}"),
+        labels => writeln!(out, "{name}{suffix}{{{labels}}} {value}"),
+    }
+}
+
+fn formatted<'l>(labels: impl Iterator<Item = Label<'l>>) -> String {
     let mut out = String::new();
     for (name, value) in labels {
         let comma = if out.is_empty() { "" } else { "," };

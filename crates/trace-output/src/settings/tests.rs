@@ -27,7 +27,7 @@ fn endpoints() {
         (&[(general, "c:1")], "https://c:1"),
         (&[(general, "c:1"), insecure], "http://c:1"),
     ] {
-        assert_eq!(export(variables).endpoint, want, "{variables:?}");
+        assert_eq!(export(variables).collector.endpoint, want, "{variables:?}");
     }
 }
 
@@ -36,9 +36,10 @@ fn endpoints() {
 fn defaults() {
     let settings = export(&[("OTEL_BSP_MAX_QUEUE_SIZE", ""), ("OTEL_SERVICE_NAME", " ")]);
     assert_eq!((settings.queue_max, settings.batch_max), (2048, 512));
-    assert_eq!((settings.delay, settings.export_timeout), (Duration::from_secs(5), Duration::from_secs(30)));
-    assert_eq!((settings.timeout, settings.gzip), (Duration::from_secs(10), false));
-    assert_eq!(settings.resource[0], ("service.name".into(), "unknown_service:causeway".into()));
+    let CollectorSettings { export_timeout, timeout, gzip, resource, .. } = &settings.collector;
+    assert_eq!((settings.delay, *export_timeout), (Duration::from_secs(5), Duration::from_secs(30)));
+    assert_eq!((*timeout, *gzip), (Duration::from_secs(10), false));
+    assert_eq!(resource[0], ("service.name".into(), "unknown_service:causeway".into()));
     let all = read(&[]).expect("settings");
     assert_eq!(all.sampler, Sampler { follows_parent: true, below: 1 << 63 });
     assert!(all.propagates && !all.is_disabled);
@@ -47,7 +48,7 @@ fn defaults() {
 // OTEL_SERVICE_NAME has precedence over service.name in OTEL_RESOURCE_ATTRIBUTES; values are percent-encoded.
 #[test]
 fn resources_and_headers() {
-    let settings = export(&[
+    let ExportSettings { collector: settings, .. } = export(&[
         ("OTEL_SERVICE_NAME", "shop"),
         ("OTEL_RESOURCE_ATTRIBUTES", "service.name=other, deployment.environment=a%20b,"),
         ("OTEL_EXPORTER_OTLP_HEADERS", "x-a=1,authorization=Basic%20eA=="),
@@ -141,4 +142,50 @@ fn samplers() {
         count += u32::from(tenth.samples(&id, None));
     }
     assert!((800..1200).contains(&count), "{count} of 10000");
+}
+
+// Caddy, `metrics { otlp }` (autoexport): OTLP by HTTP is the default; variables of metrics have precedence over those of all signals,
+// and those of traces have no effect.
+#[test]
+fn metrics() {
+    let read = |variables: &[(&str, &str)]| {
+        MetricSettings::read(&|name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        })
+    };
+    let settings = |variables: &[(&str, &str)]| read(variables).expect("settings").expect("an exporter");
+    let (general, special) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
+    let grpc = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "grpc");
+    for (variables, want) in [
+        (&[][..], "http://localhost:4318/v1/metrics"),
+        (&[(general, "http://c:1/a/")], "http://c:1/a/v1/metrics"),
+        (&[(general, "http://c:1"), (special, "https://d:2")], "https://d:2/"),
+        (&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://t:1")], "http://localhost:4318/v1/metrics"),
+        (&[grpc], "http://localhost:4317"),
+        (&[grpc, (special, "d:2"), ("OTEL_EXPORTER_OTLP_METRICS_INSECURE", "true")], "http://d:2"),
+        (&[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), (general, "http://c:1")], "http://c:1"),
+    ] {
+        assert_eq!(settings(variables).collector.endpoint, want, "{variables:?}");
+    }
+    let defaults = settings(&[]);
+    let times = (defaults.interval, defaults.collector.export_timeout, defaults.collector.timeout);
+    assert_eq!(times, (Duration::from_secs(60), Duration::from_secs(30), Duration::from_secs(10)));
+    let chosen = settings(&[
+        ("OTEL_METRIC_EXPORT_INTERVAL", "1500"),
+        ("OTEL_METRIC_EXPORT_TIMEOUT", "200"),
+        ("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "300"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "400"),
+    ]);
+    let times = (chosen.interval, chosen.collector.export_timeout, chosen.collector.timeout);
+    assert_eq!(times, (Duration::from_millis(1500), Duration::from_millis(200), Duration::from_millis(300)));
+    for off in [("OTEL_METRICS_EXPORTER", "none"), ("OTEL_SDK_DISABLED", "true")] {
+        assert_eq!(read(&[off]), Ok(None));
+    }
+    for (variable, value, want) in [
+        ("OTEL_METRICS_EXPORTER", "prometheus", "found 'prometheus', expected 'otlp' or 'none'"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "0", "found '0', expected a number of milliseconds from 1 to 86400000"),
+        ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/json", "found 'http/json', expected 'grpc' or 'http/protobuf'"),
+    ] {
+        assert_eq!(read(&[(variable, value)]).map_err(|error| error.to_string()), Err(format!("{variable}: {want}")));
+    }
 }

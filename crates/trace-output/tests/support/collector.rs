@@ -79,6 +79,92 @@ pub(crate) mod otlp {
         pub(crate) code: i32,
     }
     #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct MetricsRequest {
+        #[prost(message, repeated, tag = "1")]
+        pub(crate) resource_metrics: Vec<ResourceMetrics>,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct ResourceMetrics {
+        #[prost(message, optional, tag = "1")]
+        pub(crate) resource: Option<Resource>,
+        #[prost(message, repeated, tag = "2")]
+        pub(crate) scope_metrics: Vec<ScopeMetrics>,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct ScopeMetrics {
+        #[prost(message, optional, tag = "1")]
+        pub(crate) scope: Option<SpanScope>,
+        #[prost(message, repeated, tag = "2")]
+        pub(crate) metrics: Vec<Metric>,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct Metric {
+        #[prost(string, tag = "1")]
+        pub(crate) name: String,
+        #[prost(string, tag = "2")]
+        pub(crate) description: String,
+        #[prost(oneof = "MetricData", tags = "5, 7, 9")]
+        pub(crate) data: Option<MetricData>,
+    }
+    #[derive(Clone, PartialEq, prost::Oneof)]
+    pub(crate) enum MetricData {
+        #[prost(message, tag = "5")]
+        Gauge(Gauge),
+        #[prost(message, tag = "7")]
+        Sum(Sum),
+        #[prost(message, tag = "9")]
+        Histogram(Histogram),
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct Gauge {
+        #[prost(message, repeated, tag = "1")]
+        pub(crate) data_points: Vec<NumberPoint>,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct Sum {
+        #[prost(message, repeated, tag = "1")]
+        pub(crate) data_points: Vec<NumberPoint>,
+        #[prost(int32, tag = "2")]
+        pub(crate) aggregation_temporality: i32,
+        #[prost(bool, tag = "3")]
+        pub(crate) is_monotonic: bool,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct Histogram {
+        #[prost(message, repeated, tag = "1")]
+        pub(crate) data_points: Vec<HistogramPoint>,
+        #[prost(int32, tag = "2")]
+        pub(crate) aggregation_temporality: i32,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct NumberPoint {
+        #[prost(fixed64, tag = "2")]
+        pub(crate) start_time_unix_nano: u64,
+        #[prost(fixed64, tag = "3")]
+        pub(crate) time_unix_nano: u64,
+        #[prost(double, tag = "4")]
+        pub(crate) as_double: f64,
+        #[prost(message, repeated, tag = "7")]
+        pub(crate) attributes: Vec<KeyValue>,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct HistogramPoint {
+        #[prost(fixed64, tag = "2")]
+        pub(crate) start_time_unix_nano: u64,
+        #[prost(fixed64, tag = "3")]
+        pub(crate) time_unix_nano: u64,
+        #[prost(fixed64, tag = "4")]
+        pub(crate) count: u64,
+        #[prost(double, tag = "5")]
+        pub(crate) sum: f64,
+        #[prost(fixed64, repeated, tag = "6")]
+        pub(crate) bucket_counts: Vec<u64>,
+        #[prost(double, repeated, tag = "7")]
+        pub(crate) explicit_bounds: Vec<f64>,
+        #[prost(message, repeated, tag = "9")]
+        pub(crate) attributes: Vec<KeyValue>,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
     pub(crate) struct KeyValue {
         #[prost(string, tag = "1")]
         pub(crate) key: String,
@@ -114,12 +200,30 @@ pub(crate) mod otlp {
 pub(crate) struct Received {
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
+    /// A request for spans; empty for metrics.
     pub(crate) message: otlp::ExportRequest,
+    /// A request for metrics; empty for spans.
+    pub(crate) metrics: otlp::MetricsRequest,
 }
 
 impl Received {
+    fn new(path: String, headers: Vec<(String, String)>, message: &[u8]) -> Self {
+        let (mut spans, mut metrics) = (otlp::ExportRequest::default(), otlp::MetricsRequest::default());
+        match path.to_ascii_lowercase().contains("metrics") {
+            true => metrics = otlp::MetricsRequest::decode(message).expect("a message"),
+            false => spans = otlp::ExportRequest::decode(message).expect("a message"),
+        }
+        Self { path, headers, message: spans, metrics }
+    }
+
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
+    /// Returns the metric of this name.
+    pub(crate) fn metric(&self, name: &str) -> Option<&otlp::Metric> {
+        let scopes = self.metrics.resource_metrics.iter().flat_map(|resource| &resource.scope_metrics);
+        scopes.flat_map(|scope| &scope.metrics).find(|metric| metric.name == name)
     }
 
     pub(crate) fn spans(&self) -> Vec<&otlp::Span> {
@@ -219,9 +323,8 @@ fn serve_http(stream: &TcpStream, sender: &Sender<Received>, replies: &Mutex<Vec
         let mut body = vec![0; find("content-length").and_then(|length| length.parse().ok()).expect("a length")];
         reader.read_exact(&mut body)?;
         let body = unzipped(body, find("content-encoding").is_some());
-        let message = otlp::ExportRequest::decode(&*body).expect("a message");
         let reply = replies.lock().expect("a lock").pop_front().unwrap_or_else(|| Reply::of(200));
-        let _ = sender.send(Received { path, headers, message });
+        let _ = sender.send(Received::new(path, headers, &body));
         if reply.hangs_up {
             return Ok(());
         }
@@ -254,10 +357,9 @@ async fn serve_grpc(
             let length = u32::from_be_bytes(body[1..5].try_into().expect("four bytes"));
             assert_eq!(length as usize, body.len() - 5);
             let message = unzipped(body[5..].to_vec(), body[0] == 1);
-            let message = otlp::ExportRequest::decode(&*message).expect("a message");
             let headers = head.headers.iter();
             let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap_or("").to_owned()));
-            let received = Received { path: head.uri.path().to_owned(), headers: headers.collect(), message };
+            let received = Received::new(head.uri.path().to_owned(), headers.collect(), &message);
             let reply = replies.lock().expect("a lock").pop_front().unwrap_or_default();
             let _ = sender.send(received);
             if reply.hangs_up {
