@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 pub(crate) use outgoing::BodyStorage;
 
 use crate::names::name;
-use outgoing::{First, Outgoing, look};
+use outgoing::{FirstPoll, Outgoing, poll_once};
 
 /// An error of a service or of its response body.
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
@@ -83,31 +83,33 @@ where
     }
     let exact = body.size_hint().exact();
     // RFC 9110 §6.6.2: a Trailer field announces trailers. HTTP/1.1 can send them only without a Content-Length.
-    let len = if fields.contains_key(header::TRAILER) { None } else { exact.or_else(|| promised(fields)) };
+    let len = if fields.contains_key(header::TRAILER) { None } else { exact.or_else(|| declared_length(fields)) };
     let mut place = places.put(body);
     let first = match exact {
-        Some(bytes) => look(&mut place, bytes),
-        None => First::Nothing,
+        Some(bytes) => poll_once(&mut place, bytes),
+        None => FirstPoll::Nothing,
     };
     match first {
         // Known completely: the engine can send it with the head in one write.
-        First::Whole(chunk) => {
+        FirstPoll::Whole(chunk) => {
             places.keep(place);
             Body::Chunk(chunk)
         }
-        First::Trailed(chunk, trailers) => Body::Stream(Box::new(Outgoing::trailed(place, chunk, trailers, places))),
+        FirstPoll::Trailed(chunk, trailers) => {
+            Body::Stream(Box::new(Outgoing::trailed(place, chunk, trailers, places)))
+        }
         // Trailers after no content.
-        First::Frame(frame @ Frame::Trailers(_)) => {
+        FirstPoll::Frame(frame @ Frame::Trailers(_)) => {
             Body::Stream(Box::new(Outgoing::new(place, Some(frame), None, places)))
         }
-        First::Frame(frame) => Body::Stream(Box::new(Outgoing::new(place, Some(frame), len, places))),
-        First::Failed(frame) => Body::Stream(Box::new(Outgoing::failed(place, frame, len, places))),
-        First::Nothing => Body::Stream(Box::new(Outgoing::new(place, None, len, places))),
+        FirstPoll::Frame(frame) => Body::Stream(Box::new(Outgoing::new(place, Some(frame), len, places))),
+        FirstPoll::Failed(frame) => Body::Stream(Box::new(Outgoing::failed(place, frame, len, places))),
+        FirstPoll::Nothing => Body::Stream(Box::new(Outgoing::new(place, None, len, places))),
     }
 }
 
 /// Returns the Content-Length that the service has set.
-fn promised(fields: &HeaderMap) -> Option<u64> {
+fn declared_length(fields: &HeaderMap) -> Option<u64> {
     syntax::parse_number(fields.get(header::CONTENT_LENGTH)?.as_bytes())
 }
 

@@ -1,8 +1,8 @@
 //! A request body for services.
 //!
-//! - `tickets`: keeps the body on its worker while its handle may move to another thread
+//! - `handle`: keeps the body on its worker while its handle may move to another thread
 
-mod tickets;
+mod handle;
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,10 +14,10 @@ use causeway_pipeline::{BodyError, BodyStream as _, Frame, IncomingBody};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::SizeHint;
 
-pub(crate) use tickets::spawn_attendant;
+pub(crate) use handle::spawn_cleanup;
 
 use crate::names;
-use tickets::Ticket;
+use handle::BodyHandle;
 
 /// Chunks smaller than this are copied: a shared chunk keeps the whole block that contains it.
 const COPIED_BELOW: usize = 8 * 1024;
@@ -33,7 +33,7 @@ enum BodyState {
     /// Empty, or read to its end.
     Over,
     Open {
-        ticket: Ticket,
+        handle: BodyHandle,
         /// Bytes of the Content-Length that have not arrived yet.
         left: Option<u64>,
     },
@@ -77,13 +77,13 @@ impl EdgeBody {
             return Self::empty();
         }
         let left = body.len();
-        Self(BodyState::Open { ticket: Ticket::for_body(body), left })
+        Self(BodyState::Open { handle: BodyHandle::for_body(body), left })
     }
 
     fn poll(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<http_body::Frame<Bytes>, EdgeBodyError>>> {
-        let BodyState::Open { ticket, left } = &mut self.0 else { return Poll::Ready(None) };
+        let BodyState::Open { handle, left } = &mut self.0 else { return Poll::Ready(None) };
         // `is_over` is read together with the frame, because it allows releasing the body with its last frame.
-        let Some((frame, is_over)) = ticket.with(|body| (body.poll_frame(task), body.is_over())) else {
+        let Some((frame, is_over)) = handle.with(|body| (body.poll_frame(task), body.is_over())) else {
             return Poll::Ready(Some(Err(EdgeBodyError::OtherThread)));
         };
         let Poll::Ready(frame) = frame else { return Poll::Pending };

@@ -61,7 +61,7 @@ where
 /// the response.
 pub struct Edge<S: Servable> {
     state: StateId<EdgeState<S>>,
-    told: ConnectionFacts,
+    facts: ConnectionFacts,
     kind: PhantomData<fn() -> S>,
 }
 
@@ -89,18 +89,18 @@ impl<S: Servable> Edge<S> {
     pub fn new(service: S, build: &mut Build<'_>) -> Self {
         let service = Mutex::new(service);
         let state = build.state(move |worker| {
-            body::spawn_attendant(&**worker);
+            body::spawn_cleanup(&**worker);
             // A clone may panic. The lock's poison is ignored, because a clone does not change the original.
             EdgeState::new(service.lock().unwrap_or_else(PoisonError::into_inner).clone())
         });
-        Self { state, told: ConnectionFacts::Nothing, kind: PhantomData }
+        Self { state, facts: ConnectionFacts::Nothing, kind: PhantomData }
     }
 
     /// Adds a [`ConnectInfo`](crate::ConnectInfo) to each request's extensions, and with the feature `axum` also
     /// axum's own. Costs a few allocations per request, as all extensions do.
     #[must_use]
     pub fn with_connect_info(self) -> Self {
-        Self { told: ConnectionFacts::ConnectInfo, ..self }
+        Self { facts: ConnectionFacts::ConnectInfo, ..self }
     }
 }
 
@@ -148,7 +148,7 @@ impl<S: Servable> EdgeState<S> {
     /// Fills a request with the exchange's head.
     fn fill(
         &self,
-        told: ConnectionFacts,
+        facts: ConnectionFacts,
         cx: &Context,
         request: &mut Request<EdgeBody>,
     ) -> Result<(), ConversionError> {
@@ -159,14 +159,14 @@ impl<S: Servable> EdgeState<S> {
             _ => HeaderMap::try_with_capacity(cx.head().fields().len()).map_err(|_| ConversionError)?,
         };
         self.arena.borrow_mut().fill(cx.head(), fields, request)?;
-        self.insert_facts(told, cx, request.extensions_mut());
+        self.insert_facts(facts, cx, request.extensions_mut());
         Ok(())
     }
 
     /// Adds the connection facts that the handler is configured for.
     #[inline]
-    pub(crate) fn insert_facts(&self, told: ConnectionFacts, cx: &Context, extensions: &mut Extensions) {
-        if told == ConnectionFacts::ConnectInfo {
+    pub(crate) fn insert_facts(&self, facts: ConnectionFacts, cx: &Context, extensions: &mut Extensions) {
+        if facts == ConnectionFacts::ConnectInfo {
             facts::put(cx.arrival(), &self.tls, extensions);
         }
     }
@@ -196,7 +196,7 @@ impl<S: Servable> EdgeState<S> {
 
 impl<S: Servable> Handler for Edge<S> {
     fn enter(&self, cx: &mut Context) -> Step {
-        if let Some(step) = upgrade::enter(self.state, self.told, cx) {
+        if let Some(step) = upgrade::enter(self.state, self.facts, cx) {
             return step;
         }
         let generation = Rc::clone(cx.generation());
@@ -205,7 +205,7 @@ impl<S: Servable> Handler for Edge<S> {
             Some(body) => EdgeBody::new(body),
             None => EdgeBody::empty(),
         });
-        if state.fill(self.told, cx, &mut request).is_err() {
+        if state.fill(self.facts, cx, &mut request).is_err() {
             return Step::Fail(Fault::from_status(StatusCode::BAD_REQUEST));
         }
         // Taken out for the call: if the call panics, the damaged clone is dropped and the next request gets a new

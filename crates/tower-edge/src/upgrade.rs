@@ -44,12 +44,12 @@ const PIPE_BYTES: usize = 64 * 1024;
 
 /// Handles a request that may switch protocols; `None` for other requests.
 #[inline]
-pub(crate) fn enter<S: Servable>(id: StateId<EdgeState<S>>, told: ConnectionFacts, cx: &mut Context) -> Option<Step> {
-    if cx.arrival().upgrade { enter_upgrade(id, told, cx) } else { None }
+pub(crate) fn enter<S: Servable>(id: StateId<EdgeState<S>>, facts: ConnectionFacts, cx: &mut Context) -> Option<Step> {
+    if cx.arrival().upgrade { enter_upgrade(id, facts, cx) } else { None }
 }
 
 #[cold]
-fn enter_upgrade<S: Servable>(id: StateId<EdgeState<S>>, told: ConnectionFacts, cx: &mut Context) -> Option<Step> {
+fn enter_upgrade<S: Servable>(id: StateId<EdgeState<S>>, facts: ConnectionFacts, cx: &mut Context) -> Option<Step> {
     // CONNECT opens a tunnel without Upgrade. A request with content would need a copy of the content for hyper.
     if cx.original().method() == Method::Connect || !cx.head().fields().contains(names::UPGRADE) || has_content(cx) {
         return None;
@@ -57,11 +57,11 @@ fn enter_upgrade<S: Servable>(id: StateId<EdgeState<S>>, told: ConnectionFacts, 
     let generation = Rc::clone(cx.generation());
     let state = generation.state(id);
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
-    let (teller, answer) = oneshot::channel();
+    let (sender, answer) = oneshot::channel();
     let mut extensions = Extensions::new();
-    state.insert_facts(told, cx, &mut extensions);
+    state.insert_facts(facts, cx, &mut extensions);
     let fields = cx.head().fields().len();
-    cx.worker().spawn(Box::pin(serve(theirs, fields, state.clone_service(), extensions, teller)));
+    cx.worker().spawn(Box::pin(serve(theirs, fields, state.clone_service(), extensions, sender)));
     let head = bytes(cx.head());
     Some(cx.wait(exchange::<S>(ours, head, answer), move |cx, outcome| match outcome {
         Some(UpgradeOutcome::Switched(fields, pipe)) => switch(cx, &fields, pipe),
@@ -129,14 +129,14 @@ async fn serve<S: Servable>(
     fields: usize,
     service: S,
     extensions: Extensions,
-    teller: oneshot::Sender<ServiceResponse<S>>,
+    sender: oneshot::Sender<ServiceResponse<S>>,
 ) {
-    let once = Cell::new(Some((service, extensions, teller)));
+    let once = Cell::new(Some((service, extensions, sender)));
     let service = service_fn(|request: Request<Incoming>| {
         // The connection carries one request; a second one fails.
         let first = once.take();
         async {
-            let (service, extensions, teller) = first.ok_or(Over)?;
+            let (service, extensions, sender) = first.ok_or(Over)?;
             let mut request = request.map(|_| EdgeBody::empty());
             request.extensions_mut().extend(extensions);
             let mut answer = pin!(when_ready(service, request));
@@ -147,7 +147,7 @@ async fn serve<S: Servable>(
             let answer = match polled.await {
                 Ok(answer) => answer,
                 Err(panic) => {
-                    let _ = teller.send(ServiceResponse::Panic(panic));
+                    let _ = sender.send(ServiceResponse::Panic(panic));
                     return Err(Over);
                 }
             };
@@ -156,11 +156,11 @@ async fn serve<S: Servable>(
                     // Copied for the exchange: hyper consumes the response to create the tunnel.
                     let fields = answer.headers().clone();
                     // The exchange may have ended, because the peer disconnected; our end is then closed too.
-                    let _ = teller.send(ServiceResponse::Switch(fields));
+                    let _ = sender.send(ServiceResponse::Switch(fields));
                     Ok(answer.map(|_| EdgeBody::empty()))
                 }
                 other => {
-                    let _ = teller.send(ServiceResponse::Other(other));
+                    let _ = sender.send(ServiceResponse::Other(other));
                     Err(Over)
                 }
             }
@@ -201,14 +201,14 @@ async fn exchange<S: Servable>(
         ServiceResponse::Other(answer) => Some(UpgradeOutcome::Answered(answer)),
         ServiceResponse::Panic(panic) => Some(UpgradeOutcome::Panicked(panic)),
         ServiceResponse::Switch(fields) => {
-            let first = behind_head(&mut ours).await?;
+            let first = read_past_head(&mut ours).await?;
             Some(UpgradeOutcome::Switched(fields, Pipe { stream: ours, first }))
         }
     }
 }
 
 /// Reads and discards hyper's response head; returns the bytes after it.
-async fn behind_head(ours: &mut DuplexStream) -> Option<Vec<u8>> {
+async fn read_past_head(ours: &mut DuplexStream) -> Option<Vec<u8>> {
     let mut read = Vec::with_capacity(1024);
     loop {
         if ours.read_buf(&mut read).await.ok()? == 0 || read.len() > PIPE_BYTES {
@@ -228,12 +228,12 @@ fn switch(cx: &mut Context, fields: &HeaderMap, pipe: Pipe) -> Step {
     // The client's bytes, also if a handler has replaced the content that the request does not have.
     let inbound = cx.tunnel_reader();
     let (from_service, to_service) = tokio::io::split(pipe.stream);
-    let (teller, end) = oneshot::channel();
-    cx.worker().spawn(Box::pin(pass_on(inbound, to_service, end, Rc::clone(cx.worker()))));
+    let (sender, end) = oneshot::channel();
+    cx.worker().spawn(Box::pin(forward(inbound, to_service, end, Rc::clone(cx.worker()))));
     // Sent before the stream is read, so that the order of bytes is kept.
     let first = (!pipe.first.is_empty()).then(|| Chunk::from(pipe.first));
     let worker = Rc::clone(cx.worker());
-    Step::Respond(Response::switch(Tunnel { stream: from_service, first, end: Some(teller), worker }))
+    Step::Respond(Response::switch(Tunnel { stream: from_service, first, end: Some(sender), worker }))
 }
 
 /// The end of the bytes from the service. If the [`Tunnel`] is dropped before it, the sender is dropped unused.
@@ -245,7 +245,7 @@ const LAST_BYTES_TIME: Duration = Duration::from_secs(5);
 /// Copies bytes from the peer to the service, until either ends. If the tunnel is dropped before the service's end, the peer is gone: the
 /// service can read the peer's last bytes for a time, and then our end of the pipe is closed, also if a service that does not read has left
 /// it full. Otherwise the service would never see that the peer is gone.
-async fn pass_on(
+async fn forward(
     inbound: IncomingBody,
     to_service: WriteHalf<DuplexStream>,
     end: oneshot::Receiver<ServiceEnd>,

@@ -53,7 +53,7 @@ impl<B> BodyStorage<B> {
 }
 
 /// The result of polling a body of known length once.
-pub(super) enum First {
+pub(super) enum FirstPoll {
     /// The whole content.
     Whole(Chunk),
     /// The whole content, and trailers after it.
@@ -68,27 +68,27 @@ pub(super) enum First {
 
 /// Polls a body of this many bytes, to find out whether all of it is available. Registers no waker: the engine polls again for the
 /// rest.
-pub(super) fn look<B>(place: &mut PinnedBody<B>, len: u64) -> First
+pub(super) fn poll_once<B>(place: &mut PinnedBody<B>, len: u64) -> FirstPoll
 where
     B: Body<Error: Into<BoxError>>,
 {
     let task = &mut Task::from_waker(Waker::noop());
     match pull(place, task) {
-        Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if is_over(place) => First::Whole(chunk),
+        Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if is_over(place) => FirstPoll::Whole(chunk),
         // All bytes are there. The body may have trailers, or just not report its end.
         Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if chunk.len() as u64 == len => match pull(place, task) {
-            Poll::Ready(None) => First::Whole(chunk),
-            Poll::Ready(Some(Ok(trailers @ Frame::Trailers(_)))) => First::Trailed(chunk, trailers),
-            Poll::Ready(Some(Err(_))) => First::Failed(Some(Frame::Chunk(chunk))),
+            Poll::Ready(None) => FirstPoll::Whole(chunk),
+            Poll::Ready(Some(Ok(trailers @ Frame::Trailers(_)))) => FirstPoll::Trailed(chunk, trailers),
+            Poll::Ready(Some(Err(_))) => FirstPoll::Failed(Some(Frame::Chunk(chunk))),
             Poll::Ready(Some(Ok(Frame::Chunk(more)))) if !more.is_empty() => {
                 tracing::error!("a service's content is longer than its size hint");
-                First::Failed(Some(Frame::Chunk(chunk)))
+                FirstPoll::Failed(Some(Frame::Chunk(chunk)))
             }
-            _ => First::Frame(Frame::Chunk(chunk)),
+            _ => FirstPoll::Frame(Frame::Chunk(chunk)),
         },
-        Poll::Ready(Some(Ok(frame))) => First::Frame(frame),
-        Poll::Ready(Some(Err(_))) => First::Failed(None),
-        Poll::Ready(None) | Poll::Pending => First::Nothing,
+        Poll::Ready(Some(Ok(frame))) => FirstPoll::Frame(frame),
+        Poll::Ready(Some(Err(_))) => FirstPoll::Failed(None),
+        Poll::Ready(None) | Poll::Pending => FirstPoll::Nothing,
     }
 }
 

@@ -1,9 +1,9 @@
 //! Thread-local storage for bodies whose handles may move to other threads.
 //!
 //! A body belongs to its worker and has no lock, but services require a body that is [`Send`]. So the body stays in
-//! this storage, and the service gets a ticket. On the body's thread the ticket gives access to the body; on another
-//! thread it does not. A ticket that is dropped on another thread adds its key to a list, and the attendant, a task
-//! of the worker, drops the body.
+//! this storage, and the service gets a handle. On the body's thread the handle gives access to the body; on another
+//! thread it does not. A handle that is dropped on another thread adds its key to a list, and a cleanup task of the
+//! worker drops the body.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -22,33 +22,35 @@ thread_local! {
 struct WorkerBodies {
     /// An entry is empty while its body is polled, because a waker may run code that accesses this storage.
     bodies: RefCell<Slab<Option<IncomingBody>>>,
-    lost: Arc<Lost>,
-    attended: Cell<bool>,
+    dropped_elsewhere: Arc<DroppedElsewhere>,
+    has_cleanup: Cell<bool>,
 }
 
-/// The keys of tickets that were dropped on other threads.
+/// The keys of handles that were dropped on other threads.
 #[derive(Default)]
-struct Lost {
+struct DroppedElsewhere {
     keys: Mutex<Vec<usize>>,
-    attendant: AtomicWaker,
+    cleanup: AtomicWaker,
 }
 
 /// A handle to a body, usable on the body's thread.
-pub(super) struct Ticket {
+pub(super) struct BodyHandle {
     key: usize,
-    /// The list for dropped tickets; its address identifies the thread.
-    lost: Arc<Lost>,
+    /// The list for handles that are dropped elsewhere; its address identifies the thread.
+    dropped_elsewhere: Arc<DroppedElsewhere>,
 }
 
-impl Ticket {
+impl BodyHandle {
     pub(super) fn for_body(body: IncomingBody) -> Self {
-        BODIES
-            .with(|bodies| Self { key: bodies.bodies.borrow_mut().insert(Some(body)), lost: Arc::clone(&bodies.lost) })
+        BODIES.with(|bodies| Self {
+            key: bodies.bodies.borrow_mut().insert(Some(body)),
+            dropped_elsewhere: Arc::clone(&bodies.dropped_elsewhere),
+        })
     }
 
     /// Calls `look` with the body; `None` on another thread.
     pub(super) fn with<T>(&self, look: impl FnOnce(&mut IncomingBody) -> T) -> Option<T> {
-        self.at_home(|bodies| {
+        self.on_own_thread(|bodies| {
             // The borrow ends before `look`, which may wake tasks.
             let mut body = bodies.bodies.borrow_mut().get_mut(self.key)?.take()?;
             let result = look(&mut body);
@@ -59,17 +61,19 @@ impl Ticket {
         })?
     }
 
-    fn at_home<T>(&self, work: impl FnOnce(&WorkerBodies) -> T) -> Option<T> {
+    fn on_own_thread<T>(&self, work: impl FnOnce(&WorkerBodies) -> T) -> Option<T> {
         // During the end of a thread its storage may be gone already; it has dropped the bodies.
-        BODIES.try_with(|bodies| Arc::ptr_eq(&bodies.lost, &self.lost).then(|| work(bodies))).ok()?
+        BODIES
+            .try_with(|bodies| Arc::ptr_eq(&bodies.dropped_elsewhere, &self.dropped_elsewhere).then(|| work(bodies)))
+            .ok()?
     }
 }
 
-impl Drop for Ticket {
+impl Drop for BodyHandle {
     fn drop(&mut self) {
-        if self.at_home(|bodies| drop(bodies.take(self.key))).is_none() {
-            self.lost.keys.lock().unwrap_or_else(PoisonError::into_inner).push(self.key);
-            self.lost.attendant.wake();
+        if self.on_own_thread(|bodies| drop(bodies.take(self.key))).is_none() {
+            self.dropped_elsewhere.keys.lock().unwrap_or_else(PoisonError::into_inner).push(self.key);
+            self.dropped_elsewhere.cleanup.wake();
         }
     }
 }
@@ -81,14 +85,15 @@ impl WorkerBodies {
     }
 }
 
-/// Spawns the attendant of the current thread, if it has none.
-pub(crate) fn spawn_attendant(worker: &dyn Worker) {
-    let lost = BODIES.with(|bodies| (!bodies.attended.replace(true)).then(|| Arc::clone(&bodies.lost)));
-    let Some(lost) = lost else { return };
+/// Spawns the cleanup task of the current thread, if it has none.
+pub(crate) fn spawn_cleanup(worker: &dyn Worker) {
+    let dropped_elsewhere =
+        BODIES.with(|bodies| (!bodies.has_cleanup.replace(true)).then(|| Arc::clone(&bodies.dropped_elsewhere)));
+    let Some(dropped_elsewhere) = dropped_elsewhere else { return };
     worker.spawn(Box::pin(poll_fn(move |task| {
-        // Register before reading the list: a ticket that is dropped in between then wakes the task.
-        lost.attendant.register(task.waker());
-        let keys = std::mem::take(&mut *lost.keys.lock().unwrap_or_else(PoisonError::into_inner));
+        // Register before reading the list: a handle that is dropped in between then wakes the task.
+        dropped_elsewhere.cleanup.register(task.waker());
+        let keys = std::mem::take(&mut *dropped_elsewhere.keys.lock().unwrap_or_else(PoisonError::into_inner));
         for key in keys {
             BODIES.with(|bodies| drop(bodies.take(key)));
         }
