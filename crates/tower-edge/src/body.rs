@@ -1,12 +1,16 @@
 //! A request body for services.
 //!
 //! - `handle`: keeps the body on its worker while its handle may move to another thread
+//! - `transfer`: passes the frames to that thread
 
 mod handle;
+#[cfg(test)]
+mod tests;
+mod transfer;
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as Task, Poll, ready};
 
 use bytes::Bytes;
 use causeway_message::{Chunk, FieldLine, FieldMap, NameRef};
@@ -14,7 +18,7 @@ use causeway_pipeline::{BodyError, BodyStream as _, Frame, IncomingBody};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::SizeHint;
 
-pub(crate) use handle::spawn_cleanup;
+pub(crate) use handle::spawn_body_task;
 
 use crate::names;
 use handle::BodyHandle;
@@ -25,8 +29,9 @@ const COPIED_BELOW: usize = 8 * 1024;
 /// The body of a request. Its first poll makes the server send 100 (Continue). The server drains a body that is not
 /// read.
 ///
-/// It is [`Send`], as many services require, but can only be read on the worker of its request. A task that a handler
-/// starts with `tokio::spawn` runs there too. On another thread, reading fails with [`EdgeBodyError::OtherThread`].
+/// It is [`Send`], as many services require, and can be read on any thread. On the worker of its request, where the tasks that a handler
+/// starts with `tokio::spawn` run too, a read costs nothing more. On another thread, a task of the worker reads the body and passes up to
+/// four frames ahead, which costs a small allocation for each body, and wakes of both threads.
 pub struct EdgeBody(BodyState);
 
 enum BodyState {
@@ -45,8 +50,8 @@ enum BodyState {
 pub enum EdgeBodyError {
     /// The peer's fault, or a limit was exceeded.
     Body(BodyError),
-    /// The body was polled on a thread that is not its worker's.
-    OtherThread,
+    /// The body was polled on another thread than its worker's, and the worker has ended.
+    WorkerEnded,
     /// The trailers cannot be represented by the types of `http`.
     Trailers,
 }
@@ -56,7 +61,7 @@ impl fmt::Display for EdgeBodyError {
         f.write_str("reading the request body: ")?;
         match self {
             Self::Body(error) => error.fmt(f),
-            Self::OtherThread => f.write_str("polled on a thread that is not the worker's"),
+            Self::WorkerEnded => f.write_str("the worker of the request has ended"),
             Self::Trailers => f.write_str("the trailers cannot be represented"),
         }
     }
@@ -82,26 +87,40 @@ impl EdgeBody {
 
     fn poll(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<http_body::Frame<Bytes>, EdgeBodyError>>> {
         let BodyState::Open { handle, left } = &mut self.0 else { return Poll::Ready(None) };
-        // `is_over` is read together with the frame, because it allows releasing the body with its last frame.
-        let Some((frame, is_over)) = handle.with(|body| (body.poll_frame(task), body.is_over())) else {
-            return Poll::Ready(Some(Err(EdgeBodyError::OtherThread)));
-        };
-        let Poll::Ready(frame) = frame else { return Poll::Pending };
-        if let (Some(left), Some(Ok(Frame::Chunk(chunk)))) = (left, &frame) {
-            *left = left.saturating_sub(chunk.len() as u64);
+        let NextFrame { frame, is_last } = ready!(handle.poll(task));
+        if let (Some(left), Some(Ok(frame))) = (left, &frame) {
+            *left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len) as u64);
         }
-        if is_over || !matches!(frame, Some(Ok(_))) {
+        if is_last {
             // Release the body now: the service may keep its request for a long time.
             self.0 = BodyState::Over;
         }
-        Poll::Ready(frame.map(|frame| match frame {
-            Ok(Frame::Chunk(chunk)) => Ok(http_body::Frame::data(bytes(chunk))),
-            Ok(Frame::Trailers(fields)) => {
-                trailers(&fields).map(http_body::Frame::trailers).ok_or(EdgeBodyError::Trailers)
-            }
-            Err(fault) => Err(EdgeBodyError::Body(fault)),
-        }))
+        Poll::Ready(frame)
     }
+}
+
+/// The result of polling a body, in the types of `http`.
+struct NextFrame {
+    frame: Option<Result<http_body::Frame<Bytes>, EdgeBodyError>>,
+    /// No frame follows. Known together with the frame, because it allows releasing the body with its last frame.
+    is_last: bool,
+}
+
+impl NextFrame {
+    fn failed(error: EdgeBodyError) -> Self {
+        Self { frame: Some(Err(error)), is_last: true }
+    }
+}
+
+/// Polls the body that a peer sends, on its worker's thread.
+fn poll_next(body: &mut IncomingBody, task: &mut Task<'_>) -> Poll<NextFrame> {
+    let frame = ready!(body.poll_frame(task)).map(|frame| match frame {
+        Ok(Frame::Chunk(chunk)) => Ok(http_body::Frame::data(bytes(chunk))),
+        Ok(Frame::Trailers(fields)) => trailers(&fields).map(http_body::Frame::trailers).ok_or(EdgeBodyError::Trailers),
+        Err(fault) => Err(EdgeBodyError::Body(fault)),
+    });
+    let is_last = !matches!(frame, Some(Ok(_))) || body.is_over();
+    Poll::Ready(NextFrame { frame, is_last })
 }
 
 impl http_body::Body for EdgeBody {

@@ -89,7 +89,7 @@ impl<S: Servable> Edge<S> {
     pub fn new(service: S, build: &mut Build<'_>) -> Self {
         let service = Mutex::new(service);
         let state = build.state(move |worker| {
-            body::spawn_cleanup(&**worker);
+            body::spawn_body_task(&**worker);
             // A clone may panic. The lock's poison is ignored, because a clone does not change the original.
             EdgeState::new(service.lock().unwrap_or_else(PoisonError::into_inner).clone())
         });

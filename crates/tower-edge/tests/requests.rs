@@ -167,26 +167,6 @@ fn futures_need_not_be_sent() {
     assert_eq!((client.get("/").text(), client.get("/").text()), ("1", "2"));
 }
 
-// A body belongs to its worker. Polling it on another thread is an error, not a panic; dropping it there releases it.
-#[test]
-fn a_body_on_another_thread() {
-    async fn elsewhere(request: Request) -> String {
-        let body = request.into_body();
-        let read =
-            tokio::task::spawn_blocking(move || support::block_on(body.collect()).err().map(|error| error.to_string()));
-        read.await.unwrap().unwrap()
-    }
-    let running = start(Router::new().route("/", any(elsewhere)));
-    let mut client = client(&running);
-    for _ in 0..3 {
-        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
-        assert!(client.answer().text().contains("a thread that is not the worker's"), "polled on another thread");
-        // Dropped on another thread: the server drains the content, and the connection stays open.
-        client.send(vec![0; 200_000]);
-    }
-    assert_eq!(running.engine().observer().total().panics, 0);
-}
-
 #[test]
 fn an_upload_waits_for_its_reader() {
     let taken = Arc::new(AtomicUsize::new(0));

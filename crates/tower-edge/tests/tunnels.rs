@@ -61,7 +61,7 @@ fn drive(kit: &Kit) -> usize {
 }
 
 /// The task that a service has on each worker.
-const ATTENDANTS: usize = 1;
+const BODY_TASKS: usize = 1;
 
 /// More than the pipe between peer and service has room for.
 static MUCH: [u8; 200 * 1024] = [b'x'; 200 * 1024];
@@ -132,11 +132,11 @@ fn a_dropped_tunnel_ends_a_service_that_does_not_read() {
         while stream.write_all(&[b'y'; 4096]).await.is_ok() {}
     }));
     // The service's task, and the one that passes bytes on: both pipes are full.
-    assert_eq!(drive(&kit), ATTENDANTS + 2);
+    assert_eq!(drive(&kit), BODY_TASKS + 2);
     drop(response);
-    assert_eq!(drive(&kit), ATTENDANTS + 2, "the service can still read the last bytes");
+    assert_eq!(drive(&kit), BODY_TASKS + 2, "the service can still read the last bytes");
     kit.worker().advance(Duration::from_secs(5));
-    assert_eq!(drive(&kit), ATTENDANTS);
+    assert_eq!(drive(&kit), BODY_TASKS);
 }
 
 // As from a socket: a service gets the bytes that the peer sent before it was gone.
@@ -148,7 +148,7 @@ fn the_last_bytes_of_a_peer_that_is_gone() {
     drop(response);
     drive(&kit);
     late.may_read.set(true);
-    assert_eq!((drive(&kit), late.bytes.get()), (ATTENDANTS, MUCH.len()));
+    assert_eq!((drive(&kit), late.bytes.get()), (BODY_TASKS, MUCH.len()));
 }
 
 // RFC 9293 §3.6: a service that has ended its direction still receives the peer's bytes.
@@ -161,5 +161,5 @@ fn a_service_may_end_its_direction_first() {
     assert!(matches!(tunnel.stream.poll_frame(&mut Task::from_waker(Waker::noop())), Poll::Ready(None)));
     drop(tunnel);
     late.may_read.set(true);
-    assert_eq!((drive(&kit), late.bytes.get()), (ATTENDANTS, MUCH.len()));
+    assert_eq!((drive(&kit), late.bytes.get()), (BODY_TASKS, MUCH.len()));
 }
