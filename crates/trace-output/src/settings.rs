@@ -70,7 +70,7 @@ pub struct MetricSettings {
 /// A collector of one signal. Times are limits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CollectorSettings {
-    /// What it collects.
+    /// The kind of telemetry that it collects.
     pub signal: Signal,
     /// The protocol.
     pub protocol: ExportProtocol,
