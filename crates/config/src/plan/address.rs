@@ -42,7 +42,7 @@ pub(super) fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSoc
         _ => return Err(build.refuse(&**text, "tcp, unix or fd: other networks are not built (docs/refused.md)")),
     }
     let expected = "fd/N or fdgram/N, where N is the number of an inherited socket, such as fd/3";
-    let descriptor = number.parse().map_err(|_| build.refuse(&**text, expected))?;
+    let descriptor = decimal(number).ok_or_else(|| build.refuse(&**text, expected))?;
     Ok(if network == "fd" { vec![ListeningSocket::Inherited(descriptor)] } else { Vec::new() })
 }
 
@@ -57,8 +57,8 @@ pub(super) fn is_for_datagrams(text: &str) -> bool {
     split_network(text).0 == "fdgram"
 }
 
-/// Returns the first placeholder that is known at load and empty. Such an address would be another one, of all interfaces if it is all
-/// of the host; and a site's name would be another one.
+/// Returns the first placeholder that is known at load and empty. It would silently change the address, or a site's name: an empty host
+/// means all interfaces.
 pub(super) fn empty_placeholder<'t>(text: &'t str, build: &mut Build<'_>) -> Option<&'t str> {
     let mut rest = text;
     while let Some(start) = rest.find('{') {
@@ -103,14 +103,18 @@ fn ports(rest: &str, text: &str, build: &Build<'_>) -> Result<Vec<ListenAddress>
     let bad = || build.refuse(text, EXPECTED);
     let (host, ports) = rest.rsplit_once(':').ok_or_else(bad)?;
     let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
-    let port = |text: &str| text.parse::<u16>().map_err(|_| bad());
-    let (first, last) = (port(first)?, port(last)?);
+    let (first, last) = (decimal(first).ok_or_else(bad)?, decimal(last).ok_or_else(bad)?);
     if last < first {
         return Err(bad());
     }
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let host = if host.is_empty() { None } else { Some(resolve(host).ok_or_else(|| unknown(host, build))?) };
     Ok((first..=last).map(|port| ListenAddress { host, port }).collect())
+}
+
+/// Parses a number of decimal digits. As Go's `ParseUint`, and unlike `str::parse`, it permits no sign.
+fn decimal(text: &str) -> Option<u16> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 fn unknown(host: &str, build: &Build<'_>) -> BuildError {

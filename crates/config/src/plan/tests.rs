@@ -28,7 +28,8 @@ fn listen_addresses() {
     check("IPv6 and a network", json!({ "listen": ["tcp/[::1]:80"] }), "[::1]:80");
     check("a name", json!({ "listen": ["localhost:80"] }), "127.0.0.1:80");
     let expected = "expected [tcp/]host:port or [tcp/]host:first-last";
-    for bad in ["8080", ":", ":x", ":70000", ":9-8", "127.0.0.1"] {
+    // Caddy's `ParseNetworkAddress` reads ports with `strconv.ParseUint`, which permits no sign.
+    for bad in ["8080", ":", ":x", ":70000", ":9-8", ":+80", ":80-+81", "127.0.0.1"] {
         check(
             "no address",
             json!({ "listen": [bad] }),
@@ -47,7 +48,7 @@ fn listen_addresses() {
     );
     let server = json!({ "listen": ["FDGRAM /4", ":1"], "listen_protocols": [["h3"], ["h1"]] });
     check("protocols of a datagram socket", server, ":1");
-    for bad in ["fd/", "fd/x", "fd/-1", "fd/70000", "fdgram/x", "fd/3:80"] {
+    for bad in ["fd/", "fd/x", "fd/-1", "fd/+3", "fd/70000", "fdgram/x", "fd/3:80"] {
         let expected = "fd/N or fdgram/N, where N is the number of an inherited socket, such as fd/3";
         let want = format!("apps.http.servers.s.listen[0]: found '{bad}', expected {expected}");
         check("no number", json!({ "listen": [bad] }), &want);
