@@ -1,6 +1,6 @@
 //! Spans that wait for the thread of an output. Neither side locks: a worker's request must not wait for the thread.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 use crossbeam_queue::ArrayQueue;
 use tokio::sync::Notify;
@@ -58,8 +58,12 @@ impl SpanQueue {
             self.recycle(span);
             return false;
         }
-        if self.spans.len() >= self.batch_max && self.is_idle.swap(false, Ordering::AcqRel) {
-            self.wake.notify_one();
+        if self.spans.len() >= self.batch_max {
+            // Pairs with the fence in `wait`: either this thread sees the idle one, or that one sees the span.
+            fence(Ordering::SeqCst);
+            if self.is_idle.swap(false, Ordering::AcqRel) {
+                self.wake.notify_one();
+            }
         }
         true
     }
@@ -113,7 +117,9 @@ impl SpanQueue {
     /// Sleeps until a batch is full or [`wake`](Self::wake) is called.
     pub(crate) async fn wait(&self) {
         self.is_idle.store(true, Ordering::Release);
-        // A push before the store has not woken the thread.
+        // A push before the store has not woken the thread. Without the fence, the length could be read before the store is visible to a
+        // push, and neither side would see the other.
+        fence(Ordering::SeqCst);
         if self.spans.len() < self.batch_max && !self.is_closed() {
             self.wake.notified().await;
         }
