@@ -390,7 +390,7 @@ impl CommandContext {
             let directives = match only_built {
                 OnlyBuilt::Yes => &*state.directives,
                 OnlyBuilt::No => {
-                    all = state.directives.unrestrained();
+                    all = state.directives.with_withheld();
                     &all
                 }
             };

@@ -111,7 +111,7 @@ fn on_any_port(text: &str) -> String {
 fn the_lists_of_directives_and_matchers_are_correct() {
     let registry = causeway::registry();
     let directives = causeway::directives(&registry);
-    assert_eq!(listed("## Directives"), directives.built().map(str::to_owned).collect());
+    assert_eq!(listed("## Directives"), directives.available().map(str::to_owned).collect());
     let modules = registry.modules();
     let matchers = modules.iter().filter_map(|module| module.strip_prefix("http.matchers."));
     let mut listed = listed("## Matchers");

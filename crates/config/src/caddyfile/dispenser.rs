@@ -11,7 +11,7 @@ use super::matcher::{self, MatcherSet};
 use super::options::Options;
 use super::position::Position;
 use super::quantity::bytes;
-use super::registry::{Output, Syntax};
+use super::registry::{Availability, Output, Syntax};
 use super::route::{self, Ordering, Placed, Route};
 use super::segment::Segment;
 use super::token::Token;
@@ -390,9 +390,11 @@ pub(crate) fn evaluate(segments: &[Segment], mut scope: Scope<'_>, site: Option<
     let mut outputs = Vec::new();
     for segment in segments.iter().filter(|segment| !defines(segment)) {
         let name = &segment.name;
-        let syntax = match scope.session.directives.syntax(&name.text) {
-            Some(Some(syntax)) => syntax,
-            Some(None) => return Err(Error::at(name, ErrorKind::NotBuilt(NameTable::Directive, name.text.clone()))),
+        let syntax = match scope.session.directives.availability(&name.text) {
+            Some(Availability::Available(syntax)) => syntax,
+            Some(Availability::Withheld(_)) => {
+                return Err(Error::at(name, ErrorKind::NotBuilt(NameTable::Directive, name.text.clone())));
+            }
             None => {
                 let near = scope.session.directives.near(&name.text);
                 let kind = ErrorKind::UnknownDirective { name: name.text.clone(), near, braces: site };

@@ -6,7 +6,7 @@ use std::fmt;
 use causeway_pipeline::Registry;
 use serde_json::Value;
 
-use super::directives::{DIRECTIVES, Needs};
+use super::directives::{DIRECTIVES, Directive, Needs};
 use super::dispenser::Dispenser;
 use super::error::Error;
 use super::hint;
@@ -89,19 +89,27 @@ impl std::error::Error for RegisterError {}
 /// The directives that a Caddyfile can use.
 #[derive(Clone)]
 pub struct Directives {
-    /// The value `None` marks a directive of Caddy's that is treated as not implemented.
-    table: BTreeMap<Box<str>, Option<Syntax>>,
-    /// The syntax of directives that are treated as not implemented.
-    withheld: BTreeMap<Box<str>, Syntax>,
+    table: BTreeMap<Box<str>, Availability>,
     order: Vec<Box<str>>,
+}
+
+/// Whether a Caddyfile can use a directive.
+#[derive(Clone, Copy)]
+pub(crate) enum Availability {
+    Available(Syntax),
+    /// The directive is treated as not implemented.
+    Withheld(Syntax),
 }
 
 impl Directives {
     /// Caddy's directives and ours, including those that can only be adapted.
     pub fn standard() -> Self {
-        let table = DIRECTIVES.iter().map(|directive| (directive.name.into(), Some(directive.syntax))).collect();
+        let available = |directive: &Directive| (directive.name.into(), Availability::Available(directive.syntax));
         let ordered = DIRECTIVES.iter().filter(|directive| directive.is_ordered);
-        Self { table, withheld: BTreeMap::new(), order: ordered.map(|directive| directive.name.into()).collect() }
+        Self {
+            table: DIRECTIVES.iter().map(available).collect(),
+            order: ordered.map(|directive| directive.name.into()).collect(),
+        }
     }
 
     /// As [`standard`](Self::standard), without the directives whose modules `registry` lacks. The Caddyfile reader then
@@ -155,8 +163,8 @@ impl Directives {
     /// Fails if the name already has a syntax, or if `order` names a directive that is not in the order.
     pub fn register(&mut self, name: &str, order: Order<'_>, syntax: Syntax) -> Result<(), RegisterError> {
         match self.table.get(name) {
-            Some(Some(_)) => return Err(RegisterError::Taken),
-            Some(None) => {}
+            Some(Availability::Available(_)) => return Err(RegisterError::Taken),
+            Some(Availability::Withheld(_)) => {}
             None => {
                 let beside = |name: &str| self.order.iter().position(|other| **other == *name);
                 let index = match order {
@@ -171,26 +179,27 @@ impl Directives {
                 }
             }
         }
-        self.table.insert(name.into(), Some(syntax));
-        self.withheld.remove(name);
+        self.table.insert(name.into(), Availability::Available(syntax));
         Ok(())
     }
 
     /// Treats a directive as not implemented. For a server that lacks the module for the directive's JSON.
     pub fn withhold(&mut self, name: &str) {
-        if let Some(known) = self.table.get_mut(name)
-            && let Some(syntax) = known.take()
+        if let Some(availability) = self.table.get_mut(name)
+            && let Availability::Available(syntax) = *availability
         {
-            self.withheld.insert(name.into(), syntax);
+            *availability = Availability::Withheld(syntax);
         }
     }
 
-    /// A copy without withheld directives, for callers that only adapt to JSON and do not run it.
+    /// A copy in which the withheld directives are available, for callers that only adapt to JSON and do not run it.
     #[must_use]
-    pub fn unrestrained(&self) -> Self {
+    pub fn with_withheld(&self) -> Self {
         let mut all = self.clone();
-        for (name, syntax) in std::mem::take(&mut all.withheld) {
-            all.table.insert(name, Some(syntax));
+        for availability in all.table.values_mut() {
+            if let Availability::Withheld(syntax) = *availability {
+                *availability = Availability::Available(syntax);
+            }
         }
         all
     }
@@ -200,17 +209,18 @@ impl Directives {
         self.table.contains_key(name)
     }
 
-    /// All names with a syntax, in alphabetical order.
-    pub fn built(&self) -> impl Iterator<Item = &str> {
-        self.table.iter().filter(|(_, syntax)| syntax.is_some()).map(|(name, _)| &**name)
+    /// The names of all directives that a Caddyfile can use, in alphabetical order.
+    pub fn available(&self) -> impl Iterator<Item = &str> {
+        let available = |availability: &Availability| matches!(availability, Availability::Available(_));
+        self.table.iter().filter(move |(_, availability)| available(availability)).map(|(name, _)| &**name)
     }
 
     pub(crate) fn order(&self) -> &[Box<str>] {
         &self.order
     }
 
-    /// `None`: unknown; `Some(None)`: not implemented.
-    pub(crate) fn syntax(&self, name: &str) -> Option<Option<Syntax>> {
+    /// `None`: the name is unknown.
+    pub(crate) fn availability(&self, name: &str) -> Option<Availability> {
         self.table.get(name).copied()
     }
 
@@ -222,6 +232,6 @@ impl Directives {
 
 impl fmt::Debug for Directives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Directives").field("built", &Vec::from_iter(self.built())).finish_non_exhaustive()
+        f.debug_struct("Directives").field("available", &Vec::from_iter(self.available())).finish_non_exhaustive()
     }
 }

@@ -229,7 +229,7 @@ fn registered_directives() {
 }
 
 // A withheld directive is reported as not implemented, and can be given another syntax. Its own syntax is restored by
-// `unrestrained`.
+// `with_withheld`.
 #[test]
 fn withheld_directives() {
     let mut directives = Directives::standard();
@@ -244,11 +244,11 @@ fn withheld_directives() {
         adapt(&directives),
         "Caddyfile:2:1: directive 'respond' is not built into this version (docs/refused.md)"
     );
-    assert_eq!(adapt(&directives.unrestrained()), own);
+    assert_eq!(adapt(&directives.with_withheld()), own);
     let another = Syntax::Handler(|d| Ok(json!({ "handler": "another", "words": d.rest().len() })));
     directives.register("respond", Order::Last, another).unwrap();
     let want = json!({ "handler": "another", "words": 1 });
-    assert_eq!((adapt(&directives), adapt(&directives.unrestrained())), (want.clone(), want));
+    assert_eq!((adapt(&directives), adapt(&directives.with_withheld())), (want.clone(), want));
 }
 
 // In the block of `header` a further word is a field of its own, as if it started a line.
