@@ -211,7 +211,7 @@ impl ServerConfig {
     ) -> Result<PreparedServer<'c>, BuildError> {
         build.at(format!("apps.http.servers.{name}"), |build| {
             let listen = build.at("listen", |build| address::parse_each(&self.listen, build))?;
-            self.refuse_unbuilt(build)?;
+            refuse("packet_conn_wrappers", &self.packet_conn_wrappers, build)?;
             if self.max_write_chunk > 0 {
                 build.note_unused("max_write_chunk", "each part of a write that the kernel accepts is progress");
             }
@@ -297,16 +297,12 @@ impl ServerConfig {
         self.protocols.iter().chain(of_addresses).any(|protocol| protocol == "h3")
     }
 
-    fn refuse_unbuilt(&self, build: &mut Build<'_>) -> Result<(), BuildError> {
-        refuse("packet_conn_wrappers", &self.packet_conn_wrappers, build)?;
-        Ok(())
-    }
-
     /// The keep-alive probes, in the rules of Go's `KeepAliveConfig`: zero is the default, a negative value leaves the setting to the
     /// system, and a negative interval means no probes.
     fn probes(&self, build: &mut Build<'_>) -> Result<Option<TcpProbes>, BuildError> {
-        const SECONDS: Duration = Duration::from_secs(15);
-        const COUNT: u32 = 9;
+        /// Of the idle time before the first probe, and of the interval.
+        const TIME_DEFAULT: Duration = Duration::from_secs(15);
+        const COUNT_DEFAULT: u32 = 9;
         let mut read = |key: &str, written: &Option<DurationConfig>| match written {
             Some(written) => build.at(key, |build| written.signed(build)),
             None => Ok(0),
@@ -318,11 +314,11 @@ impl ServerConfig {
             return Ok(None);
         }
         let time = |nanoseconds: i64| match nanoseconds {
-            0 => Some(SECONDS),
+            0 => Some(TIME_DEFAULT),
             _ => u64::try_from(nanoseconds).ok().map(Duration::from_nanos),
         };
         let count = match count {
-            0 => Some(COUNT),
+            0 => Some(COUNT_DEFAULT),
             count => u32::try_from(count).ok(),
         };
         Ok(Some(TcpProbes { is_on: interval >= 0, idle: time(idle), interval: time(interval), count }))
