@@ -13,9 +13,9 @@ use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
 use bytes::Bytes;
-use causeway_message::{Chunk, FieldLine, FieldMap, NameRef};
+use causeway_message::{Chunk, FieldLine, FieldMap};
 use causeway_pipeline::{BodyError, BodyStream as _, Frame, IncomingBody};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 use http_body::SizeHint;
 
 pub(crate) use handle::spawn_body_task;
@@ -183,10 +183,7 @@ fn bytes(chunk: Chunk) -> Bytes {
 fn trailers(fields: &FieldMap) -> Option<HeaderMap> {
     let mut map = HeaderMap::try_with_capacity(fields.len()).ok()?;
     for FieldLine { name, value, is_sensitive } in fields.lines() {
-        let name = match name {
-            NameRef::Known(known) => names::registered()[known.index()].clone(),
-            NameRef::Other(spelled) => HeaderName::from_bytes(spelled.as_bytes()).ok()?,
-        };
+        let name = names::to_http(name, names::registered()).ok()?;
         let mut value = HeaderValue::from_bytes(value).ok()?;
         value.set_sensitive(is_sensitive);
         map.try_append(name, value).ok()?;

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use causeway_message::{KnownName, NameRef};
 use http::HeaderName;
+use http::header::InvalidHeaderName;
 
 /// The registered names by number, created once. Most are a number inside; the rest refer to static text.
 static NAMES: LazyLock<Box<[HeaderName]>> =
@@ -19,6 +20,15 @@ pub(crate) fn registered() -> &'static [HeaderName] {
 pub(crate) fn name(name: &HeaderName) -> NameRef<'_> {
     let spelled = name.as_str();
     KnownName::parse(spelled.as_bytes()).map_or(NameRef::Other(spelled), NameRef::Known)
+}
+
+/// Converts a name from the pipeline's; `registered` are [the registered names](registered).
+#[inline]
+pub(crate) fn to_http(name: NameRef<'_>, registered: &[HeaderName]) -> Result<HeaderName, InvalidHeaderName> {
+    match name {
+        NameRef::Known(known) => Ok(registered[known.index()].clone()),
+        NameRef::Other(spelled) => HeaderName::from_bytes(spelled.as_bytes()),
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! no part of it allocates nothing here.
 
 use bytes::{Bytes, BytesMut};
-use causeway_message::{FieldLine, Head, Method, NameRef, Version};
+use causeway_message::{FieldLine, Head, Method, Version};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 
 use crate::names;
@@ -43,10 +43,7 @@ impl Arena {
         let place = place_of(bytes, target);
         let copied = self.copy(bytes, if place.is_none() { target } else { b"" });
         for FieldLine { name, value, is_sensitive } in head.fields().lines() {
-            let name = match name {
-                NameRef::Known(known) => self.registered[known.index()].clone(),
-                NameRef::Other(spelled) => HeaderName::from_bytes(spelled.as_bytes()).map_err(|_| ConversionError)?,
-            };
+            let name = names::to_http(name, self.registered).map_err(|_| ConversionError)?;
             // Every value is a slice of the map's storage, so it has the same position in the copy.
             let at = place_of(bytes, value).ok_or(ConversionError)?;
             let mut value =
