@@ -7,13 +7,14 @@ use causeway_message::syntax::{parse_number, write_number};
 const DIGITS_MAX: usize = 8;
 const NUMBER_MAX: u128 = 99_999_999;
 
-const NANOS: [(u8, u128); 6] = [
-    (b'n', 1),
-    (b'u', 1_000),
-    (b'm', 1_000_000),
-    (b'S', 1_000_000_000),
-    (b'M', 60 * 1_000_000_000),
-    (b'H', 3600 * 1_000_000_000),
+/// The units, smallest first.
+const UNITS: [(u8, Duration); 6] = [
+    (b'n', Duration::from_nanos(1)),
+    (b'u', Duration::from_micros(1)),
+    (b'm', Duration::from_millis(1)),
+    (b'S', Duration::from_secs(1)),
+    (b'M', Duration::from_secs(60)),
+    (b'H', Duration::from_secs(3600)),
 ];
 
 /// Parses the field's value: one to eight digits and a unit. `None` for any other value.
@@ -24,15 +25,9 @@ pub fn parse(value: &[u8]) -> Option<Duration> {
         return None;
     }
     let number = u32::try_from(parse_number(digits)?).ok()?;
-    Some(match unit {
-        b'n' => Duration::from_nanos(u64::from(number)),
-        b'u' => Duration::from_micros(u64::from(number)),
-        b'm' => Duration::from_millis(u64::from(number)),
-        b'S' => Duration::from_secs(u64::from(number)),
-        b'M' => Duration::from_secs(u64::from(number) * 60),
-        b'H' => Duration::from_secs(u64::from(number) * 3600),
-        _ => return None,
-    })
+    let (_, duration) = UNITS.iter().find(|(name, _)| name == unit)?;
+    // At most 99 999 999 hours, so it fits.
+    Some(*duration * number)
 }
 
 /// Formats a timeout as the field's value: rounded up, in the smallest unit in which it has at most eight digits.
@@ -40,7 +35,7 @@ pub fn parse(value: &[u8]) -> Option<Duration> {
 #[must_use]
 pub fn print(timeout: Duration, into: &mut [u8; DIGITS_MAX + 1]) -> &[u8] {
     let nanos = timeout.as_nanos();
-    let in_units = NANOS.map(|(unit, each)| (unit, nanos.div_ceil(each)));
+    let in_units = UNITS.map(|(unit, duration)| (unit, nanos.div_ceil(duration.as_nanos())));
     // Rounded up in each unit, so that the peer never gets a shorter timeout.
     let fits = in_units.into_iter().find(|(_, number)| *number <= NUMBER_MAX);
     let (unit, number) = fits.unwrap_or((b'H', NUMBER_MAX));
