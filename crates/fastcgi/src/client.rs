@@ -161,7 +161,7 @@ impl FastCgiClient {
         self.over || self.draining && self.is_idle()
     }
 
-    /// Whether no further request can be sent: from the first one on.
+    /// Whether no further request can be sent. True from the first request on: a connection carries one.
     #[must_use]
     pub fn is_last(&self) -> bool {
         self.over || self.draining || self.inbound != ResponsePart::Idle

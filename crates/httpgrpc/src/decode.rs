@@ -72,7 +72,7 @@ enum Progress {
     Whole,
 }
 
-#[expect(private_bounds, reason = "the two messages that there are stand above")]
+#[expect(private_bounds, reason = "only the two types above implement it")]
 impl<M: Message> Decoder<M> {
     /// Creates a decoder; allocates nothing.
     #[must_use]

@@ -98,9 +98,8 @@ impl Inflate {
                 (used, made) = (used + taken, made + given);
                 if status == Status::StreamEnd {
                     self.state = MemberPosition::Trailer;
-                // The trailer follows.
-                // Without progress on either side, the input is consumed.
                 } else if made == output.len() || (taken, given) == (0, 0) {
+                    // The output is full, or the input is consumed: there was no progress on either side.
                     return Ok(InflateStep { used, made });
                 }
             } else {

@@ -271,6 +271,8 @@ async fn forward(
     .await;
 }
 
+/// Copies bytes until they end. The service sees a failure of the peer's bytes as their end too: an in-memory pipe has no other ending, so
+/// the protocol of the tunnel must mark its own end, as WebSocket does.
 async fn copy(mut inbound: IncomingBody, mut to_service: WriteHalf<DuplexStream>) {
     while let Some(Ok(Frame::Chunk(chunk))) = poll_fn(|task| inbound.poll_frame(task)).await {
         if to_service.write_all(chunk.as_slice()).await.is_err() {

@@ -125,7 +125,7 @@ pub(crate) fn of_a_plugin(name: &str) -> Option<(&'static str, &'static str)> {
     Some((plugin, instead))
 }
 
-/// Returns the fate of an option or a module of former versions of Caddy.
+/// Returns why an earlier version of Caddy removed an option or a module, and its replacement.
 pub(crate) fn removed(name: &str) -> Option<&'static str> {
     match name {
         "experimental_http3" => Some("it was removed in Caddy 2.6, and needs no replacement"),
