@@ -33,14 +33,14 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 mod status_field {
-    pub(super) const CODE: u8 = 1;
-    pub(super) const MESSAGE: u8 = 2;
-    pub(super) const DETAILS: u8 = 3;
+    pub(super) const CODE: u32 = 1;
+    pub(super) const MESSAGE: u32 = 2;
+    pub(super) const DETAILS: u32 = 3;
 }
 
 mod any_field {
-    pub(super) const TYPE_URL: u8 = 1;
-    pub(super) const VALUE: u8 = 2;
+    pub(super) const TYPE_URL: u32 = 1;
+    pub(super) const VALUE: u32 = 2;
 }
 
 /// Returns whether a field controls dskit's server, and is not sent on.
@@ -114,8 +114,8 @@ impl ErrorEncoder {
         if at_most > trailers_bytes_max {
             return Err(TooLong);
         }
+        // `message` may borrow from `response`, which becomes the output of base64.
         let message = message.into_owned();
-        // `message` may borrow from `response`, which the next line reuses as the output of base64.
         response.resize(details, 0);
         let len = BASE64.encode_slice(&*out, response).map_err(|_| TooLong)?;
         let details = FieldValue::parse(&response[..len]).expect("base64 is a field value");
@@ -166,10 +166,11 @@ fn response_in(trailers: &FieldMap) -> Option<Chunk> {
     let (mut code, mut details) = (0, None);
     for part in Fields::new(&status) {
         match part.ok()? {
-            (1, Value::Number(number)) => code = number as u32,
-            (3, Value::Bytes(_)) if details.is_some() => return None,
-            (3, Value::Bytes(any)) => details = Some(any),
-            (1..=3, Value::Fixed) | (1, _) | (2 | 3, Value::Number(_)) => return None,
+            (status_field::CODE, Value::Number(number)) => code = number as u32,
+            (status_field::DETAILS, Value::Bytes(_)) if details.is_some() => return None,
+            (status_field::DETAILS, Value::Bytes(any)) => details = Some(any),
+            (status_field::MESSAGE, Value::Bytes(_)) => {}
+            (status_field::CODE | status_field::MESSAGE | status_field::DETAILS, _) => return None,
             _ => {}
         }
     }
@@ -180,9 +181,9 @@ fn response_in(trailers: &FieldMap) -> Option<Chunk> {
     let (mut type_url, mut value): (&[u8], &[u8]) = (b"", b"");
     for part in Fields::new(details?) {
         match part.ok()? {
-            (1, Value::Bytes(bytes)) => type_url = bytes,
-            (2, Value::Bytes(bytes)) => value = bytes,
-            (1 | 2, _) => return None,
+            (any_field::TYPE_URL, Value::Bytes(bytes)) => type_url = bytes,
+            (any_field::VALUE, Value::Bytes(bytes)) => value = bytes,
+            (any_field::TYPE_URL | any_field::VALUE, _) => return None,
             _ => {}
         }
     }

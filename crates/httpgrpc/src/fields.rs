@@ -9,8 +9,8 @@ use crate::wire::{Fields, Value, field_len, put_bytes, put_len};
 
 /// Field numbers of `Header`.
 mod field {
-    pub(super) const KEY: u8 = 1;
-    pub(super) const VALUES: u8 = 2;
+    pub(super) const KEY: u32 = 1;
+    pub(super) const VALUES: u32 = 2;
 }
 
 /// The remaining budget of a message for method, target and fields.
@@ -64,8 +64,10 @@ pub(crate) fn take(header: &[u8], fields: &mut FieldMap, room: &mut Room) -> Res
     let mut key: &[u8] = b"";
     for part in Fields::new(header) {
         match part? {
-            (1, Value::Bytes(bytes)) => key = bytes,
-            (field @ (1 | 2), Value::Number(_) | Value::Fixed) => return Err(DecodeError::WireType(field)),
+            (field::KEY, Value::Bytes(bytes)) => key = bytes,
+            (field @ (field::KEY | field::VALUES), Value::Number(_) | Value::Fixed) => {
+                return Err(DecodeError::WireType(field));
+            }
             _ => {}
         }
     }
@@ -83,7 +85,7 @@ pub(crate) fn take(header: &[u8], fields: &mut FieldMap, room: &mut Room) -> Res
     fields.remove(name);
     for part in Fields::new(header) {
         // The second pass reads the values: the key may follow them on the wire.
-        let (2, Value::Bytes(value)) = part? else { continue };
+        let (field::VALUES, Value::Bytes(value)) = part? else { continue };
         // RFC 9110 §5.5: whitespace around a value is not part of it.
         let value = trim_ows(value);
         if !is_value(value) {
@@ -110,7 +112,7 @@ pub(crate) fn check_host(fields: &FieldMap) -> Result<(), DecodeError> {
 }
 
 /// Appends one header per name, with all its values in order, as field `number` of the message.
-pub(crate) fn put(number: u8, fields: &FieldMap, leave_out: impl Fn(NameRef<'_>) -> bool, out: &mut Vec<u8>) {
+pub(crate) fn put(number: u32, fields: &FieldMap, leave_out: impl Fn(NameRef<'_>) -> bool, out: &mut Vec<u8>) {
     for (at, (name, value)) in fields.iter().enumerate() {
         if is_of_connection(name) || leave_out(name) {
             continue;
@@ -139,7 +141,7 @@ fn is_first(fields: &FieldMap, at: usize, name: NameRef<'_>, value: &[u8]) -> bo
 }
 
 fn put_header<'a, I: Iterator<Item = &'a [u8]>>(
-    number: u8,
+    number: u32,
     name: NameRef<'_>,
     values: impl Fn() -> I,
     out: &mut Vec<u8>,

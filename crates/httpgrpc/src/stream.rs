@@ -20,25 +20,25 @@ pub use decode::{RequestStreamDecoder, ResponseStreamDecoder, StreamDecoder, Str
 
 /// Numbers of the parts in a frame.
 mod part {
-    pub(super) const REQUEST: u8 = 1;
-    pub(super) const RESPONSE: u8 = 2;
-    pub(super) const CHUNK: u8 = 3;
-    pub(super) const TRAILERS: u8 = 4;
+    pub(super) const REQUEST: u32 = 1;
+    pub(super) const RESPONSE: u32 = 2;
+    pub(super) const CHUNK: u32 = 3;
+    pub(super) const TRAILERS: u32 = 4;
 }
 
 mod request_field {
-    pub(super) const METHOD: u8 = 1;
-    pub(super) const URL: u8 = 2;
-    pub(super) const HEADERS: u8 = 3;
-    pub(super) const AUTHORITY: u8 = 4;
+    pub(super) const METHOD: u32 = 1;
+    pub(super) const URL: u32 = 2;
+    pub(super) const HEADERS: u32 = 3;
+    pub(super) const AUTHORITY: u32 = 4;
 }
 
 mod response_field {
-    pub(super) const CODE: u8 = 1;
-    pub(super) const HEADERS: u8 = 2;
+    pub(super) const CODE: u32 = 1;
+    pub(super) const HEADERS: u32 = 2;
 }
 
-const TRAILERS_HEADERS: u8 = 1;
+const TRAILERS_HEADERS: u32 = 1;
 
 /// Bytes of content in one frame: with its tag and length, a message within every receiver's default limit.
 pub const CHUNK_BYTES_MAX: u64 = MESSAGE_BYTES_DEFAULT as u64 - 1 - varint_len(MESSAGE_BYTES_DEFAULT as u64);

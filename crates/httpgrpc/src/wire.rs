@@ -143,26 +143,26 @@ pub(crate) fn put_varint(mut number: u64, out: &mut Vec<u8>) {
 
 /// Appends the tag and length of a field, whose bytes follow.
 #[inline]
-pub(crate) fn put_len(field: u8, bytes: u64, out: &mut Vec<u8>) {
-    out.push(field << 3 | kind::BYTES as u8);
+pub(crate) fn put_len(field: u32, bytes: u64, out: &mut Vec<u8>) {
+    out.push((field << 3) as u8 | kind::BYTES as u8);
     put_varint(bytes, out);
 }
 
 #[inline]
-pub(crate) fn put_bytes(field: u8, bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn put_bytes(field: u32, bytes: &[u8], out: &mut Vec<u8>) {
     put_len(field, bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
 /// As [`put_bytes`], except that an empty value is omitted, as in proto3.
-pub(crate) fn put_some(field: u8, bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn put_some(field: u32, bytes: &[u8], out: &mut Vec<u8>) {
     if !bytes.is_empty() {
         put_bytes(field, bytes, out);
     }
 }
 
-pub(crate) fn put_number(field: u8, number: u64, out: &mut Vec<u8>) {
-    out.push(field << 3 | kind::VARINT as u8);
+pub(crate) fn put_number(field: u32, number: u64, out: &mut Vec<u8>) {
+    out.push((field << 3) as u8 | kind::VARINT as u8);
     put_varint(number, out);
 }
 

@@ -11,16 +11,13 @@ use crate::walk::FieldKind;
 
 /// Field numbers.
 pub(crate) mod field {
-    pub(crate) const METHOD: u8 = 1;
-    pub(crate) const URL: u8 = 2;
-    pub(crate) const HEADERS: u8 = 3;
-    pub(crate) const BODY: u8 = 4;
+    pub(crate) const METHOD: u32 = 1;
+    pub(crate) const URL: u32 = 2;
+    pub(crate) const HEADERS: u32 = 3;
+    pub(crate) const BODY: u32 = 4;
 }
 
-const METHOD: u32 = field::METHOD as u32;
-const URL: u32 = field::URL as u32;
-const HEADERS: u32 = field::HEADERS as u32;
-const BODY: u32 = field::BODY as u32;
+use field::{BODY, HEADERS, METHOD, URL};
 
 /// A request, with the checks of one received over HTTP/1. It has no fields of a connection. Content-Length is the
 /// length of the body, and absent if that is empty.

@@ -12,14 +12,12 @@ use crate::walk::FieldKind;
 
 /// Field numbers.
 pub(crate) mod field {
-    pub(crate) const CODE: u8 = 1;
-    pub(crate) const HEADERS: u8 = 2;
-    pub(crate) const BODY: u8 = 3;
+    pub(crate) const CODE: u32 = 1;
+    pub(crate) const HEADERS: u32 = 2;
+    pub(crate) const BODY: u32 = 3;
 }
 
-const CODE: u32 = field::CODE as u32;
-const HEADERS: u32 = field::HEADERS as u32;
-const BODY: u32 = field::BODY as u32;
+use field::{BODY, CODE, HEADERS};
 
 /// A response. It has no fields of a connection. Content-Length is the length of the body. If the body is empty, the
 /// received value stays, because the response may be one to HEAD (RFC 9110 §8.6).

@@ -12,13 +12,6 @@ use crate::messages::{Encoding, Messages, Piece};
 use crate::walk::{FieldKind, Sink, Walk};
 use crate::wire::{Fields, Value};
 
-const METHOD: u32 = request_field::METHOD as u32;
-const URL: u32 = request_field::URL as u32;
-const REQUEST_HEADERS: u32 = request_field::HEADERS as u32;
-const AUTHORITY: u32 = request_field::AUTHORITY as u32;
-const CODE: u32 = response_field::CODE as u32;
-const RESPONSE_HEADERS: u32 = response_field::HEADERS as u32;
-
 /// A decoded part of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub enum StreamPart {
@@ -39,7 +32,7 @@ pub type ResponseStreamDecoder = StreamDecoder<ResponseHead>;
 
 /// The head of one direction: a request's or a response's.
 pub(crate) trait Opening: Default {
-    const PART: u8;
+    const PART: u32;
     /// Parses the head; returns whether it is final.
     fn fill(&mut self, message: &[u8], limits: &Limits, room: &mut Room) -> Result<bool, DecodeError>;
     fn clear(&mut self);
@@ -83,7 +76,7 @@ enum Stage {
     Trailers,
 }
 
-#[expect(private_bounds, reason = "the two heads that there are stand above")]
+#[expect(private_bounds, reason = "only `Head` and `ResponseHead` implement it")]
 impl<H: Opening> StreamDecoder<H> {
     /// Creates a decoder; allocates nothing.
     #[must_use]
@@ -230,11 +223,11 @@ impl<H: Opening> FrameParser<H> {
 
 impl<H: Opening> Sink for FrameParser<H> {
     fn kind(&self, field: u32) -> Option<FieldKind> {
-        match u8::try_from(field) {
-            Ok(part::REQUEST | part::RESPONSE | part::TRAILERS) => {
+        match field {
+            part::REQUEST | part::RESPONSE | part::TRAILERS => {
                 Some(FieldKind::Text(self.limits.head_bytes_max, DecodeError::HeadTooLong))
             }
-            Ok(part::CHUNK) => Some(FieldKind::Content),
+            part::CHUNK => Some(FieldKind::Content),
             _ => None,
         }
     }
@@ -245,7 +238,7 @@ impl<H: Opening> Sink for FrameParser<H> {
 
     fn text(&mut self, field: u32, bytes: &[u8]) -> Result<(), DecodeError> {
         let mut room = Room::new(&self.limits);
-        if field == u32::from(H::PART) {
+        if field == H::PART {
             self.begin(Stage::Head)?;
             self.head.clear();
             if self.head.fill(bytes, &self.limits, &mut room)? {
@@ -254,12 +247,12 @@ impl<H: Opening> Sink for FrameParser<H> {
                 self.declared = self.head.fields().content_length().map_err(|_| DecodeError::ContentLength)?;
             }
             self.ready = Some(StreamPart::Head);
-        } else if field == u32::from(part::TRAILERS) {
+        } else if field == part::TRAILERS {
             self.begin(Stage::Content)?;
             self.stage = Stage::Trailers;
             for field in Fields::new(bytes) {
-                if let (TRAILERS_FIELD, value) = field? {
-                    let Value::Bytes(header) = value else { return Err(DecodeError::WireType(TRAILERS_FIELD)) };
+                if let (TRAILERS_HEADERS, value) = field? {
+                    let Value::Bytes(header) = value else { return Err(DecodeError::WireType(TRAILERS_HEADERS)) };
                     fields::take(header, &mut self.trailers, &mut room)?;
                 }
             }
@@ -276,24 +269,24 @@ impl<H: Opening> Sink for FrameParser<H> {
     }
 }
 
-const TRAILERS_FIELD: u32 = TRAILERS_HEADERS as u32;
-
 impl Opening for Head {
-    const PART: u8 = part::REQUEST;
+    const PART: u32 = part::REQUEST;
     const MAY_LACK_CONTENT: bool = false;
 
     fn fill(&mut self, message: &[u8], limits: &Limits, room: &mut Room) -> Result<bool, DecodeError> {
         let mut authority: &[u8] = b"";
         for part in Fields::new(message) {
             match part? {
-                (METHOD, Value::Bytes(method)) => take_method(method, self, room)?,
-                (URL, Value::Bytes(url)) if url.len() > limits.target_bytes_max as usize => {
+                (request_field::METHOD, Value::Bytes(method)) => take_method(method, self, room)?,
+                (request_field::URL, Value::Bytes(url)) if url.len() > limits.target_bytes_max as usize => {
                     return Err(DecodeError::TargetTooLong);
                 }
-                (URL, Value::Bytes(url)) => take_target(url, self, room)?,
-                (REQUEST_HEADERS, Value::Bytes(header)) => fields::take(header, self.fields_mut(), room)?,
-                (AUTHORITY, Value::Bytes(bytes)) => authority = bytes,
-                (field @ METHOD..=AUTHORITY, _) => return Err(DecodeError::WireType(field)),
+                (request_field::URL, Value::Bytes(url)) => take_target(url, self, room)?,
+                (request_field::HEADERS, Value::Bytes(header)) => fields::take(header, self.fields_mut(), room)?,
+                (request_field::AUTHORITY, Value::Bytes(bytes)) => authority = bytes,
+                (field @ request_field::METHOD..=request_field::AUTHORITY, _) => {
+                    return Err(DecodeError::WireType(field));
+                }
                 _ => {}
             }
         }
@@ -320,16 +313,18 @@ impl Opening for Head {
 }
 
 impl Opening for ResponseHead {
-    const PART: u8 = part::RESPONSE;
+    const PART: u32 = part::RESPONSE;
     const MAY_LACK_CONTENT: bool = true;
 
     fn fill(&mut self, message: &[u8], _: &Limits, room: &mut Room) -> Result<bool, DecodeError> {
         let mut status = None;
         for part in Fields::new(message) {
             match part? {
-                (CODE, Value::Number(code)) => status = Some(take_status(code)?),
-                (RESPONSE_HEADERS, Value::Bytes(header)) => fields::take(header, self.fields_mut(), room)?,
-                (field @ CODE..=RESPONSE_HEADERS, _) => return Err(DecodeError::WireType(field)),
+                (response_field::CODE, Value::Number(code)) => status = Some(take_status(code)?),
+                (response_field::HEADERS, Value::Bytes(header)) => fields::take(header, self.fields_mut(), room)?,
+                (field @ response_field::CODE..=response_field::HEADERS, _) => {
+                    return Err(DecodeError::WireType(field));
+                }
                 _ => {}
             }
         }
